@@ -1,0 +1,55 @@
+# `make` alone lists the targets. On a fresh machine each of them first makes the environment it needs.
+
+PYTHON ?= python3# any Python >= 3.11; used once, to make .venv
+PYTEST_ARGS ?= -n 2
+VENV := .venv
+BIN := $(VENV)/bin
+# Installed together with the constraints, so that torch is the build we test, never merely the newest.
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c requirements/constraints.txt
+# Versions the environment was made from; when one of these changes, it is brought up to date.
+PINS := pyproject.toml requirements/constraints.txt
+ENVIRONMENT := $(VENV)/.installed
+DOCS := $(VENV)/.installed-docs
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test lint format doc clean
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z.]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+
+.venv: $(ENVIRONMENT)  ## make the environment, or bring it up to date (PYTHON=python3.12 chooses the Python)
+
+$(ENVIRONMENT): $(PINS)
+	@"$(PYTHON)" -c 'import sys; sys.version_info >= (3, 11) or sys.exit("skdistill needs Python 3.11 or newer; name one: make PYTHON=python3.12")'
+	"$(PYTHON)" -m venv $(VENV)
+	$(INSTALL) -e ".[all,test,lint]"
+	@touch $@
+
+$(DOCS): $(ENVIRONMENT)
+	$(INSTALL) -e ".[docs]"
+	@touch $@
+
+demo: $(ENVIRONMENT)  ## distil an ensemble into one network on real data, print a table, draw a picture
+	MPLBACKEND=Agg $(BIN)/python examples/plot_distil_regression.py
+
+test: $(ENVIRONMENT)  ## run the whole test suite (PYTEST_ARGS="-k engine" instead of "-n 2" chooses how)
+	OMP_NUM_THREADS=1 SCIPY_ARRAY_API=1 $(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(ENVIRONMENT)  ## check style, formatting and types; changes nothing
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m mypy
+
+format: $(ENVIRONMENT)  ## mend what ruff can mend
+	$(BIN)/python -m ruff check --fix .
+	$(BIN)/python -m ruff format .
+
+doc: $(DOCS)  ## build the documentation into doc/_build/html
+	MPLBACKEND=Agg $(BIN)/python -m sphinx -W --keep-going -q -b html doc doc/_build/html
+	@echo "Open doc/_build/html/index.html"
+
+clean:  ## remove what was built, the environment included
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage* htmlcov
+	rm -rf doc/_build doc/auto_examples doc/generated
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,64 @@
+"""Configuration of Sphinx. `make doc` builds everything offline."""
+
+import skdistill
+
+project = "skdistill"
+author = "The skdistill developers"
+copyright = f"2026, {author}"
+version = release = skdistill.__version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
+    "sphinx.ext.mathjax",
+    "numpydoc",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = ["_build", "_templates"]
+templates_path = ["_templates"]
+default_role = "code"
+
+# The API pages follow each module's __all__, so that no name has to be written down twice; what
+# skdistill itself exports has its page there and is linked from the module it comes from.
+autosummary_generate = True
+autosummary_ignore_module_all = False
+autosummary_imported_members = True
+autosummary_context = {"front": skdistill.__all__}
+autodoc_typehints = "none"  # numpydoc says it in words
+numpydoc_show_class_members = False  # the class template lists them
+
+# Empty, so that building needs no network.
+intersphinx_mapping: dict[str, tuple[str, None]] = {}
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "auto_examples",
+    "doc_module": ("skdistill",),
+    "backreferences_dir": "generated/backreferences",
+    "download_all_examples": False,
+    "show_signature": False,
+}
+
+# It means the folders above as well, and a checkout may lie in "my projects".
+suppress_warnings = ["sphinx_gallery.space_in_filename"]
+
+html_theme = "pydata_sphinx_theme"
+html_title = f"skdistill {release}"
+html_show_sourcelink = False
+html_theme_options = {"show_prev_next": False, "navigation_with_keys": False}
+# MathJax, which draws the equations, is the one thing that the pages themselves fetch. To read them
+# offline too, copy MathJax's es5 folder into doc/_static/mathjax and set
+#     html_static_path = ["_static"]; mathjax_path = "mathjax/tex-mml-chtml.js"
+
+
+def skip_foreign_member(app, what, name, obj, skip, options):
+    """Leave out of a class's page what it inherits from scikit-learn or torch, documented there."""
+    function = obj.fget if isinstance(obj, property) else obj
+    library = (getattr(function, "__module__", None) or "").partition(".")[0]
+    return True if library in {"sklearn", "torch"} else None
+
+
+def setup(app):
+    """Connect our hook; called by Sphinx."""
+    app.connect("autodoc-skip-member", skip_foreign_member)

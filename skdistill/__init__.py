@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Uncertainty-aware ensemble distillation with scikit-learn's interface."""
+
+from __future__ import annotations
+
+from ._base import predict_interval, predict_members, predict_quantiles, predict_uncertainty
+from .distillers import HydraPlusRegressor
+from .ensembles import BayesianEnsembleRegressor
+
+__version__ = "0.1.0.dev0"
+
+__all__ = [
+    "BayesianEnsembleRegressor",
+    "HydraPlusRegressor",
+    "predict_interval",
+    "predict_members",
+    "predict_quantiles",
+    "predict_uncertainty",
+]

@@ -1,0 +1,768 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What all estimators share: parameters, validation, the call of the engine, state, read-offs."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import warnings
+from collections.abc import Callable, Iterator
+from numbers import Integral, Real
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from sklearn import get_config
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils import check_array, check_random_state, check_scalar
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor, nn
+
+from .distributions import EmpiricalGaussian, Uncertainty
+from .modules import GaussianStack, StackedModule, n_parameters
+
+try:
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:  # scikit-learn < 1.9 has no callbacks
+
+    class _NoTask:
+        """A task that nobody watches."""
+
+        def subcontext(self, **kwargs):
+            return self
+
+        def call_on_fit_task_begin(self, **kwargs):
+            return self
+
+        def call_on_fit_task_end(self, **kwargs):
+            return False
+
+        def propagate_callback_context(self, sub_estimator):
+            return contextlib.nullcontext()
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        def _init_callback_context(self, **kwargs):
+            return _NoTask()
+
+    def with_callbacks(method):
+        return method
+
+
+__all__ = [
+    "predict_interval",
+    "predict_members",
+    "predict_quantiles",
+    "predict_uncertainty",
+]
+
+# Rows predicted at a time for every network of a stack, so that activations stay in the cache.
+_CHUNK_ROWS = 4096
+
+# Nodes of the quadrature that takes members through the transform of a target.
+_N_NODES = 32
+
+SEED_LIMIT = 2**31 - 1
+
+
+# ------------------------------------------------------------------------------------------
+# Parameters
+# ------------------------------------------------------------------------------------------
+
+
+class Number(NamedTuple):
+    """A number between bounds; `closed` says which bounds are allowed themselves."""
+
+    kind: type
+    low: float | None = None
+    high: float | None = None
+    closed: str = "both"
+    optional: bool = False
+
+    def check(self, value: Any, name: str) -> None:
+        if self.optional and value is None:
+            return
+        if isinstance(value, bool):
+            raise TypeError(f"{name} must be a number, got {value!r}.")
+        check_scalar(
+            value,
+            name,
+            self.kind,
+            min_val=self.low,
+            max_val=self.high,
+            include_boundaries=self.closed,
+        )
+
+
+class OneOf(NamedTuple):
+    """One of a few values."""
+
+    values: tuple
+
+    def check(self, value: Any, name: str) -> None:
+        if not any(value is option or value == option for option in self.values):
+            raise ValueError(f"{name} must be one of {list(self.values)}, got {value!r}.")
+
+
+class Objective(nn.Module):
+    """What a stack minimises: a loss for each row, and perhaps a penalty on the weights."""
+
+    def forward(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Tensor:
+        """Return the loss of every member and row, of shape (S, n)."""
+        raise NotImplementedError
+
+    def penalty(self, module: nn.Module) -> Tensor | None:
+        """Return what is added to each member's loss, of shape (S,), or None."""
+        return None
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Prepare for epoch number `epoch`, counted from 0."""
+
+
+class NetEstimator(CallbackSupportMixin, BaseEstimator):
+    """Base of everything that trains a stack of networks and holds the result.
+
+    Parameters of the module and of the optimiser are given as ``module__<name>`` and
+    ``optimizer__<name>``, those of named callbacks as ``callbacks__<callback>__<name>``. They are
+    attributes like any other parameter, and ``get_params``, ``set_params`` and ``clone`` know them.
+    """
+
+    _dunder_prefixes = ("module", "optimizer", "callbacks")
+
+    # What the parameters may be; classes add their own.
+    _parameter_table: dict[str, Number | OneOf] = {
+        "lr": Number(Real, 0, closed="neither"),
+        "max_epochs": Number(Integral, 1),
+        "batch_size": Number(Integral, 1),
+        "clip_norm": Number(Real, 0, closed="neither", optional=True),
+        "lr_schedule": OneOf((None, "cosine")),
+        "normalize_y": OneOf((True, False)),
+        "compile": OneOf(("auto", True, False)),
+    }
+
+    # Defaults of the module's parameters where they are not the module's own.
+    _module_defaults: dict[str, Any] = {}
+
+    # --- scikit-learn's parameter protocol, with double underscores
+
+    def _dunder_params(self) -> dict[str, Any]:
+        """Parameters given as ``module__...`` and the like."""
+        prefixes = tuple(f"{prefix}__" for prefix in self._dunder_prefixes)
+        return {name: value for name, value in vars(self).items() if name.startswith(prefixes)}
+
+    def _params_of(self, prefix: str) -> dict[str, Any]:
+        start = f"{prefix}__"
+        return {
+            name.removeprefix(start): value
+            for name, value in self._dunder_params().items()
+            if name.startswith(start)
+        }
+
+    def _set_extra_params(self, params: dict[str, Any]) -> None:
+        """Store the keyword arguments of the constructor; unknown ones are reported by fit."""
+        vars(self).update(params)
+        unknown = [name for name in params if name.split("__")[0] not in self._dunder_prefixes]
+        if unknown:
+            self._unknown_params = unknown
+
+    def get_params(self, deep=True):
+        unknown = {name: getattr(self, name) for name in getattr(self, "_unknown_params", ())}
+        return {**super().get_params(deep=deep), **self._dunder_params(), **unknown}
+
+    def set_params(self, **params):
+        prefixes = tuple(f"{prefix}__" for prefix in self._dunder_prefixes)
+        dunder = {name: value for name, value in params.items() if name.startswith(prefixes)}
+        super().set_params(**{k: v for k, v in params.items() if k not in dunder})
+        vars(self).update(dunder)
+        return self
+
+    def _check_parameters(self) -> None:
+        """Hold every parameter against the table, and look for names that nobody knows."""
+        if unknown := getattr(self, "_unknown_params", ()):
+            raise TypeError(
+                f"{type(self).__name__} got unknown parameters {sorted(unknown)}; it takes "
+                f"{self._get_param_names()}, and parameters of its parts as "
+                f"{[f'{prefix}__<name>' for prefix in self._dunder_prefixes]}."
+            )
+        for name, constraint in self._parameter_table.items():
+            constraint.check(getattr(self, name), name)
+        _check_signature(self.module, self._params_of("module"), "module")
+        _check_signature(self._optimizer_class(), self._params_of("optimizer"), "optimizer")
+
+    def _optimizer_class(self) -> type[torch.optim.Optimizer]:
+        if isinstance(self.optimizer, str):
+            found = getattr(torch.optim, self.optimizer, None)
+        else:
+            found = self.optimizer
+        if not (isinstance(found, type) and issubclass(found, torch.optim.Optimizer)):
+            raise ValueError(
+                "optimizer must be a torch optimizer class or the name of one in torch.optim, "
+                f"such as 'Adam'; got {self.optimizer!r}."
+            )
+        return found
+
+    # --- data
+
+    def _validate_fit_data(self, X, y, sample_weight):
+        """Check the training data; keep the rows whose weight is positive.
+
+        Returns
+        -------
+        X : array of shape (n, d), y : array of shape (n, t), weight : array of shape (n,) or None
+        """
+        X, y = validate_data(
+            self, X, y, dtype=(np.float64, np.float32), multi_output=True, y_numeric=True
+        )
+        if y.ndim == 2 and y.shape[1] == 1:
+            warnings.warn(
+                "A column-vector y was passed when a 1d array was expected. Please change the "
+                "shape of y to (n_samples,), for example using ravel().",
+                DataConversionWarning,
+                stacklevel=3,
+            )
+            y = y.ravel()
+        self._y_is_1d = y.ndim == 1
+        y = y.reshape(len(y), -1).astype(X.dtype, copy=False)
+        self.n_outputs_ = y.shape[1]
+        weight = check_weights(sample_weight, len(X), X.dtype)
+        if weight is not None:
+            X, y, weight = (array[weight > 0] for array in (X, y, weight))
+        return X, y, weight
+
+    def _validate_rows(self, X) -> Tensor:
+        """Check rows to predict and put them where the module is."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
+        # A copy: torch warns of memory that it may not write to (memory-mapped arrays).
+        dtype = self.module_.y_loc.dtype
+        return torch.tensor(X, dtype=dtype, device=self.module_.y_loc.device)
+
+    # --- the module and its training
+
+    def _module_kwargs(self, in_features: int, out_features: int) -> dict[str, Any]:
+        accepted = inspect.signature(self.module).parameters
+        defaults = {k: v for k, v in self._module_defaults.items() if k in accepted}
+        widths = {"in_features": in_features, "out_features": out_features}
+        return {**widths, **defaults, **self._params_of("module")}
+
+    def _build_network(self, seeds: list[int]) -> nn.Module:
+        """Build the stack, with a network (or head) for each seed."""
+        raise NotImplementedError
+
+    def _build_module(self, seeds: list[int], y_loc: Tensor, y_scale: Tensor) -> GaussianStack:
+        """The stack with the scale of y, checked to give two numbers per target."""
+        network = self._build_network(seeds).to(dtype=y_loc.dtype)
+        with torch.no_grad():
+            rows = torch.zeros(1, 2, self.n_features_in_, dtype=y_loc.dtype)
+            width = network.eval()(rows).shape[-1]
+        if width != 2 * self.n_outputs_:
+            raise ValueError(
+                f"module must give outputs of width {2 * self.n_outputs_}, a mean and a raw "
+                f"variance for each of {self.n_outputs_} target(s); {_name_of(self.module)} gives "
+                f"{width}."
+            )
+        return GaussianStack(network, y_loc, y_scale)
+
+    def _device(self) -> torch.device:
+        if self.device == "auto":
+            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return torch.device(self.device)
+
+    def _step(self) -> str:
+        """How the engine runs a training step, as `compile` and the device have it."""
+        if self.compile == "auto":
+            return "captured" if self._device().type == "cuda" else "eager"
+        return "compiled" if self.compile else "eager"
+
+    def _make_net(self, module: nn.Module, objective, callbacks=(), **optimizer_defaults):
+        """The skorch net around a stack, set as this estimator's parameters say."""
+        from . import _engine  # skorch takes most of a second to import, and predicting needs none
+
+        optimizer = self._optimizer_class()
+        settings = {
+            **_engine.optimizer_defaults(optimizer, self.lr, self._step()),
+            **optimizer_defaults,
+            **self._params_of("optimizer"),
+        }
+        if self.lr_schedule == "cosine":
+            callbacks = [("lr_schedule", _engine.cosine_schedule(self.max_epochs)), *callbacks]
+        return _engine.StackNet(
+            module,
+            objective,
+            optimizer=optimizer,
+            lr=self.lr,
+            max_epochs=self.max_epochs,
+            batch_size=self.batch_size,
+            clip_norm=self.clip_norm,
+            step=self._step(),
+            callbacks=[*(self.callbacks or ()), *callbacks],
+            device=str(self._device()),
+            verbose=self.verbose,
+            **{f"optimizer__{name}": value for name, value in settings.items()},
+            **{f"callbacks__{name}": value for name, value in self._params_of("callbacks").items()},
+        )
+
+    def _train(self, module: nn.Module, objective, rows, valid=None, **net_settings):
+        """Train a stack on `rows` and return its net; the caller's threads and seeds are kept."""
+        from ._engine import suited_threads
+
+        net = self._make_net(module, objective, **net_settings)
+        with suited_threads(n_parameters(module), rows.batch_size), _own_dropout(module, rows):
+            net.fit(rows, valid)
+        return net
+
+    @property
+    def net_(self):
+        """The skorch net around the fitted module, with the history of its training."""
+        check_is_fitted(self)
+        net = self._make_net(self.module_, self._objective()).initialize()
+        net.history.extend(self.history_)
+        return net
+
+    def _objective(self) -> Objective:
+        """What the stack minimises, in the state in which training begins."""
+        raise NotImplementedError
+
+    # --- state: numpy arrays and plain Python only, so that pickle, joblib and skops work
+
+    @property
+    def _n_networks(self) -> int:
+        """How many seeds `_build_network` wants to rebuild the fitted module."""
+        raise NotImplementedError
+
+    def _load_weights(self, weights: dict[str, np.ndarray]) -> None:
+        """Set the fitted module to the network built anew, with these weights."""
+        tensors = {name: torch.tensor(value) for name, value in weights.items()}
+        module = self._build_module([0] * self._n_networks, tensors["y_loc"], tensors["y_scale"])
+        module.load_state_dict(tensors)
+        self.module_ = module.eval().to(self._device())
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "module_")
+
+    def __getstate__(self):
+        state = dict(super().__getstate__())
+        if "module_" in state:
+            state["_weights"] = weights_of(state.pop("module_"))
+        return state
+
+    def __setstate__(self, state):
+        state = dict(state)
+        weights = state.pop("_weights", None)
+        super().__setstate__(state)
+        if weights is not None:
+            self._load_weights(weights)
+
+
+def weights_of(module: nn.Module) -> dict[str, np.ndarray]:
+    """Parameters and buffers of a module as numpy arrays."""
+    return {name: value.detach().cpu().numpy() for name, value in module.state_dict().items()}
+
+
+@contextlib.contextmanager
+def _own_dropout(module: nn.Module, rows) -> Iterator[None]:
+    """Give modules that draw from torch's global generator a seed, and put its state back.
+
+    Stacks made by hand draw nothing, and leave the global generator alone also under threads.
+    """
+    if not any(isinstance(part, StackedModule) for part in module.modules()):
+        yield
+        return
+    with torch.random.fork_rng():
+        torch.manual_seed(rows.generators[0].initial_seed())
+        yield
+
+
+def standardisation(
+    values: np.ndarray, weight: np.ndarray | None, constant: float = 1.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Weighted mean and standard deviation of each column; `constant` for constant columns."""
+    loc = np.average(values, axis=0, weights=weight)
+    scale = np.sqrt(np.average((values - loc) ** 2, axis=0, weights=weight))
+    is_constant = scale <= 10 * np.finfo(values.dtype).eps * np.abs(loc)
+    return loc.astype(values.dtype), np.where(is_constant, constant, scale).astype(values.dtype)
+
+
+def no_scaling(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Location 0 and scale 1 for each column."""
+    return np.zeros_like(values[0]), np.ones_like(values[0])
+
+
+def fit_teacher(teacher, X, y, sample_weight):
+    """Fit a teacher, with the weights handed to the last step of a Pipeline."""
+    if sample_weight is None:
+        return teacher.fit(X, y)
+    name = "sample_weight"
+    if hasattr(teacher, "steps") and not get_config()["enable_metadata_routing"]:
+        name = f"{teacher.steps[-1][0]}__sample_weight"
+    return teacher.fit(X, y, **{name: sample_weight})
+
+
+def frame_like(X, names) -> Callable[[np.ndarray], Any]:
+    """How to dress arrays for a teacher: as a frame of X's kind if it knows columns by name."""
+    if names is None or not hasattr(X, "columns"):
+        return lambda rows: rows
+    keyword = "schema" if type(X).__module__.startswith("polars") else "columns"
+    return lambda rows: type(X)(rows, **{keyword: list(names)})
+
+
+def check_weights(sample_weight, n: int, dtype) -> np.ndarray | None:
+    """Check weights of rows: None, a number, or an array of shape (n,), none of them negative."""
+    if sample_weight is None:
+        return None
+    if isinstance(sample_weight, Real):
+        return np.full(n, sample_weight, dtype=dtype)
+    weight = check_array(
+        sample_weight, dtype=dtype, ensure_2d=False, input_name="sample_weight"
+    )
+    if weight.shape != (n,):
+        raise ValueError(f"sample_weight must have shape ({n},), got {weight.shape}.")
+    if (weight < 0).any():
+        raise ValueError(f"sample_weight must not be negative, got {weight.min()}.")
+    if not weight.any():
+        raise ValueError("sample_weight must have a positive entry, got zeros only.")
+    return weight
+
+
+def _name_of(module: Callable) -> str:
+    return getattr(module, "__name__", type(module).__name__)
+
+
+def _check_signature(build: Callable, given: dict[str, Any], prefix: str) -> None:
+    """Hold the names given as ``prefix__<name>`` against what `build` takes."""
+    accepted = inspect.signature(build).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in accepted.values()):
+        return
+    unknown = sorted(set(given) - set(accepted))
+    if unknown:
+        raise ValueError(
+            f"{_name_of(build)} takes no {[f'{prefix}__{name}' for name in unknown]}; it takes "
+            f"{[f'{prefix}__{name}' for name in accepted if name not in _ENGINE_GIVES]}."
+        )
+
+
+# Arguments of modules and optimizers that the engine fills in.
+_ENGINE_GIVES = frozenset({"in_features", "out_features", "generator", "params", "lr"})
+
+
+# ------------------------------------------------------------------------------------------
+# What is read off the predicted distribution
+# ------------------------------------------------------------------------------------------
+
+
+class DistributionRegressor(RegressorMixin, NetEstimator):
+    """Regressor whose predictions are all read off :meth:`predict_distribution`."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def predict_distribution(self, X) -> EmpiricalGaussian:
+        """Predict the distribution that everything else is read off.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        distribution : EmpiricalGaussian
+            Means and variances of the members, tensors of shape (S, n_samples, n_targets).
+        """
+        members = self._read(X, lambda d: d.members)
+        return EmpiricalGaussian.from_members(members)
+
+    def predict(self, X, return_std=False):
+        """Predict the mean.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        return_std : bool, default=False
+            Whether to return the standard deviation too.
+
+        Returns
+        -------
+        mean : ndarray of shape (n_samples,) or (n_samples, n_targets)
+            In units of y.
+        std : ndarray of the same shape, only if `return_std`
+            Square root of the total variance, in units of y.
+        """
+        if not return_std:
+            return self._per_target(self._read(X, lambda d: d.mean))
+        mean, variance = self._read(X, lambda d: (d.mean, d.variance))
+        return self._per_target(mean), np.sqrt(self._per_target(variance))
+
+    def predict_uncertainty(self, X) -> Uncertainty:
+        """Predict the total, aleatoric and epistemic variance.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        uncertainty : Uncertainty
+            Arrays of shape (n_samples,) or (n_samples, n_targets), in squared units of y, with
+            ``total = aleatoric + epistemic``. Unpacks like a tuple of the three; ``.std()`` gives
+            their square roots. A single network cannot tell the parts: they are None.
+        """
+        if self._n_networks == 1:
+            total = self._per_target(self._read(X, lambda d: d.variance))
+            return Uncertainty(total, None, None, measure="variance")
+        parts = self._read(X, lambda d: tuple(d.uncertainty()))
+        return Uncertainty(*map(self._per_target, parts), measure="variance")
+
+    def predict_interval(self, X, coverage=0.9):
+        """Predict the central interval that holds y with probability `coverage`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        coverage : float, default=0.9
+            Strictly between 0 and 1.
+
+        Returns
+        -------
+        interval : ndarray of shape (n_samples, 2) or (n_samples, n_targets, 2)
+            Lower and upper end, quantiles of the mixture of members, in units of y.
+        """
+        return self._per_target(self._read(X, lambda d: d.interval(coverage)))
+
+    def predict_quantiles(self, X, quantiles):
+        """Predict quantiles of the mixture of members, exact to rounding.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        quantiles : float or array-like of shape (n_quantiles,)
+            Strictly between 0 and 1.
+
+        Returns
+        -------
+        quantiles : ndarray of shape (n_samples, n_quantiles) or (n_samples, n_targets, n_quantiles)
+            In units of y.
+        """
+        return self._per_target(self._read(X, lambda d: d.quantile(quantiles)))
+
+    def predict_members(self, X):
+        """Predict the mean and the variance of every member.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        members : ndarray of shape (n_samples, n_members, n_targets, 2)
+            Means ``[..., 0]`` in units of y, variances ``[..., 1]`` in squared units.
+        """
+        return self._read(X, lambda d: d.members)
+
+    def sample_y(self, X, n_samples=1, random_state=None):
+        """Draw targets: a member at random, then from its Gaussian.
+
+        The same draws serve every row, so what is drawn for a row does not depend on the others.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples_X, n_features)
+        n_samples : int, default=1
+            Number of draws for each row.
+        random_state : int, RandomState instance or None, default=None
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples_X, n_samples) or (n_samples_X, n_targets, n_samples)
+            In units of y.
+        """
+        seed = int(check_random_state(random_state).randint(SEED_LIMIT))
+
+        def draw(distribution):
+            generator = torch.Generator().manual_seed(seed)
+            return distribution.sample(n_samples, generator).permute(1, 2, 0)
+
+        return self._per_target(self._read(X, draw))
+
+    def _read(self, X, read: Callable[[EmpiricalGaussian], Any]):
+        """Predict chunk by chunk and keep what `read` takes from each, rows first, as numpy."""
+        X = self._validate_rows(X)
+        size = self._chunk_rows()
+        with torch.inference_mode():
+            chunks = [read(self.module_.distribution(rows)) for rows in X.split(size)]
+        if isinstance(chunks[0], tuple):
+            return tuple(_concatenated(parts) for parts in zip(*chunks, strict=True))
+        return _concatenated(chunks)
+
+    def _chunk_rows(self) -> int:
+        """Rows to predict at a time, within scikit-learn's ``working_memory``."""
+        bytes_per_row = 8 * sum(p.numel() // p.shape[-2] for p in self.module_.parameters())
+        affordable = int(get_config()["working_memory"] * 2**20 // bytes_per_row)
+        return max(1, min(_CHUNK_ROWS, affordable))
+
+    def _per_target(self, array: np.ndarray) -> np.ndarray:
+        """Drop the axis of the targets, the second, if y had none."""
+        return array[:, 0] if self._y_is_1d else array
+
+
+def _concatenated(chunks) -> np.ndarray:
+    tensor = chunks[0] if len(chunks) == 1 else torch.cat(chunks)
+    return tensor.cpu().numpy()
+
+
+# ------------------------------------------------------------------------------------------
+# The same through Pipeline, GridSearchCV and TransformedTargetRegressor
+# ------------------------------------------------------------------------------------------
+
+
+def predict_uncertainty(model, X) -> Uncertainty:
+    """Predict the parts of the uncertainty with an estimator or a meta-estimator around one.
+
+    scikit-learn's meta-estimators hand on ``predict`` but not our own methods; this function walks
+    through them. On a bare estimator it is its method.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted skdistill estimator, or a Pipeline, search (GridSearchCV and its kin),
+        FrozenEstimator or TransformedTargetRegressor around one.
+    X : array-like of shape (n_samples, n_features)
+
+    Returns
+    -------
+    uncertainty : Uncertainty
+        Arrays of shape (n_samples,) or (n_samples, n_targets). Through the inverse transform of a
+        TransformedTargetRegressor the moments of each member are found by Gauss-Hermite
+        quadrature: exact for linear transforms, close for smooth ones.
+
+    Raises
+    ------
+    TypeError
+        If no estimator with ``predict_uncertainty`` is found inside `model`.
+    """
+    estimator, X, inverses = _innermost(model, X, "predict_uncertainty")
+    if not inverses:
+        return estimator.predict_uncertainty(X)
+    members = _members_through(inverses, estimator.predict_members(X))
+    parts = EmpiricalGaussian.from_members(members).uncertainty()
+    arrays = [part.numpy()[:, 0] if part.shape[1] == 1 else part.numpy() for part in parts]
+    if members.shape[1] == 1:
+        arrays[1:] = [None, None]
+    return Uncertainty(*arrays, measure="variance")
+
+
+def predict_members(model, X) -> np.ndarray:
+    """Predict the mean and variance of every member; see :func:`predict_uncertainty`.
+
+    Parameters
+    ----------
+    model : estimator
+    X : array-like of shape (n_samples, n_features)
+
+    Returns
+    -------
+    members : ndarray of shape (n_samples, n_members, n_targets, 2)
+    """
+    estimator, X, inverses = _innermost(model, X, "predict_members")
+    return _members_through(inverses, estimator.predict_members(X))
+
+
+def predict_quantiles(model, X, quantiles) -> np.ndarray:
+    """Predict quantiles; see :func:`predict_uncertainty`.
+
+    Parameters
+    ----------
+    model : estimator
+    X : array-like of shape (n_samples, n_features)
+    quantiles : float or array-like of shape (n_quantiles,)
+
+    Returns
+    -------
+    quantiles : ndarray of shape (n_samples, n_quantiles) or (n_samples, n_targets, n_quantiles)
+        Exact through every monotone transform of the target.
+    """
+    estimator, X, inverses = _innermost(model, X, "predict_quantiles")
+    if not inverses:
+        return estimator.predict_quantiles(X, quantiles)
+    levels = np.atleast_1d(np.asarray(quantiles, dtype=float))
+    mirrored = _quantiles_through(inverses, estimator.predict_quantiles(X, 1 - levels))
+    straight = _quantiles_through(inverses, estimator.predict_quantiles(X, levels))
+    # A decreasing transform turns the quantile at q into the one at 1 - q.
+    return np.where(levels < 0.5, np.minimum(straight, mirrored), np.maximum(straight, mirrored))
+
+
+def predict_interval(model, X, coverage=0.9) -> np.ndarray:
+    """Predict central intervals; see :func:`predict_uncertainty`.
+
+    Parameters
+    ----------
+    model : estimator
+    X : array-like of shape (n_samples, n_features)
+    coverage : float, default=0.9
+
+    Returns
+    -------
+    interval : ndarray of shape (n_samples, 2) or (n_samples, n_targets, 2)
+        Exact through every monotone transform of the target.
+    """
+    estimator, X, inverses = _innermost(model, X, "predict_interval")
+    ends = _quantiles_through(inverses, estimator.predict_interval(X, coverage))
+    return np.sort(ends, axis=-1) if inverses else ends
+
+
+def _innermost(model, X, method: str):
+    """The estimator inside `model` that has `method`, its X, and the target's inverse transforms.
+
+    The inverse transforms come in the order in which they apply.
+    """
+    outer, inverses = model, []
+    while not hasattr(model, method):
+        if hasattr(model, "steps"):  # Pipeline
+            for _, step in model.steps[:-1]:
+                X = X if step is None or step == "passthrough" else step.transform(X)
+            model = model.steps[-1][1]
+        elif hasattr(model, "best_estimator_"):  # GridSearchCV and the other searches
+            model = model.best_estimator_
+        elif hasattr(model, "regressor_"):  # TransformedTargetRegressor
+            inverses.insert(0, model.transformer_.inverse_transform)
+            model = model.regressor_
+        elif hasattr(model, "estimator") and hasattr(model.estimator, "predict"):  # Frozen
+            model = model.estimator
+        else:
+            if model is not outer or not hasattr(outer, "predict"):
+                check_is_fitted(outer)
+            raise TypeError(
+                f"{type(model).__name__} has no {method}; skdistill.{method} takes a fitted "
+                "skdistill estimator, or a Pipeline, search, FrozenEstimator or "
+                "TransformedTargetRegressor around one."
+            )
+    return model, X, inverses
+
+
+def _quantiles_through(inverses, values: np.ndarray) -> np.ndarray:
+    """Apply inverse transforms of the targets to values of shape (n, q) or (n, t, q)."""
+    for inverse in inverses:
+        rows = values[:, None] if values.ndim == 2 else values  # (n, t, q)
+        columns = np.moveaxis(rows, 2, 1).reshape(-1, rows.shape[1])
+        out = np.asarray(inverse(columns)).reshape(len(rows), rows.shape[2], -1)
+        out = np.moveaxis(out, 1, 2)
+        values = out[:, 0] if values.ndim == 2 else out
+    return values
+
+
+def _members_through(inverses, members: np.ndarray) -> np.ndarray:
+    """Moments of each member's Gaussian after the inverse transforms, by Gauss-Hermite."""
+    if not inverses:
+        return members
+    nodes, weights = np.polynomial.hermite_e.hermegauss(_N_NODES)
+    weights = weights / weights.sum()
+    mean, std = members[..., 0], np.sqrt(members[..., 1])
+    values = mean + std * nodes[:, None, None, None]  # (nodes, n, S, t)
+    columns = values.reshape(-1, values.shape[-1])
+    for inverse in inverses:
+        columns = np.asarray(inverse(columns)).reshape(len(columns), -1)
+    values = columns.reshape(*values.shape[:-1], -1)
+    mean = np.tensordot(weights, values, axes=1)
+    variance = np.tensordot(weights, np.square(values - mean), axes=1)
+    return np.stack([mean, variance], axis=-1)

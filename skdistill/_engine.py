@@ -1,0 +1,527 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The one training loop: a stack of networks inside one skorch net.
+
+skorch gives the shell (history, callbacks, schedulers, checkpoints, optimiser settings); inside an
+epoch the net runs a loop of its own that slices tensors, unless a callback listens to batches.
+The loss is the sum over members of each member's mean over rows, so that members do not influence
+each other and training a stack equals training its members one by one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import math
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+
+import torch
+from sklearn import get_config
+from skorch import NeuralNet
+from skorch.callbacks import Callback, EpochTimer, LRScheduler, PrintLog
+from torch import Tensor, nn
+
+# Rows are gathered for many batches at a time, up to about this many bytes: fewer calls, and the
+# copy still fits the cache.
+_GATHER_BYTES = 2**22
+
+# Below this work per step a second thread costs more than it brings.
+_FLOP_PER_STEP_FOR_THREADS = 15e6
+
+# A member has diverged when its loss is this many times the scale of its first epoch's.
+_EXPLOSION = 1e3
+
+Batch = tuple[Tensor, tuple[tuple[Tensor, ...], Tensor | None]]
+
+
+class Rows(torch.utils.data.Dataset):
+    """Rows in memory, dealt to the members of a stack in minibatches.
+
+    Iterating is one epoch. Every member sees the rows in an order of its own; when they all fit
+    one batch, the members share them in the order given.
+
+    Parameters
+    ----------
+    X : Tensor of shape (n, ...)
+        Inputs.
+    targets : tuple of Tensor of shape (n, ...)
+        What the objective compares the outputs with.
+    weight : Tensor of shape (S, n) or (1, n), default=None
+        Weight of each row for each member (or all); used relative to its mean over rows.
+    batch_size : int, default=None
+        Rows of a minibatch; None is all of them.
+    seeds : sequence of int, default=()
+        One seed for each member, for the order of its rows; without seeds rows are not shuffled.
+    """
+
+    def __init__(
+        self,
+        X: Tensor,
+        targets: tuple[Tensor, ...],
+        weight: Tensor | None = None,
+        batch_size: int | None = None,
+        seeds: Sequence[int] = (),
+    ):
+        self.X = X
+        self.targets = targets
+        self.weight = None if weight is None else weight / weight.mean(-1, keepdim=True)
+        self.batch_size = min(batch_size or len(X), len(X))
+        self.generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def __getitem__(self, i):
+        return self.X[i], tuple(target[i] for target in self.targets)
+
+    def __iter__(self) -> Iterator[Batch]:
+        n, size = len(self), self.batch_size
+        if size == n or not self.generators:
+            yield from self._batches_in_order()
+            return
+        order = self._shuffled()
+        n_full = n // size
+        step = max(1, self.gather_limit() // (size * len(order)))
+        for start in range(0, n_full, step):
+            stop = min(start + step, n_full)
+            # (S, k * size) -> (k, S, size): one batch after the other, each contiguous.
+            index = order[:, start * size : stop * size].unflatten(1, (stop - start, size))
+            X, (targets, weight) = self.take(index.transpose(0, 1).contiguous())
+            for k in range(stop - start):
+                yield X[k], (tuple(t[k] for t in targets), None if weight is None else weight[k])
+        if n % size:
+            yield self.take(order[:, n_full * size :])
+
+    def _batches_in_order(self) -> Iterator[Batch]:
+        """Batches that all members share."""
+        for index in torch.arange(len(self), device=self.X.device).split(self.batch_size):
+            yield self.take(index.unsqueeze(0))
+
+    def _shuffled(self) -> Tensor:
+        """Order of the rows for every member in this epoch, of shape (S, n)."""
+        orders = [torch.randperm(len(self), generator=g) for g in self.generators]
+        return torch.stack(orders).to(self.X.device)
+
+    def gather_limit(self) -> int:
+        """Largest number of rows to take at a time."""
+        return _GATHER_BYTES // sum(t[:1].nbytes for t in (self.X, *self.targets))
+
+    def take(self, index: Tensor) -> Batch:
+        """Inputs, targets and weights of the rows at `index`, of shape (..., S or 1, size)."""
+        targets = tuple(_rows_at(target, index) for target in self.targets)
+        return _rows_at(self.X, index), (targets, self._weight_at(index))
+
+    def _weight_at(self, index: Tensor) -> Tensor | None:
+        if self.weight is None:
+            return None
+        n_members, n = self.weight.shape
+        first = torch.arange(0, n_members * n, n, device=index.device)
+        return _rows_at(self.weight.reshape(-1), index + first.unsqueeze(1))
+
+
+class TaughtRows(Rows):
+    """Rows whose first target is what a teacher says about them.
+
+    Without noise the teacher is asked once, if its answers fit scikit-learn's ``working_memory``;
+    else as the rows are dealt, as many at a time as fit.
+
+    Parameters
+    ----------
+    X, targets, weight, batch_size, seeds
+        As in :class:`Rows`; the answers are put before `targets`.
+    teacher : callable
+        Takes an array of shape (n, ...), gives one of shape (n, ...).
+    noise : Tensor of shape (...)
+        Standard deviation of the noise added to each column whenever rows are dealt.
+    """
+
+    def __init__(self, X, targets, weight, batch_size, seeds, *, teacher, noise: Tensor):
+        super().__init__(X, targets, weight, batch_size, seeds)
+        self.teacher = teacher
+        self.noise = noise
+        self.noise_generator = torch.Generator(X.device).manual_seed(seeds[0] + 1)
+        self.limit = self._affordable_rows()
+        self.answers: Tensor | None = None
+        if not noise.any() and len(X) <= self.limit:
+            self.answers = self._ask(X)
+
+    def _affordable_rows(self) -> int:
+        answer_bytes = self._ask(self.X[:1]).nbytes
+        return max(1, int(get_config()["working_memory"] * 2**20) // answer_bytes)
+
+    def _ask(self, rows: Tensor) -> Tensor:
+        return torch.as_tensor(self.teacher(rows.cpu().numpy())).to(rows)
+
+    def gather_limit(self) -> int:
+        return self.limit
+
+    def take(self, index: Tensor) -> Batch:
+        X, (targets, weight) = super().take(index)
+        if self.answers is not None:
+            return X, ((_rows_at(self.answers, index), *targets), weight)
+        if self.noise.any():
+            draws = torch.empty_like(X).normal_(generator=self.noise_generator)
+            X = torch.addcmul(X, draws, self.noise)
+        answers = self._ask(X.flatten(0, index.ndim - 1))
+        return X, ((answers.unflatten(0, index.shape), *targets), weight)
+
+
+def _rows_at(values: Tensor, index: Tensor) -> Tensor:
+    """``values[index]``, in the form that torch gathers fastest."""
+    return values.index_select(0, index.reshape(-1)).view(*index.shape, *values.shape[1:])
+
+
+class StopTraining(Exception):
+    """A callback asks to end training."""
+
+
+class StackNet(NeuralNet):
+    """skorch net around a stack of networks.
+
+    ``fit(train, valid)`` takes :class:`Rows`. Callbacks, history and optimiser behave as in every
+    skorch net; ``train_loss`` and ``valid_loss`` are means over members, and
+    ``member_losses_["train"]`` and ``["valid"]`` hold the last epoch's loss of each member.
+
+    Parameters
+    ----------
+    module : nn.Module
+        The stack, initialised.
+    criterion : Objective
+        What it minimises.
+    clip_norm : float, default=None
+        Largest norm of each member's gradient.
+    step : {"eager", "compiled", "captured"}, default="eager"
+        How a training step runs: as it is, through ``torch.compile``, or as a CUDA graph.
+    **kwargs
+        See ``skorch.NeuralNet``.
+    """
+
+    def __init__(self, module, criterion, *, clip_norm=None, step="eager", **kwargs):
+        self.clip_norm = clip_norm
+        self.step = step
+        super().__init__(module, criterion, train_split=None, **kwargs)
+
+    @property
+    def _default_callbacks(self):
+        return [("epoch_timer", EpochTimer()), ("print_log", PrintLog())]
+
+    @property
+    def n_members(self) -> int:
+        return next(self.module_.parameters()).shape[0]
+
+    # What skorch asks for -------------------------------------------------------------------
+
+    def get_split_datasets(self, X, y=None, **fit_params):
+        return X, y
+
+    def get_iterator(self, dataset, training=False):
+        return dataset
+
+    def infer(self, x, **fit_params):
+        return self.module_(x)
+
+    def get_loss(self, y_pred, y_true, X=None, training=False):
+        """Sum over members of the weighted mean over rows; each member's is kept in passing."""
+        targets, weight = y_true
+        per_row = self.criterion_(y_pred, targets)  # (S, n)
+        # Weights have mean one over all rows: this is sum w l / sum w for a full batch, and an
+        # unbiased estimate of it for a minibatch.
+        losses = (per_row if weight is None else weight * per_row).mean(-1)
+        self.batch_losses_ = losses.detach()
+        return losses.sum()
+
+    def _loss(self, X: Tensor, y) -> tuple[Tensor, Tensor]:
+        """Outputs and the quantity that a training step differentiates."""
+        outputs = self.infer(X)
+        loss = self.get_loss(outputs, y, training=True)
+        penalty = self.criterion_.penalty(self.module_)
+        return outputs, loss if penalty is None else loss + penalty.sum()
+
+    def train_step_single(self, batch, **fit_params):
+        if not self.module_.training:
+            self._set_training(True)
+        outputs, loss = self.loss_(*batch)
+        loss.backward()
+        if self.clip_norm is not None:
+            clip_each_member(self.module_.parameters(), self.n_members, self.clip_norm)
+        return {"loss": loss, "y_pred": outputs}
+
+    def quiet_step(self, batch: Batch) -> None:
+        """A training step without a word to callbacks."""
+        self.optimizer_.zero_grad()
+        self.train_step_single(batch)
+        self.optimizer_.step()
+
+    # The epoch ------------------------------------------------------------------------------
+
+    def on_train_begin(self, net, X=None, y=None, **kwargs):
+        self.member_losses_: dict[str, Tensor] = {}
+        self.interrupted_ = False
+        self.listens_to_batches_ = any(listens_to_batches(cb) for _, cb in self.callbacks_)
+        self.loss_ = CompiledLoss(self._loss) if self.step == "compiled" else self._loss
+        self.quiet_step_ = CapturedStep(self) if self.step == "captured" else self.quiet_step
+
+    def on_epoch_begin(self, net, **kwargs):
+        super().on_epoch_begin(net, **kwargs)
+        self.criterion_.begin_epoch(len(self.history) - 1)
+
+    def notify(self, method_name, **cb_kwargs):
+        # skorch's callbacks end training by raising KeyboardInterrupt. One that comes from
+        # anywhere else is the user's Ctrl-C and must not be taken for it.
+        try:
+            super().notify(method_name, **cb_kwargs)
+        except KeyboardInterrupt as error:
+            raise StopTraining from error
+
+    def fit_loop(self, X, y=None, epochs=None, **kwargs):
+        try:
+            super().fit_loop(X, y, epochs, **kwargs)
+        except StopTraining:
+            pass
+        except KeyboardInterrupt:
+            self.interrupted_ = True  # the estimator raises it again when its state is in order
+        finally:
+            self._set_training(False)
+        return self
+
+    def run_single_epoch(self, iterator, training, prefix, step_fn, **fit_params):
+        """Run one epoch of training or validation and record its loss."""
+        if iterator is None:
+            return
+        self._sum_losses, self._n_rows = 0.0, 0
+        if self.listens_to_batches_:
+            super().run_single_epoch(self._tallied(iterator), training, prefix, step_fn)
+        else:
+            step = self.quiet_step_ if training else step_fn
+            for batch in self._tallied(iterator):
+                step(batch)
+        losses = self._sum_losses / self._n_rows
+        self.member_losses_[prefix] = losses
+        self._record(f"{prefix}_loss", losses.mean().item())
+
+    def _tallied(self, iterator: Rows) -> Iterator[Batch]:
+        """Pass the batches on and add up the losses that each step leaves behind."""
+        for batch in iterator:
+            yield batch
+            n_rows = batch[0].shape[1]
+            self._sum_losses = self._sum_losses + n_rows * self.batch_losses_
+            self._n_rows += n_rows
+
+    def _record(self, name: str, value: float) -> None:
+        best = min((row[name] for row in self.history[:-1]), default=math.inf)
+        self.history.record(name, value)
+        self.history.record(f"{name}_best", bool(value < best))
+
+
+def clip_each_member(parameters, n_members: int, max_norm: float) -> None:
+    """Scale each member's gradient so that its norm is at most `max_norm`."""
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    squares = sum(g.reshape(n_members, -1).square().sum(1) for g in gradients)
+    factors = (max_norm / (squares.sqrt() + 1e-6)).clamp(max=1.0)
+    for g in gradients:
+        g.mul_(factors.view(-1, *[1] * (g.ndim - 1)))
+
+
+class CompiledLoss:
+    """Forward pass and loss through ``torch.compile``; tells how long the first call took."""
+
+    def __init__(self, loss):
+        self.loss = torch.compile(loss)
+        self.seconds: float | None = None
+
+    def __call__(self, X, y):
+        start = time.perf_counter()
+        result = self.loss(X, y)
+        if self.seconds is None:
+            self.seconds = time.perf_counter() - start
+        return result
+
+
+class CapturedStep:
+    """Training step replayed as a CUDA graph, one for each shape of batch.
+
+    The first steps of each shape run as usual on a side stream, as capture asks, and train; so the
+    result is that of the eager step. If capture fails, all steps are eager, with a warning.
+    """
+
+    _N_WARM_UP = 3
+
+    def __init__(self, net: StackNet):
+        self.net = net
+        self.seen: dict[tuple, int] = {}
+        self.graphs: dict[tuple, tuple] = {}
+        self.works = True
+
+    def __call__(self, batch: Batch) -> None:
+        X, (targets, weight) = batch
+        tensors = [X, *targets] + ([] if weight is None else [weight])
+        shapes = tuple(t.shape for t in tensors)
+        if shapes in self.graphs:
+            self._replay(shapes, tensors)
+            return
+        self.seen[shapes] = self.seen.get(shapes, 0) + 1
+        if not self.works or self.seen[shapes] <= self._N_WARM_UP:
+            self._on_side_stream(batch)
+            return
+        try:
+            self._capture(shapes, tensors, has_weight=weight is not None)
+        except RuntimeError as error:
+            self.works = False
+            warnings.warn(
+                "The training step could not be captured as a CUDA graph and runs eagerly. torch "
+                f"says: {str(error).splitlines()[0]}",
+                UserWarning,
+                stacklevel=2,
+            )
+            self.net.quiet_step(batch)
+            return
+        self._replay(shapes, tensors)
+
+    def _on_side_stream(self, batch: Batch) -> None:
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            self.net.quiet_step(batch)
+        torch.cuda.current_stream().wait_stream(side)
+
+    def _capture(self, shapes: tuple, tensors: list[Tensor], has_weight: bool) -> None:
+        static = [t.clone() for t in tensors]
+        weight = static[-1] if has_weight else None
+        targets = tuple(static[1:-1] if has_weight else static[1:])
+        graph = torch.cuda.CUDAGraph()
+        self.net.optimizer_.zero_grad(set_to_none=True)
+        with torch.cuda.graph(graph):
+            self.net.train_step_single((static[0], (targets, weight)))
+            self.net.optimizer_.step()
+        self.graphs[shapes] = graph, static, self.net.batch_losses_
+
+    def _replay(self, shapes: tuple, tensors: list[Tensor]) -> None:
+        graph, static, losses = self.graphs[shapes]
+        for to, value in zip(static, tensors, strict=True):
+            to.copy_(value)
+        graph.replay()
+        self.net.batch_losses_ = losses
+
+
+def listens_to_batches(callback: Callback) -> bool:
+    """Tell whether a skorch callback has anything to do between the batches of an epoch."""
+    if isinstance(callback, LRScheduler):
+        return callback.step_every == "batch"
+    hooks = ("on_batch_begin", "on_batch_end", "on_grad_computed")
+    return any(getattr(type(callback), hook) is not getattr(Callback, hook) for hook in hooks)
+
+
+class MemberEarlyStopping(Callback):
+    """Keep each member's best weights, and end training when no member improves any more.
+
+    A member that has stopped keeps its best weights while the others go on.
+
+    Parameters
+    ----------
+    patience : int
+        Epochs in a row without improvement after which a member stops.
+    tol : float
+        Smallest decrease of the validation loss that counts as improvement.
+    """
+
+    def __init__(self, patience: int, tol: float):
+        self.patience = patience
+        self.tol = tol
+
+    def on_train_begin(self, net, **kwargs):
+        self.best_loss_ = torch.full((net.n_members,), math.inf)
+        self.best_epoch_ = torch.zeros(net.n_members, dtype=torch.long)
+        self.stopped_ = torch.zeros(net.n_members, dtype=torch.bool)
+        self.best_ = {name: p.detach().clone() for name, p in net.module_.named_parameters()}
+
+    def on_epoch_end(self, net, **kwargs):
+        epoch = len(net.history)
+        loss = net.member_losses_["valid"].cpu()
+        improved = (loss < self.best_loss_ - self.tol) & ~self.stopped_
+        self.best_loss_ = torch.where(improved, loss, self.best_loss_)
+        self.best_epoch_[improved] = epoch
+        for name, parameter in net.module_.named_parameters():
+            where = improved.to(parameter.device)
+            self.best_[name][where] = parameter.detach()[where]
+        self.stopped_ |= epoch - self.best_epoch_ >= self.patience
+        if self.stopped_.all():
+            raise KeyboardInterrupt
+
+    def on_train_end(self, net, **kwargs):
+        net.module_.load_state_dict(self.best_, strict=False)
+
+
+class DivergenceGuard(Callback):
+    """Find the members whose loss or weights have left the finite, or exploded.
+
+    A member's numbers never touch another's, so the rest of the stack trains on undisturbed.
+    """
+
+    def on_train_begin(self, net, **kwargs):
+        self.diverged_ = torch.zeros(net.n_members, dtype=torch.bool)
+        self.scale_: Tensor | None = None
+
+    def on_epoch_end(self, net, **kwargs):
+        loss = net.member_losses_["train"].cpu()
+        if self.scale_ is None:
+            self.scale_ = 1.0 + loss.abs()
+        self.diverged_ |= ~(loss < _EXPLOSION * self.scale_)
+        if self.diverged_.all():
+            raise KeyboardInterrupt
+
+    def on_train_end(self, net, **kwargs):
+        for parameter in net.module_.parameters():
+            finite = parameter.detach().isfinite().reshape(net.n_members, -1).all(1)
+            self.diverged_ |= ~finite.cpu()
+
+
+class TaskPerEpoch(Callback):
+    """Report every epoch to scikit-learn's callbacks as one task.
+
+    Parameters
+    ----------
+    context : sklearn.callback.CallbackContext
+        The task whose subtasks the epochs are.
+    estimator : estimator
+        The estimator that is being fitted.
+    """
+
+    def __init__(self, context, estimator):
+        self.context = context
+        self.estimator = estimator
+
+    def on_epoch_begin(self, net, **kwargs):
+        self.task_ = self.context.subcontext(task_name="epoch")
+        self.task_.call_on_fit_task_begin(estimator=self.estimator)
+
+    def on_epoch_end(self, net, **kwargs):
+        if self.task_.call_on_fit_task_end(estimator=self.estimator):
+            raise KeyboardInterrupt
+
+
+def cosine_schedule(max_epochs: int) -> LRScheduler:
+    """Learning rate that falls from its start to zero along half a cosine over the epochs."""
+    return LRScheduler("CosineAnnealingLR", T_max=max_epochs)
+
+
+def optimizer_defaults(optimizer: type[torch.optim.Optimizer], lr: float, step: str) -> dict:
+    """Settings that make an optimizer fast, of those that it has."""
+    accepted = inspect.signature(optimizer).parameters
+    if step == "captured" and "capturable" in accepted:
+        # A graph reads the learning rate anew at each replay only if it is a tensor.
+        return {"capturable": True, "lr": torch.tensor(float(lr), device="cuda")}
+    return {"fused": True} if "fused" in accepted else {}
+
+
+@contextlib.contextmanager
+def suited_threads(n_parameters: int, batch_size: int) -> Iterator[None]:
+    """Use one thread where a training step is too small for more; restore the caller's setting."""
+    before = torch.get_num_threads()
+    flop = 6 * n_parameters * batch_size  # a multiply and an add, forward and twice backward
+    try:
+        if flop < _FLOP_PER_STEP_FOR_THREADS:
+            torch.set_num_threads(1)
+        yield
+    finally:
+        torch.set_num_threads(before)

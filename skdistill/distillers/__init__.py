@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Distillers: from a teacher with members to one network."""
+
+from __future__ import annotations
+
+from ._hydra import HydraPlusRegressor
+
+__all__ = ["HydraPlusRegressor"]

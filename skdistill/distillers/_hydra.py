@@ -1,0 +1,476 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Hydra+: one network with a head for each member of the teacher (Ferianc & Rodrigues, 2022)."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+
+import numpy as np
+import torch
+from sklearn.base import clone, is_classifier
+from sklearn.utils import check_array, check_random_state
+from sklearn.utils.validation import check_memory
+from torch import Tensor, nn
+
+from .. import losses
+from .._base import (
+    SEED_LIMIT,
+    DistributionRegressor,
+    Number,
+    Objective,
+    OneOf,
+    fit_teacher,
+    frame_like,
+    no_scaling,
+    predict_members,
+    standardisation,
+    with_callbacks,
+)
+from ..distributions import Gaussian
+from ..ensembles import BayesianEnsembleRegressor
+from ..modules import MLP, MultiHead, build_member, n_parameters, split_head, stack
+from ..transfer import TransferSet
+
+# Weights of the two spread-matching terms for `spread_weight=1`.
+_RESIDUAL_WEIGHT = 0.5
+_SPREAD_WEIGHT = 0.25
+
+
+class HydraPlusRegressor(DistributionRegressor):
+    """Distil an ensemble into one network with a shared core and many heads (Hydra+ [1]_).
+
+    Member n of the teacher is imitated by head n mod M. The loss is Eq 10 of [1]_, plus two terms
+    of ours that match the spread of the heads to that of the members::
+
+        (1 - alpha) L1 + alpha ((1 - beta) L2 + beta L3) + diversity_weight L4
+            + spread_weight (residual mismatch / 2 + spread mismatch / 4)
+
+    with L1 the label's likelihood, L2 the KL divergence between the aggregates, L3 the mean KL
+    divergence between each member and its head, L4 how alike the heads' weights are; see
+    :mod:`skdistill.losses` for each.
+
+    Parameters
+    ----------
+    teacher : estimator, default=None
+        A regressor with members: an unfitted one is cloned and fitted as `teacher_`, one in
+        ``sklearn.frozen.FrozenEstimator`` is used as it is, None is a default
+        :class:`BayesianEnsembleRegressor`.
+    module : callable, default=MLP
+        Builds the student from ``in_features``, ``out_features`` and what is given as
+        ``module__<name>``, as an ``nn.Sequential``. The default is an MLP with
+        ``module__hidden_units=(96,)``.
+    head_layers : int, default=1
+        How many of the module's last layers with parameters belong to a head; the others are the
+        core that the heads share.
+    n_heads : int, default=None
+        Number of heads M; None is one for each member. With fewer heads than members, member n
+        goes to head n mod M; with more, head m imitates member m mod N. One head is plain
+        distillation (Hinton's), which cannot tell the parts of the uncertainty.
+    alpha : float, default=1.0
+        Weight of the teacher against the labels, from 0 to 1.
+    beta : float, default=0.5
+        Weight of the individual members (L3) against their aggregate (L2), from 0 to 1.
+    diversity_weight : float or tuple (weight, first_epoch, last_epoch), default=0.0
+        Weight of L4 (lambda in [1]_), constant or growing linearly from 0 between two epochs.
+    diversity : {"mean", "pairwise"}, default="mean"
+        Whether L4 compares a head's weights with the heads' mean (Eq 9) or with each other head's.
+    spread_weight : float, default=1.0
+        Weight of the spread-matching terms, without which the student's epistemic variance comes
+        out too small. 0 gives the paper's loss.
+    jitter : float, default=0.3
+        Standard deviation of the Gaussian noise added to the rows anew in every epoch, in units of
+        each column's standard deviation; the teacher is asked about the noisy rows.
+    transfer_only : bool, default=False
+        Whether the student learns from `X_transfer` instead of X and `X_transfer`.
+    weight_decay : float, default=0.0
+        L2 penalty on the student's weights.
+    optimizer, lr, lr_schedule, max_epochs, batch_size, clip_norm
+        As in :class:`BayesianEnsembleRegressor`.
+    normalize_y : bool, default=True
+        Whether to standardise the targets for training. Outputs are in y's units all the same.
+    memory : None, str or joblib.Memory, default=None
+        Where to cache the fit of the teacher, so that a grid search over the student fits it once
+        for each fold.
+    callbacks, device, compile, verbose, random_state
+        As in :class:`BayesianEnsembleRegressor`.
+    **kwargs
+        ``module__<name>``, ``optimizer__<name>`` and ``callbacks__<callback>__<name>``.
+
+    Attributes
+    ----------
+    teacher_ : estimator
+        The fitted teacher.
+    n_heads_ : int
+    n_parameters_ : int
+        Number of trainable parameters of the student.
+    module_ : GaussianStack
+        The student, as a torch module.
+    net_ : skorch.NeuralNet
+        The net around `module_`, built when asked for.
+    history_ : list of dict
+        One row for each epoch.
+    n_outputs_ : int
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+
+    Notes
+    -----
+    Hydra is ``alpha=1, beta=1, diversity_weight=0, spread_weight=0, jitter=0``, and Hinton's
+    distillation ``n_heads=1, alpha=1, beta=0, spread_weight=0, jitter=0``. Variances are softplus
+    of a raw output where the paper has exponentials.
+
+    Ctrl-C during fit keeps the student as trained so far and raises ``KeyboardInterrupt``; before
+    the end of its first epoch the student stays unfitted, with its `teacher_` kept.
+
+    References
+    ----------
+    .. [1] Ferianc & Rodrigues (2022), "Simple Regularisation for Uncertainty-Aware Knowledge
+           Distillation".
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor, predict_uncertainty
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> teacher = BayesianEnsembleRegressor(n_members=5, max_epochs=20)
+    >>> student = HydraPlusRegressor(teacher, max_epochs=20, random_state=0)
+    >>> student = make_pipeline(StandardScaler(), student).fit(X, y)
+    >>> total, aleatoric, epistemic = predict_uncertainty(student, X[:3])
+    >>> total.shape
+    (3,)
+    """
+
+    _parameter_table = {
+        **DistributionRegressor._parameter_table,
+        "head_layers": Number(Integral, 1),
+        "n_heads": Number(Integral, 1, optional=True),
+        "alpha": Number(Real, 0, 1),
+        "beta": Number(Real, 0, 1),
+        "diversity": OneOf(("mean", "pairwise")),
+        "spread_weight": Number(Real, 0),
+        "jitter": Number(Real, 0),
+        "transfer_only": OneOf((True, False)),
+        "weight_decay": Number(Real, 0),
+    }
+    _module_defaults = {"hidden_units": (96,)}
+
+    def __init__(
+        self,
+        teacher=None,
+        *,
+        module=MLP,
+        head_layers=1,
+        n_heads=None,
+        alpha=1.0,
+        beta=0.5,
+        diversity_weight=0.0,
+        diversity="mean",
+        spread_weight=1.0,
+        jitter=0.3,
+        transfer_only=False,
+        weight_decay=0.0,
+        optimizer="Adam",
+        lr=0.01,
+        lr_schedule="cosine",
+        max_epochs=200,
+        batch_size=32,
+        clip_norm=5.0,
+        normalize_y=True,
+        memory=None,
+        callbacks=None,
+        device="auto",
+        compile="auto",
+        verbose=0,
+        random_state=None,
+        **kwargs,
+    ):
+        self.teacher = teacher
+        self.module = module
+        self.head_layers = head_layers
+        self.n_heads = n_heads
+        self.alpha = alpha
+        self.beta = beta
+        self.diversity_weight = diversity_weight
+        self.diversity = diversity
+        self.spread_weight = spread_weight
+        self.jitter = jitter
+        self.transfer_only = transfer_only
+        self.weight_decay = weight_decay
+        self.optimizer = optimizer
+        self.lr = lr
+        self.lr_schedule = lr_schedule
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.clip_norm = clip_norm
+        self.normalize_y = normalize_y
+        self.memory = memory
+        self.callbacks = callbacks
+        self.device = device
+        self.compile = compile
+        self.verbose = verbose
+        self.random_state = random_state
+        self._set_extra_params(kwargs)
+
+    @with_callbacks
+    def fit(self, X, y, sample_weight=None, X_transfer=None):
+        """Fit the teacher, if it is not fitted, and distil it.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs, best standardised. float32 is computed in float32, all else in float64.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows, in the teacher's fit and in the student's loss.
+        X_transfer : array-like of shape (n_rows, n_features) or TransferSet, default=None
+            Further rows, without labels, on which the student imitates the teacher, with weight
+            1. In a cross-validation wrap them as :class:`skdistill.transfer.TransferSet`.
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        _check_diversity_weight(self.diversity_weight)
+        random_state = check_random_state(self.random_state)
+        task = self._init_callback_context(max_subtasks=2)
+        task.call_on_fit_task_begin(estimator=self, X=X, y=y)
+        raw_X, raw_y = X, y
+        X, y, weight = self._validate_fit_data(X, y, sample_weight)
+        X_transfer = self._validate_transfer(X_transfer, X.dtype)
+        self._fit_teacher(raw_X, raw_y, sample_weight, task, random_state)
+        as_frame = frame_like(raw_X, getattr(self.teacher_, "feature_names_in_", None))
+        self._distil(X, y, weight, X_transfer, as_frame, task, random_state)
+        task.call_on_fit_task_end(estimator=self, X=raw_X, y=raw_y)
+        return self
+
+    def _validate_transfer(self, X_transfer, dtype) -> np.ndarray:
+        """Transfer rows as an array of shape (n_rows, n_features); none for None."""
+        if isinstance(X_transfer, TransferSet):
+            X_transfer = X_transfer.rows
+        if X_transfer is None:
+            if self.transfer_only:
+                raise ValueError("transfer_only=True needs X_transfer in fit, got None.")
+            return np.empty((0, self.n_features_in_), dtype=dtype)
+        X_transfer = check_array(X_transfer, dtype=dtype, input_name="X_transfer")
+        if X_transfer.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X_transfer must have {self.n_features_in_} columns as X has, got "
+                f"{X_transfer.shape[1]}."
+            )
+        return X_transfer
+
+    def _fit_teacher(self, X, y, sample_weight, task, random_state) -> None:
+        seed = int(random_state.randint(SEED_LIMIT))
+        teacher = self.teacher
+        if teacher is None:
+            teacher = BayesianEnsembleRegressor(random_state=seed)
+        if is_classifier(teacher):
+            raise ValueError(
+                f"teacher must be a regressor to teach {type(self).__name__}; "
+                f"{type(teacher).__name__} is a classifier."
+            )
+        subtask = task.subcontext(task_name="teacher")
+        subtask.call_on_fit_task_begin(estimator=self, X=X, y=y)
+        if self.memory is None:
+            teacher = clone(teacher)
+            with subtask.propagate_callback_context(teacher):
+                self.teacher_ = fit_teacher(teacher, X, y, sample_weight)
+        else:
+            cached = check_memory(self.memory).cache(fit_teacher)
+            self.teacher_ = cached(clone(teacher), X, y, sample_weight)
+        self._check_teacher()
+        subtask.call_on_fit_task_end(estimator=self, X=X, y=y)
+
+    def _check_teacher(self) -> None:
+        n_features = getattr(self.teacher_, "n_features_in_", self.n_features_in_)
+        if n_features != self.n_features_in_:
+            raise ValueError(
+                f"teacher was fitted on {n_features} columns, but X has {self.n_features_in_}."
+            )
+        names = getattr(self.teacher_, "feature_names_in_", None)
+        own_names = getattr(self, "feature_names_in_", None)
+        if names is not None and own_names is not None and list(names) != list(own_names):
+            raise ValueError(
+                f"teacher was fitted on the columns {list(names)}, but X has {list(own_names)}."
+            )
+
+    def _distil(self, X, y, weight, X_transfer, as_frame, task, random_state) -> None:
+        """Train the student on the teacher's answers."""
+        from .._engine import DivergenceGuard, TaskPerEpoch
+
+        y_loc, y_scale = standardisation(y, weight) if self.normalize_y else no_scaling(y)
+
+        def ask(rows: np.ndarray) -> np.ndarray:
+            """Standardised members of the teacher, (n, N, t, 2)."""
+            members = predict_members(self.teacher_, as_frame(rows)).astype(rows.dtype)
+            members[..., 0] = (members[..., 0] - y_loc) / y_scale
+            members[..., 1] /= y_scale**2
+            return members
+
+        n_members = _count_members(ask(X[:1]), self.n_outputs_)
+        self.n_heads_ = n_members if self.n_heads is None else self.n_heads
+        seeds = random_state.randint(SEED_LIMIT, size=self.n_heads_ + 1).tolist()
+        rows = self._transfer_rows(X, (y - y_loc) / y_scale, weight, X_transfer, ask, seeds.pop())
+        module = self._build_module(seeds, torch.tensor(y_loc), torch.tensor(y_scale))
+        guard = DivergenceGuard()
+        subtask = task.subcontext(task_name="student", max_subtasks=self.max_epochs)
+        subtask.call_on_fit_task_begin(estimator=self)
+        net = self._train(
+            module,
+            self._objective(n_members),
+            rows,
+            callbacks=[TaskPerEpoch(subtask, self), guard],
+            weight_decay=self.weight_decay,
+        )
+        self._keep(net, module, guard)
+        subtask.call_on_fit_task_end(estimator=self)
+
+    def _transfer_rows(self, X, y, weight, X_transfer, ask, seed):
+        """Rows to learn from, with their labels and whether they have one."""
+        from .._engine import TaughtRows
+
+        labelled = np.repeat([1.0, 0.0], [len(X), len(X_transfer)]).astype(X.dtype)
+        if weight is None:
+            weight = np.ones(len(X), dtype=X.dtype)
+        weight = np.concatenate([weight, np.ones(len(X_transfer), dtype=X.dtype)])
+        X = np.concatenate([X, X_transfer])
+        y = np.concatenate([y, np.zeros((len(X_transfer), y.shape[1]), dtype=y.dtype)])
+        if self.transfer_only:
+            X, y, weight, labelled = (a[labelled == 0] for a in (X, y, weight, labelled))
+        noise = self.jitter * standardisation(X, weight, constant=0.0)[1]
+        X, y, weight, labelled, noise = (
+            torch.tensor(a, device=self._device()) for a in (X, y, weight, labelled, noise)
+        )
+        uniform = bool((weight == weight[0]).all())
+        return TaughtRows(
+            X,
+            (y, labelled),
+            None if uniform else weight.unsqueeze(0),
+            self.batch_size,
+            [seed],
+            teacher=ask,
+            noise=noise,
+        )
+
+    def _keep(self, net, module: nn.Module, guard) -> None:
+        """Make the trained student the fitted module; pass a Ctrl-C on."""
+        if not any("train_loss" in row for row in net.history):
+            raise KeyboardInterrupt  # before the end of the first epoch: nothing to keep
+        if guard.diverged_.any():
+            raise ValueError(
+                "The student's loss became infinite, not a number, or exploded. Try a smaller lr "
+                f"than {self.lr} or clip_norm than {self.clip_norm}; teacher_ is kept."
+            )
+        self.module_ = module
+        self.history_ = list(net.history)
+        self.n_parameters_ = n_parameters(module)
+        if net.interrupted_:
+            raise KeyboardInterrupt
+
+    def _build_network(self, seeds: list[int]) -> MultiHead:
+        kwargs = self._module_kwargs(self.n_features_in_, 2 * self.n_outputs_)
+        networks = [build_member(self.module, seed, **kwargs) for seed in seeds]
+        cores, heads = zip(
+            *(split_head(network, self.head_layers) for network in networks), strict=True
+        )
+        return MultiHead(stack(cores[:1]), stack(heads, lead=(1, len(heads))))
+
+    @property
+    def _n_networks(self) -> int:
+        return self.n_heads_
+
+    def _objective(self, n_members: int | None = None) -> HydraObjective:
+        n_members = self.n_heads_ if n_members is None else n_members
+        return HydraObjective(self, *losses.pairing(n_members, self.n_heads_))
+
+
+class HydraObjective(Objective):
+    """The loss of Hydra+ (Eq 10) with spread matching.
+
+    Targets are the teacher's members (S, n, N, t, 2), the labels (S, n, t), and whether a row has
+    a label (S, n). Outputs are the heads', (S, M, n, 2 t).
+
+    Parameters
+    ----------
+    settings : HydraPlusRegressor
+        Whose weights of the terms to use.
+    member_index, head_index : Tensor of shape (P,)
+        Pairs of a member and the head that imitates it.
+    """
+
+    def __init__(self, settings, member_index: Tensor, head_index: Tensor):
+        super().__init__()
+        self.settings = settings
+        self.register_buffer("member_index", member_index)
+        self.register_buffer("head_index", head_index)
+        self.register_buffer("diversity_weight", torch.zeros(()))
+        self.begin_epoch(0)
+
+    def begin_epoch(self, epoch: int) -> None:
+        self.diversity_weight.fill_(_diversity_weight(self.settings.diversity_weight, epoch))
+
+    def forward(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Tensor:
+        answers, y, labelled = targets
+        members = Gaussian(*answers.transpose(-4, -3).unbind(-1))  # (S, N, n, t)
+        heads = Gaussian.from_outputs(outputs)  # (S, M, n, t)
+        settings = self.settings
+        alpha, beta = settings.alpha, settings.beta
+        loss = torch.zeros_like(labelled)
+        if alpha < 1:
+            loss = loss + (1 - alpha) * labelled * losses.correctness(heads, y)  # L1
+        if alpha > 0 and beta < 1:
+            loss = loss + alpha * (1 - beta) * losses.aggregation(members, heads)  # L2
+        paired_members, paired_heads = self._paired(members, heads)
+        if alpha > 0 and beta > 0:
+            loss = loss + alpha * beta * losses.individuality(paired_members, paired_heads)  # L3
+        if settings.spread_weight > 0:
+            residual = losses.residual_mismatch(paired_members, paired_heads)
+            spread = losses.spread_mismatch(members, heads)
+            mismatch = _RESIDUAL_WEIGHT * residual + _SPREAD_WEIGHT * spread
+            loss = loss + settings.spread_weight * mismatch
+        return loss
+
+    def _paired(self, members: Gaussian, heads: Gaussian) -> tuple[Gaussian, Gaussian]:
+        if len(self.member_index) == members.mean.shape[-3] == heads.mean.shape[-3]:
+            return members, heads
+        return (
+            Gaussian(*(value.index_select(-3, self.member_index) for value in members)),
+            Gaussian(*(value.index_select(-3, self.head_index) for value in heads)),
+        )
+
+    def penalty(self, module: nn.Module) -> Tensor | None:
+        if self.settings.diversity_weight == 0:
+            return None
+        weights = module.network.head_weights()
+        return self.diversity_weight * losses.diversity(weights, self.settings.diversity)  # L4
+
+
+def _diversity_weight(setting, epoch: int) -> float:
+    """Weight of L4 in an epoch: constant, or on the ramp (weight, first_epoch, last_epoch)."""
+    if isinstance(setting, Real):
+        return float(setting)
+    weight, first, last = setting
+    return weight * min(max((epoch - first) / (last - first), 0.0), 1.0)
+
+
+def _check_diversity_weight(setting) -> None:
+    is_ramp = isinstance(setting, (tuple, list)) and len(setting) == 3
+    weight, first, last = setting if is_ramp else (setting, 0, 1)
+    numbers = all(isinstance(value, Real) for value in (weight, first, last))
+    if not numbers or weight < 0 or first < 0 or last <= first:
+        raise ValueError(
+            "diversity_weight must be a number that is not negative, or a tuple (weight, "
+            f"first_epoch, last_epoch) with 0 <= first_epoch < last_epoch; got {setting!r}."
+        )
+
+
+def _count_members(members: np.ndarray, n_targets: int) -> int:
+    if members.ndim != 4 or members.shape[2:] != (n_targets, 2):
+        raise ValueError(
+            f"teacher must predict members of shape (n, S, {n_targets}, 2), a mean and a variance "
+            f"for each of S members and {n_targets} target(s); got {members.shape}."
+        )
+    return members.shape[1]

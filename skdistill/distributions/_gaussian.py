@@ -1,0 +1,423 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The empirical distribution over Gaussians: an ensemble's regression prediction."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ._uncertainty import Uncertainty
+
+_EPS = torch.finfo(torch.float64).eps
+_TINY = torch.finfo(torch.float64).tiny
+_CHUNK = 2**15  # elements of one float64 temporary of the quantile search: 256 KiB, fits caches
+
+
+class Gaussian(NamedTuple):
+    """Mean and variance of Gaussians, tensors of one shape."""
+
+    mean: Tensor
+    variance: Tensor
+
+    @classmethod
+    def from_outputs(cls, outputs: Tensor, min_variance: float = 1e-6) -> Gaussian:
+        """Read network outputs (..., 2 t): the means, then as many raw variances.
+
+        Parameters
+        ----------
+        outputs : Tensor of shape (..., 2 t)
+        min_variance : float, default=1e-6
+            Floor added to the variances.
+
+        Returns
+        -------
+        Gaussian of shape (..., t)
+        """
+        mean, raw_variance = outputs.tensor_split(2, dim=-1)
+        return cls(mean, F.softplus(raw_variance) + min_variance)  # Lindqvist et al., Eq. 12
+
+
+@dataclass(frozen=True, eq=False)  # the == of tensors has no single truth value
+class EmpiricalGaussian:
+    """Members of equal weight, each of which predicts a Gaussian for every row and target.
+
+    As a distribution over Gaussians it tells aleatoric from epistemic uncertainty; averaged over
+    the members it is, per row and target, the mixture ``1/S sum_s N(means[s], variances[s])``,
+    which is the predictive distribution of a deep ensemble. Results have the dtype and the device
+    of the members.
+
+    Parameters
+    ----------
+    means : Tensor of shape (S, n, t)
+        Mean of each of S members for n rows and t targets, in units of y.
+    variances : Tensor of shape (S, n, t)
+        Variance of each member, in squared units of y. Positive; quantiles and samples also take
+        zero, a member that predicts a point.
+
+    Raises
+    ------
+    ValueError
+        If the two shapes differ or do not have three axes.
+    """
+
+    means: Tensor
+    variances: Tensor
+
+    def __post_init__(self) -> None:
+        if self.means.ndim != 3 or self.means.shape != self.variances.shape:
+            raise ValueError(
+                "means and variances must have one shape (S, n, t), got "
+                f"{tuple(self.means.shape)} and {tuple(self.variances.shape)}."
+            )
+
+    @classmethod
+    def from_outputs(cls, outputs: Tensor, min_variance: float = 1e-6) -> EmpiricalGaussian:
+        """Read network outputs as means and raw variances.
+
+        Parameters
+        ----------
+        outputs : Tensor of shape (S, n, 2 t)
+            The first t columns are the means, the last t the raw variances.
+        min_variance : float, default=1e-6
+            Floor added to the variances, in squared units of y.
+
+        Returns
+        -------
+        EmpiricalGaussian
+
+        Raises
+        ------
+        ValueError
+            If `outputs` does not have three axes or its number of columns is odd.
+        """
+        return cls(*Gaussian.from_outputs(outputs, min_variance))
+
+    @classmethod
+    def from_members(cls, members: Tensor | np.ndarray) -> EmpiricalGaussian:
+        """Inverse of :attr:`members`.
+
+        Parameters
+        ----------
+        members : Tensor or array of shape (n, S, t, 2)
+            Means ``[..., 0]`` and variances ``[..., 1]``, rows first. A tensor is viewed, anything
+            else is copied.
+
+        Returns
+        -------
+        EmpiricalGaussian
+
+        Raises
+        ------
+        ValueError
+            If the shape is not (n, S, t, 2).
+        """
+        if not isinstance(members, Tensor):
+            members = torch.from_numpy(np.array(members))
+        if members.ndim != 4 or members.shape[-1] != 2:
+            raise ValueError(
+                "members must have shape (n, S, t, 2): rows, members, targets, (mean, variance); "
+                f"got {tuple(members.shape)}."
+            )
+        return cls(*members.transpose(0, 1).unbind(-1))
+
+    @property
+    def members(self) -> Tensor:
+        """Means and variances, rows first: a tensor of shape (n, S, t, 2)."""
+        return torch.stack((self.means.transpose(0, 1), self.variances.transpose(0, 1)), dim=-1)
+
+    def affine(self, loc: Tensor | np.ndarray, scale: Tensor | np.ndarray) -> EmpiricalGaussian:
+        """Distribution of ``loc + scale * y``, such as y back from standardised to own units.
+
+        Parameters
+        ----------
+        loc, scale : Tensor or array of shape (t,)
+            Shift and factor of each target.
+
+        Returns
+        -------
+        EmpiricalGaussian
+        """
+        loc, scale = (torch.as_tensor(value).to(self.means) for value in (loc, scale))
+        return EmpiricalGaussian(loc + scale * self.means, scale.square() * self.variances)
+
+    @property
+    def mean(self) -> Tensor:
+        """Mean of the mixture, of shape (n, t)."""
+        return self.means[0] + (self.means - self.means[0]).mean(dim=0)
+
+    @property
+    def variance(self) -> Tensor:
+        """Variance of the mixture, of shape (n, t): the total uncertainty."""
+        return self.uncertainty().total
+
+    def uncertainty(self) -> Uncertainty:
+        """Parts of the variance by the law of total variance [1]_.
+
+        Returns
+        -------
+        Uncertainty
+            Tensors of shape (n, t), in squared units of y. The epistemic part is the population
+            variance (1/S) of the means, so that ``total == aleatoric + epistemic``; it is never
+            negative, and exactly zero where the members agree.
+
+        References
+        ----------
+        .. [1] J. Lindqvist, A. Olmin, F. Lindsten and L. Svensson, "A general framework for
+           ensemble distribution distillation", MLSP 2020, Eqs. (4a) to (4c).
+        """
+        shifted = self.means - self.means[0]  # removes a large common offset before rounding
+        aleatoric = self.variances.mean(dim=0)  # Eq. 4b
+        epistemic = (shifted - shifted.mean(dim=0)).square().mean(dim=0)  # Eq. 4c
+        return Uncertainty(aleatoric + epistemic, aleatoric, epistemic, measure="variance")
+
+    def moment_matched(self) -> EmpiricalGaussian:
+        """One member with the mean and the total variance of the mixture.
+
+        It is the Gaussian closest to the mixture in ``KL(mixture || Gaussian)``, the minimiser of
+        Eq. 6 of Lindqvist et al. (2020).
+
+        Returns
+        -------
+        EmpiricalGaussian
+            Of one member, S = 1.
+        """
+        return EmpiricalGaussian(self.mean.unsqueeze(0), self.variance.unsqueeze(0))
+
+    def log_prob(self, y: Tensor) -> Tensor:
+        """Log density of the mixture, per row and target.
+
+        Parameters
+        ----------
+        y : Tensor of shape (n, t)
+
+        Returns
+        -------
+        Tensor of shape (n, t)
+            In nats, finite far in the tails. The joint log density of several targets is not their
+            sum, as the targets share the members.
+
+        Raises
+        ------
+        ValueError
+            If `y` does not have shape (n, t).
+        """
+        z = self._standardise(y)
+        log_densities = -0.5 * (z.square() + (2 * math.pi * self.variances).log())
+        return log_densities.logsumexp(dim=0) - math.log(len(self.means))
+
+    def cdf(self, y: Tensor) -> Tensor:
+        """Distribution function of the mixture, per row and target.
+
+        Parameters
+        ----------
+        y : Tensor of shape (n, t)
+
+        Returns
+        -------
+        Tensor of shape (n, t)
+            Probabilities, of full relative accuracy in the lower tail.
+
+        Raises
+        ------
+        ValueError
+            If `y` does not have shape (n, t).
+        """
+        return _normal_cdf(self._standardise(y)).mean(dim=0)
+
+    @torch.no_grad()
+    def quantile(self, q: float | Sequence[float] | Tensor) -> Tensor:
+        """Quantiles of the mixture, exact to rounding (not those of a matched Gaussian).
+
+        Parameters
+        ----------
+        q : float or 1-D sequence or tensor of floats
+            Probabilities, strictly between 0 and 1.
+
+        Returns
+        -------
+        Tensor of shape (n, t, len(q))
+            In units of y; one quantile for a float. No gradient passes through.
+
+        Raises
+        ------
+        ValueError
+            If a probability is not strictly between 0 and 1.
+
+        Notes
+        -----
+        Where ``q = k / S`` and a wide gap separates the k lowest members from the others, the
+        distribution function is flat to rounding. The quantile is then the point in the gap at
+        which the upper tails of the ones weigh as much as the lower tails of the others, or, where
+        these underflow, some point in the gap.
+        """
+        levels = torch.as_tensor(q, dtype=torch.float64, device=self.means.device)
+        if levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
+            raise ValueError(
+                "quantiles must be a number or a 1-D sequence of numbers strictly between 0 and 1, "
+                f"got {levels.tolist()}."
+            )
+        levels = torch.atleast_1d(levels)
+        return self._tail_quantile(torch.minimum(levels, 1 - levels), upper=levels > 0.5)
+
+    @torch.no_grad()
+    def interval(self, coverage: float) -> Tensor:
+        """Central interval of the mixture: as much probability below it as above it.
+
+        Parameters
+        ----------
+        coverage : float
+            Probability of the interval, strictly between 0 and 1.
+
+        Returns
+        -------
+        Tensor of shape (n, t, 2)
+            Lower and upper end, in units of y. No gradient passes through.
+
+        Raises
+        ------
+        ValueError
+            If `coverage` is not strictly between 0 and 1.
+        """
+        if not 0 < coverage < 1:
+            raise ValueError(f"coverage must be strictly between 0 and 1, got {coverage!r}.")
+        device = self.means.device
+        tail = torch.full((2,), (1 - float(coverage)) / 2, dtype=torch.float64, device=device)
+        return self._tail_quantile(tail, upper=torch.tensor([False, True], device=device))
+
+    def sample(self, n_samples: int, generator: torch.Generator | None = None) -> Tensor:
+        """Draw y: a member at random, then from its Gaussian.
+
+        The same draws serve every row: draw i takes one member and one standard normal per target
+        for all rows. What is drawn for a row hence does not depend on the rows around it, and
+        draw i is a plausible function of x plus noise rather than unrelated points; but the rows
+        of a draw are not independent of each other.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of draws.
+        generator : torch.Generator, default=None
+            Source of randomness, on any device; None is torch's global generator.
+
+        Returns
+        -------
+        Tensor of shape (n_samples, n, t)
+            In units of y.
+        """
+        n_members, _, n_targets = self.means.shape
+        source = self.means.device if generator is None else generator.device
+        member = torch.randint(n_members, (n_samples,), generator=generator, device=source)
+        noise = torch.randn(
+            (n_samples, 1, n_targets),
+            generator=generator,
+            device=source,
+            dtype=self.means.dtype,
+        )
+        member, noise = member.to(self.means.device), noise.to(self.means.device)
+        return self.means[member] + self.variances[member].sqrt() * noise
+
+    def _standardise(self, y: Tensor) -> Tensor:
+        """Standard scores of y under each member, of shape (S, n, t)."""
+        if y.shape != self.means.shape[1:]:
+            raise ValueError(
+                f"y must have shape (n, t) = {tuple(self.means.shape[1:])}, got {tuple(y.shape)}."
+            )
+        return (y - self.means) / self.variances.sqrt()
+
+    def _tail_quantile(self, tail: Tensor, upper: Tensor) -> Tensor:
+        """Points that leave the probabilities `tail` above them where `upper`, below them else."""
+        n_members, n_rows, n_targets = self.means.shape
+        chunk = max(1, _CHUNK // (n_members * max(1, len(tail))))
+        quantiles = [
+            _mixture_quantile(means.double(), variances.double().sqrt(), tail, upper)
+            for means, variances in zip(
+                self.means.flatten(1).split(chunk, dim=1),
+                self.variances.flatten(1).split(chunk, dim=1),
+                strict=True,
+            )
+        ]
+        return torch.cat(quantiles).reshape(n_rows, n_targets, len(tail)).to(self.means)
+
+
+def _normal_cdf(z: Tensor) -> Tensor:
+    return 0.5 * torch.erfc(-math.sqrt(0.5) * z)  # torch.special.ndtr is 0 below z = -8.3
+
+
+def _mixture_quantile(means: Tensor, stds: Tensor, tail: Tensor, upper: Tensor) -> Tensor:
+    """Quantiles of mixtures of S equally weighted Gaussians, exact to rounding.
+
+    A safeguarded Newton iteration: x moves by Newton's step for the logarithm of the two sides of
+    the equation, or to the middle of the bracket where that step leaves the bracket or is more
+    than half the last one. Each problem stops by itself, when the two sides agree to rounding or
+    the bracket has closed around x.
+
+    Parameters
+    ----------
+    means, stds : Tensor of shape (S, m), float64
+    tail : Tensor of shape (k,), float64
+        Probabilities, at most 1/2.
+    upper : Tensor of shape (k,), bool
+        Whether the probability lies above the quantile; solved as a lower tail of -y.
+
+    Returns
+    -------
+    Tensor of shape (m, k), float64
+    """
+    n_members, n_problems = means.shape
+    sign = 1.0 - 2.0 * upper.double()
+    mass = n_members * tail  # in units of one member's weight
+    whole = mass.round()
+    between_members = (whole > 0) & ((mass - whole).abs() <= n_members * _EPS)
+    mass = torch.where(between_members, whole, mass).repeat(n_problems)  # 20 * (1 - 0.95) is 1
+
+    means = (sign * means.unsqueeze(-1)).flatten(1)  # (S, m k) from here on
+    stds = stds.repeat_interleave(len(tail), dim=1)
+    # Each member has at most the mass `tail` below the smallest of the members' own quantiles and
+    # at least that below the largest; so has their average, hence the two bracket its quantile.
+    own = means + stds * torch.special.ndtri(tail).repeat(n_problems)
+    low, high = own.amin(dim=0), own.amax(dim=0)
+    root = own.mean(dim=0).clamp(low, high)
+    stds = torch.maximum(stds, _EPS**2 * (high - low))  # keeps z defined at a point mass
+
+    index = (low < high).nonzero().squeeze(1)  # empty for one member: its quantile is the root
+    state: tuple[Tensor, ...] = (root, high - low, low, high, mass, means, stds)
+    x, last, low, high, mass, means, stds = (value[..., index] for value in state)
+    while len(index):
+        excess, slope = _log_tail_ratio(x, mass, means, stds)
+        low, high = torch.where(excess < 0, x, low), torch.where(excess > 0, x, high)
+        rounding = (2 * _EPS * (x.abs() + stds.amin(dim=0))).clamp(min=_TINY)
+        step = -excess / slope
+        step = step + torch.copysign(rounding, step)  # past the root, so that the bracket closes
+        newton = (low < x + step) & (x + step < high) & (step.abs() <= 0.5 * last)
+        step = torch.where(newton, step, 0.5 * (low - x) + 0.5 * (high - x))
+        done = (excess.abs() <= 32 * _EPS) | (high - low <= 2 * rounding)
+        root[index[done]] = x[done]
+        state = (index, x + step, step.abs(), low, high, mass, means, stds)
+        index, x, last, low, high, mass, means, stds = (value[..., ~done] for value in state)
+    return sign * root.reshape(n_problems, len(tail))
+
+
+def _log_tail_ratio(x: Tensor, mass: Tensor, means: Tensor, stds: Tensor) -> tuple[Tensor, Tensor]:
+    """Logarithm of the ratio of the two sides of ``S F(x) = mass``, and its derivative by x.
+
+    ``S F(x)`` is the number of members below x, less their upper tails, plus the lower tails of
+    the others. With each term on the side where it is positive nothing cancels, neither far out
+    nor in a gap between the members. Shapes (m,), (m,), (S, m) and (S, m).
+    """
+    z = (x - means) / stds
+    below = z > 0
+    tails = _normal_cdf(-z.abs())
+    surplus = below.sum(dim=0) - mass
+    left = tails.masked_fill(below, 0).sum(dim=0) + surplus.clamp(min=0)
+    right = tails.masked_fill(~below, 0).sum(dim=0) + (-surplus).clamp(min=0)
+    densities = torch.exp(-0.5 * z.square()) / (math.sqrt(2 * math.pi) * stds)
+    slope = (densities / torch.where(below, right, left)).sum(dim=0)
+    log_ratio = torch.log(left / right)  # 0 / 0 in a gap so wide that all tails underflow
+    return log_ratio.nan_to_num(nan=0.0), slope

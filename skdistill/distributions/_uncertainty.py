@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The three parts of a predictive uncertainty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, eq=False)  # the == of arrays has no single truth value
+class Uncertainty:
+    """Total uncertainty of a prediction and the two parts it is the sum of [1]_.
+
+    It unpacks into its parts: ``total, aleatoric, epistemic = uncertainty``.
+
+    Parameters
+    ----------
+    total : array or Tensor
+        Uncertainty of the prediction. Arrays and tensors of any shape serve, one for all parts.
+    aleatoric : array, Tensor or None
+        The part due to noise in the data, also called data uncertainty. None where the model
+        cannot tell the parts.
+    epistemic : array, Tensor or None
+        The part due to not knowing the model, also called knowledge uncertainty. None where the
+        model cannot tell the parts.
+    measure : {"variance", "entropy", "std"}
+        What the numbers are: a variance in squared units of y, an entropy in nats, or, from
+        :meth:`std` only, a standard deviation in units of y.
+
+    References
+    ----------
+    .. [1] J. Lindqvist, A. Olmin, F. Lindsten and L. Svensson, "A general framework for ensemble
+       distribution distillation", MLSP 2020, Eqs. (4a) to (4c).
+    """
+
+    total: Any
+    aleatoric: Any
+    epistemic: Any
+    measure: str
+
+    def __iter__(self) -> Iterator[Any]:
+        """Iterate over total, aleatoric and epistemic."""
+        return iter((self.total, self.aleatoric, self.epistemic))
+
+    def std(self) -> Uncertainty:
+        """Square roots of the three variances, in units of y.
+
+        Returns
+        -------
+        Uncertainty
+            With ``measure="std"``. Standard deviations do not add up, their squares do.
+
+        Raises
+        ------
+        ValueError
+            If the measure is not "variance".
+        """
+        if self.measure != "variance":
+            raise ValueError(
+                f'std() needs measure="variance", but this uncertainty has {self.measure!r}.'
+            )
+        total, aleatoric, epistemic = (None if part is None else part**0.5 for part in self)
+        return Uncertainty(total, aleatoric, epistemic, measure="std")

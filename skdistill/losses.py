@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Losses: functions of a prediction and a target that return one value per row.
+
+The engine weights the rows and averages; nothing is averaged over rows here. Gaussians are given
+as a mean and a variance of shape (..., n, t), and values are summed over the t targets. Members
+and heads stand on the axis before the rows: (..., M, n, t). Constants that do not depend on the
+prediction are left out, as in the papers.
+
+References
+----------
+.. [1] Ferianc & Rodrigues (2022), "Simple Regularisation for Uncertainty-Aware Knowledge
+       Distillation" (Hydra+).
+.. [2] Seitzer et al. (2022), "On the Pitfalls of Heteroscedastic Uncertainty Estimation with
+       Probabilistic Neural Networks" (beta-NLL).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .distributions import Gaussian
+
+
+def gaussian_nll(prediction: Gaussian, y: Tensor, beta: float = 0.0) -> Tensor:
+    """Negative log-likelihood of `y` under a Gaussian, or its beta-NLL.
+
+    Parameters
+    ----------
+    prediction : Gaussian of shape (..., n, t)
+        Predicted mean and variance.
+    y : Tensor of shape (..., n, t)
+        Targets.
+    beta : float, default=0.0
+        Exponent of the variance by which each row is weighted [2]_: 0 is the likelihood itself, 1
+        weights the errors of the mean as squared error does.
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
+    """
+    mean, variance = prediction
+    loss = 0.5 * (torch.log(variance) + (y - mean).square() / variance)
+    if beta:
+        loss = variance.detach() ** beta * loss  # [2], Eq 5
+    return loss.sum(-1)
+
+
+def gaussian_cross_entropy(target: Gaussian, prediction: Gaussian) -> Tensor:
+    """Kullback-Leibler divergence KL(target || prediction), up to the target's entropy.
+
+    Parameters
+    ----------
+    target, prediction : Gaussian of shape (..., n, t)
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
+    """
+    mean, variance = prediction
+    squared = target.variance + (target.mean - mean).square()
+    return 0.5 * (squared / variance + torch.log(variance)).sum(-1)
+
+
+def moments(members: Gaussian) -> tuple[Gaussian, Tensor]:
+    """Gaussian with the mean and the variance of the mixture of members, and the epistemic part.
+
+    Parameters
+    ----------
+    members : Gaussian of shape (..., M, n, t)
+
+    Returns
+    -------
+    aggregate : Gaussian of shape (..., n, t)
+        Mean and total variance, mean variance + variance of the means (with 1/M).
+    epistemic : Tensor of shape (..., n, t)
+        The variance of the means.
+    """
+    epistemic, mean = torch.var_mean(members.mean, dim=-3, correction=0)
+    return Gaussian(mean, members.variance.mean(-3) + epistemic), epistemic
+
+
+def pairing(n_members: int, n_heads: int) -> tuple[Tensor, Tensor]:
+    """Pairs of a member and the head that imitates it: member n goes to head n mod M.
+
+    With more heads than members it is the other way round: head m imitates member m mod N.
+
+    Returns
+    -------
+    members, heads : Tensor of int64, both of shape (max(n_members, n_heads),)
+    """
+    pairs = torch.arange(max(n_members, n_heads))
+    return pairs % n_members, pairs % n_heads
+
+
+def correctness(heads: Gaussian, y: Tensor) -> Tensor:
+    """L1 of Hydra+: the heads' mean negative log-likelihood of the label (Eq 4 of [1]_).
+
+    Parameters
+    ----------
+    heads : Gaussian of shape (..., M, n, t)
+    y : Tensor of shape (..., n, t)
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
+    """
+    return gaussian_nll(heads, y.unsqueeze(-3)).mean(-2)
+
+
+def aggregation(members: Gaussian, heads: Gaussian) -> Tensor:
+    """L2 of Hydra+: KL between the aggregates of members and heads (Eq 6 of [1]_).
+
+    Parameters
+    ----------
+    members : Gaussian of shape (..., N, n, t)
+    heads : Gaussian of shape (..., M, n, t)
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
+    """
+    return gaussian_cross_entropy(moments(members)[0], moments(heads)[0])
+
+
+def individuality(members: Gaussian, heads: Gaussian) -> Tensor:
+    """L3 of Hydra+: mean KL between each member and its head (Eq 8 of [1]_).
+
+    `members` and `heads` are paired already: see :func:`pairing`.
+
+    Parameters
+    ----------
+    members, heads : Gaussian of shape (..., P, n, t)
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
+    """
+    return gaussian_cross_entropy(members, heads).mean(-2)
+
+
+def residual_mismatch(members: Gaussian, heads: Gaussian, floor: float = 1e-4) -> Tensor:
+    """Squared distance between the residuals of paired members and heads, in epistemic units.
+
+    A residual is a mean less the mean over members (heads): what one network says that the others
+    do not. L3 weighs residuals by 1/variance, so that where noise dominates they are never
+    learnt; here the yardstick is the teacher's own epistemic variance. Ours, not the paper's.
+
+    Parameters
+    ----------
+    members, heads : Gaussian of shape (..., P, n, t)
+        Paired, on standardised targets.
+    floor : float, default=1e-4
+        Added to the epistemic variance in the denominator.
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
+    """
+    epistemic, mean = torch.var_mean(members.mean, dim=-3, correction=0, keepdim=True)
+    residual = heads.mean - heads.mean.mean(-3, keepdim=True)
+    distance = (residual - (members.mean - mean)).square() / (epistemic + floor)
+    return distance.mean(-3).sum(-1)
+
+
+def spread_mismatch(members: Gaussian, heads: Gaussian, floor: float = 1e-5) -> Tensor:
+    """Squared difference between the log epistemic variances of members and heads.
+
+    Ours, not the paper's: it keeps the scale of the epistemic part, which L2 and L3 lose.
+
+    Parameters
+    ----------
+    members : Gaussian of shape (..., N, n, t)
+        On standardised targets.
+    heads : Gaussian of shape (..., M, n, t)
+    floor : float, default=1e-5
+        Added to both variances.
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
+    """
+    teacher, student = (torch.var(g.mean, dim=-3, correction=0) for g in (members, heads))
+    return (torch.log(student + floor) - torch.log(teacher + floor)).square().sum(-1)
+
+
+def diversity(weights: list[Tensor], reference: str = "mean", eps: float = 1e-8) -> Tensor:
+    """L4 of Hydra+: how alike the heads' weights are (Eq 9 of [1]_).
+
+    Summed over layers and heads as in Eq 9, but a mean over the units of a layer, so that its
+    weight in the loss does not depend on their width: M for each layer of M identical heads.
+
+    Parameters
+    ----------
+    weights : list of Tensor of shape (..., M, n_units, fan_in)
+        One tensor for each layer of the heads.
+    reference : {"mean", "pairwise"}, default="mean"
+        What a unit's weights are compared with: the mean over heads (Eq 9), or the same unit of
+        every other head. Eq 9 has a degenerate minimiser, one long head against M - 1 equal ones;
+        the pairwise form has not.
+    eps : float, default=1e-8
+        Smallest norm in the cosine.
+
+    Returns
+    -------
+    similarity : Tensor of shape (...)
+    """
+    mean_cosine = _cosine_to_mean if reference == "mean" else _cosine_to_others
+    n_heads = weights[0].shape[-3]
+    layers = [mean_cosine(weight, eps).mean(-1) for weight in weights]
+    return sum(n_heads * (1.0 + cosine) / 2.0 for cosine in layers)  # Eq 9
+
+
+def _cosine_to_mean(weight: Tensor, eps: float) -> Tensor:
+    """Mean over heads of each unit's cosine with the heads' mean, of shape (..., n_units)."""
+    mean = weight.mean(-3, keepdim=True)
+    return torch.cosine_similarity(mean, weight, dim=-1, eps=eps).mean(-2)
+
+
+def _cosine_to_others(weight: Tensor, eps: float) -> Tensor:
+    """Mean of each unit's cosine over the M (M - 1) pairs of heads, of shape (..., n_units)."""
+    n_heads = weight.shape[-3]
+    unit = weight / weight.norm(dim=-1, keepdim=True).clamp_min(eps)
+    # |sum of unit vectors|^2 = sum of their |.|^2 + sum of the cosines of the pairs.
+    pairs = unit.sum(-3).square().sum(-1) - unit.square().sum((-3, -1))
+    return pairs / max(n_heads * (n_heads - 1), 1)

@@ -1,0 +1,337 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Networks, and stacks of networks that train and predict as one.
+
+A *stack* is one module that holds S networks of the same architecture. Every parameter of it has
+a leading member axis, so that slice ``m`` of every parameter is member ``m``, and one batched
+product does the work of S small ones. Everything the engine trains is a stack; a single student
+is a stack of one.
+
+Stacks map rows of shape (S, n, ...), one set of rows for each member, or (1, n, ...), rows that the
+members share, to outputs of shape (S, n, ...). Wherever a stack has two leading axes, members and
+heads, the same holds for both.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import math
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state, vmap
+
+from .distributions import EmpiricalGaussian
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "relu": nn.ReLU,
+    "tanh": nn.Tanh,
+    "silu": nn.SiLU,
+    "gelu": nn.GELU,
+    "identity": nn.Identity,
+}
+
+# Layers without parameters that act on each element: a stack applies them as they are.
+_ELEMENTWISE = tuple(ACTIVATIONS.values())
+
+# Modules that draw their weights from torch's global generator are built one at a time.
+_GLOBAL_GENERATOR_LOCK = threading.Lock()
+
+
+class MLP(nn.Sequential):
+    """Multi-layer perceptron.
+
+    Parameters
+    ----------
+    in_features, out_features : int
+        Width of the input and of the output.
+    hidden_units : tuple of int, default=(50,)
+        Width of each hidden layer; ``()`` is a linear model.
+    activation : {"relu", "tanh", "silu", "gelu", "identity"}, default="relu"
+        Activation after each hidden layer.
+    generator : torch.Generator, default=None
+        Source of the initial weights; None is torch's global generator.
+
+    Notes
+    -----
+    Weights and biases start as torch's ``nn.Linear`` does: uniform on
+    :math:`\\pm 1/\\sqrt{\\text{fan in}}`.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        hidden_units: Sequence[int] = (50,),
+        activation: str = "relu",
+        generator: torch.Generator | None = None,
+    ):
+        if activation not in ACTIVATIONS:
+            raise ValueError(
+                f"activation must be one of {sorted(ACTIVATIONS)}, got {activation!r}."
+            )
+        hidden_units = (hidden_units,) if isinstance(hidden_units, int) else tuple(hidden_units)
+        widths = (in_features, *hidden_units, out_features)
+        if any(width < 1 for width in widths):
+            raise ValueError(f"hidden_units must be positive integers, got {hidden_units!r}.")
+        layers: list[nn.Module] = []
+        for fan_in, fan_out in zip(widths, widths[1:], strict=False):
+            layers += [_linear(fan_in, fan_out, generator), ACTIVATIONS[activation]()]
+        super().__init__(*layers[:-1])
+
+
+def _linear(fan_in: int, fan_out: int, generator: torch.Generator | None) -> nn.Linear:
+    """``nn.Linear`` with its usual initial distribution, drawn from `generator`."""
+    layer = nn.utils.skip_init(nn.Linear, fan_in, fan_out)
+    bound = 1.0 / math.sqrt(fan_in)
+    nn.init.uniform_(layer.weight, -bound, bound, generator=generator)
+    nn.init.uniform_(layer.bias, -bound, bound, generator=generator)
+    return layer
+
+
+def build_member(module: Callable[..., nn.Module], seed: int, **kwargs) -> nn.Module:
+    """Build one network with weights drawn from `seed`.
+
+    `module` is called with those of ``in_features``, ``out_features`` and ``generator`` that its
+    signature takes, and with whatever the user gave. Torch's global generator stays as it was.
+    """
+    accepted = inspect.signature(module).parameters
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in accepted.values())
+    for width in ("in_features", "out_features"):
+        if not takes_any and width not in accepted:
+            kwargs.pop(width, None)
+    if "generator" in accepted:
+        return module(generator=torch.Generator().manual_seed(seed), **kwargs)
+    with _GLOBAL_GENERATOR_LOCK, torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return module(**kwargs)
+
+
+class StackedLinear(nn.Module):
+    """Linear layers with leading axes: ``y = x @ weight + bias`` for each of them.
+
+    Parameters
+    ----------
+    layers : list of nn.Linear
+        The layers to stack, in row-major order of `lead`.
+    lead : tuple of int
+        Leading axes, (S,) for S members or (S, M) for M heads of each.
+    """
+
+    def __init__(self, layers: Sequence[nn.Linear], lead: tuple[int, ...]):
+        super().__init__()
+        weight = torch.stack([layer.weight.detach().t() for layer in layers])
+        bias = torch.stack([layer.bias.detach() for layer in layers])
+        self.lead = lead
+        self.weight = nn.Parameter(weight.reshape(*lead, *weight.shape[1:]))  # (*lead, in, out)
+        self.bias = nn.Parameter(bias.reshape(*lead, 1, -1))  # (*lead, 1, out)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (*lead, n, in), or rows shared over the last lead axis, to (*lead, n, out)."""
+        if x.shape[-3] == 1 and self.lead[-1] > 1:
+            return self._forward_shared(x)
+        if len(self.lead) == 1:
+            return torch.baddbmm(self.bias, x, self.weight)
+        flat = torch.baddbmm(self.bias.flatten(0, -3), x.flatten(0, -3), self.weight.flatten(0, -3))
+        return flat.unflatten(0, self.lead)
+
+    def _forward_shared(self, x: Tensor) -> Tensor:
+        """One wide product instead of many narrow ones, since all branches read the same rows."""
+        fan_in, fan_out = self.weight.shape[-2:]
+        wide = self.weight.movedim(-3, -2).reshape(*self.lead[:-1], fan_in, -1)
+        y = x.squeeze(-3) @ wide  # (*lead[:-1], n, lead[-1] * out)
+        return y.unflatten(-1, (self.lead[-1], fan_out)).movedim(-2, -3) + self.bias
+
+    def extra_repr(self) -> str:
+        return f"lead={self.lead}, in={self.weight.shape[-2]}, out={self.weight.shape[-1]}"
+
+
+class StackedSequential(nn.Sequential):
+    """A hand-made stack of Sequential networks of linear and elementwise layers."""
+
+    def __init__(self, members: Sequence[nn.Sequential], lead: tuple[int, ...]):
+        super().__init__(
+            *(
+                StackedLinear(layers, lead)  # type: ignore[arg-type]
+                if isinstance(layers[0], nn.Linear)
+                else layers[0]
+                for layers in zip(*members, strict=True)
+            )
+        )
+        self.lead = lead
+
+    @staticmethod
+    def supports(member: nn.Module) -> bool:
+        """Tell whether `member` is made of linear layers with bias and elementwise ones only."""
+        return isinstance(member, nn.Sequential) and all(
+            isinstance(layer, _ELEMENTWISE)
+            or (isinstance(layer, nn.Linear) and layer.bias is not None)
+            for layer in member
+        )
+
+
+class StackedModule(nn.Module):
+    """A stack of any module, by ``torch.vmap``; by a loop over members where vmap cannot go.
+
+    What vmap cannot take (batch normalisation's running statistics, control flow that depends on
+    data) is run by the loop from the first call on, with a warning that says why.
+    """
+
+    def __init__(self, members: Sequence[nn.Module], lead: tuple[int, ...]):
+        super().__init__()
+        parameters, buffers = stack_module_state(list(members))
+        self.lead = lead
+        self._names = [(name.replace(".", "__"), name) for name in (*parameters, *buffers)]
+        for safe, name in self._names:
+            value = {**parameters, **buffers}[name].detach()
+            value = value.reshape(*lead, *value.shape[1:])
+            if name in parameters:
+                self.register_parameter(safe, nn.Parameter(value))
+            else:
+                self.register_buffer(safe, value)
+        # One member lends its code to all; kept in a list so that it is no submodule.
+        self._template = [copy.deepcopy(members[0])]
+        self.loops_ = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (*lead, n, ...), or rows shared where a lead axis has length 1, to (*lead, n, ...)."""
+        n_axes = len(self.lead)
+        rows = x.expand(*self.lead, *x.shape[n_axes:]).flatten(0, n_axes - 1)
+        state = {name: getattr(self, safe).flatten(0, n_axes - 1) for safe, name in self._names}
+        if not self.loops_:
+            try:
+                return self._vmapped(state, rows).unflatten(0, self.lead)
+            except (RuntimeError, NotImplementedError) as error:
+                self.loops_ = True
+                warnings.warn(
+                    f"{type(self._template[0]).__name__} cannot be vectorised over members, so "
+                    "they run one by one, which is slower. torch says: "
+                    f"{str(error).strip().splitlines()[0]}",
+                    UserWarning,
+                    stacklevel=2,
+                )
+        return self._looped(state, rows).unflatten(0, self.lead)
+
+    def _call(self, state: dict[str, Tensor], rows: Tensor) -> Tensor:
+        return functional_call(self._template[0].train(self.training), state, (rows,))
+
+    def _vmapped(self, state: dict[str, Tensor], rows: Tensor) -> Tensor:
+        return vmap(self._call, randomness="different")(state, rows)
+
+    def _looped(self, state: dict[str, Tensor], rows: Tensor) -> Tensor:
+        slices = ({name: value[m] for name, value in state.items()} for m in range(len(rows)))
+        return torch.stack([self._call(one, x) for one, x in zip(slices, rows, strict=True)])
+
+
+def stack(members: Sequence[nn.Module], lead: tuple[int, ...] | None = None) -> nn.Module:
+    """Stack networks of the same architecture into one module.
+
+    Parameters
+    ----------
+    members : list of nn.Module
+        The networks, in row-major order of `lead`; their weights are copied.
+    lead : tuple of int, default=None
+        Leading axes whose product is the number of networks; None is ``(len(members),)``.
+
+    Returns
+    -------
+    stacked : nn.Module
+        Maps (*lead, n, ...) to (*lead, n, ...).
+    """
+    lead = (len(members),) if lead is None else lead
+    if StackedSequential.supports(members[0]):
+        return StackedSequential(members, lead)  # type: ignore[arg-type]
+    return StackedModule(members, lead)
+
+
+def split_head(network: nn.Module, head_layers: int) -> tuple[nn.Sequential, nn.Sequential]:
+    """Cut a Sequential network before its last `head_layers` layers that have parameters.
+
+    Raises
+    ------
+    ValueError
+        If the network is no ``nn.Sequential`` or has fewer such layers.
+    """
+    if not isinstance(network, nn.Sequential):
+        raise ValueError(
+            "module must build an nn.Sequential, so that its last head_layers layers can be taken "
+            f"as a head; got {type(network).__name__}."
+        )
+    layers = list(network)
+    weighty = [i for i, layer in enumerate(layers) if any(True for _ in layer.parameters())]
+    if not 1 <= head_layers <= len(weighty):
+        raise ValueError(
+            f"head_layers must be between 1 and {len(weighty)}, the number of layers with "
+            f"parameters that module has; got {head_layers}."
+        )
+    cut = weighty[-head_layers]
+    return nn.Sequential(*layers[:cut]), nn.Sequential(*layers[cut:])
+
+
+class MultiHead(nn.Module):
+    """Stack of S networks, each with a shared core and M heads (Hydra's student, Fig 2).
+
+    Parameters
+    ----------
+    core : nn.Module
+        Stack with lead (S,).
+    heads : nn.Module
+        Stack with lead (S, M).
+    """
+
+    def __init__(self, core: nn.Module, heads: nn.Module):
+        super().__init__()
+        self.core = core
+        self.heads = heads
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map rows (S, n, ...) to the heads' outputs (S, M, n, out)."""
+        return self.heads(self.core(x).unsqueeze(1))
+
+    def head_weights(self) -> list[Tensor]:
+        """Weights of the heads' layers, each of shape (S, M, n_units, fan_in).
+
+        Biases and other one-dimensional parameters (normalisation layers) are left out, and a
+        convolution's filter is flattened, as Hydra+'s diversity term (Eq 9) asks.
+        """
+        if isinstance(self.heads, StackedSequential):
+            linear = (layer for layer in self.heads if isinstance(layer, StackedLinear))
+            return [layer.weight.transpose(-1, -2) for layer in linear]
+        return [p.flatten(3) for p in self.heads.parameters() if p.ndim >= 4]
+
+
+class GaussianStack(nn.Module):
+    """A stack of networks for regression, with the scale of the targets in its buffers.
+
+    Parameters
+    ----------
+    network : nn.Module
+        Stack whose outputs (S, ..., n, 2 * t) hold a mean and a raw variance for each of t
+        standardised targets.
+    y_loc, y_scale : Tensor of shape (t,)
+        Location and scale of the targets in their own units.
+    """
+
+    def __init__(self, network: nn.Module, y_loc: Tensor, y_scale: Tensor):
+        super().__init__()
+        self.network = network
+        self.register_buffer("y_loc", y_loc)
+        self.register_buffer("y_scale", y_scale)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the raw outputs, on the standardised scale on which losses are computed."""
+        return self.network(x)
+
+    def distribution(self, x: Tensor) -> EmpiricalGaussian:
+        """Return the members' Gaussians for rows (n, ...), in the units of the targets."""
+        outputs = self.network(x.unsqueeze(0))
+        members = outputs.flatten(0, -3)  # (S, n, 2t), or (S * M, n, 2t) for heads
+        return EmpiricalGaussian.from_outputs(members).affine(self.y_loc, self.y_scale)
+
+
+def n_parameters(module: nn.Module) -> int:
+    """Count the trainable parameters of a module."""
+    return sum(p.numel() for p in module.parameters())

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Transfer sets: the rows on which a student imitates its teacher."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["TransferSet"]
+
+
+class TransferSet:
+    """Rows without labels for a student to learn from.
+
+    scikit-learn's cross-validation cuts every array that is as long as X into folds. Wrapped, the
+    rows go to every fold whole.
+
+    Parameters
+    ----------
+    rows : array-like of shape (n_rows, n_features)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdistill.transfer import TransferSet
+    >>> TransferSet(np.zeros((100, 3)))
+    TransferSet(100 rows)
+    """
+
+    def __init__(self, rows: Any):
+        self.rows = rows
+
+    def __repr__(self) -> str:
+        return f"TransferSet({len(self.rows)} rows)"

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What every test shares: one thread, no window, and the folder of real data."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+# Read when numpy, scipy and matplotlib are first imported, hence before anything else; the same as
+# in the Makefile, so that a bare `pytest` runs what `make test` runs.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("SCIPY_ARRAY_API", "1")  # without it scikit-learn leaves out a few checks
+os.environ["MPLBACKEND"] = "Agg"
+
+import pytest
+import torch
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """Folder of the real data sets, named by the environment variable SKDISTILL_DATA."""
+    folder = os.environ.get("SKDISTILL_DATA")
+    if not folder:
+        pytest.skip("SKDISTILL_DATA does not name the folder of the real data sets")
+    path = Path(folder)
+    if not path.is_dir():
+        pytest.fail(f"SKDISTILL_DATA names {folder!r}, which is no folder")
+    return path

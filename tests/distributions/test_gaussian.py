@@ -1,0 +1,485 @@
+# SPDX-License-Identifier: BSD-3-Clause
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import integrate, optimize, stats
+
+from skdistill.distributions import EmpiricalGaussian, _gaussian
+
+LEVELS = [1e-12, 1e-6, 0.01, 0.05, 0.3, 0.5, 0.625, 0.95, 1 - 1e-6, 1 - 1e-12]
+
+
+def ensemble(n_members=5, n_rows=7, n_targets=2, *, spread=2.0, dtype=torch.float64, seed=0):
+    """Members around means of size `spread`, with standard deviations from 0.1 to 10."""
+    generator = torch.Generator().manual_seed(seed)
+    shape = (n_members, n_rows, n_targets)
+    means = spread * torch.randn(shape, generator=generator, dtype=dtype)
+    stds = 10 ** (2 * torch.rand(shape, generator=generator, dtype=dtype) - 1)
+    return EmpiricalGaussian(means, stds.square())
+
+
+def one_row(means, stds, dtype=torch.float64):
+    """One row, one target."""
+    means, stds = (torch.tensor(values, dtype=dtype).reshape(-1, 1, 1) for values in (means, stds))
+    return EmpiricalGaussian(means, stds.square())
+
+
+def pairs(distribution):
+    """Index, means and standard deviations (numpy, of length S) of every (row, target)."""
+    means, stds = distribution.means.numpy(), distribution.variances.sqrt().numpy()
+    for row, target in np.ndindex(means.shape[1:]):
+        yield (row, target), means[:, row, target], stds[:, row, target]
+
+
+def brentq_quantile(q, means, stds):
+    """Referee: Brent's method on the mixture's tail, which keeps relative accuracy."""
+    own = stats.norm.ppf(q, means, stds)
+
+    def excess(x):
+        if q <= 0.5:
+            return stats.norm.cdf(x, means, stds).mean() / q - 1
+        return 1 - stats.norm.sf(x, means, stds).mean() / (1 - q)
+
+    width = own.max() - own.min()
+    return optimize.brentq(excess, own.min() - width, own.max() + width, xtol=1e-300, rtol=1e-15)
+
+
+def assert_same(first, second, rtol=1e-12):
+    torch.testing.assert_close(first.means, second.means, rtol=rtol, atol=0)
+    torch.testing.assert_close(first.variances, second.variances, rtol=rtol, atol=0)
+
+
+# construction
+
+
+def test_from_outputs_splits_means_from_raw_variances():
+    outputs = torch.tensor([[[1.0, 2.0, 0.0, 1000.0], [3.0, 4.0, -1000.0, 1.0]]])
+    distribution = EmpiricalGaussian.from_outputs(outputs, min_variance=1e-3)
+    assert distribution.means.tolist() == [[[1.0, 2.0], [3.0, 4.0]]]
+    expected = [[[math.log(2) + 1e-3, 1000.001], [1e-3, math.log1p(math.e) + 1e-3]]]
+    torch.testing.assert_close(distribution.variances, torch.tensor(expected))
+
+
+def test_from_outputs_passes_gradients():
+    outputs = torch.zeros(3, 4, 2, dtype=torch.float64, requires_grad=True)
+    y = torch.ones(4, 1, dtype=torch.float64)
+    torch.autograd.gradcheck(lambda z: EmpiricalGaussian.from_outputs(z).log_prob(y), outputs)
+
+
+@pytest.mark.parametrize("shape", [(2, 5, 3), (5, 4), (2, 2, 5, 4)])
+def test_from_outputs_rejects_other_shapes(shape):
+    with pytest.raises(ValueError, match=r"one shape \(S, n, t\)"):
+        EmpiricalGaussian.from_outputs(torch.zeros(shape))
+
+
+@pytest.mark.parametrize("n_targets", [1, 3])
+def test_members_come_rows_first_and_round_trip(n_targets):
+    distribution = ensemble(n_members=4, n_rows=6, n_targets=n_targets)
+    members = distribution.members
+    assert members.shape == (6, 4, n_targets, 2)
+    one = torch.stack((distribution.means[3, 5, 0], distribution.variances[3, 5, 0]))
+    assert torch.equal(members[5, 3, 0], one)
+    assert_same(EmpiricalGaussian.from_members(members), distribution, rtol=0)
+    assert_same(EmpiricalGaussian.from_members(members.numpy()), distribution, rtol=0)
+    assert_same(EmpiricalGaussian.from_members(members.tolist()), distribution, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_from_members_takes_read_only_and_strided_arrays(dtype):
+    members = np.ones((3, 4, 1, 2), dtype=dtype)[::-1]
+    members.flags.writeable = False
+    distribution = EmpiricalGaussian.from_members(members)
+    assert distribution.members.numpy().dtype == dtype
+    assert_same(distribution, EmpiricalGaussian.from_members(members.copy()))
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 2), (3, 4, 1, 3), (3, 4)])
+def test_from_members_rejects_other_shapes(shape):
+    with pytest.raises(ValueError, match=r"\(n, S, t, 2\).*got \(3, 4"):
+        EmpiricalGaussian.from_members(np.ones(shape))
+
+
+def test_shapes_must_agree():
+    with pytest.raises(ValueError, match=r"got \(2, 3, 1\) and \(2, 1, 1\)"):
+        EmpiricalGaussian(torch.zeros(2, 3, 1), torch.ones(2, 1, 1))
+
+
+def test_is_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        ensemble().means = torch.zeros(1, 1, 1)
+
+
+# moments and uncertainty
+
+
+def test_uncertainty_by_hand():
+    distribution = one_row([1.0, 3.0, 8.0], [1.0, 2.0, 3.0])
+    total, aleatoric, epistemic = distribution.uncertainty()
+    assert distribution.uncertainty().measure == "variance"
+    assert distribution.mean.item() == 4.0
+    torch.testing.assert_close(aleatoric.item(), (1 + 4 + 9) / 3)
+    torch.testing.assert_close(epistemic.item(), (9 + 1 + 16) / 3)  # by S, not S - 1
+    torch.testing.assert_close(total.item(), 40 / 3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_parts_add_up_exactly(dtype):
+    distribution = ensemble(dtype=dtype)
+    total, aleatoric, epistemic = distribution.uncertainty()
+    assert torch.equal(total, aleatoric + epistemic)
+    assert torch.equal(total, distribution.variance)
+    assert total.shape == (7, 2)
+    assert total.dtype == dtype
+
+
+def test_moments_are_those_of_the_density():
+    distribution = ensemble(n_members=3, n_rows=3, n_targets=1)
+    for index, means, stds in pairs(distribution):
+
+        def moment(function, means=means, stds=stds):
+            edges = np.unique(
+                np.concatenate([means + k * stds for k in (-40, -8, -1, 0, 1, 8, 40)])
+            )
+
+            def integrand(y):
+                return function(y) * stats.norm.pdf(y, means, stds).mean()
+
+            return sum(
+                integrate.quad(integrand, a, b, epsabs=1e-13)[0]
+                for a, b in itertools.pairwise(edges)
+            )
+
+        mean = moment(lambda y: y)
+        np.testing.assert_allclose(distribution.mean[index], mean, rtol=1e-9)
+        np.testing.assert_allclose(
+            distribution.variance[index], moment(lambda y, mean=mean: (y - mean) ** 2), rtol=1e-9
+        )
+
+
+@pytest.mark.parametrize("n_members", [1, 2, 3, 7, 20])
+def test_epistemic_part_of_equal_members_is_exactly_zero(n_members):
+    means = (1e6 + 0.1) * torch.ones(n_members, 50, 1) + torch.arange(50.0).reshape(1, 50, 1) / 7
+    distribution = EmpiricalGaussian(means, torch.ones_like(means))
+    assert (distribution.uncertainty().epistemic == 0).all()
+    assert torch.equal(distribution.mean, means[0])
+
+
+def test_epistemic_part_survives_a_large_offset_in_float32():
+    offsets = torch.randn(20, 500, 1, generator=torch.Generator().manual_seed(0))
+    means = 1e6 + offsets  # rounded to 1/16
+    epistemic = EmpiricalGaussian(means, torch.ones_like(means)).uncertainty().epistemic
+    assert (epistemic >= 0).all()
+    expected = means.double().var(dim=0, correction=0)
+    torch.testing.assert_close(epistemic.double(), expected, rtol=1e-5, atol=0)
+
+
+def test_moment_matched_keeps_mean_and_variance():
+    distribution = ensemble()
+    matched = distribution.moment_matched()
+    assert matched.means.shape == (1, 7, 2)
+    assert torch.equal(matched.mean, distribution.mean)
+    assert torch.equal(matched.variance, distribution.variance)
+    assert (matched.uncertainty().epistemic == 0).all()
+
+
+def test_moment_matched_is_the_closest_gaussian():
+    """Its cross-entropy under the mixture is stationary: the gradient of Eq. 6 vanishes."""
+    distribution = ensemble(n_members=3, n_rows=1, n_targets=1)
+    matched = distribution.moment_matched()
+    mean, variance = (value.clone().requires_grad_() for value in (matched.mean, matched.variance))
+    # E[-log N(y; mean, variance)] under the members, in closed form
+    errors = distribution.variances + (distribution.means - mean).square()
+    (0.5 * (variance.log() + errors.mean(dim=0) / variance)).sum().backward()
+    torch.testing.assert_close(mean.grad, torch.zeros_like(mean), rtol=0, atol=1e-14)
+    torch.testing.assert_close(variance.grad, torch.zeros_like(mean), rtol=0, atol=1e-14)
+
+
+# density and distribution function
+
+
+def test_log_prob_and_cdf_agree_with_scipy():
+    distribution = ensemble()
+    y = torch.linspace(-30, 30, 14, dtype=torch.float64).reshape(7, 2)
+    for index, means, stds in pairs(distribution):
+        density = stats.norm.pdf(y[index], means, stds).mean()
+        below = stats.norm.cdf(y[index], means, stds).mean()
+        np.testing.assert_allclose(distribution.log_prob(y)[index], np.log(density), rtol=1e-10)
+        np.testing.assert_allclose(distribution.cdf(y)[index], below, rtol=1e-10)
+
+
+def test_density_integrates_to_one():
+    distribution = one_row([-3.0, 0.0, 4.0], [0.5, 2.0, 1.0])
+
+    def density(y):
+        return distribution.log_prob(torch.tensor([[y]], dtype=torch.float64)).exp().item()
+
+    total, _ = integrate.quad(density, -30, 30, points=[-3, 0, 4], epsabs=1e-12)
+    assert total == pytest.approx(1, rel=1e-11)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_log_prob_is_finite_far_in_the_tails(dtype):
+    distribution = one_row([0.0, 1.0], [1.0, 1.0], dtype=dtype)
+    log_prob = distribution.log_prob(torch.tensor([[-1e6]], dtype=dtype))
+    expected = -0.5 * 1e12 - 0.5 * math.log(2 * math.pi) - math.log(2)
+    assert log_prob.dtype == dtype
+    np.testing.assert_allclose(log_prob.item(), expected, rtol=1e-6)
+
+
+def test_cdf_keeps_relative_accuracy_in_the_lower_tail():
+    distribution = one_row([0.0, 100.0], [1.0, 1.0])
+    below = distribution.cdf(torch.tensor([[-30.0]], dtype=torch.float64))
+    np.testing.assert_allclose(below.item(), stats.norm.cdf(-30) / 2, rtol=1e-12)
+
+
+def test_one_member_is_a_plain_gaussian():
+    distribution = ensemble(n_members=1)
+    y = torch.randn(7, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    mean, std = distribution.means[0], distribution.variances[0].sqrt()
+    np.testing.assert_allclose(
+        distribution.log_prob(y), stats.norm.logpdf(y, mean, std), rtol=1e-13
+    )
+    np.testing.assert_allclose(distribution.cdf(y), stats.norm.cdf(y, mean, std), rtol=1e-13)
+    expected = stats.norm.ppf(LEVELS, mean[..., None], std[..., None])
+    np.testing.assert_allclose(distribution.quantile(LEVELS), expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize("method", ["log_prob", "cdf"])
+def test_y_must_not_broadcast(method):
+    with pytest.raises(ValueError, match=r"y must have shape \(n, t\) = \(7, 1\), got \(7,\)"):
+        getattr(ensemble(n_targets=1), method)(torch.zeros(7))
+
+
+# quantiles
+
+
+@pytest.mark.parametrize("spread", [0.01, 2.0, 1e3])
+@pytest.mark.parametrize("n_members", [2, 5, 20])
+def test_quantile_agrees_with_brentq(n_members, spread):
+    distribution = ensemble(n_members, n_rows=4, n_targets=1, spread=spread)
+    levels = [q for q in LEVELS if (n_members * q) % 1]  # the others may lie in a gap, see below
+    quantiles = distribution.quantile(levels)
+    assert quantiles.shape == (4, 1, len(levels))
+    for index, means, stds in pairs(distribution):
+        expected = [brentq_quantile(q, means, stds) for q in levels]
+        np.testing.assert_allclose(quantiles[index], expected, rtol=1e-10)
+
+
+def test_quantile_of_very_different_scales():
+    means, stds = np.array([0.0, 1e-5, 3.0, -1e6, 1e8]), np.array([1e-6, 1.0, 1e-3, 1e-2, 1e7])
+    distribution = one_row(means, stds)
+    for q in (1e-6, 0.25, 0.31, 0.47, 0.55, 0.79, 0.9, 1 - 1e-6):
+        expected = brentq_quantile(q, means, stds)
+        np.testing.assert_allclose(distribution.quantile(q).item(), expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("width", [1.0, 12.0, 30.0])
+def test_quantile_in_a_gap_balances_the_tails(width):
+    """At the median of N(0, 1) and N(d, s^2): x = (d - x) / s, however flat F is there."""
+    scale = 3.0
+    distance = width * (1 + scale)
+    distribution = one_row([0.0, distance], [1.0, scale])
+    np.testing.assert_allclose(distribution.quantile(0.5).item(), width, rtol=1e-12)
+    mirrored = one_row([0.0, -distance], [1.0, scale])
+    np.testing.assert_allclose(mirrored.quantile(0.5).item(), -width, rtol=1e-12)
+
+
+@pytest.mark.parametrize("coverage", [0.1, 0.9, 0.6])
+def test_interval_of_a_symmetric_mixture_is_symmetric(coverage):
+    """Also where (1 - coverage) / 2 is k / S only up to rounding, and the members are far apart."""
+    means = torch.linspace(-10, 10, 20, dtype=torch.float64)
+    low, high = one_row(means.tolist(), [0.03] * 20).interval(coverage).flatten().tolist()
+    assert low == pytest.approx(-high, rel=1e-13)
+    middle = 10 - 20 * (20 * (1 - coverage) / 2 - 0.5) / 19  # of the gap between two members
+    assert high == pytest.approx(middle, rel=1e-12)
+
+
+def test_quantile_far_beyond_underflow_lies_in_the_gap():
+    quantile = one_row([0.0, 1e6], [1.0, 1.0]).quantile(0.5).item()
+    assert 38 < quantile < 1e6 - 38
+
+
+def test_quantile_of_point_masses_is_that_of_the_sample():
+    values = [3.0, 0.0, 1.0, 0.0, -2.0]
+    quantiles = one_row(values, [0.0] * 5).quantile([0.1, 0.3, 0.5, 0.7, 0.9]).flatten()
+    expected = np.quantile(values, [0.1, 0.3, 0.5, 0.7, 0.9], method="inverted_cdf")
+    np.testing.assert_allclose(quantiles, expected, rtol=1e-15, atol=1e-30)
+
+
+def test_quantile_of_equal_members_is_exact():
+    distribution = one_row([0.1] * 7, [0.3] * 7)
+    expected = one_row([0.1], [0.3]).quantile(LEVELS)
+    assert torch.equal(distribution.quantile(LEVELS), expected)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    members=st.lists(st.tuples(st.floats(-1e3, 1e3), st.floats(1e-3, 1e3)), min_size=1, max_size=6),
+    q=st.floats(1e-9, 1 - 1e-9),
+)
+def test_quantile_inverts_the_distribution_function(members, q):
+    means, stds = np.array(members).T
+    x = one_row(means, stds).quantile(q).item()
+    width = 1e-13 * (abs(x) + stds.min())  # the quantile to rounding lies within x -+ width
+    below = stats.norm.cdf(x + np.array([[-width], [width]]), means, stds).mean(axis=1)
+    above = stats.norm.sf(x + np.array([[-width], [width]]), means, stds).mean(axis=1)
+    assert below[0] <= q * (1 + 1e-12)
+    assert below[1] >= q * (1 - 1e-12)
+    assert above[0] >= (1 - q) * (1 - 1e-12)
+    assert above[1] <= (1 - q) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("spread", [0.5, 100.0])
+def test_cdf_of_quantile_is_the_probability(spread):
+    distribution = ensemble(n_members=20, spread=spread)
+    for q in (1e-6, 0.05, 0.5, 0.9):
+        below = distribution.cdf(distribution.quantile(q)[..., 0])
+        torch.testing.assert_close(below, torch.full_like(below, q), rtol=1e-11, atol=0)
+
+
+def test_quantile_grows_with_the_probability():
+    q = torch.linspace(0.001, 0.999, 999, dtype=torch.float64)
+    for spread in (0.0, 2.0, 300.0):
+        assert (ensemble(spread=spread).quantile(q).diff(dim=-1) > 0).all()
+
+
+def test_interval_is_two_quantiles():
+    distribution = ensemble()
+    expected = distribution.quantile([0.1, 0.9])
+    torch.testing.assert_close(distribution.interval(0.8), expected, rtol=1e-13, atol=0)
+
+
+def test_quantile_does_not_depend_on_other_rows_or_chunks(monkeypatch):
+    distribution = ensemble(n_members=20, n_rows=30, spread=50.0)
+    whole = distribution.quantile([0.05, 0.4])
+    monkeypatch.setattr(_gaussian, "_CHUNK", 1)
+    torch.testing.assert_close(distribution.quantile([0.05, 0.4]), whole, rtol=1e-13, atol=0)
+
+
+@pytest.mark.parametrize(("n_rows", "levels"), [(0, [0.1, 0.9]), (3, [])])
+def test_quantile_of_nothing(n_rows, levels):
+    assert ensemble(n_rows=n_rows).quantile(levels).shape == (n_rows, 2, len(levels))
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_quantile_of_members_that_are_not_finite_is_not_finite(value):
+    distribution = one_row([0.0, value, 2.0], [1.0, 1.0, 1.0])
+    assert not distribution.quantile([0.1, 0.9]).isfinite().any()
+
+
+@pytest.mark.parametrize("q", [0.0, 1.0, -0.1, math.nan, [0.5, 1.5], [[0.5]]])
+def test_quantile_rejects_what_is_no_probability(q):
+    with pytest.raises(ValueError, match=r"quantiles must .* strictly between 0 and 1, got"):
+        ensemble().quantile(q)
+
+
+@pytest.mark.parametrize("coverage", [0, 1, 1.2, -0.1, math.nan])
+def test_interval_rejects_what_is_no_coverage(coverage):
+    with pytest.raises(ValueError, match=rf"coverage must .* 0 and 1, got {coverage}"):
+        ensemble().interval(coverage)
+
+
+# samples
+
+
+def test_sample_has_the_moments_of_the_mixture():
+    n_samples = 20_000
+    distribution = ensemble(n_members=3, n_rows=2, n_targets=2)
+    samples = distribution.sample(n_samples, torch.Generator().manual_seed(0))
+    assert samples.shape == (n_samples, 2, 2)
+    errors = samples - distribution.mean
+    for power, expected in ((1, torch.zeros(2, 2)), (2, distribution.variance)):
+        moment = errors.pow(power)
+        standard_error = moment.std(dim=0) / math.sqrt(n_samples)
+        assert ((moment.mean(dim=0) - expected).abs() < 5 * standard_error).all()
+
+
+def test_sample_follows_the_distribution_function():
+    distribution = one_row([-2.0, 0.0, 3.0], [0.3, 1.0, 0.5])
+    samples = distribution.sample(2_000, torch.Generator().manual_seed(0)).flatten()
+
+    def cdf(y):
+        return stats.norm.cdf(y[:, None], [-2, 0, 3], [0.3, 1, 0.5]).mean(axis=1)
+
+    assert stats.kstest(samples.numpy(), cdf).pvalue > 0.01
+
+
+def test_targets_share_the_member_and_not_the_noise():
+    means = torch.tensor([-1e3, 1e3]).reshape(2, 1, 1).expand(2, 1, 2)
+    samples = EmpiricalGaussian(means, torch.ones_like(means)).sample(
+        4_000, torch.Generator().manual_seed(0)
+    )[:, 0]
+    assert torch.equal(samples[:, 0] > 0, samples[:, 1] > 0)
+    noise = samples - 1e3 * samples.sign()
+    assert abs(torch.corrcoef(noise.T)[0, 1]) < 5 / math.sqrt(4_000)
+
+
+def test_sample_of_a_row_does_not_depend_on_other_rows():
+    distribution = ensemble()
+    samples = distribution.sample(50, torch.Generator().manual_seed(3))
+    for rows in ([4], [0, 2, 5], [6, 1]):
+        subset = EmpiricalGaussian(distribution.means[:, rows], distribution.variances[:, rows])
+        again = subset.sample(50, torch.Generator().manual_seed(3))
+        assert torch.equal(again, samples[:, rows])
+
+
+def test_sample_without_generator_follows_the_global_one():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        first = ensemble().sample(5)
+        torch.manual_seed(0)
+        assert torch.equal(ensemble().sample(5), first)
+
+
+# all at once
+
+
+@pytest.mark.parametrize("array", [torch.tensor, np.array], ids=["torch", "numpy"])
+def test_affine_equivariance(array):
+    distribution = ensemble(n_targets=2)
+    moved = distribution.affine(array([10.0, -3.0]), array([0.5, 4.0]))
+    loc, scale = torch.tensor([10.0, -3.0]).double(), torch.tensor([0.5, 4.0]).double()
+    y = torch.randn(7, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    close = {"rtol": 1e-11, "atol": 1e-11}
+    torch.testing.assert_close(moved.mean, loc + scale * distribution.mean, **close)
+    for part, expected in zip(moved.uncertainty(), distribution.uncertainty(), strict=True):
+        torch.testing.assert_close(part, scale.square() * expected, **close)
+    log_prob = distribution.log_prob(y) - scale.log()
+    torch.testing.assert_close(moved.log_prob(loc + scale * y), log_prob, **close)
+    torch.testing.assert_close(moved.cdf(loc + scale * y), distribution.cdf(y), **close)
+    loc_column, scale_column = loc[:, None], scale[:, None]
+    expected = loc_column + scale_column * distribution.quantile(LEVELS)
+    torch.testing.assert_close(moved.quantile(LEVELS), expected, **close)
+    expected = loc_column + scale_column * distribution.interval(0.7)
+    torch.testing.assert_close(moved.interval(0.7), expected, **close)
+    samples = distribution.sample(9, torch.Generator().manual_seed(0))
+    again = moved.sample(9, torch.Generator().manual_seed(0))
+    torch.testing.assert_close(again, loc + scale * samples, **close)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_results_keep_the_dtype(dtype):
+    distribution = ensemble(dtype=dtype)
+    y = torch.zeros(7, 2, dtype=dtype)
+    results = [
+        distribution.members,
+        distribution.mean,
+        distribution.variance,
+        *distribution.uncertainty(),
+        distribution.moment_matched().means,
+        distribution.affine(np.zeros(2), np.ones(2)).members,
+        distribution.log_prob(y),
+        distribution.cdf(y),
+        distribution.quantile(0.3),
+        distribution.interval(0.9),
+        distribution.sample(3),
+    ]
+    assert {result.dtype for result in results} == {dtype}

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: BSD-3-Clause
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from skdistill.distributions import Uncertainty
+
+
+def test_unpacks_into_its_parts():
+    total, aleatoric, epistemic = Uncertainty(5.0, 3.0, 2.0, measure="variance")
+    assert (total, aleatoric, epistemic) == (5.0, 3.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    "array", [np.float32, np.float64, torch.tensor], ids=["float32", "float64", "torch"]
+)
+def test_std_takes_square_roots(array):
+    parts = [array(part) for part in ([25.0, 4.0], [16.0, 0.0], [9.0, 4.0])]
+    roots = Uncertainty(*parts, measure="variance").std()
+    assert roots.measure == "std"
+    for root, part, expected in zip(roots, parts, ([5, 2], [4, 0], [3, 2]), strict=True):
+        assert type(root) is type(part)
+        assert root.dtype == part.dtype
+        assert root.tolist() == expected
+
+
+def test_std_leaves_parts_that_cannot_be_told_none():
+    roots = Uncertainty(np.array([4.0]), None, None, measure="variance").std()
+    assert roots.total.tolist() == [2.0]
+    assert roots.aleatoric is None
+    assert roots.epistemic is None
+
+
+@pytest.mark.parametrize("measure", ["entropy", "std"])
+def test_std_needs_a_variance(measure):
+    with pytest.raises(ValueError, match=f"needs measure=\"variance\".*'{measure}'"):
+        Uncertainty(2.0, 1.0, 1.0, measure=measure).std()
+
+
+def test_is_frozen():
+    uncertainty = Uncertainty(2.0, 1.0, 1.0, measure="entropy")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        uncertainty.total = 3.0
+
+
+def test_equality_is_identity():
+    parts = (np.ones(2), np.ones(2), np.zeros(2))
+    first, second = Uncertainty(*parts, "variance"), Uncertainty(*map(np.copy, parts), "variance")
+    assert first != second  # and does not raise, as comparing the arrays would

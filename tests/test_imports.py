@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The package's layers hold: who may import whom, and what `import skdistill` leaves unloaded."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+# From the bottom up. A part may import its own layer and those before it, and nothing after it.
+# What begins with an underscore inside a part is that part's own business.
+LAYERS = {
+    "pure torch": {"losses", "distributions", "samplers", "modules", "pruning", "transfer"},
+    "engine": {"_engine", "_base"},
+    "estimators": {"ensembles", "teachers", "distillers"},
+    "around": {
+        "metrics",
+        "displays",
+        "model_selection",
+        "persistence",
+        "export",
+        "datasets",
+    },
+}
+LAYER_OF = {part: layer for layer, parts in LAYERS.items() for part in parts}
+HEIGHT = {layer: height for height, layer in enumerate(LAYERS)}
+
+# Libraries that only these parts may name.
+IMPORTERS = {
+    "skorch": {"_engine"},
+    "sklearn": LAYERS["engine"] | LAYERS["estimators"] | LAYERS["around"],
+    "matplotlib": {"displays"},
+}
+
+
+def imported_names(source: str, module: str, is_package: bool) -> Iterator[tuple[int, str]]:
+    """Line and absolute dotted name of each import, those inside functions included."""
+    parents = module.split(".") if is_package else module.split(".")[:-1]
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            start = parents[: len(parents) - node.level + 1] if node.level else []
+            base = [*start, node.module] if node.module else start
+            for alias in node.names:
+                yield node.lineno, ".".join([*base, alias.name])
+
+
+def complaint(part: str, name: str) -> str | None:
+    """Why a part of skdistill may not import the dotted name; None where it may.
+
+    `part` is the module or package right below skdistill, "" for skdistill/__init__.py.
+    """
+    library, *path = name.split(".")
+    if library in IMPORTERS and part not in IMPORTERS[library]:
+        return f"only {', '.join(sorted(IMPORTERS[library]))} may import {library}"
+    if library != "skdistill" or part == "":
+        return None
+    target = path[0] if path else ""
+    if target == part or target == "__version__":
+        return None
+    if target not in LAYER_OF:
+        return "no part of skdistill; import what is public from the module that defines it"
+    if HEIGHT[LAYER_OF[target]] > HEIGHT[LAYER_OF[part]]:
+        return f"{LAYER_OF[part]} may not import {LAYER_OF[target]}"
+    if any(step.startswith("_") and not step.startswith("__") for step in path[1:]):
+        return f"an internal of {target}"
+    return None
+
+
+def violations(source: str, module: str, is_package: bool = False) -> list[str]:
+    """Imports in one module's source that cross the layers, each with its line and the reason."""
+    part = (module.split(".") + [""])[1]
+    if part and part not in LAYER_OF:
+        return [f"{module}: has no place in LAYERS"]
+    return [
+        f"{module}:{line} imports {name}: {reason}"
+        for line, name in imported_names(source, module, is_package)
+        if (reason := complaint(part, name)) is not None
+    ]
+
+
+def test_the_package_holds_its_layers():
+    files = sorted((ROOT / "skdistill").rglob("*.py"))
+    assert files
+    found = []
+    for file in files:
+        is_package = file.name == "__init__.py"
+        path = file.parent if is_package else file.with_suffix("")
+        module = ".".join(path.relative_to(ROOT).parts)
+        found += violations(file.read_text(encoding="utf-8"), module, is_package)
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "reason"),
+    [
+        ("skdistill.losses", "import sklearn.metrics", "may import sklearn"),
+        ("skdistill.losses", "from skorch import NeuralNet", "only _engine may import skorch"),
+        ("skdistill.losses", "from ._base import x", "pure torch may not import engine"),
+        (
+            "skdistill.distributions._gaussian",
+            "from ..metrics import crps",
+            "pure torch may not import around",
+        ),
+        ("skdistill._base", "def f():\n    import skorch", "only _engine may import skorch"),
+        ("skdistill._engine", "from . import ensembles", "engine may not import estimators"),
+        (
+            "skdistill.distillers._hydra",
+            "from ..ensembles._regressor import BayesianEnsembleRegressor",
+            "an internal of ensembles",
+        ),
+        ("skdistill.distillers._hydra", "import skdistill.ensembles._x", "internal of ensembles"),
+        ("skdistill.teachers", "from .ensembles import _fit_member", "an internal of ensembles"),
+        ("skdistill.teachers", "from .displays import X", "estimators may not import around"),
+        ("skdistill.teachers", "import matplotlib.pyplot as plt", "may import matplotlib"),
+        ("skdistill.metrics", "from skdistill import predict_uncertainty", "no part of skdistill"),
+        ("skdistill.metrics", "import skdistill", "no part of skdistill"),
+        ("skdistill.helpers", "x = 1", "has no place in LAYERS"),
+    ],
+)
+def test_a_planted_violation_is_found(module, source, reason):
+    (found,) = violations(source, module)
+    assert reason in found
+
+
+@pytest.mark.parametrize(
+    ("module", "is_package", "source"),
+    [
+        ("skdistill.losses", False, "import torch\nfrom .distributions import EmpiricalGaussian"),
+        ("skdistill.distributions", True, "from ._gaussian import EmpiricalGaussian"),
+        ("skdistill._engine", False, "import skorch\nfrom ._base import x"),
+        (
+            "skdistill.distillers._hydra",
+            False,
+            "from ..ensembles import BayesianEnsembleRegressor\nfrom .._engine import Engine",
+        ),
+        ("skdistill.displays", False, "def plot():\n    import matplotlib.pyplot"),
+        ("skdistill.persistence", False, "from . import __version__, ensembles"),
+        ("skdistill", True, "from ._base import predict_uncertainty"),
+    ],
+)
+def test_an_allowed_import_passes(module, is_package, source):
+    assert violations(source, module, is_package) == []
+
+
+def test_importing_skdistill_loads_nothing_heavy():
+    # scikit-learn imports pandas wherever it is installed, so here it is not.
+    code = """
+import sys
+sys.modules["pandas"] = None
+import skdistill
+print(*sorted({"matplotlib", "skorch", "torch._dynamo"} & set(sys.modules)))
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.split() == []
