@@ -15,6 +15,7 @@ import torch
 from sklearn import get_config
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import DataConversionWarning
+from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_array, check_random_state, check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
@@ -210,6 +211,7 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         -------
         X : array of shape (n, d), y : array of shape (n, t), weight : array of shape (n,) or None
         """
+        vars(self).pop("module_", None)  # a fit that fails leaves no model of other data behind
         X, y = validate_data(
             self, X, y, dtype=(np.float64, np.float32), multi_output=True, y_numeric=True
         )
@@ -274,14 +276,13 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
             return "captured" if self._device().type == "cuda" else "eager"
         return "compiled" if self.compile else "eager"
 
-    def _make_net(self, module: nn.Module, objective, callbacks=(), **optimizer_defaults):
+    def _make_net(self, module: nn.Module, objective, callbacks=(), weight_decay=()):
         """The skorch net around a stack, set as this estimator's parameters say."""
         from . import _engine  # skorch takes most of a second to import, and predicting needs none
 
         optimizer = self._optimizer_class()
         settings = {
             **_engine.optimizer_defaults(optimizer, self.lr, self._step()),
-            **optimizer_defaults,
             **self._params_of("optimizer"),
         }
         if self.lr_schedule == "cosine":
@@ -293,6 +294,7 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
             lr=self.lr,
             max_epochs=self.max_epochs,
             batch_size=self.batch_size,
+            weight_decay=weight_decay,
             clip_norm=self.clip_norm,
             step=self._step(),
             callbacks=[*(self.callbacks or ()), *callbacks],
@@ -388,14 +390,34 @@ def no_scaling(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.zeros_like(values[0]), np.ones_like(values[0])
 
 
-def fit_teacher(teacher, X, y, sample_weight):
-    """Fit a teacher, with the weights handed to the last step of a Pipeline."""
+def fit_teacher(teacher, X, y, sample_weight, task, student):
+    """Fit a teacher as a task of its student, with the weights for the last step of a Pipeline."""
+    is_fitted_before = isinstance(teacher, FrozenEstimator)
+    with contextlib.nullcontext() if is_fitted_before else task.propagate_callback_context(teacher):
+        task.call_on_fit_task_begin(estimator=student, X=X, y=y)
+        teacher.fit(X, y, **_weights_for(teacher, sample_weight))
+        task.call_on_fit_task_end(estimator=student, X=X, y=y)
+    return teacher
+
+
+def _weights_for(teacher, sample_weight) -> dict[str, Any]:
+    """Weights by the name under which the teacher's fit takes them; nothing for None."""
     if sample_weight is None:
-        return teacher.fit(X, y)
-    name = "sample_weight"
+        return {}
     if hasattr(teacher, "steps") and not get_config()["enable_metadata_routing"]:
-        name = f"{teacher.steps[-1][0]}__sample_weight"
-    return teacher.fit(X, y, **{name: sample_weight})
+        return {f"{teacher.steps[-1][0]}__sample_weight": sample_weight}
+    return {"sample_weight": sample_weight}
+
+
+def seed_where_unset(estimator, seed: int) -> None:
+    """Give every ``random_state`` in an estimator that is None a seed drawn from `seed`."""
+    draw = np.random.RandomState(seed)
+    seeds = {
+        name: int(draw.randint(SEED_LIMIT))
+        for name, value in sorted(estimator.get_params(deep=True).items(), key=lambda p: p[0])
+        if name.split("__")[-1] == "random_state" and value is None
+    }
+    estimator.set_params(**seeds)
 
 
 def frame_like(X, names) -> Callable[[np.ndarray], Any]:
@@ -411,7 +433,7 @@ def check_weights(sample_weight, n: int, dtype) -> np.ndarray | None:
     if sample_weight is None:
         return None
     if isinstance(sample_weight, Real):
-        return np.full(n, sample_weight, dtype=dtype)
+        sample_weight = np.full(n, sample_weight)
     weight = check_array(
         sample_weight, dtype=dtype, ensure_2d=False, input_name="sample_weight"
     )
@@ -508,6 +530,7 @@ class DistributionRegressor(RegressorMixin, NetEstimator):
             ``total = aleatoric + epistemic``. Unpacks like a tuple of the three; ``.std()`` gives
             their square roots. A single network cannot tell the parts: they are None.
         """
+        check_is_fitted(self)
         if self._n_networks == 1:
             total = self._per_target(self._read(X, lambda d: d.variance))
             return Uncertainty(total, None, None, measure="variance")
@@ -597,7 +620,8 @@ class DistributionRegressor(RegressorMixin, NetEstimator):
 
     def _chunk_rows(self) -> int:
         """Rows to predict at a time, within scikit-learn's ``working_memory``."""
-        bytes_per_row = 8 * sum(p.numel() // p.shape[-2] for p in self.module_.parameters())
+        parameters = self.module_.parameters()
+        bytes_per_row = 8 * sum(p.numel() // p.shape[-2] if p.ndim > 1 else 1 for p in parameters)
         affordable = int(get_config()["working_memory"] * 2**20 // bytes_per_row)
         return max(1, min(_CHUNK_ROWS, affordable))
 
@@ -686,8 +710,8 @@ def predict_quantiles(model, X, quantiles) -> np.ndarray:
     if not inverses:
         return estimator.predict_quantiles(X, quantiles)
     levels = np.atleast_1d(np.asarray(quantiles, dtype=float))
-    mirrored = _quantiles_through(inverses, estimator.predict_quantiles(X, 1 - levels))
     straight = _quantiles_through(inverses, estimator.predict_quantiles(X, levels))
+    mirrored = _quantiles_through(inverses, estimator.predict_quantiles(X, 1 - levels))
     # A decreasing transform turns the quantile at q into the one at 1 - q.
     return np.where(levels < 0.5, np.minimum(straight, mirrored), np.maximum(straight, mirrored))
 
@@ -716,8 +740,8 @@ def _innermost(model, X, method: str):
 
     The inverse transforms come in the order in which they apply.
     """
-    outer, inverses = model, []
-    while not hasattr(model, method):
+    inverses: list[Callable] = []
+    while not hasattr(model, method):  # FrozenEstimator hands on whatever is in it
         if hasattr(model, "steps"):  # Pipeline
             for _, step in model.steps[:-1]:
                 X = X if step is None or step == "passthrough" else step.transform(X)
@@ -727,11 +751,9 @@ def _innermost(model, X, method: str):
         elif hasattr(model, "regressor_"):  # TransformedTargetRegressor
             inverses.insert(0, model.transformer_.inverse_transform)
             model = model.regressor_
-        elif hasattr(model, "estimator") and hasattr(model.estimator, "predict"):  # Frozen
-            model = model.estimator
         else:
-            if model is not outer or not hasattr(outer, "predict"):
-                check_is_fitted(outer)
+            if hasattr(model, "estimator") or hasattr(model, "regressor"):
+                check_is_fitted(model)  # what is inside shows only after fit
             raise TypeError(
                 f"{type(model).__name__} has no {method}; skdistill.{method} takes a fitted "
                 "skdistill estimator, or a Pipeline, search, FrozenEstimator or "

@@ -189,6 +189,8 @@ class StackNet(NeuralNet):
         The stack, initialised.
     criterion : Objective
         What it minimises.
+    weight_decay : list of (nn.Parameter, float), default=()
+        L2 penalties ``decay / 2 * sum of squares``, part of the loss whatever the optimizer.
     clip_norm : float, default=None
         Largest norm of each member's gradient.
     step : {"eager", "compiled", "captured"}, default="eager"
@@ -197,7 +199,10 @@ class StackNet(NeuralNet):
         See ``skorch.NeuralNet``.
     """
 
-    def __init__(self, module, criterion, *, clip_norm=None, step="eager", **kwargs):
+    def __init__(
+        self, module, criterion, *, weight_decay=(), clip_norm=None, step="eager", **kwargs
+    ):
+        self.weight_decay = weight_decay
         self.clip_norm = clip_norm
         self.step = step
         super().__init__(module, criterion, train_split=None, **kwargs)
@@ -243,6 +248,8 @@ class StackNet(NeuralNet):
             self._set_training(True)
         outputs, loss = self.loss_(*batch)
         loss.backward()
+        for weight, decay in self.weight_decay:
+            weight.grad.add_(weight.detach(), alpha=decay)
         if self.clip_norm is not None:
             clip_each_member(self.module_.parameters(), self.n_members, self.clip_norm)
         return {"loss": loss, "y_pred": outputs}

@@ -332,6 +332,21 @@ class GaussianStack(nn.Module):
         return EmpiricalGaussian.from_outputs(members).affine(self.y_loc, self.y_scale)
 
 
+def weights_and_fan_ins(module: nn.Module) -> list[tuple[nn.Parameter, int]]:
+    """Weights of the layers of a stack, each with the number of inputs of one of its units.
+
+    Biases and other parameters of one dimension (normalisation layers) are left out.
+    """
+    found: list[tuple[nn.Parameter, int]] = []
+    for part in module.modules():
+        if isinstance(part, StackedLinear):
+            found.append((part.weight, part.weight.shape[-2]))
+        elif isinstance(part, StackedModule):
+            shapes = ((p, p.shape[len(part.lead) + 1 :]) for p in part.parameters())
+            found += [(p, math.prod(shape)) for p, shape in shapes if shape]
+    return found
+
+
 def n_parameters(module: nn.Module) -> int:
     """Count the trainable parameters of a module."""
     return sum(p.numel() for p in module.parameters())

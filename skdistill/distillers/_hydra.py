@@ -23,12 +23,13 @@ from .._base import (
     frame_like,
     no_scaling,
     predict_members,
+    seed_where_unset,
     standardisation,
     with_callbacks,
 )
 from ..distributions import Gaussian
 from ..ensembles import BayesianEnsembleRegressor
-from ..modules import MLP, MultiHead, build_member, n_parameters, split_head, stack
+from ..modules import MLP, MultiHead, build_member, n_parameters, split_head, stack, weights_and_fan_ins
 from ..transfer import TransferSet
 
 # Weights of the two spread-matching terms for `spread_weight=1`.
@@ -57,8 +58,8 @@ class HydraPlusRegressor(DistributionRegressor):
         :class:`BayesianEnsembleRegressor`.
     module : callable, default=MLP
         Builds the student from ``in_features``, ``out_features`` and what is given as
-        ``module__<name>``, as an ``nn.Sequential``. The default is an MLP with
-        ``module__hidden_units=(96,)``.
+        ``module__<name>``, as an ``nn.Sequential``; for the MLP, ``module__hidden_units=(96, 96)``
+        and ``module__activation="tanh"`` unless given.
     head_layers : int, default=1
         How many of the module's last layers with parameters belong to a head; the others are the
         core that the heads share.
@@ -83,7 +84,7 @@ class HydraPlusRegressor(DistributionRegressor):
     transfer_only : bool, default=False
         Whether the student learns from `X_transfer` instead of X and `X_transfer`.
     weight_decay : float, default=0.0
-        L2 penalty on the student's weights.
+        L2 penalty on each of the student's weights.
     optimizer, lr, lr_schedule, max_epochs, batch_size, clip_norm
         As in :class:`BayesianEnsembleRegressor`.
     normalize_y : bool, default=True
@@ -91,8 +92,10 @@ class HydraPlusRegressor(DistributionRegressor):
     memory : None, str or joblib.Memory, default=None
         Where to cache the fit of the teacher, so that a grid search over the student fits it once
         for each fold.
-    callbacks, device, compile, verbose, random_state
+    callbacks, device, compile, verbose
         As in :class:`BayesianEnsembleRegressor`.
+    random_state : int, RandomState instance or None, default=None
+        Unless None, it also seeds every ``random_state`` of the teacher that is None.
     **kwargs
         ``module__<name>``, ``optimizer__<name>`` and ``callbacks__<callback>__<name>``.
 
@@ -154,7 +157,7 @@ class HydraPlusRegressor(DistributionRegressor):
         "transfer_only": OneOf((True, False)),
         "weight_decay": Number(Real, 0),
     }
-    _module_defaults = {"hidden_units": (96,)}
+    _module_defaults = {"hidden_units": (96, 96), "activation": "tanh"}
 
     def __init__(
         self,
@@ -264,25 +267,18 @@ class HydraPlusRegressor(DistributionRegressor):
 
     def _fit_teacher(self, X, y, sample_weight, task, random_state) -> None:
         seed = int(random_state.randint(SEED_LIMIT))
-        teacher = self.teacher
-        if teacher is None:
-            teacher = BayesianEnsembleRegressor(random_state=seed)
+        teacher = BayesianEnsembleRegressor() if self.teacher is None else clone(self.teacher)
         if is_classifier(teacher):
             raise ValueError(
                 f"teacher must be a regressor to teach {type(self).__name__}; "
                 f"{type(teacher).__name__} is a classifier."
             )
+        if self.random_state is not None:
+            seed_where_unset(teacher, seed)
         subtask = task.subcontext(task_name="teacher")
-        subtask.call_on_fit_task_begin(estimator=self, X=X, y=y)
-        if self.memory is None:
-            teacher = clone(teacher)
-            with subtask.propagate_callback_context(teacher):
-                self.teacher_ = fit_teacher(teacher, X, y, sample_weight)
-        else:
-            cached = check_memory(self.memory).cache(fit_teacher)
-            self.teacher_ = cached(clone(teacher), X, y, sample_weight)
+        fit = check_memory(self.memory).cache(fit_teacher, ignore=["task", "student"])
+        self.teacher_ = fit(teacher, X, y, sample_weight, subtask, self)
         self._check_teacher()
-        subtask.call_on_fit_task_end(estimator=self, X=X, y=y)
 
     def _check_teacher(self) -> None:
         n_features = getattr(self.teacher_, "n_features_in_", self.n_features_in_)
@@ -323,7 +319,7 @@ class HydraPlusRegressor(DistributionRegressor):
             self._objective(n_members),
             rows,
             callbacks=[TaskPerEpoch(subtask, self), guard],
-            weight_decay=self.weight_decay,
+            weight_decay=[(w, self.weight_decay) for w, _ in weights_and_fan_ins(module)],
         )
         self._keep(net, module, guard)
         subtask.call_on_fit_task_end(estimator=self)

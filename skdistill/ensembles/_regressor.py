@@ -27,7 +27,7 @@ from .._base import (
 )
 from ..distributions import Gaussian
 from ..losses import gaussian_nll
-from ..modules import MLP, build_member, stack
+from ..modules import MLP, build_member, stack, weights_and_fan_ins
 
 # Members trained together on a CPU: with more of them the work no longer fits the cache.
 _CPU_BLOCK = 20
@@ -46,13 +46,16 @@ class BayesianEnsembleRegressor(DistributionRegressor):
         Number of networks.
     module : callable, default=MLP
         Class (or function) that builds one member from ``in_features``, ``out_features`` and what
-        is given as ``module__<name>``. Its outputs are a mean and a raw variance for each target;
+        is given as ``module__<name>``; for the MLP, ``module__hidden_units=(50, 50)`` and
+        ``module__activation="tanh"`` unless given. Its outputs are a mean and a raw variance for each target;
         the variance is their softplus.
     inference : {"deep_ensemble"}, default="deep_ensemble"
         How members are drawn.
-    prior_precision : float, default=5.0
-        Precision of the Gaussian prior on weights and biases: a weight decay (L2) of
-        ``prior_precision / n`` in the mean loss, where n is the sum of the sample weights.
+    prior_scale : float, default=2.5
+        Scale of the Gaussian prior on the weights of each layer, of standard deviation
+        ``prior_scale / sqrt(fan_in)``: a weight decay (L2) of ``fan_in / (prior_scale**2 * n)`` on
+        the mean loss, where n is the sum of the sample weights. Biases have a flat prior;
+        ``numpy.inf`` gives the weights one too.
     beta : float, default=0.5
         Exponent of the variance that weights each row's loss (beta-NLL [2]_); 0 is the likelihood.
     bootstrap : bool, default=False
@@ -143,7 +146,7 @@ class BayesianEnsembleRegressor(DistributionRegressor):
         **DistributionRegressor._parameter_table,
         "n_members": Number(Integral, 1),
         "inference": OneOf(("deep_ensemble",)),
-        "prior_precision": Number(Real, 0),
+        "prior_scale": Number(Real, 0, closed="neither"),
         "beta": Number(Real, 0),
         "bootstrap": OneOf((True, False)),
         "early_stopping": OneOf((True, False)),
@@ -153,13 +156,15 @@ class BayesianEnsembleRegressor(DistributionRegressor):
         "max_restarts": Number(Integral, 0),
     }
 
+    _module_defaults = {"hidden_units": (50, 50), "activation": "tanh"}
+
     def __init__(
         self,
         n_members=20,
         *,
         module=MLP,
         inference="deep_ensemble",
-        prior_precision=5.0,
+        prior_scale=2.5,
         beta=0.5,
         bootstrap=False,
         optimizer="Adam",
@@ -184,7 +189,7 @@ class BayesianEnsembleRegressor(DistributionRegressor):
         self.n_members = n_members
         self.module = module
         self.inference = inference
-        self.prior_precision = prior_precision
+        self.prior_scale = prior_scale
         self.beta = beta
         self.bootstrap = bootstrap
         self.optimizer = optimizer
@@ -230,9 +235,11 @@ class BayesianEnsembleRegressor(DistributionRegressor):
         trainer = _MemberTrainer(self, *self._split(X, y, weight, random_state), task)
         try:
             trainer.train_all(random_state)
-        finally:
+        except KeyboardInterrupt:
             if trainer.weights:
                 self._gather(trainer)
+            raise
+        self._gather(trainer)
         task.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self
 
@@ -370,7 +377,7 @@ class _MemberTrainer:
             rows,
             valid,
             callbacks=callbacks,
-            weight_decay=estimator.prior_precision / self.n_rows,
+            weight_decay=self._prior(module),
         )
         if not any("train_loss" in row for row in net.history):
             raise KeyboardInterrupt  # before the end of the first epoch: nothing to keep
@@ -383,6 +390,11 @@ class _MemberTrainer:
                     self.best_epochs[member] = int(stopping.best_epoch_[k])
         if net.interrupted_:
             raise KeyboardInterrupt
+
+    def _prior(self, module: nn.Module) -> list[tuple[nn.Parameter, float]]:
+        """Weight decay of each layer that stands for the prior N(0, prior_scale^2 / fan_in)."""
+        scale = self.estimator.prior_scale
+        return [(w, fan_in / scale**2 / self.n_rows) for w, fan_in in weights_and_fan_ins(module)]
 
     def _weights_of_rows(self, seeds: dict[int, int]) -> Tensor | None:
         """Weights of the training rows: shared, (1, n), or of each member's bootstrap, (S, n)."""

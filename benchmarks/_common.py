@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the benchmark scripts share: fair timing, peak memory, tables and JSON.
+
+Times are CPU seconds of one thread. Contenders run in turn, round after round, and ratios are
+medians over rounds of ratios within a round, so that a busy neighbour slows both sides alike.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import platform
+import resource
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+
+_PACKAGES = ("skdistill", "torch", "numpy", "scipy", "scikit-learn", "skorch", "ngboost")
+
+
+# What a script is asked, and what it leaves behind ----------------------------------------------
+
+
+def argument_parser(description: str, name: str) -> argparse.ArgumentParser:
+    """Parser with the arguments that all scripts take; results go to ``results/<name>.json``."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="tiny sizes: see that it runs, believe no number"
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=RESULTS / f"{name}.json",
+        help="JSON file to write (default: %(default)s)",
+    )
+    return parser
+
+
+def record(**content) -> dict[str, Any]:
+    """`content` with the date, the machine and the versions at which it was measured."""
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": machine(),
+        "versions": versions(),
+        **content,
+    }
+
+
+def machine() -> dict[str, Any]:
+    """Processor, cores, memory and system."""
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "system": platform.platform(),
+    }
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that are installed."""
+    found = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue  # run from a checkout, or an optional peer
+    return found
+
+
+def write_json(path: str | Path, content: dict[str, Any]) -> None:
+    """Write `content` as JSON, making the folder if need be."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Print a table for people; None and missing cells are blank."""
+    table = [list(header)] + [[_cell(value) for value in row] for row in rows]
+    table = [row + [""] * (len(header) - len(row)) for row in table]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    table.insert(1, ["-" * width for width in widths])
+    for row in table:
+        cells = [
+            cell.ljust(width) if j == 0 or not _is_number(cell) else cell.rjust(width)
+            for j, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        print("  ".join(cells).rstrip())
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return str(value)
+
+
+def _is_number(cell: str) -> bool:
+    return cell[:1].isdigit() or cell[:1] == "-"
+
+
+# Time ---------------------------------------------------------------------------------------------
+
+
+def interleaved(
+    contenders: dict[str, Callable[[], Any]], n_rounds: int, n_calls: int = 1
+) -> dict[str, list[float]]:
+    """CPU seconds of a call of each contender, in each of `n_rounds` rounds.
+
+    Contenders take turns, in reversed order every other round. One call of each comes first and
+    is not counted: it pays for imports, allocation and caches.
+    """
+    for call in contenders.values():
+        call()
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for i in range(n_rounds):
+        for name in list(contenders)[:: -1 if i % 2 else 1]:
+            call = contenders[name]
+            start = time.process_time()
+            for _ in range(n_calls):
+                call()
+            seconds[name].append((time.process_time() - start) / n_calls)
+    return seconds
+
+
+def ratio(seconds: dict[str, list[float]], name: str, reference: str) -> float:
+    """Median over rounds of the ratio of two contenders' times."""
+    return median(a / b for a, b in zip(seconds[name], seconds[reference], strict=True))
+
+
+def scaled(seconds: dict[str, list[float]], name: str, factor: float) -> None:
+    """Replace a contender's times by `factor` times themselves."""
+    seconds[name] = [factor * second for second in seconds[name]]
+
+
+# Memory -------------------------------------------------------------------------------------------
+
+
+def peak_growth(prepare: Callable[..., Callable[[], Any]], *args) -> float:
+    """MiB by which memory grows at most during a call, in a process of its own.
+
+    ``prepare(*args)`` is run in a new process and returns the call that is measured. It should
+    need less memory at its peak than when it returns, since peaks are all that the system tells.
+    """
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(1) as pool:
+        return pool.apply(_measured, (prepare, args))
+
+
+def _measured(prepare: Callable[..., Callable[[], Any]], args: tuple) -> float:
+    call = prepare(*args)
+    before = _peak_kib()
+    call()
+    return (_peak_kib() - before) / 1024
+
+
+def _peak_kib() -> int:
+    """Peak resident memory of this process so far."""
+    status = Path("/proc/self/status")
+    if status.exists():  # Linux lets a new process inherit its parent's ru_maxrss
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1])
+    unit = 1024 if platform.system() == "Darwin" else 1
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // unit

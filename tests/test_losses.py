@@ -1,0 +1,390 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Losses against closed forms, scipy and torch, brute force, and the minimum found by descent."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch.autograd import gradcheck
+
+from skdistill import losses
+from skdistill.distributions import Gaussian
+
+HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+
+
+def randn(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def gaussians(*shape, seed=0):
+    """Gaussians of a given shape with means around 0 and variances around 1."""
+    return Gaussian(randn(*shape, seed=seed), 0.1 + randn(*shape, seed=seed + 100).square())
+
+
+def entropy(g):
+    return (0.5 * torch.log(g.variance) + HALF_LOG_2PI + 0.5).sum(-1)
+
+
+def close(actual, expected, **tolerance):
+    torch.testing.assert_close(actual, expected, **{"rtol": 1e-10, "atol": 1e-12, **tolerance})
+
+
+# --- the likelihood -----------------------------------------------------------------------
+
+
+def test_gaussian_nll_is_minus_scipys_log_density_summed_over_targets():
+    g, y = gaussians(4, 7, 2), randn(4, 7, 2, seed=1)
+    expected = -stats.norm.logpdf(y, g.mean, g.variance.sqrt()).sum(-1) - 2 * HALF_LOG_2PI
+    close(losses.gaussian_nll(g, y), torch.tensor(expected))
+
+
+def test_gaussian_nll_is_torchs():
+    g, y = gaussians(5, 1), randn(5, 1, seed=1)
+    expected = torch.nn.functional.gaussian_nll_loss(g.mean, y, g.variance, reduction="none")
+    close(losses.gaussian_nll(g, y), expected.squeeze(-1))
+
+
+@pytest.mark.parametrize("beta", [0.25, 0.5, 1.0])
+def test_beta_weights_each_target_by_a_power_of_its_variance(beta):
+    g, y = gaussians(6, 2), randn(6, 2, seed=1)
+    per_target = 0.5 * (torch.log(g.variance) + (y - g.mean) ** 2 / g.variance)
+    close(losses.gaussian_nll(g, y, beta=beta), (g.variance**beta * per_target).sum(-1))
+
+
+def test_beta_of_zero_is_the_likelihood_itself():
+    g, y = gaussians(6, 2), randn(6, 2, seed=1)
+    assert torch.equal(losses.gaussian_nll(g, y, beta=0.0), losses.gaussian_nll(g, y))
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5, 1.0])
+def test_the_weight_of_beta_nll_passes_no_gradient(beta):
+    # Seitzer et al., Eqs 6 and 7: the gradients of the likelihood, times variance ** beta.
+    g, y = gaussians(6, 1), randn(6, 1, seed=1)
+    mean, variance = (value.clone().requires_grad_() for value in g)
+    losses.gaussian_nll(Gaussian(mean, variance), y, beta=beta).sum().backward()
+    weight = g.variance**beta
+    close(mean.grad, weight * (g.mean - y) / g.variance)
+    close(variance.grad, weight * 0.5 * (g.variance - (y - g.mean) ** 2) / g.variance**2)
+
+
+# --- cross-entropy of two Gaussians ---------------------------------------------------------
+
+
+def test_cross_entropy_is_torchs_divergence_plus_entropy():
+    target, prediction = gaussians(3, 6, 2), gaussians(3, 6, 2, seed=7)
+    p, q = (torch.distributions.Normal(g.mean, g.variance.sqrt()) for g in (target, prediction))
+    divergence = torch.distributions.kl_divergence(p, q)
+    expected = (divergence + p.entropy() - HALF_LOG_2PI).sum(-1)
+    close(losses.gaussian_cross_entropy(target, prediction), expected)
+
+
+def test_cross_entropy_is_the_expected_likelihood_under_the_target():
+    target, prediction = gaussians(4, 1), gaussians(4, 1, seed=7)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(8)  # exact: the integrand is quadratic
+    draws = target.mean + target.variance.sqrt() * torch.tensor(nodes)  # (4, 8)
+    nll = losses.gaussian_nll(
+        Gaussian(prediction.mean.unsqueeze(1), prediction.variance.unsqueeze(1)),
+        draws.unsqueeze(-1),
+    )
+    expected = nll @ torch.tensor(weights / weights.sum())
+    close(losses.gaussian_cross_entropy(target, prediction), expected)
+
+
+# --- the aggregate and the pairs ------------------------------------------------------------
+
+
+def test_moments_are_those_of_the_mixture_by_numpy():
+    members = gaussians(2, 5, 4, 3)  # (S, M, n, t)
+    aggregate, epistemic = losses.moments(members)
+    mean, variance = (value.numpy() for value in members)
+    np.testing.assert_allclose(aggregate.mean, mean.mean(1), rtol=1e-12)
+    np.testing.assert_allclose(epistemic, mean.var(1), rtol=1e-12)
+    np.testing.assert_allclose(aggregate.variance, variance.mean(1) + mean.var(1), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("n_members", "n_heads", "members", "heads"),
+    [
+        (5, 2, [0, 1, 2, 3, 4], [0, 1, 0, 1, 0]),
+        (2, 5, [0, 1, 0, 1, 0], [0, 1, 2, 3, 4]),
+        (3, 3, [0, 1, 2], [0, 1, 2]),
+        (3, 1, [0, 1, 2], [0, 0, 0]),
+        (1, 1, [0], [0]),
+    ],
+)
+def test_member_n_goes_to_head_n_mod_m_or_the_other_way_round(n_members, n_heads, members, heads):
+    found = losses.pairing(n_members, n_heads)
+    assert [index.tolist() for index in found] == [members, heads]
+
+
+def test_correctness_is_the_heads_mean_likelihood():
+    heads, y = gaussians(2, 3, 5, 2), randn(2, 5, 2, seed=1)  # (S, M, n, t), (S, n, t)
+    expected = -stats.norm.logpdf(y[:, None], heads.mean, heads.variance.sqrt()).sum(-1).mean(1)
+    close(losses.correctness(heads, y), torch.tensor(expected - 2 * HALF_LOG_2PI))
+
+
+def test_aggregation_of_equal_heads_and_one_member_is_the_cross_entropy():
+    member, head = gaussians(1, 5, 1), gaussians(1, 5, 1, seed=7)
+    heads = Gaussian(*(value.expand(3, 5, 1) for value in head))
+    expected = losses.gaussian_cross_entropy(member, head).squeeze(0)
+    close(losses.aggregation(member, heads), expected)
+
+
+def test_individuality_is_the_pairs_mean_divergence_up_to_the_members_entropy():
+    members, heads = gaussians(3, 5, 2), gaussians(3, 5, 2, seed=7)
+    p, q = (torch.distributions.Normal(g.mean, g.variance.sqrt()) for g in (members, heads))
+    divergence = torch.distributions.kl_divergence(p, q).sum(-1).mean(0)
+    expected = divergence + entropy(members).mean(0) - 2 * HALF_LOG_2PI
+    close(losses.individuality(members, heads), expected)
+
+
+# --- where the losses are least -------------------------------------------------------------
+
+
+def minimiser(loss, shape, seed=3):
+    """Gaussian of a given shape at which `loss` is least, by L-BFGS from a random start."""
+    outputs = randn(*shape[:-1], 2 * shape[-1], seed=seed).requires_grad_()
+    optimizer = torch.optim.LBFGS(
+        [outputs],
+        max_iter=500,
+        tolerance_grad=1e-12,
+        tolerance_change=0,
+        line_search_fn="strong_wolfe",
+    )
+
+    def closure():
+        optimizer.zero_grad()
+        value = loss(Gaussian.from_outputs(outputs)).sum()
+        value.backward()
+        return value
+
+    optimizer.step(closure)
+    return Gaussian.from_outputs(outputs.detach())
+
+
+def test_the_likelihood_is_least_at_the_mean_and_biased_variance_of_the_labels():
+    y = randn(40, 1, 2, seed=1)
+    found = minimiser(lambda g: losses.gaussian_nll(g, y), (1, 2))
+    close(found.mean, y.mean(0), atol=1e-6, rtol=0)
+    close(found.variance, y.var(0, correction=0), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("n_heads", [1, 3])
+def test_aggregation_is_least_where_the_aggregates_agree(n_heads):
+    members = gaussians(4, 6, 1)
+    found = minimiser(lambda heads: losses.aggregation(members, heads), (n_heads, 6, 1))
+    close(losses.moments(found)[0], losses.moments(members)[0], atol=1e-6, rtol=0)
+
+
+def test_individuality_is_least_where_each_head_is_its_member():
+    members = gaussians(3, 6, 1)
+    found = minimiser(lambda heads: losses.individuality(members, heads), (3, 6, 1))
+    close(found, members, atol=1e-6, rtol=0)
+
+
+def test_individuality_of_a_head_with_many_members_is_least_at_their_moments():
+    members = gaussians(4, 6, 1)
+
+    def loss(head):
+        return losses.individuality(members, Gaussian(*(value.expand(4, 6, 1) for value in head)))
+
+    found = minimiser(loss, (1, 6, 1))
+    close(Gaussian(*(value[0] for value in found)), losses.moments(members)[0], atol=1e-6, rtol=0)
+
+
+IMITATIONS = {
+    "aggregation": losses.aggregation,
+    "individuality": losses.individuality,
+    "residual_mismatch": losses.residual_mismatch,
+    "spread_mismatch": losses.spread_mismatch,
+}
+
+
+@pytest.mark.parametrize("name", IMITATIONS)
+def test_a_student_equal_to_its_teacher_is_stationary(name):
+    outputs = randn(2, 4, 6, 2).requires_grad_()
+    heads = Gaussian.from_outputs(outputs)
+    members = Gaussian(*(value.detach() for value in heads))
+    IMITATIONS[name](members, heads).sum().backward()
+    close(outputs.grad, torch.zeros_like(outputs))
+
+
+@pytest.mark.parametrize("name", IMITATIONS)
+def test_no_student_is_better_than_the_teacher_itself(name):
+    members = gaussians(4, 6, 2)
+    least = IMITATIONS[name](members, members)
+    for seed in range(1, 20):
+        assert (IMITATIONS[name](members, gaussians(4, 6, 2, seed=seed)) >= least - 1e-12).all()
+
+
+# --- matching the spread --------------------------------------------------------------------
+
+
+def test_residual_mismatch_by_hand():
+    # Residuals -1, 1 of the members (epistemic variance 1) against -3, 3 of the heads: 4 / 1.
+    members = Gaussian(torch.tensor([[[4.0]], [[6.0]]]), torch.ones(2, 1, 1))
+    heads = Gaussian(torch.tensor([[[-2.0]], [[4.0]]]), torch.ones(2, 1, 1))
+    close(losses.residual_mismatch(members, heads, floor=0.0), torch.tensor([4.0]))
+    close(losses.residual_mismatch(members, heads, floor=1.0), torch.tensor([2.0]))
+
+
+def test_residual_mismatch_ignores_a_common_shift_of_the_heads():
+    members, heads = gaussians(3, 5, 2), gaussians(3, 5, 2, seed=7)
+    shifted = Gaussian(heads.mean + randn(5, 2, seed=9), heads.variance)
+    close(losses.residual_mismatch(members, shifted), losses.residual_mismatch(members, heads))
+
+
+def test_spread_mismatch_by_hand():
+    # Epistemic variances 1 and e^2: the logs differ by 2, for each of two targets.
+    members = Gaussian(torch.tensor([[[-1.0, 2.0]], [[1.0, 4.0]]]), torch.ones(2, 1, 2))
+    heads = Gaussian(members.mean * math.e, torch.ones(2, 1, 2))
+    close(losses.spread_mismatch(members, heads, floor=0.0), torch.tensor([8.0]), rtol=1e-6)
+
+
+def test_spread_mismatch_takes_other_numbers_of_heads_than_members():
+    members, heads = gaussians(5, 4, 1), gaussians(2, 4, 1, seed=7)
+    ratio = (heads.mean.numpy().var(0) + 1e-5) / (members.mean.numpy().var(0) + 1e-5)
+    expected = torch.tensor(np.log(ratio) ** 2).squeeze(-1)
+    close(losses.spread_mismatch(members, heads), expected)
+
+
+@pytest.mark.parametrize("name", ["residual_mismatch", "spread_mismatch"])
+def test_members_that_agree_give_finite_losses(name):
+    members = Gaussian(torch.zeros(3, 4, 1), torch.ones(3, 4, 1))
+    assert IMITATIONS[name](members, gaussians(3, 4, 1)).isfinite().all()
+
+
+# --- diversity of the heads' weights --------------------------------------------------------
+
+N_HEADS = 6
+
+
+def identical_heads():
+    return randn(4, 8).expand(N_HEADS, 4, 8)  # (M, n_units, fan_in)
+
+
+def orthonormal_heads():
+    """Every unit's weights are orthonormal from head to head."""
+    bases = [torch.linalg.qr(randn(8, 8, seed=s)).Q[:N_HEADS] for s in range(4)]
+    return torch.stack(bases, dim=1)
+
+
+def zero_mean_heads():
+    half = randn(N_HEADS // 2, 4, 8)
+    return torch.cat([half, -half])
+
+
+def brute_force(weight, reference):
+    """Eq 9, and its pairwise form, for weights (M, n_units, fan_in), cosine by cosine."""
+    n_heads, n_units, _ = weight.shape
+    heads = weight.numpy()
+
+    def cosine(a, b):
+        return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))
+
+    values = []
+    for unit in range(n_units):
+        if reference == "mean":
+            mean = heads[:, unit].mean(0)
+            cosines = [cosine(mean, heads[m, unit]) for m in range(n_heads)]
+        else:
+            pairs = itertools.permutations(range(n_heads), 2)
+            cosines = [cosine(heads[i, unit], heads[j, unit]) for i, j in pairs]
+        values.append(n_heads * (1 + np.mean(cosines)) / 2)
+    return float(np.mean(values))
+
+
+@pytest.mark.parametrize("reference", ["mean", "pairwise"])
+def test_diversity_equals_brute_force(reference):
+    layers = [randn(N_HEADS, 4, 8), randn(N_HEADS, 3, 5, seed=1)]
+    expected = sum(brute_force(layer, reference) for layer in layers)
+    assert losses.diversity(layers, reference).item() == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("heads", "reference", "expected"),
+    [
+        (identical_heads, "mean", N_HEADS),
+        (identical_heads, "pairwise", N_HEADS),
+        (orthonormal_heads, "mean", N_HEADS * (1 + 1 / math.sqrt(N_HEADS)) / 2),
+        (orthonormal_heads, "pairwise", N_HEADS / 2),
+        (zero_mean_heads, "mean", N_HEADS / 2),
+        # Pairs of opposite heads: M of the M (M - 1) pairs have cosine -1, the others cancel.
+        (zero_mean_heads, "pairwise", N_HEADS * (1 - 1 / (N_HEADS - 1)) / 2),
+    ],
+)
+def test_diversity_oracles(heads, reference, expected):
+    weight = heads()
+    assert losses.diversity([weight], reference).item() == pytest.approx(expected, rel=1e-7)
+    both = losses.diversity([weight, weight], reference)  # summed over layers
+    assert both.item() == pytest.approx(2 * expected, rel=1e-7)
+
+
+def test_the_minimum_of_the_mean_form_is_degenerate_and_that_of_the_pairwise_form_is_not():
+    unit = torch.nn.functional.normalize(randn(1, 8), dim=-1)
+    lone = torch.cat([100 * unit, (-unit).expand(19, 8)]).unsqueeze(1)  # one long head, 19 opposed
+    orthonormal = torch.linalg.qr(randn(20, 20)).Q.unsqueeze(1)
+    assert losses.diversity([lone]).item() == pytest.approx(1.0)
+    assert losses.diversity([orthonormal]).item() == pytest.approx(12.2, abs=0.05)
+    lone, orthonormal = (losses.diversity([w], "pairwise") for w in (lone, orthonormal))
+    assert lone > orthonormal
+
+
+@pytest.mark.parametrize("reference", ["mean", "pairwise"])
+def test_diversity_does_not_change_with_the_scale_of_a_units_weights(reference):
+    weight = randn(N_HEADS, 4, 8)
+    scale = torch.tensor([1e-3, 0.5, 2.0, 1e3], dtype=torch.float64).view(4, 1)
+    close(losses.diversity([weight * scale], reference), losses.diversity([weight], reference))
+
+
+def test_the_pairwise_form_does_not_change_with_the_length_of_a_head():
+    weight, scale = randn(N_HEADS, 4, 8), randn(N_HEADS, 1, 1, seed=1).exp()
+    close(losses.diversity([weight * scale], "pairwise"), losses.diversity([weight], "pairwise"))
+
+
+@pytest.mark.parametrize("reference", ["mean", "pairwise"])
+def test_diversity_of_each_member_of_a_stack_is_its_own(reference):
+    stacked = randn(3, N_HEADS, 4, 8)
+    expected = torch.stack([losses.diversity([one], reference) for one in stacked])
+    close(losses.diversity([stacked], reference), expected)
+
+
+@pytest.mark.parametrize("reference", ["mean", "pairwise"])
+def test_heads_of_zeros_have_a_finite_diversity_and_gradient(reference):
+    weight = torch.zeros(3, 2, 4, requires_grad=True)
+    value = losses.diversity([weight], reference)
+    value.backward()
+    assert value.item() == pytest.approx(1.5)
+    assert weight.grad.isfinite().all()
+
+
+# --- gradients ------------------------------------------------------------------------------
+
+Y, MEMBERS = randn(3, 4, 2, seed=1), gaussians(3, 4, 2, seed=5)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        pytest.param(lambda g: losses.gaussian_nll(g, Y), id="gaussian_nll"),
+        pytest.param(lambda g: losses.gaussian_cross_entropy(MEMBERS, g), id="cross_entropy"),
+        pytest.param(lambda g: losses.moments(g)[0].variance, id="moments"),
+        pytest.param(lambda g: losses.correctness(g, Y[0]), id="correctness"),
+        *(pytest.param(lambda g, f=f: f(MEMBERS, g), id=name) for name, f in IMITATIONS.items()),
+    ],
+)
+def test_gradients_equal_finite_differences(loss):
+    outputs = randn(3, 4, 4, seed=2).requires_grad_()
+    assert gradcheck(lambda z: loss(Gaussian.from_outputs(z)), outputs)
+
+
+@pytest.mark.parametrize("reference", ["mean", "pairwise"])
+def test_gradients_of_diversity_equal_finite_differences(reference):
+    layers = [randn(3, 2, 4).requires_grad_(), randn(3, 1, 5, seed=1).requires_grad_()]
+    assert gradcheck(lambda *weights: losses.diversity(list(weights), reference), layers)

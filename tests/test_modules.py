@@ -1,0 +1,475 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Networks and their stacks against the same networks written out and run one by one."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import pytest
+import torch
+from scipy import stats
+from torch import nn
+from torch.nn import functional as F
+
+from skdistill.modules import (
+    ACTIVATIONS,
+    MLP,
+    MultiHead,
+    StackedLinear,
+    StackedModule,
+    StackedSequential,
+    build_member,
+    n_parameters,
+    split_head,
+    stack,
+)
+
+S, M, N, D, OUT = 3, 4, 7, 5, 2  # members, heads, rows, inputs, outputs
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def randn(*shape, seed=0, dtype=torch.float64):
+    return torch.randn(*shape, generator=generator(seed), dtype=dtype)
+
+
+def mlps(n, **kwargs):
+    kwargs = {"hidden_units": (6, 4), "activation": "tanh", **kwargs}
+    return [MLP(D, OUT, generator=generator(seed), **kwargs).double() for seed in range(n)]
+
+
+def one_by_one(members, rows):
+    """Outputs of members on rows (S, n, ...) of their own, or shared ones (1, n, ...)."""
+    rows = rows.expand(len(members), *rows.shape[1:])
+    return torch.stack([member(x) for member, x in zip(members, rows, strict=True)])
+
+
+def close(actual, expected, **tolerance):
+    torch.testing.assert_close(actual, expected, **{"rtol": 1e-10, "atol": 1e-12, **tolerance})
+
+
+# --- MLP ------------------------------------------------------------------------------------
+
+BY_NAME = {
+    "relu": torch.relu,
+    "tanh": torch.tanh,
+    "silu": F.silu,
+    "gelu": F.gelu,
+    "identity": lambda x: x,
+}
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_mlp_is_affine_maps_with_activations_between(activation):
+    net = MLP(D, OUT, hidden_units=(6, 4), activation=activation).double()
+    x = randn(N, D)
+    weights = [(layer.weight, layer.bias) for layer in net if isinstance(layer, nn.Linear)]
+    assert [tuple(w.shape) for w, _ in weights] == [(6, D), (4, 6), (OUT, 4)]
+    expected = x
+    for weight, bias in weights[:-1]:
+        expected = BY_NAME[activation](expected @ weight.t() + bias)
+    weight, bias = weights[-1]
+    close(net(x), expected @ weight.t() + bias)
+
+
+def test_mlp_is_the_same_sequential_by_hand():
+    net = MLP(D, OUT, hidden_units=(6,), activation="tanh").double()
+    by_hand = nn.Sequential(nn.Linear(D, 6), nn.Tanh(), nn.Linear(6, OUT)).double()
+    by_hand.load_state_dict(net.state_dict())  # the names are those of a Sequential too
+    assert torch.equal(net(randn(N, D)), by_hand(randn(N, D)))
+
+
+def test_mlp_without_hidden_layers_is_linear():
+    (layer,) = MLP(D, OUT, hidden_units=())
+    assert isinstance(layer, nn.Linear)
+
+
+def test_mlp_takes_one_width_as_a_number():
+    assert n_parameters(MLP(D, OUT, hidden_units=6)) == 6 * (D + 1) + OUT * 7
+
+
+@pytest.mark.parametrize("fan_in", [4, 100])
+def test_mlp_starts_uniform_on_one_over_the_root_of_fan_in(fan_in):
+    layer = MLP(fan_in, 500, hidden_units=(), generator=generator(1))[0]
+    bound = 1 / math.sqrt(fan_in)
+    for values in (layer.weight, layer.bias):
+        values = values.detach().flatten().numpy()
+        assert abs(values).max() <= bound
+        assert stats.kstest(values, stats.uniform(-bound, 2 * bound).cdf).pvalue > 0.01
+
+
+def test_mlp_starts_on_the_interval_of_torchs_linear():
+    theirs, ours = nn.Linear(9, 10_000), MLP(9, 10_000, (), generator=generator())[0]
+    for name in ("weight", "bias"):
+        limit = getattr(theirs, name).abs().max().item()
+        assert getattr(ours, name).abs().max().item() == pytest.approx(limit, rel=2e-3)
+
+
+def test_mlp_draws_from_its_generator_alone():
+    before = torch.get_rng_state()
+    first, again, other = (MLP(D, OUT, generator=generator(seed)) for seed in (1, 1, 2))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(map(torch.equal, first.parameters(), again.parameters()))
+    assert not any(map(torch.equal, first.parameters(), other.parameters()))
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"activation": "swish"}, "activation must be one of"),
+        ({"hidden_units": (5, 0)}, "hidden_units must be positive"),
+        ({"hidden_units": -1}, "hidden_units must be positive"),
+    ],
+)
+def test_mlp_refuses(kwargs, message):
+    with pytest.raises(ValueError, match=message):
+        MLP(D, OUT, **kwargs)
+
+
+# --- one member -----------------------------------------------------------------------------
+
+
+def normalised(in_features, out_features, dropout=0.0):
+    """A module that knows no generator and that no stack is made for by hand."""
+    return nn.Sequential(
+        nn.Linear(in_features, 6),
+        nn.LayerNorm(6),
+        nn.ReLU(),
+        nn.Dropout(dropout),
+        nn.Linear(6, out_features),
+    )
+
+
+@pytest.mark.parametrize("module", [MLP, normalised])
+def test_a_member_is_its_seed_and_leaves_the_global_generator_alone(module):
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    build = lambda seed: build_member(module, seed, in_features=D, out_features=OUT)  # noqa: E731
+    first = build(1)
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(6)
+    again, other = build(1), build(2)
+    assert all(map(torch.equal, first.parameters(), again.parameters()))
+    assert not torch.equal(first[0].weight, other[0].weight)
+
+
+def test_the_global_generator_is_put_back_also_when_a_module_cannot_be_built():
+    def broken(in_features):
+        torch.randn(3)
+        raise ArithmeticError
+
+    before = torch.get_rng_state()
+    with pytest.raises(ArithmeticError):
+        build_member(broken, 0, in_features=D)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+def test_building_a_member_leaves_the_global_generator_of_the_gpu_alone():
+    torch.cuda.manual_seed_all(5)
+    before = torch.cuda.get_rng_state()
+    build_member(normalised, 1, in_features=D, out_features=OUT)
+    assert torch.equal(torch.cuda.get_rng_state(), before)
+
+
+def test_a_member_is_given_the_widths_that_its_signature_takes():
+    def fixed(out_features):
+        return nn.Linear(D, out_features)
+
+    def lenient(**kwargs):
+        return nn.Linear(kwargs["in_features"], kwargs["out_features"])
+
+    for module in (fixed, lenient):
+        member = build_member(module, 0, in_features=D, out_features=OUT)
+        assert member.weight.shape == (OUT, D)
+
+
+# --- stacks ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", [(S, N, D), (1, N, D), (S, 1, D), (1, 1, D)])
+def test_a_stack_of_mlps_is_its_members(rows):
+    members = mlps(S)
+    stacked = stack(members)
+    assert isinstance(stacked, StackedSequential)
+    close(stacked(randn(*rows)), one_by_one(members, randn(*rows)))
+
+
+def test_a_stack_of_one_is_its_member():
+    (member,) = members = mlps(1)
+    close(stack(members)(randn(1, N, D)), member(randn(1, N, D)))
+
+
+def test_slice_m_of_every_parameter_is_member_m():
+    members = mlps(S)
+    linear = [layer for layer in stack(members) if isinstance(layer, StackedLinear)]
+    for m, member in enumerate(members):
+        own = [layer for layer in member if isinstance(layer, nn.Linear)]
+        for stacked, layer in zip(linear, own, strict=True):
+            assert torch.equal(stacked.weight[m], layer.weight.t())
+            assert torch.equal(stacked.bias[m, 0], layer.bias)
+
+
+def test_a_stack_copies_its_members():
+    members = mlps(S)
+    before = members[0][0].weight.clone()
+    with torch.no_grad():
+        for parameter in stack(members).parameters():
+            parameter.zero_()
+    assert torch.equal(members[0][0].weight, before)
+
+
+@pytest.mark.parametrize("n_members", [1, 2])
+@pytest.mark.parametrize("shared", [True, False])
+def test_heads_are_stacked_for_each_member(n_members, shared):
+    heads = mlps(n_members * M)
+    stacked = stack(heads, lead=(n_members, M))
+    rows = randn(n_members, 1 if shared else M, N, D)
+    flat = rows.expand(n_members, M, N, D).flatten(0, 1)
+    close(stacked(rows), one_by_one(heads, flat).unflatten(0, (n_members, M)))
+
+
+def test_the_gradient_of_a_member_does_not_depend_on_the_others():
+    members = mlps(S)
+    stacked, x = stack(members), randn(1, N, D)
+    stacked(x).square().sum().backward()
+    for m, member in enumerate(members):
+        member(x[0]).square().sum().backward()
+        close(stacked[0].weight.grad[m], member[0].weight.grad.t())
+        close(stacked[-1].bias.grad[m, 0], member[-1].bias.grad)
+
+
+def test_linear_layers_without_bias_are_stacked_too():
+    members = [nn.Sequential(nn.Linear(D, OUT, bias=False)).double() for _ in range(S)]
+    close(stack(members)(randn(S, N, D)), one_by_one(members, randn(S, N, D)))
+
+
+# --- stacks of any module -------------------------------------------------------------------
+
+
+def members_of(module, n=S, **kwargs):
+    built = [build_member(module, s, in_features=D, out_features=OUT, **kwargs) for s in range(n)]
+    return [member.double() for member in built]
+
+
+@pytest.mark.parametrize("n_shared", [1, S])
+def test_any_module_is_stacked(n_shared):
+    members = [member.eval() for member in members_of(normalised, dropout=0.5)]
+    stacked = stack(members).eval()
+    assert isinstance(stacked, StackedModule)
+    rows = randn(n_shared, N, D)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        close(stacked(rows), one_by_one(members, rows))
+
+
+def test_heads_of_any_module_are_stacked_for_each_member():
+    heads = [member.eval() for member in members_of(normalised, n=2 * M)]
+    rows = randn(2, 1, N, D)
+    flat = rows.expand(2, M, N, D).flatten(0, 1)
+    expected = one_by_one(heads, flat).unflatten(0, (2, M))
+    close(stack(heads, lead=(2, M)).eval()(rows), expected)
+
+
+def test_images_are_stacked():
+    def conv(out_features):
+        return nn.Sequential(
+            nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(48, out_features)
+        )
+
+    members = members_of(conv)
+    rows = randn(1, N, 1, 6, 6)
+    close(stack(members)(rows), one_by_one(members, rows))
+
+
+def test_the_gradients_of_any_module_are_those_of_its_members():
+    members = members_of(normalised)
+    stacked, rows = stack(members), randn(S, N, D)
+    stacked(rows).square().sum().backward()
+    gradients = {name: p.grad for name, p in stacked.named_parameters()}
+    for m, (member, x) in enumerate(zip(members, rows, strict=True)):
+        member(x).square().sum().backward()
+        for name, parameter in member.named_parameters():
+            close(gradients[name.replace(".", "__")][m], parameter.grad)
+
+
+def test_members_drop_different_units_in_training_and_none_in_prediction():
+    (member,) = members_of(normalised, n=1, dropout=0.5)
+    stacked = stack([member] * S)
+    rows = randn(1, N, D)
+    trained, again = stacked.train()(rows), stacked(rows)
+    assert not torch.allclose(trained[0], trained[1])
+    assert not torch.allclose(trained, again)
+    predicted = stacked.eval()(rows)
+    assert torch.equal(predicted[0], predicted[1])
+    assert torch.equal(predicted, stacked(rows))
+
+
+def batch_normalised(in_features, out_features, **kwargs):
+    return nn.Sequential(
+        nn.Linear(in_features, 6),
+        nn.BatchNorm1d(6, **kwargs),
+        nn.ReLU(),
+        nn.Linear(6, out_features),
+    )
+
+
+class Gated(nn.Module):
+    """Its way through depends on the rows, after running statistics have been updated."""
+
+    def __init__(self, in_features, out_features):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(in_features)
+        self.positive = nn.Linear(in_features, out_features)
+        self.negative = nn.Linear(in_features, out_features)
+
+    def forward(self, x):
+        normalised = self.norm(x)
+        return self.positive(normalised) if x.sum() > 0 else self.negative(normalised) - 1
+
+
+# Running averages over all batches ask for the number of batches as a number, which vmap has not.
+NEEDS_A_LOOP = [
+    pytest.param(Gated, {}, "Gated", id="control flow"),
+    pytest.param(batch_normalised, {"momentum": None}, "Sequential", id="cumulative average"),
+]
+
+
+@pytest.mark.parametrize(("module", "kwargs", "name"), NEEDS_A_LOOP)
+def test_what_cannot_be_vectorised_runs_one_by_one_and_says_so(module, kwargs, name):
+    members = [member.train() for member in members_of(module, **kwargs)]
+    stacked, rows = stack(members).train(), randn(S, N, D)
+    with pytest.warns(UserWarning, match=f"{name} cannot be vectorised over members") as caught:
+        outputs = stacked(rows)
+    assert len(caught) == 1
+    close(outputs, one_by_one(members, rows))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # said once
+        close(stacked(rows), one_by_one(members, rows))
+
+
+@pytest.mark.filterwarnings("ignore:.*cannot be vectorised")
+@pytest.mark.parametrize(
+    ("module", "kwargs"),
+    [(batch_normalised, {}), *((case.values[0], case.values[1]) for case in NEEDS_A_LOOP)],
+)
+def test_running_statistics_are_those_of_the_members_run_singly(module, kwargs):
+    members = [member.train() for member in members_of(module, **kwargs)]
+    stacked = stack(members).train()
+    for seed in range(3):
+        rows = 2 + randn(S, N, D, seed=seed)
+        close(stacked(rows), one_by_one(members, rows))
+    for name, buffer in stacked.named_buffers():
+        own = torch.stack([dict(m.named_buffers())[name.replace("__", ".")] for m in members])
+        close(buffer, own, msg=lambda text, name=name: f"{name}: {text}")
+    stacked.eval()
+    rows = randn(1, N, D)
+    close(stacked(rows), one_by_one([member.eval() for member in members], rows))
+
+
+# --- heads ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("head_layers", [1, 2, 3])
+def test_core_and_head_together_are_the_network(head_layers):
+    (network,) = mlps(1)
+    core, head = split_head(network, head_layers)
+    assert sum(isinstance(layer, nn.Linear) for layer in head) == head_layers
+    assert isinstance(head[0], nn.Linear)
+    close(head(core(randn(N, D))), network(randn(N, D)))
+
+
+def test_a_network_may_be_all_head():
+    core, head = split_head(MLP(D, OUT, ()), 1)
+    assert len(core) == 0
+    assert len(head) == 1
+
+
+@pytest.mark.parametrize("head_layers", [0, 4, -1])
+def test_a_head_has_between_one_and_all_layers_with_parameters(head_layers):
+    with pytest.raises(ValueError, match=r"head_layers must be between 1 and 3.*got"):
+        split_head(mlps(1)[0], head_layers)
+
+
+def test_a_head_is_cut_from_a_sequential_only():
+    with pytest.raises(ValueError, match=r"nn\.Sequential.*got Gated"):
+        split_head(Gated(D, OUT), 1)
+
+
+def multi_head(networks, head_layers, n_members=1):
+    """A stack of members, each the core of its first network with the heads of all of its own."""
+    cores, heads = zip(*(split_head(network, head_layers) for network in networks), strict=True)
+    n_heads = len(networks) // n_members
+    return MultiHead(stack(cores[::n_heads]), stack(heads, lead=(n_members, n_heads)))
+
+
+@pytest.mark.parametrize("build", [mlps, lambda n: members_of(normalised, n)])
+@pytest.mark.parametrize("n_members", [1, 2])
+def test_multi_head_is_its_core_and_heads_by_hand(build, n_members):
+    networks = build(n_members * M)
+    cut = [split_head(network.eval(), 1) for network in networks]
+    rows = randn(n_members, N, D)
+    expected = torch.stack(
+        [
+            torch.stack([cut[s * M + m][1](cut[s * M][0](rows[s])) for m in range(M)])
+            for s in range(n_members)
+        ]
+    )
+    close(multi_head(networks, 1, n_members).eval()(rows), expected)
+
+
+@pytest.mark.parametrize(
+    ("widths", "n_heads", "expected"),
+    [
+        # Toy classification of Hydra+: core 2-100-100-100, heads 100-100-3.
+        ((2, 100, 100, 100, 100, 3), 20, 228_560),
+        ((2, 100, 100, 100, 100, 3), 10, 124_530),
+        ((2, 100, 100, 100, 100, 3), 5, 72_515),
+        # Toy regression: core 1-50-50, heads 50-50-2.
+        ((1, 50, 50, 50, 2), 20, 55_690),
+        ((1, 50, 50, 50, 2), 10, 29_170),
+        ((1, 50, 50, 50, 2), 5, 15_910),
+    ],
+)
+def test_parameter_counts_of_the_paper(widths, n_heads, expected):
+    networks = [MLP(widths[0], widths[-1], widths[1:-1]) for _ in range(n_heads)]
+    assert n_parameters(multi_head(networks, head_layers=2)) == expected
+
+
+@pytest.mark.parametrize(
+    ("widths", "expected"), [((2, 100, 100, 100, 100, 3), 618_060), ((1, 50, 50, 50, 2), 106_040)]
+)
+def test_parameter_counts_of_the_papers_teachers(widths, expected):
+    assert n_parameters(stack([MLP(widths[0], widths[-1], widths[1:-1])] * 20)) == expected
+
+
+def test_head_weights_are_the_heads_layers_without_biases():
+    networks = mlps(2 * M)
+    weights = multi_head(networks, head_layers=2, n_members=2).head_weights()
+    assert [tuple(w.shape) for w in weights] == [(2, M, 4, 6), (2, M, OUT, 4)]
+    for s in range(2):
+        for m in range(M):
+            head = split_head(networks[s * M + m], 2)[1]
+            own = [layer.weight for layer in head if isinstance(layer, nn.Linear)]
+            assert all(torch.equal(w[s, m], o) for w, o in zip(weights, own, strict=True))
+
+
+def test_head_weights_of_any_module_leave_out_what_is_no_weight():
+    networks = members_of(normalised, n=M)  # heads with a normalisation layer
+    weights = multi_head(networks, head_layers=3).head_weights()
+    assert [tuple(w.shape) for w in weights] == [(1, M, 6, D), (1, M, OUT, 6)]
+    for m, network in enumerate(networks):
+        assert torch.equal(weights[0][0, m], network[0].weight)
+        assert torch.equal(weights[1][0, m], network[-1].weight)
+
+
+def test_filters_of_convolutions_are_flattened():
+    heads = [nn.Sequential(nn.Conv2d(2, 3, 4)) for _ in range(M)]
+    model = MultiHead(stack([nn.Sequential(nn.Conv2d(1, 2, 1))]), stack(heads, lead=(1, M)))
+    (weight,) = model.head_weights()
+    assert weight.shape == (1, M, 3, 2 * 4 * 4)
+    assert torch.equal(weight[0, 1], heads[1][0].weight.flatten(1))
+    assert model(torch.zeros(1, N, 1, 4, 4)).shape == (1, M, N, 3, 1, 1)
