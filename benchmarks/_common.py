@@ -21,9 +21,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import torch
+from threadpoolctl import threadpool_limits
+
+import skdistill
+
 RESULTS = Path(__file__).parent / "results"
 
-_PACKAGES = ("skdistill", "torch", "numpy", "scipy", "scikit-learn", "skorch", "ngboost")
+_PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "skorch", "ngboost")
 
 
 # What a script is asked, and what it leaves behind ----------------------------------------------
@@ -77,12 +82,12 @@ def _processor() -> str:
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that are installed."""
-    found = {"python": platform.python_version()}
+    found = {"python": platform.python_version(), "skdistill": skdistill.__version__}
     for package in _PACKAGES:
         try:
             found[package] = version(package)
         except PackageNotFoundError:
-            continue  # run from a checkout, or an optional peer
+            continue  # an optional peer
     return found
 
 
@@ -122,6 +127,13 @@ def _is_number(cell: str) -> bool:
 # Time ---------------------------------------------------------------------------------------------
 
 
+def one_thread() -> None:
+    """Give torch, BLAS and OpenMP one thread, here and in the processes started from here."""
+    os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
+    torch.set_num_threads(1)
+    threadpool_limits(1)
+
+
 def interleaved(
     contenders: dict[str, Callable[[], Any]], n_rounds: int, n_calls: int = 1
 ) -> dict[str, list[float]]:
@@ -146,6 +158,61 @@ def interleaved(
 def ratio(seconds: dict[str, list[float]], name: str, reference: str) -> float:
     """Median over rounds of the ratio of two contenders' times."""
     return median(a / b for a, b in zip(seconds[name], seconds[reference], strict=True))
+
+
+def comparison(
+    setting: str,
+    seconds: dict[str, list[float]],
+    peer: str,
+    *,
+    ours: str = "skdistill",
+    at_least: float | None = None,
+    at_most: float | None = None,
+) -> dict[str, Any]:
+    """Our time beside a peer's.
+
+    The ratio says how many times as fast as the peer we are; with `at_most` given, how many times
+    as long we take.
+    """
+    if at_most is None:
+        factor, target = ratio(seconds, peer, ours), at_least
+        reached = None if target is None else factor >= target
+    else:
+        factor, target = ratio(seconds, ours, peer), at_most
+        reached = factor <= target
+    return {
+        "setting": setting,
+        "ours": ours,
+        "ours_seconds": median(seconds[ours]),
+        "peer": peer,
+        "peer_seconds": median(seconds[peer]),
+        "measure": "times as fast" if at_most is None else "times as long",
+        "ratio": factor,
+        "target": target,
+        "reached": reached,
+        "rounds": len(seconds[ours]),
+    }
+
+
+def print_comparisons(rows: Sequence[dict[str, Any]]) -> None:
+    """Print what `comparison` returns, a line for each."""
+    sign = {"times as fast": ">=", "times as long": "<="}
+    print_table(
+        ["setting", "ours", "CPU s", "peer", "CPU s", "we are", "target", "reached"],
+        [
+            [
+                row["setting"],
+                row["ours"],
+                row["ours_seconds"],
+                row["peer"],
+                row["peer_seconds"],
+                f"{row['ratio']:.3g} {row['measure']}",
+                None if row["target"] is None else f"{sign[row['measure']]} {row['target']:g}",
+                {True: "yes", False: "NO", None: None}[row["reached"]],
+            ]
+            for row in rows
+        ],
+    )
 
 
 def scaled(seconds: dict[str, list[float]], name: str, factor: float) -> None:

@@ -112,7 +112,7 @@ class Objective(nn.Module):
         """Return the loss of every member and row, of shape (S, n)."""
         raise NotImplementedError
 
-    def penalty(self, module: nn.Module) -> Tensor | None:
+    def penalty(self, module: Any) -> Tensor | None:
         """Return what is added to each member's loss, of shape (S,), or None."""
         return None
 
@@ -144,6 +144,8 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
     # Defaults of the module's parameters where they are not the module's own.
     _module_defaults: dict[str, Any] = {}
 
+    module_: GaussianStack
+
     # --- scikit-learn's parameter protocol, with double underscores
 
     def _dunder_params(self) -> dict[str, Any]:
@@ -161,7 +163,7 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _set_extra_params(self, params: dict[str, Any]) -> None:
         """Store the keyword arguments of the constructor; unknown ones are reported by fit."""
-        vars(self).update(params)
+        self.__dict__.update(params)
         unknown = [name for name in params if name.split("__")[0] not in self._dunder_prefixes]
         if unknown:
             self._unknown_params = unknown
@@ -174,7 +176,7 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         prefixes = tuple(f"{prefix}__" for prefix in self._dunder_prefixes)
         dunder = {name: value for name, value in params.items() if name.startswith(prefixes)}
         super().set_params(**{k: v for k, v in params.items() if k not in dunder})
-        vars(self).update(dunder)
+        self.__dict__.update(dunder)
         return self
 
     def _check_parameters(self) -> None:
@@ -187,6 +189,10 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
             )
         for name, constraint in self._parameter_table.items():
             constraint.check(getattr(self, name), name)
+        if isinstance(self.module, nn.Module) or not callable(self.module):
+            raise TypeError(
+                f"module must be a class or function that builds a network, got {self.module!r}."
+            )
         _check_signature(self.module, self._params_of("module"), "module")
         _check_signature(self._optimizer_class(), self._params_of("optimizer"), "optimizer")
 
@@ -211,7 +217,7 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         -------
         X : array of shape (n, d), y : array of shape (n, t), weight : array of shape (n,) or None
         """
-        vars(self).pop("module_", None)  # a fit that fails leaves no model of other data behind
+        self.__dict__.pop("module_", None)  # a fit that fails leaves no model of other data behind
         X, y = validate_data(
             self, X, y, dtype=(np.float64, np.float32), multi_output=True, y_numeric=True
         )
@@ -434,9 +440,7 @@ def check_weights(sample_weight, n: int, dtype) -> np.ndarray | None:
         return None
     if isinstance(sample_weight, Real):
         sample_weight = np.full(n, sample_weight)
-    weight = check_array(
-        sample_weight, dtype=dtype, ensure_2d=False, input_name="sample_weight"
-    )
+    weight = check_array(sample_weight, dtype=dtype, ensure_2d=False, input_name="sample_weight")
     if weight.shape != (n,):
         raise ValueError(f"sample_weight must have shape ({n},), got {weight.shape}.")
     if (weight < 0).any():
@@ -535,7 +539,8 @@ class DistributionRegressor(RegressorMixin, NetEstimator):
             total = self._per_target(self._read(X, lambda d: d.variance))
             return Uncertainty(total, None, None, measure="variance")
         parts = self._read(X, lambda d: tuple(d.uncertainty()))
-        return Uncertainty(*map(self._per_target, parts), measure="variance")
+        total, aleatoric, epistemic = map(self._per_target, parts)
+        return Uncertainty(total, aleatoric, epistemic, measure="variance")
 
     def predict_interval(self, X, coverage=0.9):
         """Predict the central interval that holds y with probability `coverage`.
@@ -670,10 +675,12 @@ def predict_uncertainty(model, X) -> Uncertainty:
         return estimator.predict_uncertainty(X)
     members = _members_through(inverses, estimator.predict_members(X))
     parts = EmpiricalGaussian.from_members(members).uncertainty()
-    arrays = [part.numpy()[:, 0] if part.shape[1] == 1 else part.numpy() for part in parts]
+    total, aleatoric, epistemic = (
+        part.numpy()[:, 0] if part.shape[1] == 1 else part.numpy() for part in parts
+    )
     if members.shape[1] == 1:
-        arrays[1:] = [None, None]
-    return Uncertainty(*arrays, measure="variance")
+        return Uncertainty(total, None, None, measure="variance")
+    return Uncertainty(total, aleatoric, epistemic, measure="variance")
 
 
 def predict_members(model, X) -> np.ndarray:

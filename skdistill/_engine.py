@@ -20,7 +20,7 @@ import torch
 from sklearn import get_config
 from skorch import NeuralNet
 from skorch.callbacks import Callback, EpochTimer, LRScheduler, PrintLog
-from torch import Tensor, nn
+from torch import Tensor
 
 # Rows are gathered for many batches at a time, up to about this many bytes: fewer calls, and the
 # copy still fits the cache.
@@ -296,7 +296,7 @@ class StackNet(NeuralNet):
         """Run one epoch of training or validation and record its loss."""
         if iterator is None:
             return
-        self._sum_losses, self._n_rows = 0.0, 0
+        self._sum_losses, self._n_rows = torch.zeros(()), 0
         if self.listens_to_batches_:
             super().run_single_epoch(self._tallied(iterator), training, prefix, step_fn)
         else:
@@ -306,13 +306,15 @@ class StackNet(NeuralNet):
         losses = self._sum_losses / self._n_rows
         self.member_losses_[prefix] = losses
         self._record(f"{prefix}_loss", losses.mean().item())
+        if isinstance(self.loss_, CompiledLoss) and len(self.history) == 1:
+            self.history.record("compile_seconds", self.loss_.seconds)
 
     def _tallied(self, iterator: Rows) -> Iterator[Batch]:
         """Pass the batches on and add up the losses that each step leaves behind."""
         for batch in iterator:
             yield batch
             n_rows = batch[0].shape[1]
-            self._sum_losses = self._sum_losses + n_rows * self.batch_losses_
+            self._sum_losses = n_rows * self.batch_losses_ + self._sum_losses
             self._n_rows += n_rows
 
     def _record(self, name: str, value: float) -> None:

@@ -207,8 +207,8 @@ def diversity(weights: list[Tensor], reference: str = "mean", eps: float = 1e-8)
     """
     mean_cosine = _cosine_to_mean if reference == "mean" else _cosine_to_others
     n_heads = weights[0].shape[-3]
-    layers = [mean_cosine(weight, eps).mean(-1) for weight in weights]
-    return sum(n_heads * (1.0 + cosine) / 2.0 for cosine in layers)  # Eq 9
+    layers = torch.stack([mean_cosine(weight, eps).mean(-1) for weight in weights])
+    return (n_heads * (1.0 + layers) / 2.0).sum(0)  # Eq 9
 
 
 def _cosine_to_mean(weight: Tensor, eps: float) -> Tensor:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import itertools
 import math
 import threading
 import warnings
@@ -78,7 +79,7 @@ class MLP(nn.Sequential):
         if any(width < 1 for width in widths):
             raise ValueError(f"hidden_units must be positive integers, got {hidden_units!r}.")
         layers: list[nn.Module] = []
-        for fan_in, fan_out in zip(widths, widths[1:], strict=False):
+        for fan_in, fan_out in itertools.pairwise(widths):
             layers += [_linear(fan_in, fan_out, generator), ACTIVATIONS[activation]()]
         super().__init__(*layers[:-1])
 
@@ -155,9 +156,7 @@ class StackedSequential(nn.Sequential):
     def __init__(self, members: Sequence[nn.Sequential], lead: tuple[int, ...]):
         super().__init__(
             *(
-                StackedLinear(layers, lead)  # type: ignore[arg-type]
-                if isinstance(layers[0], nn.Linear)
-                else layers[0]
+                StackedLinear(layers, lead) if isinstance(layers[0], nn.Linear) else layers[0]
                 for layers in zip(*members, strict=True)
             )
         )
@@ -197,7 +196,7 @@ class StackedModule(nn.Module):
         self.loops_ = False
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map (*lead, n, ...), or rows shared where a lead axis has length 1, to (*lead, n, ...)."""
+        """Map (*lead, n, ...), or rows shared where a lead axis is 1, to (*lead, n, ...)."""
         n_axes = len(self.lead)
         rows = x.expand(*self.lead, *x.shape[n_axes:]).flatten(0, n_axes - 1)
         state = {name: getattr(self, safe).flatten(0, n_axes - 1) for safe, name in self._names}
@@ -314,6 +313,9 @@ class GaussianStack(nn.Module):
     y_loc, y_scale : Tensor of shape (t,)
         Location and scale of the targets in their own units.
     """
+
+    y_loc: Tensor
+    y_scale: Tensor
 
     def __init__(self, network: nn.Module, y_loc: Tensor, y_scale: Tensor):
         super().__init__()

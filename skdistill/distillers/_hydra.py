@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 import torch
 from sklearn.base import clone, is_classifier
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_memory
-from torch import Tensor, nn
+from torch import Tensor
 
 from .. import losses
 from .._base import (
@@ -29,7 +31,16 @@ from .._base import (
 )
 from ..distributions import Gaussian
 from ..ensembles import BayesianEnsembleRegressor
-from ..modules import MLP, MultiHead, build_member, n_parameters, split_head, stack, weights_and_fan_ins
+from ..modules import (
+    MLP,
+    GaussianStack,
+    MultiHead,
+    build_member,
+    n_parameters,
+    split_head,
+    stack,
+    weights_and_fan_ins,
+)
 from ..transfer import TransferSet
 
 # Weights of the two spread-matching terms for `spread_weight=1`.
@@ -257,12 +268,14 @@ class HydraPlusRegressor(DistributionRegressor):
             if self.transfer_only:
                 raise ValueError("transfer_only=True needs X_transfer in fit, got None.")
             return np.empty((0, self.n_features_in_), dtype=dtype)
+        names = getattr(X_transfer, "columns", None)
         X_transfer = check_array(X_transfer, dtype=dtype, input_name="X_transfer")
         if X_transfer.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"X_transfer must have {self.n_features_in_} columns as X has, got "
                 f"{X_transfer.shape[1]}."
             )
+        self._check_names(names, "X_transfer has")
         return X_transfer
 
     def _fit_teacher(self, X, y, sample_weight, task, random_state) -> None:
@@ -287,11 +300,13 @@ class HydraPlusRegressor(DistributionRegressor):
                 f"teacher was fitted on {n_features} columns, but X has {self.n_features_in_}."
             )
         names = getattr(self.teacher_, "feature_names_in_", None)
+        self._check_names(names, "teacher was fitted on")
+
+    def _check_names(self, names, whose: str) -> None:
+        """Hold the names of columns, if there are any, against those of X."""
         own_names = getattr(self, "feature_names_in_", None)
         if names is not None and own_names is not None and list(names) != list(own_names):
-            raise ValueError(
-                f"teacher was fitted on the columns {list(names)}, but X has {list(own_names)}."
-            )
+            raise ValueError(f"{whose} the columns {list(names)}, but X has {list(own_names)}.")
 
     def _distil(self, X, y, weight, X_transfer, as_frame, task, random_state) -> None:
         """Train the student on the teacher's answers."""
@@ -337,21 +352,18 @@ class HydraPlusRegressor(DistributionRegressor):
         if self.transfer_only:
             X, y, weight, labelled = (a[labelled == 0] for a in (X, y, weight, labelled))
         noise = self.jitter * standardisation(X, weight, constant=0.0)[1]
-        X, y, weight, labelled, noise = (
-            torch.tensor(a, device=self._device()) for a in (X, y, weight, labelled, noise)
-        )
-        uniform = bool((weight == weight[0]).all())
+        on_device = partial(torch.tensor, device=self._device())
         return TaughtRows(
-            X,
-            (y, labelled),
-            None if uniform else weight.unsqueeze(0),
+            on_device(X),
+            (on_device(y), on_device(labelled)),
+            None if (weight == weight[0]).all() else on_device(weight[None]),
             self.batch_size,
             [seed],
             teacher=ask,
-            noise=noise,
+            noise=on_device(noise),
         )
 
-    def _keep(self, net, module: nn.Module, guard) -> None:
+    def _keep(self, net, module: GaussianStack, guard) -> None:
         """Make the trained student the fitted module; pass a Ctrl-C on."""
         if not any("train_loss" in row for row in net.history):
             raise KeyboardInterrupt  # before the end of the first epoch: nothing to keep
@@ -397,6 +409,10 @@ class HydraObjective(Objective):
         Pairs of a member and the head that imitates it.
     """
 
+    member_index: Tensor
+    head_index: Tensor
+    diversity_weight: Tensor
+
     def __init__(self, settings, member_index: Tensor, head_index: Tensor):
         super().__init__()
         self.settings = settings
@@ -437,7 +453,7 @@ class HydraObjective(Objective):
             Gaussian(*(value.index_select(-3, self.head_index) for value in heads)),
         )
 
-    def penalty(self, module: nn.Module) -> Tensor | None:
+    def penalty(self, module: Any) -> Tensor | None:
         if self.settings.diversity_weight == 0:
             return None
         weights = module.network.head_weights()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from functools import partial
 from numbers import Integral, Real
 
 import numpy as np
@@ -47,11 +48,11 @@ class BayesianEnsembleRegressor(DistributionRegressor):
     module : callable, default=MLP
         Class (or function) that builds one member from ``in_features``, ``out_features`` and what
         is given as ``module__<name>``; for the MLP, ``module__hidden_units=(50, 50)`` and
-        ``module__activation="tanh"`` unless given. Its outputs are a mean and a raw variance for each target;
-        the variance is their softplus.
+        ``module__activation="tanh"`` unless given. Its outputs are a mean and a raw variance for
+        each target; the variance is the softplus of the latter.
     inference : {"deep_ensemble"}, default="deep_ensemble"
         How members are drawn.
-    prior_scale : float, default=2.5
+    prior_scale : float, default=3.0
         Scale of the Gaussian prior on the weights of each layer, of standard deviation
         ``prior_scale / sqrt(fan_in)``: a weight decay (L2) of ``fan_in / (prior_scale**2 * n)`` on
         the mean loss, where n is the sum of the sample weights. Biases have a flat prior;
@@ -164,7 +165,7 @@ class BayesianEnsembleRegressor(DistributionRegressor):
         *,
         module=MLP,
         inference="deep_ensemble",
-        prior_scale=2.5,
+        prior_scale=3.0,
         beta=0.5,
         bootstrap=False,
         optimizer="Adam",
@@ -232,7 +233,8 @@ class BayesianEnsembleRegressor(DistributionRegressor):
         n_epochs = self.max_epochs * -(-self.n_members // self._block_size())
         task = self._init_callback_context(max_subtasks=n_epochs)
         task.call_on_fit_task_begin(estimator=self, X=X, y=y)
-        trainer = _MemberTrainer(self, *self._split(X, y, weight, random_state), task)
+        train, valid = self._split(X, y, weight, random_state)
+        trainer = _MemberTrainer(self, train, valid, task)
         try:
             trainer.train_all(random_state)
         except KeyboardInterrupt:
@@ -247,11 +249,14 @@ class BayesianEnsembleRegressor(DistributionRegressor):
         """Training rows, and validation rows or None; an absent weight is None."""
         if not self.early_stopping:
             return (X, y, weight), None
-        train, valid = train_test_split(
-            np.arange(len(X)), test_size=self.validation_fraction, random_state=random_state
+        split = partial(
+            train_test_split, test_size=self.validation_fraction, random_state=random_state
         )
-        part = lambda rows: (X[rows], y[rows], None if weight is None else weight[rows])  # noqa
-        return part(train), part(valid)
+        if weight is None:
+            X_train, X_valid, y_train, y_valid = split(X, y)
+            return (X_train, y_train, None), (X_valid, y_valid, None)
+        parts = split(X, y, weight)
+        return parts[::2], parts[1::2]
 
     def _block_size(self) -> int:
         return _CPU_BLOCK if self._device().type == "cpu" else self.n_members
@@ -265,8 +270,7 @@ class BayesianEnsembleRegressor(DistributionRegressor):
         if self.early_stopping:
             self.best_epochs_ = np.array([trainer.best_epochs[m] for m in sorted(trainer.weights)])
         stacked = {
-            f"network.{name}": np.stack([member[name] for member in members])
-            for name in members[0]
+            f"network.{name}": np.stack([member[name] for member in members]) for name in members[0]
         }
         self._load_weights({**stacked, "y_loc": trainer.y_loc, "y_scale": trainer.y_scale})
 
@@ -356,7 +360,7 @@ class _MemberTrainer:
         from .._engine import DivergenceGuard, MemberEarlyStopping, Rows, TaskPerEpoch
 
         estimator = self.estimator
-        X, y, weight = self.train
+        X, y, _weight = self.train
         module = estimator._build_module(
             list(seeds.values()), torch.tensor(self.y_loc), torch.tensor(self.y_scale)
         )

@@ -1,0 +1,387 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""scikit-learn's contract over everything public, and the documentation that stands in the code."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import doctest
+import importlib
+import inspect
+import io
+import pickle
+import pkgutil
+import re
+import textwrap
+import unittest
+
+import joblib
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import make_regression
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
+
+import skdistill
+from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
+from skdistill.modules import MLP
+
+# ------------------------------------------------------------------------------------------
+# check_estimator
+# ------------------------------------------------------------------------------------------
+
+
+def small_ensemble(**params):
+    return BayesianEnsembleRegressor(**{"n_members": 3, "max_epochs": 20, **params})
+
+
+def small_student(**params):
+    return HydraPlusRegressor(**{"teacher": small_ensemble(), "max_epochs": 20, **params})
+
+
+def expected_failures(estimator):
+    if getattr(estimator, "jitter", 0) > 0:
+        reason = "jitter draws noise for each row, so two rows are not one row of weight two"
+        return {"check_sample_weight_equivalence_on_dense_data": reason}
+    return {}
+
+
+def run_check(estimator, check):
+    try:
+        check(estimator)
+    except unittest.SkipTest as reason:  # pandas or SCIPY_ARRAY_API is missing
+        pytest.fail(f"a check was skipped: {reason}")
+
+
+@parametrize_with_checks(
+    [small_ensemble(), small_student()], expected_failed_checks=expected_failures
+)
+def test_sklearn_contract(estimator, check):
+    run_check(estimator, check)
+
+
+def test_weights_equal_repetitions_without_jitter():
+    checks = {
+        check.func.__name__: (estimator, check)
+        for estimator, check in estimator_checks_generator(small_student(jitter=0.0))
+    }
+    (name,) = expected_failures(HydraPlusRegressor())
+    run_check(*checks[name])
+
+
+@pytest.mark.slow
+@parametrize_with_checks(
+    [BayesianEnsembleRegressor(), HydraPlusRegressor()], expected_failed_checks=expected_failures
+)
+def test_sklearn_contract_with_defaults(estimator, check):
+    run_check(estimator, check)
+
+
+def test_early_stopping_is_off_by_default():
+    assert BayesianEnsembleRegressor().early_stopping is False
+
+
+# ------------------------------------------------------------------------------------------
+# Parameters with double underscores
+# ------------------------------------------------------------------------------------------
+
+CLASSES = [BayesianEnsembleRegressor, HydraPlusRegressor]
+DUNDER = {
+    "module__hidden_units": (7, 5),
+    "module__activation": "relu",
+    "optimizer__weight_decay": 0.25,
+    "callbacks__print_log__sink": print,
+}
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_regression(40, 3, noise=5.0, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def fitted(data):
+    ensemble = small_ensemble(random_state=0).fit(*data)
+    student = small_student(teacher=FrozenEstimator(ensemble), random_state=0).fit(*data)
+    return {type(estimator): estimator for estimator in (ensemble, student)}
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_clone_and_get_params_know_dunder_names(cls):
+    estimator = clone(cls(**DUNDER))
+    params = estimator.get_params(deep=False)
+    assert {name: params[name] for name in DUNDER} == DUNDER
+    assert cls().get_params(deep=False).keys() == params.keys() - DUNDER.keys()
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_set_params_round_trip(cls):
+    estimator = cls().set_params(**DUNDER, lr=0.5)
+    copied = cls().set_params(**estimator.get_params(deep=False))
+    assert copied.get_params(deep=False) == estimator.get_params(deep=False)
+    assert copied.lr == 0.5
+    assert copied.module__hidden_units == (7, 5)
+
+
+def test_parameters_of_the_teacher_are_nested():
+    student = HydraPlusRegressor(BayesianEnsembleRegressor(module__hidden_units=(3,)))
+    assert student.get_params()["teacher__module__hidden_units"] == (3,)
+    student.set_params(teacher__module__hidden_units=(4,), module__hidden_units=(5,))
+    assert student.teacher.module__hidden_units == (4,)
+    assert student.module__hidden_units == (5,)
+
+
+def test_dunder_parameters_reach_module_and_optimizer(data):
+    ensemble = small_ensemble(
+        module__hidden_units=(7, 5), optimizer="SGD", optimizer__momentum=0.5, max_epochs=1, lr=1e-3
+    ).fit(*data)
+    widths = [
+        layer.weight.shape[-1] for layer in ensemble.module_.network if hasattr(layer, "lead")
+    ]
+    assert widths == [7, 5, 2]
+    assert isinstance(ensemble.net_.optimizer_, torch.optim.SGD)
+    assert ensemble.net_.optimizer_.param_groups[0]["momentum"] == 0.5
+
+
+@pytest.mark.parametrize("make", [small_ensemble, small_student])
+@pytest.mark.parametrize(
+    ("params", "error", "message"),
+    [
+        ({"n_member": 5}, TypeError, r"unknown parameters \['n_member'\]; it takes .*module__"),
+        ({"modul__x": 5}, TypeError, r"unknown parameters \['modul__x'\]"),
+        ({"module__depth": 2}, ValueError, r"MLP takes no \['module__depth'\].*hidden_units"),
+        ({"optimizer__mass": 2}, ValueError, r"Adam takes no \['optimizer__mass'\].*betas"),
+        ({"callbacks__nobody__x": 2}, ValueError, "nobody"),
+    ],
+)
+def test_unknown_names_survive_clone_and_are_reported_by_fit(make, params, error, message, data):
+    estimator = clone(make(**params))
+    assert {name: estimator.get_params()[name] for name in params} == params
+    with pytest.raises(error, match=message):
+        estimator.fit(*data)
+    assert not hasattr(estimator, "module_")
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_set_params_rejects_names_nobody_knows(cls):
+    for name in ("n_member", "modul__x"):
+        with pytest.raises(ValueError, match="Invalid parameter"):
+            cls().set_params(**{name: 1})
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_repr_shows_what_was_changed(cls):
+    assert repr(cls()) == f"{cls.__name__}()"
+    shown = repr(cls(lr=0.5, module__hidden_units=(7, 5)))
+    assert "lr=0.5" in shown
+    assert "module__hidden_units=(7, 5)" in shown
+    assert "lr" in cls(lr=0.5, module__hidden_units=(7, 5))._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("params", "error", "message"),
+    [
+        ({"lr": 0.0}, ValueError, "lr"),
+        ({"lr": "fast"}, TypeError, "lr"),
+        ({"max_epochs": 0}, ValueError, "max_epochs"),
+        ({"max_epochs": 1.5}, TypeError, "max_epochs"),
+        ({"batch_size": True}, TypeError, "batch_size"),
+        ({"clip_norm": 0.0}, ValueError, "clip_norm"),
+        ({"lr_schedule": "linear"}, ValueError, "lr_schedule must be one of"),
+        ({"compile": "yes"}, ValueError, "compile must be one of"),
+        ({"normalize_y": "yes"}, ValueError, "normalize_y must be one of"),
+        ({"optimizer": "Adamm"}, ValueError, "optimizer must be a torch optimizer"),
+        ({"optimizer": dict}, ValueError, "optimizer must be a torch optimizer"),
+        ({"module": None}, TypeError, "module must be a class or function"),
+        ({"module": torch.nn.Linear(3, 2)}, TypeError, "module must be a class or function"),
+    ],
+)
+@pytest.mark.parametrize("make", [small_ensemble, small_student])
+def test_parameters_out_of_range_are_named_by_fit(make, params, error, message, data):
+    with pytest.raises(error, match=message):
+        make(**params).fit(*data)
+
+
+# ------------------------------------------------------------------------------------------
+# Copies
+# ------------------------------------------------------------------------------------------
+
+
+def through_pickle(estimator, tmp_path):
+    return pickle.loads(pickle.dumps(estimator))
+
+
+def through_joblib(estimator, tmp_path):
+    joblib.dump(estimator, tmp_path / "model.joblib")
+    return joblib.load(tmp_path / "model.joblib")
+
+
+COPIES = {
+    "pickle": through_pickle,
+    "joblib": through_joblib,
+    "deepcopy": lambda estimator, _: copy.deepcopy(estimator),
+    "copy": lambda estimator, _: copy.copy(estimator),
+}
+
+
+@pytest.mark.parametrize("way", COPIES)
+@pytest.mark.parametrize("cls", CLASSES)
+def test_copies_of_fitted_estimators_predict_the_same(cls, way, fitted, data, tmp_path):
+    estimator = fitted[cls]
+    copied = COPIES[way](estimator, tmp_path)
+    np.testing.assert_array_equal(
+        copied.predict_members(data[0]), estimator.predict_members(data[0])
+    )
+    assert copied.history_ == estimator.history_
+    assert copied.module_ is not estimator.module_
+    with torch.no_grad():
+        next(copied.module_.parameters()).zero_()
+    assert next(estimator.module_.parameters()).abs().sum() > 0, "the copy shares its weights"
+
+
+@pytest.mark.parametrize("way", COPIES)
+@pytest.mark.parametrize("make", [small_ensemble, small_student])
+def test_copies_of_unfitted_estimators_fit_the_same(make, way, data, tmp_path):
+    estimator = make(random_state=0, module__hidden_units=(4,), max_epochs=2)
+    copied = COPIES[way](estimator, tmp_path)
+    np.testing.assert_array_equal(
+        copied.fit(*data).predict(data[0]), estimator.fit(*data).predict(data[0])
+    )
+
+
+class Recorder(pickle.Unpickler):
+    """Notes the modules that a pickle asks for."""
+
+    def __init__(self, file):
+        super().__init__(file)
+        self.modules: set[str] = set()
+
+    def find_class(self, module, name):
+        self.modules.add(module.split(".")[0])
+        return super().find_class(module, name)
+
+
+@pytest.mark.parametrize("state", ["unfitted", "fitted"])
+@pytest.mark.parametrize("cls", CLASSES)
+def test_pickles_hold_nothing_of_torch_or_skorch(cls, state, fitted):
+    estimator = fitted[cls] if state == "fitted" else clone(fitted[cls])
+    recorder = Recorder(io.BytesIO(pickle.dumps(estimator)))
+    recorder.load()
+    assert "skdistill" in recorder.modules
+    assert not recorder.modules & {"torch", "skorch"}
+
+
+def test_the_recorder_finds_torch():
+    recorder = Recorder(io.BytesIO(pickle.dumps(MLP(2, 2))))
+    recorder.load()
+    assert "torch" in recorder.modules
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_the_net_is_built_when_asked_for(cls, fitted, data):
+    estimator = fitted[cls]
+    net = pickle.loads(pickle.dumps(estimator)).net_
+    assert net.history[:, "train_loss"] == [row["train_loss"] for row in estimator.history_]
+    assert len(net.history) == 20
+
+
+# ------------------------------------------------------------------------------------------
+# Documentation in the code
+# ------------------------------------------------------------------------------------------
+
+
+def public_modules():
+    names = [skdistill.__name__]
+    for info in pkgutil.walk_packages(skdistill.__path__, prefix="skdistill."):
+        if not any(part.startswith("_") for part in info.name.split(".")):
+            names.append(info.name)
+    return names
+
+
+def all_modules():
+    walk = pkgutil.walk_packages(skdistill.__path__, prefix="skdistill.")
+    return [skdistill.__name__, *(info.name for info in walk)]
+
+
+@pytest.mark.parametrize("name", all_modules())
+def test_examples_in_docstrings_run(name):
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    found = doctest.testmod(importlib.import_module(name), optionflags=flags)
+    assert found.failed == 0
+
+
+def public_objects():
+    """Everything that an ``__all__`` of a public module lists, each once, by its dotted name."""
+    found = {}
+    for module in map(importlib.import_module, public_modules()):
+        for name in getattr(module, "__all__", ()):
+            obj = getattr(module, name)
+            if inspect.isfunction(obj) or inspect.isclass(obj):
+                found.setdefault(f"{obj.__module__}.{name}", obj)
+    return found
+
+
+def sections(docstring):
+    """Text under each heading of a numpydoc docstring."""
+    parts = re.split(r"^(\w[\w ]*)\n-{3,}$", docstring, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def described(section):
+    """Names described in a section of parameters: ``a, b : int`` describes two."""
+    lines = [line for line in section.splitlines() if line and not line.startswith(" ")]
+    return {name.strip().lstrip("*") for line in lines for name in line.split(" : ")[0].split(",")}
+
+
+def returns_something(function):
+    tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function))))
+    own = [tree.body[0]]
+    while own:
+        node = own.pop()
+        if isinstance(node, ast.Return) and node.value is not None:
+            return True
+        if isinstance(node, (ast.Yield, ast.YieldFrom)):
+            return True
+        inner = (ast.FunctionDef, ast.Lambda, ast.ClassDef)
+        own += [child for child in ast.iter_child_nodes(node) if not isinstance(child, inner)]
+    return False
+
+
+def complaints_about_function(name, function):
+    if not inspect.getdoc(function):
+        return [f"{name} has no docstring"]
+    found = sections(inspect.getdoc(function))
+    parameters = set(inspect.signature(function).parameters) - {"self", "cls"}
+    missing = parameters - described(found.get("Parameters", ""))
+    complaints = [f"{name} does not describe {sorted(missing)}"] if missing else []
+    if returns_something(function) and not {"Returns", "Yields"} & found.keys():
+        complaints.append(f"{name} does not say what it returns")
+    return complaints
+
+
+def complaints_about_class(name, cls):
+    docstring = inspect.getdoc(cls) or ""
+    if hasattr(cls, "_fields"):  # a NamedTuple may tell of its fields in a sentence
+        missing = {field for field in cls._fields if field not in docstring.lower()}
+    else:
+        parameters = set(inspect.signature(cls).parameters)
+        missing = parameters - described(sections(docstring).get("Parameters", ""))
+    complaints = [f"{name} does not describe {sorted(missing)}"] if missing else []
+    for base in cls.__mro__:
+        if not base.__module__.startswith("skdistill"):
+            continue
+        for attribute, value in vars(base).items():
+            function = getattr(value, "__func__", value)
+            if not attribute.startswith("_") and inspect.isfunction(function):
+                bound = getattr(cls, attribute)
+                complaints += complaints_about_function(f"{name}.{attribute}", bound)
+    return complaints
+
+
+@pytest.mark.parametrize("name", public_objects())
+def test_docstrings_describe_parameters_and_returns(name):
+    obj = public_objects()[name]
+    check = complaints_about_class if inspect.isclass(obj) else complaints_about_function
+    assert check(name, obj) == []
