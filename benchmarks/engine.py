@@ -66,8 +66,8 @@ class Setting(NamedTuple):
     n_features: int
     n_members: int
     n_epochs: int
-    at_least: dict[str, float] = {}  # noqa: RUF012  (times as fast as the peer)
-    at_most: dict[str, float] = {}  # noqa: RUF012  (times as long as the peer)
+    at_least: dict[str, float] = {}
+    at_most: dict[str, float] = {}
     peers: tuple[str, ...] = ("skorch", "Bagging of MLPs", "bare torch loop")
     members_measured: int = 2  # of skorch's, scaled to n_members
 
@@ -194,7 +194,8 @@ def compare(setting: Setting, n_rounds: int) -> list[dict]:
     seconds = interleaved(
         {name: partial(CONTENDERS[name], setting, X, y) for name in names}, n_rounds
     )
-    scaled(seconds, "skorch", setting.n_members / min(setting.members_measured, setting.n_members))
+    measured = min(setting.members_measured, setting.n_members)
+    seconds = scaled(seconds, "skorch", setting.n_members / measured)
     return [
         comparison(
             str(setting),

@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from .distributions import EmpiricalGaussian, Uncertainty
-from .modules import GaussianStack, StackedModule, n_parameters
+from .modules import GLOBAL_GENERATOR_LOCK, GaussianStack, StackedModule, n_parameters
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -260,16 +260,16 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
     def _build_module(self, seeds: list[int], y_loc: Tensor, y_scale: Tensor) -> GaussianStack:
         """The stack with the scale of y, checked to give two numbers per target."""
         network = self._build_network(seeds).to(dtype=y_loc.dtype)
+        module = GaussianStack(network, y_loc, y_scale).eval()
         with torch.no_grad():
-            rows = torch.zeros(1, 2, self.n_features_in_, dtype=y_loc.dtype)
-            width = network.eval()(rows).shape[-1]
+            width = module(torch.zeros(1, 2, self.n_features_in_, dtype=y_loc.dtype)).shape[-1]
         if width != 2 * self.n_outputs_:
             raise ValueError(
                 f"module must give outputs of width {2 * self.n_outputs_}, a mean and a raw "
                 f"variance for each of {self.n_outputs_} target(s); {_name_of(self.module)} gives "
                 f"{width}."
             )
-        return GaussianStack(network, y_loc, y_scale)
+        return module
 
     def _device(self) -> torch.device:
         if self.device == "auto":
@@ -376,7 +376,7 @@ def _own_dropout(module: nn.Module, rows) -> Iterator[None]:
     if not any(isinstance(part, StackedModule) for part in module.modules()):
         yield
         return
-    with torch.random.fork_rng():
+    with GLOBAL_GENERATOR_LOCK, torch.random.fork_rng():
         torch.manual_seed(rows.generators[0].initial_seed())
         yield
 

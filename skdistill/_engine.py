@@ -154,7 +154,7 @@ class TaughtRows(Rows):
         return torch.as_tensor(self.teacher(rows.cpu().numpy())).to(rows)
 
     def gather_limit(self) -> int:
-        return self.limit
+        return self.limit if self.answers is None else super().gather_limit()
 
     def take(self, index: Tensor) -> Batch:
         X, (targets, weight) = super().take(index)
@@ -205,7 +205,8 @@ class StackNet(NeuralNet):
         self.weight_decay = weight_decay
         self.clip_norm = clip_norm
         self.step = step
-        super().__init__(module, criterion, train_split=None, **kwargs)
+        # What skorch's scoring callbacks would cache is one tensor for each batch, not our targets.
+        super().__init__(module, criterion, train_split=None, use_caching=False, **kwargs)
 
     @property
     def _default_callbacks(self):
@@ -249,7 +250,8 @@ class StackNet(NeuralNet):
         outputs, loss = self.loss_(*batch)
         loss.backward()
         for weight, decay in self.weight_decay:
-            weight.grad.add_(weight.detach(), alpha=decay)
+            if weight.grad is not None:  # frozen by a callback
+                weight.grad.add_(weight.detach(), alpha=decay)
         if self.clip_norm is not None:
             clip_each_member(self.module_.parameters(), self.n_members, self.clip_norm)
         return {"loss": loss, "y_pred": outputs}
@@ -266,8 +268,9 @@ class StackNet(NeuralNet):
         self.member_losses_: dict[str, Tensor] = {}
         self.interrupted_ = False
         self.listens_to_batches_ = any(listens_to_batches(cb) for _, cb in self.callbacks_)
-        self.loss_ = CompiledLoss(self._loss) if self.step == "compiled" else self._loss
-        self.quiet_step_ = CapturedStep(self) if self.step == "captured" else self.quiet_step
+        self.loss_ = torch.compile(self._loss) if self.step == "compiled" else self._loss
+        wrappers = {"compiled": CompiledStep, "captured": CapturedStep}
+        self.quiet_step_ = wrappers[self.step](self) if self.step in wrappers else self.quiet_step
 
     def on_epoch_begin(self, net, **kwargs):
         super().on_epoch_begin(net, **kwargs)
@@ -276,10 +279,16 @@ class StackNet(NeuralNet):
     def notify(self, method_name, **cb_kwargs):
         # skorch's callbacks end training by raising KeyboardInterrupt. One that comes from
         # anywhere else is the user's Ctrl-C and must not be taken for it.
-        try:
-            super().notify(method_name, **cb_kwargs)
-        except KeyboardInterrupt as error:
-            raise StopTraining from error
+        # Whoever asks to stop, all others hear of the epoch's end too.
+        stop = None
+        getattr(self, method_name)(self, **cb_kwargs)
+        for _, callback in self.callbacks_:
+            try:
+                getattr(callback, method_name)(self, **cb_kwargs)
+            except KeyboardInterrupt as error:
+                stop = error
+        if stop is not None:
+            raise StopTraining from stop
 
     def fit_loop(self, X, y=None, epochs=None, **kwargs):
         try:
@@ -301,13 +310,14 @@ class StackNet(NeuralNet):
             super().run_single_epoch(self._tallied(iterator), training, prefix, step_fn)
         else:
             step = self.quiet_step_ if training else step_fn
+            self.history.new_batch()  # Checkpoint names its files by the epoch's last batch
             for batch in self._tallied(iterator):
                 step(batch)
         losses = self._sum_losses / self._n_rows
         self.member_losses_[prefix] = losses
-        self._record(f"{prefix}_loss", losses.mean().item())
-        if isinstance(self.loss_, CompiledLoss) and len(self.history) == 1:
-            self.history.record("compile_seconds", self.loss_.seconds)
+        self._record(f"{prefix}_loss", losses.nanmean().item())  # members that have not diverged
+        if isinstance(self.quiet_step_, CompiledStep) and len(self.history) == 1:
+            self.history.record("compile_seconds", self.quiet_step_.seconds)
 
     def _tallied(self, iterator: Rows) -> Iterator[Batch]:
         """Pass the batches on and add up the losses that each step leaves behind."""
@@ -332,19 +342,20 @@ def clip_each_member(parameters, n_members: int, max_norm: float) -> None:
         g.mul_(factors.view(-1, *[1] * (g.ndim - 1)))
 
 
-class CompiledLoss:
-    """Forward pass and loss through ``torch.compile``; tells how long the first call took."""
+class CompiledStep:
+    """Training step that tells how long the first one of each shape of batch took, compiling."""
 
-    def __init__(self, loss):
-        self.loss = torch.compile(loss)
-        self.seconds: float | None = None
+    def __init__(self, net: StackNet):
+        self.net = net
+        self.seen: set[torch.Size] = set()
+        self.seconds = 0.0
 
-    def __call__(self, X, y):
+    def __call__(self, batch: Batch) -> None:
         start = time.perf_counter()
-        result = self.loss(X, y)
-        if self.seconds is None:
-            self.seconds = time.perf_counter() - start
-        return result
+        self.net.quiet_step(batch)
+        if batch[0].shape not in self.seen:
+            self.seen.add(batch[0].shape)
+            self.seconds += time.perf_counter() - start
 
 
 class CapturedStep:
@@ -442,7 +453,7 @@ class MemberEarlyStopping(Callback):
         self.best_loss_ = torch.full((net.n_members,), math.inf)
         self.best_epoch_ = torch.zeros(net.n_members, dtype=torch.long)
         self.stopped_ = torch.zeros(net.n_members, dtype=torch.bool)
-        self.best_ = {name: p.detach().clone() for name, p in net.module_.named_parameters()}
+        self.best_ = {name: value.clone() for name, value in _member_state(net).items()}
 
     def on_epoch_end(self, net, **kwargs):
         epoch = len(net.history)
@@ -450,9 +461,9 @@ class MemberEarlyStopping(Callback):
         improved = (loss < self.best_loss_ - self.tol) & ~self.stopped_
         self.best_loss_ = torch.where(improved, loss, self.best_loss_)
         self.best_epoch_[improved] = epoch
-        for name, parameter in net.module_.named_parameters():
-            where = improved.to(parameter.device)
-            self.best_[name][where] = parameter.detach()[where]
+        for name, value in _member_state(net).items():
+            where = improved.to(value.device)
+            self.best_[name][where] = value[where]
         self.stopped_ |= epoch - self.best_epoch_ >= self.patience
         if self.stopped_.all():
             raise KeyboardInterrupt
@@ -461,11 +472,25 @@ class MemberEarlyStopping(Callback):
         net.module_.load_state_dict(self.best_, strict=False)
 
 
+def _member_state(net: StackNet) -> dict[str, Tensor]:
+    """Weights and running statistics; not the scale of the targets, which has no member axis."""
+    state = net.module_.state_dict()
+    return {name: value for name, value in state.items() if value.shape[:1] == (net.n_members,)}
+
+
 class DivergenceGuard(Callback):
     """Find the members whose loss or weights have left the finite, or exploded.
 
     A member's numbers never touch another's, so the rest of the stack trains on undisturbed.
+
+    Parameters
+    ----------
+    stopping : MemberEarlyStopping, default=None
+        Comes before this callback; what becomes of a member after it has stopped is no matter.
     """
+
+    def __init__(self, stopping: MemberEarlyStopping | None = None):
+        self.stopping = stopping
 
     def on_train_begin(self, net, **kwargs):
         self.diverged_ = torch.zeros(net.n_members, dtype=torch.bool)
@@ -475,7 +500,10 @@ class DivergenceGuard(Callback):
         loss = net.member_losses_["train"].cpu()
         if self.scale_ is None:
             self.scale_ = 1.0 + loss.abs()
-        self.diverged_ |= ~(loss < _EXPLOSION * self.scale_)
+        diverged = ~(loss < _EXPLOSION * self.scale_)
+        if self.stopping is not None:
+            diverged &= ~self.stopping.stopped_
+        self.diverged_ |= diverged
         if self.diverged_.all():
             raise KeyboardInterrupt
 

@@ -38,8 +38,8 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
 # Layers without parameters that act on each element: a stack applies them as they are.
 _ELEMENTWISE = tuple(ACTIVATIONS.values())
 
-# Modules that draw their weights from torch's global generator are built one at a time.
-_GLOBAL_GENERATOR_LOCK = threading.Lock()
+# Modules that draw from torch's global generator are built, and trained, one at a time.
+GLOBAL_GENERATOR_LOCK = threading.RLock()
 
 
 class MLP(nn.Sequential):
@@ -106,8 +106,8 @@ def build_member(module: Callable[..., nn.Module], seed: int, **kwargs) -> nn.Mo
             kwargs.pop(width, None)
     if "generator" in accepted:
         return module(generator=torch.Generator().manual_seed(seed), **kwargs)
-    with _GLOBAL_GENERATOR_LOCK, torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with GLOBAL_GENERATOR_LOCK, torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed GPUs too
         return module(**kwargs)
 
 
@@ -175,8 +175,8 @@ class StackedSequential(nn.Sequential):
 class StackedModule(nn.Module):
     """A stack of any module, by ``torch.vmap``; by a loop over members where vmap cannot go.
 
-    What vmap cannot take (batch normalisation's running statistics, control flow that depends on
-    data) is run by the loop from the first call on, with a warning that says why.
+    What vmap cannot take (control flow that depends on data, say) is run by the loop from the first
+    call on, with a warning that says why.
     """
 
     def __init__(self, members: Sequence[nn.Module], lead: tuple[int, ...]):
@@ -201,10 +201,13 @@ class StackedModule(nn.Module):
         rows = x.expand(*self.lead, *x.shape[n_axes:]).flatten(0, n_axes - 1)
         state = {name: getattr(self, safe).flatten(0, n_axes - 1) for safe, name in self._names}
         if not self.loops_:
+            before = [buffer.clone() for buffer in self.buffers()]
             try:
                 return self._vmapped(state, rows).unflatten(0, self.lead)
             except (RuntimeError, NotImplementedError) as error:
                 self.loops_ = True
+                for buffer, value in zip(self.buffers(), before, strict=True):
+                    buffer.copy_(value)  # undo what the failed attempt has already counted
                 warnings.warn(
                     f"{type(self._template[0]).__name__} cannot be vectorised over members, so "
                     "they run one by one, which is slower. torch says: "

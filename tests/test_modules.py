@@ -23,6 +23,7 @@ from skdistill.modules import (
     n_parameters,
     split_head,
     stack,
+    weights_and_fan_ins,
 )
 
 S, M, N, D, OUT = 3, 4, 7, 5, 2  # members, heads, rows, inputs, outputs
@@ -473,3 +474,31 @@ def test_filters_of_convolutions_are_flattened():
     assert weight.shape == (1, M, 3, 2 * 4 * 4)
     assert torch.equal(weight[0, 1], heads[1][0].weight.flatten(1))
     assert model(torch.zeros(1, N, 1, 4, 4)).shape == (1, M, N, 3, 1, 1)
+
+
+def shapes_and_fan_ins(module):
+    return [(tuple(weight.shape), fan_in) for weight, fan_in in weights_and_fan_ins(module)]
+
+
+def test_fan_ins_are_the_inputs_of_each_unit():
+    assert shapes_and_fan_ins(stack(mlps(S))) == [
+        ((S, D, 6), D),
+        ((S, 6, 4), 6),
+        ((S, 4, OUT), 4),
+    ]
+    assert shapes_and_fan_ins(multi_head(mlps(M), head_layers=1)) == [
+        ((1, D, 6), D),
+        ((1, 6, 4), 6),
+        ((1, M, 4, OUT), 4),
+    ]
+
+
+def test_fan_ins_of_any_module_leave_out_what_is_no_weight():
+    networks = members_of(normalised, n=M)
+    assert shapes_and_fan_ins(stack(networks)) == [((M, 6, D), D), ((M, OUT, 6), 6)]
+    assert shapes_and_fan_ins(multi_head(networks, head_layers=1)) == [
+        ((1, 6, D), D),
+        ((1, M, 6, OUT), 6),
+    ]
+    images = stack([nn.Sequential(nn.Conv2d(2, 3, 4)) for _ in range(S)])
+    assert shapes_and_fan_ins(images) == [((S, 3, 2, 4, 4), 2 * 4 * 4)]

@@ -317,11 +317,12 @@ class HydraPlusRegressor(DistributionRegressor):
         def ask(rows: np.ndarray) -> np.ndarray:
             """Standardised members of the teacher, (n, N, t, 2)."""
             members = predict_members(self.teacher_, as_frame(rows)).astype(rows.dtype)
+            _check_members(members, self.n_outputs_)
             members[..., 0] = (members[..., 0] - y_loc) / y_scale
             members[..., 1] /= y_scale**2
             return members
 
-        n_members = _count_members(ask(X[:1]), self.n_outputs_)
+        n_members = ask(X[:1]).shape[1]
         self.n_heads_ = n_members if self.n_heads is None else self.n_heads
         seeds = random_state.randint(SEED_LIMIT, size=self.n_heads_ + 1).tolist()
         rows = self._transfer_rows(X, (y - y_loc) / y_scale, weight, X_transfer, ask, seeds.pop())
@@ -365,7 +366,7 @@ class HydraPlusRegressor(DistributionRegressor):
 
     def _keep(self, net, module: GaussianStack, guard) -> None:
         """Make the trained student the fitted module; pass a Ctrl-C on."""
-        if not any("train_loss" in row for row in net.history):
+        if net.interrupted_ and not any("train_loss" in row for row in net.history):
             raise KeyboardInterrupt  # before the end of the first epoch: nothing to keep
         if guard.diverged_.any():
             raise ValueError(
@@ -479,10 +480,9 @@ def _check_diversity_weight(setting) -> None:
         )
 
 
-def _count_members(members: np.ndarray, n_targets: int) -> int:
+def _check_members(members: np.ndarray, n_targets: int) -> None:
     if members.ndim != 4 or members.shape[2:] != (n_targets, 2):
         raise ValueError(
             f"teacher must predict members of shape (n, S, {n_targets}, 2), a mean and a variance "
             f"for each of S members and {n_targets} target(s); got {members.shape}."
         )
-    return members.shape[1]

@@ -367,14 +367,15 @@ class _MemberTrainer:
         # Not the seed of the weights again: the order of the rows is another random draw.
         order_seeds = [seed + SEED_LIMIT for seed in seeds.values()]
         rows = Rows(X, (y,), self._weights_of_rows(seeds), estimator.batch_size, order_seeds)
-        guard = DivergenceGuard()
-        callbacks = [TaskPerEpoch(self.task, estimator), guard] if report else [guard]
+        callbacks = [TaskPerEpoch(self.task, estimator)] if report else []
         valid, stopping = None, None
         if self.valid is not None:
             X_valid, y_valid, weight_valid = self.valid
             valid = Rows(X_valid, (y_valid,), weight_valid)
             stopping = MemberEarlyStopping(estimator.n_iter_no_change, estimator.tol)
             callbacks.append(stopping)
+        guard = DivergenceGuard(stopping)
+        callbacks.append(guard)
         net = estimator._train(
             module,
             estimator._objective(),
@@ -398,6 +399,8 @@ class _MemberTrainer:
     def _prior(self, module: nn.Module) -> list[tuple[nn.Parameter, float]]:
         """Weight decay of each layer that stands for the prior N(0, prior_scale^2 / fan_in)."""
         scale = self.estimator.prior_scale
+        if np.isinf(scale):
+            return []
         return [(w, fan_in / scale**2 / self.n_rows) for w, fan_in in weights_and_fan_ins(module)]
 
     def _weights_of_rows(self, seeds: dict[int, int]) -> Tensor | None:

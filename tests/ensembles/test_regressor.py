@@ -1,0 +1,741 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""BayesianEnsembleRegressor: what it learns, its members, its restarts, and bad input."""
+
+from __future__ import annotations
+
+import signal
+import warnings
+
+import numpy as np
+import pytest
+import skorch
+import torch
+from scipy import stats
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+
+from skdistill import BayesianEnsembleRegressor
+from skdistill.ensembles import _regressor
+from skdistill.modules import MLP
+
+
+def ensemble(**params):
+    settings = {"n_members": 3, "max_epochs": 5, "module__hidden_units": (8,), "random_state": 0}
+    return BayesianEnsembleRegressor(**{**settings, **params})
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    return X, X @ [1.0, -2.0, 0.5] + 0.1 * rng.normal(size=60)
+
+
+def assert_same_members(first, second, X, **tolerance):
+    np.testing.assert_allclose(first.predict_members(X), second.predict_members(X), **tolerance)
+
+
+# ------------------------------------------------------------------------------------------
+# Learning
+# ------------------------------------------------------------------------------------------
+
+
+def mean_of_y(x):
+    return 10.0 + 3.0 * np.sin(2.0 * x)
+
+
+def noise_of_y(x):
+    return 0.3 + 0.5 * np.abs(x)
+
+
+@pytest.fixture(scope="module")
+def noisy():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2, 2, size=1000)
+    return x[:, None], mean_of_y(x) + noise_of_y(x) * rng.normal(size=len(x))
+
+
+@pytest.fixture(scope="module")
+def learnt(noisy):
+    return BayesianEnsembleRegressor(
+        n_members=5, max_epochs=60, batch_size=64, random_state=0
+    ).fit(*noisy)
+
+
+def test_learns_mean_and_noise(learnt):
+    x = np.linspace(-1.8, 1.8, 100)
+    mean, _ = learnt.predict(x[:, None], return_std=True)
+    noise = learnt.predict_uncertainty(x[:, None]).std().aleatoric
+    # Some ten local fits to 100 rows each: the mean to noise / sqrt(100), the noise to 1 / sqrt(200).
+    assert np.abs((mean - mean_of_y(x)) / noise_of_y(x)).mean() < 0.15
+    assert np.abs(noise / noise_of_y(x) - 1).mean() < 0.12
+
+
+def test_intervals_cover_what_they_promise(learnt):
+    rng = np.random.default_rng(1)
+    x = rng.uniform(-2, 2, size=4000)
+    y = mean_of_y(x) + noise_of_y(x) * rng.normal(size=len(x))
+    for coverage in (0.5, 0.9):
+        lower, upper = learnt.predict_interval(x[:, None], coverage).T
+        assert np.mean((lower <= y) & (y <= upper)) == pytest.approx(coverage, abs=0.04)
+
+
+def test_members_disagree_away_from_the_data(learnt):
+    epistemic = learnt.predict_uncertainty([[-6.0], [-1.0], [0.0], [1.0], [6.0]]).std().epistemic
+    assert epistemic[[0, 4]].min() > 5 * epistemic[1:4].max()
+
+
+def test_learns_several_targets_at_once(noisy):
+    X, y = noisy
+    Y = np.column_stack([y, 1000.0 * X[:, 0], np.full(len(y), 7.0)])
+    model = BayesianEnsembleRegressor(n_members=3, max_epochs=60, batch_size=64, random_state=0)
+    model.fit(X, Y)
+    x = np.linspace(-1.8, 1.8, 100)
+    mean = model.predict(x[:, None])
+    noise = model.predict_uncertainty(x[:, None]).std().aleatoric
+    assert np.abs((mean[:, 0] - mean_of_y(x)) / noise_of_y(x)).mean() < 0.25
+    assert np.abs(noise[:, 0] / noise_of_y(x) - 1).mean() < 0.15
+    np.testing.assert_allclose(mean[:, 1], 1000.0 * x, atol=60)
+    assert noise[:, 1].max() < 100
+    np.testing.assert_allclose(mean[:, 2], 7.0, atol=0.1)
+
+
+def test_the_scale_of_y_does_not_matter(data):
+    X, y = data
+    small, large = ensemble().fit(X, y), ensemble().fit(X, 1e6 * y - 1e7)
+    np.testing.assert_allclose(large.predict(X), 1e6 * small.predict(X) - 1e7, rtol=1e-6)
+    np.testing.assert_allclose(
+        large.predict_uncertainty(X).total, 1e12 * small.predict_uncertainty(X).total, rtol=1e-6
+    )
+
+
+def test_targets_may_be_left_as_they_are(data):
+    X, y = data
+    model = ensemble(normalize_y=False).fit(X, y)
+    assert model.module_.y_loc.tolist() == [0.0]
+    assert model.module_.y_scale.tolist() == [1.0]
+    by_hand = ensemble().fit(X, (y - y.mean()) / y.std())
+    standardised = ensemble(normalize_y=False).fit(X, (y - y.mean()) / y.std())
+    assert_same_members(by_hand, standardised, X, rtol=1e-9)
+
+
+def test_the_standardisation_is_weighted(data):
+    X, y = data
+    weight = np.linspace(0.1, 3, len(y))
+    model = ensemble().fit(X, y, sample_weight=weight)
+    loc = np.average(y, weights=weight)
+    assert model.module_.y_loc.item() == pytest.approx(loc)
+    scale = np.sqrt(np.average((y - loc) ** 2, weights=weight))
+    assert model.module_.y_scale.item() == pytest.approx(scale)
+
+
+def loss_of_the_first_epoch(X, y, beta):
+    """Mean over members of the beta-NLL (Eq 5 of Seitzer et al.) before any step, by hand."""
+    model = ensemble(beta=beta, batch_size=100, max_epochs=1, lr=1e-12, prior_scale=np.inf)
+    model.fit(X, y)
+    means, variances = np.moveaxis(model.predict_members(X)[:, :, 0], -1, 0)
+    likelihood = 0.5 * (np.log(variances) + (y[:, None] - means) ** 2 / variances)
+    return (variances**beta * likelihood).mean(), model.history_[0]["train_loss"]
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5, 1.0])
+def test_the_loss_is_the_beta_nll(beta, data):
+    X, y = data
+    expected, actual = loss_of_the_first_epoch(X, (y - y.mean()) / y.std(), beta)
+    assert actual == pytest.approx(expected, rel=1e-6)
+
+
+def test_beta_takes_part_in_training_but_not_in_validation(data):
+    X, y = data
+    likelihood, weighted = (
+        ensemble(beta=beta, early_stopping=True, max_epochs=1).fit(X, y) for beta in (0.0, 1.0)
+    )
+    assert likelihood.history_[0]["train_loss"] != weighted.history_[0]["train_loss"]
+    assert (likelihood.predict(X) != weighted.predict(X)).all()
+    still = [ensemble(beta=b, early_stopping=True, max_epochs=1, lr=1e-12).fit(X, y) for b in (0, 1)]
+    losses = [model.history_[0]["valid_loss"] for model in still]
+    assert losses[0] == pytest.approx(losses[1])
+
+
+def test_the_prior_shrinks_weights_and_not_biases(data):
+    X, y = data
+    flat, wide, narrow = (
+        ensemble(prior_scale=scale, max_epochs=30).fit(X, y + 10) for scale in (np.inf, 2.5, 0.05)
+    )
+    norms = [
+        sum(w.square().sum().item() for n, w in model.module_.named_parameters() if "weight" in n)
+        for model in (narrow, wide, flat)
+    ]
+    assert norms[0] < 0.2 * norms[1] < norms[1] < norms[2]
+    assert narrow.predict(X).mean() == pytest.approx(np.mean(y + 10), abs=0.3)
+
+
+@pytest.mark.parametrize("optimizer", ["SGD", torch.optim.AdamW])
+def test_other_optimizers_and_clipping(optimizer, data):
+    model = ensemble(optimizer=optimizer, clip_norm=1.0, lr_schedule=None, max_epochs=40).fit(*data)
+    assert model.score(*data) > 0.5
+
+
+# ------------------------------------------------------------------------------------------
+# Members
+# ------------------------------------------------------------------------------------------
+
+
+def test_members_differ_and_repeat_with_their_seed(data):
+    X, y = data
+    first, second, other = (ensemble(random_state=seed).fit(X, y) for seed in (0, 0, 1))
+    assert_same_members(first, second, X)
+    means = np.concatenate([m.predict_members(X)[0, :, 0, 0] for m in (first, other)])
+    assert len(np.unique(means)) == 6
+
+
+def test_random_state_may_be_a_generator_or_none(data):
+    X, y = data
+    generator = ensemble(random_state=np.random.RandomState(0)).fit(X, y)
+    assert_same_members(generator, ensemble(random_state=0).fit(X, y), X)
+    first, second = (ensemble(random_state=None).fit(X, y) for _ in range(2))
+    assert (first.predict(X) != second.predict(X)).all()
+
+
+def test_members_differ_by_order_of_rows_alone(data):
+    def same_weights(in_features, out_features):
+        return MLP(in_features, out_features, (8,), generator=torch.Generator().manual_seed(0))
+
+    X, y = data
+    one_batch, batches = (
+        BayesianEnsembleRegressor(3, module=same_weights, max_epochs=3, batch_size=size).fit(X, y)
+        for size in (60, 20)
+    )
+    np.testing.assert_allclose(one_batch.predict_members(X)[..., 0].std(axis=1), 0, atol=1e-12)
+    assert (batches.predict_members(X)[..., 0].std(axis=1) > 0).all()
+
+
+def test_members_are_trained_in_blocks_as_they_would_be_together(data, monkeypatch):
+    X, y = data
+    settings = {"n_members": 23, "max_epochs": 3, "device": "cpu"}
+    in_blocks = ensemble(**settings).fit(X, y)
+    assert [row["members"] for row in in_blocks.history_] == 3 * [list(range(20))] + 3 * [[20, 21, 22]]
+    monkeypatch.setattr(_regressor, "_CPU_BLOCK", 100)
+    together = ensemble(**settings).fit(X, y)
+    assert len(together.history_) == 3
+    assert_same_members(in_blocks, together, X, rtol=1e-9)
+
+
+def test_a_member_does_not_depend_on_the_others(data):
+    X, y = data
+    many, few = ensemble(n_members=5).fit(X, y), ensemble(n_members=2).fit(X, y)
+    np.testing.assert_allclose(many.predict_members(X)[:, :2], few.predict_members(X), rtol=1e-9)
+
+
+# ------------------------------------------------------------------------------------------
+# Weights and bootstrap
+# ------------------------------------------------------------------------------------------
+
+
+def test_rows_of_weight_zero_are_as_if_they_were_not_there(data):
+    X, y = data
+    weight = np.tile([1.0, 2.0, 0.0], 20)
+    strange = np.where(weight > 0, y, 1e9)
+    for params in ({}, {"bootstrap": True}, {"early_stopping": True}):
+        weighted = ensemble(**params).fit(X, strange, sample_weight=weight)
+        dropped = ensemble(**params).fit(X[weight > 0], y[weight > 0], sample_weight=weight[weight > 0])
+        assert_same_members(weighted, dropped, X)
+
+
+def test_integer_weights_equal_repetitions_in_full_batches(data):
+    X, y = data
+    weight = np.tile([1, 2, 0], 20)
+    weighted = ensemble(batch_size=100).fit(X, y, sample_weight=weight)
+    repeated = ensemble(batch_size=100).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
+    assert_same_members(weighted, repeated, X, rtol=1e-7)
+
+
+def rows_of_bootstrap(monkeypatch, X, y, weight=None, n_members=3):
+    """Weights that the members give the rows, of shape (n_members, n)."""
+    seen = []
+    original = _regressor._MemberTrainer._weights_of_rows
+
+    def spy(self, seeds):
+        seen.append(original(self, seeds))
+        return seen[-1]
+
+    monkeypatch.setattr(_regressor._MemberTrainer, "_weights_of_rows", spy)
+    model = ensemble(n_members=n_members, bootstrap=True, max_epochs=1)
+    model.fit(X, y, sample_weight=weight)
+    return torch.cat(seen).numpy()
+
+
+def test_bootstrap_draws_n_rows_for_each_member(data, monkeypatch):
+    counts = rows_of_bootstrap(monkeypatch, *data)
+    assert counts.shape == (3, 60)
+    assert (counts.sum(axis=1) == 60).all()
+    assert (counts == counts.round()).all()
+    assert len(np.unique(counts, axis=0)) == 3
+
+
+def test_bootstrap_draws_in_proportion_to_weights(data, monkeypatch):
+    X, y = data
+    weight = np.tile([1.0, 2.0, 3.0], 20)
+    counts = rows_of_bootstrap(monkeypatch, X, y, weight, n_members=200)
+    by_weight = counts.reshape(200, 20, 3).sum(axis=(0, 1))
+    assert stats.chisquare(by_weight, 200 * 60 * np.array([1, 2, 3]) / 6).pvalue > 1e-3
+
+
+def test_bootstrap_members_differ_in_their_rows(data):
+    def same_weights(in_features, out_features):
+        return MLP(in_features, out_features, (8,), generator=torch.Generator().manual_seed(0))
+
+    X, y = data
+    model = BayesianEnsembleRegressor(3, module=same_weights, bootstrap=True, batch_size=60)
+    members = model.set_params(max_epochs=3).fit(X, y).predict_members(X)
+    assert (members[..., 0].std(axis=1) > 0).all()
+
+
+# ------------------------------------------------------------------------------------------
+# Early stopping
+# ------------------------------------------------------------------------------------------
+
+
+class Losses(skorch.callbacks.Callback):
+    """Writes down every member's validation loss."""
+
+    def on_train_begin(self, net, **kwargs):
+        self.valid = []
+
+    def on_epoch_end(self, net, **kwargs):
+        self.valid.append(net.member_losses_["valid"].tolist())
+
+
+def test_each_member_keeps_its_best_epoch(noisy):
+    X, y = noisy[0][:60], noisy[1][:60]
+    listener = Losses()
+    model = ensemble(
+        n_members=4,
+        module__hidden_units=(50,),
+        early_stopping=True,
+        validation_fraction=0.3,
+        n_iter_no_change=5,
+        max_epochs=200,
+        lr=0.05,
+        lr_schedule=None,
+        tol=0.0,
+        callbacks=[listener],
+    ).fit(X, y)
+    losses = np.array(listener.valid)  # (epochs, members)
+    assert len(model.history_) == len(losses) < 200
+    for member, best in enumerate(model.best_epochs_):
+        # A member stops five epochs after its best; what it does later is not its concern.
+        own = losses[: best + 5, member]
+        assert own.argmin() + 1 == best
+        assert (own[best:] >= own[best - 1]).all()
+    assert len(losses) == model.best_epochs_.max() + 5
+    assert len(set(model.best_epochs_)) > 1
+
+
+def test_weights_are_those_of_the_best_epoch(data):
+    X, y = data
+    settings = {"n_members": 1, "early_stopping": True, "lr": 0.3, "lr_schedule": None}
+    stopped = ensemble(max_epochs=60, n_iter_no_change=10, **settings).fit(X, y)
+    (best,) = stopped.best_epochs_
+    assert 1 < best < len(stopped.history_)
+    until_best = ensemble(max_epochs=best, n_iter_no_change=100, **settings).fit(X, y)
+    assert_same_members(stopped, until_best, X)
+
+
+def test_tol_is_the_least_improvement(data):
+    model = ensemble(early_stopping=True, tol=1e9, n_iter_no_change=2).fit(*data)
+    assert len(model.history_) == 3  # the first epoch always improves on nothing
+    assert model.best_epochs_.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_early_stopping_on_a_few_rows(n, data):
+    X, y = data
+    model = ensemble(early_stopping=True).fit(X[:n], y[:n])
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_early_stopping_on_one_row_says_what_is_wrong(data):
+    X, y = data
+    with pytest.raises(ValueError, match="n_samples=1"):
+        ensemble(early_stopping=True).fit(X[:1], y[:1])
+
+
+def test_no_best_epochs_without_early_stopping(data):
+    assert not hasattr(ensemble().fit(*data), "best_epochs_")
+
+
+# ------------------------------------------------------------------------------------------
+# Members that diverge
+# ------------------------------------------------------------------------------------------
+
+
+def faulty(*calls):
+    """A function that builds MLPs; those of the given calls, from 0, start as not-a-number."""
+    n_calls = 0
+
+    def build(in_features, out_features, generator):
+        nonlocal n_calls
+        network = MLP(in_features, out_features, (8,), generator=generator)
+        if n_calls in calls:
+            with torch.no_grad():
+                network[0].weight.fill_(torch.nan)
+        n_calls += 1
+        return network
+
+    return build
+
+
+def ensemble_of(module, **params):
+    settings = {"n_members": 4, "module": module, "max_epochs": 5, "random_state": 0}
+    return BayesianEnsembleRegressor(**{**settings, **params})
+
+
+def test_members_that_diverge_are_restarted_and_named(data):
+    X, y = data
+    with pytest.warns(ConvergenceWarning, match=r"member\(s\) \[1, 3\].*trained anew") as caught:
+        model = ensemble_of(faulty(1, 3)).fit(X, y)
+    assert len(caught) == 1
+    assert model.n_restarts_.tolist() == [0, 1, 0, 1]
+    assert model.n_members_ == 4
+    members = model.predict_members(X)
+    assert members.shape == (60, 4, 1, 2)
+    assert np.isfinite(members).all()
+    undisturbed = ensemble_of(faulty()).fit(X, y).predict_members(X)
+    np.testing.assert_array_equal(members[:, [0, 2]], undisturbed[:, [0, 2]])
+    assert (members[:, [1, 3]] != undisturbed[:, [1, 3]]).all()
+
+
+def test_members_may_be_restarted_more_than_once(data):
+    # Calls 0 to 3 build the four members, 4 and 5 the restarts of 1 and 3, 6 that of 3.
+    with pytest.warns(ConvergenceWarning) as caught:
+        model = ensemble_of(faulty(1, 3, 5)).fit(*data)
+    assert model.n_restarts_.tolist() == [0, 1, 0, 2]
+    messages = [str(warning.message) for warning in caught]
+    assert ["[1, 3]" in messages[0], "[3]" in messages[1], len(messages)] == [True, True, 2]
+    assert np.isfinite(model.predict(data[0])).all()
+
+
+@pytest.mark.parametrize("max_restarts", [0, 1])
+def test_members_that_always_diverge_are_left_out_with_a_warning(max_restarts, data):
+    module = faulty(2, *([4] if max_restarts else []))
+    with pytest.warns(ConvergenceWarning) as caught:
+        model = ensemble_of(module, max_restarts=max_restarts).fit(*data)
+    assert len(caught) == max_restarts + 1
+    assert "member(s) [2]" in str(caught[-1].message)
+    assert f"left out after {max_restarts} restarts" in str(caught[-1].message)
+    assert model.n_members_ == 3
+    assert model.n_restarts_.tolist() == [0, 0, max_restarts, 0]
+    assert model.predict_members(data[0]).shape == (60, 3, 1, 2)
+
+
+def test_an_ensemble_of_which_nothing_is_left_is_an_error(data):
+    model = ensemble_of(faulty(*range(100)), max_restarts=1)
+    with (
+        pytest.warns(ConvergenceWarning, match=r"\[0, 1, 2, 3\]"),
+        pytest.raises(ValueError, match="Every member diverged, also after 1 restarts.*0.01"),
+    ):
+        model.fit(*data)
+    with pytest.raises(NotFittedError):
+        model.predict(data[0])
+
+
+def test_a_learning_rate_too_large_is_noticed(data):
+    model = ensemble(optimizer="SGD", lr=1e4, max_restarts=0)
+    with pytest.raises(ValueError, match=r"smaller lr than 10000\.0"):
+        model.fit(*data)
+
+
+class ExplodesLate(torch.optim.Adam):
+    """Throws the second member far off, but not to infinity, at its eighth step."""
+
+    n_steps = 0
+
+    def step(self, closure=None):
+        loss = super().step(closure)
+        self.n_steps += 1
+        if self.n_steps == 8 and len(self.param_groups[0]["params"][0]) == 3:
+            with torch.no_grad():
+                for parameter in self.param_groups[0]["params"]:
+                    parameter[1] = 1e4
+        return loss
+
+
+def test_a_loss_that_explodes_is_noticed(data):
+    model = ensemble(optimizer=ExplodesLate, batch_size=60, max_epochs=20, device="cpu", clip_norm=1.0)
+    with pytest.warns(ConvergenceWarning, match=r"member\(s\) \[1\]"):
+        model.fit(*data)
+    assert model.n_restarts_.tolist() == [0, 1, 0]
+    assert model.score(*data) > -1
+
+
+def test_nothing_is_warned_about_when_all_goes_well(data):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = ensemble().fit(*data)
+        model.predict(data[0])
+    assert model.n_restarts_.tolist() == [0, 0, 0]
+
+
+# ------------------------------------------------------------------------------------------
+# Ctrl-C
+# ------------------------------------------------------------------------------------------
+
+
+class CtrlC(torch.optim.SGD):
+    """An optimizer during whose step number `at` the user presses Ctrl-C."""
+
+    pressed = None
+
+    def __init__(self, params, lr, at=0):
+        super().__init__(params, lr)
+        self.at = at
+
+    def step(self, closure=None):
+        super().step(closure)
+        CtrlC.pressed += 1
+        if CtrlC.pressed == self.at:
+            signal.raise_signal(signal.SIGINT)
+
+
+@pytest.fixture(autouse=True)
+def no_steps_yet():
+    CtrlC.pressed = 0
+
+
+def interrupted(data, at, **params):
+    model = ensemble(optimizer=CtrlC, optimizer__at=at, batch_size=20, device="cpu", **params)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(*data)
+    return model
+
+
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_ctrl_c_keeps_the_members_as_trained_so_far(early_stopping, data):
+    model = interrupted(data, at=8, early_stopping=early_stopping)  # in the third epoch
+    assert model.n_members_ == 3
+    assert [("train_loss" in row) for row in model.history_] == [True, True, False]
+    assert model.predict(data[0]).shape == (60,)
+    if early_stopping:
+        assert set(model.best_epochs_) <= {1, 2}
+
+
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_ctrl_c_before_the_end_of_the_first_epoch_leaves_it_unfitted(early_stopping, data):
+    model = interrupted(data, at=2, early_stopping=early_stopping)
+    with pytest.raises(NotFittedError):
+        model.predict(data[0])
+
+
+@pytest.mark.parametrize(("at", "n_members"), [(16, 2), (21, 3)])
+def test_ctrl_c_keeps_the_blocks_before_it(at, n_members, data, monkeypatch):
+    monkeypatch.setattr(_regressor, "_CPU_BLOCK", 2)  # 15 steps for the first block of two
+    model = interrupted(data, at=at)
+    assert model.n_members_ == n_members
+    assert model.predict_members(data[0]).shape == (60, n_members, 1, 2)
+    assert len(model.n_restarts_) == 3
+
+
+def test_a_fit_after_ctrl_c_starts_anew(data):
+    model = interrupted(data, at=8).set_params(optimizer="SGD", optimizer__at=None)
+    del model.optimizer__at
+    model.fit(*data)
+    fresh = ensemble(optimizer="SGD", batch_size=20, device="cpu").fit(*data)
+    assert_same_members(model, fresh, data[0])
+
+
+# ------------------------------------------------------------------------------------------
+# Modules
+# ------------------------------------------------------------------------------------------
+
+
+class Normalised(torch.nn.Module):
+    """A module of the user's own, which knows nothing of skdistill."""
+
+    def __init__(self, in_features, out_features, width=16):
+        super().__init__()
+        self.first = torch.nn.Linear(in_features, width)
+        self.norm = torch.nn.LayerNorm(width)
+        self.last = torch.nn.Linear(width, out_features)
+
+    def forward(self, x):
+        return self.last(torch.tanh(self.norm(self.first(x))))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_users_own_module_trains(dtype, data):
+    X, y = data
+    model = BayesianEnsembleRegressor(
+        3, module=Normalised, module__width=24, max_epochs=60, random_state=0
+    ).fit(X.astype(dtype), y)
+    assert model.score(X, y) > 0.9
+    assert {p.shape[0] for p in model.module_.parameters()} == {3}
+    assert sum(p.numel() for p in model.module_.parameters()) == 3 * (24 * 4 + 48 + 50)
+    again = BayesianEnsembleRegressor(
+        3, module=Normalised, module__width=24, max_epochs=60, random_state=0
+    ).fit(X.astype(dtype), y)
+    assert_same_members(model, again, X)
+
+
+class BatchNormalised(torch.nn.Module):
+    def __init__(self, in_features, out_features):
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(in_features)
+        self.last = torch.nn.Linear(in_features, out_features)
+
+    def forward(self, x):
+        return self.last(self.norm(x))
+
+
+def test_batch_normalisation_keeps_running_statistics(data):
+    X, y = data
+    shifted = 5.0 + 2.0 * X
+    model = BayesianEnsembleRegressor(2, module=BatchNormalised, max_epochs=60, random_state=0)
+    model.fit(shifted, y)
+    means = model.module_.state_dict()["network.norm__running_mean"]
+    assert means.shape == (2, 3)
+    np.testing.assert_allclose(means, np.tile(shifted.mean(axis=0), (2, 1)), atol=0.5)
+    assert model.score(shifted, y) > 0.8
+    single = np.concatenate([model.predict(shifted[i : i + 1]) for i in range(len(X))])
+    np.testing.assert_allclose(single, model.predict(shifted), rtol=1e-9)
+
+
+def test_running_statistics_are_those_of_the_best_epoch(data):
+    X, y = data
+    settings = {"module": BatchNormalised, "early_stopping": True, "lr": 0.5, "lr_schedule": None}
+    model = BayesianEnsembleRegressor(1, random_state=0, n_iter_no_change=10, **settings).fit(X, y)
+    (best,) = model.best_epochs_
+    assert best < len(model.history_)
+    until_best = clone(model).set_params(max_epochs=best).fit(X, y)
+    assert_same_members(model, until_best, X)
+
+
+class LooksAtItsRows(torch.nn.Module):
+    def __init__(self, in_features, out_features):
+        super().__init__()
+        self.linear = torch.nn.Linear(in_features, out_features)
+
+    def forward(self, x):
+        return self.linear(x) if x.abs().sum() >= 0 else x
+
+
+def test_a_module_that_cannot_be_vectorised_runs_in_a_loop(data):
+    X, y = data
+    model = BayesianEnsembleRegressor(2, module=LooksAtItsRows, max_epochs=60, random_state=0)
+    with pytest.warns(UserWarning, match="LooksAtItsRows cannot be vectorised"):
+        model.fit(X, y)
+    assert model.score(X, y) > 0.8
+
+
+def forgets_the_variance(in_features, out_features):
+    return MLP(in_features, out_features // 2)
+
+
+@pytest.mark.parametrize("n_targets", [1, 3])
+def test_a_wrong_width_is_named(n_targets, data):
+    X, y = data
+    y = y if n_targets == 1 else np.column_stack(n_targets * [y])
+    model = BayesianEnsembleRegressor(2, module=forgets_the_variance)
+    message = f"width {2 * n_targets}, .*forgets_the_variance gives {n_targets}"
+    with pytest.raises(ValueError, match=message):
+        model.fit(X, y)
+
+
+def test_parameters_of_the_module_are_its_own_business(data):
+    for params, message in (
+        ({"module__activation": "step"}, "activation must be one of"),
+        ({"module__hidden_units": (0,)}, "hidden_units must be positive"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ensemble(**params).fit(*data)
+
+
+# ------------------------------------------------------------------------------------------
+# Unusual and bad input
+# ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [0.0, 3.0, -1e6])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_constant_y(value, dtype, data):
+    X = data[0].astype(dtype)
+    model = ensemble(max_epochs=100).fit(X, np.full(len(X), value))
+    np.testing.assert_allclose(model.predict(X), value, atol=0.1, rtol=1e-6)
+    total, aleatoric, epistemic = model.predict_uncertainty(X)
+    assert (total > 0).all()
+    assert (aleatoric > 0).all()
+    assert np.isfinite(epistemic).all()
+
+
+def test_a_column_of_constants(data):
+    X, y = data
+    X = np.column_stack([X, np.full(len(X), 7.0), np.zeros(len(X))])
+    model = ensemble(max_epochs=40).fit(X, y)
+    assert model.score(X, y) > 0.5
+
+
+def test_one_row(data):
+    X, y = data
+    model = ensemble().fit(X[:1], y[:1])
+    assert np.isfinite(model.predict_members(X)).all()
+    assert (model.predict(X[:1], return_std=True)[1] > 0).all()
+
+
+def test_one_row_of_positive_weight(data):
+    X, y = data
+    weight = np.eye(len(X))[4]
+    weighted, alone = ensemble().fit(X, y, sample_weight=weight), ensemble().fit(X[4:5], y[4:5])
+    assert_same_members(weighted, alone, X)
+
+
+def test_fewer_rows_than_a_batch(data):
+    X, y = data
+    small, exact = (ensemble(batch_size=size).fit(X, y) for size in (1000, 60))
+    assert_same_members(small, exact, X)
+
+
+def test_a_last_batch_of_one_row(data):
+    X, y = data
+    assert np.isfinite(ensemble(batch_size=59).fit(X, y).predict(X)).all()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_targets_and_inputs_must_be_finite(value, data):
+    X, y = data
+    bad_X, bad_y = X.copy(), y.copy()
+    bad_X[3, 1] = bad_y[3] = value
+    with pytest.raises(ValueError, match=r"Input y contains (NaN|infinity)"):
+        ensemble().fit(X, bad_y)
+    with pytest.raises(ValueError, match=r"Input X contains (NaN|infinity)"):
+        ensemble().fit(bad_X, y)
+    with pytest.raises(ValueError, match=r"Input X contains (NaN|infinity)"):
+        ensemble().fit(X, y).predict(bad_X)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"n_members": 0}, "n_members"),
+        ({"inference": "hmc"}, "inference must be one of"),
+        ({"prior_scale": 0.0}, "prior_scale"),
+        ({"beta": -1.0}, "beta"),
+        ({"validation_fraction": 1.0}, "validation_fraction"),
+        ({"n_iter_no_change": 0}, "n_iter_no_change"),
+        ({"tol": -1.0}, "tol"),
+        ({"max_restarts": -1}, "max_restarts"),
+        ({"bootstrap": "yes"}, "bootstrap"),
+        ({"early_stopping": "yes"}, "early_stopping"),
+    ],
+)
+def test_parameters_out_of_range_are_named(params, message, data):
+    with pytest.raises(ValueError, match=message):
+        ensemble(**params).fit(*data)
+
+
+def test_a_second_fit_forgets_the_first(data):
+    X, y = data
+    model = ensemble(early_stopping=True).fit(X[:, :2], np.column_stack([y, y]))
+    model.set_params(early_stopping=False).fit(X, y)
+    assert_same_members(model, ensemble().fit(X, y), X)
+    assert model.n_outputs_ == 1
+    assert not hasattr(model, "best_epochs_")

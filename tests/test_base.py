@@ -1,0 +1,809 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The read-offs of a fitted estimator, the same through meta-estimators, and the callbacks."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import textwrap
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import skorch
+import torch
+from scipy import stats
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.datasets import make_regression
+from sklearn.ensemble import BaggingRegressor
+from sklearn.exceptions import DataConversionWarning, NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+from skdistill import (
+    BayesianEnsembleRegressor,
+    HydraPlusRegressor,
+    _base,
+    predict_interval,
+    predict_members,
+    predict_quantiles,
+    predict_uncertainty,
+)
+from skdistill.distributions import EmpiricalGaussian
+from skdistill.modules import MLP
+
+ROOT = Path(__file__).parents[1]
+
+
+def ensemble(**params):
+    settings = {"n_members": 3, "max_epochs": 5, "module__hidden_units": (8,), "random_state": 0}
+    return BayesianEnsembleRegressor(**{**settings, **params})
+
+
+def student(teacher=None, **params):
+    settings = {"max_epochs": 5, "module__hidden_units": (8,), "random_state": 0}
+    return HydraPlusRegressor(teacher or ensemble(), **{**settings, **params})
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, y = make_regression(60, 3, noise=5.0, random_state=0)
+    return X, y / y.std() + 5.0
+
+
+@pytest.fixture(scope="module")
+def two_targets(data):
+    X, y = data
+    return X, np.column_stack([y, np.exp(-y)])
+
+
+FUNCTIONS = {
+    "predict_uncertainty": predict_uncertainty,
+    "predict_members": predict_members,
+    "predict_quantiles": lambda model, X: predict_quantiles(model, X, [0.1, 0.5, 0.95]),
+    "predict_interval": lambda model, X: predict_interval(model, X, coverage=0.8),
+}
+METHODS = {
+    "predict_uncertainty": lambda model, X: model.predict_uncertainty(X),
+    "predict_members": lambda model, X: model.predict_members(X),
+    "predict_quantiles": lambda model, X: model.predict_quantiles(X, [0.1, 0.5, 0.95]),
+    "predict_interval": lambda model, X: model.predict_interval(X, coverage=0.8),
+}
+
+
+def assert_same(actual, expected, **tolerance):
+    for a, b in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(a, b, **tolerance)
+
+
+# ------------------------------------------------------------------------------------------
+# Functions that see through scikit-learn's meta-estimators
+# ------------------------------------------------------------------------------------------
+
+
+def unchanged(model, X):
+    return model, X
+
+
+def scaled(model, X):
+    scaler = model.named_steps["standardscaler"]
+    return model.steps[-1][1], scaler.transform(X)
+
+
+WRAPPED = {
+    "bare": (lambda: ensemble(), unchanged),
+    "student": (lambda: student(), unchanged),
+    "pipeline": (lambda: make_pipeline(StandardScaler(), ensemble()), scaled),
+    "pipeline with gaps": (
+        lambda: Pipeline([("a", None), ("b", "passthrough"), ("c", ensemble())]),
+        lambda model, X: (model["c"], X),
+    ),
+    "nested pipeline": (
+        lambda: make_pipeline(StandardScaler(), make_pipeline(StandardScaler(), ensemble())),
+        lambda model, X: scaled(*scaled(model, X)),
+    ),
+    "grid search": (
+        lambda: GridSearchCV(ensemble(), {"lr": [0.01, 0.02]}, cv=2),
+        lambda model, X: (model.best_estimator_, X),
+    ),
+    "grid search over a pipeline": (
+        lambda: GridSearchCV(
+            make_pipeline(StandardScaler(), ensemble()),
+            {"bayesianensembleregressor__lr": [0.01, 0.02]},
+            cv=2,
+        ),
+        lambda model, X: scaled(model.best_estimator_, X),
+    ),
+    "randomized search in a pipeline": (
+        lambda: make_pipeline(
+            StandardScaler(), RandomizedSearchCV(ensemble(), {"lr": [0.01, 0.02]}, n_iter=1, cv=2)
+        ),
+        lambda model, X: (scaled(model, X)[0].best_estimator_, scaled(model, X)[1]),
+    ),
+}
+
+
+@pytest.mark.parametrize("wrapping", WRAPPED)
+def test_functions_see_through_meta_estimators(wrapping, data):
+    make, unwrap = WRAPPED[wrapping]
+    X, y = data
+    model = make().fit(X, y)
+    inner, inner_X = unwrap(model, X)
+    for name, function in FUNCTIONS.items():
+        expected = METHODS[name](inner, inner_X)
+        assert_same(function(model, X), expected)
+        assert_same(function(FrozenEstimator(model), X), expected)
+
+
+def target_transformed(data, **transform):
+    X, y = data
+    model = TransformedTargetRegressor(ensemble(), **transform).fit(X, y)
+    return model, model.regressor_
+
+
+def test_affine_targets_are_exact(data):
+    X, y = data
+    model, inner = target_transformed(data, transformer=StandardScaler())
+    loc, scale = y.mean(), y.std()
+    members = inner.predict_members(X)
+    np.testing.assert_allclose(predict_members(model, X)[..., 0], loc + scale * members[..., 0])
+    np.testing.assert_allclose(predict_members(model, X)[..., 1], scale**2 * members[..., 1])
+    assert_same(
+        predict_uncertainty(model, X),
+        [scale**2 * part for part in inner.predict_uncertainty(X)],
+        rtol=1e-9,
+    )
+    for name in ("predict_quantiles", "predict_interval"):
+        expected = loc + scale * METHODS[name](inner, X)
+        np.testing.assert_allclose(FUNCTIONS[name](model, X), expected)
+    mean = predict_members(model, X)[..., 0].mean(axis=1).ravel()
+    np.testing.assert_allclose(mean, model.predict(X))
+
+
+def test_affine_multi_output_targets_are_exact(two_targets):
+    X, Y = two_targets
+    model, inner = target_transformed(two_targets, transformer=StandardScaler())
+    loc, scale = Y.mean(axis=0), Y.std(axis=0)
+    members = inner.predict_members(X)
+    expected = np.stack([loc + scale * members[..., 0], scale**2 * members[..., 1]], axis=-1)
+    np.testing.assert_allclose(predict_members(model, X), expected)
+    quantiles = loc[:, None] + scale[:, None] * inner.predict_quantiles(X, [0.1, 0.7])
+    np.testing.assert_allclose(predict_quantiles(model, X, [0.1, 0.7]), quantiles)
+    assert predict_interval(model, X).shape == (len(X), 2, 2)
+    assert predict_uncertainty(model, X).total.shape == (len(X), 2)
+
+
+def test_log_targets_have_lognormal_moments_and_exact_quantiles(data):
+    X, _ = data
+    model, inner = target_transformed(data, func=np.log, inverse_func=np.exp)
+    mean, variance = np.moveaxis(inner.predict_members(X), -1, 0)
+    members = predict_members(model, X)
+    np.testing.assert_allclose(members[..., 0], np.exp(mean + variance / 2))
+    np.testing.assert_allclose(members[..., 1], np.expm1(variance) * np.exp(2 * mean + variance))
+    total, aleatoric, epistemic = predict_uncertainty(model, X)
+    np.testing.assert_allclose(aleatoric, members[:, :, 0, 1].mean(axis=1))
+    np.testing.assert_allclose(epistemic, members[:, :, 0, 0].var(axis=1))
+    np.testing.assert_allclose(total, aleatoric + epistemic)
+    for name in ("predict_quantiles", "predict_interval"):
+        np.testing.assert_allclose(FUNCTIONS[name](model, X), np.exp(METHODS[name](inner, X)))
+
+
+DECREASING = {
+    "affine": {"func": np.negative, "inverse_func": np.negative},
+    "exponential": {"func": lambda y: -np.log(y), "inverse_func": lambda z: np.exp(-z)},
+}
+
+
+@pytest.mark.parametrize("transform", DECREASING)
+def test_decreasing_transforms_keep_quantiles_in_order(transform, data):
+    X, _ = data
+    model, inner = target_transformed(data, **DECREASING[transform])
+    inverse = DECREASING[transform]["inverse_func"]
+    levels = np.array([0.01, 0.1, 0.5, 0.7, 0.99])
+    quantiles = predict_quantiles(model, X, levels)
+    np.testing.assert_allclose(quantiles, inverse(inner.predict_quantiles(X, 1 - levels)))
+    assert (np.diff(quantiles, axis=1) > 0).all()
+    lower, upper = predict_interval(model, X, coverage=0.8).T
+    np.testing.assert_allclose(lower, predict_quantiles(model, X, 0.1)[:, 0])
+    np.testing.assert_allclose(upper, predict_quantiles(model, X, 0.9)[:, 0])
+
+
+def test_transforms_of_the_target_compose(data):
+    X, _ = data
+    log = FunctionTransformer(np.log, np.exp, check_inverse=False)
+    together, _ = target_transformed(data, transformer=make_pipeline(log, StandardScaler()))
+    nested = TransformedTargetRegressor(
+        TransformedTargetRegressor(ensemble(), transformer=StandardScaler()), transformer=log
+    )
+    pipeline = make_pipeline(FunctionTransformer(), GridSearchCV(nested, {}, cv=2)).fit(*data)
+    for function in FUNCTIONS.values():
+        assert_same(function(pipeline, X), function(together, X))
+
+
+def test_one_network_stays_without_parts_through_a_transform(data):
+    X, _ = data
+    model = TransformedTargetRegressor(ensemble(n_members=1), transformer=StandardScaler())
+    total, aleatoric, epistemic = predict_uncertainty(model.fit(*data), X)
+    np.testing.assert_allclose(total, predict_members(model, X)[:, 0, 0, 1])
+    assert aleatoric is None
+    assert epistemic is None
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize(
+    ("model", "class_name"),
+    [
+        (LinearRegression(), "LinearRegression"),
+        (make_pipeline(StandardScaler(), LinearRegression()), "LinearRegression"),
+        (GridSearchCV(LinearRegression(), {}, cv=2), "LinearRegression"),
+        (FrozenEstimator(LinearRegression()), "FrozenEstimator"),
+        (BaggingRegressor(ensemble(), n_estimators=2), "BaggingRegressor"),
+    ],
+    ids=["bare", "pipeline", "search", "frozen", "bagging"],
+)
+def test_models_without_the_method_are_named(name, model, class_name, data):
+    X, y = data
+    inner = getattr(model, "estimator", None) if isinstance(model, FrozenEstimator) else model
+    inner.fit(X, y)
+    with pytest.raises(TypeError, match=f"{class_name} has no {name}; skdistill.{name} takes"):
+        FUNCTIONS[name](model, X)
+
+
+def test_what_is_no_estimator_is_named(data):
+    with pytest.raises(TypeError, match="MLP has no predict_uncertainty"):
+        predict_uncertainty(MLP(2, 2), data[0])
+
+
+UNFITTED = {
+    "bare": ensemble,
+    "student": student,
+    "pipeline": lambda: make_pipeline(StandardScaler(), ensemble()),
+    "search": lambda: GridSearchCV(ensemble(), {}),
+    "target": lambda: TransformedTargetRegressor(ensemble()),
+    "frozen": lambda: FrozenEstimator(ensemble()),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("wrapping", UNFITTED)
+def test_unfitted_models_say_so(wrapping, name, data):
+    with pytest.raises(NotFittedError):
+        FUNCTIONS[name](UNFITTED[wrapping](), data[0])
+
+
+@pytest.mark.parametrize("make", [ensemble, student])
+def test_every_method_of_an_unfitted_estimator_says_so(make, data):
+    X, _ = data
+    for name in ("predict", "predict_distribution", "sample_y", *METHODS):
+        read = METHODS.get(name, lambda model, X, name=name: getattr(model, name)(X))
+        with pytest.raises(NotFittedError, match=type(make()).__name__):
+            read(make(), X)
+    assert not hasattr(make(), "net_")
+
+
+# ------------------------------------------------------------------------------------------
+# Shapes and dtypes
+# ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [ensemble, student])
+@pytest.mark.parametrize("n_targets", [None, 1, 2, 3])
+def test_shapes_follow_y(make, n_targets, data):
+    X, y = data
+    n = len(X)
+    if n_targets is not None:
+        y = np.column_stack([y * (k + 1) for k in range(n_targets)])
+    if n_targets == 1:
+        with pytest.warns(DataConversionWarning, match="column-vector"):
+            model = make().fit(X, y)
+    else:
+        model = make().fit(X, y)
+    t = n_targets or 1
+    row = (n,) if t == 1 else (n, t)
+    mean, std = model.predict(X, return_std=True)
+    assert model.predict(X).shape == mean.shape == std.shape == row
+    assert {part.shape for part in model.predict_uncertainty(X)} == {row}
+    assert model.predict_uncertainty(X).measure == "variance"
+    assert model.predict_interval(X).shape == (*row, 2)
+    assert model.predict_quantiles(X, [0.1, 0.5, 0.9]).shape == (*row, 3)
+    assert model.predict_quantiles(X, 0.5).shape == (*row, 1)
+    assert model.sample_y(X, n_samples=4).shape == (*row, 4)
+    assert model.predict_members(X).shape == (n, 3, t, 2)
+    assert model.predict_distribution(X).means.shape == (3, n, t)
+    assert model.n_outputs_ == t
+    assert np.isscalar(model.score(X, y))
+
+
+@pytest.mark.parametrize("make", [ensemble, student])
+def test_a_column_is_never_broadcast(make, data):
+    X, y = data
+    with pytest.warns(DataConversionWarning):
+        column = make().fit(X, y[:, None])
+    np.testing.assert_array_equal(column.predict(X), make().fit(X, y).predict(X))
+
+
+@pytest.mark.parametrize("make", [ensemble, student])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_computes_in_the_dtype_of_X(make, dtype, data):
+    X, y = data
+    model = make().fit(X.astype(dtype), y)
+    wide = X.astype(np.float64)
+    mean, std = model.predict(wide, return_std=True)
+    arrays = [mean, std, *model.predict_uncertainty(wide), model.sample_y(wide)]
+    arrays += [METHODS[name](model, wide) for name in METHODS if name != "predict_uncertainty"]
+    assert {array.dtype for array in arrays} == {np.dtype(dtype)}
+    assert model.predict_distribution(wide).means.dtype == getattr(torch, np.dtype(dtype).name)
+
+
+@pytest.mark.parametrize("make", [ensemble, student])
+@pytest.mark.parametrize("dtype", [np.float16, np.int64, np.uint8, bool])
+def test_other_dtypes_compute_in_float64(make, dtype, data):
+    X, y = data
+    X = (10 * X).astype(dtype)
+    expected = make().fit(X.astype(np.float64), y).predict(X)
+    actual = make().fit(X, y).predict(X)
+    assert actual.dtype == np.float64
+    np.testing.assert_array_equal(actual, expected)
+
+
+# ------------------------------------------------------------------------------------------
+# One distribution behind all read-offs
+# ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=[1, 2], ids=["one target", "two targets"])
+def fitted(request, data, two_targets):
+    return ensemble().fit(*(data if request.param == 1 else two_targets))
+
+
+def test_all_is_read_off_the_distribution(fitted, data):
+    X, _ = data
+    distribution = fitted.predict_distribution(X)
+    assert isinstance(distribution, EmpiricalGaussian)
+    per_target = fitted._per_target
+    mean, std = fitted.predict(X, return_std=True)
+    np.testing.assert_allclose(mean, per_target(distribution.mean.numpy()))
+    np.testing.assert_allclose(std, per_target(distribution.variance.sqrt().numpy()))
+    assert_same(
+        fitted.predict_uncertainty(X),
+        [per_target(part.numpy()) for part in distribution.uncertainty()],
+    )
+    np.testing.assert_array_equal(fitted.predict_members(X), distribution.members.numpy())
+    levels = [0.05, 0.3, 0.9]
+    quantiles = per_target(distribution.quantile(levels).numpy())
+    np.testing.assert_allclose(fitted.predict_quantiles(X, levels), quantiles)
+    interval = per_target(distribution.interval(0.7).numpy())
+    np.testing.assert_allclose(fitted.predict_interval(X, 0.7), interval)
+
+
+def test_the_parts_add_up_and_are_the_members_moments(fitted, data):
+    X, _ = data
+    means, variances = np.moveaxis(fitted.predict_members(X), -1, 0)
+    total, aleatoric, epistemic = fitted.predict_uncertainty(X)
+    np.testing.assert_allclose(aleatoric, fitted._per_target(variances.mean(axis=1)))
+    np.testing.assert_allclose(epistemic, fitted._per_target(means.var(axis=1)))
+    np.testing.assert_array_equal(total, aleatoric + epistemic)
+    _, std = fitted.predict(X, return_std=True)
+    np.testing.assert_allclose(std, fitted.predict_uncertainty(X).std().total)
+
+
+def test_quantiles_are_those_of_the_mixture(data):
+    X, _ = data
+    model = ensemble().fit(*data)
+    levels = [0.025, 0.4, 0.975]
+    quantiles = model.predict_quantiles(X, levels)
+    means, variances = np.moveaxis(model.predict_members(X)[:, :, 0], -1, 0)
+    for k, level in enumerate(levels):
+        cdf = stats.norm.cdf(quantiles[:, k, None], means, np.sqrt(variances)).mean(axis=1)
+        np.testing.assert_allclose(cdf, level, rtol=1e-9)
+    np.testing.assert_allclose(model.predict_interval(X, 0.95), quantiles[:, [0, 2]])
+
+
+@pytest.mark.parametrize("coverage", [0.0, 1.0, -0.1, 90])
+def test_coverage_out_of_range_is_named(coverage, data):
+    model = ensemble().fit(*data)
+    for predict in (model.predict_interval, lambda X, c: predict_interval(model, X, c)):
+        with pytest.raises(ValueError, match=f"coverage must be strictly between 0 and 1.*{coverage}"):
+            predict(data[0], coverage)
+
+
+@pytest.mark.parametrize("levels", [0.0, [0.1, 1.0], [1.5], [[0.1]]])
+def test_quantiles_out_of_range_are_named(levels, data):
+    bare = ensemble().fit(*data)
+    through, _ = target_transformed(data, transformer=StandardScaler())
+    for model in (bare, through):
+        message = "quantiles must be a number or a 1-D sequence.*got"
+        with pytest.raises(ValueError, match=message) as error:
+            predict_quantiles(model, data[0], levels)
+        assert str(np.ravel(levels)[-1]) in str(error.value)
+
+
+def test_one_network_cannot_tell_the_parts(data):
+    X, _ = data
+    model = ensemble(n_members=1).fit(*data)
+    total, aleatoric, epistemic = model.predict_uncertainty(X)
+    np.testing.assert_allclose(total, model.predict_members(X)[:, 0, 0, 1])
+    assert aleatoric is None
+    assert epistemic is None
+    assert model.predict_uncertainty(X).std().aleatoric is None
+
+
+def test_samples_have_the_predicted_moments(data):
+    X, _ = data
+    model = ensemble().fit(*data)
+    mean, std = model.predict(X, return_std=True)
+    draws = model.sample_y(X, n_samples=20_000, random_state=0)
+    np.testing.assert_allclose(draws.mean(axis=1), mean, atol=0.03 * std.max())
+    np.testing.assert_allclose(draws.std(axis=1), std, rtol=0.03)
+    below = (draws < model.predict_quantiles(X, 0.2)).mean(axis=1)
+    np.testing.assert_allclose(below, 0.2, atol=0.02)
+
+
+def test_targets_are_drawn_apart(two_targets):
+    X, _ = two_targets
+    model = ensemble(n_members=1).fit(*two_targets)
+    draws = model.sample_y(X[:1], n_samples=20_000, random_state=0)[0]
+    assert abs(np.corrcoef(draws)[0, 1]) < 0.03  # one member: the noises of targets are independent
+
+
+def test_samples_repeat_with_their_seed(fitted, data):
+    X, _ = data
+    first = fitted.sample_y(X, 5, random_state=3)
+    np.testing.assert_array_equal(first, fitted.sample_y(X, 5, random_state=3))
+    np.testing.assert_array_equal(
+        first, fitted.sample_y(X, 5, random_state=np.random.RandomState(3))
+    )
+    assert (first != fitted.sample_y(X, 5, random_state=4)).any()
+    assert (fitted.sample_y(X, 5) != fitted.sample_y(X, 5)).any()
+
+
+READS = {
+    "predict": lambda model, X: model.predict(X),
+    "std": lambda model, X: model.predict(X, return_std=True)[1],
+    "epistemic": lambda model, X: model.predict_uncertainty(X).epistemic,
+    "members": lambda model, X: model.predict_members(X),
+    "quantiles": lambda model, X: model.predict_quantiles(X, [0.1, 0.9]),
+    "interval": lambda model, X: model.predict_interval(X),
+    "samples": lambda model, X: model.sample_y(X, 3, random_state=0),
+    "distribution": lambda model, X: model.predict_distribution(X).members.numpy(),
+}
+
+
+@pytest.mark.parametrize("read", READS)
+def test_a_row_does_not_depend_on_its_chunk(read, fitted, data, monkeypatch):
+    X, _ = data
+    whole = READS[read](fitted, X)
+    single = np.concatenate([READS[read](fitted, X[i : i + 1]) for i in range(len(X))])
+    np.testing.assert_allclose(single, whole, rtol=1e-11)
+    with config_context(working_memory=1e-6):  # less than a row's worth: one row at a time
+        assert fitted._chunk_rows() == 1
+        np.testing.assert_allclose(READS[read](fitted, X), whole, rtol=1e-11)
+    monkeypatch.setattr(_base, "_CHUNK_ROWS", 7)
+    np.testing.assert_allclose(READS[read](fitted, X), whole, rtol=1e-11)
+
+
+def test_working_memory_bounds_the_chunk(data):
+    model = ensemble(n_members=10, module__hidden_units=(100,), max_epochs=1).fit(*data)
+    with config_context(working_memory=1):
+        activations = model._chunk_rows() * 10 * 100 * 8  # of the widest layer, in float64
+        assert activations <= 2**20
+
+
+class WithScalar(torch.nn.Module):
+    """A network with a parameter that has no axis at all."""
+
+    def __init__(self, in_features, out_features):
+        super().__init__()
+        self.linear = torch.nn.Linear(in_features, out_features)
+        self.gain = torch.nn.Parameter(torch.ones(()))
+
+    def forward(self, x):
+        return self.gain * self.linear(x)
+
+
+def test_parameters_without_axes_are_chunked_too(data):
+    model = BayesianEnsembleRegressor(2, module=WithScalar, max_epochs=1).fit(*data)
+    assert model.predict(data[0]).shape == (60,)
+
+
+# ------------------------------------------------------------------------------------------
+# Weights
+# ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [ensemble, student])
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        (-np.eye(60)[0], "sample_weight must not be negative"),
+        (np.zeros(60), "sample_weight must have a positive entry"),
+        (0.0, "sample_weight must have a positive entry"),
+        (-1.0, "sample_weight must not be negative"),
+        (np.ones(59), r"sample_weight must have shape \(60,\), got \(59,\)"),
+        (np.ones((60, 1)), r"sample_weight must have shape \(60,\), got \(60, 1\)"),
+        (np.full(60, np.nan), "sample_weight contains NaN"),
+        (np.full(60, np.inf), "sample_weight contains infinity"),
+    ],
+)
+def test_bad_weights_are_named(make, weight, message, data):
+    with pytest.raises(ValueError, match=message):
+        make().fit(*data, sample_weight=weight)
+
+
+@pytest.mark.parametrize("make", [ensemble, student])
+def test_a_number_weights_every_row(make, data):
+    X, y = data
+    expected = make().fit(X, y, sample_weight=np.full(len(X), 2.0)).predict(X)
+    np.testing.assert_array_equal(make().fit(X, y, sample_weight=2.0).predict(X), expected)
+
+
+# ------------------------------------------------------------------------------------------
+# The caller's generators and threads
+# ------------------------------------------------------------------------------------------
+
+
+def with_dropout(in_features, out_features, p=0.5):
+    return torch.nn.Sequential(
+        torch.nn.Linear(in_features, 8), torch.nn.Dropout(p), torch.nn.Linear(8, out_features)
+    )
+
+
+def dropout_ensemble(**params):
+    return BayesianEnsembleRegressor(2, module=with_dropout, max_epochs=2, **params)
+
+
+def dropout_student(**params):
+    return HydraPlusRegressor(ensemble(), module=with_dropout, max_epochs=2, **params)
+
+
+@pytest.mark.parametrize("make", [ensemble, student, dropout_ensemble, dropout_student])
+def test_fit_leaves_the_callers_generators_and_threads(make, data):
+    model = make().set_params(random_state=0)
+    torch.manual_seed(5)
+    np.random.seed(5)  # noqa: NPY002
+    state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        model.fit(*data).predict(data[0])
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert (np.random.get_state()[1] == numpy_state).all()  # noqa: NPY002
+
+
+@pytest.mark.parametrize("make", [dropout_ensemble, dropout_student])
+def test_dropout_is_on_in_fit_off_after_it_and_seeded(make, data):
+    X, y = data
+    first, second = (make(random_state=0).fit(X, y) for _ in range(2))
+    np.testing.assert_array_equal(first.predict(X), second.predict(X))
+    np.testing.assert_array_equal(first.predict(X), first.predict(X))
+    assert not first.module_.training
+    without = make(random_state=0, module__p=0.0).fit(X, y)
+    assert (first.predict(X) != without.predict(X)).all()
+
+
+# ------------------------------------------------------------------------------------------
+# skorch's callbacks and scikit-learn's
+# ------------------------------------------------------------------------------------------
+
+
+class Epochs(skorch.callbacks.Callback):
+    """Counts epochs, and asks to end training after `last` of them."""
+
+    def __init__(self, last=100):
+        self.last = last
+
+    def on_train_begin(self, net, **kwargs):
+        self.seen = 0
+
+    def on_epoch_end(self, net, **kwargs):
+        self.seen += 1
+        if self.seen == self.last:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("make", [ensemble, student])
+def test_skorch_callbacks_see_epochs_and_may_stop(make, data):
+    model = make(callbacks=[("epochs", Epochs())], callbacks__epochs__last=2)
+    model.fit(*data)
+    assert len(model.history_) == 2
+    assert model.callbacks[0][1].seen == 2
+    assert model.predict(data[0]).shape == (60,)
+
+
+class Batches(skorch.callbacks.Callback):
+    seen = 0
+
+    def on_batch_end(self, net, batch, training, **kwargs):
+        self.seen += 1
+
+
+class StopsAtOnce(skorch.callbacks.Callback):
+    def on_batch_end(self, net, batch, training, **kwargs):
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("make", [ensemble, student])
+def test_a_stop_within_the_first_epoch_is_no_interruption(make, data):
+    model = make(callbacks=[StopsAtOnce()])
+    try:
+        model.fit(*data)
+    except KeyboardInterrupt:
+        pytest.fail("a callback's wish to stop came out as Ctrl-C")
+    assert model.predict(data[0]).shape == (60,)
+
+
+@pytest.mark.parametrize("make", [ensemble, student])
+def test_skorch_callbacks_may_listen_to_batches(make, data):
+    listener = Batches()
+    model = make(callbacks=[listener], batch_size=25).fit(*data)
+    assert listener.seen == 5 * 3
+    silent = make(batch_size=25).fit(*data)
+    np.testing.assert_array_equal(model.predict(data[0]), silent.predict(data[0]))
+
+
+has_callbacks = pytest.mark.skipif(
+    importlib.util.find_spec("sklearn.callback") is None, reason="scikit-learn < 1.9"
+)
+
+
+class Tasks:
+    """A scikit-learn callback that writes down the tasks, and may stop at an epoch."""
+
+    max_propagation_depth = None
+
+    def __init__(self, stop_at=None):
+        self.stop_at = stop_at
+        self.begun: list[tuple] = []
+        self.ended: list[tuple] = []
+
+    def setup(self, estimator, context):
+        pass
+
+    def teardown(self, estimator, context):
+        pass
+
+    def on_fit_task_begin(self, estimator, context):
+        self.begun.append(self.path(context))
+
+    def on_fit_task_end(self, estimator, context):
+        self.ended.append(self.path(context))
+        return context.task_name == "epoch" and context.task_id == self.stop_at
+
+    @staticmethod
+    def path(context):
+        names = []
+        while context is not None:
+            names.insert(0, (context.estimator_name, context.task_name))
+            context = context.parent
+        return tuple(names)
+
+
+def counted(tasks):
+    assert Counter(tasks.begun) == Counter(tasks.ended)
+    return Counter((path[-1][0], path[-1][1]) for path in tasks.begun)
+
+
+@has_callbacks
+def test_every_epoch_is_a_task(data):
+    tasks = Tasks()
+    ensemble().set_callbacks(tasks).fit(*data)
+    name = "BayesianEnsembleRegressor"
+    assert counted(tasks) == {(name, "fit"): 1, (name, "epoch"): 5}
+
+
+@has_callbacks
+def test_every_block_of_members_has_its_epochs(data, monkeypatch):
+    monkeypatch.setattr("skdistill.ensembles._regressor._CPU_BLOCK", 2)
+    tasks = Tasks()
+    model = ensemble(device="cpu").set_callbacks(tasks).fit(*data)
+    assert counted(tasks)["BayesianEnsembleRegressor", "epoch"] == 10
+    assert len(model.history_) == 10
+
+
+@has_callbacks
+@pytest.mark.parametrize("memory", [False, True])
+def test_the_teachers_epochs_are_tasks_of_the_student(memory, data, tmp_path):
+    tasks = Tasks()
+    model = student(ensemble(max_epochs=3), memory=str(tmp_path) if memory else None)
+    model.set_callbacks(tasks).fit(*data)
+    counts = counted(tasks)
+    fit, epoch = ("BayesianEnsembleRegressor", "fit"), ("BayesianEnsembleRegressor", "epoch")
+    assert counts[fit] == 1
+    assert counts[epoch] == 3
+    assert counts["HydraPlusRegressor", "epoch"] == 5
+    assert (("HydraPlusRegressor", "fit"), fit, epoch) in tasks.begun
+    assert not hasattr(model.teacher_, "_skl_callbacks")
+
+
+@has_callbacks
+@pytest.mark.parametrize("make_teacher", ["frozen", "pipeline"])
+def test_tasks_of_other_teachers_are_complete(make_teacher, data):
+    tasks = Tasks()
+    if make_teacher == "frozen":
+        teacher = FrozenEstimator(ensemble().fit(*data))
+    else:
+        teacher = make_pipeline(StandardScaler(), ensemble())
+    student(teacher).set_callbacks(tasks).fit(*data)
+    counts = counted(tasks)
+    assert counts["HydraPlusRegressor", "epoch"] == 5
+    assert counts["BayesianEnsembleRegressor", "epoch"] == (5 if make_teacher == "pipeline" else 0)
+
+
+@has_callbacks
+def test_tasks_nest_through_a_grid_search(data):
+    tasks = Tasks()
+    search = GridSearchCV(student(), {"lr": [0.01, 0.02]}, cv=2).set_callbacks(tasks)
+    search.fit(*data)
+    counts = counted(tasks)
+    n_fits = 2 * 2 + 1
+    assert counts["HydraPlusRegressor", "epoch"] == 5 * n_fits
+    assert counts["BayesianEnsembleRegressor", "epoch"] == 5 * n_fits
+    deepest = max(tasks.begun, key=len)
+    assert [name for name, _ in deepest][0] == "GridSearchCV"
+    assert deepest[-1] == ("BayesianEnsembleRegressor", "epoch")
+
+
+@has_callbacks
+def test_a_callback_that_returns_true_stops(data):
+    teacher = ensemble().set_callbacks(Tasks(stop_at=2)).fit(*data)
+    assert len(teacher.history_) == 3
+    model = student(FrozenEstimator(teacher)).set_callbacks(Tasks(stop_at=1)).fit(*data)
+    assert len(model.history_) == 2
+    assert model.predict(data[0]).shape == (60,)
+
+
+@has_callbacks
+def test_a_stop_at_the_first_epoch_keeps_what_it_learnt(data):
+    model = ensemble(early_stopping=True).set_callbacks(Tasks(stop_at=0)).fit(*data)
+    assert model.best_epochs_.tolist() == [1, 1, 1]
+
+
+@has_callbacks
+@pytest.mark.parametrize("search", [False, True])
+def test_progress_bar_runs(search, data, capsys):
+    pytest.importorskip("rich")
+    from sklearn.callback import ProgressBar
+
+    model = student(max_epochs=2)
+    if search:
+        model = GridSearchCV(model, {"lr": [0.01]}, cv=2)
+    model.set_callbacks(ProgressBar()).fit(*data)
+    assert "HydraPlusRegressor" in capsys.readouterr().out
+    assert clone(model).get_params()
+
+
+def test_works_without_scikit_learns_callbacks():
+    code = """
+    import sys
+    import sklearn.compose, sklearn.model_selection, sklearn.pipeline  # need them where they exist
+    sys.modules["sklearn.callback"] = None
+    from sklearn.datasets import make_regression
+    from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
+    X, y = make_regression(40, 3, random_state=0)
+    teacher = BayesianEnsembleRegressor(2, max_epochs=2)
+    assert not hasattr(teacher, "set_callbacks")
+    model = HydraPlusRegressor(teacher, max_epochs=2).fit(X, y)
+    assert len(model.history_) == 2
+    print(model.predict(X).shape)
+    """
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        cwd=ROOT,
+        env=os.environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.strip() == "(40,)"

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The benchmark scripts run, at tiny sizes, and what they share counts right."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "benchmarks"
+SCRIPTS = sorted(path.name for path in FOLDER.glob("[!_]*.py"))
+
+
+def run(script: str, *arguments: str) -> str:
+    """Run a script as a user does; return what it prints."""
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    done = subprocess.run(
+        [sys.executable, str(FOLDER / script), *arguments],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def common(monkeypatch):
+    """The module that the scripts share."""
+    monkeypatch.syspath_prepend(FOLDER)
+    return importlib.import_module("_common")
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_help_says_what_is_measured(script):
+    text = run(script, "--help")
+    assert "usage:" in text
+    assert "--output" in text
+    assert len(text.splitlines()) > 10
+
+
+@pytest.mark.parametrize(
+    ("script", "part", "peers"),
+    [
+        ("engine.py", "training", {"skorch", "Bagging of MLPs", "bare torch loop"}),
+        ("predict.py", "prediction", {"MLPRegressor", "student's module", "20 skorch nets"}),
+    ],
+)
+def test_quick_run_prints_a_table_and_writes_json(script, part, peers, tmp_path):
+    output = tmp_path / "folder" / "result.json"
+    text = run(script, "--quick", "--output", str(output))
+    result = json.loads(output.read_text(encoding="utf-8"))
+    assert {"date", "machine", "versions", part, "memory"} <= set(result)
+    assert {row["peer"] for row in result[part]} == peers
+    for row in result[part]:
+        assert row["ratio"] > 0
+        assert row["setting"] in text
+    assert all(row["peak_mib"] >= 0 for row in result["memory"])
+    assert {"python", "torch", "skdistill"} <= set(result["versions"])
+
+
+# What the scripts share ----------------------------------------------------------------------
+
+
+def test_ratios_are_medians_within_rounds(common):
+    seconds = {"skdistill": [1.0, 2.0, 4.0], "peer": [3.0, 4.0, 40.0]}
+    assert common.ratio(seconds, "peer", "skdistill") == 3.0  # of 3, 2 and 10
+    faster = common.comparison("s", seconds, "peer", at_least=3.5)
+    assert (faster["ratio"], faster["measure"], faster["reached"]) == (3.0, "times as fast", False)
+    assert (faster["ours_seconds"], faster["peer_seconds"]) == (2.0, 4.0)
+    longer = common.comparison("s", seconds, "peer", at_most=0.5)
+    assert longer["ratio"] == pytest.approx(1 / 3)
+    assert longer["reached"] is True
+    assert common.comparison("s", seconds, "peer")["reached"] is None
+    assert common.scaled(seconds, "peer", 2.0)["peer"] == [6.0, 8.0, 80.0]
+    assert seconds["peer"][0] == 3.0
+
+
+def test_contenders_take_turns_and_the_first_call_is_not_counted(common):
+    calls = []
+    seconds = common.interleaved(
+        {"a": partial(calls.append, "a"), "b": partial(calls.append, "b")}, n_rounds=2, n_calls=3
+    )
+    assert "".join(calls) == "ab" + "aaabbb" + "bbbaaa"
+    assert {name: len(times) for name, times in seconds.items()} == {"a": 2, "b": 2}
+
+
+def test_times_are_cpu_seconds_of_one_call(common):
+    def work():
+        end = time.process_time() + 0.01
+        while time.process_time() < end:
+            pass
+
+    seconds = common.interleaved({"sleep": partial(time.sleep, 0.02), "work": work}, 1, n_calls=2)
+    assert seconds["sleep"][0] < 0.005
+    assert seconds["work"][0] == pytest.approx(0.01, rel=0.5)
+
+
+def test_peak_growth_is_what_the_call_holds(common):
+    size = 100 * 2**20
+    growth = common.peak_growth(partial, bytearray, size)
+    assert growth == pytest.approx(100, abs=5)
+
+
+def test_table(common, capsys):
+    common.print_table(["name", "x", "y"], [["a", 1.23456789, "yes"], ["longer", None], ["b", 12]])
+    assert capsys.readouterr().out.splitlines() == [
+        "name    x      y",
+        "------  -----  ---",
+        "a       1.235  yes",
+        "longer",
+        "b          12",
+    ]
+
+
+def test_json_makes_its_folder(common, tmp_path):
+    path = tmp_path / "a" / "b.json"
+    common.write_json(path, common.record(value=1))
+    assert json.loads(path.read_text(encoding="utf-8"))["value"] == 1
