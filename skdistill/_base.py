@@ -21,7 +21,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from .distributions import EmpiricalGaussian, Uncertainty
-from .modules import GLOBAL_GENERATOR_LOCK, GaussianStack, StackedModule, n_parameters
+from .modules import (
+    GLOBAL_GENERATOR_LOCK,
+    GaussianStack,
+    StackedModule,
+    n_parameters,
+    weights_and_fan_ins,
+)
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -57,8 +63,11 @@ __all__ = [
     "predict_uncertainty",
 ]
 
-# Rows predicted at a time for every network of a stack, so that activations stay in the cache.
-_CHUNK_ROWS = 4096
+# Rows are predicted in chunks whose activations take about this many bytes, to stay in the cache.
+_CHUNK_BYTES = 2**23
+
+# Up to this many numbers, arrays of rows are checked by hand and predicted in one piece.
+_FEW = 4096
 
 # Nodes of the quadrature that takes members through the transform of a target.
 _N_NODES = 32
@@ -72,18 +81,18 @@ SEED_LIMIT = 2**31 - 1
 
 
 class Number(NamedTuple):
-    """A number between bounds; `closed` says which bounds are allowed themselves."""
+    """A number between bounds, or one of `others`; `closed` says which bounds are allowed."""
 
     kind: type
     low: float | None = None
     high: float | None = None
     closed: str = "both"
-    optional: bool = False
+    others: tuple = ()
 
     def check(self, value: Any, name: str) -> None:
-        if self.optional and value is None:
+        if any(value is other or value == other for other in self.others):
             return
-        if isinstance(value, bool):
+        if isinstance(value, bool) or value != value:
             raise TypeError(f"{name} must be a number, got {value!r}.")
         check_scalar(
             value,
@@ -135,7 +144,7 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         "lr": Number(Real, 0, closed="neither"),
         "max_epochs": Number(Integral, 1),
         "batch_size": Number(Integral, 1),
-        "clip_norm": Number(Real, 0, closed="neither", optional=True),
+        "clip_norm": Number(Real, 0, closed="neither", others=(None,)),
         "lr_schedule": OneOf((None, "cosine")),
         "normalize_y": OneOf((True, False)),
         "compile": OneOf(("auto", True, False)),
@@ -145,6 +154,7 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
     _module_defaults: dict[str, Any] = {}
 
     module_: GaussianStack
+    n_epochs_: int
 
     # --- scikit-learn's parameter protocol, with double underscores
 
@@ -240,10 +250,26 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
     def _validate_rows(self, X) -> Tensor:
         """Check rows to predict and put them where the module is."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
+        if not self._is_plain(X):
+            X = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
         # A copy: torch warns of memory that it may not write to (memory-mapped arrays).
         dtype = self.module_.y_loc.dtype
         return torch.tensor(X, dtype=dtype, device=self.module_.y_loc.device)
+
+    def _is_plain(self, X) -> bool:
+        """Whether `X` is a small array that `validate_data` would return as it is.
+
+        Checking one row by `validate_data` takes longer than predicting it.
+        """
+        return (
+            type(X) is np.ndarray
+            and X.ndim == 2
+            and X.dtype in (np.float32, np.float64)
+            and 0 < X.size <= _FEW
+            and X.shape[1] == self.n_features_in_
+            and not hasattr(self, "feature_names_in_")
+            and bool(np.isfinite(X).all())
+        )
 
     # --- the module and its training
 
@@ -278,9 +304,11 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _step(self) -> str:
         """How the engine runs a training step, as `compile` and the device have it."""
-        if self.compile == "auto":
-            return "captured" if self._device().type == "cuda" else "eager"
-        return "compiled" if self.compile else "eager"
+        if self.compile != "auto":
+            return "compiled" if self.compile else "eager"
+        # An optimizer that is not made for capture would freeze its learning rate in the graph.
+        capturable = "capturable" in inspect.signature(self._optimizer_class()).parameters
+        return "captured" if self._device().type == "cuda" and capturable else "eager"
 
     def _make_net(self, module: nn.Module, objective, callbacks=(), weight_decay=()):
         """The skorch net around a stack, set as this estimator's parameters say."""
@@ -292,13 +320,13 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
             **self._params_of("optimizer"),
         }
         if self.lr_schedule == "cosine":
-            callbacks = [("lr_schedule", _engine.cosine_schedule(self.max_epochs)), *callbacks]
+            callbacks = [("lr_schedule", _engine.cosine_schedule(self.n_epochs_)), *callbacks]
         return _engine.StackNet(
             module,
             objective,
             optimizer=optimizer,
             lr=self.lr,
-            max_epochs=self.max_epochs,
+            max_epochs=self.n_epochs_,
             batch_size=self.batch_size,
             weight_decay=weight_decay,
             clip_norm=self.clip_norm,
@@ -614,30 +642,39 @@ class DistributionRegressor(RegressorMixin, NetEstimator):
         return self._per_target(self._read(X, draw))
 
     def _read(self, X, read: Callable[[EmpiricalGaussian], Any]):
-        """Predict chunk by chunk and keep what `read` takes from each, rows first, as numpy."""
+        """Predict chunk by chunk and keep what `read` takes from each, rows first, as numpy.
+
+        `read` gives a tensor, or a tuple of tensors.
+        """
         X = self._validate_rows(X)
-        size = self._chunk_rows()
+        size = len(X) if X.numel() <= _FEW else self._chunk_rows()
         with torch.inference_mode():
-            chunks = [read(self.module_.distribution(rows)) for rows in X.split(size)]
-        if isinstance(chunks[0], tuple):
-            return tuple(_concatenated(parts) for parts in zip(*chunks, strict=True))
-        return _concatenated(chunks)
+            first = read(self.module_.distribution(X[:size]))
+            parts = first if isinstance(first, tuple) else (first,)
+            # Written into place: results kept chunk by chunk would fragment the memory.
+            out = [np.empty((len(X), *part.shape[1:]), dtype=_numpy_dtype(part)) for part in parts]
+            for start in range(0, len(X), size):
+                if start:
+                    chunk = read(self.module_.distribution(X[start : start + size]))
+                    parts = chunk if isinstance(chunk, tuple) else (chunk,)
+                for array, part in zip(out, parts, strict=True):
+                    array[start : start + size] = part.cpu()
+        return tuple(out) if isinstance(first, tuple) else out[0]
 
     def _chunk_rows(self) -> int:
         """Rows to predict at a time, within scikit-learn's ``working_memory``."""
-        parameters = self.module_.parameters()
-        bytes_per_row = 8 * sum(p.numel() // p.shape[-2] if p.ndim > 1 else 1 for p in parameters)
-        affordable = int(get_config()["working_memory"] * 2**20 // bytes_per_row)
-        return max(1, min(_CHUNK_ROWS, affordable))
+        # Each layer's outputs, for every network: as many numbers as it has weights per input.
+        widths = sum(w.numel() // fan_in for w, fan_in in weights_and_fan_ins(self.module_))
+        affordable = min(_CHUNK_BYTES, int(get_config()["working_memory"] * 2**20))
+        return max(1, affordable // (8 * widths))
 
     def _per_target(self, array: np.ndarray) -> np.ndarray:
         """Drop the axis of the targets, the second, if y had none."""
         return array[:, 0] if self._y_is_1d else array
 
 
-def _concatenated(chunks) -> np.ndarray:
-    tensor = chunks[0] if len(chunks) == 1 else torch.cat(chunks)
-    return tensor.cpu().numpy()
+def _numpy_dtype(tensor: Tensor) -> np.dtype:
+    return tensor[:0].cpu().numpy().dtype
 
 
 # ------------------------------------------------------------------------------------------

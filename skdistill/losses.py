@@ -80,6 +80,9 @@ def moments(members: Gaussian) -> tuple[Gaussian, Tensor]:
     return Gaussian(mean, members.variance.mean(-3) + epistemic), epistemic
 
 
+Pairs = tuple[Tensor, Tensor]
+
+
 def pairing(n_members: int, n_heads: int) -> tuple[Tensor, Tensor]:
     """Pairs of a member and the head that imitates it: member n goes to head n mod M.
 
@@ -123,23 +126,30 @@ def aggregation(members: Gaussian, heads: Gaussian) -> Tensor:
     return gaussian_cross_entropy(moments(members)[0], moments(heads)[0])
 
 
-def individuality(members: Gaussian, heads: Gaussian) -> Tensor:
+def individuality(members: Gaussian, heads: Gaussian, pairs: Pairs | None = None) -> Tensor:
     """L3 of Hydra+: mean KL between each member and its head (Eq 8 of [1]_).
-
-    `members` and `heads` are paired already: see :func:`pairing`.
 
     Parameters
     ----------
-    members, heads : Gaussian of shape (..., P, n, t)
+    members : Gaussian of shape (..., N, n, t)
+    heads : Gaussian of shape (..., M, n, t)
+    pairs : pair of Tensor, default=None
+        Which member goes with which head, see :func:`pairing`; None pairs them in order, N = M.
 
     Returns
     -------
     loss : Tensor of shape (..., n)
     """
+    members, heads = (
+        Gaussian(*(_at(value, index) for value in group))
+        for group, index in zip((members, heads), pairs or (None, None), strict=True)
+    )
     return gaussian_cross_entropy(members, heads).mean(-2)
 
 
-def residual_mismatch(members: Gaussian, heads: Gaussian, floor: float = 1e-4) -> Tensor:
+def residual_mismatch(
+    members: Gaussian, heads: Gaussian, pairs: Pairs | None = None, floor: float = 1e-4
+) -> Tensor:
     """Squared distance between the residuals of paired members and heads, in epistemic units.
 
     A residual is a mean less the mean over members (heads): what one network says that the others
@@ -148,8 +158,11 @@ def residual_mismatch(members: Gaussian, heads: Gaussian, floor: float = 1e-4) -
 
     Parameters
     ----------
-    members, heads : Gaussian of shape (..., P, n, t)
-        Paired, on standardised targets.
+    members : Gaussian of shape (..., N, n, t)
+        On standardised targets.
+    heads : Gaussian of shape (..., M, n, t)
+    pairs : pair of Tensor, default=None
+        As in :func:`individuality`.
     floor : float, default=1e-4
         Added to the epistemic variance in the denominator.
 
@@ -158,9 +171,15 @@ def residual_mismatch(members: Gaussian, heads: Gaussian, floor: float = 1e-4) -
     loss : Tensor of shape (..., n)
     """
     epistemic, mean = torch.var_mean(members.mean, dim=-3, correction=0, keepdim=True)
-    residual = heads.mean - heads.mean.mean(-3, keepdim=True)
-    distance = (residual - (members.mean - mean)).square() / (epistemic + floor)
-    return distance.mean(-3).sum(-1)
+    member_index, head_index = pairs or (None, None)
+    teacher = _at(members.mean - mean, member_index)
+    student = _at(heads.mean - heads.mean.mean(-3, keepdim=True), head_index)
+    return ((student - teacher).square() / (epistemic + floor)).mean(-3).sum(-1)
+
+
+def _at(values: Tensor, index: Tensor | None) -> Tensor:
+    """Entries of the axis of members or heads; all of them for None."""
+    return values if index is None else values.index_select(-3, index)
 
 
 def spread_mismatch(members: Gaussian, heads: Gaussian, floor: float = 1e-5) -> Tensor:

@@ -12,7 +12,8 @@ class TransferSet:
     """Rows without labels for a student to learn from.
 
     scikit-learn's cross-validation cuts every array that is as long as X into folds. Wrapped, the
-    rows go to every fold whole.
+    rows go to every fold whole. A ``Pipeline(..., transform_input=["X_transfer"])``, which scales
+    the rows on their way, wants them bare.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ from skdistill.transfer import TransferSet
 class Seen(RegressorMixin, BaseEstimator):
     """Remembers what transfer rows fit was given."""
 
-    given: list = []  # noqa: RUF012
+    given: list = []
 
     def __init__(self, alpha=0):
         self.alpha = alpha

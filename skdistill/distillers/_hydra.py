@@ -47,6 +47,10 @@ from ..transfer import TransferSet
 _RESIDUAL_WEIGHT = 0.5
 _SPREAD_WEIGHT = 0.25
 
+# For max_epochs="auto": how many rows the student is to see, and within how many epochs.
+_ROWS_SEEN = 800_000
+_EPOCHS_WITHIN = (50, 400)
+
 
 class HydraPlusRegressor(DistributionRegressor):
     """Distil an ensemble into one network with a shared core and many heads (Hydra+ [1]_).
@@ -86,17 +90,21 @@ class HydraPlusRegressor(DistributionRegressor):
         Weight of L4 (lambda in [1]_), constant or growing linearly from 0 between two epochs.
     diversity : {"mean", "pairwise"}, default="mean"
         Whether L4 compares a head's weights with the heads' mean (Eq 9) or with each other head's.
-    spread_weight : float, default=1.0
+    spread_weight : float, default=0.3
         Weight of the spread-matching terms, without which the student's epistemic variance comes
-        out too small. 0 gives the paper's loss.
+        out too small; it grows linearly to this over the epochs. 0 gives the paper's loss.
     jitter : float, default=0.3
-        Standard deviation of the Gaussian noise added to the rows anew in every epoch, in units of
-        each column's standard deviation; the teacher is asked about the noisy rows.
+        Largest standard deviation of the Gaussian noise added to the rows anew in every epoch, in
+        units of each column's standard deviation. Every row draws its share of it uniformly, so
+        that some stay nearly as they are; the teacher is asked about the noisy rows.
     transfer_only : bool, default=False
         Whether the student learns from `X_transfer` instead of X and `X_transfer`.
     weight_decay : float, default=0.0
         L2 penalty on each of the student's weights.
-    optimizer, lr, lr_schedule, max_epochs, batch_size, clip_norm
+    max_epochs : int or "auto", default="auto"
+        Number of epochs; "auto" shows the student 800,000 rows in all, but each of them at least
+        50 and at most 400 times.
+    optimizer, lr, lr_schedule, batch_size, clip_norm
         As in :class:`BayesianEnsembleRegressor`.
     normalize_y : bool, default=True
         Whether to standardise the targets for training. Outputs are in y's units all the same.
@@ -115,6 +123,8 @@ class HydraPlusRegressor(DistributionRegressor):
     teacher_ : estimator
         The fitted teacher.
     n_heads_ : int
+    n_epochs_ : int
+        Number of epochs that training was set to.
     n_parameters_ : int
         Number of trainable parameters of the student.
     module_ : GaussianStack
@@ -158,8 +168,9 @@ class HydraPlusRegressor(DistributionRegressor):
 
     _parameter_table = {
         **DistributionRegressor._parameter_table,
+        "max_epochs": Number(Integral, 1, others=("auto",)),
         "head_layers": Number(Integral, 1),
-        "n_heads": Number(Integral, 1, optional=True),
+        "n_heads": Number(Integral, 1, others=(None,)),
         "alpha": Number(Real, 0, 1),
         "beta": Number(Real, 0, 1),
         "diversity": OneOf(("mean", "pairwise")),
@@ -181,14 +192,14 @@ class HydraPlusRegressor(DistributionRegressor):
         beta=0.5,
         diversity_weight=0.0,
         diversity="mean",
-        spread_weight=1.0,
+        spread_weight=0.3,
         jitter=0.3,
         transfer_only=False,
         weight_decay=0.0,
         optimizer="Adam",
         lr=0.01,
         lr_schedule="cosine",
-        max_epochs=200,
+        max_epochs="auto",
         batch_size=32,
         clip_norm=5.0,
         normalize_y=True,
@@ -327,8 +338,9 @@ class HydraPlusRegressor(DistributionRegressor):
         seeds = random_state.randint(SEED_LIMIT, size=self.n_heads_ + 1).tolist()
         rows = self._transfer_rows(X, (y - y_loc) / y_scale, weight, X_transfer, ask, seeds.pop())
         module = self._build_module(seeds, torch.tensor(y_loc), torch.tensor(y_scale))
+        self.n_epochs_ = self._count_epochs(len(rows))
         guard = DivergenceGuard()
-        subtask = task.subcontext(task_name="student", max_subtasks=self.max_epochs)
+        subtask = task.subcontext(task_name="student", max_subtasks=self.n_epochs_)
         subtask.call_on_fit_task_begin(estimator=self)
         net = self._train(
             module,
@@ -339,6 +351,12 @@ class HydraPlusRegressor(DistributionRegressor):
         )
         self._keep(net, module, guard)
         subtask.call_on_fit_task_end(estimator=self)
+
+    def _count_epochs(self, n_rows: int) -> int:
+        if self.max_epochs != "auto":
+            return self.max_epochs
+        low, high = _EPOCHS_WITHIN
+        return min(max(_ROWS_SEEN // n_rows, low), high)
 
     def _transfer_rows(self, X, y, weight, X_transfer, ask, seed):
         """Rows to learn from, with their labels and whether they have one."""
@@ -393,7 +411,7 @@ class HydraPlusRegressor(DistributionRegressor):
 
     def _objective(self, n_members: int | None = None) -> HydraObjective:
         n_members = self.n_heads_ if n_members is None else n_members
-        return HydraObjective(self, *losses.pairing(n_members, self.n_heads_))
+        return HydraObjective(self, n_members, self.n_heads_)
 
 
 class HydraObjective(Objective):
@@ -406,24 +424,30 @@ class HydraObjective(Objective):
     ----------
     settings : HydraPlusRegressor
         Whose weights of the terms to use.
-    member_index, head_index : Tensor of shape (P,)
-        Pairs of a member and the head that imitates it.
+    n_members, n_heads : int
     """
 
     member_index: Tensor
     head_index: Tensor
     diversity_weight: Tensor
+    spread_weight: Tensor
 
-    def __init__(self, settings, member_index: Tensor, head_index: Tensor):
+    def __init__(self, settings, n_members: int, n_heads: int):
         super().__init__()
         self.settings = settings
+        self.in_order = n_members == n_heads
+        member_index, head_index = losses.pairing(n_members, n_heads)
         self.register_buffer("member_index", member_index)
         self.register_buffer("head_index", head_index)
         self.register_buffer("diversity_weight", torch.zeros(()))
+        self.register_buffer("spread_weight", torch.zeros(()))
         self.begin_epoch(0)
 
     def begin_epoch(self, epoch: int) -> None:
-        self.diversity_weight.fill_(_diversity_weight(self.settings.diversity_weight, epoch))
+        settings = self.settings
+        self.diversity_weight.fill_(_diversity_weight(settings.diversity_weight, epoch))
+        # Means first: in early epochs the steep gradients of the spread would drown theirs.
+        self.spread_weight.fill_(settings.spread_weight * (epoch + 1) / settings.n_epochs_)
 
     def forward(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Tensor:
         answers, y, labelled = targets
@@ -436,23 +460,14 @@ class HydraObjective(Objective):
             loss = loss + (1 - alpha) * labelled * losses.correctness(heads, y)  # L1
         if alpha > 0 and beta < 1:
             loss = loss + alpha * (1 - beta) * losses.aggregation(members, heads)  # L2
-        paired_members, paired_heads = self._paired(members, heads)
+        pairs = None if self.in_order else (self.member_index, self.head_index)
         if alpha > 0 and beta > 0:
-            loss = loss + alpha * beta * losses.individuality(paired_members, paired_heads)  # L3
+            loss = loss + alpha * beta * losses.individuality(members, heads, pairs)  # L3
         if settings.spread_weight > 0:
-            residual = losses.residual_mismatch(paired_members, paired_heads)
-            spread = losses.spread_mismatch(members, heads)
-            mismatch = _RESIDUAL_WEIGHT * residual + _SPREAD_WEIGHT * spread
-            loss = loss + settings.spread_weight * mismatch
+            mismatch = _RESIDUAL_WEIGHT * losses.residual_mismatch(members, heads, pairs)
+            mismatch = mismatch + _SPREAD_WEIGHT * losses.spread_mismatch(members, heads)
+            loss = loss + self.spread_weight * mismatch
         return loss
-
-    def _paired(self, members: Gaussian, heads: Gaussian) -> tuple[Gaussian, Gaussian]:
-        if len(self.member_index) == members.mean.shape[-3] == heads.mean.shape[-3]:
-            return members, heads
-        return (
-            Gaussian(*(value.index_select(-3, self.member_index) for value in members)),
-            Gaussian(*(value.index_select(-3, self.head_index) for value in heads)),
-        )
 
     def penalty(self, module: Any) -> Tensor | None:
         if self.settings.diversity_weight == 0:

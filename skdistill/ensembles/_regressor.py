@@ -30,8 +30,9 @@ from ..distributions import Gaussian
 from ..losses import gaussian_nll
 from ..modules import MLP, build_member, stack, weights_and_fan_ins
 
-# Members trained together on a CPU: with more of them the work no longer fits the cache.
-_CPU_BLOCK = 20
+# On a CPU as many members are trained together as have about this many activations in their widest
+# layer; with more of them the work no longer fits the cache.
+_BLOCK_ACTIVATIONS = 2**19
 
 
 class BayesianEnsembleRegressor(DistributionRegressor):
@@ -104,6 +105,8 @@ class BayesianEnsembleRegressor(DistributionRegressor):
     ----------
     n_members_ : int
         Number of members that were trained successfully.
+    n_epochs_ : int
+        Number of epochs that training was set to.
     n_restarts_ : ndarray of shape (n_members,)
         How often each member was restarted.
     best_epochs_ : ndarray of shape (n_members_,)
@@ -230,8 +233,9 @@ class BayesianEnsembleRegressor(DistributionRegressor):
         self._check_parameters()
         X, y, weight = self._validate_fit_data(X, y, sample_weight)
         random_state = check_random_state(self.random_state)
-        n_epochs = self.max_epochs * -(-self.n_members // self._block_size())
-        task = self._init_callback_context(max_subtasks=n_epochs)
+        self.n_epochs_ = self.max_epochs
+        n_blocks = -(-self.n_members // self._block_size())
+        task = self._init_callback_context(max_subtasks=n_blocks * self.n_epochs_)
         task.call_on_fit_task_begin(estimator=self, X=X, y=y)
         train, valid = self._split(X, y, weight, random_state)
         trainer = _MemberTrainer(self, train, valid, task)
@@ -259,7 +263,12 @@ class BayesianEnsembleRegressor(DistributionRegressor):
         return parts[::2], parts[1::2]
 
     def _block_size(self) -> int:
-        return _CPU_BLOCK if self._device().type == "cpu" else self.n_members
+        """How many members to train together."""
+        if self._device().type != "cpu":
+            return self.n_members
+        weights = weights_and_fan_ins(self._build_network([0]))
+        widest = max((w.numel() // fan_in for w, fan_in in weights), default=1)
+        return max(1, _BLOCK_ACTIVATIONS // (self.batch_size * widest))
 
     def _gather(self, trainer: _MemberTrainer) -> None:
         """Make one fitted module of the members that were trained."""
@@ -267,6 +276,7 @@ class BayesianEnsembleRegressor(DistributionRegressor):
         self.n_members_ = len(members)
         self.n_restarts_ = trainer.n_restarts
         self.history_ = trainer.history
+        self.__dict__.pop("best_epochs_", None)
         if self.early_stopping:
             self.best_epochs_ = np.array([trainer.best_epochs[m] for m in sorted(trainer.weights)])
         stacked = {
@@ -384,7 +394,7 @@ class _MemberTrainer:
             callbacks=callbacks,
             weight_decay=self._prior(module),
         )
-        if not any("train_loss" in row for row in net.history):
+        if net.interrupted_ and not any("train_loss" in row for row in net.history):
             raise KeyboardInterrupt  # before the end of the first epoch: nothing to keep
         self.history += [{**row, "members": list(seeds)} for row in net.history]
         weights = weights_of(module.network)

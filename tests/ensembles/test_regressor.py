@@ -57,16 +57,16 @@ def noisy():
 
 @pytest.fixture(scope="module")
 def learnt(noisy):
-    return BayesianEnsembleRegressor(
-        n_members=5, max_epochs=60, batch_size=64, random_state=0
-    ).fit(*noisy)
+    return BayesianEnsembleRegressor(n_members=5, max_epochs=60, batch_size=64, random_state=0).fit(
+        *noisy
+    )
 
 
 def test_learns_mean_and_noise(learnt):
     x = np.linspace(-1.8, 1.8, 100)
     mean, _ = learnt.predict(x[:, None], return_std=True)
     noise = learnt.predict_uncertainty(x[:, None]).std().aleatoric
-    # Some ten local fits to 100 rows each: the mean to noise / sqrt(100), the noise to 1 / sqrt(200).
+    # As of ten local fits to 100 rows each: sd of the mean noise / 10, of the noise 7 %.
     assert np.abs((mean - mean_of_y(x)) / noise_of_y(x)).mean() < 0.15
     assert np.abs(noise / noise_of_y(x) - 1).mean() < 0.12
 
@@ -152,9 +152,9 @@ def test_beta_takes_part_in_training_but_not_in_validation(data):
     )
     assert likelihood.history_[0]["train_loss"] != weighted.history_[0]["train_loss"]
     assert (likelihood.predict(X) != weighted.predict(X)).all()
-    still = [ensemble(beta=b, early_stopping=True, max_epochs=1, lr=1e-12).fit(X, y) for b in (0, 1)]
-    losses = [model.history_[0]["valid_loss"] for model in still]
-    assert losses[0] == pytest.approx(losses[1])
+    still = {"early_stopping": True, "max_epochs": 1, "lr": 1e-12}
+    first, second = (ensemble(beta=beta, **still).fit(X, y) for beta in (0.0, 1.0))
+    assert first.history_[0]["valid_loss"] == pytest.approx(second.history_[0]["valid_loss"])
 
 
 def test_the_prior_shrinks_weights_and_not_biases(data):
@@ -214,7 +214,8 @@ def test_members_are_trained_in_blocks_as_they_would_be_together(data, monkeypat
     X, y = data
     settings = {"n_members": 23, "max_epochs": 3, "device": "cpu"}
     in_blocks = ensemble(**settings).fit(X, y)
-    assert [row["members"] for row in in_blocks.history_] == 3 * [list(range(20))] + 3 * [[20, 21, 22]]
+    blocks = [row["members"] for row in in_blocks.history_]
+    assert blocks == 3 * [list(range(20))] + 3 * [[20, 21, 22]]
     monkeypatch.setattr(_regressor, "_CPU_BLOCK", 100)
     together = ensemble(**settings).fit(X, y)
     assert len(together.history_) == 3
@@ -235,10 +236,10 @@ def test_a_member_does_not_depend_on_the_others(data):
 def test_rows_of_weight_zero_are_as_if_they_were_not_there(data):
     X, y = data
     weight = np.tile([1.0, 2.0, 0.0], 20)
-    strange = np.where(weight > 0, y, 1e9)
+    strange, kept = np.where(weight > 0, y, 1e9), weight > 0
     for params in ({}, {"bootstrap": True}, {"early_stopping": True}):
         weighted = ensemble(**params).fit(X, strange, sample_weight=weight)
-        dropped = ensemble(**params).fit(X[weight > 0], y[weight > 0], sample_weight=weight[weight > 0])
+        dropped = ensemble(**params).fit(X[kept], y[kept], sample_weight=weight[kept])
         assert_same_members(weighted, dropped, X)
 
 
@@ -433,7 +434,7 @@ def test_an_ensemble_of_which_nothing_is_left_is_an_error(data):
     model = ensemble_of(faulty(*range(100)), max_restarts=1)
     with (
         pytest.warns(ConvergenceWarning, match=r"\[0, 1, 2, 3\]"),
-        pytest.raises(ValueError, match="Every member diverged, also after 1 restarts.*0.01"),
+        pytest.raises(ValueError, match=r"Every member diverged, also after 1 restarts.*0\.01"),
     ):
         model.fit(*data)
     with pytest.raises(NotFittedError):
@@ -462,7 +463,7 @@ class ExplodesLate(torch.optim.Adam):
 
 
 def test_a_loss_that_explodes_is_noticed(data):
-    model = ensemble(optimizer=ExplodesLate, batch_size=60, max_epochs=20, device="cpu", clip_norm=1.0)
+    model = ensemble(optimizer=ExplodesLate, batch_size=60, max_epochs=20, device="cpu")
     with pytest.warns(ConvergenceWarning, match=r"member\(s\) \[1\]"):
         model.fit(*data)
     assert model.n_restarts_.tolist() == [0, 1, 0]
