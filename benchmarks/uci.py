@@ -169,6 +169,11 @@ def averages(splits: list[dict]) -> dict:
     return out
 
 
+def rounded(value: float | None) -> float | int | None:
+    """Counts as counts."""
+    return int(value) if value is not None and value > 1000 else value
+
+
 def report(results: dict[str, dict], options) -> None:
     header = ["set", "model", "RMSE", "NLL", "NLL Gauss", "AUSE", "cover 90", "parameters", "fit s"]
     keys = ["rmse", "nll", "gaussian_nll", "ause", "coverage_90", "parameters", "fit_seconds"]
@@ -176,7 +181,7 @@ def report(results: dict[str, dict], options) -> None:
     for name, result in results.items():
         for model, numbers in result.items():
             if model != "fidelity":
-                rows.append([name, model, *(numbers.get(key) for key in keys)])
+                rows.append([name, model, *(rounded(numbers.get(key)) for key in keys)])
         rmse, nll = DEEP_ENSEMBLES[name]
         rows.append([name, "(Deep Ensembles)", rmse, nll])
         rows.append([name, "(NGBoost)", None, NGBOOST[name]])

@@ -135,8 +135,8 @@ class TaughtRows(Rows):
         Takes an array of shape (n, ...), gives one of shape (n, ...).
     noise : Tensor of shape (...)
         Largest standard deviation of the noise added to each column whenever rows are dealt. Each
-        row draws its share of it, from none to all, so that the student is taught on the rows
-        themselves as well as around them.
+        row draws its share of it, the square of a uniform number, so that the student is taught
+        on the rows themselves as well as around them.
     """
 
     def __init__(self, X, targets, weight, batch_size, seeds, *, teacher, noise: Tensor):
@@ -157,10 +157,10 @@ class TaughtRows(Rows):
         return torch.as_tensor(self.teacher(rows.cpu().numpy())).to(rows)
 
     def _draws(self, X: Tensor) -> Tensor:
-        """Standard normals, scaled by a share in [0, 1) for each row."""
+        """Standard normals, scaled by a share in [0, 1) for each row, mostly a small one."""
         draws = torch.empty_like(X).normal_(generator=self.noise_generator)
-        shares = torch.empty_like(X[..., :1]).uniform_(generator=self.noise_generator)
-        return draws * shares
+        roots = torch.empty_like(X[..., :1]).uniform_(generator=self.noise_generator)
+        return draws * roots.square()
 
     def gather_limit(self) -> int:
         return self.limit if self.answers is None else super().gather_limit()

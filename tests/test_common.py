@@ -26,6 +26,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 
 import skdistill
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
+from skdistill._base import Number
 from skdistill.modules import MLP
 
 # ------------------------------------------------------------------------------------------
@@ -185,6 +186,11 @@ def test_repr_shows_what_was_changed(cls):
     [
         ({"lr": 0.0}, ValueError, "lr"),
         ({"lr": "fast"}, TypeError, "lr"),
+        ({"lr": np.nan}, TypeError, "lr must be a number, got nan"),
+        ({"lr": np.array([0.01, 0.02])}, TypeError, "lr must be"),
+        ({"max_epochs": np.nan}, TypeError, "max_epochs must be a number, got nan"),
+        ({"batch_size": np.nan}, TypeError, "batch_size must be a number, got nan"),
+        ({"clip_norm": np.float32("nan")}, TypeError, "clip_norm must be a number, got .*nan"),
         ({"max_epochs": 0}, ValueError, "max_epochs"),
         ({"max_epochs": 1.5}, TypeError, "max_epochs"),
         ({"batch_size": True}, TypeError, "batch_size"),
@@ -202,6 +208,21 @@ def test_repr_shows_what_was_changed(cls):
 def test_parameters_out_of_range_are_named_by_fit(make, params, error, message, data):
     with pytest.raises(error, match=message):
         make(**params).fit(*data)
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        pytest.param(make, name, id=f"{make.__name__}-{name}")
+        for make in (small_ensemble, small_student)
+        for name, constraint in make()._parameter_table.items()
+        if isinstance(constraint, Number)
+    ],
+)
+@pytest.mark.parametrize("value", [np.nan, np.float32("nan"), True])
+def test_what_is_no_number_is_named_by_fit(make, name, value, data):
+    with pytest.raises(TypeError, match=f"^{name} must be a number, got "):
+        make(**{name: value}).fit(*data)
 
 
 # ------------------------------------------------------------------------------------------

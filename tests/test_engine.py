@@ -14,6 +14,7 @@ import pytest
 import torch
 from joblib import Parallel, delayed
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
 from sklearn import config_context
 from sklearn.exceptions import NotFittedError
 from skorch import callbacks as skorch_callbacks
@@ -582,12 +583,51 @@ def test_a_teacher_with_noise_is_asked_anew_in_each_epoch(batch_size):
     assert (by_row[0] != by_row[1]).all()  # and another one in the next epoch
 
 
-def test_the_noise_has_the_standard_deviation_asked_for():
-    rows, _ = taught_rows(noise=0.1, batch_size=50, n=2000)
+def test_the_noise_has_a_third_of_the_variance_asked_for():
+    # A standard normal d times a share s, uniform from 0 to 1, times the noise asked for:
+    # E[(d s)^2] = 1/3 and E[(d s)^4] = 3/5.
+    n = 5000
+    rows, _ = taught_rows(noise=0.1, batch_size=50, n=n)
     X = torch.cat([X for X, _ in rows], dim=1)[0]
-    noise = (X[:, 0] + X[:, 1]).numpy()
-    assert noise.std() == pytest.approx(0.1, rel=0.06)  # 4 standard errors
-    assert abs(noise.mean()) < 0.01
+    noise = (X[:, 0] + X[:, 1]).numpy() / 0.1
+    assert np.mean(noise**2) == pytest.approx(1 / 3, abs=4 * np.sqrt((3 / 5 - 1 / 9) / n))
+    assert noise.mean() == pytest.approx(0, abs=4 * np.sqrt(1 / 3 / n))
+    assert np.mean(noise**4) == pytest.approx(3 / 5, abs=4 * np.sqrt((105 / 9 - 9 / 25) / n))
+
+
+def noise_of_rows(noise, n, seed=1):
+    """What is added to `n` rows in one epoch, in units of the noise asked for."""
+    X = torch.zeros(n, len(noise), dtype=torch.float64)
+    rows = TaughtRows(X, (), None, n, (seed,), teacher=lambda rows: rows[:, :1], noise=noise)
+    ((found, _),) = rows
+    return (found[0] / noise).numpy()
+
+
+def test_the_columns_of_a_row_have_the_same_share_of_the_noise():
+    # Squares of two columns: E[(d1 s)^2 (d2 s)^2] = E[s^4] = 1/5, where shares of their own would
+    # give 1/9; the variance of the product is E[d1^4] E[d2^4] E[s^8] - 1/25 = 1 - 1/25.
+    n = 20_000
+    noise = noise_of_rows(torch.tensor([0.1, 3.0], dtype=torch.float64), n)
+    squares = noise**2
+    assert np.mean(squares.prod(1)) == pytest.approx(1 / 5, abs=4 * np.sqrt((1 - 1 / 25) / n))
+    error = 4 * np.sqrt((3 / 5 - 1 / 9) / n)
+    assert_allclose(squares.mean(0), 1 / 3, atol=error)  # each in units of its own
+    assert noise.prod(1).mean() == pytest.approx(0, abs=4 * np.sqrt(1 / 5 / n))
+
+
+def test_the_shares_of_the_noise_are_uniform():
+    # Over 1000 columns the root mean square of a row is its share to within 2.2 percent.
+    noise = noise_of_rows(torch.full((1000,), 0.1, dtype=torch.float64), n=2000)
+    shares = np.sqrt(np.mean(noise**2, axis=1))
+    assert stats.kstest(shares, "uniform").pvalue > 0.01
+    assert shares.max() < 1.1
+
+
+def test_a_column_without_noise_stays_as_it_is():
+    rows, _ = taught_rows(noise=0.1, batch_size=23)
+    ((X, _),) = rows
+    assert torch.equal(X[0, :, 1], rows.X[:, 1])
+    assert (X[0, :, 0] != rows.X[:, 0]).all()
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.1])

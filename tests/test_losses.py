@@ -144,6 +144,35 @@ def test_individuality_is_the_pairs_mean_divergence_up_to_the_members_entropy():
     close(losses.individuality(members, heads), expected)
 
 
+def test_individuality_of_five_members_and_two_heads_by_hand():
+    members, heads = gaussians(5, 4, 2), gaussians(2, 4, 2, seed=7)  # (N, n, t), (M, n, t)
+    found = losses.individuality(members, heads, losses.pairing(5, 2))
+    expected = torch.zeros(4, dtype=torch.float64)
+    for n, m in [(0, 0), (1, 1), (2, 0), (3, 1), (4, 0)]:
+        error = members.variance[n] + (members.mean[n] - heads.mean[m]) ** 2
+        expected += 0.5 * (error / heads.variance[m] + torch.log(heads.variance[m])).sum(-1)
+    close(found, expected / 5)
+
+
+@pytest.mark.parametrize("name", ["individuality", "residual_mismatch"])
+def test_pairs_in_order_are_those_of_equal_numbers(name):
+    members, heads = gaussians(2, 3, 5, 2), gaussians(2, 3, 5, 2, seed=7)  # (S, N, n, t)
+    loss = IMITATIONS[name]
+    assert torch.equal(loss(members, heads), loss(members, heads, losses.pairing(3, 3)))
+
+
+@pytest.mark.parametrize("name", ["individuality", "residual_mismatch"])
+@pytest.mark.parametrize(("n_members", "n_heads"), [(5, 2), (2, 5), (4, 1), (1, 4)])
+def test_each_of_a_stack_is_paired_by_itself(name, n_members, n_heads):
+    members, heads = gaussians(3, n_members, 6, 2), gaussians(3, n_heads, 6, 2, seed=7)
+    pairs = losses.pairing(n_members, n_heads)
+    found = IMITATIONS[name](members, heads, pairs)
+    assert found.shape == (3, 6)
+    for s in range(3):
+        one = (Gaussian(*(value[s] for value in group)) for group in (members, heads))
+        close(IMITATIONS[name](*one, pairs), found[s])
+
+
 # --- where the losses are least -------------------------------------------------------------
 
 
@@ -192,7 +221,7 @@ def test_individuality_of_a_head_with_many_members_is_least_at_their_moments():
     members = gaussians(4, 6, 1)
 
     def loss(head):
-        return losses.individuality(members, Gaussian(*(value.expand(4, 6, 1) for value in head)))
+        return losses.individuality(members, head, losses.pairing(4, 1))
 
     found = minimiser(loss, (1, 6, 1))
     close(Gaussian(*(value[0] for value in found)), losses.moments(members)[0], atol=1e-6, rtol=0)
@@ -234,10 +263,38 @@ def test_residual_mismatch_by_hand():
     close(losses.residual_mismatch(members, heads, floor=1.0), torch.tensor([2.0]))
 
 
-def test_residual_mismatch_ignores_a_common_shift_of_the_heads():
-    members, heads = gaussians(3, 5, 2), gaussians(3, 5, 2, seed=7)
+def test_residual_mismatch_of_five_members_and_two_heads_by_hand():
+    # Residuals -2, -1, 0, 1, 2 of the members (epistemic variance 2). The mean of the two heads is
+    # 3 (that over the pairs would be 2), their residuals -3 and 3; those of the pairs differ by
+    # -1, 4, -3, 2, -5, of mean square 11.
+    means = torch.tensor([10.0, 11.0, 12.0, 13.0, 14.0]).view(5, 1, 1)
+    members = Gaussian(means, torch.ones(5, 1, 1))
+    heads = Gaussian(torch.tensor([0.0, 6.0]).view(2, 1, 1), torch.ones(2, 1, 1))
+    pairs = losses.pairing(5, 2)
+    found = losses.residual_mismatch(members, heads, pairs, floor=0.0)
+    close(found, torch.tensor([11 / 2]), rtol=1e-6)
+    found = losses.residual_mismatch(members, heads, pairs, floor=2.0)
+    close(found, torch.tensor([11 / 4]), rtol=1e-6)
+
+
+def test_residual_mismatch_of_two_members_and_five_heads_by_hand():
+    # Residuals -1, 1 of the members (epistemic variance 1) against -2, -1, 0, 1, 2: those of the
+    # pairs differ by -1, -2, 1, 0, 3, of mean square 3; for each of two targets.
+    members = Gaussian(torch.tensor([4.0, 6.0]).view(2, 1, 1).expand(2, 1, 2), torch.ones(2, 1, 2))
+    means = torch.arange(5.0).view(5, 1, 1).expand(5, 1, 2)
+    found = losses.residual_mismatch(
+        members, Gaussian(means, torch.ones(5, 1, 2)), losses.pairing(2, 5), floor=0.0
+    )
+    close(found, torch.tensor([6.0]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("n_heads", [2, 3, 5])
+def test_residual_mismatch_ignores_a_common_shift_of_the_heads(n_heads):
+    members, heads = gaussians(3, 5, 2), gaussians(n_heads, 5, 2, seed=7)
+    pairs = losses.pairing(3, n_heads)
     shifted = Gaussian(heads.mean + randn(5, 2, seed=9), heads.variance)
-    close(losses.residual_mismatch(members, shifted), losses.residual_mismatch(members, heads))
+    expected = losses.residual_mismatch(members, heads, pairs)
+    close(losses.residual_mismatch(members, shifted, pairs), expected)
 
 
 def test_spread_mismatch_by_hand():
@@ -367,6 +424,7 @@ def test_heads_of_zeros_have_a_finite_diversity_and_gradient(reference):
 # --- gradients ------------------------------------------------------------------------------
 
 Y, MEMBERS = randn(3, 4, 2, seed=1), gaussians(3, 4, 2, seed=5)
+FIVE_MEMBERS = gaussians(5, 4, 2, seed=6)
 
 
 @pytest.mark.parametrize(
@@ -377,6 +435,13 @@ Y, MEMBERS = randn(3, 4, 2, seed=1), gaussians(3, 4, 2, seed=5)
         pytest.param(lambda g: losses.moments(g)[0].variance, id="moments"),
         pytest.param(lambda g: losses.correctness(g, Y[0]), id="correctness"),
         *(pytest.param(lambda g, f=f: f(MEMBERS, g), id=name) for name, f in IMITATIONS.items()),
+        *(
+            pytest.param(
+                lambda g, f=IMITATIONS[name]: f(FIVE_MEMBERS, g, losses.pairing(5, 3)),
+                id=f"{name} of unequal numbers",
+            )
+            for name in ("individuality", "residual_mismatch")
+        ),
     ],
 )
 def test_gradients_equal_finite_differences(loss):

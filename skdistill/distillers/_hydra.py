@@ -73,8 +73,8 @@ class HydraPlusRegressor(DistributionRegressor):
         :class:`BayesianEnsembleRegressor`.
     module : callable, default=MLP
         Builds the student from ``in_features``, ``out_features`` and what is given as
-        ``module__<name>``, as an ``nn.Sequential``; for the MLP, ``module__hidden_units=(96, 96)``
-        and ``module__activation="tanh"`` unless given.
+        ``module__<name>``, as an ``nn.Sequential``; for the MLP,
+        ``module__hidden_units=(128, 128)`` and ``module__activation="silu"`` unless given.
     head_layers : int, default=1
         How many of the module's last layers with parameters belong to a head; the others are the
         core that the heads share.
@@ -93,10 +93,11 @@ class HydraPlusRegressor(DistributionRegressor):
     spread_weight : float, default=0.3
         Weight of the spread-matching terms, without which the student's epistemic variance comes
         out too small; it grows linearly to this over the epochs. 0 gives the paper's loss.
-    jitter : float, default=0.3
+    jitter : float, default=0.7
         Largest standard deviation of the Gaussian noise added to the rows anew in every epoch, in
-        units of each column's standard deviation. Every row draws its share of it uniformly, so
-        that some stay nearly as they are; the teacher is asked about the noisy rows.
+        units of each column's standard deviation. Every row draws its share of it, the square of a
+        uniform number, so that many stay nearly as they are; the teacher is asked about the noisy
+        rows.
     transfer_only : bool, default=False
         Whether the student learns from `X_transfer` instead of X and `X_transfer`.
     weight_decay : float, default=0.0
@@ -179,7 +180,7 @@ class HydraPlusRegressor(DistributionRegressor):
         "transfer_only": OneOf((True, False)),
         "weight_decay": Number(Real, 0),
     }
-    _module_defaults = {"hidden_units": (96, 96), "activation": "tanh"}
+    _module_defaults = {"hidden_units": (128, 128), "activation": "silu"}
 
     def __init__(
         self,
@@ -193,7 +194,7 @@ class HydraPlusRegressor(DistributionRegressor):
         diversity_weight=0.0,
         diversity="mean",
         spread_weight=0.3,
-        jitter=0.3,
+        jitter=0.7,
         transfer_only=False,
         weight_decay=0.0,
         optimizer="Adam",

@@ -23,12 +23,13 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
+from skorch.callbacks import Callback
 from torch import nn
 from torch.distributions import Normal, kl_divergence
 
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor, predict_members
+from skdistill.distillers import _hydra
 from skdistill.distillers._hydra import HydraObjective
-from skdistill.losses import pairing
 from skdistill.transfer import TransferSet
 
 
@@ -516,6 +517,12 @@ def test_one_head_cannot_tell_the_parts(frozen, data):
         ({"diversity_weight": (0.1, -1, 5)}, ValueError, "diversity_weight must be"),
         ({"diversity_weight": (-0.1, 1, 5)}, ValueError, "diversity_weight must be"),
         ({"diversity_weight": (0.1, None, 5)}, ValueError, "diversity_weight must be"),
+        ({"diversity_weight": np.nan}, ValueError, "diversity_weight must be"),
+        ({"diversity_weight": (np.nan, 1, 5)}, ValueError, "diversity_weight must be"),
+        ({"diversity_weight": (0.1, np.nan, 5)}, ValueError, "diversity_weight must be"),
+        ({"diversity_weight": (0.1, 1, np.nan)}, ValueError, "diversity_weight must be"),
+        ({"max_epochs": "often"}, TypeError, "max_epochs must be"),
+        ({"n_heads": np.nan}, TypeError, "n_heads must be a number, got nan"),
     ],
 )
 def test_parameters_out_of_range_are_named(params, error, message, frozen, data):
@@ -591,11 +598,18 @@ def answers_and_outputs(n_members, n_heads, n=7, t=2, seed=0):
     )
 
 
-def loss(case, **settings):
-    """What the student minimises, for each row."""
+def objective_of(n_members, n_heads, n_epochs=4, **settings):
+    """The objective of a student that trains for `n_epochs`."""
+    model = HydraPlusRegressor(**settings)
+    model.n_epochs_ = n_epochs
+    return HydraObjective(model, n_members, n_heads)
+
+
+def loss(case, epoch=3, **settings):
+    """What the student minimises in an epoch, by default the last of four, for each row."""
     n_members, n_heads = case.members.mean.shape[0], case.heads.mean.shape[0]
-    settings = HydraPlusRegressor(**{"jitter": 0.0, "spread_weight": 0.0, **settings})
-    objective = HydraObjective(settings, *pairing(n_members, n_heads))
+    objective = objective_of(n_members, n_heads, **{"spread_weight": 0.0, **settings})
+    objective.begin_epoch(epoch)
     return objective(case.outputs, (case.answers, case.y, case.labelled)).squeeze(0)
 
 
@@ -654,22 +668,62 @@ def test_equation_10_mixes_the_three_terms():
     torch.testing.assert_close(loss(case, alpha=0.7, beta=0.4), expected)
 
 
-def test_spread_matching_by_hand():
-    case = answers_and_outputs(n_members=3, n_heads=3)
-    added = loss(case, spread_weight=2.0) - loss(case, spread_weight=0.0)
+@pytest.mark.parametrize("epoch", [0, 1, 3])
+@pytest.mark.parametrize(("n_members", "n_heads"), [(3, 3), (5, 2), (2, 5), (3, 1)])
+def test_spread_matching_by_hand(n_members, n_heads, epoch):
+    case = answers_and_outputs(n_members, n_heads)
+    added = loss(case, epoch, spread_weight=2.0) - loss(case, epoch, spread_weight=0.0)
     teacher, head = case.members.mean, case.heads.mean
     e_t, e_s = teacher.var(0, correction=0), head.var(0, correction=0)
-    residual = (head - head.mean(0)) - (teacher - teacher.mean(0))
+    teacher, head = teacher - teacher.mean(0), head - head.mean(0)  # before they are paired
+    n_pairs = max(n_members, n_heads)
+    residual = torch.stack([head[k % n_heads] - teacher[k % n_members] for k in range(n_pairs)])
     residuals = (residual.square() / (e_t + 1e-4)).mean(0).sum(-1)
     spreads = ((e_s + 1e-5).log() - (e_t + 1e-5).log()).square().sum(-1)
-    torch.testing.assert_close(added, 2.0 * (0.5 * residuals + 0.25 * spreads))
+    weight = 2.0 * (epoch + 1) / 4
+    torch.testing.assert_close(added, weight * (0.5 * residuals + 0.25 * spreads))
+
+
+def test_the_spread_weight_grows_linearly_to_its_full_size():
+    objective = objective_of(3, 3, n_epochs=5, spread_weight=2.0)
+    weights = [objective.spread_weight.item()]  # before training: as in the first epoch
+    for epoch in range(5):
+        objective.begin_epoch(epoch)
+        weights.append(objective.spread_weight.item())
+    assert weights == pytest.approx([0.4, 0.4, 0.8, 1.2, 1.6, 2.0])
+    assert "spread_weight" in dict(objective.named_buffers())  # goes to the device, graphs read it
+
+
+class Weights(Callback):
+    """Writes down the weights of the spread and of the diversity in each epoch."""
+
+    def on_train_begin(self, net, **kwargs):
+        self.seen = []
+
+    def on_epoch_end(self, net, **kwargs):
+        criterion = net.criterion_
+        self.seen.append((criterion.spread_weight.item(), criterion.diversity_weight.item()))
+
+
+def test_training_follows_the_ramps(frozen, data):
+    weights = Weights()
+    settings = {"spread_weight": 0.8, "diversity_weight": (0.6, 1, 3), "max_epochs": 4}
+    student(frozen, callbacks=[weights], **settings).fit(*data)
+    expected = [(0.2, 0.0), (0.4, 0.0), (0.6, 0.3), (0.8, 0.6)]
+    np.testing.assert_allclose(weights.seen, expected, atol=1e-6)
 
 
 def test_the_defaults_are_a_faithful_student():
     params = HydraPlusRegressor().get_params()
-    expected = {"alpha": 1.0, "beta": 0.5, "diversity_weight": 0.0}
+    expected = {
+        "alpha": 1.0,
+        "beta": 0.5,
+        "diversity_weight": 0.0,
+        "spread_weight": 0.3,
+        "jitter": 0.3,
+        "max_epochs": "auto",
+    }
     assert {name: params[name] for name in expected} == expected
-    assert min(params["spread_weight"], params["jitter"]) > 0
 
 
 @pytest.mark.parametrize(
@@ -681,7 +735,7 @@ def test_the_defaults_are_a_faithful_student():
     ],
 )
 def test_the_ramp_of_the_diversity_term(setting, expected):
-    objective = HydraObjective(HydraPlusRegressor(diversity_weight=setting), *pairing(3, 3))
+    objective = objective_of(3, 3, n_epochs=6, diversity_weight=setting)
     weights = []
     for epoch in range(6):
         objective.begin_epoch(epoch)
@@ -715,6 +769,46 @@ def test_weight_decay_shrinks_the_weights(frozen, data):
         for decay in (0.0, 1.0)
     ]
     assert norms[1] < 0.5 * norms[0]
+
+
+# ------------------------------------------------------------------------------------------
+# Epochs
+# ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "expected"),
+    [
+        (1, 400),
+        (2000, 400),  # 2,000 rows 400 times are 800,000
+        (2001, 399),
+        (8000, 100),
+        (12_345, 64),
+        (16_000, 50),
+        (16_001, 50),
+        (10**9, 50),
+    ],
+)
+def test_auto_shows_as_many_rows_whatever_their_number(n_rows, expected):
+    assert HydraPlusRegressor()._count_epochs(n_rows) == expected
+    assert HydraPlusRegressor(max_epochs=7)._count_epochs(n_rows) == 7
+
+
+@pytest.mark.parametrize(
+    ("params", "fit_params", "expected"),
+    [
+        ({}, {}, 14),  # 60 rows
+        ({}, {"X_transfer": np.zeros((25, 3))}, 10),  # and 25
+        ({"transfer_only": True}, {"X_transfer": np.zeros((25, 3))}, 34),
+        ({}, {"sample_weight": np.tile([1.0, 0.0, 0.0], 20)}, 40),  # 20 clipped from 42
+        ({"max_epochs": 3}, {}, 3),
+    ],
+)
+def test_auto_counts_the_rows_learnt_from(params, fit_params, expected, frozen, data, monkeypatch):
+    monkeypatch.setattr(_hydra, "_ROWS_SEEN", 850)
+    monkeypatch.setattr(_hydra, "_EPOCHS_WITHIN", (1, 40))
+    model = student(frozen, **{"max_epochs": "auto", **params}).fit(*data, **fit_params)
+    assert model.n_epochs_ == len(model.history_) == expected
 
 
 # ------------------------------------------------------------------------------------------
@@ -821,8 +915,8 @@ def test_jitter_is_in_units_of_each_columns_deviation(data):
     assert len(epochs) == 100
     noise = epochs - X
     shares = noise.std(axis=(0, 1))[:3] / X.std(axis=0)[:3]
-    np.testing.assert_allclose(shares, shares.mean(), rtol=0.05)
-    assert 0.1 < shares.mean() < 0.31  # each row may draw its own share of the jitter
+    # Each row draws its own share of the jitter, uniform from 0 to 1: the variance is a third.
+    np.testing.assert_allclose(shares, 0.3 / np.sqrt(3), rtol=0.054)  # 4 standard errors
     np.testing.assert_array_equal(noise[..., 3], 0.0)
     np.testing.assert_allclose(noise.mean(axis=(0, 1))[:3] / X.std(axis=0)[:3], 0.0, atol=0.02)
     assert len(np.unique(epochs[:, 0, 0])) == 100

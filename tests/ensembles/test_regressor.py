@@ -18,6 +18,9 @@ from skdistill import BayesianEnsembleRegressor
 from skdistill.ensembles import _regressor
 from skdistill.modules import MLP
 
+# Seed of networks of which only the widths are looked at; those of members are drawn.
+THROW_AWAY = 0
+
 
 def ensemble(**params):
     settings = {"n_members": 3, "max_epochs": 5, "module__hidden_units": (8,), "random_state": 0}
@@ -212,14 +215,65 @@ def test_members_differ_by_order_of_rows_alone(data):
 
 def test_members_are_trained_in_blocks_as_they_would_be_together(data, monkeypatch):
     X, y = data
-    settings = {"n_members": 23, "max_epochs": 3, "device": "cpu"}
+    settings = {"n_members": 23, "max_epochs": 3, "batch_size": 32, "device": "cpu"}
+    together = ensemble(**settings).fit(X, y)
+    assert [row["members"] for row in together.history_] == 3 * [list(range(23))]
+    monkeypatch.setattr(_regressor, "_BLOCK_ACTIVATIONS", 20 * 32 * 8)  # of 20 members
     in_blocks = ensemble(**settings).fit(X, y)
     blocks = [row["members"] for row in in_blocks.history_]
     assert blocks == 3 * [list(range(20))] + 3 * [[20, 21, 22]]
-    monkeypatch.setattr(_regressor, "_CPU_BLOCK", 100)
-    together = ensemble(**settings).fit(X, y)
-    assert len(together.history_) == 3
     assert_same_members(in_blocks, together, X, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("params", "widest"),
+    [
+        ({"batch_size": 32, "module__hidden_units": (50, 50)}, 50),
+        ({"batch_size": 10, "module__hidden_units": (7, 90, 30)}, 90),
+        ({"batch_size": 10, "module__hidden_units": ()}, 4),  # the outputs, for two targets
+    ],
+)
+def test_a_block_is_as_large_as_the_cache_allows(params, widest, data, monkeypatch):
+    X, y = data
+    model = ensemble(max_epochs=1, device="cpu", **params).fit(X, np.column_stack([y, y]))
+    per_member = params["batch_size"] * widest
+    assert model._block_size() == _regressor._BLOCK_ACTIVATIONS // per_member
+    monkeypatch.setattr(_regressor, "_BLOCK_ACTIVATIONS", 5 * per_member)
+    assert model._block_size() == 5
+    monkeypatch.setattr(_regressor, "_BLOCK_ACTIVATIONS", 5 * per_member - 1)
+    assert model._block_size() == 4
+    monkeypatch.setattr(_regressor, "_BLOCK_ACTIVATIONS", per_member - 1)
+    assert model._block_size() == 1  # never none
+    assert model.set_params(device="meta")._block_size() == 3  # all members, but for the CPU
+
+
+def test_blocks_of_a_module_without_layers_take_all_members(data):
+    class Constant(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.value = torch.nn.Parameter(torch.zeros(2))
+
+        def forward(self, x):
+            return self.value.expand(len(x), 2)
+
+    model = ensemble(module=Constant, max_epochs=1, device="cpu", batch_size=32)
+    del model.module__hidden_units
+    model.fit(*data)
+    assert model._block_size() == _regressor._BLOCK_ACTIVATIONS // 32
+    assert len(model.history_) == 1
+
+
+def test_sizing_the_blocks_costs_the_caller_no_random_numbers(data):
+    X, y = data
+    seeds = []
+
+    def build(in_features, out_features, generator):
+        seeds.append(generator.initial_seed())
+        return MLP(in_features, out_features, (8,), generator=generator)
+
+    BayesianEnsembleRegressor(3, module=build, max_epochs=1, device="cpu", random_state=0).fit(X, y)
+    drawn = np.random.RandomState(0).randint(2**31 - 1, size=3)
+    assert [seed for seed in seeds if seed != THROW_AWAY] == drawn.tolist()
 
 
 def test_a_member_does_not_depend_on_the_others(data):
@@ -372,12 +426,17 @@ def test_no_best_epochs_without_early_stopping(data):
 
 
 def faulty(*calls):
-    """A function that builds MLPs; those of the given calls, from 0, start as not-a-number."""
+    """A function that builds MLPs; those of the given calls, from 0, start as not-a-number.
+
+    Networks that are built only to look at their widths do not count as calls.
+    """
     n_calls = 0
 
     def build(in_features, out_features, generator):
         nonlocal n_calls
         network = MLP(in_features, out_features, (8,), generator=generator)
+        if generator.initial_seed() == THROW_AWAY:
+            return network
         if n_calls in calls:
             with torch.no_grad():
                 network[0].weight.fill_(torch.nan)
@@ -530,7 +589,8 @@ def test_ctrl_c_before_the_end_of_the_first_epoch_leaves_it_unfitted(early_stopp
 
 @pytest.mark.parametrize(("at", "n_members"), [(16, 2), (21, 3)])
 def test_ctrl_c_keeps_the_blocks_before_it(at, n_members, data, monkeypatch):
-    monkeypatch.setattr(_regressor, "_CPU_BLOCK", 2)  # 15 steps for the first block of two
+    monkeypatch.setattr(_regressor, "_BLOCK_ACTIVATIONS", 2 * 20 * 8)  # two members, rows, width
+    # 15 steps for the first block of two
     model = interrupted(data, at=at)
     assert model.n_members_ == n_members
     assert model.predict_members(data[0]).shape == (60, n_members, 1, 2)
