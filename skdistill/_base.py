@@ -658,7 +658,7 @@ class DistributionRegressor(RegressorMixin, NetEstimator):
                     chunk = read(self.module_.distribution(X[start : start + size]))
                     parts = chunk if isinstance(chunk, tuple) else (chunk,)
                 for array, part in zip(out, parts, strict=True):
-                    array[start : start + size] = part.cpu()
+                    array[start : start + size] = part.cpu().numpy()
         return tuple(out) if isinstance(first, tuple) else out[0]
 
     def _chunk_rows(self) -> int:
