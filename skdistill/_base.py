@@ -92,7 +92,7 @@ class Number(NamedTuple):
     def check(self, value: Any, name: str) -> None:
         if any(value is other or value == other for other in self.others):
             return
-        if isinstance(value, bool) or value != value:
+        if isinstance(value, bool) or (isinstance(value, Real) and value != value):
             raise TypeError(f"{name} must be a number, got {value!r}.")
         check_scalar(
             value,
@@ -229,7 +229,13 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         """
         self.__dict__.pop("module_", None)  # a fit that fails leaves no model of other data behind
         X, y = validate_data(
-            self, X, y, dtype=(np.float64, np.float32), multi_output=True, y_numeric=True
+            self,
+            X,
+            y,
+            dtype=(np.float64, np.float32),
+            order="C",  # torch knows no negative strides
+            multi_output=True,
+            y_numeric=True,
         )
         if y.ndim == 2 and y.shape[1] == 1:
             warnings.warn(
@@ -254,7 +260,8 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
             X = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
         # A copy: torch warns of memory that it may not write to (memory-mapped arrays).
         dtype = self.module_.y_loc.dtype
-        return torch.tensor(X, dtype=dtype, device=self.module_.y_loc.device)
+        device = self.module_.y_loc.device
+        return torch.tensor(np.ascontiguousarray(X), dtype=dtype, device=device)
 
     def _is_plain(self, X) -> bool:
         """Whether `X` is a small array that `validate_data` would return as it is.

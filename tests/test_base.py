@@ -964,7 +964,7 @@ def test_every_epoch_is_a_task(data):
 
 @has_callbacks
 def test_every_block_of_members_has_its_epochs(data, monkeypatch):
-    monkeypatch.setattr(BayesianEnsembleRegressor, "_block_size", lambda self: 2)
+    monkeypatch.setattr(BayesianEnsembleRegressor, "_block_size", lambda self, n_rows: 2)
     tasks = Tasks()
     model = ensemble(device="cpu").set_callbacks(tasks).fit(*data)
     assert counted(tasks)["BayesianEnsembleRegressor", "epoch"] == 10

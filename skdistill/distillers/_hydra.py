@@ -489,7 +489,7 @@ def _check_diversity_weight(setting) -> None:
     is_ramp = isinstance(setting, (tuple, list)) and len(setting) == 3
     weight, first, last = setting if is_ramp else (setting, 0, 1)
     numbers = all(isinstance(value, Real) for value in (weight, first, last))
-    if not numbers or weight < 0 or first < 0 or last <= first:
+    if not (numbers and weight >= 0 and 0 <= first < last):
         raise ValueError(
             "diversity_weight must be a number that is not negative, or a tuple (weight, "
             f"first_epoch, last_epoch) with 0 <= first_epoch < last_epoch; got {setting!r}."

@@ -234,13 +234,13 @@ class BayesianEnsembleRegressor(DistributionRegressor):
         X, y, weight = self._validate_fit_data(X, y, sample_weight)
         random_state = check_random_state(self.random_state)
         self.n_epochs_ = self.max_epochs
-        n_blocks = -(-self.n_members // self._block_size())
+        train, valid = self._split(X, y, weight, random_state)
+        trainer = _MemberTrainer(self, train, valid)
+        n_blocks = -(-self.n_members // trainer.block_size)
         task = self._init_callback_context(max_subtasks=n_blocks * self.n_epochs_)
         task.call_on_fit_task_begin(estimator=self, X=X, y=y)
-        train, valid = self._split(X, y, weight, random_state)
-        trainer = _MemberTrainer(self, train, valid, task)
         try:
-            trainer.train_all(random_state)
+            trainer.train_all(random_state, task)
         except KeyboardInterrupt:
             if trainer.weights:
                 self._gather(trainer)
@@ -262,13 +262,13 @@ class BayesianEnsembleRegressor(DistributionRegressor):
         parts = split(X, y, weight)
         return parts[::2], parts[1::2]
 
-    def _block_size(self) -> int:
-        """How many members to train together."""
+    def _block_size(self, n_rows: int) -> int:
+        """How many members to train together on so many rows."""
         if self._device().type != "cpu":
             return self.n_members
         weights = weights_and_fan_ins(self._build_network([0]))
         widest = max((w.numel() // fan_in for w, fan_in in weights), default=1)
-        return max(1, _BLOCK_ACTIVATIONS // (self.batch_size * widest))
+        return max(1, _BLOCK_ACTIVATIONS // (min(self.batch_size, n_rows) * widest))
 
     def _gather(self, trainer: _MemberTrainer) -> None:
         """Make one fitted module of the members that were trained."""
@@ -321,14 +321,14 @@ class _MemberTrainer:
     history : list of dict
     """
 
-    def __init__(self, estimator: BayesianEnsembleRegressor, train, valid, task):
+    def __init__(self, estimator: BayesianEnsembleRegressor, train, valid):
         self.estimator = estimator
-        self.task = task
         self.weights: dict[int, dict[str, np.ndarray]] = {}
         self.best_epochs: dict[int, int] = {}
         self.n_restarts = np.zeros(estimator.n_members, dtype=int)
         self.history: list[dict] = []
         X, y, weight = train
+        self.block_size = estimator._block_size(len(X))
         self.n_rows = len(X) if weight is None else float(weight.sum())
         self.y_loc, self.y_scale = (
             standardisation(y, weight) if estimator.normalize_y else no_scaling(y)
@@ -344,14 +344,17 @@ class _MemberTrainer:
         device = self.estimator._device()
         return [None if a is None else torch.tensor(a, device=device) for a in (X, y, weight)]
 
-    def train_all(self, random_state: np.random.RandomState) -> None:
-        """Train every member, those that diverge from up to `max_restarts` other seeds."""
+    def train_all(self, random_state: np.random.RandomState, task) -> None:
+        """Train every member, those that diverge from up to `max_restarts` other seeds.
+
+        The epochs of the first attempt are reported as subtasks of `task`.
+        """
         estimator = self.estimator
         pending = list(range(estimator.n_members))
         for attempt in range(estimator.max_restarts + 1):
             seeds = random_state.randint(SEED_LIMIT, size=len(pending)).tolist()
-            for block in _batched(list(zip(pending, seeds, strict=True)), estimator._block_size()):
-                self._train_block(dict(block), report=attempt == 0)
+            for block in _batched(list(zip(pending, seeds, strict=True)), self.block_size):
+                self._train_block(dict(block), task if attempt == 0 else None)
             pending = [m for m in pending if m not in self.weights]
             if not pending:
                 return
@@ -365,7 +368,7 @@ class _MemberTrainer:
             )
         _warn_diverged(pending, f"left out after {estimator.max_restarts} restarts")
 
-    def _train_block(self, seeds: dict[int, int], report: bool) -> None:
+    def _train_block(self, seeds: dict[int, int], task) -> None:
         """Train the members that are the keys of `seeds`."""
         from .._engine import DivergenceGuard, MemberEarlyStopping, Rows, TaskPerEpoch
 
@@ -377,7 +380,7 @@ class _MemberTrainer:
         # Not the seed of the weights again: the order of the rows is another random draw.
         order_seeds = [seed + SEED_LIMIT for seed in seeds.values()]
         rows = Rows(X, (y,), self._weights_of_rows(seeds), estimator.batch_size, order_seeds)
-        callbacks = [TaskPerEpoch(self.task, estimator)] if report else []
+        callbacks = [] if task is None else [TaskPerEpoch(task, estimator)]
         valid, stopping = None, None
         if self.valid is not None:
             X_valid, y_valid, weight_valid = self.valid

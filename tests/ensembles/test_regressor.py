@@ -237,14 +237,14 @@ def test_a_block_is_as_large_as_the_cache_allows(params, widest, data, monkeypat
     X, y = data
     model = ensemble(max_epochs=1, device="cpu", **params).fit(X, np.column_stack([y, y]))
     per_member = params["batch_size"] * widest
-    assert model._block_size() == _regressor._BLOCK_ACTIVATIONS // per_member
+    assert model._block_size(10**6) == _regressor._BLOCK_ACTIVATIONS // per_member
     monkeypatch.setattr(_regressor, "_BLOCK_ACTIVATIONS", 5 * per_member)
-    assert model._block_size() == 5
+    assert model._block_size(10**6) == 5
     monkeypatch.setattr(_regressor, "_BLOCK_ACTIVATIONS", 5 * per_member - 1)
-    assert model._block_size() == 4
+    assert model._block_size(10**6) == 4
     monkeypatch.setattr(_regressor, "_BLOCK_ACTIVATIONS", per_member - 1)
-    assert model._block_size() == 1  # never none
-    assert model.set_params(device="meta")._block_size() == 3  # all members, but for the CPU
+    assert model._block_size(10**6) == 1  # never none
+    assert model.set_params(device="meta")._block_size(10**6) == 3  # all members, but for the CPU
 
 
 def test_blocks_of_a_module_without_layers_take_all_members(data):
@@ -259,7 +259,7 @@ def test_blocks_of_a_module_without_layers_take_all_members(data):
     model = ensemble(module=Constant, max_epochs=1, device="cpu", batch_size=32)
     del model.module__hidden_units
     model.fit(*data)
-    assert model._block_size() == _regressor._BLOCK_ACTIVATIONS // 32
+    assert model._block_size(10**6) == _regressor._BLOCK_ACTIVATIONS // 32
     assert len(model.history_) == 1
 
 
