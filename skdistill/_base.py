@@ -23,8 +23,10 @@ from torch import Tensor, nn
 from .distributions import EmpiricalGaussian, Uncertainty
 from .modules import (
     GLOBAL_GENERATOR_LOCK,
+    MLP,
     GaussianStack,
     StackedModule,
+    build_member,
     n_parameters,
     weights_and_fan_ins,
 )
@@ -74,6 +76,9 @@ _N_NODES = 32
 
 SEED_LIMIT = 2**31 - 1
 
+# They want a closure, sparse gradients, or matrices only.
+_UNSUITED_OPTIMIZERS = frozenset({"LBFGS", "Muon", "Optimizer", "SparseAdam"})
+
 
 # ------------------------------------------------------------------------------------------
 # Parameters
@@ -90,10 +95,14 @@ class Number(NamedTuple):
     others: tuple = ()
 
     def check(self, value: Any, name: str) -> None:
-        if any(value is other or value == other for other in self.others):
+        if any(type(value) is type(other) and value == other for other in self.others):
             return
-        if isinstance(value, bool) or (isinstance(value, Real) and value != value):
-            raise TypeError(f"{name} must be a number, got {value!r}.")
+        alternatives = "".join(f", or {other!r}" for other in self.others)
+        if isinstance(value, bool) or not isinstance(value, self.kind) or value != value:
+            kind = "an integer" if self.kind is Integral else "a number"
+            raise TypeError(f"{name} must be {kind}{alternatives}, got {value!r}.")
+        if value in (np.inf, -np.inf):
+            raise ValueError(f"{name} must be finite{alternatives}, got {value!r}.")
         check_scalar(
             value,
             name,
@@ -203,18 +212,24 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
             raise TypeError(
                 f"module must be a class or function that builds a network, got {self.module!r}."
             )
+        if not isinstance(self.callbacks, (list, tuple, type(None))):
+            raise TypeError(
+                "callbacks must be a list of skorch callbacks or of (name, callback) pairs, got "
+                f"{self.callbacks!r}."
+            )
         _check_signature(self.module, self._params_of("module"), "module")
         _check_signature(self._optimizer_class(), self._params_of("optimizer"), "optimizer")
 
     def _optimizer_class(self) -> type[torch.optim.Optimizer]:
-        if isinstance(self.optimizer, str):
-            found = getattr(torch.optim, self.optimizer, None)
-        else:
-            found = self.optimizer
-        if not (isinstance(found, type) and issubclass(found, torch.optim.Optimizer)):
+        found: Any = self.optimizer
+        if isinstance(found, str):
+            found = getattr(torch.optim, found, None)
+        is_class = isinstance(found, type) and issubclass(found, torch.optim.Optimizer)
+        if not is_class or found.__name__ in _UNSUITED_OPTIMIZERS:
             raise ValueError(
                 "optimizer must be a torch optimizer class or the name of one in torch.optim, "
-                f"such as 'Adam'; got {self.optimizer!r}."
+                f"such as 'Adam', and none of {sorted(_UNSUITED_OPTIMIZERS)}; got "
+                f"{self.optimizer!r}."
             )
         return found
 
@@ -246,12 +261,27 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
             )
             y = y.ravel()
         self._y_is_1d = y.ndim == 1
-        y = y.reshape(len(y), -1).astype(X.dtype, copy=False)
+        y = y.reshape(len(y), -1).astype(np.float64)
         self.n_outputs_ = y.shape[1]
-        weight = check_weights(sample_weight, len(X), X.dtype)
+        self._set_recipe()
+        weight = check_weights(sample_weight, len(X))
         if weight is not None:
             X, y, weight = (array[weight > 0] for array in (X, y, weight))
         return X, y, weight
+
+    def _target_scale(self, y, weight, dtype) -> tuple[np.ndarray, np.ndarray]:
+        """Location and scale by which targets (n, t) are standardised for training."""
+        if not self.normalize_y:
+            return np.zeros_like(y[0]), np.ones_like(y[0])
+        y_loc, y_scale = standardisation(y, weight)
+        limits = np.finfo(dtype)
+        held = (y_scale > np.sqrt(limits.tiny)) & (y_scale < np.sqrt(limits.max))
+        if not (held & (np.abs(y_loc) < limits.max)).all():
+            raise ValueError(
+                f"y has a standard deviation of {y_scale.tolist()}, whose square "
+                f"{np.dtype(dtype)} cannot hold; rescale y, or pass X as float64."
+            )
+        return y_loc, y_scale
 
     def _validate_rows(self, X) -> Tensor:
         """Check rows to predict and put them where the module is."""
@@ -280,11 +310,21 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
 
     # --- the module and its training
 
-    def _module_kwargs(self, in_features: int, out_features: int) -> dict[str, Any]:
-        accepted = inspect.signature(self.module).parameters
-        defaults = {k: v for k, v in self._module_defaults.items() if k in accepted}
-        widths = {"in_features": in_features, "out_features": out_features}
-        return {**widths, **defaults, **self._params_of("module")}
+    def _set_recipe(self) -> None:
+        """Note how to build the network, for unpickling, whatever `set_params` changes later."""
+        defaults = self._module_defaults if self.module is MLP else {}
+        widths = {"in_features": self.n_features_in_, "out_features": 2 * self.n_outputs_}
+        kwargs = {**widths, **defaults, **self._params_of("module")}
+        self._recipe = {
+            "module": self.module,
+            "kwargs": kwargs,
+            "head_layers": getattr(self, "head_layers", None),
+        }
+
+    def _build_members(self, seeds: list[int]) -> list[nn.Module]:
+        """One network for each seed."""
+        module, kwargs = self._recipe["module"], self._recipe["kwargs"]
+        return [build_member(module, seed, **kwargs) for seed in seeds]
 
     def _build_network(self, seeds: list[int]) -> nn.Module:
         """Build the stack, with a network (or head) for each seed."""
@@ -294,20 +334,27 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         """The stack with the scale of y, checked to give two numbers per target."""
         network = self._build_network(seeds).to(dtype=y_loc.dtype)
         module = GaussianStack(network, y_loc, y_scale).eval()
-        with torch.no_grad():
-            width = module(torch.zeros(1, 2, self.n_features_in_, dtype=y_loc.dtype)).shape[-1]
-        if width != 2 * self.n_outputs_:
+        with torch.no_grad():  # three rows: no width of two numbers per target can be taken for it
+            outputs = module(torch.zeros(1, 3, self.n_features_in_, dtype=y_loc.dtype))
+        expected = (3, 2 * self.n_outputs_)
+        if not isinstance(outputs, Tensor) or tuple(outputs.shape[-2:]) != expected:
+            given = tuple(outputs.shape[-2:]) if isinstance(outputs, Tensor) else type(outputs)
             raise ValueError(
-                f"module must give outputs of width {2 * self.n_outputs_}, a mean and a raw "
-                f"variance for each of {self.n_outputs_} target(s); {_name_of(self.module)} gives "
-                f"{width}."
+                f"module must give a tensor of shape (n, {expected[1]}), a mean and a raw variance "
+                f"for each of {self.n_outputs_} target(s); {_name_of(self._recipe['module'])} "
+                f"gives {given} for 3 rows."
             )
         return module
 
     def _device(self) -> torch.device:
         if self.device == "auto":
             return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        return torch.device(self.device)
+        try:
+            return torch.device(self.device)
+        except (RuntimeError, TypeError) as error:
+            raise ValueError(
+                f"device must be 'auto' or a torch device such as 'cpu', got {self.device!r}."
+            ) from error
 
     def _step(self) -> str:
         """How the engine runs a training step, as `compile` and the device have it."""
@@ -356,7 +403,10 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
 
     @property
     def net_(self):
-        """The skorch net around the fitted module, with the history of its training."""
+        """A skorch net around the fitted module, built anew, with the history of its training.
+
+        It is for looking at; predict with the estimator.
+        """
         check_is_fitted(self)
         net = self._make_net(self.module_, self._objective()).initialize()
         net.history.extend(self.history_)
@@ -378,7 +428,13 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         tensors = {name: torch.tensor(value) for name, value in weights.items()}
         module = self._build_module([0] * self._n_networks, tensors["y_loc"], tensors["y_scale"])
         module.load_state_dict(tensors)
-        self.module_ = module.eval().to(self._device())
+        device = self._device()
+        if device.type == "cuda" and not torch.cuda.is_available():
+            warnings.warn(
+                f"device={self.device!r} is not there; the model is put on the CPU.", stacklevel=2
+            )
+            device = torch.device("cpu")
+        self.module_ = module.eval().to(device)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "module_")
@@ -420,15 +476,13 @@ def standardisation(
     values: np.ndarray, weight: np.ndarray | None, constant: float = 1.0
 ) -> tuple[np.ndarray, np.ndarray]:
     """Weighted mean and standard deviation of each column; `constant` for constant columns."""
+    values = values.astype(np.float64)
     loc = np.average(values, axis=0, weights=weight)
-    scale = np.sqrt(np.average((values - loc) ** 2, axis=0, weights=weight))
-    is_constant = scale <= 10 * np.finfo(values.dtype).eps * np.abs(loc)
-    return loc.astype(values.dtype), np.where(is_constant, constant, scale).astype(values.dtype)
-
-
-def no_scaling(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Location 0 and scale 1 for each column."""
-    return np.zeros_like(values[0]), np.ones_like(values[0])
+    largest = np.abs(values - loc).max(axis=0)
+    unit = np.where(largest > 0, largest, 1.0)  # or else squares might over- or underflow
+    scale = unit * np.sqrt(np.average(((values - loc) / unit) ** 2, axis=0, weights=weight))
+    is_constant = scale <= 10 * np.finfo(np.float64).eps * np.abs(loc)
+    return loc, np.where(is_constant, constant, scale)
 
 
 def fit_teacher(teacher, X, y, sample_weight, task, student):
@@ -461,27 +515,33 @@ def seed_where_unset(estimator, seed: int) -> None:
     estimator.set_params(**seeds)
 
 
-def frame_like(X, names) -> Callable[[np.ndarray], Any]:
-    """How to dress arrays for a teacher: as a frame of X's kind if it knows columns by name."""
-    if names is None or not hasattr(X, "columns"):
+def as_teacher_rows(X, names) -> Callable[[np.ndarray], Any]:
+    """How to dress arrays for a teacher: as a frame, of X's kind, if it knows columns by name."""
+    if names is None:
         return lambda rows: rows
+    if not hasattr(X, "columns"):
+        import pandas as pd  # the teacher has seen a frame, so there is a library of frames
+
+        return lambda rows: pd.DataFrame(rows, columns=list(names))
     keyword = "schema" if type(X).__module__.startswith("polars") else "columns"
     return lambda rows: type(X)(rows, **{keyword: list(names)})
 
 
-def check_weights(sample_weight, n: int, dtype) -> np.ndarray | None:
+def check_weights(sample_weight, n: int, name: str = "sample_weight") -> np.ndarray | None:
     """Check weights of rows: None, a number, or an array of shape (n,), none of them negative."""
     if sample_weight is None:
         return None
     if isinstance(sample_weight, Real):
         sample_weight = np.full(n, sample_weight)
-    weight = check_array(sample_weight, dtype=dtype, ensure_2d=False, input_name="sample_weight")
+    weight = check_array(sample_weight, dtype=np.float64, ensure_2d=False, input_name=name)
     if weight.shape != (n,):
-        raise ValueError(f"sample_weight must have shape ({n},), got {weight.shape}.")
+        raise ValueError(f"{name} must have shape ({n},), got {weight.shape}.")
     if (weight < 0).any():
-        raise ValueError(f"sample_weight must not be negative, got {weight.min()}.")
+        raise ValueError(
+            f"{name} must not be negative, got a smallest value of {weight.min():.6g}."
+        )
     if not weight.any():
-        raise ValueError("sample_weight must have a positive entry, got zeros only.")
+        raise ValueError(f"{name} must have at least one positive value, got zeros only.")
     return weight
 
 
@@ -640,6 +700,7 @@ class DistributionRegressor(RegressorMixin, NetEstimator):
         y : ndarray of shape (n_samples_X, n_samples) or (n_samples_X, n_targets, n_samples)
             In units of y.
         """
+        check_scalar(n_samples, "n_samples", Integral, min_val=1)
         seed = int(check_random_state(random_state).randint(SEED_LIMIT))
 
         def draw(distribution):
@@ -807,7 +868,7 @@ def _innermost(model, X, method: str):
                 check_is_fitted(model)  # what is inside shows only after fit
             raise TypeError(
                 f"{type(model).__name__} has no {method}; skdistill.{method} takes a fitted "
-                "skdistill estimator, or a Pipeline, search, FrozenEstimator or "
+                "skdistill estimator, or a Pipeline, search (with refit=True), FrozenEstimator or "
                 "TransformedTargetRegressor around one."
             )
     return model, X, inverses

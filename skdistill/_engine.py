@@ -12,6 +12,8 @@ from __future__ import annotations
 import contextlib
 import inspect
 import math
+import signal
+import threading
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -180,7 +182,7 @@ def _rows_at(values: Tensor, index: Tensor) -> Tensor:
     return values.index_select(0, index.reshape(-1)).view(*index.shape, *values.shape[1:])
 
 
-class StopTraining(Exception):
+class StopTraining(KeyboardInterrupt):
     """A callback asks to end training."""
 
 
@@ -277,6 +279,7 @@ class StackNet(NeuralNet):
     def on_train_begin(self, net, X=None, y=None, **kwargs):
         self.member_losses_: dict[str, Tensor] = {}
         self.interrupted_ = False
+        self.ctrl_c_ = False
         self.listens_to_batches_ = any(listens_to_batches(cb) for _, cb in self.callbacks_)
         self.loss_ = torch.compile(self._loss) if self.step == "compiled" else self._loss
         steps: dict[str, Any] = {"compiled": CompiledStep, "captured": CapturedStep}
@@ -287,15 +290,16 @@ class StackNet(NeuralNet):
         self.criterion_.begin_epoch(len(self.history) - 1)
 
     def notify(self, method_name, **cb_kwargs):
-        # skorch's callbacks end training by raising KeyboardInterrupt. One that comes from
-        # anywhere else is the user's Ctrl-C and must not be taken for it.
-        # Whoever asks to stop, all others hear of the epoch's end too.
+        # skorch's callbacks end training by raising KeyboardInterrupt, which must not be taken for
+        # the user's Ctrl-C. Whoever asks to stop, all others hear of the epoch's end too.
         stop = None
         getattr(self, method_name)(self, **cb_kwargs)
         for _, callback in self.callbacks_:
             try:
                 getattr(callback, method_name)(self, **cb_kwargs)
             except KeyboardInterrupt as error:
+                if self.ctrl_c_:
+                    raise
                 stop = error
         if stop is not None:
             raise StopTraining from stop
@@ -315,7 +319,8 @@ class StackNet(NeuralNet):
 
     def fit_loop(self, X, y=None, epochs=None, **kwargs):
         try:
-            super().fit_loop(X, y, epochs, **kwargs)
+            with noting_ctrl_c(self):
+                super().fit_loop(X, y, epochs, **kwargs)
         except StopTraining:
             pass
         except KeyboardInterrupt:
@@ -354,6 +359,25 @@ class StackNet(NeuralNet):
         best = min((row[name] for row in self.history[:-1]), default=math.inf)
         self.history.record(name, value)
         self.history.record(f"{name}_best", bool(value < best))
+
+
+@contextlib.contextmanager
+def noting_ctrl_c(net: StackNet) -> Iterator[None]:
+    """Note a Ctrl-C as ``net.ctrl_c_`` before it is raised; only the main thread gets any."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+
+    def note(number, frame):
+        net.ctrl_c_ = True
+        before(number, frame)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def clip_each_member(parameters, n_members: int, max_norm: float) -> None:

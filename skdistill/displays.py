@@ -506,7 +506,7 @@ def _grid_along(X, feature, grid_resolution, extend):
     x = _extended_range(x_true, grid_resolution, extend, names[position])
     grid = [np.repeat(_typical_value(column), grid_resolution) for column in columns]
     grid[position] = x
-    X_grid = _frame_like(X, grid) if is_frame else np.column_stack(grid)
+    X_grid = _grid_frame(X, grid) if is_frame else np.column_stack(grid)
     return x, X_grid, x_true, str(names[position])
 
 
@@ -543,7 +543,7 @@ def _typical_value(column):
     return np.nanmedian(column) if _is_numeric(column) else Counter(column).most_common(1)[0][0]
 
 
-def _frame_like(X, columns):
+def _grid_frame(X, columns):
     """Frame of X's own kind, pandas or polars, with X's dtypes where a median keeps them."""
     frame = type(X)(dict(zip(X.columns, columns, strict=True)))
     kept = {

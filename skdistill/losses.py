@@ -21,6 +21,19 @@ from torch import Tensor
 
 from .distributions import Gaussian
 
+__all__ = [
+    "aggregation",
+    "correctness",
+    "diversity",
+    "gaussian_cross_entropy",
+    "gaussian_nll",
+    "individuality",
+    "moments",
+    "pairing",
+    "residual_mismatch",
+    "spread_mismatch",
+]
+
 
 def gaussian_nll(prediction: Gaussian, y: Tensor, beta: float = 0.0) -> Tensor:
     """Negative log-likelihood of `y` under a Gaussian, or its beta-NLL.
@@ -87,6 +100,10 @@ def pairing(n_members: int, n_heads: int) -> tuple[Tensor, Tensor]:
     """Pairs of a member and the head that imitates it: member n goes to head n mod M.
 
     With more heads than members it is the other way round: head m imitates member m mod N.
+
+    Parameters
+    ----------
+    n_members, n_heads : int
 
     Returns
     -------

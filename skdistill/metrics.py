@@ -21,7 +21,7 @@ from sklearn.metrics import auc
 from sklearn.utils import check_array, check_scalar, gen_batches
 from sklearn.utils.metadata_routing import MetadataRequest
 
-from ._base import predict_interval, predict_members, predict_uncertainty
+from ._base import check_weights, predict_interval, predict_members, predict_uncertainty
 
 __all__ = [
     "EpistemicFidelity",
@@ -124,29 +124,22 @@ def _check_coverage(coverage):
     check_scalar(coverage, "coverage", Real, min_val=0, max_val=1, include_boundaries="neither")
 
 
-def _check_weights(sample_weight, n_samples, name="sample_weight"):
+def _weights_or_ones(sample_weight, n_samples, name="sample_weight"):
     """Return the weights as a float64 array of shape (n_samples,); None means all ones."""
-    if sample_weight is None:
-        return np.ones(n_samples)
-    weights = _check_floats(sample_weight, name, (1,))
-    if len(weights) != n_samples:
-        raise ValueError(f"{name} must have shape ({n_samples},), got {weights.shape}.")
-    _check_nonnegative(weights, name)
-    if not weights.any():
-        raise ValueError(f"{name} must have at least one positive value, got zeros only.")
-    return weights
+    weights = check_weights(sample_weight, n_samples, name)
+    return np.ones(n_samples) if weights is None else weights
 
 
 def _weighted_rows(sample_weight, *arrays, name="sample_weight"):
     """Return the weights and the arrays without the rows of weight 0."""
-    weights = _check_weights(sample_weight, len(arrays[0]), name)
+    weights = _weights_or_ones(sample_weight, len(arrays[0]), name)
     rows = weights > 0
     return weights[rows], *(array[rows] for array in arrays)
 
 
 def _average(values, sample_weight):
     """Mean of `values`, shape (n, t): uniform over targets, weighted over rows."""
-    weights = _check_weights(sample_weight, len(values))
+    weights = _weights_or_ones(sample_weight, len(values))
     return float(np.average(values.mean(axis=1), weights=weights))
 
 
@@ -731,7 +724,7 @@ def _calibration(y_true, y_quantiles, quantiles, sample_weight):
         )
     y_true = _check_columns(y_true, "y_true")
     y_quantiles = _check_per_target(y_quantiles, "y_quantiles", len(nominal), y_true.shape)
-    weights = _check_weights(sample_weight, len(y_true))
+    weights = _weights_or_ones(sample_weight, len(y_true))
     below = y_true[..., np.newaxis] <= y_quantiles
     return nominal, np.average(below, axis=0, weights=weights)
 

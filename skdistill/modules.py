@@ -20,12 +20,16 @@ import math
 import threading
 import warnings
 from collections.abc import Callable, Sequence
+from typing import Any, TypeGuard
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
 from .distributions import EmpiricalGaussian
+
+__all__ = ["MLP", "n_parameters", "stack"]
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "relu": nn.ReLU,
@@ -66,7 +70,7 @@ class MLP(nn.Sequential):
         self,
         in_features: int,
         out_features: int,
-        hidden_units: Sequence[int] = (50,),
+        hidden_units: Any = (50,),
         activation: str = "relu",
         generator: torch.Generator | None = None,
     ):
@@ -74,9 +78,10 @@ class MLP(nn.Sequential):
             raise ValueError(
                 f"activation must be one of {sorted(ACTIVATIONS)}, got {activation!r}."
             )
-        hidden_units = (hidden_units,) if isinstance(hidden_units, int) else tuple(hidden_units)
+        if isinstance(hidden_units, (int, np.integer)):
+            hidden_units = (int(hidden_units),)
         widths = (in_features, *hidden_units, out_features)
-        if any(width < 1 for width in widths):
+        if not all(isinstance(width, (int, np.integer)) and width >= 1 for width in widths):
             raise ValueError(f"hidden_units must be positive integers, got {hidden_units!r}.")
         layers: list[nn.Module] = []
         for fan_in, fan_out in itertools.pairwise(widths):
@@ -127,8 +132,10 @@ class StackedLinear(nn.Module):
         weight = torch.stack([layer.weight.detach().t() for layer in layers])
         bias = torch.stack([layer.bias.detach() for layer in layers])
         self.lead = lead
-        self.weight = nn.Parameter(weight.reshape(*lead, *weight.shape[1:]))  # (*lead, in, out)
-        self.bias = nn.Parameter(bias.reshape(*lead, 1, -1))  # (*lead, 1, out)
+        trains = layers[0].weight.requires_grad, layers[0].bias.requires_grad
+        self.weight = nn.Parameter(weight.reshape(*lead, *weight.shape[1:]), trains[0])
+        self.bias = nn.Parameter(bias.reshape(*lead, 1, -1), trains[1])
+        # Shapes (*lead, in, out) and (*lead, 1, out).
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (*lead, n, in), or rows shared over the last lead axis, to (*lead, n, out)."""
@@ -165,11 +172,19 @@ class StackedSequential(nn.Sequential):
     @staticmethod
     def supports(member: nn.Module) -> bool:
         """Tell whether `member` is made of linear layers with bias and elementwise ones only."""
-        return isinstance(member, nn.Sequential) and all(
-            isinstance(layer, _ELEMENTWISE)
-            or (isinstance(layer, nn.Linear) and layer.bias is not None)
-            for layer in member
+        return (
+            _is_plain_sequential(member)
+            and len(set(member)) == len(member)  # no layer that is used twice
+            and all(
+                type(layer) in _ELEMENTWISE or (type(layer) is nn.Linear and layer.bias is not None)
+                for layer in member
+            )
         )
+
+
+def _is_plain_sequential(network: nn.Module) -> TypeGuard[nn.Sequential]:
+    """Whether a network does what its layers do, one after the other, and nothing else."""
+    return isinstance(network, nn.Sequential) and type(network).forward is nn.Sequential.forward
 
 
 class StackedModule(nn.Module):
@@ -185,10 +200,11 @@ class StackedModule(nn.Module):
         self.lead = lead
         self._names = [(name.replace(".", "__"), name) for name in (*parameters, *buffers)]
         for safe, name in self._names:
-            value = {**parameters, **buffers}[name].detach()
-            value = value.reshape(*lead, *value.shape[1:])
+            value = {**parameters, **buffers}[name]
+            trains = value.requires_grad
+            value = value.detach().reshape(*lead, *value.shape[1:])
             if name in parameters:
-                self.register_parameter(safe, nn.Parameter(value))
+                self.register_parameter(safe, nn.Parameter(value, trains))
             else:
                 self.register_buffer(safe, value)
         # One member lends its code to all; kept in a list so that it is no submodule.
@@ -257,10 +273,10 @@ def split_head(network: nn.Module, head_layers: int) -> tuple[nn.Sequential, nn.
     ValueError
         If the network is no ``nn.Sequential`` or has fewer such layers.
     """
-    if not isinstance(network, nn.Sequential):
+    if not _is_plain_sequential(network):
         raise ValueError(
-            "module must build an nn.Sequential, so that its last head_layers layers can be taken "
-            f"as a head; got {type(network).__name__}."
+            "module must build an nn.Sequential without a forward of its own, so that its last "
+            f"head_layers layers can be taken as a head; got {type(network).__name__}."
         )
     layers = list(network)
     weighty = [i for i, layer in enumerate(layers) if any(True for _ in layer.parameters())]
@@ -353,5 +369,14 @@ def weights_and_fan_ins(module: nn.Module) -> list[tuple[nn.Parameter, int]]:
 
 
 def n_parameters(module: nn.Module) -> int:
-    """Count the trainable parameters of a module."""
+    """Count the parameters of a module.
+
+    Parameters
+    ----------
+    module : nn.Module
+
+    Returns
+    -------
+    n_parameters : int
+    """
     return sum(p.numel() for p in module.parameters())

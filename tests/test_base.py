@@ -784,8 +784,8 @@ def test_rows_may_come_backwards(make, data):
     ("weight", "message"),
     [
         (-np.eye(60)[0], "sample_weight must not be negative"),
-        (np.zeros(60), "sample_weight must have a positive entry"),
-        (0.0, "sample_weight must have a positive entry"),
+        (np.zeros(60), "sample_weight must have at least one positive value"),
+        (0.0, "sample_weight must have at least one positive value"),
         (-1.0, "sample_weight must not be negative"),
         (np.ones(59), r"sample_weight must have shape \(60,\), got \(59,\)"),
         (np.ones((60, 1)), r"sample_weight must have shape \(60,\), got \(60, 1\)"),

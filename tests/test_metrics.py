@@ -181,7 +181,7 @@ def test_lists_and_frames_do(metric):
     ("weights", "message"),
     [
         (np.ones(29), r"weights? must have shape \(30,\), got \(29,\)"),
-        (np.ones((30, 2)), r"weights? must have 1 dimension\(s\), got shape \(30, 2\)"),
+        (np.ones((30, 2)), r"weights? must have shape \(30,\), got \(30, 2\)"),
         (-np.ones(30), "weights? must not be negative, got a smallest value of -1"),
         (np.zeros(30), "weights? must have at least one positive value, got zeros only"),
         (np.full(30, np.nan), "weights? contains NaN"),

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import torch
 from sklearn.base import clone, is_classifier
+from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_memory
 from torch import Tensor
@@ -21,9 +21,8 @@ from .._base import (
     Number,
     Objective,
     OneOf,
+    as_teacher_rows,
     fit_teacher,
-    frame_like,
-    no_scaling,
     predict_members,
     seed_where_unset,
     standardisation,
@@ -35,7 +34,6 @@ from ..modules import (
     MLP,
     GaussianStack,
     MultiHead,
-    build_member,
     n_parameters,
     split_head,
     stack,
@@ -101,7 +99,7 @@ class HydraPlusRegressor(DistributionRegressor):
     transfer_only : bool, default=False
         Whether the student learns from `X_transfer` instead of X and `X_transfer`.
     weight_decay : float, default=0.0
-        L2 penalty on each of the student's weights.
+        L2 penalty on the weights of the student's layers; biases have none.
     max_epochs : int or "auto", default="auto"
         Number of epochs; "auto" shows the student 800,000 rows in all, but each of them at least
         50 and at most 400 times.
@@ -144,8 +142,9 @@ class HydraPlusRegressor(DistributionRegressor):
     distillation ``n_heads=1, alpha=1, beta=0, spread_weight=0, jitter=0``. Variances are softplus
     of a raw output where the paper has exponentials.
 
-    Ctrl-C during fit keeps the student as trained so far and raises ``KeyboardInterrupt``; before
-    the end of its first epoch the student stays unfitted, with its `teacher_` kept.
+    Ctrl-C during the student's training keeps it as trained so far and raises
+    ``KeyboardInterrupt``; before the end of its first epoch the student stays unfitted, with its
+    `teacher_` kept. Ctrl-C during the teacher's fit keeps nothing.
 
     References
     ----------
@@ -257,20 +256,42 @@ class HydraPlusRegressor(DistributionRegressor):
         Returns
         -------
         self
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a parameter or an argument is not what it may be, the teacher is a classifier, has
+            no members or was fitted on other columns, the module's output does not have two
+            columns for each target, or the student diverged.
+        KeyboardInterrupt
+            On Ctrl-C; during the student's training with what was trained kept.
         """
         self._check_parameters()
-        _check_diversity_weight(self.diversity_weight)
+        self._check_weights_of_terms()
         random_state = check_random_state(self.random_state)
-        task = self._init_callback_context(max_subtasks=2)
-        task.call_on_fit_task_begin(estimator=self, X=X, y=y)
+        self.__dict__.pop("teacher_", None)
         raw_X, raw_y = X, y
         X, y, weight = self._validate_fit_data(X, y, sample_weight)
+        if self._y_is_1d and getattr(raw_y, "ndim", 1) == 2:
+            raw_y = np.ravel(raw_y)  # a column: warned of once, not by the teacher again
         X_transfer = self._validate_transfer(X_transfer, X.dtype)
+        # A module that does not fit is found before the teacher takes its time.
+        self._build_module([0], torch.zeros(self.n_outputs_), torch.ones(self.n_outputs_))
+        task = self._init_callback_context(max_subtasks=2)
+        task.call_on_fit_task_begin(estimator=self, X=raw_X, y=raw_y)
         self._fit_teacher(raw_X, raw_y, sample_weight, task, random_state)
-        as_frame = frame_like(raw_X, getattr(self.teacher_, "feature_names_in_", None))
-        self._distil(X, y, weight, X_transfer, as_frame, task, random_state)
+        dress = as_teacher_rows(raw_X, getattr(self.teacher_, "feature_names_in_", None))
+        self._distil(X, y, weight, X_transfer, dress, task, random_state)
         task.call_on_fit_task_end(estimator=self, X=raw_X, y=raw_y)
         return self
+
+    def _check_weights_of_terms(self) -> None:
+        _check_diversity_weight(self.diversity_weight)
+        if self.transfer_only and self.alpha < 1:
+            raise ValueError(
+                "alpha must be 1 with transfer_only=True, whose rows have no labels; got "
+                f"{self.alpha!r}."
+            )
 
     def _validate_transfer(self, X_transfer, dtype) -> np.ndarray:
         """Transfer rows as an array of shape (n_rows, n_features); none for None."""
@@ -301,7 +322,8 @@ class HydraPlusRegressor(DistributionRegressor):
         if self.random_state is not None:
             seed_where_unset(teacher, seed)
         subtask = task.subcontext(task_name="teacher")
-        fit = check_memory(self.memory).cache(fit_teacher, ignore=["task", "student"])
+        memory = None if isinstance(teacher, FrozenEstimator) else self.memory
+        fit = check_memory(memory).cache(fit_teacher, ignore=["task", "student"])
         self.teacher_ = fit(teacher, X, y, sample_weight, subtask, self)
         self._check_teacher()
 
@@ -320,25 +342,26 @@ class HydraPlusRegressor(DistributionRegressor):
         if names is not None and own_names is not None and list(names) != list(own_names):
             raise ValueError(f"{whose} the columns {list(names)}, but X has {list(own_names)}.")
 
-    def _distil(self, X, y, weight, X_transfer, as_frame, task, random_state) -> None:
-        """Train the student on the teacher's answers."""
+    def _distil(self, X, y, weight, X_transfer, dress, task, random_state) -> None:
+        """Train the student on the teacher's answers to rows as `dress` hands them over."""
         from .._engine import DivergenceGuard, TaskPerEpoch
 
-        y_loc, y_scale = standardisation(y, weight) if self.normalize_y else no_scaling(y)
+        y_loc, y_scale = self._target_scale(y, weight, X.dtype)
 
         def ask(rows: np.ndarray) -> np.ndarray:
             """Standardised members of the teacher, (n, N, t, 2)."""
-            members = predict_members(self.teacher_, as_frame(rows)).astype(rows.dtype)
+            members = predict_members(self.teacher_, dress(rows)).astype(np.float64)
             _check_members(members, self.n_outputs_)
             members[..., 0] = (members[..., 0] - y_loc) / y_scale
             members[..., 1] /= y_scale**2
-            return members
+            return members.astype(rows.dtype)
 
-        n_members = ask(X[:1]).shape[1]
+        n_members = self._count_members(ask, X[:1])
         self.n_heads_ = n_members if self.n_heads is None else self.n_heads
         seeds = random_state.randint(SEED_LIMIT, size=self.n_heads_ + 1).tolist()
         rows = self._transfer_rows(X, (y - y_loc) / y_scale, weight, X_transfer, ask, seeds.pop())
-        module = self._build_module(seeds, torch.tensor(y_loc), torch.tensor(y_scale))
+        y_loc_and_scale = (torch.tensor(values.astype(X.dtype)) for values in (y_loc, y_scale))
+        module = self._build_module(seeds, *y_loc_and_scale)
         self.n_epochs_ = self._count_epochs(len(rows))
         guard = DivergenceGuard()
         subtask = task.subcontext(task_name="student", max_subtasks=self.n_epochs_)
@@ -353,6 +376,15 @@ class HydraPlusRegressor(DistributionRegressor):
         self._keep(net, module, guard)
         subtask.call_on_fit_task_end(estimator=self)
 
+    def _count_members(self, ask, row: np.ndarray) -> int:
+        try:
+            return ask(row).shape[1]
+        except TypeError as error:
+            raise TypeError(
+                "teacher must have members to imitate; of "
+                f"{type(self.teacher_).__name__} was heard: {error}"
+            ) from error
+
     def _count_epochs(self, n_rows: int) -> int:
         if self.max_epochs != "auto":
             return self.max_epochs
@@ -363,16 +395,18 @@ class HydraPlusRegressor(DistributionRegressor):
         """Rows to learn from, with their labels and whether they have one."""
         from .._engine import TaughtRows
 
-        labelled = np.repeat([1.0, 0.0], [len(X), len(X_transfer)]).astype(X.dtype)
-        if weight is None:
-            weight = np.ones(len(X), dtype=X.dtype)
-        weight = np.concatenate([weight, np.ones(len(X_transfer), dtype=X.dtype)])
+        labelled = np.repeat([1.0, 0.0], [len(X), len(X_transfer)])
+        weight = np.ones(len(X)) if weight is None else weight
+        weight = np.concatenate([weight, np.ones(len(X_transfer))])
         X = np.concatenate([X, X_transfer])
-        y = np.concatenate([y, np.zeros((len(X_transfer), y.shape[1]), dtype=y.dtype)])
+        y = np.concatenate([y, np.zeros((len(X_transfer), y.shape[1]))])
         if self.transfer_only:
             X, y, weight, labelled = (a[labelled == 0] for a in (X, y, weight, labelled))
         noise = self.jitter * standardisation(X, weight, constant=0.0)[1]
-        on_device = partial(torch.tensor, device=self._device())
+
+        def on_device(values: np.ndarray) -> Tensor:
+            return torch.tensor(values.astype(X.dtype), device=self._device())
+
         return TaughtRows(
             on_device(X),
             (on_device(y), on_device(labelled)),
@@ -388,6 +422,8 @@ class HydraPlusRegressor(DistributionRegressor):
         if net.interrupted_ and not any("train_loss" in row for row in net.history):
             raise KeyboardInterrupt  # before the end of the first epoch: nothing to keep
         if guard.diverged_.any():
+            if net.interrupted_:
+                raise KeyboardInterrupt
             raise ValueError(
                 "The student's loss became infinite, not a number, or exploded. Try a smaller lr "
                 f"than {self.lr} or clip_norm than {self.clip_norm}; teacher_ is kept."
@@ -399,11 +435,9 @@ class HydraPlusRegressor(DistributionRegressor):
             raise KeyboardInterrupt
 
     def _build_network(self, seeds: list[int]) -> MultiHead:
-        kwargs = self._module_kwargs(self.n_features_in_, 2 * self.n_outputs_)
-        networks = [build_member(self.module, seed, **kwargs) for seed in seeds]
-        cores, heads = zip(
-            *(split_head(network, self.head_layers) for network in networks), strict=True
-        )
+        head_layers = self._recipe["head_layers"]
+        networks = self._build_members(seeds)
+        cores, heads = zip(*(split_head(net, head_layers) for net in networks), strict=True)
         return MultiHead(stack(cores[:1]), stack(heads, lead=(1, len(heads))))
 
     @property
@@ -501,4 +535,10 @@ def _check_members(members: np.ndarray, n_targets: int) -> None:
         raise ValueError(
             f"teacher must predict members of shape (n, S, {n_targets}, 2), a mean and a variance "
             f"for each of S members and {n_targets} target(s); got {members.shape}."
+        )
+    if not (np.isfinite(members).all() and (members[..., 1] > 0).all()):
+        raise ValueError(
+            "teacher must predict finite means and positive, finite variances; got means from "
+            f"{members[..., 0].min():.3g} to {members[..., 0].max():.3g} and variances from "
+            f"{members[..., 1].min():.3g} to {members[..., 1].max():.3g}."
         )

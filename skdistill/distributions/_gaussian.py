@@ -285,7 +285,7 @@ class EmpiricalGaussian:
         ValueError
             If `coverage` is not strictly between 0 and 1.
         """
-        if not 0 < coverage < 1:
+        if not (isinstance(coverage, (float, np.floating)) and 0 < coverage < 1):
             raise ValueError(f"coverage must be strictly between 0 and 1, got {coverage!r}.")
         device = self.means.device
         tail = torch.full((2,), (1 - float(coverage)) / 2, dtype=torch.float64, device=device)

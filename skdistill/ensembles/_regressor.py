@@ -21,14 +21,12 @@ from .._base import (
     Number,
     Objective,
     OneOf,
-    no_scaling,
-    standardisation,
     weights_of,
     with_callbacks,
 )
 from ..distributions import Gaussian
 from ..losses import gaussian_nll
-from ..modules import MLP, build_member, stack, weights_and_fan_ins
+from ..modules import MLP, stack, weights_and_fan_ins
 
 # On a CPU as many members are trained together as have about this many activations in their widest
 # layer; with more of them the work no longer fits the cache.
@@ -81,8 +79,11 @@ class BayesianEnsembleRegressor(DistributionRegressor):
         with its best weights, when its loss on them has not improved by `tol` for
         `n_iter_no_change` epochs.
     validation_fraction : float, default=0.1
+        Share of the rows that `early_stopping` holds out, between 0 and 1.
     n_iter_no_change : int, default=20
+        Epochs without improvement after which a member stops.
     tol : float, default=1e-4
+        Smallest decrease of the validation loss that counts as improvement.
     max_restarts : int, default=3
         How often members whose loss becomes infinite, not a number or explodes are trained anew
         from another seed. Members that still diverge are left out, with a warning.
@@ -150,7 +151,7 @@ class BayesianEnsembleRegressor(DistributionRegressor):
         **DistributionRegressor._parameter_table,
         "n_members": Number(Integral, 1),
         "inference": OneOf(("deep_ensemble",)),
-        "prior_scale": Number(Real, 0, closed="neither"),
+        "prior_scale": Number(Real, 0, closed="neither", others=(np.inf,)),
         "beta": Number(Real, 0),
         "bootstrap": OneOf((True, False)),
         "early_stopping": OneOf((True, False)),
@@ -229,6 +230,14 @@ class BayesianEnsembleRegressor(DistributionRegressor):
         Returns
         -------
         self
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a parameter or an argument is not what it may be, the module's output does not have
+            two columns for each target, or every member diverged.
+        KeyboardInterrupt
+            On Ctrl-C, with what was trained kept.
         """
         self._check_parameters()
         X, y, weight = self._validate_fit_data(X, y, sample_weight)
@@ -282,11 +291,12 @@ class BayesianEnsembleRegressor(DistributionRegressor):
         stacked = {
             f"network.{name}": np.stack([member[name] for member in members]) for name in members[0]
         }
-        self._load_weights({**stacked, "y_loc": trainer.y_loc, "y_scale": trainer.y_scale})
+        scale = {"y_loc": trainer.y_loc, "y_scale": trainer.y_scale}
+        scale = {name: value.astype(trainer.dtype) for name, value in scale.items()}
+        self._load_weights({**stacked, **scale})
 
     def _build_network(self, seeds: list[int]) -> nn.Module:
-        kwargs = self._module_kwargs(self.n_features_in_, 2 * self.n_outputs_)
-        return stack([build_member(self.module, seed, **kwargs) for seed in seeds])
+        return stack(self._build_members(seeds))
 
     @property
     def _n_networks(self) -> int:
@@ -330,9 +340,8 @@ class _MemberTrainer:
         X, y, weight = train
         self.block_size = estimator._block_size(len(X))
         self.n_rows = len(X) if weight is None else float(weight.sum())
-        self.y_loc, self.y_scale = (
-            standardisation(y, weight) if estimator.normalize_y else no_scaling(y)
-        )
+        self.dtype = X.dtype
+        self.y_loc, self.y_scale = estimator._target_scale(y, weight, X.dtype)
         self.train = self._as_tensors(train)
         self.valid = None if valid is None else self._as_tensors(valid)
 
@@ -341,8 +350,10 @@ class _MemberTrainer:
         X, y, weight = data
         y = (y - self.y_loc) / self.y_scale
         weight = None if weight is None else weight[None]
-        device = self.estimator._device()
-        return [None if a is None else torch.tensor(a, device=device) for a in (X, y, weight)]
+        return [None if array is None else self._tensor(array) for array in (X, y, weight)]
+
+    def _tensor(self, array: np.ndarray) -> Tensor:
+        return torch.tensor(array.astype(self.dtype), device=self.estimator._device())
 
     def train_all(self, random_state: np.random.RandomState, task) -> None:
         """Train every member, those that diverge from up to `max_restarts` other seeds.
@@ -375,7 +386,7 @@ class _MemberTrainer:
         estimator = self.estimator
         X, y, _weight = self.train
         module = estimator._build_module(
-            list(seeds.values()), torch.tensor(self.y_loc), torch.tensor(self.y_scale)
+            list(seeds.values()), self._tensor(self.y_loc).cpu(), self._tensor(self.y_scale).cpu()
         )
         # Not the seed of the weights again: the order of the rows is another random draw.
         order_seeds = [seed + SEED_LIMIT for seed in seeds.values()]

@@ -697,7 +697,7 @@ def test_a_wrong_width_is_named(n_targets, data):
     X, y = data
     y = y if n_targets == 1 else np.column_stack(n_targets * [y])
     model = BayesianEnsembleRegressor(2, module=forgets_the_variance)
-    message = f"width {2 * n_targets}, .*forgets_the_variance gives {n_targets}"
+    message = rf"shape \(n, {2 * n_targets}\), .*forgets_the_variance gives \(3, {n_targets}\)"
     with pytest.raises(ValueError, match=message):
         model.fit(X, y)
 
