@@ -14,6 +14,8 @@ import numpy as np
 from sklearn.datasets import fetch_openml, get_data_home
 from sklearn.utils import Bunch, check_random_state, check_scalar
 
+__all__ = ["UCI_REGRESSION_SETS", "draw_splits", "fetch_uci_regression", "make_hydra_regression"]
+
 # What a download or its parsing may raise when the net, the server or the file is not as it should.
 _DOWNLOAD_ERRORS = (OSError, HTTPException, ValueError)
 

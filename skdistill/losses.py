@@ -6,12 +6,9 @@ as a mean and a variance of shape (..., n, t), and values are summed over the t 
 and heads stand on the axis before the rows: (..., M, n, t). Constants that do not depend on the
 prediction are left out, as in the papers.
 
-References
-----------
-.. [1] Ferianc & Rodrigues (2022), "Simple Regularisation for Uncertainty-Aware Knowledge
-       Distillation" (Hydra+).
-.. [2] Seitzer et al. (2022), "On the Pitfalls of Heteroscedastic Uncertainty Estimation with
-       Probabilistic Neural Networks" (beta-NLL).
+Equations of "Hydra+" are those of Ferianc & Rodrigues (2022), "Simple Regularisation for
+Uncertainty-Aware Knowledge Distillation"; beta-NLL is from Seitzer et al. (2022), "On the Pitfalls
+of Heteroscedastic Uncertainty Estimation with Probabilistic Neural Networks".
 """
 
 from __future__ import annotations
@@ -45,7 +42,7 @@ def gaussian_nll(prediction: Gaussian, y: Tensor, beta: float = 0.0) -> Tensor:
     y : Tensor of shape (..., n, t)
         Targets.
     beta : float, default=0.0
-        Exponent of the variance by which each row is weighted [2]_: 0 is the likelihood itself, 1
+        Exponent of the variance by which each row is weighted: 0 is the likelihood itself, 1
         weights the errors of the mean as squared error does.
 
     Returns
@@ -55,7 +52,7 @@ def gaussian_nll(prediction: Gaussian, y: Tensor, beta: float = 0.0) -> Tensor:
     mean, variance = prediction
     loss = 0.5 * (torch.log(variance) + (y - mean).square() / variance)
     if beta:
-        loss = variance.detach() ** beta * loss  # [2], Eq 5
+        loss = variance.detach() ** beta * loss  # beta-NLL, Eq 5
     return loss.sum(-1)
 
 
@@ -114,7 +111,7 @@ def pairing(n_members: int, n_heads: int) -> tuple[Tensor, Tensor]:
 
 
 def correctness(heads: Gaussian, y: Tensor) -> Tensor:
-    """L1 of Hydra+: the heads' mean negative log-likelihood of the label (Eq 4 of [1]_).
+    """L1 of Hydra+: the heads' mean negative log-likelihood of the label (Hydra+, Eq 4).
 
     Parameters
     ----------
@@ -129,7 +126,7 @@ def correctness(heads: Gaussian, y: Tensor) -> Tensor:
 
 
 def aggregation(members: Gaussian, heads: Gaussian) -> Tensor:
-    """L2 of Hydra+: KL between the aggregates of members and heads (Eq 6 of [1]_).
+    """L2 of Hydra+: KL between the aggregates of members and heads (Hydra+, Eq 6).
 
     Parameters
     ----------
@@ -144,7 +141,7 @@ def aggregation(members: Gaussian, heads: Gaussian) -> Tensor:
 
 
 def individuality(members: Gaussian, heads: Gaussian, pairs: Pairs | None = None) -> Tensor:
-    """L3 of Hydra+: mean KL between each member and its head (Eq 8 of [1]_).
+    """L3 of Hydra+: mean KL between each member and its head (Hydra+, Eq 8).
 
     Parameters
     ----------
@@ -221,7 +218,7 @@ def spread_mismatch(members: Gaussian, heads: Gaussian, floor: float = 1e-5) -> 
 
 
 def diversity(weights: list[Tensor], reference: str = "mean", eps: float = 1e-8) -> Tensor:
-    """L4 of Hydra+: how alike the heads' weights are (Eq 9 of [1]_).
+    """L4 of Hydra+: how alike the heads' weights are (Hydra+, Eq 9).
 
     Summed over layers and heads as in Eq 9, but a mean over the units of a layer, so that its
     weight in the loss does not depend on their width: M for each layer of M identical heads.

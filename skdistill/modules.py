@@ -257,7 +257,7 @@ def stack(members: Sequence[nn.Module], lead: tuple[int, ...] | None = None) -> 
     Returns
     -------
     stacked : nn.Module
-        Maps (*lead, n, ...) to (*lead, n, ...).
+        Maps rows of shape ``(*lead, n, ...)`` to outputs of shape ``(*lead, n, ...)``.
     """
     lead = (len(members),) if lead is None else lead
     if StackedSequential.supports(members[0]):
