@@ -134,7 +134,7 @@ class HydraPlusRegressor(DistributionRegressor):
         One row for each epoch.
     n_outputs_ : int
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
 
     Notes
     -----

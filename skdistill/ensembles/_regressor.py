@@ -110,7 +110,7 @@ class BayesianEnsembleRegressor(DistributionRegressor):
         Number of epochs that training was set to.
     n_restarts_ : ndarray of shape (n_members,)
         How often each member was restarted.
-    best_epochs_ : ndarray of shape (n_members_,)
+    best_epochs_ : ndarray of shape (`n_members_`,)
         Epoch of each member's weights, only with `early_stopping`.
     module_ : GaussianStack
         The members, as one torch module.
@@ -121,7 +121,7 @@ class BayesianEnsembleRegressor(DistributionRegressor):
         and the block of members trained.
     n_outputs_ : int
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
 
     Notes
     -----
