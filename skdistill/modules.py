@@ -55,8 +55,9 @@ class MLP(nn.Sequential):
         Width of the input and of the output.
     hidden_units : tuple of int, default=(50,)
         Width of each hidden layer; ``()`` is a linear model.
-    activation : {"relu", "tanh", "silu", "gelu", "identity"}, default="relu"
-        Activation after each hidden layer.
+    activation : str or tuple of str, default="relu"
+        Activation after each hidden layer: "relu", "tanh", "silu", "gelu" or "identity"; or one
+        for each hidden layer, the last of them serving all further ones.
     generator : torch.Generator, default=None
         Source of the initial weights; None is torch's global generator.
 
@@ -71,21 +72,24 @@ class MLP(nn.Sequential):
         in_features: int,
         out_features: int,
         hidden_units: Any = (50,),
-        activation: str = "relu",
+        activation: str | Sequence[str] = "relu",
         generator: torch.Generator | None = None,
     ):
-        if activation not in ACTIVATIONS:
-            raise ValueError(
-                f"activation must be one of {sorted(ACTIVATIONS)}, got {activation!r}."
-            )
         if isinstance(hidden_units, (int, np.integer)):
             hidden_units = (int(hidden_units),)
         widths = (in_features, *hidden_units, out_features)
         if not all(isinstance(width, (int, np.integer)) and width >= 1 for width in widths):
             raise ValueError(f"hidden_units must be positive integers, got {hidden_units!r}.")
+        names = (activation,) if isinstance(activation, str) else tuple(activation)
+        if not names or not set(names) <= set(ACTIVATIONS):
+            raise ValueError(
+                f"activation must be one of {sorted(ACTIVATIONS)}, or a tuple of them; got "
+                f"{activation!r}."
+            )
         layers: list[nn.Module] = []
-        for fan_in, fan_out in itertools.pairwise(widths):
-            layers += [_linear(fan_in, fan_out, generator), ACTIVATIONS[activation]()]
+        for k, (fan_in, fan_out) in enumerate(itertools.pairwise(widths)):
+            name = names[min(k, len(names) - 1)]
+            layers += [_linear(fan_in, fan_out, generator), ACTIVATIONS[name]()]
         super().__init__(*layers[:-1])
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 import textwrap
 import warnings
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -331,6 +333,43 @@ def test_a_column_is_never_broadcast(make, data):
     np.testing.assert_array_equal(column.predict(X), make().fit(X, y).predict(X))
 
 
+@pytest.mark.parametrize("kind", [np.asarray, np.ndarray.tolist], ids=["array", "list"])
+@pytest.mark.parametrize("make", [ensemble, student])
+def test_a_column_is_warned_of_once(make, kind, data):
+    X, y = data
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        make().fit(X, kind(y[:, None]))
+    assert [warning.category for warning in caught] == [DataConversionWarning]
+
+
+@pytest.mark.parametrize("make", [ensemble, student])
+@pytest.mark.parametrize("factor", [1e100, 1e-100])
+def test_targets_of_any_scale_are_learnt_alike(make, factor, data):
+    X, y = data
+    plain, scaled = make().fit(X, y), make().fit(X, factor * y)
+    np.testing.assert_allclose(scaled.predict(X), factor * plain.predict(X), rtol=1e-6)
+    intervals = scaled.predict_interval(X), factor * plain.predict_interval(X)
+    np.testing.assert_allclose(*intervals, rtol=1e-6)
+
+
+@pytest.mark.parametrize("make", [ensemble, student])
+@pytest.mark.parametrize("factor", [1e25, 1e-25])
+def test_targets_that_their_dtype_cannot_hold_are_named(make, factor, data):
+    X, y = data
+    with pytest.raises(ValueError, match=r"^y has a standard deviation of .*float32 cannot hold"):
+        make().fit(X.astype(np.float32), factor * y)
+
+
+@pytest.mark.parametrize("make", [ensemble, student])
+def test_a_large_offset_of_the_targets_does_no_harm(make, data):
+    X, y = data
+    plain, shifted = make().fit(X, y), make().fit(X, y + 1e8)
+    np.testing.assert_allclose(shifted.predict(X) - 1e8, plain.predict(X), atol=1e-5 * y.std())
+    parts = shifted.predict_uncertainty(X), plain.predict_uncertainty(X)
+    assert_same(*parts, rtol=1e-5)
+
+
 @pytest.mark.parametrize("make", [ensemble, student])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_computes_in_the_dtype_of_X(make, dtype, data):
@@ -416,6 +455,11 @@ def test_coverage_out_of_range_is_named(coverage, data):
             predict(data[0], coverage)
 
 
+def test_a_coverage_that_is_no_number_is_named(data):
+    with pytest.raises(ValueError, match="coverage must be strictly between 0 and 1, got 'a'"):
+        ensemble().fit(*data).predict_interval(data[0], "a")
+
+
 @pytest.mark.parametrize("levels", [0.0, [0.1, 1.0], [1.5], [[0.1]]])
 def test_quantiles_out_of_range_are_named(levels, data):
     bare = ensemble().fit(*data)
@@ -464,6 +508,12 @@ def test_samples_repeat_with_their_seed(fitted, data):
     )
     assert (first != fitted.sample_y(X, 5, random_state=4)).any()
     assert (fitted.sample_y(X, 5) != fitted.sample_y(X, 5)).any()
+
+
+@pytest.mark.parametrize(("n_samples", "error"), [(-1, ValueError), (1.5, TypeError)])
+def test_numbers_of_samples_out_of_range_are_named(n_samples, error, data):
+    with pytest.raises(error, match="n_samples"):
+        ensemble().fit(*data).sample_y(data[0], n_samples)
 
 
 READS = {
@@ -901,6 +951,34 @@ def test_a_stop_within_the_first_epoch_is_no_interruption(make, data):
     except KeyboardInterrupt:
         pytest.fail("a callback's wish to stop came out as Ctrl-C")
     assert model.predict(data[0]).shape == (60,)
+
+
+class PressesCtrlC(skorch.callbacks.Callback):
+    """The user presses Ctrl-C while this callback is at work, at the end of the second epoch."""
+
+    def on_epoch_end(self, net, **kwargs):
+        if len(net.history) == 2:
+            signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("make", [ensemble, student])
+def test_ctrl_c_within_a_callback_is_no_wish_to_stop(make, data):
+    before = signal.getsignal(signal.SIGINT)
+    model = make(callbacks=[PressesCtrlC()])
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(*data)
+    assert signal.getsignal(signal.SIGINT) is before
+    assert len(model.history_) == 2
+    assert model.predict(data[0]).shape == (60,)
+
+
+@pytest.mark.parametrize("make", [ensemble, student])
+def test_a_fit_within_a_thread_sets_no_signal_handler(make, data, monkeypatch):
+    alone = make().fit(*data)
+    monkeypatch.setattr(signal, "signal", lambda *_: pytest.fail("a handler was set"))
+    with ThreadPoolExecutor(1) as pool:
+        model = pool.submit(make().fit, *data).result()
+    np.testing.assert_array_equal(model.predict(data[0]), alone.predict(data[0]))
 
 
 @pytest.mark.parametrize("make", [ensemble, student])

@@ -23,6 +23,7 @@ from sklearn.base import clone
 from sklearn.datasets import make_regression
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
+from skorch.callbacks import EarlyStopping
 
 import skdistill
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
@@ -188,6 +189,7 @@ def test_repr_shows_what_was_changed(cls):
         ({"lr": "fast"}, TypeError, "lr"),
         ({"lr": np.nan}, TypeError, "lr must be (a number|an integer).*, got nan"),
         ({"lr": np.array([0.01, 0.02])}, TypeError, "lr must be"),
+        ({"lr": np.inf}, ValueError, "lr must be finite, got inf"),
         ({"max_epochs": np.nan}, TypeError, "max_epochs must be (a number|an integer).*, got nan"),
         ({"batch_size": np.nan}, TypeError, "batch_size must be (a number|an integer).*, got nan"),
         (
@@ -204,6 +206,14 @@ def test_repr_shows_what_was_changed(cls):
         ({"normalize_y": "yes"}, ValueError, "normalize_y must be one of"),
         ({"optimizer": "Adamm"}, ValueError, "optimizer must be a torch optimizer"),
         ({"optimizer": dict}, ValueError, "optimizer must be a torch optimizer"),
+        *(
+            ({"optimizer": optimizer}, ValueError, "optimizer must be a torch optimizer.*none of")
+            for optimizer in ("LBFGS", "SparseAdam", "Muon", "Optimizer", torch.optim.LBFGS)
+        ),
+        ({"device": "foo"}, ValueError, "device must be 'auto' or a torch device.*got 'foo'"),
+        ({"device": None}, ValueError, "device must be 'auto' or a torch device.*got None"),
+        ({"callbacks": EarlyStopping()}, TypeError, "callbacks must be a list of skorch callbacks"),
+        ({"callbacks": "x"}, TypeError, "callbacks must be a list of skorch callbacks.*got 'x'"),
         ({"module": None}, TypeError, "module must be a class or function"),
         ({"module": torch.nn.Linear(3, 2)}, TypeError, "module must be a class or function"),
     ],
@@ -264,6 +274,18 @@ def test_copies_of_fitted_estimators_predict_the_same(cls, way, fitted, data, tm
     with torch.no_grad():
         next(copied.module_.parameters()).zero_()
     assert next(estimator.module_.parameters()).abs().sum() > 0, "the copy shares its weights"
+
+
+@pytest.mark.parametrize("way", COPIES)
+@pytest.mark.parametrize("cls", CLASSES)
+def test_copies_are_of_what_was_fitted_whatever_was_set_later(cls, way, fitted, data, tmp_path):
+    estimator = copy.deepcopy(fitted[cls])
+    expected = estimator.predict_members(data[0])
+    later = {"module__activation": "relu", "module__hidden_units": (3, 2, 1)}
+    estimator.set_params(**later, **({"head_layers": 2} if cls is HydraPlusRegressor else {}))
+    copied = COPIES[way](COPIES[way](estimator, tmp_path), tmp_path)
+    np.testing.assert_array_equal(copied.predict_members(data[0]), expected)
+    assert copied.get_params()["module__hidden_units"] == (3, 2, 1)
 
 
 @pytest.mark.parametrize("way", COPIES)

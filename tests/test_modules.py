@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import warnings
 
+import numpy as np
 import pytest
 import torch
 from scipy import stats
@@ -88,8 +89,9 @@ def test_mlp_without_hidden_layers_is_linear():
     assert isinstance(layer, nn.Linear)
 
 
-def test_mlp_takes_one_width_as_a_number():
-    assert n_parameters(MLP(D, OUT, hidden_units=6)) == 6 * (D + 1) + OUT * 7
+@pytest.mark.parametrize("width", [6, np.int64(6)])
+def test_mlp_takes_one_width_as_a_number(width):
+    assert n_parameters(MLP(D, OUT, hidden_units=width)) == 6 * (D + 1) + OUT * 7
 
 
 @pytest.mark.parametrize("fan_in", [4, 100])
@@ -123,6 +125,7 @@ def test_mlp_draws_from_its_generator_alone():
         ({"activation": "swish"}, "activation must be one of"),
         ({"hidden_units": (5, 0)}, "hidden_units must be positive"),
         ({"hidden_units": -1}, "hidden_units must be positive"),
+        ({"hidden_units": (5.5,)}, r"hidden_units must be positive integers, got \(5\.5,\)"),
     ],
 )
 def test_mlp_refuses(kwargs, message):
@@ -371,6 +374,79 @@ def test_running_statistics_are_those_of_the_members_run_singly(module, kwargs):
     close(stacked(rows), one_by_one([member.eval() for member in members], rows))
 
 
+# --- modules with code of their own ---------------------------------------------------------
+
+
+class ShiftedSequential(nn.Sequential):
+    def forward(self, x):
+        return super().forward(x) + 3.0
+
+
+class ShiftedLinear(nn.Linear):
+    def forward(self, x):
+        return super().forward(x) + 3.0
+
+
+def same_layer_twice(in_features, out_features):
+    layer = nn.Linear(in_features, in_features)
+    return nn.Sequential(layer, nn.Tanh(), layer, nn.Linear(in_features, out_features))
+
+
+def same_weight_twice(in_features, out_features):
+    first, second = nn.Linear(in_features, in_features), nn.Linear(in_features, in_features)
+    second.weight = first.weight
+    return nn.Sequential(first, nn.Tanh(), second, nn.Linear(in_features, out_features))
+
+
+def hooked(in_features, out_features):
+    network = nn.Sequential(nn.Linear(in_features, out_features))
+    network[0].register_forward_hook(lambda layer, inputs, output: output + 3.0)
+    return network
+
+
+def hooked_as_a_whole(in_features, out_features):
+    network = nn.Sequential(nn.Linear(in_features, out_features))
+    network.register_forward_hook(lambda layer, inputs, output: output + 3.0)
+    return network
+
+
+WITH_CODE_OF_THEIR_OWN = {
+    "sequential": lambda i, o: ShiftedSequential(nn.Linear(i, o)),
+    "linear": lambda i, o: nn.Sequential(ShiftedLinear(i, o)),
+    "same layer twice": same_layer_twice,
+    "same weight twice": same_weight_twice,
+    "weight norm": lambda i, o: nn.Sequential(
+        nn.utils.parametrizations.weight_norm(nn.Linear(i, o))
+    ),
+    "hook": hooked,
+    "hook of the whole": hooked_as_a_whole,
+}
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # of weight norm under vmap
+@pytest.mark.parametrize("name", WITH_CODE_OF_THEIR_OWN)
+def test_modules_with_code_of_their_own_stay_what_they_are(name):
+    torch.manual_seed(0)
+    members = [WITH_CODE_OF_THEIR_OWN[name](D, OUT).double() for _ in range(S)]
+    stacked, rows = stack(members), randn(1, N, D)
+    assert isinstance(stacked, StackedModule)
+    close(stacked(rows), one_by_one(members, rows))
+    assert n_parameters(stacked) == S * n_parameters(members[0])  # tied weights stay tied
+
+
+@pytest.mark.parametrize("frozen", ["0.weight", "0.bias"])
+@pytest.mark.parametrize("module", [MLP, normalised])
+def test_what_is_frozen_in_the_members_is_frozen_in_their_stack(module, frozen):
+    members = members_of(module)
+    for member in members:
+        member.get_parameter(frozen).requires_grad_(False)
+    trains = {
+        name.replace("__", "."): p.requires_grad for name, p in stack(members).named_parameters()
+    }
+    assert trains == {name: name != frozen for name in trains}
+    assert n_parameters(members[0]) * S == n_parameters(stack(members))
+
+
 # --- heads ----------------------------------------------------------------------------------
 
 
@@ -398,6 +474,21 @@ def test_a_head_has_between_one_and_all_layers_with_parameters(head_layers):
 def test_a_head_is_cut_from_a_sequential_only():
     with pytest.raises(ValueError, match=r"nn\.Sequential.*got Gated"):
         split_head(Gated(D, OUT), 1)
+
+
+def test_no_head_is_cut_from_a_sequential_with_a_forward_of_its_own():
+    with pytest.raises(ValueError, match=r"without a forward of its own.*got ShiftedSequential"):
+        split_head(ShiftedSequential(nn.Linear(D, 4), nn.Linear(4, OUT)), 1)
+    _, head = split_head(nn.Sequential(nn.Linear(D, 4), ShiftedLinear(4, OUT)), 1)
+    assert type(head[0]) is ShiftedLinear
+
+
+@pytest.mark.parametrize("module", [same_layer_twice, same_weight_twice])
+def test_no_head_is_cut_that_shares_weights_with_the_core(module):
+    with pytest.raises(ValueError, match=r"module must not share weights.*head_layers=2"):
+        split_head(module(D, OUT), 2)
+    core, head = split_head(module(D, OUT), 1)
+    assert n_parameters(core) + n_parameters(head) == n_parameters(module(D, OUT))
 
 
 def multi_head(networks, head_layers, n_members=1):

@@ -72,7 +72,8 @@ class HydraPlusRegressor(DistributionRegressor):
     module : callable, default=MLP
         Builds the student from ``in_features``, ``out_features`` and what is given as
         ``module__<name>``, as an ``nn.Sequential``; for the MLP,
-        ``module__hidden_units=(128, 128)`` and ``module__activation="silu"`` unless given.
+        ``module__hidden_units=(128, 128)`` and ``module__activation=("tanh", "silu")`` unless
+        given.
     head_layers : int, default=1
         How many of the module's last layers with parameters belong to a head; the others are the
         core that the heads share.
@@ -179,7 +180,8 @@ class HydraPlusRegressor(DistributionRegressor):
         "transfer_only": OneOf((True, False)),
         "weight_decay": Number(Real, 0),
     }
-    _module_defaults = {"hidden_units": (128, 128), "activation": "silu"}
+    # Bounded first, so that far from the data the student levels off as its teacher does.
+    _module_defaults = {"hidden_units": (128, 128), "activation": ("tanh", "silu")}
 
     def __init__(
         self,

@@ -30,6 +30,7 @@ from torch.distributions import Normal, kl_divergence
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor, predict_members
 from skdistill.distillers import _hydra
 from skdistill.distillers._hydra import HydraObjective
+from skdistill.modules import MLP
 from skdistill.transfer import TransferSet
 
 
@@ -157,7 +158,8 @@ def test_a_classifier_cannot_teach_a_regressor(teacher, data):
 
 
 def test_a_teacher_without_members_is_named(data):
-    with pytest.raises(TypeError, match="LinearRegression has no predict_members"):
+    message = "^teacher must have members to imitate.*LinearRegression has no predict_members"
+    with pytest.raises(TypeError, match=message):
         student(LinearRegression()).fit(*data)
 
 
@@ -181,6 +183,22 @@ def test_a_teacher_of_other_targets(frozen, data):
     X, y = data
     with pytest.raises(ValueError, match=r"shape \(n, S, 2, 2\).*2 target.*got \(1, 3, 1, 2\)"):
         student(frozen).fit(X, np.column_stack([y, y]))
+
+
+@pytest.mark.parametrize("variance", [-1.0, 0.0, np.nan, np.inf])
+def test_a_teacher_whose_variances_are_none_is_named(variance, data):
+    with pytest.raises(ValueError, match=r"^teacher must predict .*positive, finite variances"):
+        student(Asked(variance)).fit(*data)
+
+
+def test_a_teacher_that_knows_columns_by_name_teaches_on_arrays(data):
+    pd = pytest.importorskip("pandas")
+    X, y = data
+    teacher = FrozenEstimator(ensemble().fit(pd.DataFrame(X, columns=["a", "b", "c"]), y))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = student(teacher).fit(X, y)
+    assert_same_members(model, student(ensemble()).fit(X, y), X)
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
@@ -286,6 +304,11 @@ def test_memory_changes_nothing_but_the_time(data, tmp_path):
         assert_same_members(cached.teacher_, plain.teacher_, X)
 
 
+def test_a_frozen_teacher_is_not_written_to_memory(frozen, data, tmp_path):
+    student(frozen, memory=str(tmp_path), max_epochs=1).fit(*data)
+    assert not list(tmp_path.rglob("*.pkl"))
+
+
 def test_memory_tells_teachers_data_and_weights_apart(counted, data, tmp_path):
     X, y = data
     model = student(counted, memory=str(tmp_path), max_epochs=1)
@@ -383,6 +406,12 @@ def test_transfer_rows_with_other_names(data, further):
 def test_transfer_rows_must_be_finite(value, frozen, further, data):
     with pytest.raises(ValueError, match=r"X_transfer contains (NaN|infinity)"):
         student(frozen).fit(*data, X_transfer=np.where(further > 1, value, further))
+
+
+def test_rows_without_labels_need_the_teacher_alone(frozen, further, data):
+    model = student(frozen, transfer_only=True, alpha=0.9)
+    with pytest.raises(ValueError, match=r"^alpha must be 1 with transfer_only=True.*got 0\.9"):
+        model.fit(*data, X_transfer=further)
 
 
 def test_transfer_only_needs_rows(frozen, data):
@@ -522,7 +551,7 @@ def test_one_head_cannot_tell_the_parts(frozen, data):
         ({"diversity_weight": (np.nan, 1, 5)}, ValueError, "diversity_weight must be"),
         ({"diversity_weight": (0.1, np.nan, 5)}, ValueError, "diversity_weight must be"),
         ({"diversity_weight": (0.1, 1, np.nan)}, ValueError, "diversity_weight must be"),
-        ({"max_epochs": "often"}, TypeError, "max_epochs must be"),
+        ({"max_epochs": "foo"}, TypeError, "max_epochs must be an integer, or 'auto', got 'foo'"),
         ({"n_heads": np.nan}, TypeError, "n_heads must be (a number|an integer).*, got nan"),
     ],
 )
@@ -560,6 +589,77 @@ def test_a_wrong_width_is_named(frozen, data):
 
     with pytest.raises(ValueError, match=r"shape \(n, 2\), .*forgets_the_variance gives \(3, 1\)"):
         HydraPlusRegressor(frozen, module=forgets_the_variance).fit(*data)
+
+
+class Shifted(nn.Sequential):
+    def forward(self, x):
+        return super().forward(x) + 3.0
+
+
+class Pair(nn.Linear):
+    def forward(self, x):
+        return super().forward(x).chunk(2, dim=-1)
+
+
+MISTAKES = {
+    "head_layers": ({"head_layers": 4}, "head_layers must be between 1 and 3"),
+    "activation": ({"module__activation": "swish"}, "activation must be one of"),
+    "no layers": (
+        {"module": lambda in_features, out_features: nn.Bilinear(in_features, 1, out_features)},
+        r"module must build an nn\.Sequential",
+    ),
+    "own forward": (
+        {"module": lambda in_features, out_features: Shifted(nn.Linear(in_features, out_features))},
+        "without a forward of its own.*got Shifted",
+    ),
+    "width": (
+        {"module": lambda in_features: nn.Sequential(nn.Linear(in_features, 3))},
+        r"module must give a tensor of shape \(n, 2\)",
+    ),
+    "pair": (
+        {"module": lambda in_features: nn.Sequential(Pair(in_features, 2))},
+        "module must give a tensor",
+    ),
+    "flat": (
+        {"module": lambda in_features: nn.Sequential(nn.Linear(in_features, 1), nn.Flatten(0))},
+        r"module must give a tensor of shape \(n, 2\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes_of_the_module_are_found_before_the_teacher_is_fitted(mistake, counted, data):
+    params, message = MISTAKES[mistake]
+    with pytest.raises(ValueError, match=message):
+        HydraPlusRegressor(counted, **params).fit(*data)
+    assert Counted.n_fits == 0
+
+
+def own_default(in_features, out_features, hidden_units=(11,)):
+    return MLP(in_features, out_features, hidden_units)
+
+
+def test_defaults_for_the_mlp_are_for_no_other_module(frozen, data):
+    own = HydraPlusRegressor(frozen, module=own_default, max_epochs=1).fit(*data)
+    assert own.n_parameters_ == 11 * 4 + 3 * 2 * 12
+    default = HydraPlusRegressor(frozen, max_epochs=1).fit(*data)
+    assert default.n_parameters_ == 128 * 4 + 128 * 129 + 3 * 2 * 129
+
+
+def half_frozen(in_features, out_features, norm=nn.Identity):
+    first, last = nn.Linear(in_features, 8), nn.Linear(8, out_features)
+    nn.init.constant_(first.weight, 0.25).requires_grad_(False)
+    nn.init.constant_(last.bias, 0.25).requires_grad_(False)
+    return nn.Sequential(first, norm(), nn.Tanh(), last)
+
+
+@pytest.mark.parametrize("norm", [nn.Identity, nn.Softplus], ids=["by hand", "vmap"])
+def test_frozen_weights_stay_as_they_are_and_count(norm, frozen, data):
+    params = {"module": half_frozen, "module__norm": norm, "weight_decay": 0.1}
+    model = HydraPlusRegressor(frozen, max_epochs=2, random_state=0, **params).fit(*data)
+    values = [p.detach() for p in model.module_.parameters()]  # weight, bias of core, of heads
+    assert [(value == 0.25).all().item() for value in values] == [True, False, False, True]
+    assert model.n_parameters_ == 8 * 4 + 3 * 2 * 9
 
 
 def test_a_users_own_sequential_with_normalisation(frozen, data):
@@ -890,7 +990,8 @@ def test_training_equals_a_bare_loop(name, frozen, data):
 class Asked(RegressorMixin, BaseEstimator):
     """A regressor with two members that writes down the rows it is asked about."""
 
-    def __init__(self):
+    def __init__(self, variance=1.0):
+        self.variance = variance
         self.rows = []
 
     def __sklearn_clone__(self):
@@ -905,7 +1006,7 @@ class Asked(RegressorMixin, BaseEstimator):
     def predict_members(self, X):
         self.rows.append(X)
         means = np.stack([X[:, 0], X[:, 0] + 1], axis=1)
-        return np.stack([means, np.ones_like(means)], axis=-1)[:, :, None, :]
+        return np.stack([means, np.full_like(means, self.variance)], axis=-1)[:, :, None, :]
 
 
 def test_jitter_is_in_units_of_each_columns_deviation(data):
@@ -1045,6 +1146,21 @@ def test_a_student_that_diverges_says_so_and_keeps_its_teacher(data):
     assert model.teacher_.predict(data[0]).shape == (60,)
     with pytest.raises(NotFittedError):
         model.predict(data[0])
+
+
+@pytest.mark.parametrize("fails", ["data", "module", "teacher"])
+def test_a_second_fit_that_fails_leaves_nothing_of_the_first(fails, data):
+    X, y = data
+    model = student(ensemble()).fit(X, y)
+    if fails == "module":
+        model.set_params(head_layers=9)
+    if fails == "teacher":
+        model.set_params(teacher=ensemble(n_members=0))
+    with pytest.raises(ValueError, match=r"Input y contains NaN|head_layers|n_members"):
+        model.fit(X, np.full(60, np.nan) if fails == "data" else y)
+    assert not {"module_", "teacher_"} & vars(model).keys()
+    with pytest.raises(NotFittedError):
+        model.predict(X)
 
 
 @pytest.mark.parametrize("n", [1, 2, 5])

@@ -702,6 +702,67 @@ def test_a_wrong_width_is_named(n_targets, data):
         model.fit(X, y)
 
 
+class Pair(torch.nn.Linear):
+    def forward(self, x):
+        return super().forward(x).chunk(2, dim=-1)
+
+
+def flat(in_features, out_features):
+    """One number for each row instead of two, and the rows in one long line."""
+    return torch.nn.Sequential(torch.nn.Linear(in_features, 1), torch.nn.Flatten(0))
+
+
+def flat_pairs(in_features, out_features):
+    """Three members and three rows of two numbers in a line look like three rows of six."""
+    return torch.nn.Sequential(torch.nn.Linear(in_features, 2), torch.nn.Flatten(0))
+
+
+@pytest.mark.parametrize(("module", "n_targets"), [(Pair, 1), (flat, 1), (flat_pairs, 3)])
+def test_outputs_of_another_form_are_named(module, n_targets, data):
+    X, y = data
+    y = y if n_targets == 1 else np.column_stack(n_targets * [y])
+    message = rf"module must give a tensor.*{module.__name__} gives"
+    with pytest.raises(ValueError, match=message):
+        BayesianEnsembleRegressor(3, module=module, max_epochs=1).fit(X, y)
+
+
+def own_default(in_features, out_features, hidden_units=(11,)):
+    return MLP(in_features, out_features, hidden_units)
+
+
+def test_defaults_for_the_mlp_are_for_no_other_module(data):
+    def widths(model):
+        return [layer.weight.shape[-1] for layer in list(model.module_.network)[::2]]
+
+    own = BayesianEnsembleRegressor(2, module=own_default, max_epochs=1).fit(*data)
+    assert widths(own) == [11, 2]
+    assert widths(BayesianEnsembleRegressor(2, max_epochs=1).fit(*data)) == [50, 50, 2]
+    assert widths(ensemble(module__hidden_units=np.int64(5), max_epochs=1).fit(*data)) == [5, 2]
+
+
+def test_a_width_that_is_no_integer_is_named(data):
+    with pytest.raises(ValueError, match=r"hidden_units must be positive integers, got \(5\.5,\)"):
+        ensemble(module__hidden_units=(5.5,)).fit(*data)
+
+
+def half_frozen(in_features, out_features, norm=torch.nn.Identity):
+    first, last = torch.nn.Linear(in_features, 8), torch.nn.Linear(8, out_features)
+    for parameter in first.parameters():
+        torch.nn.init.constant_(parameter, 0.25)
+        parameter.requires_grad_(False)
+    return torch.nn.Sequential(first, norm(), torch.nn.Tanh(), last)
+
+
+@pytest.mark.parametrize("norm", [torch.nn.Identity, torch.nn.Softplus], ids=["by hand", "vmap"])
+def test_frozen_weights_stay_as_they_are(norm, data):
+    model = BayesianEnsembleRegressor(
+        3, module=half_frozen, module__norm=norm, max_epochs=2, clip_norm=1.0
+    ).fit(*data)
+    trained = [(p.detach() != 0.25).all().item() for p in model.module_.parameters()]
+    assert trained == [False, False, True, True]
+    assert all((p == 0.25).all() for p in list(model.module_.parameters())[:2])
+
+
 def test_parameters_of_the_module_are_its_own_business(data):
     for params, message in (
         ({"module__activation": "step"}, "activation must be one of"),
@@ -791,6 +852,16 @@ def test_targets_and_inputs_must_be_finite(value, data):
 def test_parameters_out_of_range_are_named(params, message, data):
     with pytest.raises(ValueError, match=message):
         ensemble(**params).fit(*data)
+
+
+def test_a_second_fit_that_fails_leaves_nothing_of_the_first(data):
+    X, y = data
+    for params, bad_y in (({}, np.full(60, np.nan)), ({"module__hidden_units": (0,)}, y)):
+        model = ensemble().fit(X, y).set_params(**params)
+        with pytest.raises(ValueError, match=r"Input y contains NaN|hidden_units must be"):
+            model.fit(X, bad_y)
+        with pytest.raises(NotFittedError):
+            model.predict(X)
 
 
 def test_a_second_fit_forgets_the_first(data):
