@@ -332,13 +332,13 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _build_module(self, seeds: list[int], y_loc: Tensor, y_scale: Tensor) -> GaussianStack:
         """The stack with the scale of y, checked to give two numbers per target."""
-        network = self._build_network(seeds).to(dtype=y_loc.dtype)
+        network: Any = self._build_network(seeds).to(dtype=y_loc.dtype)
         module = GaussianStack(network, y_loc, y_scale).eval()
-        with torch.no_grad():  # three rows: no width of two numbers per target can be taken for it
+        with torch.no_grad():
             outputs = module(torch.zeros(1, 3, self.n_features_in_, dtype=y_loc.dtype))
         expected = (3, 2 * self.n_outputs_)
-        if not isinstance(outputs, Tensor) or tuple(outputs.shape[-2:]) != expected:
-            given = tuple(outputs.shape[-2:]) if isinstance(outputs, Tensor) else type(outputs)
+        given = tuple(outputs.shape[len(network.lead) :])
+        if given != expected:
             raise ValueError(
                 f"module must give a tensor of shape (n, {expected[1]}), a mean and a raw variance "
                 f"for each of {self.n_outputs_} target(s); {_name_of(self._recipe['module'])} "

@@ -19,7 +19,7 @@ import itertools
 import math
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -75,8 +75,8 @@ class MLP(nn.Sequential):
         activation: str | Sequence[str] = "relu",
         generator: torch.Generator | None = None,
     ):
-        if isinstance(hidden_units, (int, np.integer)):
-            hidden_units = (int(hidden_units),)
+        if not isinstance(hidden_units, Iterable):
+            hidden_units = (hidden_units,)
         widths = (in_features, *hidden_units, out_features)
         if not all(isinstance(width, (int, np.integer)) and width >= 1 for width in widths):
             raise ValueError(f"hidden_units must be positive integers, got {hidden_units!r}.")
@@ -178,17 +178,30 @@ class StackedSequential(nn.Sequential):
         """Tell whether `member` is made of linear layers with bias and elementwise ones only."""
         return (
             _is_plain_sequential(member)
-            and len(set(member)) == len(member)  # no layer that is used twice
+            and not _ties_weights(member)
             and all(
                 type(layer) in _ELEMENTWISE or (type(layer) is nn.Linear and layer.bias is not None)
                 for layer in member
             )
+            and not any(_is_hooked(layer) for layer in member)
         )
 
 
 def _is_plain_sequential(network: nn.Module) -> TypeGuard[nn.Sequential]:
     """Whether a network does what its layers do, one after the other, and nothing else."""
-    return isinstance(network, nn.Sequential) and type(network).forward is nn.Sequential.forward
+    is_plain = isinstance(network, nn.Sequential) and type(network).forward is nn.Sequential.forward
+    return is_plain and not _is_hooked(network)
+
+
+def _is_hooked(module: nn.Module) -> bool:
+    """Whether more than its forward runs when a module is called."""
+    return bool(module._forward_pre_hooks or module._forward_hooks)
+
+
+def _ties_weights(network: nn.Sequential) -> bool:
+    """Whether layers share a parameter, or are the same layer."""
+    used = sum(len(list(layer.parameters())) for layer in network)
+    return used > len(list(network.parameters()))
 
 
 class StackedModule(nn.Module):
@@ -238,7 +251,14 @@ class StackedModule(nn.Module):
         return self._looped(state, rows).unflatten(0, self.lead)
 
     def _call(self, state: dict[str, Tensor], rows: Tensor) -> Tensor:
-        return functional_call(self._template[0].train(self.training), state, (rows,))
+        template = self._template[0].train(self.training)
+        outputs = functional_call(template, state, (rows,))
+        if not isinstance(outputs, Tensor):
+            raise ValueError(
+                f"module must give a tensor; {type(template).__name__} gives a "
+                f"{type(outputs).__name__}."
+            )
+        return outputs
 
     def _vmapped(self, state: dict[str, Tensor], rows: Tensor) -> Tensor:
         return vmap(self._call, randomness="different")(state, rows)
@@ -275,7 +295,8 @@ def split_head(network: nn.Module, head_layers: int) -> tuple[nn.Sequential, nn.
     Raises
     ------
     ValueError
-        If the network is no ``nn.Sequential`` or has fewer such layers.
+        If the network is no ``nn.Sequential``, has fewer such layers, or if a layer of the head
+        shares weights with one before it.
     """
     if not _is_plain_sequential(network):
         raise ValueError(
@@ -290,7 +311,13 @@ def split_head(network: nn.Module, head_layers: int) -> tuple[nn.Sequential, nn.
             f"parameters that module has; got {head_layers}."
         )
     cut = weighty[-head_layers]
-    return nn.Sequential(*layers[:cut]), nn.Sequential(*layers[cut:])
+    core, head = nn.Sequential(*layers[:cut]), nn.Sequential(*layers[cut:])
+    if set(core.parameters()) & set(head.parameters()):
+        raise ValueError(
+            f"module must not share weights between its last head_layers={head_layers} layers, "
+            "the head, and those before it."
+        )
+    return core, head
 
 
 class MultiHead(nn.Module):
@@ -308,6 +335,7 @@ class MultiHead(nn.Module):
         super().__init__()
         self.core = core
         self.heads = heads
+        self.lead = heads.lead
 
     def forward(self, x: Tensor) -> Tensor:
         """Map rows (S, n, ...) to the heads' outputs (S, M, n, out)."""

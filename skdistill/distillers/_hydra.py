@@ -126,7 +126,7 @@ class HydraPlusRegressor(DistributionRegressor):
     n_epochs_ : int
         Number of epochs that training was set to.
     n_parameters_ : int
-        Number of trainable parameters of the student.
+        Number of parameters of the student.
     module_ : GaussianStack
         The student, as a torch module.
     net_ : skorch.NeuralNet
@@ -274,8 +274,8 @@ class HydraPlusRegressor(DistributionRegressor):
         self.__dict__.pop("teacher_", None)
         raw_X, raw_y = X, y
         X, y, weight = self._validate_fit_data(X, y, sample_weight)
-        if self._y_is_1d and getattr(raw_y, "ndim", 1) == 2:
-            raw_y = np.ravel(raw_y)  # a column: warned of once, not by the teacher again
+        if self._y_is_1d and np.asarray(raw_y).ndim == 2:
+            raw_y = np.asarray(raw_y).ravel()  # a column: warned of once, not by the teacher again
         X_transfer = self._validate_transfer(X_transfer, X.dtype)
         # A module that does not fit is found before the teacher takes its time.
         self._build_module([0], torch.zeros(self.n_outputs_), torch.ones(self.n_outputs_))
