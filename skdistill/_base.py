@@ -121,6 +121,20 @@ class Objective(nn.Module):
         """Return the loss of every member and row, of shape (S, n)."""
         raise NotImplementedError
 
+    def loss_and_gradient(
+        self, outputs: Tensor, targets: tuple[Tensor, ...]
+    ) -> tuple[Tensor, Tensor]:
+        """Return the losses, (S, n), and the gradient of their sum, of the shape of `outputs`.
+
+        Autograd finds the gradient unless a subclass knows it in closed form. A row's loss must not
+        depend on other rows' outputs.
+        """
+        with torch.enable_grad():
+            outputs = outputs.detach().requires_grad_()
+            losses = self(outputs, targets)
+            (gradient,) = torch.autograd.grad(losses.sum(), outputs)
+        return losses.detach(), gradient
+
     def penalty(self, module: Any) -> Tensor | None:
         """Return what is added to each member's loss, of shape (S,), or None."""
         return None

@@ -35,7 +35,7 @@ from ..modules import (
     MLP,
     GaussianStack,
     MultiHead,
-    build_member,
+    build_members,
     n_parameters,
     split_head,
     stack,
@@ -400,7 +400,7 @@ class HydraPlusRegressor(DistributionRegressor):
 
     def _build_network(self, seeds: list[int]) -> MultiHead:
         kwargs = self._module_kwargs(self.n_features_in_, 2 * self.n_outputs_)
-        networks = [build_member(self.module, seed, **kwargs) for seed in seeds]
+        networks = build_members(self.module, seeds, **kwargs)
         cores, heads = zip(
             *(split_head(network, self.head_layers) for network in networks), strict=True
         )

@@ -27,8 +27,8 @@ from .._base import (
     with_callbacks,
 )
 from ..distributions import Gaussian
-from ..losses import gaussian_nll
-from ..modules import MLP, build_member, stack, weights_and_fan_ins
+from ..losses import gaussian_nll, gaussian_nll_and_gradient
+from ..modules import MLP, build_members, stack, weights_and_fan_ins
 
 # On a CPU as many members are trained together as have about this many activations in their widest
 # layer; with more of them the work no longer fits the cache.
@@ -286,7 +286,7 @@ class BayesianEnsembleRegressor(DistributionRegressor):
 
     def _build_network(self, seeds: list[int]) -> nn.Module:
         kwargs = self._module_kwargs(self.n_features_in_, 2 * self.n_outputs_)
-        return stack([build_member(self.module, seed, **kwargs) for seed in seeds])
+        return stack(build_members(self.module, seeds, **kwargs))
 
     @property
     def _n_networks(self) -> int:
@@ -307,6 +307,10 @@ class GaussianObjective(Objective):
         (y,) = targets
         # beta-NLL is no proper score: members are validated by the likelihood itself.
         return gaussian_nll(Gaussian.from_outputs(outputs), y, self.beta if self.training else 0.0)
+
+    def loss_and_gradient(self, outputs: Tensor, targets: tuple[Tensor, ...]):
+        (y,) = targets
+        return gaussian_nll_and_gradient(outputs, y, self.beta if self.training else 0.0)
 
 
 class _MemberTrainer:
