@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Training speed: an ensemble as one stack, beside skorch, scikit-learn and a bare torch loop.
+"""Training speed: an ensemble as one stack, beside skorch, scikit-learn and bare torch loops.
 
-All train networks with one hidden layer of 50 rectified units by Adam on minibatches of 32 rows,
-on one thread, in float32, for the same number of epochs, without validation or early stopping:
+All train networks of rectified units by Adam on minibatches, on one thread, in float32, for the
+same number of epochs, without validation or early stopping:
 
 skdistill        BayesianEnsembleRegressor as a user calls it, all of fit
 skorch           one NeuralNetRegressor for each member, with skorch's default iterator and
                  callbacks, Gaussian likelihood; train_split=None, so that all train on all rows.
                  A few members are trained and their time scaled to all
+plain loop       one network after the other in a loop that slices tensors, with fused Adam and
+                 nothing around it; a few members, scaled to all
 Bagging of MLPs  BaggingRegressor(MLPRegressor), squared error, bootstrap samples
 bare torch loop  the same stacked module, loss, fused Adam and minibatches (each member has an
-                 order of its own) with nothing around them, all members at once: what our shell
-                 costs, and what our blocks of members bring
+                 order of its own) differentiated by autograd with nothing around them, all
+                 members at once: what our shell costs, and what the closed form brings
 
-Times are CPU seconds, contenders take turns, ratios are medians over rounds. With one epoch of few
-rows what is fixed shows: checks, building the module, the optimizer and the net.
+Times are CPU seconds, contenders take turns, ratios are medians over rounds. The overhead is what
+a fit takes beside its epochs: checks, scaling, building the module, the optimizer and the net.
 
     python benchmarks/engine.py                  # some minutes
     python benchmarks/engine.py --rounds 9       # for a noisy machine
@@ -25,6 +27,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable
 from functools import partial
+from statistics import median
 from typing import NamedTuple
 
 import numpy as np
@@ -51,12 +54,11 @@ from torch import nn
 from skdistill import BayesianEnsembleRegressor
 from skdistill.distributions import Gaussian
 from skdistill.losses import gaussian_nll
-from skdistill.modules import MLP, build_member, stack
+from skdistill.modules import MLP, build_member, build_members, stack
 
-HIDDEN_UNITS = (50,)
 ACTIVATION = "relu"
-BATCH_SIZE = 32
 LR = 0.01
+ENSEMBLE_PEERS = ("skorch", "plain loop", "Bagging of MLPs", "bare torch loop")
 
 
 class Setting(NamedTuple):
@@ -66,17 +68,58 @@ class Setting(NamedTuple):
     n_features: int
     n_members: int
     n_epochs: int
+    hidden_units: tuple[int, ...] = (50,)
+    batch_size: int = 32
     at_least: dict[str, float] = {}
     at_most: dict[str, float] = {}
-    peers: tuple[str, ...] = ("skorch", "Bagging of MLPs", "bare torch loop")
-    members_measured: int = 2  # of skorch's, scaled to n_members
+    peers: tuple[str, ...] = ENSEMBLE_PEERS
+    members_measured: int = 2  # of those trained one by one, scaled to n_members
 
     def __str__(self) -> str:
         epochs = "1 epoch" if self.n_epochs == 1 else f"{self.n_epochs} epochs"
-        return f"{self.n_rows} x {self.n_features}, {self.n_members} members, {epochs}"
+        members = "1 member" if self.n_members == 1 else f"{self.n_members} members"
+        units = " x ".join(map(str, self.hidden_units))
+        return (
+            f"{self.n_rows} x {self.n_features}, {units} units, batch {self.batch_size}, "
+            f"{members}, {epochs}"
+        )
+
+    @property
+    def network(self) -> dict:
+        """Arguments of the MLP."""
+        return {
+            "in_features": self.n_features,
+            "out_features": 2,
+            "hidden_units": self.hidden_units,
+            "activation": ACTIVATION,
+        }
+
+    @property
+    def n_measured(self) -> int:
+        return min(self.members_measured, self.n_members)
 
 
 SETTINGS = [
+    Setting(506, 13, 10, 100, at_least={"skorch": 40, "plain loop": 15, "Bagging of MLPs": 10}),
+    Setting(10_000, 8, 100, 2, at_least={"skorch": 70, "plain loop": 30, "Bagging of MLPs": 15}),
+    Setting(
+        10_000,
+        8,
+        10,
+        3,
+        hidden_units=(128, 128),
+        batch_size=256,
+        at_least={"skorch": 4, "plain loop": 1.6, "Bagging of MLPs": 2},
+    ),
+    Setting(
+        506,
+        13,
+        1,
+        100,
+        hidden_units=(75,),
+        at_least={"skorch": 7, "plain loop": 3},
+        peers=("skorch", "plain loop", "bare torch loop"),
+    ),
     Setting(
         10_000,
         8,
@@ -85,11 +128,9 @@ SETTINGS = [
         at_least={"skorch": 12, "Bagging of MLPs": 3.5},
         at_most={"bare torch loop": 1.15},
     ),
-    Setting(10_000, 8, 100, 1, at_least={"skorch": 40}, peers=("skorch", "bare torch loop")),
-    Setting(506, 13, 10, 40),
-    Setting(506, 13, 10, 1),
 ]
 QUICK_SETTINGS = [Setting(100, 8, 3, 1)]
+OVERHEAD_AT_MOST = 0.015  # seconds, at 506 x 13 and 10 members
 
 
 def rows(n_rows: int, n_features: int) -> tuple[np.ndarray, np.ndarray]:
@@ -105,9 +146,9 @@ def rows(n_rows: int, n_features: int) -> tuple[np.ndarray, np.ndarray]:
 def ensemble(setting: Setting, X, y) -> None:
     BayesianEnsembleRegressor(
         setting.n_members,
-        module__hidden_units=HIDDEN_UNITS,
+        module__hidden_units=setting.hidden_units,
         module__activation=ACTIVATION,
-        batch_size=BATCH_SIZE,
+        batch_size=setting.batch_size,
         lr=LR,
         max_epochs=setting.n_epochs,
         device="cpu",
@@ -125,28 +166,40 @@ class GaussianLoss(nn.Module):
 
 def skorch_members(setting: Setting, X, y) -> None:
     """Fit as many nets as are measured."""
-    for _ in range(min(setting.members_measured, setting.n_members)):
+    for _ in range(setting.n_measured):
         NeuralNetRegressor(
             MLP,
-            module__in_features=X.shape[1],
-            module__out_features=2,
-            module__hidden_units=HIDDEN_UNITS,
-            module__activation=ACTIVATION,
+            **{f"module__{name}": value for name, value in setting.network.items()},
             criterion=GaussianLoss,
             optimizer=torch.optim.Adam,
             lr=LR,
             max_epochs=setting.n_epochs,
-            batch_size=BATCH_SIZE,
+            batch_size=setting.batch_size,
             train_split=None,
             verbose=0,
         ).fit(X, y[:, None])
 
 
+def plain_loop(setting: Setting, X, y) -> None:
+    """Fit as many members as are measured, one after the other."""
+    X, y = torch.tensor(X), torch.tensor(y).unsqueeze(1)
+    loss_of = GaussianLoss()
+    for seed in range(setting.n_measured):
+        module = build_member(MLP, seed, **setting.network)
+        optimizer = torch.optim.Adam(module.parameters(), lr=LR, fused=True)
+        for _ in range(setting.n_epochs):
+            for index in torch.randperm(len(X)).split(setting.batch_size):
+                loss = loss_of(module(X[index]), y[index])
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+
+
 def bagging(setting: Setting, X, y) -> None:
     member = MLPRegressor(
-        hidden_layer_sizes=HIDDEN_UNITS,
+        hidden_layer_sizes=setting.hidden_units,
         activation=ACTIVATION,
-        batch_size=BATCH_SIZE,
+        batch_size=setting.batch_size,
         learning_rate_init=LR,
         max_iter=setting.n_epochs,
         n_iter_no_change=setting.n_epochs + 1,
@@ -158,17 +211,13 @@ def bagging(setting: Setting, X, y) -> None:
 
 def bare_loop(setting: Setting, X, y) -> None:
     X, y = torch.tensor(X), torch.tensor(y).unsqueeze(1)
-    widths = {"in_features": X.shape[1], "out_features": 2, "hidden_units": HIDDEN_UNITS}
-    members = [
-        build_member(MLP, seed, activation=ACTIVATION, **widths)
-        for seed in range(setting.n_members)
-    ]
+    members = build_members(MLP, range(setting.n_members), **setting.network)
     module = stack(members)
     beta = BayesianEnsembleRegressor().beta
     optimizer = torch.optim.Adam(module.parameters(), lr=LR, weight_decay=1e-4, fused=True)
     for _ in range(setting.n_epochs):
         order = torch.stack([torch.randperm(len(X)) for _ in members])
-        for index in order.split(BATCH_SIZE, dim=1):
+        for index in order.split(setting.batch_size, dim=1):
             prediction = Gaussian.from_outputs(module(X[index]))
             loss = gaussian_nll(prediction, y[index], beta).mean(-1).sum()
             optimizer.zero_grad()
@@ -179,9 +228,13 @@ def bare_loop(setting: Setting, X, y) -> None:
 CONTENDERS: dict[str, Callable] = {
     "skdistill": ensemble,
     "skorch": skorch_members,
+    "plain loop": plain_loop,
     "Bagging of MLPs": bagging,
     "bare torch loop": bare_loop,
 }
+
+
+ONE_BY_ONE = ("skorch", "plain loop")
 
 
 # Measuring ----------------------------------------------------------------------------------------
@@ -194,8 +247,8 @@ def compare(setting: Setting, n_rounds: int) -> list[dict]:
     seconds = interleaved(
         {name: partial(CONTENDERS[name], setting, X, y) for name in names}, n_rounds
     )
-    measured = min(setting.members_measured, setting.n_members)
-    seconds = scaled(seconds, "skorch", setting.n_members / measured)
+    for peer in ONE_BY_ONE:
+        seconds = scaled(seconds, peer, setting.n_members / setting.n_measured)
     return [
         comparison(
             str(setting),
@@ -208,10 +261,32 @@ def compare(setting: Setting, n_rounds: int) -> list[dict]:
     ]
 
 
+def overhead(n_rounds: int, n_epochs: int = 21) -> dict:
+    """CPU seconds that a fit of one epoch takes beside the epoch."""
+    one = Setting(506, 13, 10, 1)
+    X, y = rows(one.n_rows, one.n_features)
+    fits = {"one": one, "many": one._replace(n_epochs=n_epochs)}
+    seconds = interleaved(
+        {name: partial(ensemble, setting, X, y) for name, setting in fits.items()}, n_rounds
+    )
+    found = median(
+        first - (many - first) / (n_epochs - 1)
+        for first, many in zip(seconds["one"], seconds["many"], strict=True)
+    )
+    return {
+        "setting": str(one),
+        "fit_seconds": median(seconds["one"]),
+        "overhead_seconds": found,
+        "target": OVERHEAD_AT_MOST,
+        "reached": found <= OVERHEAD_AT_MOST,
+        "rounds": n_rounds,
+    }
+
+
 def prepared(name: str, setting: Setting) -> Callable[[], None]:
     """A contender's call in a fresh process, what can be imported beforehand imported."""
     one_thread()
-    tiny = setting._replace(n_rows=2 * BATCH_SIZE, n_members=2, n_epochs=1)
+    tiny = setting._replace(n_rows=2 * setting.batch_size, n_members=2, n_epochs=1)
     CONTENDERS[name](tiny, *rows(tiny.n_rows, tiny.n_features))
     return partial(CONTENDERS[name], setting, *rows(setting.n_rows, setting.n_features))
 
@@ -222,7 +297,7 @@ def memory(setting: Setting, names: Iterable[str]) -> list[dict]:
         {
             "setting": str(setting),
             "contender": name,
-            "members": setting.members_measured if name == "skorch" else setting.n_members,
+            "members": setting.n_measured if name in ONE_BY_ONE else setting.n_members,
             "peak_mib": peak_growth(prepared, name, setting),
         }
         for name in names
@@ -240,15 +315,22 @@ def main() -> None:
     for setting in settings:
         results += compare(setting, 1 if options.quick else options.rounds)
         print(f"done: {setting}", flush=True)
-    peaks = memory(settings[0], ["skdistill"] if options.quick else CONTENDERS)
+    fixed = overhead(2 if options.quick else options.rounds)
+    peaks = memory(settings[-1], ["skdistill"] if options.quick else CONTENDERS)
     print()
     print_comparisons(results)
+    print()
+    print(
+        f"overhead of a fit, {fixed['setting']}: {1e3 * fixed['overhead_seconds']:.1f} ms of "
+        f"{1e3 * fixed['fit_seconds']:.1f} ms, target <= {1e3 * fixed['target']:g} ms"
+    )
     print()
     print_table(
         ["peak memory of", "setting", "members", "MiB"],
         [[p["contender"], p["setting"], p["members"], p["peak_mib"]] for p in peaks],
     )
-    write_json(options.output, record(quick=options.quick, training=results, memory=peaks))
+    content = record(quick=options.quick, training=results, overhead=fixed, memory=peaks)
+    write_json(options.output, content)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from .modules import (
     MLP,
     GaussianStack,
     StackedModule,
-    build_member,
+    build_members,
     n_parameters,
     weights_and_fan_ins,
 )
@@ -129,6 +129,20 @@ class Objective(nn.Module):
     def forward(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Tensor:
         """Return the loss of every member and row, of shape (S, n)."""
         raise NotImplementedError
+
+    def loss_and_gradient(
+        self, outputs: Tensor, targets: tuple[Tensor, ...]
+    ) -> tuple[Tensor, Tensor]:
+        """Return the losses, (S, n), and the gradient of their sum, of the shape of `outputs`.
+
+        Autograd finds the gradient unless a subclass knows it in closed form. A row's loss must not
+        depend on other rows' outputs.
+        """
+        with torch.enable_grad():
+            outputs = outputs.detach().requires_grad_()
+            losses = self(outputs, targets)
+            (gradient,) = torch.autograd.grad(losses.sum(), outputs)
+        return losses.detach(), gradient
 
     def penalty(self, module: Any) -> Tensor | None:
         """Return what is added to each member's loss, of shape (S,), or None."""
@@ -323,8 +337,7 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _build_members(self, seeds: list[int]) -> list[nn.Module]:
         """One network for each seed."""
-        module, kwargs = self._recipe["module"], self._recipe["kwargs"]
-        return [build_member(module, seed, **kwargs) for seed in seeds]
+        return build_members(self._recipe["module"], seeds, **self._recipe["kwargs"])
 
     def _build_network(self, seeds: list[int]) -> nn.Module:
         """Build the stack, with a network (or head) for each seed."""

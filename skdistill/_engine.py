@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import itertools
 import math
 import signal
 import threading
@@ -24,6 +25,10 @@ from sklearn import get_config
 from skorch import NeuralNet
 from skorch.callbacks import Callback, EpochTimer, LRScheduler, PrintLog
 from torch import Tensor
+
+from ._closed_form import ClosedForm, layers_of
+from ._flat_update import FlatUpdate
+from .modules import StackedModule
 
 # Rows are gathered for many batches at a time, up to about this many bytes: fewer calls, and the
 # copy still fits the cache.
@@ -71,6 +76,7 @@ class Rows(torch.utils.data.Dataset):
         self.weight = None if weight is None else weight / weight.mean(-1, keepdim=True)
         self.batch_size = min(batch_size or len(X), len(X))
         self.generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+        self._order = torch.empty(len(seeds), len(X), dtype=torch.int32)
 
     def __len__(self) -> int:
         return len(self.X)
@@ -91,8 +97,9 @@ class Rows(torch.utils.data.Dataset):
             # (S, k * size) -> (k, S, size): one batch after the other, each contiguous.
             index = order[:, start * size : stop * size].unflatten(1, (stop - start, size))
             X, (targets, weight) = self.take(index.transpose(0, 1).contiguous())
-            for k in range(stop - start):
-                yield X[k], (tuple(t[k] for t in targets), None if weight is None else weight[k])
+            weights = itertools.repeat(None) if weight is None else weight.unbind()
+            dealt = zip(*(target.unbind() for target in targets), strict=True)
+            yield from zip(X.unbind(), zip(dealt, weights, strict=False), strict=True)
         if n % size:
             yield self.take(order[:, n_full * size :])
 
@@ -103,8 +110,9 @@ class Rows(torch.utils.data.Dataset):
 
     def _shuffled(self) -> Tensor:
         """Order of the rows for every member in this epoch, of shape (S, n)."""
-        orders = [torch.randperm(len(self), generator=g) for g in self.generators]
-        return torch.stack(orders).to(self.X.device)
+        for generator, row in zip(self.generators, self._order, strict=True):
+            torch.randperm(len(self), generator=generator, dtype=row.dtype, out=row)
+        return self._order.to(self.X.device)
 
     def gather_limit(self) -> int:
         """Largest number of rows to take at a time."""
@@ -220,7 +228,7 @@ class StackNet(NeuralNet):
 
     @property
     def _default_callbacks(self):
-        return [("epoch_timer", EpochTimer()), ("print_log", PrintLog())]
+        return [("epoch_timer", EpochTimer()), ("print_log", QuietPrintLog())]
 
     @property
     def n_members(self) -> int:
@@ -238,14 +246,14 @@ class StackNet(NeuralNet):
         return self.module_(x)
 
     def get_loss(self, y_pred, y_true, X=None, training=False):
-        """Sum over members of the weighted mean over rows; each member's is kept in passing."""
+        """Sum over members of the weighted mean over rows; each row's is kept in passing."""
         targets, weight = y_true
         per_row = self.criterion_(y_pred, targets)  # (S, n)
+        losses = per_row if weight is None else weight * per_row
+        self.row_losses_ = losses.detach()
         # Weights have mean one over all rows: this is sum w l / sum w for a full batch, and an
         # unbiased estimate of it for a minibatch.
-        losses = (per_row if weight is None else weight * per_row).mean(-1)
-        self.batch_losses_ = losses.detach()
-        return losses.sum()
+        return losses.mean(-1).sum()
 
     def _loss(self, X: Tensor, y) -> tuple[Tensor, Tensor]:
         """Outputs and the quantity that a training step differentiates."""
@@ -257,6 +265,12 @@ class StackNet(NeuralNet):
     def train_step_single(self, batch, **fit_params):
         if not self.module_.training:
             self._set_training(True)
+        if self.uses_closed_form_:
+            X, (targets, weight) = batch
+            outputs, self.row_losses_ = self.closed_form_(X, targets, weight)
+            if self.clip_norm is not None:
+                _clip_each_member(self.closed_form_.gradients, self.n_members, self.clip_norm)
+            return {"y_pred": outputs}
         outputs, loss = self.loss_(*batch)
         loss.backward()
         for weight, decay in self.weight_decay:
@@ -268,20 +282,54 @@ class StackNet(NeuralNet):
 
     def quiet_step(self, batch: Batch) -> None:
         """A training step without a word to callbacks."""
-        for group in self.optimizer_.param_groups:
-            for parameter in group["params"]:
-                parameter.grad = None  # zero_grad() does this too, within a wrapper of 16 us
+        if self.uses_closed_form_:
+            step = self.update_
+        else:
+            step = self.optimizer_.step
+            for group in self.optimizer_.param_groups:
+                for parameter in group["params"]:
+                    parameter.grad = None  # zero_grad() does this too, within a wrapper of 16 us
         self.train_step_single(batch)
-        self.optimizer_.step()
+        step()
+
+    # How it is computed ---------------------------------------------------------------------
+
+    @property
+    def engine_(self) -> str:
+        """What computes a training step: "closed_form", "stacked", "vmap" or "loop".
+
+        Forward and backward are written out, or autograd differentiates the stack: one made by
+        hand, one made by ``torch.vmap``, or one that runs its members one by one.
+        """
+        if self._has_closed_form() and self._trains_all_layers():
+            return "closed_form"
+        stacks = [part for part in self.module_.modules() if isinstance(part, StackedModule)]
+        if any(part.loops_ for part in stacks):
+            return "loop"
+        return "vmap" if stacks else "stacked"
+
+    def _has_closed_form(self) -> bool:
+        is_plain = self.step == "eager" and torch.device(self.device).type == "cpu"
+        listens = any(listens_to_batches(callback) for _, callback in self.callbacks_)
+        return is_plain and not listens and bool(layers_of(self.module_))
+
+    def _trains_all_layers(self) -> bool:
+        return all(parameter.requires_grad for parameter in self.module_.parameters())
 
     # The epoch ------------------------------------------------------------------------------
 
     def on_train_begin(self, net, X=None, y=None, **kwargs):
         self.member_losses_: dict[str, Tensor] = {}
+        self.lowest_losses_: dict[str, float] = {}
         self.interrupted_ = False
         self.ctrl_c_ = False
         self.listens_to_batches_ = any(listens_to_batches(cb) for _, cb in self.callbacks_)
         self.loss_ = torch.compile(self._loss) if self.step == "compiled" else self._loss
+        self.closed_form_: Any = None
+        self.uses_closed_form_ = False
+        if self._has_closed_form():
+            self.closed_form_ = ClosedForm(self.module_, self.criterion_, self.weight_decay)
+            self.update_ = FlatUpdate(self.optimizer_, self.closed_form_)
         steps: dict[str, Any] = {"compiled": CompiledStep, "captured": CapturedStep}
         self.quiet_step_ = steps[self.step](self) if self.step in steps else self.quiet_step
 
@@ -333,32 +381,57 @@ class StackNet(NeuralNet):
         """Run one epoch of training or validation and record its loss."""
         if iterator is None:
             return
-        self._sum_losses, self._n_rows = torch.zeros(()), 0
+        self._sums: dict[int, Tensor] = {}
         if self.listens_to_batches_:
             super().run_single_epoch(self._tallied(iterator), training, prefix, step_fn)
         else:
-            step = self.quiet_step_ if training else step_fn
             self.history.new_batch()  # Checkpoint names its files by the epoch's last batch
-            for batch in self._tallied(iterator):
-                step(batch)
-        losses = self._sum_losses / self._n_rows
+            with self._in_closed_form() if training else contextlib.nullcontext():
+                step = self.quiet_step_ if training else step_fn
+                for batch in self._tallied(iterator):
+                    step(batch)
+        losses = torch.stack([s.sum(-1) for s in self._sums.values()]).sum(0) / self._n_rows
         self.member_losses_[prefix] = losses
         self._record(f"{prefix}_loss", losses.nanmean().item())  # members that have not diverged
         if isinstance(self.quiet_step_, CompiledStep) and len(self.history) == 1:
             self.history.record("compile_seconds", self.quiet_step_.seconds)
 
+    @contextlib.contextmanager
+    def _in_closed_form(self) -> Iterator[None]:
+        """Compute without autograd, unless a callback has frozen a layer for this epoch."""
+        if self.closed_form_ is None or not self._trains_all_layers():
+            yield
+            return
+        form, update = self.closed_form_, self.update_
+        form.load()
+        update.begin_epoch()
+        self.uses_closed_form_ = True
+        try:
+            yield
+        finally:
+            self.uses_closed_form_ = False
+            update.end_epoch()
+            form.store()
+
     def _tallied(self, iterator: Rows) -> Iterator[Batch]:
         """Pass the batches on and add up the losses that each step leaves behind."""
+        self._n_rows = 0
         for batch in iterator:
             yield batch
-            n_rows = batch[0].shape[1]
-            self._sum_losses = n_rows * self.batch_losses_ + self._sum_losses
+            losses = self.row_losses_
+            n_rows = losses.shape[-1]
             self._n_rows += n_rows
+            if n_rows in self._sums:
+                self._sums[n_rows] += losses
+            else:
+                self._sums[n_rows] = losses.clone()
 
     def _record(self, name: str, value: float) -> None:
-        best = min((row[name] for row in self.history[:-1]), default=math.inf)
         self.history.record(name, value)
-        self.history.record(f"{name}_best", bool(value < best))
+        is_best = value < self.lowest_losses_.get(name, math.inf)
+        self.history.record(f"{name}_best", is_best)
+        if is_best:
+            self.lowest_losses_[name] = value
 
 
 @contextlib.contextmanager
@@ -382,8 +455,11 @@ def noting_ctrl_c(net: StackNet) -> Iterator[None]:
 
 def clip_each_member(parameters, n_members: int, max_norm: float) -> None:
     """Scale each member's gradient so that its norm is at most `max_norm`."""
-    gradients = [p.grad for p in parameters if p.grad is not None]
-    squares = sum(g.reshape(n_members, -1).square().sum(1) for g in gradients)
+    _clip_each_member([p.grad for p in parameters if p.grad is not None], n_members, max_norm)
+
+
+def _clip_each_member(gradients: list[Tensor], n_members: int, max_norm: float) -> None:
+    squares = torch.stack([g.reshape(n_members, -1).square().sum(1) for g in gradients]).sum(0)
     factors = (max_norm / (squares.sqrt() + 1e-6)).clamp(max=1.0)
     for g in gradients:
         g.mul_(factors.view(-1, *[1] * (g.ndim - 1)))
@@ -461,14 +537,22 @@ class CapturedStep:
         with torch.cuda.graph(graph):
             self.net.train_step_single((static[0], (targets, weight)))
             self.net.optimizer_.step()
-        self.graphs[shapes] = graph, static, self.net.batch_losses_
+        self.graphs[shapes] = graph, static, self.net.row_losses_
 
     def _replay(self, shapes: tuple, tensors: list[Tensor]) -> None:
         graph, static, losses = self.graphs[shapes]
         for to, value in zip(static, tensors, strict=True):
             to.copy_(value)
         graph.replay()
-        self.net.batch_losses_ = losses
+        self.net.row_losses_ = losses
+
+
+class QuietPrintLog(PrintLog):
+    """skorch's log of epochs, which does no work where it would print nothing."""
+
+    def on_epoch_end(self, net, **kwargs):
+        if net.verbose:
+            super().on_epoch_end(net, **kwargs)
 
 
 def listens_to_batches(callback: Callback) -> bool:

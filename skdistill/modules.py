@@ -95,7 +95,9 @@ class MLP(nn.Sequential):
 
 def _linear(fan_in: int, fan_out: int, generator: torch.Generator | None) -> nn.Linear:
     """``nn.Linear`` with its usual initial distribution, drawn from `generator`."""
-    layer = nn.utils.skip_init(nn.Linear, fan_in, fan_out)
+    layer = nn.Linear(fan_in, fan_out, bias=False, device="meta")  # draws nothing, as skip_init
+    layer.weight = nn.Parameter(torch.empty(fan_out, fan_in))
+    layer.bias = nn.Parameter(torch.empty(fan_out))
     bound = 1.0 / math.sqrt(fan_in)
     nn.init.uniform_(layer.weight, -bound, bound, generator=generator)
     nn.init.uniform_(layer.bias, -bound, bound, generator=generator)
@@ -108,16 +110,29 @@ def build_member(module: Callable[..., nn.Module], seed: int, **kwargs) -> nn.Mo
     `module` is called with those of ``in_features``, ``out_features`` and ``generator`` that its
     signature takes, and with whatever the user gave. Torch's global generator stays as it was.
     """
+    (member,) = build_members(module, [seed], **kwargs)
+    return member
+
+
+def build_members(
+    module: Callable[..., nn.Module], seeds: Sequence[int], **kwargs
+) -> list[nn.Module]:
+    """Build a network for each seed, as :func:`build_member` does; equal seeds share one."""
     accepted = inspect.signature(module).parameters
     takes_any = any(p.kind is p.VAR_KEYWORD for p in accepted.values())
     for width in ("in_features", "out_features"):
         if not takes_any and width not in accepted:
             kwargs.pop(width, None)
-    if "generator" in accepted:
-        return module(generator=torch.Generator().manual_seed(seed), **kwargs)
-    with GLOBAL_GENERATOR_LOCK, torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed GPUs too
-        return module(**kwargs)
+
+    def build(seed: int) -> nn.Module:
+        if "generator" in accepted:
+            return module(generator=torch.Generator().manual_seed(seed), **kwargs)
+        with GLOBAL_GENERATOR_LOCK, torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed GPUs too
+            return module(**kwargs)
+
+    built = {seed: build(seed) for seed in dict.fromkeys(seeds)}
+    return [built[seed] for seed in seeds]
 
 
 class StackedLinear(nn.Module):

@@ -51,7 +51,11 @@ def test_help_says_what_is_measured(script):
 @pytest.mark.parametrize(
     ("script", "part", "peers"),
     [
-        ("engine.py", "training", {"skorch", "Bagging of MLPs", "bare torch loop"}),
+        (
+            "engine.py",
+            "training",
+            {"skorch", "plain loop", "Bagging of MLPs", "bare torch loop"},
+        ),
         ("predict.py", "prediction", {"MLPRegressor", "student's module", "20 skorch nets"}),
     ],
 )

@@ -25,7 +25,7 @@ from .._base import (
     with_callbacks,
 )
 from ..distributions import Gaussian
-from ..losses import gaussian_nll
+from ..losses import gaussian_nll, gaussian_nll_and_gradient
 from ..modules import MLP, stack, weights_and_fan_ins
 
 # On a CPU as many members are trained together as have about this many activations in their widest
@@ -317,6 +317,10 @@ class GaussianObjective(Objective):
         (y,) = targets
         # beta-NLL is no proper score: members are validated by the likelihood itself.
         return gaussian_nll(Gaussian.from_outputs(outputs), y, self.beta if self.training else 0.0)
+
+    def loss_and_gradient(self, outputs: Tensor, targets: tuple[Tensor, ...]):
+        (y,) = targets
+        return gaussian_nll_and_gradient(outputs, y, self.beta if self.training else 0.0)
 
 
 class _MemberTrainer:

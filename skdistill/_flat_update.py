@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Steps of torch's optimizers as one fused call for all parameters, on flat buffers.
+
+Public functions of ``torch.optim`` do the work, which ``Optimizer.step`` calls too, within a
+wrapper that costs more than they do. Between epochs the state is the optimizer's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim.adam import adam
+from torch.optim.sgd import sgd
+
+from ._closed_form import ClosedForm, copy_each
+
+# Settings with which the fused update is another one, or none.
+_UNUSUAL = ("amsgrad", "maximize", "differentiable", "capturable")
+
+
+class FlatUpdate:
+    """What replaces ``optimizer.step()`` for a network in closed form.
+
+    The first step, which makes the state, and every step of classes that are not known here, or
+    with unusual settings, is ``optimizer.step()`` on the module's own parameters.
+
+    Parameters
+    ----------
+    optimizer : torch.optim.Optimizer
+        Of the module's parameters.
+    closed_form : ClosedForm
+        Whose weights to update by their gradient.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer, closed_form: ClosedForm):
+        self.optimizer = optimizer
+        self.closed_form = closed_form
+        self.group, *others = optimizer.param_groups
+        is_plain = not others and set(self.group["params"]) == set(closed_form.parameters)
+        is_plain &= not any(self.group.get(setting) for setting in _UNUSUAL)
+        self.fused = _FUSED.get(type(optimizer)) if is_plain and self.group.get("fused") else None
+        self.step = torch.zeros(())
+        self.buffers: dict[str, Tensor] = {}  # of the state, by its name
+        self.views: dict[str, list[Tensor]] = {}
+        self.is_first = True
+        self.update: Callable[[], Any] | None = None  # while the state is ours
+
+    def begin_epoch(self) -> None:
+        """Take the state and the settings from the optimizer, if we know what to do with them."""
+        states = [self.optimizer.state.get(p, {}) for p in self.closed_form.parameters]
+        ages = {(*state, float(state.get("step", 0.0))) for state in states}
+        if self.fused is None or self.is_first or len(ages) > 1:  # some have been frozen a while
+            return
+        self.step.fill_(ages.pop()[-1])
+        for name, value in states[0].items():
+            if name != "step" and value is not None:
+                if name not in self.buffers:
+                    self.buffers[name] = torch.zeros_like(self.closed_form.flat)
+                    self.views[name] = self.closed_form.views(self.buffers[name])
+                copy_each(self.views[name], [state[name] for state in states])
+        form = self.closed_form
+        self.update = self.fused(form.flat, form.d_flat, self.step, self.buffers, self.group)
+
+    def end_epoch(self) -> None:
+        """Give the state back."""
+        if self.update is None:
+            return
+        self.update = None
+        states = [self.optimizer.state.get(p, {}) for p in self.closed_form.parameters]
+        for name, views in self.views.items():
+            copy_each([state[name] for state in states], views)
+        for state in states:
+            if "step" in state:
+                state["step"].copy_(self.step)
+
+    def __call__(self) -> None:
+        """Update the weights."""
+        if self.update is not None:
+            self.update()
+            return
+        form = self.closed_form
+        form.store()
+        for parameter, gradient in zip(form.parameters, form.gradients, strict=True):
+            # Fused optimizers pass over tensors with gaps in memory, as views have, in silence.
+            parameter.grad = gradient.contiguous()
+        self.optimizer.step()
+        form.load()
+        if self.is_first:
+            self.is_first = False
+            self.begin_epoch()
+
+
+def _adam(flat: Tensor, grad: Tensor, step: Tensor, state: dict, group: dict) -> Callable[[], Any]:
+    moments = [state["exp_avg"]], [state["exp_avg_sq"]]
+    beta1, beta2 = group["betas"]
+    names = "lr weight_decay eps amsgrad maximize fused decoupled_weight_decay"
+    settings = {name: group[name] for name in names.split()}
+    return partial(adam, [flat], [grad], *moments, [], [step], beta1=beta1, beta2=beta2, **settings)
+
+
+def _sgd(flat: Tensor, grad: Tensor, step: Tensor, state: dict, group: dict) -> Callable[[], Any]:
+    names = "lr weight_decay momentum dampening nesterov maximize fused"
+    settings = {name: group[name] for name in names.split()}
+    return partial(sgd, [flat], [grad], [state.get("momentum_buffer")], **settings)
+
+
+_FUSED = {torch.optim.Adam: _adam, torch.optim.AdamW: _adam, torch.optim.SGD: _sgd}
