@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ._base import predict_interval, predict_members, predict_quantiles, predict_uncertainty
+from ._through import predict_interval, predict_members, predict_quantiles, predict_uncertainty
 from .distillers import HydraPlusRegressor
 from .ensembles import BayesianEnsembleRegressor
 

@@ -15,7 +15,6 @@ import torch
 from sklearn import get_config
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import DataConversionWarning
-from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_array, check_random_state, check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
@@ -58,21 +57,11 @@ except ImportError:  # scikit-learn < 1.9 has no callbacks
         return method
 
 
-__all__ = [
-    "predict_interval",
-    "predict_members",
-    "predict_quantiles",
-    "predict_uncertainty",
-]
-
 # Rows are predicted in chunks whose activations take about this many bytes, to stay in the cache.
 _CHUNK_BYTES = 2**23
 
 # Up to this many numbers, arrays of rows are checked by hand and predicted in one piece.
 _FEW = 4096
-
-# Nodes of the quadrature that takes members through the transform of a target.
-_N_NODES = 32
 
 SEED_LIMIT = 2**31 - 1
 
@@ -498,48 +487,6 @@ def standardisation(
     return loc, np.where(is_constant, constant, scale)
 
 
-def fit_teacher(teacher, X, y, sample_weight, task, student):
-    """Fit a teacher as a task of its student, with the weights for the last step of a Pipeline."""
-    is_fitted_before = isinstance(teacher, FrozenEstimator)
-    with contextlib.nullcontext() if is_fitted_before else task.propagate_callback_context(teacher):
-        task.call_on_fit_task_begin(estimator=student, X=X, y=y)
-        teacher.fit(X, y, **_weights_for(teacher, sample_weight))
-        task.call_on_fit_task_end(estimator=student, X=X, y=y)
-    return teacher
-
-
-def _weights_for(teacher, sample_weight) -> dict[str, Any]:
-    """Weights by the name under which the teacher's fit takes them; nothing for None."""
-    if sample_weight is None:
-        return {}
-    if hasattr(teacher, "steps") and not get_config()["enable_metadata_routing"]:
-        return {f"{teacher.steps[-1][0]}__sample_weight": sample_weight}
-    return {"sample_weight": sample_weight}
-
-
-def seed_where_unset(estimator, seed: int) -> None:
-    """Give every ``random_state`` in an estimator that is None a seed drawn from `seed`."""
-    draw = np.random.RandomState(seed)
-    seeds = {
-        name: int(draw.randint(SEED_LIMIT))
-        for name, value in sorted(estimator.get_params(deep=True).items(), key=lambda p: p[0])
-        if name.split("__")[-1] == "random_state" and value is None
-    }
-    estimator.set_params(**seeds)
-
-
-def as_teacher_rows(X, names) -> Callable[[np.ndarray], Any]:
-    """How to dress arrays for a teacher: as a frame, of X's kind, if it knows columns by name."""
-    if names is None:
-        return lambda rows: rows
-    if not hasattr(X, "columns"):
-        import pandas as pd  # the teacher has seen a frame, so there is a library of frames
-
-        return lambda rows: pd.DataFrame(rows, columns=list(names))
-    keyword = "schema" if type(X).__module__.startswith("polars") else "columns"
-    return lambda rows: type(X)(rows, **{keyword: list(names)})
-
-
 def check_weights(sample_weight, n: int, name: str = "sample_weight") -> np.ndarray | None:
     """Check weights of rows: None, a number, or an array of shape (n,), none of them negative."""
     if sample_weight is None:
@@ -756,160 +703,3 @@ class DistributionRegressor(RegressorMixin, NetEstimator):
 
 def _numpy_dtype(tensor: Tensor) -> np.dtype:
     return tensor[:0].cpu().numpy().dtype
-
-
-# ------------------------------------------------------------------------------------------
-# The same through Pipeline, GridSearchCV and TransformedTargetRegressor
-# ------------------------------------------------------------------------------------------
-
-
-def predict_uncertainty(model, X) -> Uncertainty:
-    """Predict the parts of the uncertainty with an estimator or a meta-estimator around one.
-
-    scikit-learn's meta-estimators hand on ``predict`` but not our own methods; this function walks
-    through them. On a bare estimator it is its method.
-
-    Parameters
-    ----------
-    model : estimator
-        A fitted skdistill estimator, or a Pipeline, search (GridSearchCV and its kin),
-        FrozenEstimator or TransformedTargetRegressor around one.
-    X : array-like of shape (n_samples, n_features)
-
-    Returns
-    -------
-    uncertainty : Uncertainty
-        Arrays of shape (n_samples,) or (n_samples, n_targets). Through the inverse transform of a
-        TransformedTargetRegressor the moments of each member are found by Gauss-Hermite
-        quadrature: exact for linear transforms, close for smooth ones.
-
-    Raises
-    ------
-    TypeError
-        If no estimator with ``predict_uncertainty`` is found inside `model`.
-    """
-    estimator, X, inverses = _innermost(model, X, "predict_uncertainty")
-    if not inverses:
-        return estimator.predict_uncertainty(X)
-    members = _members_through(inverses, estimator.predict_members(X))
-    parts = EmpiricalGaussian.from_members(members).uncertainty()
-    total, aleatoric, epistemic = (
-        part.numpy()[:, 0] if part.shape[1] == 1 else part.numpy() for part in parts
-    )
-    if members.shape[1] == 1:
-        return Uncertainty(total, None, None, measure="variance")
-    return Uncertainty(total, aleatoric, epistemic, measure="variance")
-
-
-def predict_members(model, X) -> np.ndarray:
-    """Predict the mean and variance of every member; see :func:`predict_uncertainty`.
-
-    Parameters
-    ----------
-    model : estimator
-    X : array-like of shape (n_samples, n_features)
-
-    Returns
-    -------
-    members : ndarray of shape (n_samples, n_members, n_targets, 2)
-    """
-    estimator, X, inverses = _innermost(model, X, "predict_members")
-    return _members_through(inverses, estimator.predict_members(X))
-
-
-def predict_quantiles(model, X, quantiles) -> np.ndarray:
-    """Predict quantiles; see :func:`predict_uncertainty`.
-
-    Parameters
-    ----------
-    model : estimator
-    X : array-like of shape (n_samples, n_features)
-    quantiles : float or array-like of shape (n_quantiles,)
-
-    Returns
-    -------
-    quantiles : ndarray of shape (n_samples, n_quantiles) or (n_samples, n_targets, n_quantiles)
-        Exact through every monotone transform of the target.
-    """
-    estimator, X, inverses = _innermost(model, X, "predict_quantiles")
-    if not inverses:
-        return estimator.predict_quantiles(X, quantiles)
-    levels = np.atleast_1d(np.asarray(quantiles, dtype=float))
-    straight = _quantiles_through(inverses, estimator.predict_quantiles(X, levels))
-    mirrored = _quantiles_through(inverses, estimator.predict_quantiles(X, 1 - levels))
-    # A decreasing transform turns the quantile at q into the one at 1 - q.
-    return np.where(levels < 0.5, np.minimum(straight, mirrored), np.maximum(straight, mirrored))
-
-
-def predict_interval(model, X, coverage=0.9) -> np.ndarray:
-    """Predict central intervals; see :func:`predict_uncertainty`.
-
-    Parameters
-    ----------
-    model : estimator
-    X : array-like of shape (n_samples, n_features)
-    coverage : float, default=0.9
-
-    Returns
-    -------
-    interval : ndarray of shape (n_samples, 2) or (n_samples, n_targets, 2)
-        Exact through every monotone transform of the target.
-    """
-    estimator, X, inverses = _innermost(model, X, "predict_interval")
-    ends = _quantiles_through(inverses, estimator.predict_interval(X, coverage))
-    return np.sort(ends, axis=-1) if inverses else ends
-
-
-def _innermost(model, X, method: str):
-    """The estimator inside `model` that has `method`, its X, and the target's inverse transforms.
-
-    The inverse transforms come in the order in which they apply.
-    """
-    inverses: list[Callable] = []
-    while not hasattr(model, method):  # FrozenEstimator hands on whatever is in it
-        if hasattr(model, "steps"):  # Pipeline
-            for _, step in model.steps[:-1]:
-                X = X if step is None or step == "passthrough" else step.transform(X)
-            model = model.steps[-1][1]
-        elif hasattr(model, "best_estimator_"):  # GridSearchCV and the other searches
-            model = model.best_estimator_
-        elif hasattr(model, "regressor_"):  # TransformedTargetRegressor
-            inverses.insert(0, model.transformer_.inverse_transform)
-            model = model.regressor_
-        else:
-            if hasattr(model, "estimator") or hasattr(model, "regressor"):
-                check_is_fitted(model)  # what is inside shows only after fit
-            raise TypeError(
-                f"{type(model).__name__} has no {method}; skdistill.{method} takes a fitted "
-                "skdistill estimator, or a Pipeline, search (with refit=True), FrozenEstimator or "
-                "TransformedTargetRegressor around one."
-            )
-    return model, X, inverses
-
-
-def _quantiles_through(inverses, values: np.ndarray) -> np.ndarray:
-    """Apply inverse transforms of the targets to values of shape (n, q) or (n, t, q)."""
-    for inverse in inverses:
-        rows = values[:, None] if values.ndim == 2 else values  # (n, t, q)
-        columns = np.moveaxis(rows, 2, 1).reshape(-1, rows.shape[1])
-        out = np.asarray(inverse(columns)).reshape(len(rows), rows.shape[2], -1)
-        out = np.moveaxis(out, 1, 2)
-        values = out[:, 0] if values.ndim == 2 else out
-    return values
-
-
-def _members_through(inverses, members: np.ndarray) -> np.ndarray:
-    """Moments of each member's Gaussian after the inverse transforms, by Gauss-Hermite."""
-    if not inverses:
-        return members
-    nodes, weights = np.polynomial.hermite_e.hermegauss(_N_NODES)
-    weights = weights / weights.sum()
-    mean, std = members[..., 0], np.sqrt(members[..., 1])
-    values = mean + std * nodes[:, None, None, None]  # (nodes, n, S, t)
-    columns = values.reshape(-1, values.shape[-1])
-    for inverse in inverses:
-        columns = np.asarray(inverse(columns)).reshape(len(columns), -1)
-    values = columns.reshape(*values.shape[:-1], -1)
-    mean = np.tensordot(weights, values, axes=1)
-    variance = np.tensordot(weights, np.square(values - mean), axes=1)
-    return np.stack([mean, variance], axis=-1)

@@ -14,7 +14,7 @@ from numbers import Integral, Real
 import numpy as np
 from sklearn.utils import check_array, check_scalar
 
-from ._base import predict_quantiles, predict_uncertainty
+from ._through import predict_quantiles, predict_uncertainty
 from .metrics import (
     ause,
     regression_calibration_curve,

@@ -21,7 +21,8 @@ from sklearn.metrics import auc
 from sklearn.utils import check_array, check_scalar, gen_batches
 from sklearn.utils.metadata_routing import MetadataRequest
 
-from ._base import check_weights, predict_interval, predict_members, predict_uncertainty
+from ._base import check_weights
+from ._through import predict_interval, predict_members, predict_uncertainty
 
 __all__ = [
     "EpistemicFidelity",

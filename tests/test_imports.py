@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 # What begins with an underscore inside a part is that part's own business.
 LAYERS = {
     "pure torch": {"losses", "distributions", "samplers", "modules", "pruning", "transfer"},
-    "engine": {"_closed_form", "_flat_update", "_engine", "_base"},
+    "engine": {"_closed_form", "_flat_update", "_engine", "_base", "_teaching", "_through"},
     "estimators": {"ensembles", "teachers", "distillers"},
     "around": {
         "metrics",

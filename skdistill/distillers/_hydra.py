@@ -21,13 +21,11 @@ from .._base import (
     Number,
     Objective,
     OneOf,
-    as_teacher_rows,
-    fit_teacher,
-    predict_members,
-    seed_where_unset,
     standardisation,
     with_callbacks,
 )
+from .._teaching import as_teacher_rows, fit_teacher, seed_where_unset
+from .._through import predict_members
 from ..distributions import Gaussian
 from ..ensembles import BayesianEnsembleRegressor
 from ..modules import (
