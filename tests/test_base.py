@@ -878,8 +878,8 @@ def dropout_student(**params):
 def test_fit_leaves_the_callers_generators_and_threads(make, data):
     model = make().set_params(random_state=0)
     torch.manual_seed(5)
-    np.random.seed(5)  # noqa: NPY002
-    state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    np.random.seed(5)
+    state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
@@ -888,7 +888,7 @@ def test_fit_leaves_the_callers_generators_and_threads(make, data):
     finally:
         torch.set_num_threads(before)
     assert torch.equal(torch.get_rng_state(), state)
-    assert (np.random.get_state()[1] == numpy_state).all()  # noqa: NPY002
+    assert (np.random.get_state()[1] == numpy_state).all()
 
 
 @pytest.mark.parametrize("make", [dropout_ensemble, dropout_student])

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -367,7 +368,7 @@ def test_gradient_is_that_of_autograd(build, n_rows, rows):
     module = build()
     n_members = next(module.parameters()).shape[0]
     generator = torch.Generator().manual_seed(0)
-    draw = lambda *shape: torch.randn(*shape, generator=generator, dtype=torch.float64)  # noqa: E731
+    draw = partial(torch.randn, generator=generator, dtype=torch.float64)
     X = draw(1 if rows == "shared" else n_members, n_rows, D)
     y = draw(1)
     weight = draw(n_members, n_rows).exp() if rows == "weighted" else None

@@ -102,7 +102,8 @@ class PlainNet(nn.Module):
         self.hidden, self.out = nn.Linear(D, 6), nn.Linear(6, 2)
         self.to(start[0].dtype)
         with torch.no_grad():
-            for layer, weight, bias in zip((self.hidden, self.out), start[::2], start[1::2]):  # noqa: B905
+            layers = (self.hidden, self.out)
+            for layer, weight, bias in zip(layers, start[::2], start[1::2], strict=True):
                 layer.weight.copy_(weight[m].t())
                 layer.bias.copy_(bias[m, 0])
 
@@ -1081,14 +1082,14 @@ def models():
 def test_fit_leaves_the_global_generators_alone_and_does_not_look_at_them(model):
     X, y = data()
     torch.manual_seed(3)
-    np.random.seed(3)  # noqa: NPY002
-    before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    np.random.seed(3)
+    before = torch.get_rng_state(), np.random.get_state()[1].copy()
     model.fit(X, y)
     assert torch.equal(torch.get_rng_state(), before[0])
-    assert_array_equal(np.random.get_state()[1], before[1])  # noqa: NPY002
+    assert_array_equal(np.random.get_state()[1], before[1])
     first = parameters_of(model)
     torch.manual_seed(4)
-    np.random.seed(4)  # noqa: NPY002
+    np.random.seed(4)
     for value, again in zip(first, parameters_of(model.fit(X, y)), strict=True):
         assert torch.equal(value, again)
 

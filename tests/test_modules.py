@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -151,11 +152,11 @@ def normalised(in_features, out_features, dropout=0.0):
 def test_a_member_is_its_seed_and_leaves_the_global_generator_alone(module):
     torch.manual_seed(5)
     before = torch.get_rng_state()
-    build = lambda seed: build_member(module, seed, in_features=D, out_features=OUT)  # noqa: E731
-    first = build(1)
+    build = partial(build_member, module, in_features=D, out_features=OUT)
+    first = build(seed=1)
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(6)
-    again, other = build(1), build(2)
+    again, other = build(seed=1), build(seed=2)
     assert all(map(torch.equal, first.parameters(), again.parameters()))
     assert not torch.equal(first[0].weight, other[0].weight)
 

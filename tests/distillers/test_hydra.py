@@ -7,6 +7,7 @@ import copy
 import itertools
 import signal
 import warnings
+from functools import partial
 from types import SimpleNamespace
 
 import joblib
@@ -685,7 +686,7 @@ def test_a_users_own_sequential_with_normalisation(frozen, data):
 def answers_and_outputs(n_members, n_heads, n=7, t=2, seed=0):
     """Random answers of a teacher, outputs of a student, labels, and the Gaussians they are."""
     generator = torch.Generator().manual_seed(seed)
-    draw = lambda *shape: torch.randn(*shape, generator=generator, dtype=torch.float64)  # noqa: E731
+    draw = partial(torch.randn, generator=generator, dtype=torch.float64)
     means, variances = draw(n_members, n, t), draw(n_members, n, t).exp()
     outputs = draw(n_heads, n, 2 * t)
     raw = outputs[..., t:]
