@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 # Read when numpy, scipy and matplotlib are first imported, hence before anything else; the same as
@@ -28,3 +29,26 @@ def data_dir() -> Path:
     if not path.is_dir():
         pytest.fail(f"SKDISTILL_DATA names {folder!r}, which is no folder")
     return path
+
+
+class CtrlC(torch.optim.SGD):
+    """An optimizer during whose step number `at` the user presses Ctrl-C."""
+
+    steps = 0
+
+    def __init__(self, params, lr, at=0):
+        super().__init__(params, lr)
+        self.at = at
+
+    def step(self, closure=None):
+        super().step(closure)
+        CtrlC.steps += 1
+        if CtrlC.steps == self.at:
+            signal.raise_signal(signal.SIGINT)
+
+
+@pytest.fixture
+def ctrl_c() -> type[CtrlC]:
+    """The class :class:`CtrlC`, before its first step."""
+    CtrlC.steps = 0
+    return CtrlC

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import signal
 import warnings
 from functools import partial
 from types import SimpleNamespace
@@ -1088,51 +1087,36 @@ def test_several_targets(data):
 # ------------------------------------------------------------------------------------------
 
 
-class CtrlC(torch.optim.SGD):
-    """An optimizer during whose step number `at` the user presses Ctrl-C."""
+@pytest.fixture
+def interrupted(ctrl_c):
+    """Fit a model until Ctrl-C comes in step number `at`."""
 
-    pressed = 0
+    def fit(data, teacher, at, **params):
+        settings = {"optimizer": ctrl_c, "optimizer__at": at, "batch_size": 20, "device": "cpu"}
+        model = student(teacher, **{**settings, **params})
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(*data)
+        return model
 
-    def __init__(self, params, lr, at=0):
-        super().__init__(params, lr)
-        self.at = at
-
-    def step(self, closure=None):
-        super().step(closure)
-        CtrlC.pressed += 1
-        if CtrlC.pressed == self.at:
-            signal.raise_signal(signal.SIGINT)
+    return fit
 
 
-@pytest.fixture(autouse=True)
-def no_steps_yet():
-    CtrlC.pressed = 0
-
-
-def interrupted(data, teacher, at, **params):
-    settings = {"optimizer": CtrlC, "optimizer__at": at, "batch_size": 20, "device": "cpu"}
-    model = student(teacher, **{**settings, **params})
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(*data)
-    return model
-
-
-def test_ctrl_c_keeps_the_student_as_trained_so_far(frozen, data):
+def test_ctrl_c_keeps_the_student_as_trained_so_far(frozen, data, interrupted):
     model = interrupted(data, frozen, at=8)  # in the third epoch
     assert [("train_loss" in row) for row in model.history_] == [True, True, False]
     assert model.predict(data[0]).shape == (60,)
     assert model.n_parameters_ > 0
 
 
-def test_ctrl_c_before_the_end_of_the_first_epoch_keeps_the_teacher_only(data):
+def test_ctrl_c_before_the_end_of_the_first_epoch_keeps_the_teacher_only(data, interrupted):
     model = interrupted(data, ensemble(), at=2)
     with pytest.raises(NotFittedError):
         model.predict(data[0])
     assert model.teacher_.predict(data[0]).shape == (60,)
 
 
-def test_ctrl_c_while_the_teacher_learns(data):
-    teacher = ensemble(optimizer=CtrlC, optimizer__at=8, batch_size=20, device="cpu")
+def test_ctrl_c_while_the_teacher_learns(data, ctrl_c):
+    teacher = ensemble(optimizer=ctrl_c, optimizer__at=8, batch_size=20, device="cpu")
     model = student(teacher)
     with pytest.raises(KeyboardInterrupt):
         model.fit(*data)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import signal
 import warnings
 
 import numpy as np
@@ -542,36 +541,21 @@ def test_nothing_is_warned_about_when_all_goes_well(data):
 # ------------------------------------------------------------------------------------------
 
 
-class CtrlC(torch.optim.SGD):
-    """An optimizer during whose step number `at` the user presses Ctrl-C."""
+@pytest.fixture
+def interrupted(ctrl_c):
+    """Fit a model until Ctrl-C comes in step number `at`."""
 
-    pressed = None
+    def fit(data, at, **params):
+        model = ensemble(optimizer=ctrl_c, optimizer__at=at, batch_size=20, device="cpu", **params)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(*data)
+        return model
 
-    def __init__(self, params, lr, at=0):
-        super().__init__(params, lr)
-        self.at = at
-
-    def step(self, closure=None):
-        super().step(closure)
-        CtrlC.pressed += 1
-        if CtrlC.pressed == self.at:
-            signal.raise_signal(signal.SIGINT)
-
-
-@pytest.fixture(autouse=True)
-def no_steps_yet():
-    CtrlC.pressed = 0
-
-
-def interrupted(data, at, **params):
-    model = ensemble(optimizer=CtrlC, optimizer__at=at, batch_size=20, device="cpu", **params)
-    with pytest.raises(KeyboardInterrupt):
-        model.fit(*data)
-    return model
+    return fit
 
 
 @pytest.mark.parametrize("early_stopping", [False, True])
-def test_ctrl_c_keeps_the_members_as_trained_so_far(early_stopping, data):
+def test_ctrl_c_keeps_the_members_as_trained_so_far(early_stopping, data, interrupted):
     model = interrupted(data, at=8, early_stopping=early_stopping)  # in the third epoch
     assert model.n_members_ == 3
     assert [("train_loss" in row) for row in model.history_] == [True, True, False]
@@ -581,14 +565,16 @@ def test_ctrl_c_keeps_the_members_as_trained_so_far(early_stopping, data):
 
 
 @pytest.mark.parametrize("early_stopping", [False, True])
-def test_ctrl_c_before_the_end_of_the_first_epoch_leaves_it_unfitted(early_stopping, data):
+def test_ctrl_c_before_the_end_of_the_first_epoch_leaves_it_unfitted(
+    early_stopping, data, interrupted
+):
     model = interrupted(data, at=2, early_stopping=early_stopping)
     with pytest.raises(NotFittedError):
         model.predict(data[0])
 
 
 @pytest.mark.parametrize(("at", "n_members"), [(16, 2), (21, 3)])
-def test_ctrl_c_keeps_the_blocks_before_it(at, n_members, data, monkeypatch):
+def test_ctrl_c_keeps_the_blocks_before_it(at, n_members, data, monkeypatch, interrupted):
     monkeypatch.setattr(_regressor, "_BLOCK_ACTIVATIONS", 2 * 20 * 8)  # two members, rows, width
     # 15 steps for the first block of two
     model = interrupted(data, at=at)
@@ -597,7 +583,7 @@ def test_ctrl_c_keeps_the_blocks_before_it(at, n_members, data, monkeypatch):
     assert len(model.n_restarts_) == 3
 
 
-def test_a_fit_after_ctrl_c_starts_anew(data):
+def test_a_fit_after_ctrl_c_starts_anew(data, interrupted):
     model = interrupted(data, at=8).set_params(optimizer="SGD", optimizer__at=None)
     del model.optimizer__at
     model.fit(*data)
