@@ -137,7 +137,9 @@ def run_peer(peer: str, X_train, X_test, y_train, y_test, split: int) -> dict[st
     elif peer == "mlp":
         from sklearn.neural_network import MLPRegressor
 
-        model = MLPRegressor((50, 50), max_iter=500, early_stopping=True, random_state=split)
+        model = MLPRegressor(
+            hidden_layer_sizes=(50, 50), max_iter=500, early_stopping=True, random_state=split
+        )
         model.fit(X_train, (y_train - loc) / scale)
         mean = loc + scale * model.predict(X_test)
         residual = y_train - (loc + scale * model.predict(X_train))

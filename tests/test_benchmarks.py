@@ -72,6 +72,18 @@ def test_quick_run_prints_a_table_and_writes_json(script, part, peers, tmp_path)
     assert {"python", "torch", "skdistill"} <= set(result["versions"])
 
 
+def test_uci_runs_with_its_peers(data_dir, tmp_path):
+    output = tmp_path / "uci.json"
+    few = ["--teacher-param", "max_epochs=2", "--student-param", "max_epochs=2"]
+    which = ["--sets", "boston", "--splits", "1", "--peers", "gp", "mlp"]
+    text = run("uci.py", *which, *few, "--output", str(output))
+    result = json.loads(output.read_text(encoding="utf-8"))["results"]["boston"]
+    assert set(result) == {"teacher", "student", "fidelity", "gp", "mlp"}
+    for model in ("teacher", "student", "gp", "mlp"):
+        assert result[model]["rmse"] < 9  # the standard deviation of y
+        assert model in text
+
+
 # What the scripts share ----------------------------------------------------------------------
 
 
