@@ -1,14 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Losses: functions of a prediction and a target that return one value per row.
+"""Losses of Gaussians, given as a mean and a variance of shape (..., n, t).
 
-The engine weights the rows and averages; nothing is averaged over rows here. Gaussians are given
-as a mean and a variance of shape (..., n, t), and values are summed over the t targets. Members
-and heads stand on the axis before the rows: (..., M, n, t). Constants that do not depend on the
-prediction are left out, as in the papers.
-
-Equations of "Hydra+" are those of Ferianc & Rodrigues (2022), "Simple Regularisation for
-Uncertainty-Aware Knowledge Distillation"; beta-NLL is from Seitzer et al. (2022), "On the Pitfalls
-of Heteroscedastic Uncertainty Estimation with Probabilistic Neural Networks".
+Values are summed over the t targets. Members and heads stand on the axis before the rows:
+(..., M, n, t).
 """
 
 from __future__ import annotations
@@ -17,20 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from .distributions import Gaussian
-
-__all__ = [
-    "aggregation",
-    "correctness",
-    "diversity",
-    "gaussian_cross_entropy",
-    "gaussian_nll",
-    "individuality",
-    "moments",
-    "pairing",
-    "residual_mismatch",
-    "spread_mismatch",
-]
+from ..distributions import Gaussian
+from ._heads import Pairs, at
 
 
 def gaussian_nll(prediction: Gaussian, y: Tensor, beta: float = 0.0) -> Tensor:
@@ -128,26 +110,6 @@ def moments(members: Gaussian) -> tuple[Gaussian, Tensor]:
     return Gaussian(mean, members.variance.mean(-3) + epistemic), epistemic
 
 
-Pairs = tuple[Tensor, Tensor]
-
-
-def pairing(n_members: int, n_heads: int) -> tuple[Tensor, Tensor]:
-    """Pairs of a member and the head that imitates it: member n goes to head n mod M.
-
-    With more heads than members it is the other way round: head m imitates member m mod N.
-
-    Parameters
-    ----------
-    n_members, n_heads : int
-
-    Returns
-    -------
-    members, heads : Tensor of int64, both of shape (max(n_members, n_heads),)
-    """
-    pairs = torch.arange(max(n_members, n_heads))
-    return pairs % n_members, pairs % n_heads
-
-
 def correctness(heads: Gaussian, y: Tensor) -> Tensor:
     """L1 of Hydra+: the heads' mean negative log-likelihood of the label (Hydra+, Eq 4).
 
@@ -193,7 +155,7 @@ def individuality(members: Gaussian, heads: Gaussian, pairs: Pairs | None = None
     loss : Tensor of shape (..., n)
     """
     members, heads = (
-        Gaussian(*(_at(value, index) for value in group))
+        Gaussian(*(at(value, index) for value in group))
         for group, index in zip((members, heads), pairs or (None, None), strict=True)
     )
     return gaussian_cross_entropy(members, heads).mean(-2)
@@ -224,14 +186,9 @@ def residual_mismatch(
     """
     epistemic, mean = torch.var_mean(members.mean, dim=-3, correction=0, keepdim=True)
     member_index, head_index = pairs or (None, None)
-    teacher = _at(members.mean - mean, member_index)
-    student = _at(heads.mean - heads.mean.mean(-3, keepdim=True), head_index)
+    teacher = at(members.mean - mean, member_index)
+    student = at(heads.mean - heads.mean.mean(-3, keepdim=True), head_index)
     return ((student - teacher).square() / (epistemic + floor)).mean(-3).sum(-1)
-
-
-def _at(values: Tensor, index: Tensor | None) -> Tensor:
-    """Entries of the axis of members or heads; all of them for None."""
-    return values if index is None else values.index_select(-3, index)
 
 
 def spread_mismatch(members: Gaussian, heads: Gaussian, floor: float = 1e-5) -> Tensor:
@@ -253,45 +210,3 @@ def spread_mismatch(members: Gaussian, heads: Gaussian, floor: float = 1e-5) -> 
     """
     teacher, student = (torch.var(g.mean, dim=-3, correction=0) for g in (members, heads))
     return (torch.log(student + floor) - torch.log(teacher + floor)).square().sum(-1)
-
-
-def diversity(weights: list[Tensor], reference: str = "mean", eps: float = 1e-8) -> Tensor:
-    """L4 of Hydra+: how alike the heads' weights are (Hydra+, Eq 9).
-
-    Summed over layers and heads as in Eq 9, but a mean over the units of a layer, so that its
-    weight in the loss does not depend on their width: M for each layer of M identical heads.
-
-    Parameters
-    ----------
-    weights : list of Tensor of shape (..., M, n_units, fan_in)
-        One tensor for each layer of the heads.
-    reference : {"mean", "pairwise"}, default="mean"
-        What a unit's weights are compared with: the mean over heads (Eq 9), or the same unit of
-        every other head. Eq 9 has a degenerate minimiser, one long head against M - 1 equal ones;
-        the pairwise form has not.
-    eps : float, default=1e-8
-        Smallest norm in the cosine.
-
-    Returns
-    -------
-    similarity : Tensor of shape (...)
-    """
-    mean_cosine = _cosine_to_mean if reference == "mean" else _cosine_to_others
-    n_heads = weights[0].shape[-3]
-    layers = torch.stack([mean_cosine(weight, eps).mean(-1) for weight in weights])
-    return (n_heads * (1.0 + layers) / 2.0).sum(0)  # Eq 9
-
-
-def _cosine_to_mean(weight: Tensor, eps: float) -> Tensor:
-    """Mean over heads of each unit's cosine with the heads' mean, of shape (..., n_units)."""
-    mean = weight.mean(-3, keepdim=True)
-    return torch.cosine_similarity(mean, weight, dim=-1, eps=eps).mean(-2)
-
-
-def _cosine_to_others(weight: Tensor, eps: float) -> Tensor:
-    """Mean of each unit's cosine over the M (M - 1) pairs of heads, of shape (..., n_units)."""
-    n_heads = weight.shape[-3]
-    unit = weight / weight.norm(dim=-1, keepdim=True).clamp_min(eps)
-    # |sum of unit vectors|^2 = sum of their |.|^2 + sum of the cosines of the pairs.
-    pairs = unit.sum(-3).square().sum(-1) - unit.square().sum((-3, -1))
-    return pairs / max(n_heads * (n_heads - 1), 1)

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Networks, and stacks of networks that train and predict as one.
+
+A *stack* is one module that holds S networks of the same architecture. Every parameter of it has
+a leading member axis, so that slice ``m`` of every parameter is member ``m``, and one batched
+product does the work of S small ones. Everything the engine trains is a stack; a single student
+is a stack of one.
+
+Stacks map rows of shape (S, n, ...), one set of rows for each member, or (1, n, ...), rows that the
+members share, to outputs of shape (S, n, ...). Wherever a stack has two leading axes, members and
+heads, the same holds for both.
+"""
+
+from __future__ import annotations
+
+from ._building import GLOBAL_GENERATOR_LOCK, build_member, build_members
+from ._models import GaussianStack, MultiHead, split_head
+from ._networks import ACTIVATIONS, MLP
+from ._stacks import (
+    StackedLinear,
+    StackedModule,
+    StackedSequential,
+    n_parameters,
+    stack,
+    weights_and_fan_ins,
+)
+
+# What users call by name; the rest is for the layers above.
+__all__ = ["MLP", "n_parameters", "stack"]

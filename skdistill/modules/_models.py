@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What estimators train: a stack with many heads, a stack with the scale of its targets."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from ..distributions import EmpiricalGaussian
+from ._stacks import StackedLinear, StackedSequential, is_plain_sequential
+
+
+def split_head(network: nn.Module, head_layers: int) -> tuple[nn.Sequential, nn.Sequential]:
+    """Cut a Sequential network before its last `head_layers` layers that have parameters.
+
+    Raises
+    ------
+    ValueError
+        If the network is no ``nn.Sequential``, has fewer such layers, or if a layer of the head
+        shares weights with one before it.
+    """
+    if not is_plain_sequential(network):
+        raise ValueError(
+            "module must build an nn.Sequential without a forward of its own, so that its last "
+            f"head_layers layers can be taken as a head; got {type(network).__name__}."
+        )
+    layers = list(network)
+    weighty = [i for i, layer in enumerate(layers) if any(True for _ in layer.parameters())]
+    if not 1 <= head_layers <= len(weighty):
+        raise ValueError(
+            f"head_layers must be between 1 and {len(weighty)}, the number of layers with "
+            f"parameters that module has; got {head_layers}."
+        )
+    cut = weighty[-head_layers]
+    core, head = nn.Sequential(*layers[:cut]), nn.Sequential(*layers[cut:])
+    if set(core.parameters()) & set(head.parameters()):
+        raise ValueError(
+            f"module must not share weights between its last head_layers={head_layers} layers, "
+            "the head, and those before it."
+        )
+    return core, head
+
+
+class MultiHead(nn.Module):
+    """Stack of S networks, each with a shared core and M heads (Hydra's student, Fig 2).
+
+    Parameters
+    ----------
+    core : nn.Module
+        Stack with lead (S,).
+    heads : nn.Module
+        Stack with lead (S, M).
+    """
+
+    def __init__(self, core: nn.Module, heads: nn.Module):
+        super().__init__()
+        self.core = core
+        self.heads = heads
+        self.lead = heads.lead
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map rows (S, n, ...) to the heads' outputs (S, M, n, out)."""
+        return self.heads(self.core(x).unsqueeze(1))
+
+    def head_weights(self) -> list[Tensor]:
+        """Weights of the heads' layers, each of shape (S, M, n_units, fan_in).
+
+        Biases and other one-dimensional parameters (normalisation layers) are left out, and a
+        convolution's filter is flattened, as Hydra+'s diversity term (Eq 9) asks.
+        """
+        if isinstance(self.heads, StackedSequential):
+            linear = (layer for layer in self.heads if isinstance(layer, StackedLinear))
+            return [layer.weight.transpose(-1, -2) for layer in linear]
+        return [p.flatten(3) for p in self.heads.parameters() if p.ndim >= 4]
+
+
+class GaussianStack(nn.Module):
+    """A stack of networks for regression, with the scale of the targets in its buffers.
+
+    Parameters
+    ----------
+    network : nn.Module
+        Stack whose outputs (S, ..., n, 2 * t) hold a mean and a raw variance for each of t
+        standardised targets.
+    y_loc, y_scale : Tensor of shape (t,)
+        Location and scale of the targets in their own units.
+    """
+
+    y_loc: Tensor
+    y_scale: Tensor
+
+    def __init__(self, network: nn.Module, y_loc: Tensor, y_scale: Tensor):
+        super().__init__()
+        self.network = network
+        self.register_buffer("y_loc", y_loc)
+        self.register_buffer("y_scale", y_scale)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the raw outputs, on the standardised scale on which losses are computed."""
+        return self.network(x)
+
+    def distribution(self, x: Tensor) -> EmpiricalGaussian:
+        """Return the members' Gaussians for rows (n, ...), in the units of the targets."""
+        outputs = self.network(x.unsqueeze(0))
+        members = outputs.flatten(0, -3)  # (S, n, 2t), or (S * M, n, 2t) for heads
+        return EmpiricalGaussian.from_outputs(members).affine(self.y_loc, self.y_scale)

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Networks that users choose by name and shape."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "relu": nn.ReLU,
+    "tanh": nn.Tanh,
+    "silu": nn.SiLU,
+    "gelu": nn.GELU,
+    "identity": nn.Identity,
+}
+
+
+class MLP(nn.Sequential):
+    """Multi-layer perceptron.
+
+    Parameters
+    ----------
+    in_features, out_features : int
+        Width of the input and of the output.
+    hidden_units : tuple of int, default=(50,)
+        Width of each hidden layer; ``()`` is a linear model.
+    activation : str or tuple of str, default="relu"
+        Activation after each hidden layer: "relu", "tanh", "silu", "gelu" or "identity"; or one
+        for each hidden layer, the last of them serving all further ones.
+    generator : torch.Generator, default=None
+        Source of the initial weights; None is torch's global generator.
+
+    Notes
+    -----
+    Weights and biases start as torch's ``nn.Linear`` does: uniform on
+    :math:`\\pm 1/\\sqrt{\\text{fan in}}`.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        hidden_units: Any = (50,),
+        activation: str | Sequence[str] = "relu",
+        generator: torch.Generator | None = None,
+    ):
+        if not isinstance(hidden_units, Iterable):
+            hidden_units = (hidden_units,)
+        widths = (in_features, *hidden_units, out_features)
+        if not all(isinstance(width, (int, np.integer)) and width >= 1 for width in widths):
+            raise ValueError(f"hidden_units must be positive integers, got {hidden_units!r}.")
+        names = (activation,) if isinstance(activation, str) else tuple(activation)
+        if not names or not set(names) <= set(ACTIVATIONS):
+            raise ValueError(
+                f"activation must be one of {sorted(ACTIVATIONS)}, or a tuple of them; got "
+                f"{activation!r}."
+            )
+        layers: list[nn.Module] = []
+        for k, (fan_in, fan_out) in enumerate(itertools.pairwise(widths)):
+            name = names[min(k, len(names) - 1)]
+            layers += [_linear(fan_in, fan_out, generator), ACTIVATIONS[name]()]
+        super().__init__(*layers[:-1])
+
+
+def _linear(fan_in: int, fan_out: int, generator: torch.Generator | None) -> nn.Linear:
+    """``nn.Linear`` with its usual initial distribution, drawn from `generator`."""
+    layer = nn.Linear(fan_in, fan_out, bias=False, device="meta")  # draws nothing, as skip_init
+    layer.weight = nn.Parameter(torch.empty(fan_out, fan_in))
+    layer.bias = nn.Parameter(torch.empty(fan_out))
+    bound = 1.0 / math.sqrt(fan_in)
+    nn.init.uniform_(layer.weight, -bound, bound, generator=generator)
+    nn.init.uniform_(layer.bias, -bound, bound, generator=generator)
+    return layer

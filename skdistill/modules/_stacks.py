@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Stacks: one module that holds many networks of the same architecture."""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from collections.abc import Sequence
+from typing import TypeGuard
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state, vmap
+
+from ._networks import ACTIVATIONS
+
+# Layers without parameters that act on each element: a stack applies them as they are.
+_ELEMENTWISE = tuple(ACTIVATIONS.values())
+
+
+class StackedLinear(nn.Module):
+    """Linear layers with leading axes: ``y = x @ weight + bias`` for each of them.
+
+    Parameters
+    ----------
+    layers : list of nn.Linear
+        The layers to stack, in row-major order of `lead`.
+    lead : tuple of int
+        Leading axes, (S,) for S members or (S, M) for M heads of each.
+    """
+
+    def __init__(self, layers: Sequence[nn.Linear], lead: tuple[int, ...]):
+        super().__init__()
+        weight = torch.stack([layer.weight.detach().t() for layer in layers])
+        bias = torch.stack([layer.bias.detach() for layer in layers])
+        self.lead = lead
+        trains = layers[0].weight.requires_grad, layers[0].bias.requires_grad
+        self.weight = nn.Parameter(weight.reshape(*lead, *weight.shape[1:]), trains[0])
+        self.bias = nn.Parameter(bias.reshape(*lead, 1, -1), trains[1])
+        # Shapes (*lead, in, out) and (*lead, 1, out).
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (*lead, n, in), or rows shared over the last lead axis, to (*lead, n, out)."""
+        if x.shape[-3] == 1 and self.lead[-1] > 1:
+            return self._forward_shared(x)
+        if len(self.lead) == 1:
+            return torch.baddbmm(self.bias, x, self.weight)
+        flat = torch.baddbmm(self.bias.flatten(0, -3), x.flatten(0, -3), self.weight.flatten(0, -3))
+        return flat.unflatten(0, self.lead)
+
+    def _forward_shared(self, x: Tensor) -> Tensor:
+        """One wide product instead of many narrow ones, since all branches read the same rows."""
+        fan_in, fan_out = self.weight.shape[-2:]
+        wide = self.weight.movedim(-3, -2).reshape(*self.lead[:-1], fan_in, -1)
+        y = x.squeeze(-3) @ wide  # (*lead[:-1], n, lead[-1] * out)
+        return y.unflatten(-1, (self.lead[-1], fan_out)).movedim(-2, -3) + self.bias
+
+    def extra_repr(self) -> str:
+        return f"lead={self.lead}, in={self.weight.shape[-2]}, out={self.weight.shape[-1]}"
+
+
+class StackedSequential(nn.Sequential):
+    """A hand-made stack of Sequential networks of linear and elementwise layers."""
+
+    def __init__(self, members: Sequence[nn.Sequential], lead: tuple[int, ...]):
+        super().__init__(
+            *(
+                StackedLinear(layers, lead) if isinstance(layers[0], nn.Linear) else layers[0]
+                for layers in zip(*members, strict=True)
+            )
+        )
+        self.lead = lead
+
+    @staticmethod
+    def supports(member: nn.Module) -> bool:
+        """Tell whether `member` is made of linear layers with bias and elementwise ones only."""
+        return (
+            is_plain_sequential(member)
+            and not _ties_weights(member)
+            and all(
+                type(layer) in _ELEMENTWISE or (type(layer) is nn.Linear and layer.bias is not None)
+                for layer in member
+            )
+            and not any(_is_hooked(layer) for layer in member)
+        )
+
+
+def is_plain_sequential(network: nn.Module) -> TypeGuard[nn.Sequential]:
+    """Whether a network does what its layers do, one after the other, and nothing else."""
+    is_plain = isinstance(network, nn.Sequential) and type(network).forward is nn.Sequential.forward
+    return is_plain and not _is_hooked(network)
+
+
+def _is_hooked(module: nn.Module) -> bool:
+    """Whether more than its forward runs when a module is called."""
+    return bool(module._forward_pre_hooks or module._forward_hooks)
+
+
+def _ties_weights(network: nn.Sequential) -> bool:
+    """Whether layers share a parameter, or are the same layer."""
+    used = sum(len(list(layer.parameters())) for layer in network)
+    return used > len(list(network.parameters()))
+
+
+class StackedModule(nn.Module):
+    """A stack of any module, by ``torch.vmap``; by a loop over members where vmap cannot go.
+
+    What vmap cannot take (control flow that depends on data, say) is run by the loop from the first
+    call on, with a warning that says why.
+    """
+
+    def __init__(self, members: Sequence[nn.Module], lead: tuple[int, ...]):
+        super().__init__()
+        parameters, buffers = stack_module_state(list(members))
+        self.lead = lead
+        self._names = [(name.replace(".", "__"), name) for name in (*parameters, *buffers)]
+        for safe, name in self._names:
+            value = {**parameters, **buffers}[name]
+            trains = value.requires_grad
+            value = value.detach().reshape(*lead, *value.shape[1:])
+            if name in parameters:
+                self.register_parameter(safe, nn.Parameter(value, trains))
+            else:
+                self.register_buffer(safe, value)
+        # One member lends its code to all; kept in a list so that it is no submodule.
+        self._template = [copy.deepcopy(members[0])]
+        self.loops_ = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (*lead, n, ...), or rows shared where a lead axis is 1, to (*lead, n, ...)."""
+        n_axes = len(self.lead)
+        rows = x.expand(*self.lead, *x.shape[n_axes:]).flatten(0, n_axes - 1)
+        state = {name: getattr(self, safe).flatten(0, n_axes - 1) for safe, name in self._names}
+        if not self.loops_:
+            before = [buffer.clone() for buffer in self.buffers()]
+            try:
+                return self._vmapped(state, rows).unflatten(0, self.lead)
+            except (RuntimeError, NotImplementedError) as error:
+                self.loops_ = True
+                for buffer, value in zip(self.buffers(), before, strict=True):
+                    buffer.copy_(value)  # undo what the failed attempt has already counted
+                warnings.warn(
+                    f"{type(self._template[0]).__name__} cannot be vectorised over members, so "
+                    "they run one by one, which is slower. torch says: "
+                    f"{str(error).strip().splitlines()[0]}",
+                    UserWarning,
+                    stacklevel=2,
+                )
+        return self._looped(state, rows).unflatten(0, self.lead)
+
+    def _call(self, state: dict[str, Tensor], rows: Tensor) -> Tensor:
+        template = self._template[0].train(self.training)
+        outputs = functional_call(template, state, (rows,))
+        if not isinstance(outputs, Tensor):
+            raise ValueError(
+                f"module must give a tensor; {type(template).__name__} gives a "
+                f"{type(outputs).__name__}."
+            )
+        return outputs
+
+    def _vmapped(self, state: dict[str, Tensor], rows: Tensor) -> Tensor:
+        return vmap(self._call, randomness="different")(state, rows)
+
+    def _looped(self, state: dict[str, Tensor], rows: Tensor) -> Tensor:
+        slices = ({name: value[m] for name, value in state.items()} for m in range(len(rows)))
+        return torch.stack([self._call(one, x) for one, x in zip(slices, rows, strict=True)])
+
+
+def stack(members: Sequence[nn.Module], lead: tuple[int, ...] | None = None) -> nn.Module:
+    """Stack networks of the same architecture into one module.
+
+    Parameters
+    ----------
+    members : list of nn.Module
+        The networks, in row-major order of `lead`; their weights are copied.
+    lead : tuple of int, default=None
+        Leading axes whose product is the number of networks; None is ``(len(members),)``.
+
+    Returns
+    -------
+    stacked : nn.Module
+        Maps rows of shape ``(*lead, n, ...)`` to outputs of shape ``(*lead, n, ...)``.
+    """
+    lead = (len(members),) if lead is None else lead
+    if StackedSequential.supports(members[0]):
+        return StackedSequential(members, lead)  # type: ignore[arg-type]
+    return StackedModule(members, lead)
+
+
+def weights_and_fan_ins(module: nn.Module) -> list[tuple[nn.Parameter, int]]:
+    """Weights of the layers of a stack, each with the number of inputs of one of its units.
+
+    Biases and other parameters of one dimension (normalisation layers) are left out.
+    """
+    found: list[tuple[nn.Parameter, int]] = []
+    for part in module.modules():
+        if isinstance(part, StackedLinear):
+            found.append((part.weight, part.weight.shape[-2]))
+        elif isinstance(part, StackedModule):
+            shapes = ((p, p.shape[len(part.lead) + 1 :]) for p in part.parameters())
+            found += [(p, math.prod(shape)) for p, shape in shapes if shape]
+    return found
+
+
+def n_parameters(module: nn.Module) -> int:
+    """Count the parameters of a module.
+
+    Parameters
+    ----------
+    module : nn.Module
+
+    Returns
+    -------
+    n_parameters : int
+    """
+    return sum(p.numel() for p in module.parameters())
