@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Training speed: an ensemble as one stack, beside skorch, scikit-learn and bare torch loops.
 
-All train networks of rectified units by Adam on minibatches, on one thread, in float32, for the
+All train networks of rectified units (perceptrons; in one setting with layer normalisation and
+dropout, a module of the user's own) by Adam on minibatches, on one thread, in float32, for the
 same number of epochs, without validation or early stopping:
 
 skdistill        BayesianEnsembleRegressor as a user calls it, all of fit
@@ -27,6 +28,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
@@ -54,7 +56,7 @@ from torch import nn
 from skdistill import BayesianEnsembleRegressor
 from skdistill.distributions import Gaussian
 from skdistill.losses import gaussian_nll
-from skdistill.modules import MLP, build_member, build_members, stack
+from skdistill.modules import ACTIVATIONS, MLP, build_member, build_members, stack
 
 ACTIVATION = "relu"
 LR = 0.01
@@ -74,11 +76,14 @@ class Setting(NamedTuple):
     at_most: dict[str, float] = {}
     peers: tuple[str, ...] = ENSEMBLE_PEERS
     members_measured: int = 2  # of those trained one by one, scaled to n_members
+    module: Callable[..., nn.Module] = MLP
 
     def __str__(self) -> str:
         epochs = "1 epoch" if self.n_epochs == 1 else f"{self.n_epochs} epochs"
         members = "1 member" if self.n_members == 1 else f"{self.n_members} members"
         units = " x ".join(map(str, self.hidden_units))
+        if self.module is not MLP:
+            units = f"{self.module.__name__} of {units}"
         return (
             f"{self.n_rows} x {self.n_features}, {units} units, batch {self.batch_size}, "
             f"{members}, {epochs}"
@@ -86,17 +91,32 @@ class Setting(NamedTuple):
 
     @property
     def network(self) -> dict:
-        """Arguments of the MLP."""
-        return {
-            "in_features": self.n_features,
-            "out_features": 2,
-            "hidden_units": self.hidden_units,
-            "activation": ACTIVATION,
-        }
+        """Arguments of the module."""
+        return {"in_features": self.n_features, "out_features": 2, **self.settings}
+
+    @property
+    def settings(self) -> dict:
+        """Those of them that a user gives."""
+        return {"hidden_units": self.hidden_units, "activation": ACTIVATION}
 
     @property
     def n_measured(self) -> int:
         return min(self.members_measured, self.n_members)
+
+
+class NormalisedMLP(nn.Sequential):
+    """Perceptron with layer normalisation and dropout, which knows nothing of stacks."""
+
+    def __init__(self, in_features, out_features, hidden_units, activation="relu"):
+        layers: list[nn.Module] = []
+        for fan_in, fan_out in pairwise((in_features, *hidden_units)):
+            layers += [
+                nn.Linear(fan_in, fan_out),
+                nn.LayerNorm(fan_out),
+                ACTIVATIONS[activation](),
+                nn.Dropout(0.1),
+            ]
+        super().__init__(*layers, nn.Linear(hidden_units[-1], out_features))
 
 
 SETTINGS = [
@@ -119,6 +139,15 @@ SETTINGS = [
         hidden_units=(75,),
         at_least={"skorch": 7, "plain loop": 3},
         peers=("skorch", "plain loop", "bare torch loop"),
+    ),
+    Setting(
+        506,
+        13,
+        10,
+        100,
+        at_least={"skorch": 12, "plain loop": 5},
+        peers=("skorch", "plain loop", "bare torch loop"),
+        module=NormalisedMLP,
     ),
     Setting(
         10_000,
@@ -146,8 +175,8 @@ def rows(n_rows: int, n_features: int) -> tuple[np.ndarray, np.ndarray]:
 def ensemble(setting: Setting, X, y) -> None:
     BayesianEnsembleRegressor(
         setting.n_members,
-        module__hidden_units=setting.hidden_units,
-        module__activation=ACTIVATION,
+        module=setting.module,
+        **{f"module__{name}": value for name, value in setting.settings.items()},
         batch_size=setting.batch_size,
         lr=LR,
         max_epochs=setting.n_epochs,
@@ -168,7 +197,7 @@ def skorch_members(setting: Setting, X, y) -> None:
     """Fit as many nets as are measured."""
     for _ in range(setting.n_measured):
         NeuralNetRegressor(
-            MLP,
+            setting.module,
             **{f"module__{name}": value for name, value in setting.network.items()},
             criterion=GaussianLoss,
             optimizer=torch.optim.Adam,
@@ -185,7 +214,7 @@ def plain_loop(setting: Setting, X, y) -> None:
     X, y = torch.tensor(X), torch.tensor(y).unsqueeze(1)
     loss_of = GaussianLoss()
     for seed in range(setting.n_measured):
-        module = build_member(MLP, seed, **setting.network)
+        module = build_member(setting.module, seed, **setting.network)
         optimizer = torch.optim.Adam(module.parameters(), lr=LR, fused=True)
         for _ in range(setting.n_epochs):
             for index in torch.randperm(len(X)).split(setting.batch_size):
@@ -211,7 +240,7 @@ def bagging(setting: Setting, X, y) -> None:
 
 def bare_loop(setting: Setting, X, y) -> None:
     X, y = torch.tensor(X), torch.tensor(y).unsqueeze(1)
-    members = build_members(MLP, range(setting.n_members), **setting.network)
+    members = build_members(setting.module, range(setting.n_members), **setting.network)
     module = stack(members)
     beta = BayesianEnsembleRegressor().beta
     optimizer = torch.optim.Adam(module.parameters(), lr=LR, weight_decay=1e-4, fused=True)

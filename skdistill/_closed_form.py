@@ -2,9 +2,7 @@
 """Training of stacked perceptrons with forward and backward written out, without autograd.
 
 A layer maps its inputs h to f(A W) with A = [h 1], the last row of W being the bias. All the W lie
-one after the other in one flat buffer and their gradients in another, so that one call updates all.
-Between epochs the weights are where they always are, in the module: whoever listens to epochs sees
-nothing of this, and training may change from autograd to this and back at any epoch.
+one after the other in one flat buffer and their gradients in another.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ._flat import FlatForm
 from .modules import GaussianStack, MultiHead, StackedLinear, StackedSequential
 
 aten = torch.ops.aten
@@ -170,34 +169,16 @@ class Pass:
         self.backward.reverse()
 
 
-class ClosedForm:
+class ClosedForm(FlatForm):
     """Loss and gradient of a stack of perceptrons, without autograd.
 
     Parameters
     ----------
-    module : nn.Module
-        A stack for which :func:`layers_of` finds layers.
-    objective : Objective
-        What is minimised.
-    weight_decay : list of (nn.Parameter, float), default=()
-        L2 penalties on parameters of the module.
-
-    Attributes
-    ----------
-    flat : nn.Parameter of shape (n_parameters,)
-        All parameters of the module.
-    d_flat : Tensor of shape (n_parameters,)
-        Their gradient, also ``flat.grad``.
+    module, objective, weight_decay
+        See :class:`FlatForm`; `module` is a stack for which :func:`layers_of` finds layers.
     """
 
-    def __init__(
-        self,
-        module: nn.Module,
-        objective: Any,
-        weight_decay: Sequence[tuple[nn.Parameter, float]] = (),
-    ):
-        self.module = module
-        self.objective = objective
+    def __init__(self, module: nn.Module, objective: Any, weight_decay=()):
         self.layers: list[Layer] = []
         n_axes = size = 0
         for linear, activation in layers_of(module):
@@ -205,44 +186,18 @@ class ClosedForm:
             is_shared = len(linear.lead) == 2 and n_axes != 2
             self.layers.append(Layer(linear, activation, size, is_shared))
             n_axes, size = len(linear.lead), self.layers[-1].place.stop
-        self.parameters = [p for layer in self.layers for p in layer.parameters]
-        self.flat = nn.Parameter(self.parameters[0].new_zeros(size), requires_grad=False)
-        self.flat.grad = self.d_flat = torch.zeros_like(self.flat)
-        self.values, self.gradients = self.views(self.flat), self.views(self.d_flat)
         self.passes: dict[int, Pass] = {}
-        self.decay: Tensor | None = None
-        if any(decay for _, decay in weight_decay):
-            self.decay = torch.zeros_like(self.flat)
-            decays = dict(weight_decay)
-            copy_each(self.views(self.decay), [decays.get(p, 0.0) for p in self.parameters])
+        parameters = [p for layer in self.layers for p in layer.parameters]
+        super().__init__(module, objective, parameters, weight_decay)
+
+    @staticmethod
+    def supports(module: nn.Module) -> bool:
+        return bool(layers_of(module))
 
     def views(self, flat: Tensor) -> list[Tensor]:
-        """Views of a flat buffer at the places, and in the shapes, of the module's parameters."""
         return [view for layer in self.layers for view in layer.views(flat)]
 
-    @torch.no_grad()
-    def load(self) -> None:
-        """Take the weights from the module."""
-        copy_each(self.values, self.parameters)
-        self.has_penalty = self.objective.penalty(self.module) is not None
-
-    @torch.no_grad()
-    def store(self) -> None:
-        """Put the weights into the module."""
-        copy_each(self.parameters, self.values)
-
-    def __call__(
-        self, X: Tensor, targets: tuple[Tensor, ...], weight: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """Set the gradient of the sum over members of the weighted mean over rows, and penalties.
-
-        Returns
-        -------
-        outputs : Tensor of shape (*lead, n, n_outputs)
-            Valid until the next call.
-        losses : Tensor of shape (S, n)
-            Weighted loss of each row.
-        """
+    def __call__(self, X, targets, weight):
         n_rows = X.shape[1]
         step = self.passes.get(n_rows)
         if step is None:
@@ -260,20 +215,3 @@ class ClosedForm:
             call()
         self._add_penalties()
         return step.outputs, losses
-
-    def _add_penalties(self) -> None:
-        if self.decay is not None:
-            self.d_flat.addcmul_(self.decay, self.flat)  # of decay / 2 * sum of squares
-        if self.has_penalty:
-            self.store()
-            penalty = self.objective.penalty(self.module).sum()
-            found = torch.autograd.grad(penalty, self.parameters, allow_unused=True)
-            for gradient, more in zip(self.gradients, found, strict=True):
-                if more is not None:
-                    gradient.add_(more)
-
-
-def copy_each(targets: Sequence[Tensor], sources: Sequence[Any]) -> None:
-    """Copy each source, a tensor or a number, into its target."""
-    for target, source in zip(targets, sources, strict=True):
-        target.copy_(source) if isinstance(source, Tensor) else target.fill_(source)

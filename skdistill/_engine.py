@@ -26,8 +26,10 @@ from skorch import NeuralNet
 from skorch.callbacks import Callback, EpochTimer, LRScheduler, PrintLog
 from torch import Tensor
 
-from ._closed_form import ClosedForm, layers_of
+from ._closed_form import ClosedForm
+from ._flat import FlatForm
 from ._flat_update import FlatUpdate
+from ._traced import TracedForm
 from .modules import StackedModule
 
 # Rows are gathered for many batches at a time, up to about this many bytes: fewer calls, and the
@@ -39,6 +41,9 @@ _FLOP_PER_STEP_FOR_THREADS = 15e6
 
 # A member has diverged when its loss is this many times the scale of its first epoch's.
 _EXPLOSION = 1e3
+
+# Ways to compute a training step on flat buffers, the fastest first.
+_NAMES: dict[type[FlatForm], str] = {ClosedForm: "closed_form", TracedForm: "traced"}
 
 Batch = tuple[Tensor, tuple[tuple[Tensor, ...], Tensor | None]]
 
@@ -265,11 +270,11 @@ class StackNet(NeuralNet):
     def train_step_single(self, batch, **fit_params):
         if not self.module_.training:
             self._set_training(True)
-        if self.uses_closed_form_:
+        if self.uses_form_:
             X, (targets, weight) = batch
-            outputs, self.row_losses_ = self.closed_form_(X, targets, weight)
+            outputs, self.row_losses_ = self.form_(X, targets, weight)
             if self.clip_norm is not None:
-                _clip_each_member(self.closed_form_.gradients, self.n_members, self.clip_norm)
+                _clip_each_member(self.form_.gradients, self.n_members, self.clip_norm)
             return {"y_pred": outputs}
         outputs, loss = self.loss_(*batch)
         loss.backward()
@@ -282,7 +287,7 @@ class StackNet(NeuralNet):
 
     def quiet_step(self, batch: Batch) -> None:
         """A training step without a word to callbacks."""
-        if self.uses_closed_form_:
+        if self.uses_form_:
             step = self.update_
         else:
             step = self.optimizer_.step
@@ -296,22 +301,30 @@ class StackNet(NeuralNet):
 
     @property
     def engine_(self) -> str:
-        """What computes a training step: "closed_form", "stacked", "vmap" or "loop".
+        """What computed the last epoch's steps, or will compute the first's.
 
-        Forward and backward are written out, or autograd differentiates the stack: one made by
-        hand, one made by ``torch.vmap``, or one that runs its members one by one.
+        "closed_form": forward and backward are written out; or autograd differentiates the stack,
+        recorded once and replayed ("traced"), or at every step: a stack made by hand ("stacked"),
+        one made by ``torch.vmap`` ("vmap"), or one that runs its members one by one ("loop").
         """
-        if self._has_closed_form() and self._trains_all_layers():
-            return "closed_form"
+        last = [row["engine"] for row in self.history if "engine" in row][-1:]
+        return last[0] if last else self._engine_now()
+
+    def _engine_now(self) -> str:
+        form_class = self._form_class() if self._trains_all_layers() else None
+        if form_class is not None:
+            return _NAMES[form_class]
         stacks = [part for part in self.module_.modules() if isinstance(part, StackedModule)]
         if any(part.loops_ for part in stacks):
             return "loop"
         return "vmap" if stacks else "stacked"
 
-    def _has_closed_form(self) -> bool:
+    def _form_class(self) -> type[FlatForm] | None:
+        """How to compute steps on flat buffers; None where autograd does it on the module."""
         is_plain = self.step == "eager" and torch.device(self.device).type == "cpu"
-        listens = any(listens_to_batches(callback) for _, callback in self.callbacks_)
-        return is_plain and not listens and bool(layers_of(self.module_))
+        if not is_plain or any(listens_to_batches(callback) for _, callback in self.callbacks_):
+            return None
+        return next((form for form in _NAMES if form.supports(self.module_)), None)
 
     def _trains_all_layers(self) -> bool:
         return all(parameter.requires_grad for parameter in self.module_.parameters())
@@ -325,11 +338,13 @@ class StackNet(NeuralNet):
         self.ctrl_c_ = False
         self.listens_to_batches_ = any(listens_to_batches(cb) for _, cb in self.callbacks_)
         self.loss_ = torch.compile(self._loss) if self.step == "compiled" else self._loss
-        self.closed_form_: Any = None
-        self.uses_closed_form_ = False
-        if self._has_closed_form():
-            self.closed_form_ = ClosedForm(self.module_, self.criterion_, self.weight_decay)
-            self.update_ = FlatUpdate(self.optimizer_, self.closed_form_)
+        self.form_: Any = None
+        self.uses_form_ = False
+        form_class = self._form_class()
+        if form_class is not None:
+            self.form_ = form_class(self.module_, self.criterion_, self.weight_decay)
+            self.form_.n_epochs = self.max_epochs
+            self.update_ = FlatUpdate(self.optimizer_, self.form_)
         steps: dict[str, Any] = {"compiled": CompiledStep, "captured": CapturedStep}
         self.quiet_step_ = steps[self.step](self) if self.step in steps else self.quiet_step
 
@@ -386,30 +401,32 @@ class StackNet(NeuralNet):
             super().run_single_epoch(self._tallied(iterator), training, prefix, step_fn)
         else:
             self.history.new_batch()  # Checkpoint names its files by the epoch's last batch
-            with self._in_closed_form() if training else contextlib.nullcontext():
+            with self._on_flat_buffers() if training else contextlib.nullcontext():
                 step = self.quiet_step_ if training else step_fn
                 for batch in self._tallied(iterator):
                     step(batch)
         losses = torch.stack([s.sum(-1) for s in self._sums.values()]).sum(0) / self._n_rows
         self.member_losses_[prefix] = losses
         self._record(f"{prefix}_loss", losses.nanmean().item())  # members that have not diverged
+        if training:
+            self.history.record("engine", self._engine_now())
         if isinstance(self.quiet_step_, CompiledStep) and len(self.history) == 1:
             self.history.record("compile_seconds", self.quiet_step_.seconds)
 
     @contextlib.contextmanager
-    def _in_closed_form(self) -> Iterator[None]:
-        """Compute without autograd, unless a callback has frozen a layer for this epoch."""
-        if self.closed_form_ is None or not self._trains_all_layers():
+    def _on_flat_buffers(self) -> Iterator[None]:
+        """Compute on flat buffers, unless a callback has frozen a layer for this epoch."""
+        if self.form_ is None or not self._trains_all_layers():
             yield
             return
-        form, update = self.closed_form_, self.update_
+        form, update = self.form_, self.update_
         form.load()
         update.begin_epoch()
-        self.uses_closed_form_ = True
+        self.uses_form_ = True
         try:
             yield
         finally:
-            self.uses_closed_form_ = False
+            self.uses_form_ = False
             update.end_epoch()
             form.store()
 

@@ -16,14 +16,14 @@ from torch import Tensor
 from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
-from ._closed_form import ClosedForm, copy_each
+from ._flat import FlatForm, copy_each
 
 # Settings with which the fused update is another one, or none.
 _UNUSUAL = ("amsgrad", "maximize", "differentiable", "capturable")
 
 
 class FlatUpdate:
-    """What replaces ``optimizer.step()`` for a network in closed form.
+    """What replaces ``optimizer.step()`` where weights lie in a flat buffer.
 
     The first step, which makes the state, and every step of classes that are not known here, or
     with unusual settings, is ``optimizer.step()`` on the module's own parameters.
@@ -32,15 +32,15 @@ class FlatUpdate:
     ----------
     optimizer : torch.optim.Optimizer
         Of the module's parameters.
-    closed_form : ClosedForm
+    form : FlatForm
         Whose weights to update by their gradient.
     """
 
-    def __init__(self, optimizer: torch.optim.Optimizer, closed_form: ClosedForm):
+    def __init__(self, optimizer: torch.optim.Optimizer, form: FlatForm):
         self.optimizer = optimizer
-        self.closed_form = closed_form
+        self.form = form
         self.group, *others = optimizer.param_groups
-        is_plain = not others and set(self.group["params"]) == set(closed_form.parameters)
+        is_plain = not others and set(self.group["params"]) == set(form.parameters)
         is_plain &= not any(self.group.get(setting) for setting in _UNUSUAL)
         self.fused = _FUSED.get(type(optimizer)) if is_plain and self.group.get("fused") else None
         self.step = torch.zeros(())
@@ -51,7 +51,7 @@ class FlatUpdate:
 
     def begin_epoch(self) -> None:
         """Take the state and the settings from the optimizer, if we know what to do with them."""
-        states = [self.optimizer.state.get(p, {}) for p in self.closed_form.parameters]
+        states = [self.optimizer.state.get(p, {}) for p in self.form.parameters]
         ages = {(*state, float(state.get("step", 0.0))) for state in states}
         if self.fused is None or self.is_first or len(ages) > 1:  # some have been frozen a while
             return
@@ -59,10 +59,10 @@ class FlatUpdate:
         for name, value in states[0].items():
             if name != "step" and value is not None:
                 if name not in self.buffers:
-                    self.buffers[name] = torch.zeros_like(self.closed_form.flat)
-                    self.views[name] = self.closed_form.views(self.buffers[name])
+                    self.buffers[name] = torch.zeros_like(self.form.flat)
+                    self.views[name] = self.form.views(self.buffers[name])
                 copy_each(self.views[name], [state[name] for state in states])
-        form = self.closed_form
+        form = self.form
         self.update = self.fused(form.flat, form.d_flat, self.step, self.buffers, self.group)
 
     def end_epoch(self) -> None:
@@ -70,7 +70,7 @@ class FlatUpdate:
         if self.update is None:
             return
         self.update = None
-        states = [self.optimizer.state.get(p, {}) for p in self.closed_form.parameters]
+        states = [self.optimizer.state.get(p, {}) for p in self.form.parameters]
         for name, views in self.views.items():
             copy_each([state[name] for state in states], views)
         for state in states:
@@ -82,7 +82,7 @@ class FlatUpdate:
         if self.update is not None:
             self.update()
             return
-        form = self.closed_form
+        form = self.form
         form.store()
         for parameter, gradient in zip(form.parameters, form.gradients, strict=True):
             # Fused optimizers pass over tensors with gaps in memory, as views have, in silence.

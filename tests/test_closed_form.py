@@ -64,9 +64,9 @@ def both_ways(model, monkeypatch, *args, **kwargs):
     closed = pickle.loads(pickle.dumps(model)).fit(*args, **kwargs)  # callbacks of its own
     net = closed.callbacks[-1].net
     assert net.engine_ == closed.net_.engine_ == "closed_form"
-    assert net.closed_form_.passes  # it did the work
+    assert net.form_.passes  # it did the work
     with monkeypatch.context() as patch:
-        patch.setattr(StackNet, "_has_closed_form", lambda self: False)
+        patch.setattr(StackNet, "_form_class", lambda self: None)
         eager = pickle.loads(pickle.dumps(model)).fit(*args, **kwargs)
         assert eager.net_.engine_ == "stacked"
     return closed, eager
@@ -266,7 +266,7 @@ class Loops(nn.Module):
         ({"module__hidden_units": ()}, "closed_form"),
         ({"compile": False}, "closed_form"),
         ({"callbacks": [skorch_callbacks.GradientNormClipping(1.0)]}, "stacked"),
-        ({"module": normalised}, "vmap"),
+        ({"module": normalised}, "traced"),
         ({"module": Loops}, "loop"),
     ],
 )

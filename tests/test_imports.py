@@ -17,7 +17,16 @@ ROOT = Path(__file__).parents[1]
 # What begins with an underscore inside a part is that part's own business.
 LAYERS = {
     "pure torch": {"losses", "distributions", "samplers", "modules", "pruning", "transfer"},
-    "engine": {"_closed_form", "_flat_update", "_engine", "_base", "_teaching", "_through"},
+    "engine": {
+        "_base",
+        "_closed_form",
+        "_engine",
+        "_flat",
+        "_flat_update",
+        "_teaching",
+        "_through",
+        "_traced",
+    },
     "estimators": {"ensembles", "teachers", "distillers"},
     "around": {
         "metrics",

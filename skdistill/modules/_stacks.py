@@ -126,6 +126,7 @@ class StackedModule(nn.Module):
         # One member lends its code to all; kept in a list so that it is no submodule.
         self._template = [copy.deepcopy(members[0])]
         self.loops_ = False
+        self._vmaps: set[bool] = set()  # whether training, of the calls that vmap has taken
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (*lead, n, ...), or rows shared where a lead axis is 1, to (*lead, n, ...)."""
@@ -133,21 +134,28 @@ class StackedModule(nn.Module):
         rows = x.expand(*self.lead, *x.shape[n_axes:]).flatten(0, n_axes - 1)
         state = {name: getattr(self, safe).flatten(0, n_axes - 1) for safe, name in self._names}
         if not self.loops_:
+            if self.training in self._vmaps:
+                return self._vmapped(state, rows).unflatten(0, self.lead)
             before = [buffer.clone() for buffer in self.buffers()]
             try:
-                return self._vmapped(state, rows).unflatten(0, self.lead)
+                outputs = self._vmapped(state, rows).unflatten(0, self.lead)
+                self._vmaps.add(self.training)
+                return outputs
             except (RuntimeError, NotImplementedError) as error:
                 self.loops_ = True
                 for buffer, value in zip(self.buffers(), before, strict=True):
                     buffer.copy_(value)  # undo what the failed attempt has already counted
-                warnings.warn(
-                    f"{type(self._template[0]).__name__} cannot be vectorised over members, so "
-                    "they run one by one, which is slower. torch says: "
-                    f"{str(error).strip().splitlines()[0]}",
-                    UserWarning,
-                    stacklevel=2,
-                )
+                self._warn_of_loop(error)
         return self._looped(state, rows).unflatten(0, self.lead)
+
+    def _warn_of_loop(self, error: Exception) -> None:
+        warnings.warn(
+            f"{type(self._template[0]).__name__} cannot be vectorised over members, so they run "
+            f"one by one, which is slower. {_cure(self._template[0])} torch says: "
+            f"{str(error).strip().splitlines()[0]}",
+            UserWarning,
+            stacklevel=3,
+        )
 
     def _call(self, state: dict[str, Tensor], rows: Tensor) -> Tensor:
         template = self._template[0].train(self.training)
@@ -165,6 +173,19 @@ class StackedModule(nn.Module):
     def _looped(self, state: dict[str, Tensor], rows: Tensor) -> Tensor:
         slices = ({name: value[m] for name, value in state.items()} for m in range(len(rows)))
         return torch.stack([self._call(one, x) for one, x in zip(slices, rows, strict=True)])
+
+
+def _cure(network: nn.Module) -> str:
+    """Which change lets vmap take a network."""
+    kinds = {type(part) for part in network.modules()}
+    if any(issubclass(kind, nn.modules.batchnorm._NormBase) for kind in kinds):
+        return (
+            "Its running statistics are what is in the way: use LayerNorm, GroupNorm, or "
+            "track_running_stats=False."
+        )
+    if any(issubclass(kind, nn.RNNBase) for kind in kinds):
+        return "torch's recurrent layers are what is in the way: use skdistill.modules.Recurrent."
+    return "Replace control flow that depends on the data by torch.where, and .item() by tensors."
 
 
 def stack(members: Sequence[nn.Module], lead: tuple[int, ...] | None = None) -> nn.Module:

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Training steps of any stack, recorded once for each shape of batch and replayed.
+
+What a step of autograd costs beside its arithmetic, through ``vmap`` above all, is paid when the
+calls it comes down to are recorded. What is replayed is those calls: a module whose forward depends
+on more than its inputs, its weights, its buffers and torch's random numbers cannot be recorded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from ._flat import FlatForm
+from .modules import StackedModule
+
+aten = torch.ops.aten
+
+# Recording takes about as long as this many steps of a small network save.
+_STEPS_WORTH_RECORDING = 500
+
+_VIEWS = (aten.view.default, aten._unsafe_view.default, aten.expand.default)
+
+Step = Callable[..., Sequence[Tensor]]
+
+_CANNOT_BE_RECORDED: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+
+
+class TracedForm(FlatForm):
+    """Loss and gradient of a stack by autograd, recorded with ``make_fx`` where that can be done.
+
+    Parameters
+    ----------
+    module, objective, weight_decay
+        See :class:`FlatForm`.
+    """
+
+    def __init__(self, module: nn.Module, objective: Any, weight_decay=()):
+        names, parameters = zip(*module.named_parameters(), strict=True)
+        super().__init__(module, objective, parameters, weight_decay)
+        self.names = names
+        self.seen: Counter[tuple] = Counter()
+        self.records: dict[tuple, Step] = {}
+
+    @staticmethod
+    def supports(module: nn.Module) -> bool:
+        loops = any(isinstance(part, StackedModule) and part.loops_ for part in module.modules())
+        return not loops and module not in _CANNOT_BE_RECORDED
+
+    def __call__(self, X, targets, weight):
+        batch = [X, *targets] if weight is None else [X, *targets, weight]
+        step = self._step_for(batch, has_weight=weight is not None)
+        outputs, losses, *gradients = step(*self.values, *batch)
+        torch.cat([gradient.reshape(-1) for gradient in gradients], out=self.d_flat)
+        self._add_penalties()
+        return outputs, losses
+
+    def _step_for(self, batch: list[Tensor], has_weight: bool) -> Step:
+        """The record for batches of this shape, or autograd while there is none."""
+        shapes = tuple(tensor.shape for tensor in batch)
+        if shapes in self.records:
+            return self.records[shapes]
+        step = self._weighted_step if has_weight else self._step
+        if self._is_worth_recording(shapes):
+            try:
+                with _keeping(self.module.buffers()):
+                    self.records[shapes] = recorded(step, [*self.values, *batch])
+            except (RuntimeError, NotImplementedError, TypeError, ValueError) as error:
+                _CANNOT_BE_RECORDED.add(self.module)
+                self._warn(str(error).strip().splitlines()[0])
+        return step
+
+    def _is_worth_recording(self, shapes: tuple) -> bool:
+        """Count a batch of this shape, and tell whether as many as pay for a record will come."""
+        self.seen[shapes] += 1
+        if self.seen[shapes] == 1:
+            return False  # the first step finds out whether vmap works at all
+        n_expected = self.seen[shapes] * self.n_epochs / self.n_loads
+        return n_expected >= _STEPS_WORTH_RECORDING and self.supports(self.module)
+
+    def _warn(self, reason: str) -> None:
+        warnings.warn(
+            "The training step cannot be recorded and goes through autograd each time, which is "
+            f"slower: {reason}",
+            UserWarning,
+            stacklevel=2,
+        )
+
+    def _weighted_step(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        return self._step(*tensors[:-1], weight=tensors[-1])
+
+    @torch.enable_grad()
+    def _step(self, *tensors: Tensor, weight: Tensor | None = None) -> tuple[Tensor, ...]:
+        """Outputs, losses of the rows, and the gradient with respect to each parameter.
+
+        `tensors` are the parameters, the inputs and the targets.
+        """
+        n = len(self.names)
+        values = [value.detach().requires_grad_() for value in tensors[:n]]
+        X, *targets = tensors[n:]
+        state = dict(zip(self.names, values, strict=True))
+        outputs = functional_call(self.module, state, (X,))
+        losses, d_outputs = self.objective.loss_and_gradient(outputs.detach(), tuple(targets))
+        d_outputs = d_outputs / X.shape[1]  # of the mean over rows
+        if weight is not None:
+            losses = losses * weight
+            d_outputs = d_outputs * weight.view(-1, *[1] * (d_outputs.ndim - 3), X.shape[1], 1)
+        gradients = torch.autograd.grad(outputs, values, d_outputs, materialize_grads=True)
+        return outputs.detach(), losses, *gradients
+
+
+def recorded(step: Step, tensors: list[Tensor]) -> Step:
+    """Record a step on example tensors as the calls that it comes down to.
+
+    Raises
+    ------
+    RuntimeError
+        If the record does not give what the step gives, with the same random numbers.
+    """
+    from torch.fx.experimental.proxy_tensor import make_fx  # takes half a second to import
+
+    graph_module = make_fx(step)(*tensors)
+    _remove_idle_calls(graph_module.graph)
+    graph_module.graph.set_codegen(torch.fx.graph.CodeGen())  # plain arguments, plain results
+    graph_module.recompile()
+    record = graph_module.forward
+    with torch.random.fork_rng(devices=[]):
+        found = record(*tensors)
+    with torch.random.fork_rng(devices=[]):
+        expected = step(*tensors)
+    for a, b in zip(found, expected, strict=True):
+        if not torch.allclose(a, b, rtol=1e-4, atol=1e-6, equal_nan=True):
+            raise RuntimeError("its results depend on more than inputs, weights and buffers")
+    return record
+
+
+@contextlib.contextmanager
+def _keeping(buffers: Iterable[Tensor]) -> Iterator[None]:
+    """Put buffers, running statistics say, and random numbers back to where they were."""
+    before = [(buffer, buffer.clone()) for buffer in buffers]
+    with torch.random.fork_rng(devices=[]):
+        yield
+    for buffer, value in before:
+        buffer.copy_(value)
+
+
+def _remove_idle_calls(graph: torch.fx.Graph) -> None:
+    """Take out calls that return what they are given: views of the same shape and the like."""
+    for node in graph.nodes:
+        if node.op == "call_function" and node.args and _is_idle(node):
+            node.replace_all_uses_with(node.args[0])
+            graph.erase_node(node)
+    graph.eliminate_dead_code()
+
+
+def _is_idle(node: torch.fx.Node) -> bool:
+    if node.target is aten.detach.default:
+        return True
+    source: Any = node.args[0]
+    return node.target in _VIEWS and "val" in source.meta and _shape(source) == _shape(node)
+
+
+def _shape(node: torch.fx.Node) -> torch.Size:
+    return node.meta["val"].shape

@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Recorded steps are the steps that autograd takes, and every way of training trains the same."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor, _traced
+from skdistill._engine import StackNet
+from skdistill._traced import TracedForm
+from skdistill.modules import MLP
+
+N, D, BATCH = 120, 3, 16
+
+
+@pytest.fixture
+def data():
+    rng = np.random.RandomState(0)
+    X = rng.normal(size=(N, D))
+    y = 3 + 2 * np.sin(X[:, 0]) + X[:, 1] * rng.normal(size=N)
+    return X, y, rng.uniform(0.2, 3, N)
+
+
+@pytest.fixture
+def soon(monkeypatch):
+    """Every shape of batch is recorded when it is seen for the second time."""
+    monkeypatch.setattr(_traced, "_STEPS_WORTH_RECORDING", 2)
+
+
+@pytest.fixture
+def records(monkeypatch):
+    """How often something was recorded, and was replayed."""
+    counts = {"made": 0, "replayed": 0}
+    recorded = _traced.recorded
+
+    def counting(*args):
+        record = recorded(*args)
+        counts["made"] += 1
+
+        def replay(*tensors):
+            counts["replayed"] += 1
+            return record(*tensors)
+
+        return replay
+
+    monkeypatch.setattr(_traced, "recorded", counting)
+    return counts
+
+
+def ensemble(module, **kwargs):
+    settings = {"max_epochs": 6, "batch_size": BATCH, "device": "cpu", "random_state": 0}
+    return BayesianEnsembleRegressor(3, module=module, **{**settings, **kwargs})
+
+
+def fit_unrecorded(model, monkeypatch, *args, **kwargs):
+    with monkeypatch.context() as patch:
+        patch.setattr(StackNet, "_form_class", lambda self: None)
+        return model.fit(*args, **kwargs)
+
+
+def assert_same_weights(a, b, atol=1e-9):
+    weights = b.module_.state_dict()
+    for name, value in a.module_.state_dict().items():
+        torch.testing.assert_close(value, weights[name], rtol=0, atol=atol)
+
+
+def normalised(in_features, out_features, generator=None):
+    """LayerNorm and dropout between linear layers."""
+    torch.manual_seed(0 if generator is None else generator.initial_seed())
+    return nn.Sequential(
+        nn.Linear(in_features, 8),
+        nn.LayerNorm(8),
+        nn.ReLU(),
+        nn.Dropout(0.2),
+        nn.Linear(8, out_features),
+    )
+
+
+def convolutional(in_features, out_features):
+    return nn.Sequential(
+        nn.Unflatten(-1, (1, in_features)),
+        nn.Conv1d(1, 4, 2),
+        nn.GELU(),
+        nn.Flatten(),
+        nn.Linear(4 * (in_features - 1), out_features),
+    )
+
+
+class Wrapped(nn.Module):
+    """An MLP that the engine does not recognise."""
+
+    def __init__(self, in_features, out_features, generator):
+        super().__init__()
+        self.network = MLP(in_features, out_features, (12, 5), generator=generator)
+
+    def forward(self, x):
+        return self.network(x)
+
+
+class Loops(Wrapped):
+    """An MLP that vmap cannot take."""
+
+    def forward(self, x):
+        return super().forward(x) if x.sum() < 1e9 else x[:, :2]
+
+
+@pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weights"])
+@pytest.mark.parametrize("module", [normalised, convolutional, Wrapped])
+def test_recorded_training_is_training_by_autograd(
+    module, weighted, data, soon, records, monkeypatch
+):
+    X, y, weight = data
+    kwargs = {"sample_weight": weight} if weighted else {}
+    recorded = ensemble(module).fit(X, y, **kwargs)
+    assert recorded.net_.engine_ == "traced"
+    # Seven full batches an epoch and one with the rest.
+    assert records == {"made": 2, "replayed": 6 * 8 - 2 * 2}
+    plain = fit_unrecorded(ensemble(module), monkeypatch, X, y, **kwargs)
+    assert plain.module_.state_dict().keys() == recorded.module_.state_dict().keys()
+    assert_same_weights(recorded, plain)
+    losses = [[row["train_loss"] for row in model.history_] for model in (recorded, plain)]
+    np.testing.assert_allclose(*losses, rtol=0, atol=1e-9)
+
+
+def test_terms_that_grow_and_penalties_reach_the_record(data, soon, records, monkeypatch):
+    X, y, _ = data
+    teacher = ensemble(MLP, max_epochs=2)
+    settings = {
+        "module": normalised,
+        "spread_weight": 1.0,
+        "diversity_weight": (0.5, 1, 4),
+        "weight_decay": 0.1,
+        "max_epochs": 6,
+        "batch_size": BATCH,
+        "random_state": 0,
+    }
+    recorded = HydraPlusRegressor(teacher, **settings).fit(X, y)
+    assert recorded.net_.engine_ == "traced"
+    assert records["replayed"]
+    plain = fit_unrecorded(HydraPlusRegressor(teacher, **settings), monkeypatch, X, y)
+    assert_same_weights(recorded, plain, atol=1e-8)  # the spread's gradients are steep
+
+
+class Restless(Wrapped):
+    """Depends on more than its inputs."""
+
+    def forward(self, x):
+        return super().forward(x) * random.random()
+
+
+class TakesNoRecord(Wrapped):
+    """Asks for numbers behind vmap's back, which a record cannot hold."""
+
+    def forward(self, x):
+        outputs = super().forward(x)
+        if torch.fx.experimental.proxy_tensor.get_proxy_mode() is not None:
+            raise RuntimeError("no recording here")
+        return outputs
+
+
+@pytest.mark.parametrize("module", [Restless, TakesNoRecord])
+def test_what_cannot_be_recorded_trains_by_autograd(module, data, soon, records):
+    X, y, _ = data
+    model = ensemble(module)
+    with pytest.warns(UserWarning, match="The training step cannot be recorded") as caught:
+        model.fit(X, y)
+    assert len(caught) == 1
+    assert records == {"made": 0, "replayed": 0}
+    assert model.net_.engine_ == "vmap"
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_recording_leaves_buffers_and_random_numbers_alone(soon):
+    class Counts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(D, 2)
+            self.register_buffer("calls", torch.zeros(()))
+
+        def forward(self, x):
+            self.calls.add_(1)
+            return nn.functional.dropout(self.linear(x), 0.5)
+
+    from skdistill.modules import stack
+
+    def train(n_steps, records):
+        torch.manual_seed(0)
+        module = stack([Counts(), Counts()]).train()
+        form = TracedForm(module, SquaredError())
+        if not records:
+            form._step_for = lambda batch, has_weight: form._step
+        form.load()
+        torch.manual_seed(1)
+        X, y = torch.randn(2, 4, D), torch.randn(2, 4, 2)
+        for _ in range(n_steps):
+            form(X, (y,), None)
+        return module.calls, form.d_flat, len(form.records)
+
+    *found, n_records = train(6, records=True)
+    assert n_records == 1
+    *expected, _ = train(6, records=False)
+    for a, b in zip(found, expected, strict=True):
+        assert torch.equal(a, b)
+    assert found[0].tolist() == [6, 6]
+
+
+def test_few_steps_are_not_recorded(data, records):
+    X, y, _ = data
+    ensemble(normalised, max_epochs=2).fit(X, y)
+    assert records["made"] == 0
+
+
+@pytest.mark.parametrize("bootstrap", [False, True], ids=["weights", "bootstrap"])
+@pytest.mark.filterwarnings("ignore:Loops cannot be vectorised")
+def test_all_ways_of_training_give_the_same_members(bootstrap, data, soon, records):
+    """Weights and early stopping on, twenty epochs, 1e-9 in float64."""
+    X, y, weight = data
+    settings = {
+        "max_epochs": 20,
+        "bootstrap": bootstrap,
+        "early_stopping": True,
+        "n_iter_no_change": 3,
+        "tol": 0.01,
+        "lr": 0.02,
+    }
+    closed = ensemble(MLP, module__hidden_units=(12, 5), module__activation="relu", **settings)
+    models = [closed, ensemble(Wrapped, **settings), ensemble(Loops, **settings)]
+    for model, engine in zip(models, ["closed_form", "traced", "loop"], strict=True):
+        model.fit(X, y, sample_weight=weight)
+        assert model.net_.engine_ == engine
+    assert records["replayed"] > 0
+    expected = closed.predict_members(X)
+    for model in models[1:]:
+        np.testing.assert_allclose(model.predict_members(X), expected, rtol=0, atol=1e-9)
+        np.testing.assert_array_equal(model.best_epochs_, closed.best_epochs_)
+    assert len(set(closed.best_epochs_)) > 1  # members have stopped at different epochs
+
+
+def test_other_optimizers_take_their_own_step(data, soon, monkeypatch):
+    X, y, _ = data
+    recorded = ensemble(normalised, optimizer="RMSprop").fit(X, y)
+    plain = fit_unrecorded(ensemble(normalised, optimizer="RMSprop"), monkeypatch, X, y)
+    assert_same_weights(recorded, plain)
+
+
+def test_clipping_reaches_recorded_gradients(data, soon, monkeypatch):
+    X, y, _ = data
+    recorded = ensemble(normalised, clip_norm=0.1).fit(X, y)
+    plain = fit_unrecorded(ensemble(normalised, clip_norm=0.1), monkeypatch, X, y)
+    assert_same_weights(recorded, plain)
+
+
+class SquaredError(nn.Module):
+    """An objective without penalty."""
+
+    def loss_and_gradient(self, outputs, targets):
+        error = outputs - targets[0]
+        return error.square().sum(-1), 2 * error
+
+    def penalty(self, module):
+        return None
