@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from ._through import predict_interval, predict_members, predict_quantiles, predict_uncertainty
 from .distillers import HydraPlusRegressor
-from .ensembles import BayesianEnsembleRegressor
+from .ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "BayesianEnsembleClassifier",
     "BayesianEnsembleRegressor",
     "HydraPlusRegressor",
     "predict_interval",

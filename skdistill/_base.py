@@ -8,26 +8,22 @@ import inspect
 import warnings
 from collections.abc import Callable, Iterator
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
-from sklearn import get_config
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.exceptions import DataConversionWarning
-from sklearn.utils import check_array, check_random_state, check_scalar
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from .distributions import EmpiricalGaussian, Uncertainty
+from ._parameters import Number, OneOf
 from .modules import (
     GLOBAL_GENERATOR_LOCK,
     MLP,
-    GaussianStack,
     StackedModule,
     build_members,
-    n_parameters,
-    weights_and_fan_ins,
+    flop_per_row,
 )
 
 try:
@@ -67,49 +63,6 @@ SEED_LIMIT = 2**31 - 1
 
 # They want a closure, sparse gradients, or matrices only.
 _UNSUITED_OPTIMIZERS = frozenset({"LBFGS", "Muon", "Optimizer", "SparseAdam"})
-
-
-# ------------------------------------------------------------------------------------------
-# Parameters
-# ------------------------------------------------------------------------------------------
-
-
-class Number(NamedTuple):
-    """A number between bounds, or one of `others`; `closed` says which bounds are allowed."""
-
-    kind: type
-    low: float | None = None
-    high: float | None = None
-    closed: str = "both"
-    others: tuple = ()
-
-    def check(self, value: Any, name: str) -> None:
-        if any(type(value) is type(other) and value == other for other in self.others):
-            return
-        alternatives = "".join(f", or {other!r}" for other in self.others)
-        if isinstance(value, bool) or not isinstance(value, self.kind) or value != value:
-            kind = "an integer" if self.kind is Integral else "a number"
-            raise TypeError(f"{name} must be {kind}{alternatives}, got {value!r}.")
-        if value in (np.inf, -np.inf):
-            raise ValueError(f"{name} must be finite{alternatives}, got {value!r}.")
-        check_scalar(
-            value,
-            name,
-            self.kind,
-            min_val=self.low,
-            max_val=self.high,
-            include_boundaries=self.closed,
-        )
-
-
-class OneOf(NamedTuple):
-    """One of a few values."""
-
-    values: tuple
-
-    def check(self, value: Any, name: str) -> None:
-        if not any(value is option or value == option for option in self.values):
-            raise ValueError(f"{name} must be one of {list(self.values)}, got {value!r}.")
 
 
 class Objective(nn.Module):
@@ -152,20 +105,20 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
     _dunder_prefixes = ("module", "optimizer", "callbacks")
 
     # What the parameters may be; classes add their own.
-    _parameter_table: dict[str, Number | OneOf] = {
+    _parameter_table: dict[str, Any] = {
         "lr": Number(Real, 0, closed="neither"),
         "max_epochs": Number(Integral, 1),
         "batch_size": Number(Integral, 1),
         "clip_norm": Number(Real, 0, closed="neither", others=(None,)),
         "lr_schedule": OneOf((None, "cosine")),
-        "normalize_y": OneOf((True, False)),
         "compile": OneOf(("auto", True, False)),
+        "n_threads": Number(Integral, 1, others=("auto",)),
     }
 
     # Defaults of the module's parameters where they are not the module's own.
     _module_defaults: dict[str, Any] = {}
 
-    module_: GaussianStack
+    module_: Any  # a stack that predicts distributions
     n_epochs_: int
 
     # --- scikit-learn's parameter protocol, with double underscores
@@ -243,80 +196,52 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
 
         Returns
         -------
-        X : array of shape (n, d), y : array of shape (n, t), weight : array of shape (n,) or None
+        X : array of shape (n, ...)
+        y : array of shape (n, ...)
+            Targets as the subclass wants them.
+        weight : array of shape (n,) or None
         """
         self.__dict__.pop("module_", None)  # a fit that fails leaves no model of other data behind
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            dtype=(np.float64, np.float32),
-            order="C",  # torch knows no negative strides
-            multi_output=True,
-            y_numeric=True,
-        )
-        if y.ndim == 2 and y.shape[1] == 1:
-            warnings.warn(
-                "A column-vector y was passed when a 1d array was expected. Please change the "
-                "shape of y to (n_samples,), for example using ravel().",
-                DataConversionWarning,
-                stacklevel=3,
-            )
-            y = y.ravel()
-        self._y_is_1d = y.ndim == 1
-        y = y.reshape(len(y), -1).astype(np.float64)
-        self.n_outputs_ = y.shape[1]
+        X, y = self._check_X_y(X, y)
+        self._row_shape = X.shape[1:]
         self._set_recipe()
-        weight = check_weights(sample_weight, len(X))
+        weight = self._weight_of_rows(y, sample_weight)
         if weight is not None:
             X, y, weight = (array[weight > 0] for array in (X, y, weight))
         return X, y, weight
 
-    def _target_scale(self, y, weight, dtype) -> tuple[np.ndarray, np.ndarray]:
-        """Location and scale by which targets (n, t) are standardised for training."""
-        if not self.normalize_y:
-            return np.zeros_like(y[0]), np.ones_like(y[0])
-        y_loc, y_scale = standardisation(y, weight)
-        limits = np.finfo(dtype)
-        held = (y_scale > np.sqrt(limits.tiny)) & (y_scale < np.sqrt(limits.max))
-        if not (held & (np.abs(y_loc) < limits.max)).all():
-            raise ValueError(
-                f"y has a standard deviation of {y_scale.tolist()}, whose square "
-                f"{np.dtype(dtype)} cannot hold; rescale y, or pass X as float64."
-            )
-        return y_loc, y_scale
+    def _check_X_y(self, X, y):
+        """Check inputs and targets; note what is to be known of the latter."""
+        raise NotImplementedError
 
-    def _validate_rows(self, X) -> Tensor:
-        """Check rows to predict and put them where the module is."""
-        check_is_fitted(self)
-        if not self._is_plain(X):
-            X = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
-        # A copy: torch warns of memory that it may not write to (memory-mapped arrays).
-        dtype = self.module_.y_loc.dtype
-        device = self.module_.y_loc.device
-        return torch.tensor(np.ascontiguousarray(X), dtype=dtype, device=device)
+    def _weight_of_rows(self, y, sample_weight) -> np.ndarray | None:
+        return check_weights(sample_weight, len(y))
 
-    def _is_plain(self, X) -> bool:
-        """Whether `X` is a small array that `validate_data` would return as it is.
+    def _target_buffers(self, y, weight, dtype) -> dict[str, np.ndarray]:
+        """What the module needs to undo the encoding of the targets, by the name of its buffer."""
+        raise NotImplementedError
 
-        Checking one row by `validate_data` takes longer than predicting it.
-        """
-        return (
-            type(X) is np.ndarray
-            and X.ndim == 2
-            and X.dtype in (np.float32, np.float64)
-            and 0 < X.size <= _FEW
-            and X.shape[1] == self.n_features_in_
-            and not hasattr(self, "feature_names_in_")
-            and bool(np.isfinite(X).all())
-        )
+    def _encoded(self, y, buffers, dtype) -> np.ndarray:
+        """Targets as the loss compares them with the outputs."""
+        raise NotImplementedError
 
     # --- the module and its training
+
+    @property
+    def _out_features(self) -> int:
+        """How many numbers the network gives for a row."""
+        raise NotImplementedError
+
+    @property
+    def _out_features_mean(self) -> str:
+        """What these numbers are, for messages."""
+        raise NotImplementedError
 
     def _set_recipe(self) -> None:
         """Note how to build the network, for unpickling, whatever `set_params` changes later."""
         defaults = self._module_defaults if self.module is MLP else {}
-        widths = {"in_features": self.n_features_in_, "out_features": 2 * self.n_outputs_}
+        in_features = self._row_shape[0] if len(self._row_shape) == 1 else self._row_shape
+        widths = {"in_features": in_features, "out_features": self._out_features}
         kwargs = {**widths, **defaults, **self._params_of("module")}
         self._recipe = {
             "module": self.module,
@@ -332,19 +257,25 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         """Build the stack, with a network (or head) for each seed."""
         raise NotImplementedError
 
-    def _build_module(self, seeds: list[int], y_loc: Tensor, y_scale: Tensor) -> GaussianStack:
-        """The stack with the scale of y, checked to give two numbers per target."""
-        network: Any = self._build_network(seeds).to(dtype=y_loc.dtype)
-        module = GaussianStack(network, y_loc, y_scale).eval()
+    def _wrap(self, network: nn.Module, buffers: dict[str, Tensor]) -> Any:
+        """Make a stack one that predicts distributions; `buffers` may lack what has a default."""
+        raise NotImplementedError
+
+    def _build_module(
+        self, seeds: list[int], dtype: torch.dtype, buffers: dict[str, Tensor] | None = None
+    ) -> Any:
+        """The stack that predicts distributions, checked to give as many numbers as it should."""
+        network: Any = self._build_network(seeds).to(dtype=dtype)
+        module = self._wrap(network, buffers or {}).eval()
         with torch.no_grad():
-            outputs = module(torch.zeros(1, 3, self.n_features_in_, dtype=y_loc.dtype))
-        expected = (3, 2 * self.n_outputs_)
+            outputs = module(torch.zeros(1, 3, *self._row_shape, dtype=dtype))
+        expected = (3, self._out_features)
         given = tuple(outputs.shape[len(network.lead) :])
         if given != expected:
             raise ValueError(
-                f"module must give a tensor of shape (n, {expected[1]}), a mean and a raw variance "
-                f"for each of {self.n_outputs_} target(s); {_name_of(self._recipe['module'])} "
-                f"gives {given} for 3 rows."
+                f"module must give a tensor of shape (n, {expected[1]}), "
+                f"{self._out_features_mean}; {_name_of(self._recipe['module'])} gives {given} for "
+                "3 rows."
             )
         return module
 
@@ -358,35 +289,47 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
                 f"device must be 'auto' or a torch device such as 'cpu', got {self.device!r}."
             ) from error
 
-    def _step(self) -> str:
+    def _step(self, optimizer_class: type[torch.optim.Optimizer]) -> str:
         """How the engine runs a training step, as `compile` and the device have it."""
         if self.compile != "auto":
             return "compiled" if self.compile else "eager"
         # An optimizer that is not made for capture would freeze its learning rate in the graph.
-        capturable = "capturable" in inspect.signature(self._optimizer_class()).parameters
+        capturable = "capturable" in inspect.signature(optimizer_class).parameters
         return "captured" if self._device().type == "cuda" and capturable else "eager"
 
-    def _make_net(self, module: nn.Module, objective, callbacks=(), weight_decay=()):
-        """The skorch net around a stack, set as this estimator's parameters say."""
+    def _make_net(
+        self, module, objective, callbacks=(), weight_decay=(), optimizer=None, after_step=None
+    ):
+        """The skorch net around a stack, set as this estimator's parameters say.
+
+        `optimizer` is a class and its settings that take the place of the user's, and of the
+        schedule of the learning rate; `after_step` is called with the net after each step.
+        """
         from . import _engine  # skorch takes most of a second to import, and predicting needs none
 
-        optimizer = self._optimizer_class()
-        settings = {
-            **_engine.optimizer_defaults(optimizer, self.lr, self._step()),
-            **self._params_of("optimizer"),
-        }
-        if self.lr_schedule == "cosine":
-            callbacks = [("lr_schedule", _engine.cosine_schedule(self.n_epochs_)), *callbacks]
+        if optimizer is None:
+            optimizer_class = self._optimizer_class()
+            step = self._step(optimizer_class)
+            settings = {
+                **_engine.optimizer_defaults(optimizer_class, self.lr, step),
+                **self._params_of("optimizer"),
+            }
+            if self.lr_schedule == "cosine":
+                callbacks = [("lr_schedule", _engine.cosine_schedule(self.n_epochs_)), *callbacks]
+        else:
+            optimizer_class, settings = optimizer
+            step = self._step(optimizer_class)
         return _engine.StackNet(
             module,
             objective,
-            optimizer=optimizer,
+            optimizer=optimizer_class,
             lr=self.lr,
             max_epochs=self.n_epochs_,
             batch_size=self.batch_size,
             weight_decay=weight_decay,
             clip_norm=self.clip_norm,
-            step=self._step(),
+            step=step,
+            after_step=after_step,
             callbacks=[*(self.callbacks or ()), *callbacks],
             device=str(self._device()),
             verbose=self.verbose,
@@ -399,7 +342,8 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         from ._engine import suited_threads
 
         net = self._make_net(module, objective, **net_settings)
-        with suited_threads(n_parameters(module), rows.batch_size), _own_dropout(module, rows):
+        flop = 3 * rows.batch_size * flop_per_row(module, self._row_shape)  # forward and backward
+        with suited_threads(flop, self.n_threads), _own_dropout(module, rows):
             net.fit(rows, valid)
         return net
 
@@ -428,7 +372,9 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
     def _load_weights(self, weights: dict[str, np.ndarray]) -> None:
         """Set the fitted module to the network built anew, with these weights."""
         tensors = {name: torch.tensor(value) for name, value in weights.items()}
-        module = self._build_module([0] * self._n_networks, tensors["y_loc"], tensors["y_scale"])
+        buffers = {name: value for name, value in tensors.items() if "." not in name}
+        dtype = next(value.dtype for value in tensors.values() if value.is_floating_point())
+        module = self._build_module([0] * self._n_networks, dtype, buffers)
         module.load_state_dict(tensors)
         device = self._device()
         if device.type == "cuda" and not torch.cuda.is_available():
@@ -474,19 +420,6 @@ def _own_dropout(module: nn.Module, rows) -> Iterator[None]:
         yield
 
 
-def standardisation(
-    values: np.ndarray, weight: np.ndarray | None, constant: float = 1.0
-) -> tuple[np.ndarray, np.ndarray]:
-    """Weighted mean and standard deviation of each column; `constant` for constant columns."""
-    values = values.astype(np.float64)
-    loc = np.average(values, axis=0, weights=weight)
-    largest = np.abs(values - loc).max(axis=0)
-    unit = np.where(largest > 0, largest, 1.0)  # or else squares might over- or underflow
-    scale = unit * np.sqrt(np.average(((values - loc) / unit) ** 2, axis=0, weights=weight))
-    is_constant = scale <= 10 * np.finfo(np.float64).eps * np.abs(loc)
-    return loc, np.where(is_constant, constant, scale)
-
-
 def check_weights(sample_weight, n: int, name: str = "sample_weight") -> np.ndarray | None:
     """Check weights of rows: None, a number, or an array of shape (n,), none of them negative."""
     if sample_weight is None:
@@ -524,182 +457,3 @@ def _check_signature(build: Callable, given: dict[str, Any], prefix: str) -> Non
 
 # Arguments of modules and optimizers that the engine fills in.
 _ENGINE_GIVES = frozenset({"in_features", "out_features", "generator", "params", "lr"})
-
-
-# ------------------------------------------------------------------------------------------
-# What is read off the predicted distribution
-# ------------------------------------------------------------------------------------------
-
-
-class DistributionRegressor(RegressorMixin, NetEstimator):
-    """Regressor whose predictions are all read off :meth:`predict_distribution`."""
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
-
-    def predict_distribution(self, X) -> EmpiricalGaussian:
-        """Predict the distribution that everything else is read off.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        distribution : EmpiricalGaussian
-            Means and variances of the members, tensors of shape (S, n_samples, n_targets).
-        """
-        members = self._read(X, lambda d: d.members)
-        return EmpiricalGaussian.from_members(members)
-
-    def predict(self, X, return_std=False):
-        """Predict the mean.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        return_std : bool, default=False
-            Whether to return the standard deviation too.
-
-        Returns
-        -------
-        mean : ndarray of shape (n_samples,) or (n_samples, n_targets)
-            In units of y.
-        std : ndarray of the same shape, only if `return_std`
-            Square root of the total variance, in units of y.
-        """
-        if not return_std:
-            return self._per_target(self._read(X, lambda d: d.mean))
-        mean, variance = self._read(X, lambda d: (d.mean, d.variance))
-        return self._per_target(mean), np.sqrt(self._per_target(variance))
-
-    def predict_uncertainty(self, X) -> Uncertainty:
-        """Predict the total, aleatoric and epistemic variance.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        uncertainty : Uncertainty
-            Arrays of shape (n_samples,) or (n_samples, n_targets), in squared units of y, with
-            ``total = aleatoric + epistemic``. Unpacks like a tuple of the three; ``.std()`` gives
-            their square roots. A single network cannot tell the parts: they are None.
-        """
-        check_is_fitted(self)
-        if self._n_networks == 1:
-            total = self._per_target(self._read(X, lambda d: d.variance))
-            return Uncertainty(total, None, None, measure="variance")
-        parts = self._read(X, lambda d: tuple(d.uncertainty()))
-        total, aleatoric, epistemic = map(self._per_target, parts)
-        return Uncertainty(total, aleatoric, epistemic, measure="variance")
-
-    def predict_interval(self, X, coverage=0.9):
-        """Predict the central interval that holds y with probability `coverage`.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        coverage : float, default=0.9
-            Strictly between 0 and 1.
-
-        Returns
-        -------
-        interval : ndarray of shape (n_samples, 2) or (n_samples, n_targets, 2)
-            Lower and upper end, quantiles of the mixture of members, in units of y.
-        """
-        return self._per_target(self._read(X, lambda d: d.interval(coverage)))
-
-    def predict_quantiles(self, X, quantiles):
-        """Predict quantiles of the mixture of members, exact to rounding.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        quantiles : float or array-like of shape (n_quantiles,)
-            Strictly between 0 and 1.
-
-        Returns
-        -------
-        quantiles : ndarray of shape (n_samples, n_quantiles) or (n_samples, n_targets, n_quantiles)
-            In units of y.
-        """
-        return self._per_target(self._read(X, lambda d: d.quantile(quantiles)))
-
-    def predict_members(self, X):
-        """Predict the mean and the variance of every member.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-
-        Returns
-        -------
-        members : ndarray of shape (n_samples, n_members, n_targets, 2)
-            Means ``[..., 0]`` in units of y, variances ``[..., 1]`` in squared units.
-        """
-        return self._read(X, lambda d: d.members)
-
-    def sample_y(self, X, n_samples=1, random_state=None):
-        """Draw targets: a member at random, then from its Gaussian.
-
-        The same draws serve every row, so what is drawn for a row does not depend on the others.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples_X, n_features)
-        n_samples : int, default=1
-            Number of draws for each row.
-        random_state : int, RandomState instance or None, default=None
-
-        Returns
-        -------
-        y : ndarray of shape (n_samples_X, n_samples) or (n_samples_X, n_targets, n_samples)
-            In units of y.
-        """
-        check_scalar(n_samples, "n_samples", Integral, min_val=1)
-        seed = int(check_random_state(random_state).randint(SEED_LIMIT))
-
-        def draw(distribution):
-            generator = torch.Generator().manual_seed(seed)
-            return distribution.sample(n_samples, generator).permute(1, 2, 0)
-
-        return self._per_target(self._read(X, draw))
-
-    def _read(self, X, read: Callable[[EmpiricalGaussian], Any]):
-        """Predict chunk by chunk and keep what `read` takes from each, rows first, as numpy.
-
-        `read` gives a tensor, or a tuple of tensors.
-        """
-        X = self._validate_rows(X)
-        size = len(X) if X.numel() <= _FEW else self._chunk_rows()
-        with torch.inference_mode():
-            first = read(self.module_.distribution(X[:size]))
-            parts = first if isinstance(first, tuple) else (first,)
-            # Written into place: results kept chunk by chunk would fragment the memory.
-            out = [np.empty((len(X), *part.shape[1:]), dtype=_numpy_dtype(part)) for part in parts]
-            for start in range(0, len(X), size):
-                if start:
-                    chunk = read(self.module_.distribution(X[start : start + size]))
-                    parts = chunk if isinstance(chunk, tuple) else (chunk,)
-                for array, part in zip(out, parts, strict=True):
-                    array[start : start + size] = part.cpu().numpy()
-        return tuple(out) if isinstance(first, tuple) else out[0]
-
-    def _chunk_rows(self) -> int:
-        """Rows to predict at a time, within scikit-learn's ``working_memory``."""
-        # Each layer's outputs, for every network: as many numbers as it has weights per input.
-        widths = sum(w.numel() // fan_in for w, fan_in in weights_and_fan_ins(self.module_))
-        affordable = min(_CHUNK_BYTES, int(get_config()["working_memory"] * 2**20))
-        return max(1, affordable // (8 * widths))
-
-    def _per_target(self, array: np.ndarray) -> np.ndarray:
-        """Drop the axis of the targets, the second, if y had none."""
-        return array[:, 0] if self._y_is_1d else array
-
-
-def _numpy_dtype(tensor: Tensor) -> np.dtype:
-    return tensor[:0].cpu().numpy().dtype

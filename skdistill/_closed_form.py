@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from ._flat import FlatForm
-from .modules import GaussianStack, MultiHead, StackedLinear, StackedSequential
+from .modules import CategoricalStack, GaussianStack, MultiHead, StackedLinear, StackedSequential
 
 aten = torch.ops.aten
 
@@ -30,7 +30,7 @@ _ACTIVATIONS = (nn.ReLU, nn.Tanh, nn.SiLU, nn.GELU, nn.Identity)
 
 def layers_of(module: nn.Module) -> list[tuple[StackedLinear, nn.Module]]:
     """Linear layers of a stack in their order, each with its activation; none if not supported."""
-    network = module.network if type(module) is GaussianStack else module
+    network = module.network if type(module) in (CategoricalStack, GaussianStack) else module
     parts: list[Any] = [network]
     if type(network) is MultiHead:
         parts = [network.core, network.heads]

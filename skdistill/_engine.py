@@ -218,16 +218,27 @@ class StackNet(NeuralNet):
         Largest norm of each member's gradient.
     step : {"eager", "compiled", "captured"}, default="eager"
         How a training step runs: as it is, through ``torch.compile``, or as a CUDA graph.
+    after_step : callable, default=None
+        Called with the net after each training step.
     **kwargs
         See ``skorch.NeuralNet``.
     """
 
     def __init__(
-        self, module, criterion, *, weight_decay=(), clip_norm=None, step="eager", **kwargs
+        self,
+        module,
+        criterion,
+        *,
+        weight_decay=(),
+        clip_norm=None,
+        step="eager",
+        after_step=None,
+        **kwargs,
     ):
         self.weight_decay = weight_decay
         self.clip_norm = clip_norm
         self.step = step
+        self.after_step = after_step
         # What skorch's scoring callbacks would cache is one tensor for each batch, not our targets.
         super().__init__(module, criterion, train_split=None, use_caching=False, **kwargs)
 
@@ -296,6 +307,14 @@ class StackNet(NeuralNet):
                     parameter.grad = None  # zero_grad() does this too, within a wrapper of 16 us
         self.train_step_single(batch)
         step()
+
+    def weights_now(self) -> dict[str, Tensor]:
+        """Parameters of the module by name, wherever they are at the moment; not copied."""
+        weights: dict[str, Tensor] = dict(self.module_.named_parameters())
+        if self.uses_form_:
+            at = dict(zip(self.form_.parameters, self.form_.values, strict=True))
+            weights = {name: at[parameter] for name, parameter in weights.items()}
+        return weights
 
     # How it is computed ---------------------------------------------------------------------
 
@@ -398,12 +417,12 @@ class StackNet(NeuralNet):
             return
         self._sums: dict[int, Tensor] = {}
         if self.listens_to_batches_:
-            super().run_single_epoch(self._tallied(iterator), training, prefix, step_fn)
+            super().run_single_epoch(self._tallied(iterator, training), training, prefix, step_fn)
         else:
             self.history.new_batch()  # Checkpoint names its files by the epoch's last batch
             with self._on_flat_buffers() if training else contextlib.nullcontext():
                 step = self.quiet_step_ if training else step_fn
-                for batch in self._tallied(iterator):
+                for batch in self._tallied(iterator, training):
                     step(batch)
         losses = torch.stack([s.sum(-1) for s in self._sums.values()]).sum(0) / self._n_rows
         self.member_losses_[prefix] = losses
@@ -430,11 +449,14 @@ class StackNet(NeuralNet):
             update.end_epoch()
             form.store()
 
-    def _tallied(self, iterator: Rows) -> Iterator[Batch]:
+    def _tallied(self, iterator: Rows, training: bool) -> Iterator[Batch]:
         """Pass the batches on and add up the losses that each step leaves behind."""
+        after_step = self.after_step if training else None
         self._n_rows = 0
         for batch in iterator:
             yield batch
+            if after_step is not None:
+                after_step(self)
             losses = self.row_losses_
             n_rows = losses.shape[-1]
             self._n_rows += n_rows
@@ -700,12 +722,16 @@ def optimizer_defaults(optimizer: type[torch.optim.Optimizer], lr: float, step: 
 
 
 @contextlib.contextmanager
-def suited_threads(n_parameters: int, batch_size: int) -> Iterator[None]:
-    """Use one thread where a training step is too small for more; restore the caller's setting."""
+def suited_threads(flop_per_step: float, n_threads: int | str = "auto") -> Iterator[None]:
+    """Use `n_threads` threads; "auto" is one where a training step is too small for more.
+
+    The caller's setting is restored.
+    """
     before = torch.get_num_threads()
-    flop = 6 * n_parameters * batch_size  # a multiply and an add, forward and twice backward
     try:
-        if flop < _FLOP_PER_STEP_FOR_THREADS:
+        if isinstance(n_threads, int):
+            torch.set_num_threads(n_threads)
+        elif flop_per_step < _FLOP_PER_STEP_FOR_THREADS:
             torch.set_num_threads(1)
         yield
     finally:

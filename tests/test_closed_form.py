@@ -15,7 +15,7 @@ from skorch import callbacks as skorch_callbacks
 from skorch.callbacks import Callback
 from torch import nn
 
-from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
+from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor, _flat_update
 from skdistill._base import Objective
 from skdistill._closed_form import ClosedForm, layers_of
 from skdistill._engine import StackNet
@@ -177,6 +177,20 @@ def test_the_usual_optimizers_take_one_call(optimizer, settings, data, monkeypat
     settings = {f"optimizer__{name}": value for name, value in settings.items()}
     ensemble(optimizer=optimizer, lr=1e-3, max_epochs=3, **settings).fit(*data)
     assert calls == [False, True, True, True]  # the first step is the optimizer's own
+
+
+@pytest.mark.parametrize("optimizer", ["Adam", "AdamW"])
+def test_the_public_function_does_what_the_private_kernel_does(optimizer, data, monkeypatch):
+    model = ensemble(optimizer=optimizer, optimizer__weight_decay=0.1, max_epochs=3)
+    expected = model.fit(*data).module_.state_dict()
+    calls = []
+    public = _flat_update.adam
+    monkeypatch.setattr(_flat_update, "_KERNELS", {False: None, True: None})
+    monkeypatch.setattr(_flat_update, "adam", lambda *a, **k: (calls.append(1), public(*a, **k)))
+    found = model.fit(*data).module_.state_dict()
+    assert calls
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=0, atol=0)
 
 
 # --- between epochs everything is where it always is ------------------------------------------

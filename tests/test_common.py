@@ -27,7 +27,7 @@ from skorch.callbacks import EarlyStopping
 
 import skdistill
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
-from skdistill._base import Number
+from skdistill._parameters import Number
 from skdistill.modules import MLP
 
 # ------------------------------------------------------------------------------------------

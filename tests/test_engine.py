@@ -1019,12 +1019,15 @@ def two_threads():
 
 
 @pytest.mark.usefixtures("two_threads")
-@pytest.mark.parametrize(("n_parameters", "expected"), [(1_000, 1), (10_000_000, 2)])
-def test_small_steps_take_one_thread_and_the_callers_setting_comes_back(n_parameters, expected):
-    with suited_threads(n_parameters, batch_size=32):
+@pytest.mark.parametrize(
+    ("flop", "n_threads", "expected"),
+    [(1e5, "auto", 1), (1e9, "auto", 2), (1e5, 3, 3), (1e9, 1, 1)],
+)
+def test_small_steps_take_one_thread_and_the_callers_setting_comes_back(flop, n_threads, expected):
+    with suited_threads(flop, n_threads):
         assert torch.get_num_threads() == expected
     assert torch.get_num_threads() == 2
-    with pytest.raises(ArithmeticError), suited_threads(n_parameters, batch_size=32):
+    with pytest.raises(ArithmeticError), suited_threads(flop, n_threads):
         raise ArithmeticError
     assert torch.get_num_threads() == 2
 

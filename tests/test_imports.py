@@ -16,13 +16,24 @@ ROOT = Path(__file__).parents[1]
 # From the bottom up. A part may import its own layer and those before it, and nothing after it.
 # What begins with an underscore inside a part is that part's own business.
 LAYERS = {
-    "pure torch": {"losses", "distributions", "samplers", "modules", "pruning", "transfer"},
+    "pure torch": {
+        "_columns",
+        "_settings",
+        "distributions",
+        "losses",
+        "modules",
+        "pruning",
+        "samplers",
+        "transfer",
+    },
     "engine": {
         "_base",
         "_closed_form",
         "_engine",
         "_flat",
         "_flat_update",
+        "_parameters",
+        "_read_offs",
         "_teaching",
         "_through",
         "_traced",

@@ -15,15 +15,10 @@ from sklearn.utils.validation import check_memory
 from torch import Tensor
 
 from .. import losses
-from .._base import (
-    SEED_LIMIT,
-    DistributionRegressor,
-    Number,
-    Objective,
-    OneOf,
-    standardisation,
-    with_callbacks,
-)
+from .._base import SEED_LIMIT, Objective, with_callbacks
+from .._columns import standardisation
+from .._parameters import Number, OneOf
+from .._read_offs import DistributionRegressor
 from .._teaching import as_teacher_rows, fit_teacher, seed_where_unset
 from .._through import predict_members
 from ..distributions import Gaussian
@@ -109,7 +104,7 @@ class HydraPlusRegressor(DistributionRegressor):
     memory : None, str or joblib.Memory, default=None
         Where to cache the fit of the teacher, so that a grid search over the student fits it once
         for each fold.
-    callbacks, device, compile, verbose
+    callbacks, device, compile, n_threads, verbose
         As in :class:`BayesianEnsembleRegressor`.
     random_state : int, RandomState instance or None, default=None
         Unless None, it also seeds every ``random_state`` of the teacher that is None.
@@ -207,6 +202,7 @@ class HydraPlusRegressor(DistributionRegressor):
         callbacks=None,
         device="auto",
         compile="auto",
+        n_threads="auto",
         verbose=0,
         random_state=None,
         **kwargs,
@@ -234,6 +230,7 @@ class HydraPlusRegressor(DistributionRegressor):
         self.callbacks = callbacks
         self.device = device
         self.compile = compile
+        self.n_threads = n_threads
         self.verbose = verbose
         self.random_state = random_state
         self._set_extra_params(kwargs)
@@ -276,7 +273,7 @@ class HydraPlusRegressor(DistributionRegressor):
             raw_y = np.asarray(raw_y).ravel()  # a column: warned of once, not by the teacher again
         X_transfer = self._validate_transfer(X_transfer, X.dtype)
         # A module that does not fit is found before the teacher takes its time.
-        self._build_module([0], torch.zeros(self.n_outputs_), torch.ones(self.n_outputs_))
+        self._build_module([0], torch.float64)
         task = self._init_callback_context(max_subtasks=2)
         task.call_on_fit_task_begin(estimator=self, X=raw_X, y=raw_y)
         self._fit_teacher(raw_X, raw_y, sample_weight, task, random_state)
@@ -360,8 +357,8 @@ class HydraPlusRegressor(DistributionRegressor):
         self.n_heads_ = n_members if self.n_heads is None else self.n_heads
         seeds = random_state.randint(SEED_LIMIT, size=self.n_heads_ + 1).tolist()
         rows = self._transfer_rows(X, (y - y_loc) / y_scale, weight, X_transfer, ask, seeds.pop())
-        y_loc_and_scale = (torch.tensor(values.astype(X.dtype)) for values in (y_loc, y_scale))
-        module = self._build_module(seeds, *y_loc_and_scale)
+        buffers = {"y_loc": torch.tensor(y_loc), "y_scale": torch.tensor(y_scale)}
+        module = self._build_module(seeds, rows.X.dtype, buffers)
         self.n_epochs_ = self._count_epochs(len(rows))
         guard = DivergenceGuard()
         subtask = task.subcontext(task_name="student", max_subtasks=self.n_epochs_)
@@ -485,30 +482,66 @@ class HydraObjective(Objective):
         self.spread_weight.fill_(settings.spread_weight * (epoch + 1) / settings.n_epochs_)
 
     def forward(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Tensor:
-        answers, y, labelled = targets
-        members = Gaussian(*answers.transpose(-4, -3).unbind(-1))  # (S, N, n, t)
-        heads = Gaussian.from_outputs(outputs)  # (S, M, n, t)
+        total = torch.zeros_like(targets[-1])
+        for weight, loss, _, arguments in self._terms(Gaussian.from_outputs(outputs), *targets):
+            total = total + weight * loss(*arguments)
+        return total
+
+    def loss_and_gradient(
+        self, outputs: Tensor, targets: tuple[Tensor, ...]
+    ) -> tuple[Tensor, Tensor]:
+        heads = losses.Mixture(*Gaussian.from_outputs(outputs))
+        total = torch.zeros_like(targets[-1])
+        d_mean, d_variance = torch.zeros_like(heads.mean), torch.zeros_like(heads.mean)
+        for weight, _, loss_and_gradient, arguments in self._terms(heads, *targets):
+            loss, gradient = loss_and_gradient(*arguments)
+            for value, more in zip((total, d_mean, d_variance), (loss, *gradient), strict=True):
+                if isinstance(weight, Tensor):
+                    value.addcmul_(more, weight)
+                else:
+                    value.add_(more, alpha=weight)
+        return total, losses.gradient_of_outputs(outputs, Gaussian(d_mean, d_variance))
+
+    def _terms(self, heads: Gaussian, answers: Tensor, y: Tensor, labelled: Tensor):
+        """Yield each term's weight, its function without and with gradient, and their arguments."""
+        members = losses.Mixture(*answers.transpose(-4, -3).unbind(-1))  # (S, N, n, t)
         settings = self.settings
         alpha, beta = settings.alpha, settings.beta
-        loss = torch.zeros_like(labelled)
+        both = members, heads
+        paired = both if self.in_order else (*both, (self.member_index, self.head_index))
+        L1 = _labelled_correctness, _labelled_correctness_and_gradient
+        L2 = losses.aggregation, losses.aggregation_and_gradient
+        L3 = losses.individuality, losses.individuality_and_gradient
+        residual = losses.residual_mismatch, losses.residual_mismatch_and_gradient
+        spread = losses.spread_mismatch, losses.spread_mismatch_and_gradient
         if alpha < 1:
-            loss = loss + (1 - alpha) * labelled * losses.correctness(heads, y)  # L1
+            yield 1 - alpha, *L1, (heads, y, labelled)
         if alpha > 0 and beta < 1:
-            loss = loss + alpha * (1 - beta) * losses.aggregation(members, heads)  # L2
-        pairs = None if self.in_order else (self.member_index, self.head_index)
+            yield alpha * (1 - beta), *L2, both
         if alpha > 0 and beta > 0:
-            loss = loss + alpha * beta * losses.individuality(members, heads, pairs)  # L3
+            yield alpha * beta, *L3, paired
         if settings.spread_weight > 0:
-            mismatch = _RESIDUAL_WEIGHT * losses.residual_mismatch(members, heads, pairs)
-            mismatch = mismatch + _SPREAD_WEIGHT * losses.spread_mismatch(members, heads)
-            loss = loss + self.spread_weight * mismatch
-        return loss
+            yield _RESIDUAL_WEIGHT * self.spread_weight, *residual, paired
+            yield _SPREAD_WEIGHT * self.spread_weight, *spread, both
 
     def penalty(self, module: Any) -> Tensor | None:
         if self.settings.diversity_weight == 0:
             return None
         weights = module.network.head_weights()
         return self.diversity_weight * losses.diversity(weights, self.settings.diversity)  # L4
+
+
+def _labelled_correctness(heads: Gaussian, y: Tensor, labelled: Tensor) -> Tensor:
+    """L1 of the rows that have a label, 0 for the others."""
+    return labelled * losses.correctness(heads, y)
+
+
+def _labelled_correctness_and_gradient(
+    heads: Gaussian, y: Tensor, labelled: Tensor
+) -> tuple[Tensor, Gaussian]:
+    loss, gradient = losses.correctness_and_gradient(heads, y)
+    share = labelled.unsqueeze(-2).unsqueeze(-1)
+    return labelled * loss, Gaussian(share * gradient.mean, share * gradient.variance)
 
 
 def _diversity_weight(setting, epoch: int) -> float:

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
+from ._categorical import EmpiricalCategorical
 from ._gaussian import EmpiricalGaussian, Gaussian
 from ._uncertainty import Uncertainty
 
-__all__ = ["EmpiricalGaussian", "Gaussian", "Uncertainty"]
+__all__ = ["EmpiricalCategorical", "EmpiricalGaussian", "Gaussian", "Uncertainty"]

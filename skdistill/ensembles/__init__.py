@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Ensembles of networks: the teachers."""
+"""Bayesian ensembles: the teachers of this library."""
 
 from __future__ import annotations
 
+from ._classifier import BayesianEnsembleClassifier
 from ._regressor import BayesianEnsembleRegressor
 
-__all__ = ["BayesianEnsembleRegressor"]
+__all__ = ["BayesianEnsembleClassifier", "BayesianEnsembleRegressor"]

@@ -3,37 +3,20 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
-from functools import partial
-from numbers import Integral, Real
+from numbers import Real
 
-import numpy as np
-import torch
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import train_test_split
-from sklearn.utils import check_random_state
-from torch import Tensor, nn
+from torch import Tensor
 
-from .._base import (
-    SEED_LIMIT,
-    DistributionRegressor,
-    Number,
-    Objective,
-    OneOf,
-    weights_of,
-    with_callbacks,
-)
+from .._base import Objective
+from .._parameters import Number
+from .._read_offs import DistributionRegressor
 from ..distributions import Gaussian
 from ..losses import gaussian_nll, gaussian_nll_and_gradient
-from ..modules import MLP, stack, weights_and_fan_ins
-
-# On a CPU as many members are trained together as have about this many activations in their widest
-# layer; with more of them the work no longer fits the cache.
-_BLOCK_ACTIVATIONS = 2**19
+from ..modules import MLP
+from ._ensemble import BayesianEnsemble
 
 
-class BayesianEnsembleRegressor(DistributionRegressor):
+class BayesianEnsembleRegressor(DistributionRegressor, BayesianEnsemble):
     """Ensemble of networks that each predict a mean and a variance.
 
     Every member minimises the negative log-likelihood of a Gaussian (or its beta-NLL [2]_) with a
@@ -49,8 +32,12 @@ class BayesianEnsembleRegressor(DistributionRegressor):
         is given as ``module__<name>``; for the MLP, ``module__hidden_units=(50, 50)`` and
         ``module__activation="tanh"`` unless given. Its outputs are a mean and a raw variance for
         each target; the variance is the softplus of the latter.
-    inference : {"deep_ensemble"}, default="deep_ensemble"
-        How members are drawn.
+    inference : "deep_ensemble", SGLD, SGHMC or MCDropout, default="deep_ensemble"
+        How members come about: trained each from weights of its own; drawn from the posterior by
+        Markov chains, see :class:`skdistill.samplers.SGLD` and
+        :class:`~skdistill.samplers.SGHMC`, which bring their own step size (`optimizer`, `lr` and
+        `lr_schedule` do not matter then) and run for `max_epochs` in all; or by dropping units of
+        one network, see :class:`~skdistill.samplers.MCDropout`.
     prior_scale : float, default=3.0
         Scale of the Gaussian prior on the weights of each layer, of standard deviation
         ``prior_scale / sqrt(fan_in)``: a weight decay (L2) of ``fan_in / (prior_scale**2 * n)`` on
@@ -87,6 +74,9 @@ class BayesianEnsembleRegressor(DistributionRegressor):
     max_restarts : int, default=3
         How often members whose loss becomes infinite, not a number or explodes are trained anew
         from another seed. Members that still diverge are left out, with a warning.
+    member_block : int or "auto", default="auto"
+        How many members are trained together, as one stack; "auto" takes as many as fit the cache
+        of a CPU, and all on a GPU.
     normalize_y : bool, default=True
         Whether to standardise the targets for training. Outputs are in y's units all the same.
     callbacks : list of skorch callbacks, default=None
@@ -96,6 +86,9 @@ class BayesianEnsembleRegressor(DistributionRegressor):
     compile : bool or "auto", default="auto"
         "auto" replays training steps as CUDA graphs on a GPU and does nothing on a CPU; True
         passes them through ``torch.compile``, which takes seconds once; False does neither.
+    n_threads : int or "auto", default="auto"
+        Threads of torch during `fit`; "auto" is one where a training step is too small for more,
+        and else the caller's setting, which is restored in any case.
     verbose : int, default=0
         Whether skorch prints a line for each epoch.
     random_state : int, RandomState instance or None, default=None
@@ -116,6 +109,9 @@ class BayesianEnsembleRegressor(DistributionRegressor):
         The members, as one torch module.
     net_ : skorch.NeuralNet
         The net around `module_`, built when asked for.
+    sampler_diagnostics_ : SamplerDiagnostics
+        Only with Markov chains: split R-hat and effective sample size of what they predict, for up
+        to 500 rows of the training data.
     history_ : list of dict
         One row for each epoch: losses (means over members, on the standardised scale), durations
         and the block of members trained.
@@ -149,16 +145,8 @@ class BayesianEnsembleRegressor(DistributionRegressor):
 
     _parameter_table = {
         **DistributionRegressor._parameter_table,
-        "n_members": Number(Integral, 1),
-        "inference": OneOf(("deep_ensemble",)),
-        "prior_scale": Number(Real, 0, closed="neither", others=(np.inf,)),
+        **BayesianEnsemble._parameter_table,
         "beta": Number(Real, 0),
-        "bootstrap": OneOf((True, False)),
-        "early_stopping": OneOf((True, False)),
-        "validation_fraction": Number(Real, 0, 1, closed="neither"),
-        "n_iter_no_change": Number(Integral, 1),
-        "tol": Number(Real, 0),
-        "max_restarts": Number(Integral, 0),
     }
 
     _module_defaults = {"hidden_units": (50, 50), "activation": "tanh"}
@@ -183,10 +171,12 @@ class BayesianEnsembleRegressor(DistributionRegressor):
         n_iter_no_change=20,
         tol=1e-4,
         max_restarts=3,
+        member_block="auto",
         normalize_y=True,
         callbacks=None,
         device="auto",
         compile="auto",
+        n_threads="auto",
         verbose=0,
         random_state=None,
         **kwargs,
@@ -208,99 +198,15 @@ class BayesianEnsembleRegressor(DistributionRegressor):
         self.n_iter_no_change = n_iter_no_change
         self.tol = tol
         self.max_restarts = max_restarts
+        self.member_block = member_block
         self.normalize_y = normalize_y
         self.callbacks = callbacks
         self.device = device
         self.compile = compile
+        self.n_threads = n_threads
         self.verbose = verbose
         self.random_state = random_state
         self._set_extra_params(kwargs)
-
-    @with_callbacks
-    def fit(self, X, y, sample_weight=None):
-        """Train the members.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Inputs, best standardised. float32 is computed in float32, all else in float64.
-        y : array-like of shape (n_samples,) or (n_samples, n_targets)
-        sample_weight : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        TypeError, ValueError
-            If a parameter or an argument is not what it may be, the module's output does not have
-            two columns for each target, or every member diverged.
-        KeyboardInterrupt
-            On Ctrl-C, with what was trained kept.
-        """
-        self._check_parameters()
-        X, y, weight = self._validate_fit_data(X, y, sample_weight)
-        random_state = check_random_state(self.random_state)
-        self.n_epochs_ = self.max_epochs
-        train, valid = self._split(X, y, weight, random_state)
-        trainer = _MemberTrainer(self, train, valid)
-        n_blocks = -(-self.n_members // trainer.block_size)
-        task = self._init_callback_context(max_subtasks=n_blocks * self.n_epochs_)
-        task.call_on_fit_task_begin(estimator=self, X=X, y=y)
-        try:
-            trainer.train_all(random_state, task)
-        except KeyboardInterrupt:
-            if trainer.weights:
-                self._gather(trainer)
-            raise
-        self._gather(trainer)
-        task.call_on_fit_task_end(estimator=self, X=X, y=y)
-        return self
-
-    def _split(self, X, y, weight, random_state):
-        """Training rows, and validation rows or None; an absent weight is None."""
-        if not self.early_stopping:
-            return (X, y, weight), None
-        split = partial(
-            train_test_split, test_size=self.validation_fraction, random_state=random_state
-        )
-        if weight is None:
-            X_train, X_valid, y_train, y_valid = split(X, y)
-            return (X_train, y_train, None), (X_valid, y_valid, None)
-        parts = split(X, y, weight)
-        return parts[::2], parts[1::2]
-
-    def _block_size(self, n_rows: int) -> int:
-        """How many members to train together on so many rows."""
-        if self._device().type != "cpu":
-            return self.n_members
-        weights = weights_and_fan_ins(self._build_network([0]))
-        widest = max((w.numel() // fan_in for w, fan_in in weights), default=1)
-        return max(1, _BLOCK_ACTIVATIONS // (min(self.batch_size, n_rows) * widest))
-
-    def _gather(self, trainer: _MemberTrainer) -> None:
-        """Make one fitted module of the members that were trained."""
-        members = [trainer.weights[m] for m in sorted(trainer.weights)]
-        self.n_members_ = len(members)
-        self.n_restarts_ = trainer.n_restarts
-        self.history_ = trainer.history
-        self.__dict__.pop("best_epochs_", None)
-        if self.early_stopping:
-            self.best_epochs_ = np.array([trainer.best_epochs[m] for m in sorted(trainer.weights)])
-        stacked = {
-            f"network.{name}": np.stack([member[name] for member in members]) for name in members[0]
-        }
-        scale = {"y_loc": trainer.y_loc, "y_scale": trainer.y_scale}
-        scale = {name: value.astype(trainer.dtype) for name, value in scale.items()}
-        self._load_weights({**stacked, **scale})
-
-    def _build_network(self, seeds: list[int]) -> nn.Module:
-        return stack(self._build_members(seeds))
-
-    @property
-    def _n_networks(self) -> int:
-        return self.n_members_
 
     def _objective(self) -> Objective:
         return GaussianObjective(self.beta)
@@ -321,139 +227,3 @@ class GaussianObjective(Objective):
     def loss_and_gradient(self, outputs: Tensor, targets: tuple[Tensor, ...]):
         (y,) = targets
         return gaussian_nll_and_gradient(outputs, y, self.beta if self.training else 0.0)
-
-
-class _MemberTrainer:
-    """Trains members block by block, anew where they diverge, and keeps what is trained.
-
-    Attributes
-    ----------
-    weights : dict of int to dict of str to ndarray
-        Parameters of each member that has been trained.
-    n_restarts : ndarray of shape (n_members,)
-    best_epochs : dict of int to int
-    history : list of dict
-    """
-
-    def __init__(self, estimator: BayesianEnsembleRegressor, train, valid):
-        self.estimator = estimator
-        self.weights: dict[int, dict[str, np.ndarray]] = {}
-        self.best_epochs: dict[int, int] = {}
-        self.n_restarts = np.zeros(estimator.n_members, dtype=int)
-        self.history: list[dict] = []
-        X, y, weight = train
-        self.block_size = estimator._block_size(len(X))
-        self.n_rows = len(X) if weight is None else float(weight.sum())
-        self.dtype = X.dtype
-        self.y_loc, self.y_scale = estimator._target_scale(y, weight, X.dtype)
-        self.train = self._as_tensors(train)
-        self.valid = None if valid is None else self._as_tensors(valid)
-
-    def _as_tensors(self, data):
-        """Inputs, standardised targets, and weights of shape (1, n) or None."""
-        X, y, weight = data
-        y = (y - self.y_loc) / self.y_scale
-        weight = None if weight is None else weight[None]
-        return [None if array is None else self._tensor(array) for array in (X, y, weight)]
-
-    def _tensor(self, array: np.ndarray) -> Tensor:
-        return torch.tensor(array.astype(self.dtype), device=self.estimator._device())
-
-    def train_all(self, random_state: np.random.RandomState, task) -> None:
-        """Train every member, those that diverge from up to `max_restarts` other seeds.
-
-        The epochs of the first attempt are reported as subtasks of `task`.
-        """
-        estimator = self.estimator
-        pending = list(range(estimator.n_members))
-        for attempt in range(estimator.max_restarts + 1):
-            seeds = random_state.randint(SEED_LIMIT, size=len(pending)).tolist()
-            for block in _batched(list(zip(pending, seeds, strict=True)), self.block_size):
-                self._train_block(dict(block), task if attempt == 0 else None)
-            pending = [m for m in pending if m not in self.weights]
-            if not pending:
-                return
-            if attempt < estimator.max_restarts:
-                self.n_restarts[pending] += 1
-                _warn_diverged(pending, "trained anew from another seed")
-        if not self.weights:
-            raise ValueError(
-                f"Every member diverged, also after {estimator.max_restarts} restarts. Try a "
-                f"smaller lr than {estimator.lr}, clip_norm, or other module parameters."
-            )
-        _warn_diverged(pending, f"left out after {estimator.max_restarts} restarts")
-
-    def _train_block(self, seeds: dict[int, int], task) -> None:
-        """Train the members that are the keys of `seeds`."""
-        from .._engine import DivergenceGuard, MemberEarlyStopping, Rows, TaskPerEpoch
-
-        estimator = self.estimator
-        X, y, _weight = self.train
-        module = estimator._build_module(
-            list(seeds.values()), self._tensor(self.y_loc).cpu(), self._tensor(self.y_scale).cpu()
-        )
-        # Not the seed of the weights again: the order of the rows is another random draw.
-        order_seeds = [seed + SEED_LIMIT for seed in seeds.values()]
-        rows = Rows(X, (y,), self._weights_of_rows(seeds), estimator.batch_size, order_seeds)
-        callbacks = [] if task is None else [TaskPerEpoch(task, estimator)]
-        valid, stopping = None, None
-        if self.valid is not None:
-            X_valid, y_valid, weight_valid = self.valid
-            valid = Rows(X_valid, (y_valid,), weight_valid)
-            stopping = MemberEarlyStopping(estimator.n_iter_no_change, estimator.tol)
-            callbacks.append(stopping)
-        guard = DivergenceGuard(stopping)
-        callbacks.append(guard)
-        net = estimator._train(
-            module,
-            estimator._objective(),
-            rows,
-            valid,
-            callbacks=callbacks,
-            weight_decay=self._prior(module),
-        )
-        if net.interrupted_ and not any("train_loss" in row for row in net.history):
-            raise KeyboardInterrupt  # before the end of the first epoch: nothing to keep
-        self.history += [{**row, "members": list(seeds)} for row in net.history]
-        weights = weights_of(module.network)
-        for k, member in enumerate(seeds):
-            if not guard.diverged_[k]:
-                self.weights[member] = {name: value[k] for name, value in weights.items()}
-                if stopping is not None:
-                    self.best_epochs[member] = int(stopping.best_epoch_[k])
-        if net.interrupted_:
-            raise KeyboardInterrupt
-
-    def _prior(self, module: nn.Module) -> list[tuple[nn.Parameter, float]]:
-        """Weight decay of each layer that stands for the prior N(0, prior_scale^2 / fan_in)."""
-        scale = self.estimator.prior_scale
-        if np.isinf(scale):
-            return []
-        return [(w, fan_in / scale**2 / self.n_rows) for w, fan_in in weights_and_fan_ins(module)]
-
-    def _weights_of_rows(self, seeds: dict[int, int]) -> Tensor | None:
-        """Weights of the training rows: shared, (1, n), or of each member's bootstrap, (S, n)."""
-        X, _, weight = self.train
-        if not self.estimator.bootstrap:
-            return weight
-        n = len(X)
-        shares = np.full(n, 1 / n) if weight is None else weight[0].cpu().double().numpy()
-        counts = [
-            np.random.RandomState(seed).multinomial(n, shares / shares.sum())
-            for seed in seeds.values()
-        ]
-        return torch.tensor(np.stack(counts)).to(X)
-
-
-def _batched(items: list, size: int) -> Iterator[list]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
-
-
-def _warn_diverged(members: list[int], consequence: str) -> None:
-    warnings.warn(
-        f"The loss of member(s) {members} became infinite, not a number, or exploded; they are "
-        f"{consequence}. A smaller lr or clip_norm may help.",
-        ConvergenceWarning,
-        stacklevel=4,
-    )

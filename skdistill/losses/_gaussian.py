@@ -3,9 +3,14 @@
 
 Values are summed over the t targets. Members and heads stand on the axis before the rows:
 (..., M, n, t).
+
+A function whose name ends in ``_and_gradient`` returns the loss together with the gradient of its
+sum, in closed form. There ``d_x`` stands for the gradient with respect to x.
 """
 
 from __future__ import annotations
+
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -65,15 +70,15 @@ def gaussian_nll_and_gradient(
     """
     mean, raw = outputs.chunk(2, dim=-1)
     variance = softplus(raw).add_(min_variance)
+    scale = variance**beta if beta else torch.ones_like(variance)  # constant, Eq 5
+    half_slope = scale / (variance + variance)
     error = mean - y
-    scale = 0.5 * variance**beta if beta else torch.full_like(variance, 0.5)  # constant, [2] Eq 5
-    slope = scale / variance
-    z_squared = (error * error).div_(variance)
-    d_mean = (error + error).mul_(slope)
-    # d/d variance = scale / variance (1 - z^2), and d variance / d raw = sigmoid(raw)
-    d_raw = slope.addcmul_(slope, z_squared, value=-1).mul_(raw.sigmoid())
-    loss = variance.log_().add_(z_squared).mul_(scale)
-    return loss.sum(-1), torch.cat((d_mean, d_raw), dim=-1)
+    half_d_mean = error * half_slope
+    half_square = error.mul_(half_d_mean)  # scale error^2 / (2 variance)
+    # d_variance = scale (1 - error^2 / variance) / (2 variance), d variance = sigmoid(raw) d raw
+    d_raw = torch.addcdiv(half_slope, half_square, variance, value=-1).mul_(raw.sigmoid())
+    loss = half_square.addcmul_(scale, variance.log_(), value=0.5)
+    return loss.sum(-1), torch.cat((half_d_mean.add_(half_d_mean), d_raw), dim=-1)
 
 
 def gaussian_cross_entropy(target: Gaussian, prediction: Gaussian) -> Tensor:
@@ -210,3 +215,200 @@ def spread_mismatch(members: Gaussian, heads: Gaussian, floor: float = 1e-5) -> 
     """
     teacher, student = (torch.var(g.mean, dim=-3, correction=0) for g in (members, heads))
     return (torch.log(student + floor) - torch.log(teacher + floor)).square().sum(-1)
+
+
+# ------------------------------------------------------------------------------------------
+# Gradients with respect to heads, in closed form
+# ------------------------------------------------------------------------------------------
+
+
+class Mixture(Gaussian):
+    """Members or heads with the moments of their mixture, each computed once.
+
+    Mean and variance of the members have shape (..., M, n, t), the moments (..., 1, n, t).
+    """
+
+    @cached_property
+    def centre(self) -> Tensor:
+        """Mean of the means."""
+        return self.mean.mean(-3, keepdim=True)
+
+    @cached_property
+    def residuals(self) -> Tensor:
+        """Means less their mean, (..., M, n, t)."""
+        return self.mean - self.centre
+
+    @cached_property
+    def epistemic(self) -> Tensor:
+        """Variance of the means."""
+        return self.residuals.square().mean(-3, keepdim=True)
+
+    @cached_property
+    def aggregate(self) -> Gaussian:
+        """Mean and total variance."""
+        return Gaussian(self.centre, self.variance.mean(-3, keepdim=True) + self.epistemic)
+
+
+def gradient_of_outputs(outputs: Tensor, gradient: Gaussian) -> Tensor:
+    """Gradient with respect to the outputs that ``Gaussian.from_outputs`` reads as a Gaussian.
+
+    Parameters
+    ----------
+    outputs : Tensor of shape (..., n, 2 t)
+    gradient : Gaussian of shape (..., n, t)
+        With respect to its mean and its variance.
+
+    Returns
+    -------
+    gradient : Tensor of shape (..., n, 2 t)
+    """
+    raw = outputs.tensor_split(2, dim=-1)[1]
+    return torch.cat((gradient.mean, gradient.variance * raw.sigmoid()), dim=-1)
+
+
+def gaussian_cross_entropy_and_gradient(
+    target: Gaussian, prediction: Gaussian
+) -> tuple[Tensor, Gaussian]:
+    """:func:`gaussian_cross_entropy` with its gradient with respect to the prediction.
+
+    Parameters
+    ----------
+    target, prediction : Gaussian of shape (..., n, t)
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
+    gradient : Gaussian of shape (..., n, t)
+    """
+    mean, variance = prediction
+    error = mean - target.mean
+    half_precision = (variance + variance).reciprocal_()
+    half_ratio = torch.addcmul(target.variance, error, error).mul_(half_precision)
+    loss = torch.add(half_ratio, variance.log(), alpha=0.5).sum(-1)
+    # d_mean = error / variance, d_variance = (1 - ratio) / (2 variance)
+    d_variance = torch.addcmul(half_precision, half_precision, half_ratio, value=-2)
+    return loss, Gaussian((error + error).mul_(half_precision), d_variance)
+
+
+def correctness_and_gradient(heads: Gaussian, y: Tensor) -> tuple[Tensor, Gaussian]:
+    """:func:`correctness` with its gradient.
+
+    Parameters
+    ----------
+    heads : Gaussian of shape (..., M, n, t)
+    y : Tensor of shape (..., n, t)
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
+    gradient : Gaussian of shape (..., M, n, t)
+    """
+    label = Gaussian(y.unsqueeze(-3), y.new_zeros(()))  # what is known has no variance
+    loss, gradient = gaussian_cross_entropy_and_gradient(label, heads)
+    return loss.mean(-2), _divided(gradient, loss.shape[-2])
+
+
+def aggregation_and_gradient(members: Mixture, heads: Mixture) -> tuple[Tensor, Gaussian]:
+    """:func:`aggregation` with its gradient.
+
+    Parameters
+    ----------
+    members : Mixture of shape (..., N, n, t)
+    heads : Mixture of shape (..., M, n, t)
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
+    gradient : Gaussian of shape (..., M, n, t)
+    """
+    loss, gradient = gaussian_cross_entropy_and_gradient(members.aggregate, heads.aggregate)
+    # d centre = sum_m d mean_m / M, d variance = sum_m (d variance_m + 2 residual_m d mean_m) / M
+    d_centre, d_variance = _divided(gradient, heads.mean.shape[-3])
+    d_mean = torch.addcmul(d_centre, d_variance, heads.residuals, value=2)
+    return loss.squeeze(-2), Gaussian(d_mean, d_variance.expand_as(d_mean))
+
+
+def individuality_and_gradient(
+    members: Gaussian, heads: Gaussian, pairs: Pairs | None = None
+) -> tuple[Tensor, Gaussian]:
+    """:func:`individuality` with its gradient.
+
+    Parameters
+    ----------
+    members : Gaussian of shape (..., N, n, t)
+    heads : Gaussian of shape (..., M, n, t)
+    pairs : pair of Tensor, default=None
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
+    gradient : Gaussian of shape (..., M, n, t)
+    """
+    member_index, head_index = pairs or (None, None)
+    targets = Gaussian(*(at(value, member_index) for value in members))
+    paired = Gaussian(*(at(value, head_index) for value in heads))
+    loss, gradient = gaussian_cross_entropy_and_gradient(targets, paired)
+    n_pairs, n_heads = loss.shape[-2], heads.mean.shape[-3]
+    gradient = Gaussian(*(_sum_at(value, head_index, n_heads) for value in gradient))
+    return loss.mean(-2), _divided(gradient, n_pairs)
+
+
+def residual_mismatch_and_gradient(
+    members: Mixture, heads: Mixture, pairs: Pairs | None = None, floor: float = 1e-4
+) -> tuple[Tensor, Gaussian]:
+    """:func:`residual_mismatch` with its gradient.
+
+    Parameters
+    ----------
+    members : Mixture of shape (..., N, n, t)
+    heads : Mixture of shape (..., M, n, t)
+    pairs : pair of Tensor, default=None
+    floor : float, default=1e-4
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
+    gradient : Gaussian of shape (..., M, n, t)
+    """
+    member_index, head_index = pairs or (None, None)
+    error = at(heads.residuals, head_index) - at(members.residuals, member_index)
+    slope = error / (members.epistemic + floor).mul_(error.shape[-3])
+    d_residuals = _sum_at(slope + slope, head_index, heads.mean.shape[-3])
+    # d residual_m = d mean_m - sum_k d mean_k / M
+    d_mean = d_residuals - d_residuals.mean(-3, keepdim=True)
+    return (slope * error).sum((-3, -1)), Gaussian(d_mean, torch.zeros_like(d_mean))
+
+
+def spread_mismatch_and_gradient(
+    members: Mixture, heads: Mixture, floor: float = 1e-5
+) -> tuple[Tensor, Gaussian]:
+    """:func:`spread_mismatch` with its gradient.
+
+    Parameters
+    ----------
+    members : Mixture of shape (..., N, n, t)
+    heads : Mixture of shape (..., M, n, t)
+    floor : float, default=1e-5
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
+    gradient : Gaussian of shape (..., M, n, t)
+    """
+    epistemic = heads.epistemic + floor
+    error = torch.log(epistemic / (members.epistemic + floor))
+    # d_epistemic = 2 error / epistemic, d epistemic = sum_m 2 residual_m d mean_m / M
+    d_mean = (error / epistemic).mul_(4 / heads.mean.shape[-3]) * heads.residuals
+    return error.square().sum((-3, -1)), Gaussian(d_mean, torch.zeros_like(d_mean))
+
+
+def _divided(gradient: Gaussian, n: int) -> Gaussian:
+    return Gaussian(gradient.mean / n, gradient.variance / n)
+
+
+def _sum_at(values: Tensor, index: Tensor | None, n_heads: int) -> Tensor:
+    """For each head the sum over its pairs, as gradients of what :func:`at` gives are summed."""
+    if index is None:
+        return values
+    sums = values.new_zeros(*values.shape[:-3], n_heads, *values.shape[-2:])
+    return sums.index_add_(-3, index, values)

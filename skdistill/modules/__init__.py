@@ -14,16 +14,21 @@ heads, the same holds for both.
 from __future__ import annotations
 
 from ._building import GLOBAL_GENERATOR_LOCK, build_member, build_members
-from ._models import GaussianStack, MultiHead, split_head
+from ._convolutional import ConvNet, ResNet
+from ._dropout import with_dropout
+from ._models import CategoricalStack, GaussianStack, MultiHead, split_head
 from ._networks import ACTIVATIONS, MLP
+from ._recurrent import Recurrent
 from ._stacks import (
     StackedLinear,
     StackedModule,
     StackedSequential,
+    flop_per_row,
     n_parameters,
     stack,
     weights_and_fan_ins,
+    widest_activation,
 )
 
 # What users call by name; the rest is for the layers above.
-__all__ = ["MLP", "n_parameters", "stack"]
+__all__ = ["MLP", "ConvNet", "ResNet", "Recurrent", "n_parameters", "stack"]

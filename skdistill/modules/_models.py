@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from ..distributions import EmpiricalGaussian
+from ..distributions import EmpiricalCategorical, EmpiricalGaussian
 from ._stacks import StackedLinear, StackedSequential, is_plain_sequential
 
 
@@ -103,3 +103,26 @@ class GaussianStack(nn.Module):
         outputs = self.network(x.unsqueeze(0))
         members = outputs.flatten(0, -3)  # (S, n, 2t), or (S * M, n, 2t) for heads
         return EmpiricalGaussian.from_outputs(members).affine(self.y_loc, self.y_scale)
+
+
+class CategoricalStack(nn.Module):
+    """A stack of networks for classification.
+
+    Parameters
+    ----------
+    network : nn.Module
+        Stack whose outputs (S, ..., n, K) are logits.
+    """
+
+    def __init__(self, network: nn.Module):
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the logits."""
+        return self.network(x)
+
+    def distribution(self, x: Tensor) -> EmpiricalCategorical:
+        """Return the members' class probabilities for rows (n, ...)."""
+        outputs = self.network(x.unsqueeze(0))
+        return EmpiricalCategorical.from_logits(outputs.flatten(0, -3))

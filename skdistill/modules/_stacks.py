@@ -7,6 +7,7 @@ import copy
 import math
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import TypeGuard
 
 import torch
@@ -14,9 +15,14 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
 from ._networks import ACTIVATIONS
+from ._recurrent import written_out
 
 # Layers without parameters that act on each element: a stack applies them as they are.
 _ELEMENTWISE = tuple(ACTIVATIONS.values())
+
+# What a member computes at a time from which on members are faster one after the other than side by
+# side, on a CPU: values in its first feature maps, or in the states of a recurrent layer.
+_LARGE_MAPS, _LARGE_STATES = 100_000, 5_000
 
 
 class StackedLinear(nn.Module):
@@ -107,7 +113,8 @@ class StackedModule(nn.Module):
     """A stack of any module, by ``torch.vmap``; by a loop over members where vmap cannot go.
 
     What vmap cannot take (control flow that depends on data, say) is run by the loop from the first
-    call on, with a warning that says why.
+    call on, with a warning that says why. Large convolutions and torch's recurrent layers are run
+    by the loop where that is faster.
     """
 
     def __init__(self, members: Sequence[nn.Module], lead: tuple[int, ...]):
@@ -125,6 +132,7 @@ class StackedModule(nn.Module):
                 self.register_buffer(safe, value)
         # One member lends its code to all; kept in a list so that it is no submodule.
         self._template = [copy.deepcopy(members[0])]
+        self._vectorisable = [written_out(self._template[0])]
         self.loops_ = False
         self._vmaps: set[bool] = set()  # whether training, of the calls that vmap has taken
 
@@ -133,7 +141,7 @@ class StackedModule(nn.Module):
         n_axes = len(self.lead)
         rows = x.expand(*self.lead, *x.shape[n_axes:]).flatten(0, n_axes - 1)
         state = {name: getattr(self, safe).flatten(0, n_axes - 1) for safe, name in self._names}
-        if not self.loops_:
+        if not self.loops_ and not _is_faster_one_by_one(self._template[0], rows):
             if self.training in self._vmaps:
                 return self._vmapped(state, rows).unflatten(0, self.lead)
             before = [buffer.clone() for buffer in self.buffers()]
@@ -157,9 +165,8 @@ class StackedModule(nn.Module):
             stacklevel=3,
         )
 
-    def _call(self, state: dict[str, Tensor], rows: Tensor) -> Tensor:
-        template = self._template[0].train(self.training)
-        outputs = functional_call(template, state, (rows,))
+    def _call(self, template: nn.Module, state: dict[str, Tensor], rows: Tensor) -> Tensor:
+        outputs = functional_call(template.train(self.training), state, (rows,))
         if not isinstance(outputs, Tensor):
             raise ValueError(
                 f"module must give a tensor; {type(template).__name__} gives a "
@@ -168,11 +175,33 @@ class StackedModule(nn.Module):
         return outputs
 
     def _vmapped(self, state: dict[str, Tensor], rows: Tensor) -> Tensor:
-        return vmap(self._call, randomness="different")(state, rows)
+        call = partial(self._call, self._vectorisable[0])
+        return vmap(call, randomness="different")(state, rows)
 
     def _looped(self, state: dict[str, Tensor], rows: Tensor) -> Tensor:
-        slices = ({name: value[m] for name, value in state.items()} for m in range(len(rows)))
-        return torch.stack([self._call(one, x) for one, x in zip(slices, rows, strict=True)])
+        call = partial(self._call, self._template[0])
+        values = {name: value.unbind() for name, value in state.items()}
+        slices = ({name: value[m] for name, value in values.items()} for m in range(len(rows)))
+        return torch.stack([call(one, x) for one, x in zip(slices, rows.unbind(), strict=True)])
+
+
+def _is_faster_one_by_one(network: nn.Module, rows: Tensor) -> bool:
+    """Whether to run members, each on its rows (S, n, ...), by a loop also where vmap can go.
+
+    A large convolution outgrows the cache when it is done for all members at once, and torch's
+    recurrent layers have kernels that their equations written out have not.
+    """
+    if rows.device.type != "cpu":
+        return False
+    for part in network.modules():
+        if isinstance(part, (nn.Conv1d, nn.Conv2d, nn.Conv3d)):
+            n_values = rows[0].numel() // part.in_channels * part.out_channels
+            return len(rows) == 1 or n_values >= _LARGE_MAPS
+        if isinstance(part, (nn.LSTM, nn.GRU)):
+            has_fast_kernel = isinstance(part, nn.LSTM) and rows.dtype == torch.float32
+            is_large = rows.shape[1] * part.hidden_size >= _LARGE_STATES
+            return len(rows) == 1 or has_fast_kernel or is_large
+    return False
 
 
 def _cure(network: nn.Module) -> str:
@@ -236,3 +265,54 @@ def n_parameters(module: nn.Module) -> int:
     n_parameters : int
     """
     return sum(p.numel() for p in module.parameters())
+
+
+def flop_per_row(module: nn.Module, row_shape: Sequence[int]) -> float:
+    """Floating-point operations of a stack's forward pass for one row of each member.
+
+    Parameters
+    ----------
+    module : nn.Module
+        A stack.
+    row_shape : sequence of int
+
+    Returns
+    -------
+    flop : float
+    """
+    if not any(isinstance(part, StackedModule) for part in module.modules()):
+        return 2.0 * n_parameters(module)  # each weight is multiplied and added once
+    from torch.utils.flop_counter import FlopCounterMode
+
+    like = next(module.parameters())
+    with FlopCounterMode(display=False) as counter, torch.inference_mode():
+        module(torch.zeros(1, 1, *row_shape, dtype=like.dtype, device=like.device))
+    return counter.get_total_flops()
+
+
+def widest_activation(network: nn.Module, row_shape: Sequence[int]) -> int:
+    """Numbers in the largest output of a layer of a network, for one row.
+
+    Parameters
+    ----------
+    network : nn.Module
+        One network, no stack.
+    row_shape : sequence of int
+
+    Returns
+    -------
+    widest : int
+    """
+    sizes = [1]
+
+    def note(layer, inputs, outputs):
+        sizes.append(outputs.numel() if isinstance(outputs, Tensor) else 1)
+
+    hooks = [part.register_forward_hook(note) for part in network.modules()]
+    was_training = network.training
+    with torch.no_grad():
+        network.eval()(torch.zeros(1, *row_shape))
+    network.train(was_training)
+    for hook in hooks:
+        hook.remove()
+    return max(sizes)

@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from skdistill import BayesianEnsembleRegressor
-from skdistill.ensembles import _regressor
+from skdistill.ensembles import _ensemble, _training
 from skdistill.modules import MLP
 
 # Seed of networks of which only the widths are looked at; those of members are drawn.
@@ -217,7 +217,7 @@ def test_members_are_trained_in_blocks_as_they_would_be_together(data, monkeypat
     settings = {"n_members": 23, "max_epochs": 3, "batch_size": 32, "device": "cpu"}
     together = ensemble(**settings).fit(X, y)
     assert [row["members"] for row in together.history_] == 3 * [list(range(23))]
-    monkeypatch.setattr(_regressor, "_BLOCK_ACTIVATIONS", 20 * 32 * 8)  # of 20 members
+    monkeypatch.setattr(_ensemble, "_BLOCK_ACTIVATIONS", 20 * 32 * 8)  # of 20 members
     in_blocks = ensemble(**settings).fit(X, y)
     blocks = [row["members"] for row in in_blocks.history_]
     assert blocks == 3 * [list(range(20))] + 3 * [[20, 21, 22]]
@@ -236,12 +236,12 @@ def test_a_block_is_as_large_as_the_cache_allows(params, widest, data, monkeypat
     X, y = data
     model = ensemble(max_epochs=1, device="cpu", **params).fit(X, np.column_stack([y, y]))
     per_member = params["batch_size"] * widest
-    assert model._block_size(10**6) == _regressor._BLOCK_ACTIVATIONS // per_member
-    monkeypatch.setattr(_regressor, "_BLOCK_ACTIVATIONS", 5 * per_member)
+    assert model._block_size(10**6) == _ensemble._BLOCK_ACTIVATIONS // per_member
+    monkeypatch.setattr(_ensemble, "_BLOCK_ACTIVATIONS", 5 * per_member)
     assert model._block_size(10**6) == 5
-    monkeypatch.setattr(_regressor, "_BLOCK_ACTIVATIONS", 5 * per_member - 1)
+    monkeypatch.setattr(_ensemble, "_BLOCK_ACTIVATIONS", 5 * per_member - 1)
     assert model._block_size(10**6) == 4
-    monkeypatch.setattr(_regressor, "_BLOCK_ACTIVATIONS", per_member - 1)
+    monkeypatch.setattr(_ensemble, "_BLOCK_ACTIVATIONS", per_member - 1)
     assert model._block_size(10**6) == 1  # never none
     assert model.set_params(device="meta")._block_size(10**6) == 3  # all members, but for the CPU
 
@@ -258,7 +258,8 @@ def test_blocks_of_a_module_without_layers_take_all_members(data):
     model = ensemble(module=Constant, max_epochs=1, device="cpu", batch_size=32)
     del model.module__hidden_units
     model.fit(*data)
-    assert model._block_size(10**6) == _regressor._BLOCK_ACTIVATIONS // 32
+    assert model._block_size(10**6) == _ensemble._BLOCK_ACTIVATIONS // (32 * 2)
+    assert model.set_params(member_block=2)._block_size(10**6) == 2
     assert len(model.history_) == 1
 
 
@@ -307,13 +308,13 @@ def test_integer_weights_equal_repetitions_in_full_batches(data):
 def rows_of_bootstrap(monkeypatch, X, y, weight=None, n_members=3):
     """Weights that the members give the rows, of shape (n_members, n)."""
     seen = []
-    original = _regressor._MemberTrainer._weights_of_rows
+    original = _training.EnsembleTrainer._weights_of_rows
 
     def spy(self, seeds):
         seen.append(original(self, seeds))
         return seen[-1]
 
-    monkeypatch.setattr(_regressor._MemberTrainer, "_weights_of_rows", spy)
+    monkeypatch.setattr(_training.EnsembleTrainer, "_weights_of_rows", spy)
     model = ensemble(n_members=n_members, bootstrap=True, max_epochs=1)
     model.fit(X, y, sample_weight=weight)
     return torch.cat(seen).numpy()
@@ -575,7 +576,7 @@ def test_ctrl_c_before_the_end_of_the_first_epoch_leaves_it_unfitted(
 
 @pytest.mark.parametrize(("at", "n_members"), [(16, 2), (21, 3)])
 def test_ctrl_c_keeps_the_blocks_before_it(at, n_members, data, monkeypatch, interrupted):
-    monkeypatch.setattr(_regressor, "_BLOCK_ACTIVATIONS", 2 * 20 * 8)  # two members, rows, width
+    monkeypatch.setattr(_ensemble, "_BLOCK_ACTIVATIONS", 2 * 20 * 8)  # two members, rows, width
     # 15 steps for the first block of two
     model = interrupted(data, at=at)
     assert model.n_members_ == n_members
@@ -824,7 +825,7 @@ def test_targets_and_inputs_must_be_finite(value, data):
     ("params", "message"),
     [
         ({"n_members": 0}, "n_members"),
-        ({"inference": "hmc"}, "inference must be one of"),
+        ({"inference": "hmc"}, "inference must be 'deep_ensemble', or an SGLD"),
         ({"prior_scale": 0.0}, "prior_scale"),
         ({"beta": -1.0}, "beta"),
         ({"validation_fraction": 1.0}, "validation_fraction"),

@@ -453,3 +453,57 @@ def test_gradients_equal_finite_differences(loss):
 def test_gradients_of_diversity_equal_finite_differences(reference):
     layers = [randn(3, 2, 4).requires_grad_(), randn(3, 1, 5, seed=1).requires_grad_()]
     assert gradcheck(lambda *weights: losses.diversity(list(weights), reference), layers)
+
+
+# --- gradients in closed form ---------------------------------------------------------------
+
+PAIRED = ("individuality", "residual_mismatch")
+
+
+@pytest.mark.parametrize("name", ["correctness", *IMITATIONS])
+@pytest.mark.parametrize(("n_members", "n_heads"), [(3, 3), (5, 2), (2, 5), (4, 1), (1, 4), (1, 1)])
+def test_closed_gradients_are_those_of_autograd_and_finite_differences(name, n_members, n_heads):
+    value, derived = (getattr(losses, f"{name}{end}") for end in ("", "_and_gradient"))
+    y, members = randn(2, 4, 2, seed=1), losses.Mixture(*gaussians(2, n_members, 4, 2, seed=5))
+    pairs = [losses.pairing(n_members, n_heads)] if name in PAIRED and n_members != n_heads else []
+
+    def arguments(heads):
+        return (heads, y) if name == "correctness" else (members, heads, *pairs)
+
+    outputs = randn(2, n_heads, 4, 4, seed=2).requires_grad_()
+    expected = value(*arguments(Gaussian.from_outputs(outputs)))
+    (by_autograd,) = torch.autograd.grad(expected.sum(), outputs)
+    outputs = outputs.detach()
+
+    def closed(outputs):
+        heads = losses.Mixture(*Gaussian.from_outputs(outputs))
+        loss, gradient = derived(*arguments(heads))
+        return loss, losses.gradient_of_outputs(outputs, gradient)
+
+    loss, gradient = closed(outputs)
+    close(loss, expected.detach())
+    close(gradient, by_autograd, atol=1e-10)
+    direction, eps = randn(*outputs.shape, seed=3), 1e-5
+    up, down = (closed(outputs + step * direction)[0].sum() for step in (eps, -eps))
+    assert (gradient * direction).sum().item() == pytest.approx(
+        ((up - down) / (2 * eps)).item(), rel=1e-6, abs=1e-7
+    )
+
+
+def test_closed_gradient_of_the_cross_entropy_by_hand():
+    # Error 1, variance 2, target variance 3: ratio 4 / 2, slopes 1 / 2 and (1 - 2) / 4.
+    target = Gaussian(torch.zeros(1, 1), torch.full((1, 1), 3.0))
+    prediction = Gaussian(torch.ones(1, 1), torch.full((1, 1), 2.0))
+    loss, gradient = losses.gaussian_cross_entropy_and_gradient(target, prediction)
+    assert loss.item() == pytest.approx(1 + math.log(2) / 2)
+    assert [part.item() for part in gradient] == pytest.approx([0.5, -0.25])
+
+
+def test_moments_of_a_mixture_are_those_found_one_by_one():
+    members = gaussians(2, 5, 4, 3)
+    aggregate, epistemic = losses.moments(members)
+    mixture = losses.Mixture(*members)
+    for found, expected in zip(mixture.aggregate, aggregate, strict=True):
+        close(found.squeeze(-3), expected)
+    close(mixture.epistemic.squeeze(-3), epistemic)
+    close(mixture.residuals + mixture.centre, members.mean)

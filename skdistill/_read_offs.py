@@ -1,0 +1,456 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What users call on a fitted estimator: all of it is read off the predicted distribution."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn import get_config
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils import check_random_state, check_scalar
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from torch import Tensor, nn
+
+from ._base import SEED_LIMIT, NetEstimator, check_weights
+from ._columns import standardisation
+from ._parameters import OneOf
+from .distributions import EmpiricalCategorical, EmpiricalGaussian, Uncertainty
+from .modules import CategoricalStack, GaussianStack, weights_and_fan_ins
+
+# Rows are predicted in chunks whose activations take about this many bytes, to stay in the cache.
+_CHUNK_BYTES = 2**23
+
+# Up to this many numbers, arrays of rows are checked by hand and predicted in one piece.
+_FEW = 4096
+
+
+class DistributionEstimator(NetEstimator):
+    """Estimator whose predictions are all read off the distribution that its module predicts."""
+
+    _measure: str  # of its uncertainty
+
+    def predict_uncertainty(self, X) -> Uncertainty:
+        """Predict the total, aleatoric and epistemic uncertainty.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        uncertainty : Uncertainty
+            Arrays of shape (n_samples,), or (n_samples, n_targets) for several targets, with
+            ``total = aleatoric + epistemic``: variances in squared units of y for regression,
+            entropies in nats for classification. Unpacks like a tuple of the three. A single
+            network cannot tell the parts: they are None.
+        """
+        check_is_fitted(self)
+        if self._n_networks == 1:
+            total = self._per_target(self._read(X, lambda d: d.uncertainty().total))
+            return Uncertainty(total, None, None, measure=self._measure)
+        parts = self._read(X, lambda d: tuple(d.uncertainty()))
+        total, aleatoric, epistemic = map(self._per_target, parts)
+        return Uncertainty(total, aleatoric, epistemic, measure=self._measure)
+
+    def _per_target(self, array: np.ndarray) -> np.ndarray:
+        """Drop the axis of the targets, the second, if y had none."""
+        return array
+
+    def _validate_rows(self, X) -> Tensor:
+        """Check rows to predict and put them where the module is."""
+        check_is_fitted(self)
+        if not self._is_plain(X):
+            X = validate_data(self, X, dtype=(np.float64, np.float32), reset=False, allow_nd=True)
+            if X.shape[1:] != self._row_shape:
+                raise ValueError(
+                    f"X must have rows of shape {self._row_shape}, as in fit; got {X.shape[1:]}."
+                )
+        # A copy: torch warns of memory that it may not write to (memory-mapped arrays).
+        weight = next(self.module_.parameters())
+        return torch.tensor(np.ascontiguousarray(X), dtype=weight.dtype, device=weight.device)
+
+    def _is_plain(self, X) -> bool:
+        """Whether `X` is a small array that `validate_data` would return as it is.
+
+        Checking one row by `validate_data` takes longer than predicting it.
+        """
+        return (
+            type(X) is np.ndarray
+            and X.dtype in (np.float32, np.float64)
+            and 0 < X.size <= _FEW
+            and X.shape[1:] == self._row_shape
+            and not hasattr(self, "feature_names_in_")
+            and bool(np.isfinite(X).all())
+        )
+
+    def _read(self, X, read: Callable[[Any], Any]):
+        """Predict chunk by chunk and keep what `read` takes from each, rows first, as numpy.
+
+        `read` gives a tensor, or a tuple of tensors.
+        """
+        X = self._validate_rows(X)
+        size = len(X) if X.numel() <= _FEW else self._chunk_rows()
+        with torch.inference_mode():
+            first = read(self.module_.distribution(X[:size]))
+            parts = first if isinstance(first, tuple) else (first,)
+            # Written into place: results kept chunk by chunk would fragment the memory.
+            out = [np.empty((len(X), *part.shape[1:]), dtype=_numpy_dtype(part)) for part in parts]
+            for start in range(0, len(X), size):
+                if start:
+                    chunk = read(self.module_.distribution(X[start : start + size]))
+                    parts = chunk if isinstance(chunk, tuple) else (chunk,)
+                for array, part in zip(out, parts, strict=True):
+                    array[start : start + size] = part.cpu().numpy()
+        return tuple(out) if isinstance(first, tuple) else out[0]
+
+    def _chunk_rows(self) -> int:
+        """Rows to predict at a time, within scikit-learn's ``working_memory``."""
+        # Each layer's outputs, for every network: as many numbers as it has weights per input.
+        widths = sum(w.numel() // fan_in for w, fan_in in weights_and_fan_ins(self.module_))
+        affordable = min(_CHUNK_BYTES, int(get_config()["working_memory"] * 2**20))
+        return max(1, affordable // (8 * widths))
+
+
+class DistributionRegressor(RegressorMixin, DistributionEstimator):
+    """Regressor whose predictions are all read off :meth:`predict_distribution`."""
+
+    _parameter_table = {
+        **DistributionEstimator._parameter_table,
+        "normalize_y": OneOf((True, False)),
+    }
+    _measure = "variance"
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    # --- targets
+
+    def _check_X_y(self, X, y):
+        """Inputs, and targets of shape (n, t)."""
+        X, y = validate_data(
+            self,
+            X,
+            y,
+            dtype=(np.float64, np.float32),
+            order="C",  # torch knows no negative strides
+            allow_nd=True,
+            multi_output=True,
+            y_numeric=True,
+        )
+        if y.ndim == 2 and y.shape[1] == 1:
+            warnings.warn(
+                "A column-vector y was passed when a 1d array was expected. Please change the "
+                "shape of y to (n_samples,), for example using ravel().",
+                DataConversionWarning,
+                stacklevel=4,
+            )
+            y = y.ravel()
+        self._y_is_1d = y.ndim == 1
+        y = y.reshape(len(y), -1).astype(np.float64)
+        self.n_outputs_ = y.shape[1]
+        return X, y
+
+    def _target_buffers(self, y, weight, dtype):
+        y_loc, y_scale = self._target_scale(y, weight, dtype)
+        return {"y_loc": y_loc.astype(dtype), "y_scale": y_scale.astype(dtype)}
+
+    def _encoded(self, y, buffers, dtype):
+        """Standardised targets."""
+        return ((y - buffers["y_loc"]) / buffers["y_scale"]).astype(dtype)
+
+    def _target_scale(self, y, weight, dtype) -> tuple[np.ndarray, np.ndarray]:
+        """Location and scale by which targets (n, t) are standardised for training."""
+        if not self.normalize_y:
+            return np.zeros_like(y[0]), np.ones_like(y[0])
+        y_loc, y_scale = standardisation(y, weight)
+        limits = np.finfo(dtype)
+        held = (y_scale > np.sqrt(limits.tiny)) & (y_scale < np.sqrt(limits.max))
+        if not (held & (np.abs(y_loc) < limits.max)).all():
+            raise ValueError(
+                f"y has a standard deviation of {y_scale.tolist()}, whose square "
+                f"{np.dtype(dtype)} cannot hold; rescale y, or pass X as float64."
+            )
+        return y_loc, y_scale
+
+    @property
+    def _out_features(self) -> int:
+        return 2 * self.n_outputs_
+
+    @property
+    def _out_features_mean(self) -> str:
+        return f"a mean and a raw variance for each of {self.n_outputs_} target(s)"
+
+    def _wrap(self, network: nn.Module, buffers: dict[str, Tensor]) -> GaussianStack:
+        like = next(network.parameters())
+        y_loc = buffers.get("y_loc", torch.zeros(self.n_outputs_))
+        y_scale = buffers.get("y_scale", torch.ones(self.n_outputs_))
+        return GaussianStack(network, y_loc.to(like), y_scale.to(like))
+
+    def _per_target(self, array: np.ndarray) -> np.ndarray:
+        return array[:, 0] if self._y_is_1d else array
+
+    # --- read-offs
+
+    def predict_distribution(self, X) -> EmpiricalGaussian:
+        """Predict the distribution that everything else is read off.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        distribution : EmpiricalGaussian
+            Means and variances of the members, tensors of shape (S, n_samples, n_targets).
+        """
+        members = self._read(X, lambda d: d.members)
+        return EmpiricalGaussian.from_members(members)
+
+    def predict(self, X, return_std=False):
+        """Predict the mean.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        return_std : bool, default=False
+            Whether to return the standard deviation too.
+
+        Returns
+        -------
+        mean : ndarray of shape (n_samples,) or (n_samples, n_targets)
+            In units of y.
+        std : ndarray of the same shape, only if `return_std`
+            Square root of the total variance, in units of y.
+        """
+        if not return_std:
+            return self._per_target(self._read(X, lambda d: d.mean))
+        mean, variance = self._read(X, lambda d: (d.mean, d.variance))
+        return self._per_target(mean), np.sqrt(self._per_target(variance))
+
+    def predict_interval(self, X, coverage=0.9):
+        """Predict the central interval that holds y with probability `coverage`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        coverage : float, default=0.9
+            Strictly between 0 and 1.
+
+        Returns
+        -------
+        interval : ndarray of shape (n_samples, 2) or (n_samples, n_targets, 2)
+            Lower and upper end, quantiles of the mixture of members, in units of y.
+        """
+        return self._per_target(self._read(X, lambda d: d.interval(coverage)))
+
+    def predict_quantiles(self, X, quantiles):
+        """Predict quantiles of the mixture of members, exact to rounding.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        quantiles : float or array-like of shape (n_quantiles,)
+            Strictly between 0 and 1.
+
+        Returns
+        -------
+        quantiles : ndarray of shape (n_samples, n_quantiles) or (n_samples, n_targets, n_quantiles)
+            In units of y.
+        """
+        return self._per_target(self._read(X, lambda d: d.quantile(quantiles)))
+
+    def predict_members(self, X):
+        """Predict the mean and the variance of every member.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        members : ndarray of shape (n_samples, n_members, n_targets, 2)
+            Means ``[..., 0]`` in units of y, variances ``[..., 1]`` in squared units.
+        """
+        return self._read(X, lambda d: d.members)
+
+    def sample_y(self, X, n_samples=1, random_state=None):
+        """Draw targets: a member at random, then from its Gaussian.
+
+        The same draws serve every row, so what is drawn for a row does not depend on the others.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples_X, n_features)
+        n_samples : int, default=1
+            Number of draws for each row.
+        random_state : int, RandomState instance or None, default=None
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples_X, n_samples) or (n_samples_X, n_targets, n_samples)
+            In units of y.
+        """
+        check_scalar(n_samples, "n_samples", Integral, min_val=1)
+        seed = int(check_random_state(random_state).randint(SEED_LIMIT))
+
+        def draw(distribution):
+            generator = torch.Generator().manual_seed(seed)
+            return distribution.sample(n_samples, generator).permute(1, 2, 0)
+
+        return self._per_target(self._read(X, draw))
+
+
+class DistributionClassifier(ClassifierMixin, DistributionEstimator):
+    """Classifier whose predictions are all read off :meth:`predict_distribution`."""
+
+    _measure = "entropy"
+    classes_: np.ndarray
+
+    # --- targets
+
+    def _check_X_y(self, X, y):
+        """Inputs, and class codes of shape (n,), positions in ``classes_``."""
+        X, y = validate_data(self, X, y, dtype=(np.float64, np.float32), order="C", allow_nd=True)
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(column_or_1d(y, warn=True), return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"y must hold at least two classes to tell apart; it has one: {self.classes_[0]!r}."
+            )
+        return X, codes
+
+    def _weight_of_rows(self, codes, sample_weight) -> np.ndarray | None:
+        weight = check_weights(sample_weight, len(codes))
+        class_weight = getattr(self, "class_weight", None)
+        if class_weight is None:
+            return weight
+        of_class = compute_sample_weight(class_weight, self.classes_[codes])
+        return of_class if weight is None else of_class * weight
+
+    def _target_buffers(self, y, weight, dtype):
+        return {}
+
+    def _encoded(self, y, buffers, dtype):
+        """Class codes."""
+        return y
+
+    @property
+    def _out_features(self) -> int:
+        return len(self.classes_)
+
+    @property
+    def _out_features_mean(self) -> str:
+        return "a logit for each class"
+
+    def _wrap(self, network: nn.Module, buffers: dict[str, Tensor]) -> CategoricalStack:
+        return CategoricalStack(network)
+
+    # --- read-offs
+
+    def predict_distribution(self, X) -> EmpiricalCategorical:
+        """Predict the distribution that everything else is read off.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        distribution : EmpiricalCategorical
+            Log-probabilities of the members, a tensor of shape (S, n_samples, n_classes).
+        """
+        log_probs = self._read(X, lambda d: d.log_probs.transpose(0, 1))
+        return EmpiricalCategorical(torch.from_numpy(log_probs).transpose(0, 1))
+
+    def predict(self, X):
+        """Predict the most probable class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+            Labels, as given to `fit`.
+        """
+        codes = self._read(X, lambda d: d.mean.argmax(-1))
+        return self.classes_[codes]
+
+    def predict_proba(self, X):
+        """Predict the probability of each class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        proba : ndarray of shape (n_samples, n_classes)
+            Mean over members; columns in the order of ``classes_``.
+        """
+        return self._read(X, lambda d: d.mean)
+
+    def predict_log_proba(self, X):
+        """Predict the logarithm of each class's probability.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        log_proba : ndarray of shape (n_samples, n_classes)
+        """
+        return self._read(X, lambda d: d.log_mean)
+
+    def predict_members(self, X):
+        """Predict the class probabilities of every member.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        members : ndarray of shape (n_samples, n_members, n_classes)
+        """
+        return self._read(X, lambda d: d.members)
+
+    def sample_y(self, X, n_samples=1, random_state=None):
+        """Draw labels from the predicted probabilities.
+
+        The same draws serve every row, so what is drawn for a row does not depend on the others.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples_X, n_features)
+        n_samples : int, default=1
+            Number of draws for each row.
+        random_state : int, RandomState instance or None, default=None
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples_X, n_samples)
+        """
+        check_scalar(n_samples, "n_samples", Integral, min_val=1)
+        seed = int(check_random_state(random_state).randint(SEED_LIMIT))
+
+        def draw(distribution):
+            return distribution.sample(n_samples, torch.Generator().manual_seed(seed)).t()
+
+        return self.classes_[self._read(X, draw)]
+
+
+def _numpy_dtype(tensor: Tensor) -> np.dtype:
+    return tensor[:0].cpu().numpy().dtype

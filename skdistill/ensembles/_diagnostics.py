@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Whether Markov chains have forgotten where they began, by what they predict."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from ..samplers import effective_sample_size, split_r_hat
+
+# Diagnostics look at the predictions for at most so many rows, evenly spaced in the data.
+_N_ROWS = 500
+
+# R-hat above this says that chains do not agree (Gelman & Rubin); who asks for more takes 1.01.
+_LARGE_R_HAT = 1.1
+
+# Of many rows a few are above it by chance.
+_SHARE_BY_CHANCE = 0.05
+
+
+class SamplerDiagnostics(NamedTuple):
+    """Convergence of the predictions of Markov chains, row by row.
+
+    Attributes
+    ----------
+    r_hat : ndarray of shape (n_rows, n_values)
+        Split R-hat of each predicted probability, or mean and variance; not a number where there
+        are fewer than four draws of a chain.
+    effective_sample_size : ndarray of shape (n_rows, n_values)
+        How many independent draws all chains together are worth.
+    """
+
+    r_hat: np.ndarray
+    effective_sample_size: np.ndarray
+
+
+def diagnose(ensemble: Any, X: np.ndarray) -> SamplerDiagnostics:
+    """Diagnostics of an ensemble whose members are draws of chains, with a warning if need be."""
+    rows = X[:: -(-len(X) // _N_ROWS)]
+    members = np.moveaxis(ensemble.predict_members(rows), 1, 0)  # (S, n, ...)
+    n_chains = ensemble.inference.n_chains
+    draws = members.reshape(n_chains, -1, len(rows), int(np.prod(members.shape[2:])))
+    if draws.shape[1] < 4:
+        nothing = np.full(draws.shape[2:], np.nan)
+        return SamplerDiagnostics(nothing, nothing)
+    found = SamplerDiagnostics(split_r_hat(draws), effective_sample_size(draws))
+    share = np.mean(found.r_hat > _LARGE_R_HAT)
+    if share > _SHARE_BY_CHANCE:
+        warnings.warn(
+            f"R-hat is above {_LARGE_R_HAT} for {share:.0%} of the predictions, its median is "
+            f"{np.nanmedian(found.r_hat):.2f}: the chains have not converged. Try a larger "
+            "max_epochs, inference__burn_in or inference__step_size. See sampler_diagnostics_.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+    return found

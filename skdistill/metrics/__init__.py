@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How good a predictive distribution is: scores, calibration, and fidelity to the teacher.
+
+Every metric takes arrays and returns a float (the curves return arrays). Means over rows are
+weighted by ``sample_weight``, so that an integer weight is the same as repeating the row; where
+there are several targets the metric is computed for each and averaged uniformly. Where rows are
+ordered by their uncertainty, equal uncertainties count as they do on average over their orders.
+
+The log loss of class probabilities is scikit-learn's, :func:`sklearn.metrics.log_loss`.
+"""
+
+from __future__ import annotations
+
+from ._classification import brier_score, expected_calibration_error, reliability_curve
+from ._regression import (
+    crps,
+    gaussian_nll,
+    interval_coverage,
+    interval_score,
+    interval_width,
+    mixture_nll,
+    regression_calibration_curve,
+    regression_calibration_error,
+)
+from ._rejection import (
+    accuracy_coverage_curve,
+    aurc,
+    ause,
+    prediction_rejection_ratio,
+    risk_coverage_curve,
+    sparsification_curve,
+)
+from ._scorers import (
+    UncertaintyScorer,
+    make_interval_scorer,
+    neg_aurc_scorer,
+    neg_ause_scorer,
+    neg_brier_score_scorer,
+    neg_crps_scorer,
+    neg_expected_calibration_error_scorer,
+    neg_gaussian_nll_scorer,
+    neg_interval_score_scorer,
+    neg_log_loss_scorer,
+    neg_mixture_nll_scorer,
+)
+from ._uncertainty import (
+    EpistemicFidelity,
+    epistemic_fidelity,
+    ood_auroc,
+    uncertainty_ndcg,
+    uncertainty_total_variation,
+)
+
+__all__ = [
+    "EpistemicFidelity",
+    "UncertaintyScorer",
+    "accuracy_coverage_curve",
+    "aurc",
+    "ause",
+    "brier_score",
+    "crps",
+    "epistemic_fidelity",
+    "expected_calibration_error",
+    "gaussian_nll",
+    "interval_coverage",
+    "interval_score",
+    "interval_width",
+    "make_interval_scorer",
+    "mixture_nll",
+    "neg_aurc_scorer",
+    "neg_ause_scorer",
+    "neg_brier_score_scorer",
+    "neg_crps_scorer",
+    "neg_expected_calibration_error_scorer",
+    "neg_gaussian_nll_scorer",
+    "neg_interval_score_scorer",
+    "neg_log_loss_scorer",
+    "neg_mixture_nll_scorer",
+    "ood_auroc",
+    "prediction_rejection_ratio",
+    "regression_calibration_curve",
+    "regression_calibration_error",
+    "reliability_curve",
+    "risk_coverage_curve",
+    "sparsification_curve",
+    "uncertainty_ndcg",
+    "uncertainty_total_variation",
+]

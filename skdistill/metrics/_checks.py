@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What all metrics check in their arguments, and their weighted means."""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Real
+
+import numpy as np
+from sklearn.exceptions import UndefinedMetricWarning
+from sklearn.utils import check_array, check_scalar
+
+from .._base import check_weights
+
+
+def check_floats(values, name, ndims):
+    """Return `values` as a finite float64 array whose number of dimensions is in `ndims`."""
+    array = check_array(values, dtype=np.float64, ensure_2d=False, allow_nd=True, input_name=name)
+    if array.ndim not in ndims:
+        accepted = " or ".join(map(str, ndims))
+        raise ValueError(f"{name} must have {accepted} dimension(s), got shape {array.shape}.")
+    return array
+
+
+def check_columns(values, name):
+    """Return `values` of shape (n,) or (n, t) with shape (n, t)."""
+    array = check_floats(values, name, (1, 2))
+    return array.reshape(len(array), -1)
+
+
+def check_shape(array, name, expected, like="y_true"):
+    if array.shape != expected:
+        flat = f"({expected[0]},) or " if expected[1] == 1 else ""
+        raise ValueError(
+            f"{name} must have shape {flat}{expected} to go with {like}, got {array.shape}."
+        )
+
+
+def check_pair(y_true, y_pred, name="y_pred"):
+    y_true = check_columns(y_true, "y_true")
+    y_pred = check_columns(y_pred, name)
+    check_shape(y_pred, name, y_true.shape)
+    return y_true, y_pred
+
+
+def check_per_target(values, name, length, y_shape=None):
+    """Return `values` of shape (n, length) or (n, t, length) with shape (n, t, length)."""
+    given = check_floats(values, name, (2, 3))
+    array = given[:, np.newaxis, :] if given.ndim == 2 else given
+    n_rows, n_targets = array.shape[:2] if y_shape is None else y_shape
+    if array.shape != (n_rows, n_targets, length):
+        flat = f"({n_rows}, {length}) or " if n_targets == 1 else ""
+        raise ValueError(
+            f"{name} must have shape {flat}({n_rows}, {n_targets}, {length}), got {given.shape}."
+        )
+    return array
+
+
+def check_members(y_true, y_members):
+    """Return y_true (n, t), and the members' means and variances, each (n, S, t)."""
+    y_true = check_columns(y_true, "y_true")
+    members = check_floats(y_members, "y_members", (4,))
+    n_rows, n_targets = y_true.shape
+    if members.shape != (n_rows, members.shape[1], n_targets, 2) or members.shape[1] == 0:
+        raise ValueError(
+            "y_members must have shape (n_samples, n_members, n_targets, 2), that is "
+            f"({n_rows}, S, {n_targets}, 2) to go with y_true, got {members.shape}."
+        )
+    means, variances = members[..., 0], members[..., 1]
+    check_positive(variances, "the variances y_members[..., 1]")
+    return y_true, means, variances
+
+
+def check_positive(array, name):
+    if array.min() <= 0:
+        raise ValueError(f"{name} must be positive, got a smallest value of {array.min():.6g}.")
+
+
+def check_nonnegative(array, name):
+    if array.min() < 0:
+        raise ValueError(f"{name} must not be negative, got a smallest value of {array.min():.6g}.")
+
+
+def check_coverage(coverage):
+    check_scalar(coverage, "coverage", Real, min_val=0, max_val=1, include_boundaries="neither")
+
+
+def check_vector(values, name):
+    """Return `values` of shape (n,) as float64."""
+    return check_floats(values, name, (1,))
+
+
+def check_labels(values, name):
+    """Return labels, strings or numbers, of shape (n,)."""
+    array = check_array(values, dtype=None, ensure_2d=False, allow_nd=True, input_name=name)
+    if array.ndim != 1:
+        raise ValueError(f"{name} must have shape (n_samples,), got {array.shape}.")
+    if array.dtype == object:
+        array = np.array(array.tolist())
+    if array.dtype == object:
+        kinds = sorted({type(value).__name__ for value in array})
+        raise ValueError(f"{name} must hold either strings or numbers, got {', '.join(kinds)}.")
+    return array
+
+
+def check_label_pair(y_true, y_pred):
+    """Return true and predicted labels, both of shape (n,)."""
+    y_true, y_pred = check_labels(y_true, "y_true"), check_labels(y_pred, "y_pred")
+    check_same_length(y_pred, "y_pred", y_true, "y_true")
+    if (y_true.dtype.kind == "U") != (y_pred.dtype.kind == "U"):
+        raise ValueError(
+            "y_pred must hold strings where y_true does and numbers where it does, got "
+            f"{y_pred.dtype} for {y_true.dtype}."
+        )
+    return y_true, y_pred
+
+
+def check_same_length(array, name, expected, like):
+    if len(array) != len(expected):
+        raise ValueError(
+            f"{name} must have as many rows as {like}, {len(expected)}, got {len(array)}."
+        )
+
+
+def weights_or_ones(sample_weight, n_samples, name="sample_weight"):
+    """Return the weights as a float64 array of shape (n_samples,); None means all ones."""
+    weights = check_weights(sample_weight, n_samples, name)
+    return np.ones(n_samples) if weights is None else weights
+
+
+def weighted_rows(sample_weight, *arrays, name="sample_weight"):
+    """Return the weights and the arrays without the rows of weight 0."""
+    weights = weights_or_ones(sample_weight, len(arrays[0]), name)
+    rows = weights > 0
+    return weights[rows], *(array[rows] for array in arrays)
+
+
+def average(values, sample_weight):
+    """Mean of `values`, shape (n, t): uniform over targets, weighted over rows."""
+    weights = weights_or_ones(sample_weight, len(values))
+    return float(np.average(values.mean(axis=1), weights=weights))
+
+
+def warn_undefined(what, why, *, stacklevel=4):
+    """Warn whoever called the public function, by default from a helper of that function."""
+    warnings.warn(
+        f"{what} is undefined because {why}.", UndefinedMetricWarning, stacklevel=stacklevel
+    )

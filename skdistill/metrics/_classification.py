@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Scores and calibration of predicted class probabilities.
+
+The log loss is scikit-learn's, `sklearn.metrics.log_loss`, which takes any number of classes. Its
+`brier_score_loss` does so from version 1.7 on.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral
+
+import numpy as np
+from sklearn.utils import check_scalar
+
+from ._checks import (
+    check_floats,
+    check_labels,
+    check_nonnegative,
+    check_same_length,
+    weighted_rows,
+    weights_or_ones,
+)
+from ._ordering import cumulate
+
+_STRATEGIES = ("uniform", "quantile")
+
+# How far the probabilities of a row may be from summing to 1: float16 rounds by this much.
+_SUM_TOLERANCE = 1e-3
+
+
+def _check_probabilities(y_true, y_prob, labels):
+    """Return the column of `y_prob` that holds each row's true label, and `y_prob`."""
+    y_true = check_labels(y_true, "y_true")
+    y_prob = check_floats(y_prob, "y_prob", (2,))
+    check_same_length(y_prob, "y_prob", y_true, "y_true")
+    check_nonnegative(y_prob, "y_prob")
+    sums = y_prob.sum(axis=1)
+    worst = np.abs(sums - 1).argmax()
+    if abs(sums[worst] - 1) > _SUM_TOLERANCE:
+        raise ValueError(
+            f"y_prob must have rows that sum to 1, but row {worst} sums to {sums[worst]:.6g}."
+        )
+    return _columns_of(y_true, labels, y_prob.shape[1]), y_prob
+
+
+def _columns_of(y_true, labels, n_columns):
+    """Position in `labels` of each label; by default they are the distinct ones, sorted."""
+    given = labels is not None
+    labels = check_labels(labels, "labels") if given else np.unique(y_true)
+    if len(labels) != n_columns or len(np.unique(labels)) != n_columns:
+        found = "labels" if given else "y_true"
+        raise ValueError(
+            f"y_prob has {n_columns} columns, but {found} has {len(np.unique(labels))} distinct "
+            "labels; give labels= one for each column of y_prob, in their order, as classes_ has."
+        )
+    unknown = np.setdiff1d(y_true, labels)
+    if unknown.size:
+        raise ValueError(
+            f"y_true must hold labels of the {n_columns} columns of y_prob, "
+            f"{_few(labels)}, got {_few(unknown)}."
+        )
+    order = np.argsort(labels)
+    return order[np.searchsorted(labels, y_true, sorter=order)]
+
+
+def _few(labels, n_shown=5):
+    """The first labels, for a message."""
+    return ", ".join(map(repr, labels[:n_shown].tolist())) + ", ..." * (len(labels) > n_shown)
+
+
+def brier_score(y_true, y_prob, *, labels=None, sample_weight=None):
+    r"""Brier score of class probabilities: squared error, summed over the classes.
+
+    The mean over rows of :math:`\sum_k (p_k - 1\{y = k\})^2` ([1]_, Example 1, with the
+    opposite sign). A proper score.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,)
+        True labels, of any kind.
+
+    y_prob : array-like of shape (n_samples, n_classes)
+        Predicted probabilities, as `predict_proba` returns; two columns for two classes.
+
+    labels : array-like of shape (n_classes,), default=None
+        Labels of the columns of `y_prob` in their order, as in `classes_`. By default the
+        distinct values of `y_true`, sorted.
+
+    sample_weight : array-like of shape (n_samples,), default=None
+        Sample weights.
+
+    Returns
+    -------
+    score : float
+        Between 0 and 2, lower is better.
+
+    Raises
+    ------
+    ValueError
+        If shapes disagree, a probability is negative, a row does not sum to 1, or `y_true` holds
+        what is not in `labels`.
+
+    See Also
+    --------
+    sklearn.metrics.brier_score_loss : The same from scikit-learn 1.7 on, except that it halves the
+        score of two classes unless ``scale_by_half=False``.
+    sklearn.metrics.log_loss : The other common proper score.
+
+    References
+    ----------
+    .. [1] T. Gneiting, A. E. Raftery. "Strictly Proper Scoring Rules, Prediction, and
+       Estimation". Journal of the American Statistical Association 102, 2007.
+
+    Examples
+    --------
+    >>> from skdistill.metrics import brier_score
+    >>> round(brier_score(["a", "b"], [[0.8, 0.2], [0.4, 0.6]]), 4)
+    0.2
+    """
+    columns, y_prob = _check_probabilities(y_true, y_prob, labels)
+    residuals = y_prob - (columns[:, np.newaxis] == np.arange(y_prob.shape[1]))
+    weights = weights_or_ones(sample_weight, len(y_prob))
+    return float(np.average((residuals**2).sum(axis=1), weights=weights))
+
+
+def expected_calibration_error(
+    y_true,
+    y_prob,
+    *,
+    n_bins=15,
+    strategy="uniform",
+    classwise=False,
+    labels=None,
+    sample_weight=None,
+):
+    r"""Expected calibration error: how far confidence and accuracy are apart.
+
+    Rows are put into bins by their confidence, the largest probability. The error is
+    :math:`\sum_b \frac{n_b}{n} |\mathrm{acc}(b) - \mathrm{conf}(b)|`, with the share of rows whose
+    most probable class is right and the mean confidence of each bin ([1]_, Eq 3).
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,)
+        True labels, of any kind.
+
+    y_prob : array-like of shape (n_samples, n_classes)
+        Predicted probabilities, as `predict_proba` returns; two columns for two classes.
+
+    n_bins : int, default=15
+        Number of bins.
+
+    strategy : {"uniform", "quantile"}, default="uniform"
+        Bins of equal width, open on the left, or bins that each hold the same weight of rows.
+
+    classwise : bool, default=False
+        Whether to compare the probability of every class, not of the most probable one only, with
+        its frequency, and to average over the classes [2]_ [3]_.
+
+    labels : array-like of shape (n_classes,), default=None
+        Labels of the columns of `y_prob` in their order, as in `classes_`. By default the
+        distinct values of `y_true`, sorted.
+
+    sample_weight : array-like of shape (n_samples,), default=None
+        Sample weights.
+
+    Returns
+    -------
+    error : float
+        Between 0 and 1, lower is better.
+
+    Raises
+    ------
+    ValueError
+        If shapes disagree, a probability is negative, a row does not sum to 1, or `y_true` holds
+        what is not in `labels`.
+
+    See Also
+    --------
+    reliability_curve : Confidence and accuracy of each bin.
+    brier_score : A proper score, which a constant prediction cannot cheat.
+
+    Notes
+    -----
+    The bins of equal weight are exactly so: where rows of equal confidence, or a single row,
+    straddle two bins, each gets its part of them. This is the expectation over the order of ties,
+    and an integer weight is the same as repeating the row. With few rows in a bin the error is
+    biased upwards; compare at equal `n_bins` and number of rows only.
+
+    References
+    ----------
+    .. [1] C. Guo, G. Pleiss, Y. Sun, K. Q. Weinberger. "On Calibration of Modern Neural Networks".
+       ICML 2017.
+    .. [2] M. Kull, M. Perello-Nieto, M. Kängsepp, T. Silva Filho, H. Song, P. Flach. "Beyond
+       temperature scaling: Obtaining well-calibrated multiclass probabilities with Dirichlet
+       calibration". NeurIPS 2019.
+    .. [3] J. Nixon, M. Dusenberry, G. Jerfel, T. Nguyen, J. Liu, L. Zhang, D. Tran. "Measuring
+       Calibration in Deep Learning". CVPR Workshops 2019.
+
+    Examples
+    --------
+    >>> from skdistill.metrics import expected_calibration_error
+    >>> y_prob = [[0.9, 0.1], [0.9, 0.1], [0.3, 0.7], [0.3, 0.7]]
+    >>> round(expected_calibration_error([0, 0, 1, 0], y_prob, n_bins=10), 4)
+    0.15
+    """
+    _check_bins(n_bins, strategy)
+    columns, y_prob = _check_probabilities(y_true, y_prob, labels)
+    weights, columns, y_prob = weighted_rows(sample_weight, columns, y_prob)
+    if classwise:
+        pairs = [(p, columns == k) for k, p in enumerate(y_prob.T)]
+    else:
+        pairs = [_top_label(columns, y_prob)]
+    errors = []
+    for confidence, hits in pairs:
+        shares, mean, accuracy = _bins(confidence, hits, weights, n_bins, strategy)
+        errors.append(shares @ np.abs(accuracy - mean))  # [1], Eq 3
+    return float(np.mean(errors))
+
+
+def reliability_curve(
+    y_true, y_prob, *, n_bins=15, strategy="uniform", labels=None, sample_weight=None
+):
+    """Accuracy against confidence, in bins of the confidence.
+
+    The confidence is the largest probability of a row, the accuracy the share of rows whose most
+    probable class is right. They agree for calibrated probabilities.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,)
+        True labels, of any kind.
+
+    y_prob : array-like of shape (n_samples, n_classes)
+        Predicted probabilities, as `predict_proba` returns; two columns for two classes.
+
+    n_bins : int, default=15
+        Number of bins. Those without rows are left out of what is returned.
+
+    strategy : {"uniform", "quantile"}, default="uniform"
+        Bins of equal width, open on the left, or bins that each hold the same weight of rows.
+
+    labels : array-like of shape (n_classes,), default=None
+        Labels of the columns of `y_prob` in their order, as in `classes_`. By default the
+        distinct values of `y_true`, sorted.
+
+    sample_weight : array-like of shape (n_samples,), default=None
+        Sample weights.
+
+    Returns
+    -------
+    confidence : ndarray of shape (n_filled_bins,)
+        Mean confidence of each bin, increasing.
+
+    accuracy : ndarray of shape (n_filled_bins,)
+        Accuracy in each bin.
+
+    share : ndarray of shape (n_filled_bins,)
+        Share of the total weight in each bin.
+
+    See Also
+    --------
+    expected_calibration_error : Mean distance between the two.
+    sklearn.calibration.calibration_curve : The curve of one class of two, without weights.
+
+    Examples
+    --------
+    >>> from skdistill.metrics import reliability_curve
+    >>> y_prob = [[0.9, 0.1], [0.9, 0.1], [0.3, 0.7], [0.3, 0.7]]
+    >>> confidence, accuracy, share = reliability_curve([0, 0, 1, 0], y_prob, n_bins=10)
+    >>> confidence
+    array([0.7, 0.9])
+    >>> accuracy
+    array([0.5, 1. ])
+    """
+    _check_bins(n_bins, strategy)
+    columns, y_prob = _check_probabilities(y_true, y_prob, labels)
+    weights, columns, y_prob = weighted_rows(sample_weight, columns, y_prob)
+    confidence, hits = _top_label(columns, y_prob)
+    shares, mean, accuracy = _bins(confidence, hits, weights, n_bins, strategy)
+    return mean, accuracy, shares
+
+
+def _check_bins(n_bins, strategy):
+    check_scalar(n_bins, "n_bins", Integral, min_val=1)
+    if strategy not in _STRATEGIES:
+        raise ValueError(f"strategy must be one of {list(_STRATEGIES)}, got {strategy!r}.")
+
+
+def _top_label(columns, y_prob):
+    """Return the largest probability of each row and whether its class is the true one."""
+    return y_prob.max(axis=1), y_prob.argmax(axis=1) == columns
+
+
+def _bins(confidence, hits, weights, n_bins, strategy):
+    """Return the share of the weight, the mean confidence and the accuracy of each filled bin."""
+    edges = np.linspace(0, 1, n_bins + 1)
+    if strategy == "uniform":
+        by = np.searchsorted(edges[1:-1], confidence)  # bin b is (edges[b], edges[b + 1]]
+        sums = cumulate(by, weights, confidence, hits)
+    else:
+        curves = cumulate(confidence, weights, confidence, hits)
+        sums = [np.interp(edges, curves[0], curve) for curve in curves]
+    shares, *means = (np.diff(column) for column in sums)
+    return shares, means[0] / shares, means[1] / shares

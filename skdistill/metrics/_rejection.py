@@ -1,0 +1,425 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Does the uncertainty rank the errors? Curves of what remains as uncertain rows are rejected."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.metrics import auc
+
+from ._checks import (
+    check_columns,
+    check_label_pair,
+    check_pair,
+    check_same_length,
+    check_shape,
+    check_vector,
+    warn_undefined,
+    weighted_rows,
+)
+from ._ordering import cumulate
+
+
+def sparsification_curve(y_true, y_pred, uncertainty, *, sample_weight=None):
+    """Error of the rows that remain as the most uncertain ones are removed.
+
+    Rows are removed from the most to the least uncertain; the curve is the mean squared error of
+    what remains, divided by that of all rows ([1]_, Section 4.1). The oracle removes by the
+    squared error itself, so that no ordering lies below it.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,) or (n_samples, n_targets)
+        True values.
+
+    y_pred : array-like of the shape of `y_true`
+        Predicted means.
+
+    uncertainty : array-like of shape (n_samples,) or the shape of `y_true`
+        What the rows are sorted by: a variance or a standard deviation, usually the total one.
+        Of shape (n_samples,), it orders the rows for every target.
+
+    sample_weight : array-like of shape (n_samples,), default=None
+        Sample weights.
+
+    Returns
+    -------
+    fraction_removed : ndarray of shape (n_points,)
+        Increasing from 0 to 1, as shares of the total weight: 0, 1/n, ..., 1 without weights and
+        ties.
+
+    model_curve : ndarray of shape (n_points,)
+        Relative error of the remaining rows, 1 at the start. Averaged uniformly over targets.
+
+    oracle_curve : ndarray of shape (n_points,)
+        The same for the oracle.
+
+    Warns
+    -----
+    UndefinedMetricWarning
+        If every error is zero: the curves are then nan.
+
+    See Also
+    --------
+    ause : Area between the two curves.
+    skdistill.displays.SparsificationDisplay : Draws them.
+
+    Notes
+    -----
+    Rows of equal uncertainty leave in random order, and the curve is the expectation over that
+    order; nothing depends on the order of the rows. A constant uncertainty thus gives a flat
+    curve. At 1, where nothing remains, stands the limit: the error of the least uncertain rows.
+
+    References
+    ----------
+    .. [1] J. Lindqvist, A. Olmin, F. Lindsten, L. Svensson. "A General Framework for Ensemble
+       Distribution Distillation". MLSP 2020.
+
+    Examples
+    --------
+    >>> from skdistill.metrics import sparsification_curve
+    >>> fraction, model, oracle = sparsification_curve(
+    ...     y_true=[2.0, 0.0, 1.0, 1.0], y_pred=[0.0, 0.0, 0.0, 0.0], uncertainty=[3, 1, 4, 2]
+    ... )
+    >>> fraction
+    array([0.  , 0.25, 0.5 , 0.75, 1.  ])
+    >>> model.round(2)
+    array([1.  , 1.11, 0.33, 0.  , 0.  ])
+    >>> oracle.round(2)
+    array([1.  , 0.44, 0.33, 0.  , 0.  ])
+    """
+    weights, errors, uncertainty = _check_sparsification(y_true, y_pred, uncertainty, sample_weight)
+    kept, models, oracles = _sparsification(errors, uncertainty, weights)
+    return 1 - kept, models.mean(axis=0), oracles.mean(axis=0)
+
+
+def ause(y_true, y_pred, uncertainty, *, sample_weight=None):
+    """Area under the sparsification error: how well the uncertainty ranks the errors.
+
+    The area between the model's and the oracle's sparsification curves ([1]_, Section 4.1; [2]_),
+    by the trapezoidal rule at the points of :func:`sparsification_curve`. It is 0 when the
+    uncertainty orders the rows as their absolute errors do, and depends on that order only.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,) or (n_samples, n_targets)
+        True values.
+
+    y_pred : array-like of the shape of `y_true`
+        Predicted means.
+
+    uncertainty : array-like of shape (n_samples,) or the shape of `y_true`
+        What the rows are sorted by: a variance or a standard deviation, usually the total one.
+        Of shape (n_samples,), it orders the rows for every target.
+
+    sample_weight : array-like of shape (n_samples,), default=None
+        Sample weights.
+
+    Returns
+    -------
+    ause : float
+        Lower is better; the mean over targets.
+
+    Warns
+    -----
+    UndefinedMetricWarning
+        If every error is zero: the area is then nan.
+
+    See Also
+    --------
+    sparsification_curve : The two curves, and how ties are handled.
+
+    References
+    ----------
+    .. [1] J. Lindqvist, A. Olmin, F. Lindsten, L. Svensson. "A General Framework for Ensemble
+       Distribution Distillation". MLSP 2020.
+    .. [2] E. Ilg, O. Cicek, S. Galesso, A. Klein, O. Makansi, F. Hutter, T. Brox. "Uncertainty
+       Estimates and Multi-Hypotheses Networks for Optical Flow". ECCV 2018.
+
+    Examples
+    --------
+    >>> from skdistill.metrics import ause
+    >>> ause(y_true=[3.0, 0.0, 1.0], y_pred=[0.0, 0.0, 0.0], uncertainty=[9.0, 0.1, 2.0])
+    0.0
+    """
+    weights, errors, uncertainty = _check_sparsification(y_true, y_pred, uncertainty, sample_weight)
+
+    areas = []
+    for error, by in zip(errors.T, uncertainty.T, strict=True):
+        kept, model, oracle = _sparsification(error[:, np.newaxis], by[:, np.newaxis], weights)
+        areas.append(auc(1 - kept, (model - oracle)[0]))
+    return float(np.mean(areas))
+
+
+def _check_sparsification(y_true, y_pred, uncertainty, sample_weight):
+    """Return the weights (n,), the squared errors (n, t) and the uncertainties (n, t)."""
+    y_true, y_pred = check_pair(y_true, y_pred)
+    uncertainty = check_columns(uncertainty, "uncertainty")
+    if uncertainty.shape[1] == 1:
+        uncertainty = np.repeat(uncertainty, y_true.shape[1], axis=1)
+    check_shape(uncertainty, "uncertainty", y_true.shape)
+    weights, errors, uncertainty = weighted_rows(sample_weight, (y_true - y_pred) ** 2, uncertainty)
+    if not errors.any(axis=0).all():
+        warn_undefined("The sparsification curve", "every error is zero")
+    return weights, errors, uncertainty
+
+
+def _sparsification(errors, uncertainty, weights):
+    """Return the kept fractions, from 1 down to 0, and both curves, (n_targets, n_points)."""
+    models = [
+        _cumulative_shares(by, error, weights)
+        for by, error in zip(uncertainty.T, errors.T, strict=True)
+    ]
+    oracles = [_cumulative_shares(error, error, weights) for error in errors.T]
+    kept = np.unique(np.concatenate([fractions for fractions, _ in models + oracles]))[::-1]
+    return (
+        kept,
+        np.array([_mean_of_kept(kept, *model) for model in models]),
+        np.array([_mean_of_kept(kept, *oracle) for oracle in oracles]),
+    )
+
+
+def _cumulative_shares(by, errors, weights):
+    """Fraction of the rows and share of the squared error, smallest `by` first, from 0 to 1."""
+    fractions, sums = cumulate(by, weights, errors)
+    with np.errstate(invalid="ignore"):  # no error at all: 0 / 0 is nan, and a warning was given
+        return fractions, sums / sums[-1]
+
+
+def _mean_of_kept(kept, fractions, sums):
+    """Mean over the `kept` fraction of the rows, off the cumulative sums at `fractions`."""
+    limit = sums[1] / fractions[1]  # that of the first group, where nothing is kept
+    return np.divide(
+        np.interp(kept, fractions, sums), kept, out=np.full_like(kept, limit), where=kept > 0
+    )
+
+
+def risk_coverage_curve(losses, uncertainty, *, sample_weight=None):
+    r"""Mean loss of the least uncertain rows against the fraction of rows that they are.
+
+    A model that abstains on uncertain rows answers the fraction :math:`c` of them, its coverage;
+    its risk :math:`r(c)` is its mean loss there [1]_.
+
+    Parameters
+    ----------
+    losses : array-like of shape (n_samples,)
+        Loss of each row, whatever it is measured in: 0 or 1 for right or wrong labels, the
+        squared error, 100 - BLEU.
+
+    uncertainty : array-like of shape (n_samples,)
+        What the rows are sorted by.
+
+    sample_weight : array-like of shape (n_samples,), default=None
+        Sample weights.
+
+    Returns
+    -------
+    coverage : ndarray of shape (n_points,)
+        Increasing from 0 to 1, as shares of the total weight: 0, 1/n, ..., 1 without weights and
+        ties.
+
+    risk : ndarray of shape (n_points,)
+        Mean loss at each coverage; at 1 the mean loss of all rows, at 0 the limit, the loss of
+        the least uncertain rows.
+
+    See Also
+    --------
+    aurc : Area under the curve.
+    accuracy_coverage_curve : The same for labels.
+    sparsification_curve : The same for squared errors, relative to that of all rows.
+
+    Notes
+    -----
+    Rows of equal uncertainty enter together, one point for all of them: nothing depends on the
+    order of the rows. The curve of the oracle, below which no order lies, is
+    ``risk_coverage_curve(losses, losses)``.
+
+    References
+    ----------
+    .. [1] Y. Geifman, R. El-Yaniv. "Selective Classification for Deep Neural Networks".
+       NeurIPS 2017.
+
+    Examples
+    --------
+    >>> from skdistill.metrics import risk_coverage_curve
+    >>> coverage, risk = risk_coverage_curve([0, 1, 0, 1], uncertainty=[0.1, 0.4, 0.2, 0.3])
+    >>> coverage
+    array([0.  , 0.25, 0.5 , 0.75, 1.  ])
+    >>> risk.round(2)
+    array([0.  , 0.  , 0.  , 0.33, 0.5 ])
+    """
+    weights, losses, uncertainty = _check_losses(losses, uncertainty, sample_weight)
+    coverage, sums = cumulate(uncertainty, weights, losses)
+    return coverage, _mean_of_kept(coverage, coverage, sums)
+
+
+def accuracy_coverage_curve(y_true, y_pred, uncertainty, *, sample_weight=None):
+    """Accuracy on the least uncertain rows against the fraction of rows that they are.
+
+    One minus the :func:`risk_coverage_curve` of the 0-1 loss.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,)
+        True labels, of any kind.
+
+    y_pred : array-like of shape (n_samples,)
+        Predicted labels.
+
+    uncertainty : array-like of shape (n_samples,)
+        What the rows are sorted by, usually the total entropy.
+
+    sample_weight : array-like of shape (n_samples,), default=None
+        Sample weights.
+
+    Returns
+    -------
+    coverage : ndarray of shape (n_points,)
+        Increasing from 0 to 1.
+
+    accuracy : ndarray of shape (n_points,)
+        Accuracy at each coverage; at 1 that of all rows, at 0 the limit.
+
+    See Also
+    --------
+    risk_coverage_curve : The same for any loss, and how ties are handled.
+
+    Examples
+    --------
+    >>> from skdistill.metrics import accuracy_coverage_curve
+    >>> coverage, accuracy = accuracy_coverage_curve(
+    ...     y_true=["cat", "dog", "dog"], y_pred=["cat", "dog", "cat"], uncertainty=[0.1, 0.2, 0.6]
+    ... )
+    >>> accuracy.round(2)
+    array([1.  , 1.  , 1.  , 0.67])
+    """
+    y_true, y_pred = check_label_pair(y_true, y_pred)
+    return risk_coverage_curve(y_true == y_pred, uncertainty, sample_weight=sample_weight)
+
+
+def aurc(losses, uncertainty, *, sample_weight=None):
+    r"""Area under the risk-coverage curve: the mean loss, averaged over all coverages.
+
+    :math:`\int_0^1 r(c)\,dc` with the risk :math:`r` of :func:`risk_coverage_curve` [1]_. Low
+    where the model errs seldom and where its errors are uncertain. Only the order of the
+    uncertainties matters; a constant uncertainty gives the mean loss.
+
+    Parameters
+    ----------
+    losses : array-like of shape (n_samples,)
+        Loss of each row, as in :func:`risk_coverage_curve`.
+
+    uncertainty : array-like of shape (n_samples,)
+        What the rows are sorted by.
+
+    sample_weight : array-like of shape (n_samples,), default=None
+        Sample weights.
+
+    Returns
+    -------
+    area : float
+        In units of the losses, lower is better.
+
+    See Also
+    --------
+    risk_coverage_curve : The curve.
+    prediction_rejection_ratio : How well the errors are ranked, however many there are.
+
+    Notes
+    -----
+    The integral is exact for losses that accumulate evenly between the points of the curve, which
+    is the expectation over the order of rows with equal uncertainty. The sum
+    :math:`\frac{1}{n} \sum_i r(i/n)` of [1]_ differs from it by :math:`O(\log(n) / n)`.
+
+    References
+    ----------
+    .. [1] Y. Geifman, G. Uziel, R. El-Yaniv. "Bias-Reduced Uncertainty Estimation for Deep Neural
+       Classifiers". ICLR 2019.
+
+    Examples
+    --------
+    >>> from skdistill.metrics import aurc
+    >>> round(aurc([0, 0, 0, 1], uncertainty=[0.1, 0.2, 0.3, 0.4]), 4)
+    0.0342
+    >>> aurc([0, 0, 0, 1], uncertainty=[1, 1, 1, 1])
+    0.25
+    """
+    weights, losses, uncertainty = _check_losses(losses, uncertainty, sample_weight)
+    coverage, sums = cumulate(uncertainty, weights, losses)
+    # Between two points the sum is a + b c, and the integral of (a + b c) / c is a log c + b c.
+    slopes = np.diff(sums) / np.diff(coverage)
+    offsets = sums[1:] - slopes * coverage[1:]  # the first is 0: the curve starts at (0, 0)
+    return float(sums[-1] + offsets[1:] @ np.diff(np.log(coverage[1:])))
+
+
+def prediction_rejection_ratio(losses, uncertainty, *, sample_weight=None):
+    r"""How well the uncertainty ranks the losses: 1 as the losses themselves, 0 as chance.
+
+    As rows are rejected and handed to an oracle that makes no errors, the loss falls: linearly on
+    average when the rows come in random order, faster when the worst come first. The ratio is the
+    area between the random and the model's curve over that between the random and the best
+    possible curve [1]_.
+
+    Parameters
+    ----------
+    losses : array-like of shape (n_samples,)
+        Loss of each row, as in :func:`risk_coverage_curve`.
+
+    uncertainty : array-like of shape (n_samples,)
+        What the rows are sorted by; the largest are rejected first.
+
+    sample_weight : array-like of shape (n_samples,), default=None
+        Sample weights.
+
+    Returns
+    -------
+    ratio : float
+        Between -1 and 1, higher is better; often given in percent.
+
+    Warns
+    -----
+    UndefinedMetricWarning
+        If all losses are equal: the ratio is then nan.
+
+    See Also
+    --------
+    aurc : Counts how many errors there are, too.
+
+    Notes
+    -----
+    Only the order of the uncertainties matters, and ties are worth what they are on average over
+    their orders. Scaling the losses or adding a constant changes nothing. For losses of 0 and 1
+    the ratio is :math:`2\,\mathrm{AUROC} - 1`, where the uncertainty detects the errors.
+
+    References
+    ----------
+    .. [1] A. Malinin. "Uncertainty Estimation in Deep Learning with Application to Spoken Language
+       Assessment". PhD thesis, University of Cambridge, 2019.
+
+    Examples
+    --------
+    >>> from skdistill.metrics import prediction_rejection_ratio
+    >>> prediction_rejection_ratio([0, 1, 0, 1], uncertainty=[0.1, 0.9, 0.2, 0.8])
+    1.0
+    >>> prediction_rejection_ratio([0, 1, 0, 1], uncertainty=[1, 1, 1, 1])
+    0.0
+    """
+    weights, losses, uncertainty = _check_losses(losses, uncertainty, sample_weight)
+    if np.ptp(losses) == 0:
+        warn_undefined("The rejection ratio", "all losses are equal", stacklevel=3)
+        return np.nan
+    model = _area_below_random(losses, uncertainty, weights)
+    return float(model / _area_below_random(losses, losses, weights))
+
+
+def _area_below_random(losses, by, weights):
+    """Area between the loss kept when rejecting at random and from the largest `by` down."""
+    kept, sums = cumulate(by, weights, losses)
+    return sums[-1] / 2 - auc(kept, sums)
+
+
+def _check_losses(losses, uncertainty, sample_weight):
+    """Return the weights, the losses and the uncertainties, each of shape (n,)."""
+    losses = check_vector(losses, "losses")
+    uncertainty = check_vector(uncertainty, "uncertainty")
+    check_same_length(uncertainty, "uncertainty", losses, "losses")
+    return weighted_rows(sample_weight, losses, uncertainty)

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Metrics of the predictive distribution as scorers, for ``scoring=``."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+from sklearn.metrics import log_loss
+from sklearn.utils.metadata_routing import MetadataRequest
+
+from .._through import predict_interval, predict_members, predict_uncertainty
+from ._checks import check_coverage, check_label_pair
+from ._classification import brier_score, expected_calibration_error
+from ._regression import crps, gaussian_nll, interval_score, mixture_nll
+from ._rejection import aurc, ause
+
+
+class UncertaintyScorer:
+    """A metric of the predictive distribution, to be given as ``scoring=``.
+
+    scikit-learn's `make_scorer` asks estimators for `predict` or `predict_proba` only, and does not
+    tell the metric which classes there are. An instance of this class is called as a scorer is,
+    ``scorer(estimator, X, y, sample_weight=None)``, and reads what its metric needs off the fitted
+    estimator, also inside a Pipeline, a search or a TransformedTargetRegressor.
+
+    Parameters
+    ----------
+    score : callable
+        ``score(estimator, X, y, *, sample_weight, **kwargs)`` returning a float, greater is
+        better. A module-level function, if the scorer shall be pickled.
+
+    **kwargs : dict
+        Further keywords of `score`.
+
+    Examples
+    --------
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> from skdistill.metrics import neg_crps_scorer
+    >>> neg_crps_scorer
+    UncertaintyScorer(neg_crps)
+    """
+
+    def __init__(self, score, **kwargs):
+        self._score = score
+        self._kwargs = kwargs
+        self._sample_weight_request = None
+
+    def __call__(self, estimator, X, y, sample_weight=None):
+        """Score a fitted estimator; greater is better.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted estimator, or a meta-estimator around one.
+
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            True values or labels.
+
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+
+        Returns
+        -------
+        score : float
+            Greater is better.
+        """
+        return self._score(estimator, X, y, sample_weight=sample_weight, **self._kwargs)
+
+    def __repr__(self):
+        name = getattr(self._score, "__name__", repr(self._score)).lstrip("_")
+        arguments = [name, *(f"{key}={value!r}" for key, value in self._kwargs.items())]
+        return f"{type(self).__name__}({', '.join(arguments)})"
+
+    def set_score_request(self, *, sample_weight):
+        """Return a copy that requests `sample_weight` where metadata routing is enabled.
+
+        A copy, because the scorers of this module are shared.
+
+        Parameters
+        ----------
+        sample_weight : bool, None or str
+            Whether the weights are requested, or the name under which they are, as in
+            scikit-learn's `set_score_request`.
+
+        Returns
+        -------
+        scorer : UncertaintyScorer
+            The copy.
+        """
+        scorer = copy.copy(self)
+        scorer._sample_weight_request = sample_weight
+        return scorer
+
+    def get_metadata_routing(self):
+        """Return what the scorer requests, for scikit-learn's metadata routing.
+
+        Returns
+        -------
+        routing : MetadataRequest
+            The request of `sample_weight` by the method `score`.
+        """
+        request = MetadataRequest(owner=repr(self))
+        request.score.add_request(param="sample_weight", alias=self._sample_weight_request)
+        return request
+
+    def _accept_sample_weight(self):
+        # What scikit-learn >= 1.9 asks every scorer of a multi-metric search without routing.
+        return True
+
+
+def _neg_mixture_nll(estimator, X, y, *, sample_weight):
+    return -mixture_nll(y, predict_members(estimator, X), sample_weight=sample_weight)
+
+
+def _neg_crps(estimator, X, y, *, sample_weight):
+    return -crps(y, predict_members(estimator, X), sample_weight=sample_weight)
+
+
+def _total(estimator, X, measure):
+    uncertainty = predict_uncertainty(estimator, X)
+    if uncertainty.measure != measure:
+        kind = {"variance": "regressor", "entropy": "classifier"}[measure]
+        raise ValueError(
+            f"The scorer needs a {kind}, whose predict_uncertainty has measure={measure!r}; "
+            f"got measure={uncertainty.measure!r} from {type(estimator).__name__}."
+        )
+    return uncertainty.total
+
+
+def _neg_gaussian_nll(estimator, X, y, *, sample_weight):
+    std = np.sqrt(_total(estimator, X, "variance"))
+    return -gaussian_nll(y, estimator.predict(X), std, sample_weight=sample_weight)
+
+
+def _neg_ause(estimator, X, y, *, sample_weight):
+    total = _total(estimator, X, "variance")
+    return -ause(y, estimator.predict(X), total, sample_weight=sample_weight)
+
+
+def _neg_interval_score(estimator, X, y, *, sample_weight, coverage):
+    interval = predict_interval(estimator, X, coverage)
+    return -interval_score(y, interval, coverage=coverage, sample_weight=sample_weight)
+
+
+def _neg_expected_calibration_error(estimator, X, y, *, sample_weight):
+    y_prob, labels = estimator.predict_proba(X), estimator.classes_
+    return -expected_calibration_error(y, y_prob, labels=labels, sample_weight=sample_weight)
+
+
+def _neg_brier_score(estimator, X, y, *, sample_weight):
+    y_prob, labels = estimator.predict_proba(X), estimator.classes_
+    return -brier_score(y, y_prob, labels=labels, sample_weight=sample_weight)
+
+
+def _neg_log_loss(estimator, X, y, *, sample_weight):
+    y_prob, labels = estimator.predict_proba(X), estimator.classes_
+    return -float(log_loss(y, y_prob, labels=labels, sample_weight=sample_weight))
+
+
+def _neg_aurc(estimator, X, y, *, sample_weight):
+    total = _total(estimator, X, "entropy")
+    y_true, y_pred = check_label_pair(y, estimator.predict(X))
+    return -aurc(y_true != y_pred, total, sample_weight=sample_weight)
+
+
+def make_interval_scorer(coverage=0.9):
+    """Make a scorer of central prediction intervals: minus their :func:`interval_score`.
+
+    Parameters
+    ----------
+    coverage : float, default=0.9
+        Nominal coverage of the intervals, strictly between 0 and 1.
+
+    Returns
+    -------
+    scorer : UncertaintyScorer
+        Greater is better.
+
+    Examples
+    --------
+    >>> from skdistill.metrics import make_interval_scorer
+    >>> make_interval_scorer(coverage=0.5)
+    UncertaintyScorer(neg_interval_score, coverage=0.5)
+    """
+    check_coverage(coverage)
+    return UncertaintyScorer(_neg_interval_score, coverage=coverage)
+
+
+#: Minus the :func:`mixture_nll` of the members. For models that have members.
+neg_mixture_nll_scorer = UncertaintyScorer(_neg_mixture_nll)
+#: Minus the :func:`gaussian_nll` of the predicted mean and the total standard deviation.
+neg_gaussian_nll_scorer = UncertaintyScorer(_neg_gaussian_nll)
+#: Minus the :func:`crps` of the members. For models that have members; needs scoringrules.
+neg_crps_scorer = UncertaintyScorer(_neg_crps)
+#: Minus the :func:`ause` of the total variance.
+neg_ause_scorer = UncertaintyScorer(_neg_ause)
+#: Minus the :func:`interval_score` of central intervals of coverage 0.9.
+neg_interval_score_scorer = make_interval_scorer(coverage=0.9)
+#: Minus the :func:`expected_calibration_error` of the probabilities, 15 bins of equal width.
+neg_expected_calibration_error_scorer = UncertaintyScorer(_neg_expected_calibration_error)
+#: Minus the :func:`brier_score` of the probabilities, also on rows that lack some of the classes.
+neg_brier_score_scorer = UncertaintyScorer(_neg_brier_score)
+#: Minus the :func:`~sklearn.metrics.log_loss` of the probabilities. Unlike ``"neg_log_loss"`` it
+#: serves rows that lack some of the classes.
+neg_log_loss_scorer = UncertaintyScorer(_neg_log_loss)
+#: Minus the :func:`aurc` of the wrong labels, the rows ordered by their total entropy.
+neg_aurc_scorer = UncertaintyScorer(_neg_aurc)

@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Comparing uncertainties: a student's with its teacher's, in distribution with out of it."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.metrics import ndcg_score, roc_auc_score
+from sklearn.utils import check_random_state, check_scalar
+from sklearn.utils.random import sample_without_replacement
+
+from ._checks import (
+    check_columns,
+    check_nonnegative,
+    check_same_length,
+    check_shape,
+    check_vector,
+    warn_undefined,
+    weighted_rows,
+    weights_or_ones,
+)
+from ._ordering import midranks, weighted_median
+
+
+def uncertainty_total_variation(a, b, *, bins=50, a_weights=None, b_weights=None):
+    r"""Total variation between the histograms of two samples of uncertainties.
+
+    :math:`\frac{1}{2} \sum_i |H_a(i) - H_b(i)|` over common bins of equal width that span both
+    samples, each histogram normalised to sum to 1. This is half of what [1]_ (Section 4) reports,
+    so that 0 means equal histograms and 1 disjoint ones.
+
+    Parameters
+    ----------
+    a : array-like of shape (n_a,) or (n_a, n_targets)
+        Uncertainties of one model, or on one data set.
+
+    b : array-like of shape (n_b,) or (n_b, n_targets)
+        Those to compare with, in the same measure. They need not be as many.
+
+    bins : int, default=50
+        Number of bins.
+
+    a_weights : array-like of shape (n_a,), default=None
+        Weights of the rows of `a`.
+
+    b_weights : array-like of shape (n_b,), default=None
+        Weights of the rows of `b`.
+
+    Returns
+    -------
+    total_variation : float
+        Between 0 and 1, symmetric in `a` and `b`; the mean over targets, each with bins of its own.
+
+    References
+    ----------
+    .. [1] M. Ferianc, M. Rodrigues. "Simple Regularisation for Uncertainty-Aware Knowledge
+       Distillation". 2022.
+
+    Examples
+    --------
+    >>> from skdistill.metrics import uncertainty_total_variation
+    >>> uncertainty_total_variation([0.0, 0.0, 1.0, 1.0], [1.0, 1.0, 1.0, 0.0], bins=2)
+    0.25
+    """
+    check_scalar(bins, "bins", Integral, min_val=1)
+    a, b = check_columns(a, "a"), check_columns(b, "b")
+    if a.shape[1] != b.shape[1]:
+        raise ValueError(
+            f"b must have as many targets as a, got {b.shape[1]} where a has {a.shape[1]}."
+        )
+    a_weights, a = weighted_rows(a_weights, a, name="a_weights")
+    b_weights, b = weighted_rows(b_weights, b, name="b_weights")
+
+    def half_distance(a, b):
+        edges = np.histogram_bin_edges(np.concatenate([a, b]), bins)
+        shares_a = np.histogram(a, edges, weights=a_weights)[0] / a_weights.sum()
+        shares_b = np.histogram(b, edges, weights=b_weights)[0] / b_weights.sum()
+        return np.abs(shares_a - shares_b).sum() / 2
+
+    return float(np.mean([half_distance(*columns) for columns in zip(a.T, b.T, strict=True)]))
+
+
+class EpistemicFidelity(NamedTuple):
+    """How well a student's epistemic uncertainty follows its teacher's.
+
+    Attributes
+    ----------
+    rank_correlation : float
+        Spearman's rank correlation between the two, 1 is best. Is it large on the same rows?
+
+    median_ratio : float
+        Median over rows of student / teacher, 1 is best. Is the scale right?
+
+    relative_error : float
+        Mean absolute difference divided by the teacher's mean, 0 is best.
+    """
+
+    rank_correlation: float
+    median_ratio: float
+    relative_error: float
+
+
+def epistemic_fidelity(teacher, student, *, sample_weight=None):
+    """Compare a student's epistemic uncertainty with its teacher's, row by row.
+
+    Parameters
+    ----------
+    teacher : array-like of shape (n_samples,) or (n_samples, n_targets)
+        Epistemic uncertainties of the teacher, not negative: variances of regressors, mutual
+        informations of classifiers.
+
+    student : array-like of the shape of `teacher`
+        Epistemic uncertainties of the student on the same rows, in the same measure.
+
+    sample_weight : array-like of shape (n_samples,), default=None
+        Sample weights. The rank correlation is then the weighted Pearson correlation of weighted
+        mid-ranks, the median a weighted median.
+
+    Returns
+    -------
+    fidelity : EpistemicFidelity
+        Named tuple of `rank_correlation`, `median_ratio` and `relative_error`, each the mean over
+        targets.
+
+    Raises
+    ------
+    ValueError
+        If shapes disagree, or a value is negative.
+
+    Warns
+    -----
+    UndefinedMetricWarning
+        If either of the two is constant (the rank correlation is nan) or the teacher's is zero
+        everywhere (the relative error is nan).
+
+    Notes
+    -----
+    In the ratio, 0 / 0 counts as 1: the student agrees. A student above a teacher of exactly zero
+    counts as infinite, which the median bears unless it happens on half of the rows.
+
+    Examples
+    --------
+    >>> from skdistill.metrics import epistemic_fidelity
+    >>> epistemic_fidelity(teacher=[1.0, 2.0, 4.0], student=[0.5, 1.0, 2.0])
+    EpistemicFidelity(rank_correlation=1.0, median_ratio=0.5, relative_error=0.5)
+    """
+    teacher = check_columns(teacher, "teacher")
+    student = check_columns(student, "student")
+    check_shape(student, "student", teacher.shape, like="teacher")
+    check_nonnegative(teacher, "teacher")
+    check_nonnegative(student, "student")
+    weights, teacher, student = weighted_rows(sample_weight, teacher, student)
+    per_target = []
+    for pair in zip(teacher.T, student.T, strict=True):
+        ratio = _median_ratio(*pair, weights)
+        per_target.append(
+            (_rank_correlation(*pair, weights), ratio, _relative_error(*pair, weights))
+        )
+    return EpistemicFidelity(*map(float, np.mean(per_target, axis=0)))
+
+
+def _rank_correlation(teacher, student, weights):
+    if np.ptp(teacher) == 0 or np.ptp(student) == 0:
+        warn_undefined("The rank correlation", "the teacher or the student is constant")
+        return np.nan
+    ranks = midranks(teacher, weights), midranks(student, weights)
+    (teacher_variance, covariance), (_, student_variance) = np.cov(*ranks, aweights=weights, ddof=0)
+    return covariance / np.sqrt(teacher_variance * student_variance)
+
+
+def _median_ratio(teacher, student, weights):
+    with np.errstate(divide="ignore", invalid="ignore"):  # x / 0 is inf, 0 / 0 is replaced
+        ratio = np.where((teacher == 0) & (student == 0), 1.0, student / teacher)
+    return weighted_median(ratio, weights)
+
+
+def _relative_error(teacher, student, weights):
+    if not teacher.any():
+        warn_undefined("The relative error", "the teacher is zero everywhere")
+        return np.nan
+    return np.average(np.abs(student - teacher), weights=weights) / np.average(
+        teacher, weights=weights
+    )
+
+
+def ood_auroc(in_distribution, out_of_distribution, *, in_weights=None, out_weights=None):
+    """Area under the ROC curve of an uncertainty that detects rows out of distribution.
+
+    The probability that a row out of distribution is more uncertain than one in distribution,
+    where a tie counts one half ([1]_, Experiment 4).
+
+    Parameters
+    ----------
+    in_distribution : array-like of shape (n_in,)
+        Uncertainties of rows like those of training: total, or epistemic.
+
+    out_of_distribution : array-like of shape (n_out,)
+        Uncertainties of other rows, in the same measure.
+
+    in_weights : array-like of shape (n_in,), default=None
+        Weights of the rows in distribution.
+
+    out_weights : array-like of shape (n_out,), default=None
+        Weights of the rows out of distribution.
+
+    Returns
+    -------
+    area : float
+        Between 0 and 1, higher is better; 0.5 is chance.
+
+    References
+    ----------
+    .. [1] M. P. Vadera, B. Jalaian, B. M. Marlin. "Generalized Bayesian Posterior Expectation
+       Distillation for Deep Neural Networks". UAI 2020.
+
+    Examples
+    --------
+    >>> from skdistill.metrics import ood_auroc
+    >>> ood_auroc([0.1, 0.2, 0.3], [0.25, 0.9])
+    0.8333333333333334
+    """
+    inside = check_vector(in_distribution, "in_distribution")
+    outside = check_vector(out_of_distribution, "out_of_distribution")
+    weights = (
+        weights_or_ones(in_weights, len(inside), "in_weights"),
+        weights_or_ones(out_weights, len(outside), "out_weights"),
+    )
+    is_outside = np.repeat([False, True], [len(inside), len(outside)])
+    scores = np.concatenate([inside, outside])
+    return float(roc_auc_score(is_outside, scores, sample_weight=np.concatenate(weights)))
+
+
+def uncertainty_ndcg(
+    teacher,
+    student,
+    *,
+    k=20,
+    n_candidates=100,
+    n_trials=500,
+    random_state=None,
+    return_std=False,
+):
+    """Normalised discounted cumulative gain: does the student rank uncertain rows first?
+
+    In every trial `n_candidates` rows are drawn without replacement and ranked by the student's
+    uncertainty. The teacher's uncertainty is the gain of a row, discounted by the logarithm of its
+    rank, summed over the first `k` ranks and divided by the sum of the ideal ranking ([1]_,
+    Experiment 4; [2]_).
+
+    Parameters
+    ----------
+    teacher : array-like of shape (n_samples,)
+        Uncertainties of the teacher, not negative: total, or epistemic.
+
+    student : array-like of shape (n_samples,)
+        Uncertainties of the student on the same rows. Only their order matters.
+
+    k : int, default=20
+        How many ranks count.
+
+    n_candidates : int, default=100
+        Rows drawn in every trial.
+
+    n_trials : int, default=500
+        Number of trials.
+
+    random_state : int, RandomState instance or None, default=None
+        Draws the rows.
+
+    return_std : bool, default=False
+        Whether to return the standard deviation over trials too.
+
+    Returns
+    -------
+    ndcg : float
+        Mean over trials, between 0 and 1, higher is better.
+
+    std : float, only if `return_std`
+        Standard deviation over trials.
+
+    Raises
+    ------
+    ValueError
+        If shapes disagree, a value of the teacher is negative, or not
+        ``k <= n_candidates <= n_samples``.
+
+    Warns
+    -----
+    UndefinedMetricWarning
+        If the teacher is zero everywhere: the result is then nan.
+
+    See Also
+    --------
+    epistemic_fidelity : Rank correlation over all rows, and scale.
+
+    Notes
+    -----
+    Rows of equal uncertainty share the mean gain of their ranks, as in
+    `sklearn.metrics.ndcg_score`.
+
+    References
+    ----------
+    .. [1] M. P. Vadera, B. Jalaian, B. M. Marlin. "Generalized Bayesian Posterior Expectation
+       Distillation for Deep Neural Networks". UAI 2020.
+    .. [2] K. Järvelin, J. Kekäläinen. "Cumulated Gain-based Evaluation of IR Techniques". ACM
+       Transactions on Information Systems 20, 2002.
+
+    Examples
+    --------
+    >>> from skdistill.metrics import uncertainty_ndcg
+    >>> uncertainty_ndcg([1.0, 2.0, 3.0], [0.1, 0.2, 0.3], k=2, n_candidates=3, n_trials=1)
+    1.0
+    """
+    teacher, student = check_vector(teacher, "teacher"), check_vector(student, "student")
+    check_same_length(student, "student", teacher, "teacher")
+    check_nonnegative(teacher, "teacher")
+    check_scalar(n_candidates, "n_candidates", Integral, min_val=2, max_val=len(teacher))
+    check_scalar(k, "k", Integral, min_val=1, max_val=n_candidates)
+    check_scalar(n_trials, "n_trials", Integral, min_val=1)
+    if not teacher.any():
+        warn_undefined("The gain", "the teacher is zero everywhere", stacklevel=3)
+        return (np.nan, np.nan) if return_std else np.nan
+    random_state = check_random_state(random_state)
+    gains = []
+    for _ in range(n_trials):
+        rows = sample_without_replacement(len(teacher), n_candidates, random_state=random_state)
+        gains.append(ndcg_score(teacher[np.newaxis, rows], student[np.newaxis, rows], k=k))
+    mean, std = float(np.mean(gains)), float(np.std(gains))
+    return (mean, std) if return_std else mean

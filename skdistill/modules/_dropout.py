@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Dropout as a way to draw members: units dropped anew in training, for good afterwards."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ._stacks import is_plain_sequential
+
+
+class MemberDropout(nn.Module):
+    """Dropout that drops the same units for all rows when it is not training.
+
+    Parameters
+    ----------
+    rate : float
+        Probability that a unit is dropped.
+    """
+
+    dropout_mask: Tensor
+
+    def __init__(self, rate: float):
+        super().__init__()
+        self.rate = rate
+        self.register_buffer("dropout_mask", torch.ones(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Drop units of rows (n, ...), each row's anew in training."""
+        return F.dropout(x, self.rate, training=True) if self.training else x * self.dropout_mask
+
+    def draw(self, shape: Sequence[int], generator: torch.Generator) -> None:
+        """Choose the units, of one row's shape, that are dropped when not training."""
+        kept = torch.rand(*shape, generator=generator) >= self.rate
+        self.dropout_mask = kept / (1.0 - self.rate)
+
+
+def with_dropout(network: nn.Module, rate: float, row_shape: Sequence[int], seed: int) -> nn.Module:
+    """Copy a network, with :class:`MemberDropout` for its dropout layers.
+
+    A Sequential network without any gets one before each layer with weights but the first.
+
+    Parameters
+    ----------
+    network : nn.Module
+    rate : float
+    row_shape : sequence of int
+        Shape of one row that the network takes.
+    seed : int
+        Of the units that are dropped when the copy is not training.
+
+    Returns
+    -------
+    network : nn.Module
+
+    Raises
+    ------
+    ValueError
+        If the network has no dropout layer and is no ``nn.Sequential``.
+    """
+    network = copy.deepcopy(network)
+    places = [
+        (parent, name)
+        for parent in network.modules()
+        for name, child in parent.named_children()
+        if type(child) is nn.Dropout
+    ]
+    for parent, name in places:
+        setattr(parent, name, MemberDropout(rate))
+    if not places:
+        if not is_plain_sequential(network):
+            raise ValueError(
+                "module must have nn.Dropout layers, or be an nn.Sequential, for members to be "
+                f"drawn by dropout; {type(network).__name__} has none."
+            )
+        network = nn.Sequential(*_with_layers_between(network, rate))
+    _draw_units(network, row_shape, seed)
+    return network
+
+
+def _with_layers_between(network: nn.Sequential, rate: float) -> Iterator[nn.Module]:
+    n_weighted = 0
+    for layer in network:
+        if any(True for _ in layer.parameters()):
+            if n_weighted:
+                yield MemberDropout(rate)
+            n_weighted += 1
+        yield layer
+
+
+def _draw_units(network: nn.Module, row_shape: Sequence[int], seed: int) -> None:
+    """Choose the units of every layer in turn, whose widths a row of zeros tells."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(layer, inputs):
+        layer.draw(inputs[0].shape[1:], generator)
+
+    layers = [layer for layer in network.modules() if isinstance(layer, MemberDropout)]
+    hooks = [layer.register_forward_pre_hook(draw) for layer in layers]
+    was_training = network.training
+    with torch.no_grad():
+        network.eval()(torch.zeros(1, *row_shape))
+    network.train(was_training)
+    for hook in hooks:
+        hook.remove()

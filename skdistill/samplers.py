@@ -1,0 +1,757 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Stochastic-gradient Markov chains, which draw the weights of networks from their posterior.
+
+The target is exp(-U / temperature) with the potential U = -log posterior: N times the mean loss
+less the log prior, where N is the sum of the sample weights. What a training loop has is the
+gradient of U / N, the mean loss and the weight decay tau / (2 N) ||w||^2 that a prior N(0, 1/tau)
+stands for; the updates multiply it by N.
+
+Each sampler is an update of one tensor, a thin ``torch.optim.Optimizer`` around it, and the
+settings that a user gives as ``inference=SGLD(step_size=...)``. Two diagnostics follow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ._settings import Settings
+
+__all__ = [
+    "SGLD",
+    "SGHMC",
+    "MCDropout",
+    "kept_iterations",
+    "SGLDOptimizer",
+    "SGHMCOptimizer",
+    "sgld_step",
+    "sghmc_step",
+    "split_r_hat",
+    "effective_sample_size",
+]
+
+_SCHEDULES = ("constant", "polynomial", "cyclical")
+
+
+# ------------------------------------------------------------------------------------------
+# Updates
+# ------------------------------------------------------------------------------------------
+
+
+def sgld_step(
+    theta: Tensor,
+    grad: Tensor,
+    noise: Tensor,
+    *,
+    lr: float,
+    n_rows: float,
+    temperature: float = 1.0,
+    generator: torch.Generator | None = None,
+) -> None:
+    """Step of stochastic gradient Langevin dynamics, in place.
+
+    Eq 4 of Welling & Teh (2011), Eq 7 of GPED (Vadera et al., 2020).
+
+    Parameters
+    ----------
+    theta : Tensor
+        Weights, of any shape.
+    grad : Tensor of the same shape
+        Gradient of the potential divided by `n_rows`, see the module.
+    noise : Tensor of the same shape
+        Memory for the draws; untouched at temperature 0.
+    lr : float
+        Step size eta.
+    n_rows : float
+        Sum N of the sample weights.
+    temperature : float, default=1.0
+        1 samples the posterior, 0 descends the gradient without noise.
+    generator : torch.Generator, default=None
+        Source of the noise; None is torch's global generator.
+
+    Notes
+    -----
+    With gradients over all rows and a Gaussian posterior of precision matrix A, the chain's own
+    covariance is ``temperature * inv(A - lr / 4 * A @ A)``: too wide by a factor of
+    1 / (1 - lr a / 4) along an eigenvector of eigenvalue a.
+    """
+    theta.add_(grad, alpha=-0.5 * lr * n_rows)  # -eta/2 grad U
+    if temperature:
+        std = math.sqrt(lr * temperature)
+        theta.add_(noise.normal_(0.0, std, generator=generator))  # + N(0, eta T)
+
+
+def sghmc_step(
+    theta: Tensor,
+    grad: Tensor,
+    momentum: Tensor,
+    noise: Tensor,
+    *,
+    lr: float,
+    n_rows: float,
+    friction: float,
+    temperature: float = 1.0,
+    generator: torch.Generator | None = None,
+) -> None:
+    """Step of stochastic gradient Hamiltonian Monte Carlo, in place.
+
+    Eq 15 of Chen, Fox & Guestrin (2014), without an estimate of the gradient's own noise
+    (beta = 0): gradient descent with momentum 1 - alpha, plus noise.
+
+    Parameters
+    ----------
+    theta : Tensor
+        Weights, of any shape.
+    grad : Tensor of the same shape
+        Gradient of the potential divided by `n_rows`, see the module.
+    momentum : Tensor of the same shape
+        The paper's v, which the weights move by.
+    noise : Tensor of the same shape
+        Memory for the draws; untouched at temperature 0.
+    lr : float
+        The paper's eta.
+    n_rows : float
+        Sum N of the sample weights.
+    friction : float
+        The paper's alpha, in (0, 1]; 1 is SGLD with a step size of ``2 * lr``.
+    temperature : float, default=1.0
+        1 samples the posterior, 0 descends the gradient without noise.
+    generator : torch.Generator, default=None
+        Source of the noise; None is torch's global generator.
+
+    Notes
+    -----
+    With gradients over all rows and a Gaussian posterior, the chain is too wide by a factor of
+    1 / (1 - lr a / (4 - 2 friction)) along an eigenvector of the precision with eigenvalue a.
+    """
+    momentum.mul_(1.0 - friction).add_(grad, alpha=-lr * n_rows)  # v - alpha v - eta grad U
+    if temperature:
+        std = math.sqrt(2.0 * friction * lr * temperature)
+        momentum.add_(noise.normal_(0.0, std, generator=generator))  # + N(0, 2 alpha eta T)
+    theta.add_(momentum)
+
+
+# ------------------------------------------------------------------------------------------
+# Optimizers
+# ------------------------------------------------------------------------------------------
+
+
+class _SamplingOptimizer(torch.optim.Optimizer):
+    """An optimizer whose step draws noise."""
+
+    def __init__(self, params: Any, defaults: dict[str, float], generator: torch.Generator | None):
+        for name, value in defaults.items():
+            if not 0 <= value < math.inf:
+                raise ValueError(f"{name} must be a finite number >= 0, got {value!r}.")
+        super().__init__(params, defaults)
+        self.generator = generator
+        self._noise: dict[Tensor, Tensor] = {}
+
+    def update(self, theta: Tensor, grad: Tensor, state: dict[str, Tensor], group: dict) -> None:
+        """Update one tensor in place.
+
+        Parameters
+        ----------
+        theta : Tensor
+            A parameter, or all of them in one buffer.
+        grad : Tensor of the same shape
+        state : dict of str to Tensor
+            What the sampler remembers of this tensor; filled when empty.
+        group : dict
+            A group of parameters, for its settings.
+        """
+        raise NotImplementedError
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        """Update all parameters that have a gradient.
+
+        Parameters
+        ----------
+        closure : callable, default=None
+            Computes the loss and its gradients anew.
+
+        Returns
+        -------
+        loss : Tensor or None
+            What `closure` gives.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    self.update(p, p.grad, self.state[p], group)
+        return loss
+
+    def _noise_for(self, theta: Tensor) -> Tensor:
+        """Memory for the noise, the same at every step."""
+        if theta not in self._noise:
+            self._noise[theta] = torch.empty_like(theta)
+        return self._noise[theta]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state, that of the generator included; nothing stands for the global one.
+
+        Returns
+        -------
+        state : dict
+        """
+        state = super().state_dict()
+        if self.generator is not None:
+            state["generator"] = self.generator.get_state()
+        return state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from where :meth:`state_dict` was called.
+
+        Parameters
+        ----------
+        state_dict : dict
+        """
+        super().load_state_dict(state_dict)
+        if self.generator is not None and "generator" in state_dict:
+            self.generator.set_state(state_dict["generator"])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "generator": self.generator}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._noise = {}
+
+
+class SGLDOptimizer(_SamplingOptimizer):
+    """Stochastic gradient Langevin dynamics as a torch optimizer, see :func:`sgld_step`.
+
+    Parameters
+    ----------
+    params : iterable of Tensor, or of dict
+        Weights, whose ``grad`` is the gradient of the mean loss and its weight decay.
+    lr : float
+        Step size.
+    n_rows : float
+        Sum of the sample weights.
+    temperature : float, default=1.0
+    generator : torch.Generator, default=None
+        Source of the noise, on the device of the weights; None is torch's global generator.
+    """
+
+    def __init__(self, params, lr, n_rows, temperature=1.0, generator=None):
+        defaults = {"lr": lr, "n_rows": n_rows, "temperature": temperature}
+        super().__init__(params, defaults, generator)
+
+    def update(self, theta, grad, state, group):
+        sgld_step(
+            theta,
+            grad,
+            self._noise_for(theta),
+            lr=group["lr"],
+            n_rows=group["n_rows"],
+            temperature=group["temperature"],
+            generator=self.generator,
+        )
+
+
+class SGHMCOptimizer(_SamplingOptimizer):
+    """Stochastic gradient Hamiltonian Monte Carlo as a torch optimizer, see :func:`sghmc_step`.
+
+    Parameters
+    ----------
+    params : iterable of Tensor, or of dict
+        Weights, whose ``grad`` is the gradient of the mean loss and its weight decay.
+    lr : float
+        Step size.
+    n_rows : float
+        Sum of the sample weights.
+    friction : float, default=0.1
+        In (0, 1].
+    temperature : float, default=1.0
+    generator : torch.Generator, default=None
+        Source of the noise, on the device of the weights; None is torch's global generator.
+    """
+
+    def __init__(self, params, lr, n_rows, friction=0.1, temperature=1.0, generator=None):
+        if not 0 < friction <= 1:
+            raise ValueError(f"friction must be a number in (0, 1], got {friction!r}.")
+        defaults = {"lr": lr, "n_rows": n_rows, "friction": friction, "temperature": temperature}
+        super().__init__(params, defaults, generator)
+
+    def update(self, theta, grad, state, group):
+        if "momentum" not in state:
+            state["momentum"] = torch.zeros_like(theta)
+        sghmc_step(
+            theta,
+            grad,
+            state["momentum"],
+            self._noise_for(theta),
+            lr=group["lr"],
+            n_rows=group["n_rows"],
+            friction=group["friction"],
+            temperature=group["temperature"],
+            generator=self.generator,
+        )
+
+
+# ------------------------------------------------------------------------------------------
+# Settings
+# ------------------------------------------------------------------------------------------
+
+
+class _Rule(NamedTuple):
+    """What a parameter may be: of a kind, with a condition that holds, or one of `others`."""
+
+    wanted: str
+    kind: type
+    holds: Callable[[Any], bool]
+    others: tuple = ()
+
+    def check(self, value: Any, name: str) -> None:
+        if any(type(value) is type(other) and value == other for other in self.others):
+            return
+        message = f"{name} must be {self.wanted}, got {value!r}."
+        if isinstance(value, bool) or not isinstance(value, self.kind) or value != value:
+            raise TypeError(message)
+        if not self.holds(value):
+            raise ValueError(message)
+
+
+def _is_positive(value: Any) -> bool:
+    return 0 < value < math.inf
+
+
+def _is_share_or_count(value: Any) -> bool:
+    return value >= 0 and (value < 1 or isinstance(value, Integral))
+
+
+_POSITIVE = _Rule("a number > 0", Real, _is_positive)
+_POSITIVE_OR_NONE = _Rule("a number > 0, or None", Real, _is_positive, (None,))
+_COUNT = _Rule("an integer >= 1", Integral, _is_positive)
+
+
+class _Inference(Settings):
+    """Settings that know what their parameters may be."""
+
+    _rules: dict[str, _Rule] = {}
+
+    def check(self) -> None:
+        """Raise TypeError or ValueError for the first parameter that is not what it may be."""
+        for name, rule in self._rules.items():
+            rule.check(getattr(self, name), f"inference__{name}")
+
+
+class _Chain(_Inference):
+    """Settings of Markov chains that advance together."""
+
+    _rules = {
+        "step_size": _POSITIVE,
+        "schedule": _Rule(f"one of {list(_SCHEDULES)}", str, _SCHEDULES.__contains__),
+        "final_step_size": _POSITIVE_OR_NONE,
+        "gamma": _POSITIVE,
+        "n_cycles": _COUNT,
+        "prior_precision": _POSITIVE_OR_NONE,
+        "burn_in": _Rule("a number in [0, 1) or an integer >= 0", Real, _is_share_or_count),
+        "thinning": _Rule("an integer >= 1, or 'auto'", Integral, _is_positive, ("auto",)),
+        "n_chains": _COUNT,
+        "temperature": _Rule("a number >= 0", Real, lambda value: 0 <= value < math.inf),
+    }
+
+    optimizer_class: type[_SamplingOptimizer]
+
+    def __init__(
+        self,
+        step_size,
+        *,
+        schedule="constant",
+        final_step_size=None,
+        gamma=0.55,
+        n_cycles=4,
+        prior_precision=None,
+        burn_in=0.5,
+        thinning="auto",
+        n_chains=1,
+        temperature=1.0,
+    ):
+        self.step_size = step_size
+        self.schedule = schedule
+        self.final_step_size = final_step_size
+        self.gamma = gamma
+        self.n_cycles = n_cycles
+        self.prior_precision = prior_precision
+        self.burn_in = burn_in
+        self.thinning = thinning
+        self.n_chains = n_chains
+        self.temperature = temperature
+
+    def check(self) -> None:
+        super().check()
+        if self.final_step_size is not None and self.final_step_size > self.step_size:
+            raise ValueError(
+                f"inference__final_step_size must not be above inference__step_size="
+                f"{self.step_size!r}, got {self.final_step_size!r}."
+            )
+
+    def optimizer_settings(self) -> dict[str, float]:
+        """Return what `optimizer_class` takes besides parameters, sum of weights and generator.
+
+        Returns
+        -------
+        settings : dict of str to float
+            At the first iteration.
+        """
+        return {"lr": self.step_size, "temperature": self.temperature}
+
+    def step_size_at(self, iteration: int, n_iterations: int) -> float:
+        """Return the step size of an iteration.
+
+        Parameters
+        ----------
+        iteration : int
+            From 0 to ``n_iterations - 1``.
+        n_iterations : int
+            Length of the run.
+
+        Returns
+        -------
+        step_size : float
+        """
+        match self.schedule:
+            case "polynomial":  # a (b + t)^-gamma, Welling & Teh Sec 2, through both ends
+                ratio = (
+                    100 if self.final_step_size is None else self.step_size / self.final_step_size
+                )
+                growth = ratio ** (1 / self.gamma) - 1
+                progress = iteration / max(n_iterations - 1, 1)
+                return self.step_size * (1 + growth * progress) ** -self.gamma
+            case "cyclical":  # Zhang et al. Eq 1
+                length = self._phase_length(n_iterations)
+                angle = math.pi * (iteration % length) / length
+                return self.step_size / 2 * (math.cos(angle) + 1)
+        return self.step_size
+
+    def temperature_at(self, iteration: int, n_iterations: int) -> float:
+        """Return the temperature of an iteration: 0 while a cycle explores.
+
+        Parameters
+        ----------
+        iteration : int
+            From 0 to ``n_iterations - 1``.
+        n_iterations : int
+            Length of the run.
+
+        Returns
+        -------
+        temperature : float
+        """
+        if self.schedule != "cyclical":
+            return self.temperature
+        length = self._phase_length(n_iterations)
+        explores = iteration % length < self._burn_in_of(length)  # Zhang et al. Algorithm 1
+        return 0.0 if explores else self.temperature
+
+    def sampling_iterations(self, n_iterations: int) -> np.ndarray:
+        """Return the iterations after burn-in; with cycles, after that of each cycle.
+
+        Parameters
+        ----------
+        n_iterations : int
+            Length of the run.
+
+        Returns
+        -------
+        iterations : ndarray of int
+            Counted from 0, ascending.
+        """
+        length = self._phase_length(n_iterations)
+        return np.flatnonzero(np.arange(n_iterations) % length >= self._burn_in_of(length))
+
+    def _phase_length(self, n_iterations: int) -> int:
+        """Iterations of what has one burn-in: a cycle, or the run."""
+        return -(-n_iterations // self.n_cycles) if self.schedule == "cyclical" else n_iterations
+
+    def _burn_in_of(self, length: int) -> int:
+        """Iterations of a cycle, or run, of that length which are its burn-in."""
+        if isinstance(self.burn_in, Integral):
+            return int(self.burn_in)
+        return int(self.burn_in * length)
+
+
+class SGLD(_Chain):
+    """Members drawn by stochastic gradient Langevin dynamics [1]_ [2]_, see :func:`sgld_step`.
+
+    Parameters
+    ----------
+    step_size : float
+        Step size eta, at the start of a schedule. With N the sum of the sample weights, eta N / 2
+        is the learning rate of a gradient step on the mean loss: try 0.02 / N.
+    schedule : {"constant", "polynomial", "cyclical"}, default="constant"
+        How the step size goes on: "polynomial" is a (b + t)^-gamma [1]_ from `step_size` to
+        `final_step_size`, "cyclical" falls to zero along half a cosine, `n_cycles` times [3]_.
+    final_step_size : float, default=None
+        Step size of the last iteration, for "polynomial"; None is a hundredth of `step_size`.
+    gamma : float, default=0.55
+        Exponent of the decay, for "polynomial".
+    n_cycles : int, default=4
+        Number of cycles, for "cyclical".
+    prior_precision : float, default=None
+        Precision tau of a prior N(0, 1 / tau) on all weights and biases, in place of the
+        ensemble's `prior_scale`; None lets `prior_scale` stand.
+    burn_in : float or int, default=0.5
+        Iterations before any member is kept, or their share of the run. With "cyclical", of each
+        cycle, and without noise: the stage that explores.
+    thinning : int or "auto", default="auto"
+        Every how many iterations after burn-in a member is kept, as many as are wanted, the last
+        ones; "auto" spreads them evenly.
+    n_chains : int, default=1
+        Chains that run side by side from different weights; the members are shared out to them.
+    temperature : float, default=1.0
+        The members are draws from the posterior to the power 1 / temperature.
+
+    References
+    ----------
+    .. [1] Welling & Teh (2011), "Bayesian Learning via Stochastic Gradient Langevin Dynamics".
+    .. [2] Vadera et al. (2020), "Generalized Bayesian Posterior Expectation Distillation for Deep
+           Neural Networks", Eq 7.
+    .. [3] Zhang et al. (2020), "Cyclical Stochastic Gradient MCMC for Bayesian Deep Learning".
+
+    Examples
+    --------
+    >>> from skdistill.samplers import SGLD
+    >>> SGLD(step_size=4e-6, prior_precision=10, burn_in=1000)
+    SGLD(step_size=4e-06, prior_precision=10, burn_in=1000)
+    """
+
+    optimizer_class = SGLDOptimizer
+
+
+class SGHMC(_Chain):
+    """Members drawn by stochastic gradient Hamiltonian Monte Carlo [1]_, see :func:`sghmc_step`.
+
+    Parameters
+    ----------
+    step_size : float
+        The paper's eta. With N the sum of the sample weights, eta N is the learning rate of a
+        gradient step with momentum on the mean loss: try 0.001 / N.
+    friction : float, default=0.1
+        The paper's alpha, in (0, 1]; the momentum is 1 - `friction`.
+    schedule, final_step_size, gamma, n_cycles : as in :class:`SGLD`
+    prior_precision, burn_in, thinning, n_chains, temperature : as in :class:`SGLD`
+
+    References
+    ----------
+    .. [1] Chen, Fox & Guestrin (2014), "Stochastic Gradient Hamiltonian Monte Carlo", Eq 15.
+    """
+
+    _rules = {
+        **_Chain._rules,
+        "friction": _Rule("a number in (0, 1]", Real, lambda value: 0 < value <= 1),
+    }
+
+    optimizer_class = SGHMCOptimizer
+
+    def __init__(
+        self,
+        step_size,
+        *,
+        friction=0.1,
+        schedule="constant",
+        final_step_size=None,
+        gamma=0.55,
+        n_cycles=4,
+        prior_precision=None,
+        burn_in=0.5,
+        thinning="auto",
+        n_chains=1,
+        temperature=1.0,
+    ):
+        super().__init__(
+            step_size,
+            schedule=schedule,
+            final_step_size=final_step_size,
+            gamma=gamma,
+            n_cycles=n_cycles,
+            prior_precision=prior_precision,
+            burn_in=burn_in,
+            thinning=thinning,
+            n_chains=n_chains,
+            temperature=temperature,
+        )
+        self.friction = friction
+
+    def optimizer_settings(self) -> dict[str, float]:
+        return {**super().optimizer_settings(), "friction": self.friction}
+
+
+class MCDropout(_Inference):
+    """Members that are one network with units dropped at random [1]_.
+
+    Parameters
+    ----------
+    rate : float, default=0.1
+        Share of the units that are dropped, between 0 and 1, in training as in prediction.
+
+    References
+    ----------
+    .. [1] Gal & Ghahramani (2016), "Dropout as a Bayesian Approximation: Representing Model
+           Uncertainty in Deep Learning".
+    """
+
+    _rules = {"rate": _Rule("a number in (0, 1)", Real, lambda value: 0 < value < 1)}
+
+    def __init__(self, rate=0.1):
+        self.rate = rate
+
+
+def kept_iterations(inference: SGLD | SGHMC, n_iterations: int, n_members: int) -> np.ndarray:
+    """Tell at which iterations each chain's state becomes a member.
+
+    Parameters
+    ----------
+    inference : SGLD or SGHMC
+    n_iterations : int
+        Length of the run.
+    n_members : int
+        Members wanted of all chains together.
+
+    Returns
+    -------
+    iterations : ndarray of shape (n_members / n_chains,)
+        Ascending, counted from 0; what is kept is the state after the update.
+
+    Raises
+    ------
+    ValueError
+        If the chains cannot share `n_members` evenly, or the run is too short for them.
+    """
+    n_draws, rest = divmod(n_members, inference.n_chains)
+    if rest:
+        raise ValueError(
+            f"n_members must be a multiple of inference__n_chains={inference.n_chains}, got "
+            f"{n_members}."
+        )
+    after = inference.sampling_iterations(n_iterations)
+    every = len(after) // n_draws if inference.thinning == "auto" else inference.thinning
+    if len(after) < n_draws * max(every, 1):
+        raise ValueError(
+            f"n_members={n_members} is too many: each of {inference.n_chains} chain(s) is to give "
+            f"{n_draws}, but of its {n_iterations} iterations {len(after)} are after "
+            f"inference__burn_in={inference.burn_in}, with inference__thinning="
+            f"{inference.thinning!r}. Raise max_epochs, or lower one of the three."
+        )
+    if inference.thinning == "auto":
+        return after[np.arange(1, n_draws + 1) * len(after) // n_draws - 1]
+    return after[every - 1 :: every][-n_draws:]
+
+
+# ------------------------------------------------------------------------------------------
+# Diagnostics
+# ------------------------------------------------------------------------------------------
+
+
+def split_r_hat(draws: Any) -> np.ndarray:
+    """Potential scale reduction of chains cut in halves (Vehtari et al., 2021, Eqs 1 to 4).
+
+    Near 1 where the halves of all chains have the same mean and variance. Ranks do not enter, as
+    they would for quantities whose variance may be infinite: probabilities have a finite one.
+
+    Parameters
+    ----------
+    draws : array-like of shape (n_chains, n_draws, ...)
+        At least four of each chain; the middle one of an odd number is left out.
+
+    Returns
+    -------
+    r_hat : ndarray of shape (...)
+        Not a number where all draws are equal or one is not finite; infinite where the halves are
+        constants that differ.
+
+    Raises
+    ------
+    ValueError
+        If `draws` has another shape, or too few of them.
+    """
+    within, total = _variances(_halves(draws))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.sqrt(total / within)  # Eq 4
+
+
+def effective_sample_size(draws: Any) -> np.ndarray:
+    """Number of independent draws whose mean is as precise (Vehtari et al., 2021, Sec 3.2).
+
+    Autocorrelations, of chains cut in halves, are summed by Geyer's initial monotone sequence. The
+    size is at most S log10(S) for S draws, more than S where they are anticorrelated.
+
+    Parameters
+    ----------
+    draws : array-like of shape (n_chains, n_draws, ...)
+        At least four of each chain; the middle one of an odd number is left out.
+
+    Returns
+    -------
+    size : ndarray of shape (...)
+        Not a number where all draws are equal or one is not finite.
+
+    Raises
+    ------
+    ValueError
+        If `draws` has another shape, or too few of them.
+    """
+    halves = _halves(draws)
+    within, total = _variances(halves)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        correlation = 1 - (within - _autocovariance(halves)) / total
+    correlation[0] = 1
+    n_draws = halves.shape[0] * halves.shape[1]
+    time = np.maximum(_integrated_time(correlation), 1 / np.log10(n_draws))
+    return np.where(total > 0, n_draws / time, np.nan)
+
+
+def _halves(draws: Any) -> np.ndarray:
+    """Both halves of each chain, as chains, with NaN for what is not finite."""
+    draws = np.asarray(draws, dtype=np.float64)
+    if draws.ndim < 2 or draws.shape[0] < 1 or draws.shape[1] < 4:
+        raise ValueError(
+            "draws must be of shape (n_chains, n_draws, ...), with at least 4 draws of each "
+            f"chain; got {draws.shape}."
+        )
+    half = draws.shape[1] // 2
+    draws = np.where(np.isfinite(draws), draws, np.nan)
+    return np.concatenate([draws[:, :half], draws[:, -half:]])
+
+
+def _variances(chains: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Variance within chains W, and the estimate var+ that is too large before they have mixed."""
+    n = chains.shape[1]
+    between = chains.mean(1).var(0, ddof=1)  # Eq 1, B / N
+    within = chains.var(1, ddof=1).mean(0)  # Eq 2
+    return within, (n - 1) / n * within + between  # Eq 3
+
+
+def _autocovariance(chains: np.ndarray) -> np.ndarray:
+    """Mean over chains of the autocovariance at each lag, of shape (n_draws, ...)."""
+    n = chains.shape[1]
+    spectrum = np.fft.rfft(chains - chains.mean(1, keepdims=True), 2 * n, axis=1)
+    power = (spectrum * spectrum.conj()).real.mean(0)
+    return np.fft.irfft(power, 2 * n, axis=0)[:n] / n
+
+
+def _integrated_time(correlation: np.ndarray) -> np.ndarray:
+    """Sum of autocorrelations over all lags, from those at lags 0, 1, ... on the first axis."""
+    n_pairs = max((len(correlation) - 1) // 2, 1)
+    even, odd = correlation[: 2 * n_pairs : 2], correlation[1 : 2 * n_pairs : 2]
+    pairs = even + odd
+    is_positive = np.logical_and.accumulate(pairs > 0)  # Geyer's initial positive sequence
+    is_positive[-1] = False
+    monotone = np.minimum.accumulate(pairs)
+    time = -1 + 2 * np.where(is_positive, monotone, 0).sum(0)
+    # The first term that is left out still counts once if it is positive, as in Stan.
+    after = np.take_along_axis(even, is_positive.sum(0)[None], axis=0)[0]
+    return time + np.maximum(after, 0)

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Transfer sets: the rows on which a student imitates its teacher.
+
+Rows of the user's own are wrapped as :class:`TransferSet`. The others are made from the training
+rows, anew in every epoch, by one of the makers: :class:`GaussianNoise`, :class:`Mixup`,
+:class:`Munge` and :class:`UniformBox`. A maker holds settings only; ``prepare(X)`` looks at the
+rows and returns a function that draws for them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ._box import UniformBox
+from ._maker import TransferMaker
+from ._mixup import Mixup
+from ._munge import Munge
+from ._noise import GaussianNoise
+from ._rows import TransferSet
+
+__all__ = [
+    "GaussianNoise",
+    "Mixup",
+    "Munge",
+    "TransferMaker",
+    "TransferSet",
+    "UniformBox",
+    "make_transfer",
+]
+
+MAKERS: dict[str, type[TransferMaker]] = {
+    "noise": GaussianNoise,
+    "mixup": Mixup,
+    "munge": Munge,
+    "box": UniformBox,
+}
+
+
+def make_transfer(transfer: Any) -> TransferMaker | None:
+    """Turn what a user gives as ``transfer=`` into a maker.
+
+    Parameters
+    ----------
+    transfer : None, {"noise", "mixup", "munge", "box"} or TransferMaker
+        A name is the maker with its defaults.
+
+    Returns
+    -------
+    maker : TransferMaker or None
+        None leaves the rows as they are.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `transfer` is anything else.
+
+    Examples
+    --------
+    >>> from skdistill.transfer import make_transfer
+    >>> make_transfer("munge")
+    Munge()
+    """
+    if transfer is None or isinstance(transfer, TransferMaker):
+        return transfer
+    if isinstance(transfer, str) and transfer in MAKERS:
+        return MAKERS[transfer]()
+    error = ValueError if isinstance(transfer, str) else TypeError
+    raise error(
+        f"transfer must be None, one of {list(MAKERS)} or a TransferMaker such as "
+        f"GaussianNoise(), got {transfer!r}. Rows of your own are given to fit, as X_transfer."
+    )

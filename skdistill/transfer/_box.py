@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Uniform rows in the box around the rows."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ._maker import Draw, TransferMaker
+
+
+class UniformBox(TransferMaker):
+    """Draw rows uniformly from the smallest box that holds all rows, or a larger one.
+
+    The columns are independent, so that with more than a few of them nearly all rows lie far
+    from the data.
+
+    Parameters
+    ----------
+    expand : float, default=0.0
+        How far the box reaches beyond the rows, on each side, in units of each column's range.
+    categorical : None, mask or list of columns, default=None
+        Columns that take the value of a random row instead, each variable that of another row:
+        ``n_features`` booleans, or numbers of columns, with a tuple of numbers for columns that
+        encode one variable, such as one-hot columns.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skdistill.transfer import UniformBox
+    >>> X = torch.tensor([[0.0, 1.0], [1.0, 3.0]])
+    >>> draw = UniformBox(expand=0.5).prepare(X)
+    >>> new = draw(X, torch.arange(2), torch.Generator().manual_seed(0))
+    >>> bool((new[:, 1] >= 0.0).all() and (new[:, 1] <= 4.0).all())
+    True
+    """
+
+    def __init__(self, expand: float = 0.0, categorical: Any = None):
+        self.expand = expand
+        self.categorical = categorical
+
+    def check(self, shape):
+        self._check_number("expand", low=0)
+        super().check(shape)
+
+    def prepare(self, X, weight=None) -> Draw:
+        self.check(X.shape)
+        low, high = X.amin(0), X.amax(0)
+        margin = self.expand * (high - low)
+        return partial(
+            draw_in_box,
+            X=X,
+            low=low - margin,
+            high=high + margin,
+            is_categorical=self._is_categorical(X),
+            variable=None if self.categorical is None else self._variable_of_columns(X),
+        )
+
+
+def draw_in_box(
+    rows: Tensor,
+    index: Tensor,
+    generator: torch.Generator,
+    *,
+    X: Tensor,
+    low: Tensor,
+    high: Tensor,
+    is_categorical: Tensor | None,
+    variable: Tensor | None,
+) -> Tensor:
+    """Draw uniform numbers between `low` and `high`, and categorical values from rows of X."""
+    drawn = torch.lerp(low, high, torch.empty_like(rows).uniform_(generator=generator))
+    if is_categorical is None:
+        return drawn
+    source = torch.randint(len(X), rows.shape, generator=generator, device=X.device)
+    source = source[..., variable].flatten(0, -2)  # one row for all columns of a variable
+    return torch.where(is_categorical, X.gather(0, source).view_as(rows), drawn)

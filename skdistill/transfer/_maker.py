@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What all makers of transfer sets share: their interface, and which columns are categorical."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .._settings import Settings
+
+# Rows of shape (..., *row), their index of shape (...), a generator on their device -> new rows.
+Draw = Callable[[Tensor, Tensor, torch.Generator], Tensor]
+
+# The columns that encode each categorical variable, such as [(3,), (5, 6, 7)].
+Variables = list[tuple[int, ...]]
+
+
+class TransferMaker(Settings, ABC):
+    """Base of what makes a transfer set from rows: settings, and how to draw with them.
+
+    Attributes
+    ----------
+    keeps_labels : bool
+        Whether a row that is drawn still stands for the label of the row it is drawn from. If not,
+        only the teacher can say what belongs to it.
+    """
+
+    keeps_labels = False
+    categorical: Any = None  # a parameter of those that tell such columns apart
+
+    def check(self, shape: tuple[int, ...]) -> None:
+        """Raise if the settings are not what they may be, or do not suit the rows.
+
+        Parameters
+        ----------
+        shape : tuple of int
+            Shape of the rows, (n, ...).
+
+        Raises
+        ------
+        TypeError, ValueError
+        """
+        self._variables(shape)
+
+    @abstractmethod
+    def prepare(self, X: Tensor, weight: Tensor | None = None) -> Draw:
+        """Look at the rows that there are, once, and return a function that draws new ones.
+
+        Parameters
+        ----------
+        X : Tensor of shape (n, ...)
+            The rows.
+        weight : Tensor of shape (n,), default=None
+            Their weights, where the maker makes a difference between rows.
+
+        Returns
+        -------
+        draw : callable
+            ``draw(rows, index, generator)`` takes some of the rows, ``rows = X[index]`` of shape
+            (..., \\*X.shape[1:]), their `index`, of shape (...), and a ``torch.Generator`` on
+            their device. It returns as many new rows in a tensor of its own, other ones at each
+            call. What it draws depends on the state of the generator and on the shape of `index`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As :meth:`check` does.
+        """
+
+    def _variables(self, shape: tuple[int, ...]) -> Variables:
+        """Columns of each categorical variable."""
+        if self.categorical is None:
+            return []
+        if len(shape) != 2:
+            raise ValueError(
+                f"{type(self).__name__}: categorical must be None where rows have more than one "
+                f"axis, got {self.categorical!r} with X of shape {tuple(shape)}."
+            )
+        variables = as_variables(self.categorical, shape[1])
+        if variables is None:
+            raise ValueError(
+                f"{type(self).__name__}: categorical must be None, a mask of {shape[1]} booleans, "
+                f"or a list of columns from 0 to {shape[1] - 1}, each of them once, with a tuple "
+                f"for columns that encode one variable; got {self.categorical!r}."
+            )
+        return variables
+
+    def _is_categorical(self, X: Tensor) -> Tensor | None:
+        """Tell which columns are categorical, (d,); None if there can be none."""
+        if self.categorical is None:
+            return None
+        mask = torch.zeros(X.shape[1], dtype=torch.bool)
+        mask[[column for variable in self._variables(X.shape) for column in variable]] = True
+        return mask.to(X.device)
+
+    def _variable_of_columns(self, X: Tensor) -> Tensor:
+        """Number of the variable to which each column belongs, (d,): that of its first column."""
+        number = torch.arange(X.shape[1])
+        for variable in self._variables(X.shape):
+            number[list(variable)] = variable[0]
+        return number.to(X.device)
+
+
+def as_variables(categorical: Any, n_columns: int) -> Variables | None:
+    """Read a mask of columns, or their numbers and tuples of numbers; None if it is neither."""
+    if not isinstance(categorical, Iterable) or isinstance(categorical, str):
+        return None
+    items = list(categorical)
+    if items and all(isinstance(item, (bool, np.bool_)) for item in items):
+        return [(int(c),) for c in np.flatnonzero(items)] if len(items) == n_columns else None
+    variables = [tuple(item) if isinstance(item, Iterable) else (item,) for item in items]
+    columns = [column for variable in variables for column in variable]
+    if not all(isinstance(c, Integral) and not isinstance(c, bool) for c in columns):
+        return None
+    is_valid = all(0 <= c < n_columns for c in columns) and len(set(columns)) == len(columns)
+    return variables if is_valid and all(variables) else None
+
+
+def per_row(index: Tensor, rows: Tensor) -> tuple[int, ...]:
+    """Shape of one number for each row, to go with the rows."""
+    return (*index.shape, *[1] * (rows.ndim - index.ndim))

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Mixup: convex combinations of pairs of rows (Zhang et al., 2018)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from scipy.special import betaincinv
+from torch import Tensor
+
+from ._maker import Draw, TransferMaker, per_row
+
+
+class Mixup(TransferMaker):
+    """Draw rows between two rows, with a random partner for each row ([1]_, Eq 1).
+
+    A new row is ``lambda * x_i + (1 - lambda) * x_j`` with lambda from Beta(alpha, alpha) and j
+    from all rows, in proportion to their weights. The teacher is asked what belongs to it, so no
+    labels are mixed.
+
+    Parameters
+    ----------
+    alpha : float, default=1.0
+        Both parameters of the Beta distribution: 1 is uniform on the line between two rows,
+        smaller ones stay closer to its ends.
+    categorical : None, mask or list of columns, default=None
+        Columns that are not mixed: they come from that row of the two whose share is the larger,
+        all of them from the same. ``n_features`` booleans, or numbers of columns. A tuple of
+        numbers stands for columns that encode one variable, here the same as its numbers.
+
+    References
+    ----------
+    .. [1] Zhang, Cisse, Dauphin & Lopez-Paz (2018), "mixup: Beyond Empirical Risk Minimization".
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skdistill.transfer import Mixup
+    >>> X = torch.tensor([[0.0, 1.0], [1.0, 2.0]])
+    >>> draw = Mixup(alpha=0.4).prepare(X)
+    >>> new = draw(X, torch.arange(2), torch.Generator().manual_seed(0))
+    >>> torch.allclose(new[:, 1] - new[:, 0], torch.ones(2))
+    True
+    """
+
+    def __init__(self, alpha: float = 1.0, categorical: Any = None):
+        self.alpha = alpha
+        self.categorical = categorical
+
+    def check(self, shape):
+        self._check_number("alpha", low=0, open_low=True)
+        super().check(shape)
+
+    def prepare(self, X, weight=None) -> Draw:
+        self.check(X.shape)
+        return partial(
+            mix, X=X, weight=weight, alpha=self.alpha, is_categorical=self._is_categorical(X)
+        )
+
+
+def mix(
+    rows: Tensor,
+    index: Tensor,
+    generator: torch.Generator,
+    *,
+    X: Tensor,
+    weight: Tensor | None,
+    alpha: float,
+    is_categorical: Tensor | None,
+) -> Tensor:
+    """Mix each row with a random one of X."""
+    n = index.numel()
+    if weight is None:
+        partner = torch.randint(len(X), (n,), generator=generator, device=X.device)
+    else:
+        partner = torch.multinomial(weight, n, replacement=True, generator=generator)
+    others = X.index_select(0, partner).view_as(rows)
+    # torch draws from no Beta with a generator of one's own: inverse of the distribution function.
+    uniform = rows.new_empty(per_row(index, rows)).uniform_(generator=generator)
+    lam = torch.from_numpy(betaincinv(alpha, alpha, uniform.double().cpu().numpy())).to(rows)
+    mixed = torch.lerp(others, rows, lam)  # Eq 1
+    if is_categorical is None:
+        return mixed
+    return torch.where(is_categorical, torch.where(lam >= 0.5, rows, others), mixed)

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""MUNGE: values exchanged with the nearest neighbour (Bucila, Caruana & Niculescu-Mizil, 2006)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.spatial import cKDTree
+from torch import Tensor
+
+from .._columns import standardisation
+from ._maker import Draw, TransferMaker, Variables
+
+# With more dimensions than this a tree looks at nearly every point, and products are faster.
+_TREE_DIMENSIONS = 10
+
+# Squared distances that are held at a time: 64 MiB.
+_DISTANCES = 2**23
+
+
+class Munge(TransferMaker):
+    """Exchange values with the nearest neighbour, anew whenever the rows are dealt ([1]_, Alg. 1).
+
+    Each value x of a row is replaced, with probability `swap_probability`, by a draw from a
+    normal around the neighbour's value x' with standard deviation ``scale * |x - x'|``;
+    categorical values are exchanged as they are, so that only values that exist come up. So new
+    rows lie where the data are, also in many dimensions.
+
+    Parameters
+    ----------
+    swap_probability : float, default=0.5
+        From 0, which leaves the rows as they are, to 1.
+    scale : float, default=1.0
+        Standard deviation of the normals in units of the difference between the two values. It is
+        1 / s for the paper's "local variance parameter" s; 0 exchanges values as they are.
+    categorical : None, mask or list of columns, default=None
+        ``n_features`` booleans, or numbers of columns, with a tuple of numbers for columns that
+        encode one variable, such as one-hot columns: these are exchanged together.
+
+    Notes
+    -----
+    The neighbour is the nearest row that differs, by the Euclidean distance of standardised
+    columns; each categorical variable in which two rows differ adds 1 to the squared distance.
+    Neighbours are found once; weights of rows are not regarded.
+
+    The paper changes the training set in place, both rows of a pair at a time, so that a row is
+    changed once on its own account and once for each row that it is nearest to. Here each row is
+    changed on its own account only, which makes rows independent of each other and keeps them
+    closer to the data.
+
+    References
+    ----------
+    .. [1] Bucila, Caruana & Niculescu-Mizil (2006), "Model Compression".
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skdistill.transfer import Munge
+    >>> X = torch.tensor([[0.0, 5.0], [1.0, 6.0], [8.0, 2.0], [9.0, 3.0]])
+    >>> draw = Munge(swap_probability=1.0, scale=0.0).prepare(X)
+    >>> draw(X, torch.arange(4), torch.Generator())
+    tensor([[1., 6.],
+            [0., 5.],
+            [9., 3.],
+            [8., 2.]])
+    """
+
+    def __init__(self, swap_probability: float = 0.5, scale: float = 1.0, categorical: Any = None):
+        self.swap_probability = swap_probability
+        self.scale = scale
+        self.categorical = categorical
+
+    def check(self, shape):
+        self._check_number("swap_probability", low=0, high=1)
+        self._check_number("scale", low=0)
+        if len(shape) != 2:
+            raise ValueError(
+                f"transfer={self!r} needs rows of one axis, (n, n_features), got X of shape "
+                f"{tuple(shape)}; for these there are 'noise' and 'mixup'."
+            )
+        super().check(shape)
+
+    def prepare(self, X, weight=None) -> Draw:
+        self.check(X.shape)
+        spread = X.new_full(X.shape[1:], self.scale)
+        if (is_categorical := self._is_categorical(X)) is not None:
+            spread[is_categorical] = 0.0
+        neighbour = nearest_rows(X.cpu().numpy(), self._variables(X.shape))
+        return partial(
+            exchange,
+            X=X,
+            neighbour=torch.from_numpy(neighbour).to(X.device),
+            probability=self.swap_probability,
+            spread=spread,
+            variable=self._variable_of_columns(X),
+        )
+
+
+def exchange(
+    rows: Tensor,
+    index: Tensor,
+    generator: torch.Generator,
+    *,
+    X: Tensor,
+    neighbour: Tensor,
+    probability: float,
+    spread: Tensor,
+    variable: Tensor,
+) -> Tensor:
+    """Replace each variable, with a probability, by a draw around that of the row's neighbour."""
+    others = X.index_select(0, neighbour[index].flatten()).view_as(rows)
+    swapped = torch.empty_like(rows).uniform_(generator=generator) < probability
+    normals = torch.empty_like(rows).normal_(generator=generator)
+    drawn = torch.addcmul(others, normals * spread, rows - others)  # norm(x', |x - x'| / s)
+    return torch.where(swapped[..., variable], drawn, rows)
+
+
+def nearest_rows(X: np.ndarray, variables: Variables) -> np.ndarray:
+    """Number of the nearest row that differs from each, (n,); its own if all rows are the same."""
+    points = embed(X, variables)
+    distinct, first, which = np.unique(points, axis=0, return_index=True, return_inverse=True)
+    find = nearest_by_tree if points.shape[1] <= _TREE_DIMENSIONS else nearest_by_products
+    nearest = find(distinct) if len(distinct) > 1 else np.zeros(1, dtype=np.int64)
+    return first[nearest][which.reshape(-1)]
+
+
+def embed(X: np.ndarray, variables: Variables) -> np.ndarray:
+    """Points whose squared Euclidean distances are those by which neighbours are found."""
+    categorical = [column for variable in variables for column in variable]
+    values = np.delete(X, categorical, axis=1)
+    loc, scale = standardisation(values, None)
+    parts = [(values - loc) / scale]
+    for variable in variables:
+        categories, code = np.unique(X[:, list(variable)], axis=0, return_inverse=True)
+        # Two different one-hot codes are sqrt(2) apart.
+        parts.append(np.eye(len(categories))[code.reshape(-1)] / np.sqrt(2))
+    return np.concatenate(parts, axis=1)
+
+
+def nearest_by_tree(points: np.ndarray) -> np.ndarray:
+    """Number of the nearest other point for each of distinct points."""
+    found = cKDTree(points).query(points, k=2)[1]
+    is_itself = found[:, 0] == np.arange(len(points))
+    return np.where(is_itself, found[:, 1], found[:, 0])
+
+
+def nearest_by_products(points: np.ndarray) -> np.ndarray:
+    """Number of the nearest other point for each, by |a - b|^2 - |a|^2 = |b|^2 - 2 a b."""
+    at = torch.from_numpy(points)
+    squares = at.square().sum(1)
+    nearest = torch.empty(len(at), dtype=torch.int64)
+    buffer = at.new_empty(max(1, _DISTANCES // len(at)), len(at))
+    for start in range(0, len(at), len(buffer)):
+        block = at[start : start + len(buffer)]
+        distances = torch.addmm(squares, block, at.T, alpha=-2, out=buffer[: len(block)])
+        distances.diagonal(start).fill_(torch.inf)  # to itself
+        torch.argmin(distances, 1, out=nearest[start : start + len(block)])
+    return nearest.numpy()

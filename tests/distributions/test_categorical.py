@@ -1,0 +1,393 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The empirical distribution over class probabilities, against scipy and numbers by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from skdistill.distributions import EmpiricalCategorical, _categorical
+
+
+def ensemble(n_members=5, n_rows=7, n_classes=4, *, scale=2.0, dtype=torch.float64, seed=0):
+    """Members with logits of standard deviation `scale`."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(n_members, n_rows, n_classes, generator=generator, dtype=torch.float64)
+    return EmpiricalCategorical.from_logits((scale * logits).to(dtype))
+
+
+def near_identical(n_rows, spread, *, n_members=20, n_classes=10, seed=0):
+    """Members in float32 whose logits differ by `spread`."""
+    generator = torch.Generator().manual_seed(seed)
+    centre = 2 * torch.randn(1, n_rows, n_classes, generator=generator)
+    noise = torch.randn(n_members, n_rows, n_classes, generator=generator)
+    return EmpiricalCategorical.from_logits(centre + spread * noise)
+
+
+def one_row(members):
+    """Members (S, K) of one row."""
+    return EmpiricalCategorical.from_members(np.array(members, dtype=float)[None])
+
+
+def probabilities(distribution):
+    return distribution.log_probs.double().exp().numpy()
+
+
+def scipy_parts(p):
+    """Total, aleatoric and epistemic part of members p (S, n, K), each by scipy's own route."""
+    mean = p.mean(0)
+    divergences = stats.entropy(p, np.broadcast_to(mean, p.shape), axis=-1)
+    return stats.entropy(mean, axis=-1), stats.entropy(p, axis=-1).mean(0), divergences.mean(0)
+
+
+# construction
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 15, 16, 17, 100])
+def test_from_logits_is_the_softmax(n_classes):
+    logits = torch.randn(3, 4, n_classes, generator=torch.Generator().manual_seed(0))
+    distribution = EmpiricalCategorical.from_logits(logits)
+    torch.testing.assert_close(distribution.log_probs, torch.log_softmax(logits, -1))
+    assert distribution.members.shape == (4, 3, n_classes)
+
+
+def test_from_logits_passes_gradients():
+    logits = torch.randn(3, 4, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    codes = torch.tensor([0, 4, 2, 2])
+    torch.autograd.gradcheck(
+        lambda z: EmpiricalCategorical.from_logits(z).log_prob(codes), logits.requires_grad_()
+    )
+
+
+def test_members_come_rows_first_and_round_trip():
+    distribution = ensemble(n_members=3, n_rows=6, n_classes=4)
+    members = distribution.members
+    assert members.shape == (6, 3, 4)
+    assert torch.equal(members[5, 2], distribution.log_probs[2, 5].exp())
+    for form in (members, members.numpy(), members.tolist()):
+        again = EmpiricalCategorical.from_members(form)
+        torch.testing.assert_close(again.log_probs, distribution.log_probs, rtol=1e-14, atol=1e-15)
+
+
+def test_from_members_takes_zeros_read_only_and_strided_arrays():
+    members = np.eye(3, dtype=np.float32)[[[0, 1], [2, 2]]][::-1]
+    members.flags.writeable = False
+    distribution = EmpiricalCategorical.from_members(members)
+    assert distribution.members.numpy().dtype == np.float32
+    np.testing.assert_array_equal(distribution.members, members)
+
+
+def test_from_members_takes_whole_numbers():
+    distribution = EmpiricalCategorical.from_members([[[1, 0], [0, 1]]])
+    assert distribution.mean.tolist() == [[0.5, 0.5]]
+    assert distribution.mean.dtype == torch.float64
+
+
+def test_from_members_divides_out_what_sums_miss_of_one_by_rounding():
+    members = np.array([[[1 + 2e-7, 0.0], [0.3, 0.7 - 1e-7]]], dtype=np.float32)
+    distribution = EmpiricalCategorical.from_members(members)
+    sums = distribution.members.double().sum(-1)
+    np.testing.assert_allclose(sums, 1, atol=6e-8)
+    assert (distribution.log_probs <= 0).all()  # hence no entropy is negative
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (2, 3, 4, 2), (4,)])
+def test_members_of_other_shapes_are_rejected(shape):
+    found = rf"; got \({', '.join(map(str, shape))},?\)"
+    with pytest.raises(ValueError, match=r"members must have shape \(n, S, K\).*" + found):
+        EmpiricalCategorical.from_members(np.ones(shape) / shape[-1])
+    with pytest.raises(ValueError, match=r"log_probs must have shape \(S, n, K\)" + found):
+        EmpiricalCategorical(torch.zeros(shape))
+    with pytest.raises(ValueError, match=r"logits must have shape \(S, n, K\)" + found):
+        EmpiricalCategorical.from_logits(torch.zeros(shape))
+
+
+@pytest.mark.parametrize(
+    "row", [[0.5, 0.6], [0.2, 0.2], [-0.1, 1.1], [math.nan, 1.0], [math.inf, 0.0], [0.0, 0.0]]
+)
+def test_members_that_are_no_probabilities_are_rejected(row):
+    members = np.array([[[0.5, 0.5], row]])
+    with pytest.raises(ValueError, match=r"members must be probabilities.*got values from"):
+        EmpiricalCategorical.from_members(members)
+
+
+def test_is_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        ensemble().log_probs = torch.zeros(1, 1, 1)
+
+
+# mean and uncertainty
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_mean_is_that_of_the_members(dtype):
+    distribution = ensemble(dtype=dtype)
+    eps = torch.finfo(dtype).eps
+    np.testing.assert_allclose(distribution.mean, probabilities(distribution).mean(0), rtol=9 * eps)
+    np.testing.assert_allclose(distribution.mean.sum(-1), 1, rtol=9 * eps)
+    assert distribution.mean.dtype == dtype
+
+
+def test_uncertainty_by_hand():
+    # H(1/2) = ln 2, H(1/4, 3/4) = 2 ln 2 - 3/4 ln 3, and the mean is (3/8, 5/8).
+    distribution = one_row([[0.5, 0.5], [0.25, 0.75]])
+    total, aleatoric, epistemic = (part.item() for part in distribution.uncertainty())
+    assert distribution.uncertainty().measure == "entropy"
+    mean_entropy = 1.5 * math.log(2) - 0.375 * math.log(3)
+    entropy = 3 * math.log(2) - 0.375 * math.log(3) - 0.625 * math.log(5)
+    assert aleatoric == pytest.approx(mean_entropy, rel=1e-14)
+    assert total == pytest.approx(entropy, rel=1e-14)
+    assert epistemic == pytest.approx(entropy - mean_entropy, rel=1e-13)
+
+
+def test_members_certain_of_different_classes_have_epistemic_uncertainty_only():
+    total, aleatoric, epistemic = one_row(np.eye(4)).uncertainty()
+    assert aleatoric.item() == 0
+    assert epistemic.item() == pytest.approx(math.log(4), rel=1e-15)
+    assert total.item() == epistemic.item()
+
+
+@pytest.mark.parametrize("n_classes", [2, 5, 100])
+@pytest.mark.parametrize("scale", [1e-2, 1.0, 30.0])
+def test_uncertainty_agrees_with_scipy(scale, n_classes):
+    distribution = ensemble(6, 9, n_classes, scale=scale)
+    for part, expected in zip(
+        distribution.uncertainty(), scipy_parts(probabilities(distribution)), strict=True
+    ):
+        np.testing.assert_allclose(part, expected, rtol=1e-11, atol=1e-14)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 5).flatmap(
+        lambda k: st.lists(
+            st.lists(st.sampled_from([0.0, 1e-300, 1e-30, 1e-8, 0.1, 1.0]), min_size=k, max_size=k)
+            .filter(any),
+            min_size=1,
+            max_size=5,
+        )
+    )
+)  # fmt: skip
+def test_uncertainty_of_members_with_zeros_agrees_with_scipy(weights):
+    members = np.array(weights)
+    members /= members.sum(-1, keepdims=True)
+    total, aleatoric, epistemic = (part.item() for part in one_row(members).uncertainty())
+    expected = scipy_parts(members[:, None])
+    assert total == pytest.approx(expected[0][0], rel=1e-12, abs=1e-15)
+    assert aleatoric == pytest.approx(expected[1][0], rel=1e-12, abs=1e-15)
+    assert epistemic == pytest.approx(expected[2][0], rel=1e-12, abs=1e-15)
+    assert epistemic >= 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_parts_add_up_exactly_and_their_sum_is_the_entropy_of_the_mean(dtype):
+    distribution = ensemble(20, 500, 10, dtype=dtype)
+    total, aleatoric, epistemic = distribution.uncertainty()
+    assert torch.equal(total, aleatoric + epistemic)
+    assert total.shape == (500,)
+    assert total.dtype == dtype
+    entropy = stats.entropy(distribution.mean.double(), axis=-1)
+    np.testing.assert_allclose(total, entropy, rtol=20 * torch.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_averaging_members_never_lowers_the_entropy(dtype):
+    """Jensen: H(mean p) >= mean H(p); and information is at most the log of either number."""
+    for n_members, n_classes in [(2, 10), (10, 2), (5, 5)]:
+        distribution = ensemble(n_members, 2_000, n_classes, scale=4.0, dtype=dtype)
+        total, aleatoric, epistemic = distribution.uncertainty()
+        assert (total >= aleatoric).all()
+        assert (aleatoric >= 0).all()
+        limit = math.log(min(n_members, n_classes)) * (1 + 8 * torch.finfo(dtype).eps)
+        assert (epistemic <= limit).all()
+
+
+@pytest.mark.parametrize("spread", [1e-7, 1e-5, 1e-3, 0.1])
+def test_epistemic_part_of_nearly_equal_members_is_never_negative_in_float32(spread):
+    distribution = near_identical(5_000, spread)  # 100,000 members
+    assert (distribution.uncertainty().epistemic >= 0).all()
+    p = distribution.log_probs.exp()
+    difference = torch.special.entr(p.mean(0)).sum(-1) - torch.special.entr(p).sum(-1).mean(0)
+    if spread < 1e-3:  # so that the test says something: the plain difference is negative
+        assert (difference < 0).sum() > 500
+
+
+@pytest.mark.parametrize("spread", [1e-4, 1e-2, 1.0, 10.0])
+def test_epistemic_part_keeps_relative_accuracy_in_float32(spread):
+    distribution = near_identical(2_000, spread)
+    log_probs = distribution.log_probs.double()
+    log_mean = log_probs.logsumexp(0) - math.log(20)
+    expected = (log_probs.exp() * (log_probs - log_mean)).sum(-1).mean(0)
+    np.testing.assert_allclose(distribution.uncertainty().epistemic, expected, rtol=1e-5)
+
+
+def test_epistemic_part_of_nearly_equal_members_is_half_their_variance():
+    """MI -> 1/2 sum_k p_k Var(log p_k): 1/2 (1/2 + 1/2) e^2 for p = (1 -+ e) / 2."""
+    for epsilon in (1e-3, 1e-7, 1e-12):
+        p = torch.tensor([[0.5 - epsilon / 2, 0.5 + epsilon / 2]], dtype=torch.float64)
+        members = EmpiricalCategorical.from_members(torch.stack([p, p.flip(-1)], dim=1))
+        size = members.log_probs.exp()[0, 0].diff().item()  # epsilon as rounded
+        epistemic = members.uncertainty().epistemic.item()
+        assert epistemic == pytest.approx(size**2 / 2, rel=max(epsilon, 1e-15 / epsilon))
+
+
+@pytest.mark.parametrize("n_members", [1, 2, 3, 7, 20])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_epistemic_part_of_equal_members_is_exactly_zero(n_members, dtype):
+    logits = torch.randn(1, 500, 6, generator=torch.Generator().manual_seed(0), dtype=dtype)
+    distribution = EmpiricalCategorical.from_logits(logits.repeat(n_members, 1, 1))
+    total, aleatoric, epistemic = distribution.uncertainty()
+    assert (epistemic == 0).all()
+    assert torch.equal(total, aleatoric)
+    forest = one_row([[0.7, 0.3, 0.0]] * n_members)
+    assert forest.uncertainty().epistemic.item() == 0
+
+
+def test_uncertainty_does_not_depend_on_the_order_of_members_or_classes():
+    distribution = ensemble(6, 50, 5)
+    shuffled = EmpiricalCategorical(distribution.log_probs.flip(0)[..., [3, 0, 4, 1, 2]])
+    for part, same in zip(distribution.uncertainty(), shuffled.uncertainty(), strict=True):
+        torch.testing.assert_close(part, same, rtol=1e-13, atol=0)
+
+
+def test_results_do_not_depend_on_other_rows_or_chunks(monkeypatch):
+    distribution = ensemble(20, 30, 10)
+    whole, mean = distribution.uncertainty(), distribution.mean
+    monkeypatch.setattr(_categorical, "_CHUNK", 1)
+    torch.testing.assert_close(distribution.mean, mean, rtol=1e-14, atol=0)
+    for part, same in zip(distribution.uncertainty(), whole, strict=True):
+        torch.testing.assert_close(part, same, rtol=1e-13, atol=0)
+
+
+def test_a_member_that_is_nan_shows_in_every_part_of_its_row_only():
+    log_probs = ensemble(3, 4, 3).log_probs.clone()
+    log_probs[1, 2, 0] = math.nan
+    for part in EmpiricalCategorical(log_probs).uncertainty():
+        assert part.isnan().tolist() == [False, False, True, False]
+
+
+def test_uncertainty_of_no_rows():
+    distribution = ensemble(n_rows=0)
+    assert distribution.mean.shape == (0, 4)
+    assert [len(part) for part in distribution.uncertainty()] == [0, 0, 0]
+    assert distribution.sample(3).shape == (3, 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_two_branches_of_the_divergence_meet(dtype):
+    eps = torch.finfo(dtype).eps
+    small = torch.tensor(_categorical._SMALL, dtype=dtype)
+    d = torch.cat([small * (1 + eps * torch.arange(-9, 10)), torch.linspace(-0.2, 0.2, 1001)])
+    d = torch.cat([d, -d]).to(dtype)
+    found = _categorical._x_log_x_excess(d)
+    assert (found >= 0).all()
+    keep = d.abs() > 0.01  # where the referee itself has digits
+    exact = d[keep].double().numpy()
+    exact = (1 + exact) * np.log1p(exact) - exact
+    np.testing.assert_allclose(found[keep], exact, rtol=max(40 * eps, 1e-12))
+
+
+# classes
+
+
+def test_log_prob_is_that_of_the_mean():
+    distribution = ensemble(5, 7, 4)
+    codes = torch.tensor([0, 1, 2, 3, 3, 0, 1])
+    mean = probabilities(distribution).mean(0)
+    expected = [
+        stats.rv_discrete(values=(range(4), p / p.sum())).logpmf(k)
+        for p, k in zip(mean, codes.tolist(), strict=True)
+    ]
+    np.testing.assert_allclose(distribution.log_prob(codes), expected, rtol=1e-12)
+
+
+def test_log_prob_is_finite_where_probabilities_underflow():
+    logits = torch.tensor([[[0.0, -1e4]], [[0.0, -2e4]]])
+    log_prob = EmpiricalCategorical.from_logits(logits).log_prob(torch.tensor([1]))
+    assert log_prob.item() == pytest.approx(-1e4 - math.log(2), rel=1e-7)
+
+
+def test_log_prob_of_a_class_that_members_rule_out():
+    distribution = one_row([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]])
+    found = [distribution.log_prob(torch.tensor([k])).item() for k in range(3)]
+    assert found == pytest.approx([math.log(0.75), math.log(0.25), -math.inf])
+
+
+@pytest.mark.parametrize(
+    "codes",
+    [[0, 1, 4], [0, -1, 1], [0, 1], [[0, 1, 2]], [0.0, 1.0, 2.0]],
+    ids=["too large", "negative", "too few", "two axes", "floats"],
+)
+def test_log_prob_rejects_what_are_no_codes(codes):
+    with pytest.raises(ValueError, match="codes must be 3 numbers of int64 from 0 to 3, got"):
+        ensemble(n_rows=3).log_prob(torch.tensor(codes))
+
+
+# samples
+
+
+def test_sample_has_the_frequencies_of_the_mixture():
+    distribution = ensemble(3, 4, 5)
+    draws = distribution.sample(20_000, torch.Generator().manual_seed(0))
+    assert draws.shape == (20_000, 4)
+    assert draws.dtype == torch.int64
+    for row, p in enumerate(distribution.mean.numpy()):
+        counts = np.bincount(draws[:, row], minlength=5)
+        assert stats.chisquare(counts, 20_000 * p / p.sum()).pvalue > 1e-3
+
+
+def test_sample_inverts_the_distribution_function_at_one_uniform_number_for_all_rows():
+    distribution = ensemble(3, 6, 5)
+    draws = distribution.sample(40, torch.Generator().manual_seed(3))
+    uniform = torch.rand(40, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    below = distribution.mean.cumsum(-1)
+    expected = (uniform[:, None, None] >= below[..., :-1]).sum(-1)
+    assert torch.equal(draws, expected)
+
+
+def test_the_same_draws_serve_every_row():
+    distribution = ensemble(4, 12, 5)
+    whole = distribution.sample(50, torch.Generator().manual_seed(0))
+    part = EmpiricalCategorical(distribution.log_probs[:, 3:5])
+    assert torch.equal(part.sample(50, torch.Generator().manual_seed(0)), whole[:, 3:5])
+
+
+def test_the_draws_do_not_depend_on_the_dtype():
+    distribution = ensemble(4, 12, 5)
+    single = EmpiricalCategorical(distribution.log_probs.float())
+    first, second = (
+        d.sample(500, torch.Generator().manual_seed(0)) for d in (distribution, single)
+    )
+    assert (first == second).double().mean() > 0.999
+
+
+@pytest.mark.parametrize("uniform", [0.0, 0.5, 1 - 2**-53])
+def test_no_class_of_probability_zero_is_drawn(uniform, monkeypatch):
+    def rand(*size, **kwargs):
+        return torch.full(size, uniform, dtype=kwargs["dtype"])
+
+    monkeypatch.setattr(torch, "rand", rand)
+    thirds = [0.0, 1 / 3, 0.0, 1 / 3, 1 / 3, 0.0]
+    members = torch.tensor(thirds, dtype=torch.float32).expand(1, 3, 6)
+    assert (
+        EmpiricalCategorical.from_members(members).sample(1).item()
+        == {
+            0.0: 1,
+            0.5: 3,
+            1 - 2**-53: 4,
+        }[uniform]
+    )
+
+
+def test_sample_takes_the_global_generator():
+    torch.manual_seed(5)
+    first = ensemble().sample(30)
+    torch.manual_seed(5)
+    assert torch.equal(ensemble().sample(30), first)

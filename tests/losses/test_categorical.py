@@ -1,0 +1,433 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Losses of classes against scipy, torch, brute force, limits and the minimum found by descent."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch.autograd import gradcheck
+from torch.nn import functional as F
+
+from skdistill import losses
+from skdistill.distributions import EmpiricalCategorical
+
+N_ROWS, N_CLASSES = 6, 4
+STACKED = 3, 5, N_ROWS, N_CLASSES  # (S, N, n, K)
+
+
+def randn(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def codes(*shape, seed=0, n_classes=N_CLASSES):
+    return torch.randint(n_classes, shape, generator=torch.Generator().manual_seed(seed))
+
+
+def members_of(*shape, seed=0):
+    """Log probabilities of members (..., N, n, K)."""
+    return randn(*shape, seed=seed).log_softmax(-1)
+
+
+def forest_of(*shape, seed=0):
+    """Members that give some classes no probability; one class has none from any of them."""
+    log_probs = randn(*shape, seed=seed)
+    log_probs[randn(*shape, seed=seed + 1) > 0] = -math.inf
+    log_probs[..., 0] = 0.0
+    log_probs[..., -1] = -math.inf
+    return log_probs.log_softmax(-1)
+
+
+def close(actual, expected, **tolerance):
+    torch.testing.assert_close(actual, expected, **{"rtol": 1e-10, "atol": 1e-12, **tolerance})
+
+
+# What imitates members: (loss with its gradient, the loss by itself), each of (members, heads).
+IMITATIONS = {
+    "aggregation": (losses.categorical_aggregation, {}),
+    "aggregation, T=3": (losses.categorical_aggregation, {"temperature": 3.0}),
+    "individuality": (losses.categorical_individuality, {}),
+    "individuality, T=3": (losses.categorical_individuality, {"temperature": 3.0}),
+    "information": (losses.information_mismatch, {}),
+}
+GRADIENTS = {
+    losses.categorical_aggregation: losses.categorical_aggregation_and_gradient,
+    losses.categorical_individuality: losses.categorical_individuality_and_gradient,
+    losses.information_mismatch: losses.information_mismatch_and_gradient,
+}
+
+
+def imitation(name, members, heads, **kwargs):
+    loss, settings = IMITATIONS[name]
+    return loss(members, heads, **settings, **kwargs)
+
+
+# --- cross-entropy --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_classes", [1, 2, 10, 20])
+def test_cross_entropy_of_classes_is_torchs(n_classes):
+    logits, y = randn(3, 6, n_classes), codes(3, 6, n_classes=n_classes)
+    expected = F.cross_entropy(logits.flatten(0, 1), y.flatten(), reduction="none").view(3, 6)
+    close(losses.cross_entropy(logits, y), expected)
+
+
+def test_cross_entropy_of_probabilities_is_scipys_divergence_plus_entropy():
+    logits, target = randn(3, 6, 5), randn(3, 6, 5, seed=1).softmax(-1)
+    divergence = stats.entropy(target, logits.softmax(-1), axis=-1)
+    expected = divergence + stats.entropy(target, axis=-1)
+    close(losses.cross_entropy(logits, target), torch.tensor(expected))
+
+
+def test_cross_entropy_by_hand():
+    logits = torch.tensor([[0.0, math.log(3)]], dtype=torch.float64)  # probabilities 1/4, 3/4
+    assert losses.cross_entropy(logits, torch.tensor([0])).item() == pytest.approx(math.log(4))
+    target = torch.tensor([[0.5, 0.5]], dtype=torch.float64)
+    expected = 0.5 * math.log(4) + 0.5 * math.log(4 / 3)
+    assert losses.cross_entropy(logits, target).item() == pytest.approx(expected)
+
+
+def test_classes_are_the_probabilities_that_are_one_there():
+    logits, y = randn(3, 6, 5), codes(3, 6)
+    one_hot = F.one_hot(y, 5).double()
+    for loss in (losses.cross_entropy, losses.cross_entropy_and_gradient):
+        close(loss(logits, y), loss(logits, one_hot))
+
+
+@pytest.mark.parametrize("logits", [[1e4, 0.0, -1e4], [0.0, 1e-9, 0.0]])
+def test_cross_entropy_keeps_its_digits_in_float32(logits):
+    single = torch.tensor([logits], dtype=torch.float32)
+    for k in range(3):
+        found = losses.cross_entropy(single, torch.tensor([k])).double()
+        close(found, losses.cross_entropy(single.double(), torch.tensor([k])), rtol=2e-7)
+
+
+@pytest.mark.parametrize("n_classes", [2, 10, 20])
+@pytest.mark.parametrize("lead", [(), (3,), (2, 3)])
+def test_gradient_of_cross_entropy_is_autograds_and_that_by_hand(lead, n_classes):
+    y = codes(*lead, 6, n_classes=n_classes)
+    for target in (y, randn(*lead, 6, n_classes, seed=1).softmax(-1)):
+        logits = randn(*lead, 6, n_classes).requires_grad_()
+        expected = losses.cross_entropy(logits, target)
+        loss, gradient = losses.cross_entropy_and_gradient(logits.detach(), target)
+        close(loss, expected.detach())
+        close(gradient, torch.autograd.grad(expected.sum(), logits)[0])
+    close(gradient, logits.detach().softmax(-1) - target)
+
+
+def test_cross_entropy_and_its_gradient_leave_their_arguments_alone():
+    logits, target = randn(6, 4), randn(6, 4, seed=1).softmax(-1)
+    before = logits.clone(), target.clone()
+    losses.cross_entropy_and_gradient(logits, target)
+    assert torch.equal(logits, before[0])
+    assert torch.equal(target, before[1])
+
+
+# --- the terms of Hydra+ --------------------------------------------------------------------
+
+
+def test_correctness_is_the_heads_mean_cross_entropy_by_hand():
+    heads, y = randn(*STACKED), codes(3, N_ROWS)
+    expected = torch.zeros(3, N_ROWS, dtype=torch.float64)
+    for s, m, i in np.ndindex(*STACKED[:-1]):  # Eq 3
+        expected[s, i] -= heads[s, m, i].softmax(-1)[y[s, i]].log() / STACKED[1]
+    close(losses.categorical_correctness(heads, y), expected)
+    soft = F.one_hot(y, N_CLASSES).double()
+    close(losses.categorical_correctness(heads, soft), expected)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 3.0])
+@pytest.mark.parametrize("n_heads", [1, 2, 5])
+def test_aggregation_is_the_equation_of_the_paper(n_heads, temperature):
+    members, heads = members_of(*STACKED), randn(3, n_heads, N_ROWS, N_CLASSES, seed=7)
+    teacher = (members / temperature).softmax(-1).mean(1)
+    student = (heads / temperature).softmax(-1).mean(1)
+    expected = -(temperature**2) * (teacher * student.log()).sum(-1)  # Eq 5
+    close(losses.categorical_aggregation(members, heads, temperature), expected)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 3.0])
+@pytest.mark.parametrize(("n_members", "n_heads"), [(5, 5), (5, 2), (2, 5), (4, 1), (1, 4)])
+def test_individuality_is_the_equation_of_the_paper(n_members, n_heads, temperature):
+    members = members_of(n_members, N_ROWS, N_CLASSES)
+    heads = randn(n_heads, N_ROWS, N_CLASSES, seed=7)
+    expected = torch.zeros(N_ROWS, dtype=torch.float64)
+    n_pairs = max(n_members, n_heads)
+    for n in range(n_pairs):  # Eq 7: member n and head n mod M
+        teacher = (members[n % n_members] / temperature).softmax(-1)
+        student = (heads[n % n_heads] / temperature).softmax(-1)
+        expected -= temperature**2 / n_pairs * (teacher * student.log()).sum(-1)
+    pairs = losses.pairing(n_members, n_heads)
+    close(losses.categorical_individuality(members, heads, pairs, temperature), expected)
+    if n_members == n_heads:
+        close(losses.categorical_individuality(members, heads, None, temperature), expected)
+
+
+def test_information_mismatch_compares_what_the_distribution_calls_epistemic():
+    members, heads = members_of(*STACKED), randn(3, 2, N_ROWS, N_CLASSES, seed=7)
+    found = losses.information_mismatch(members, heads, floor=0.01)
+    for s in range(3):
+        teacher = EmpiricalCategorical(members[s]).uncertainty().epistemic
+        student = EmpiricalCategorical.from_logits(heads[s]).uncertainty().epistemic
+        expected = (torch.log(student + 0.01) - torch.log(teacher + 0.01)).square()
+        close(found[s], expected)
+
+
+def test_information_mismatch_by_hand():
+    members = torch.eye(2, dtype=torch.float64).log().unsqueeze(1)  # certain of different classes
+    heads = torch.zeros(2, 1, 2, dtype=torch.float64)
+    found = losses.information_mismatch(members, heads, floor=1e-3).item()
+    assert found == pytest.approx(math.log((math.log(2) + 1e-3) / 1e-3) ** 2)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 4.0])
+def test_one_head_is_hintons_distillation(temperature):
+    members, head = members_of(*STACKED[1:]), randn(1, N_ROWS, N_CLASSES, seed=7)
+    teacher = (members / temperature).softmax(-1).mean(0)
+    student = (head[0] / temperature).log_softmax(-1)
+    divergence = F.kl_div(student, teacher, reduction="none").sum(-1)
+    entropy = torch.tensor(stats.entropy(teacher, axis=-1))
+    expected = temperature**2 * (divergence + entropy)
+    close(losses.categorical_aggregation(members, head, temperature), expected)
+    pairs = losses.pairing(len(members), 1)
+    close(losses.categorical_individuality(members, head, pairs, temperature), expected)
+
+
+@pytest.mark.parametrize("loss", [losses.categorical_aggregation, losses.categorical_individuality])
+def test_at_high_temperature_it_is_the_squared_distance_of_logits(loss):
+    """Hinton et al. (2015), Eq 4: |z - v|^2 / (2 K) for centred logits; of L2 for their means."""
+    members, heads = members_of(*STACKED), randn(*STACKED, seed=7)
+    difference = heads - members
+    difference = difference - difference.mean(-1, keepdim=True)
+    if loss is losses.categorical_aggregation:
+        difference = difference.mean(1, keepdim=True)
+    expected = difference.square().sum(-1).mean(1) / (2 * N_CLASSES)
+    temperature = {"temperature": 1e4}
+    excess = loss(members, heads, **temperature) - loss(members, members, **temperature)
+    close(excess, expected, rtol=1e-3, atol=1e-6)  # T^2 log K is 1e8: eight digits are left
+
+
+@pytest.mark.parametrize("name", IMITATIONS)
+def test_a_temperature_of_one_is_none(name):
+    loss, settings = IMITATIONS[name]
+    if settings:
+        members, heads = members_of(*STACKED), randn(*STACKED, seed=7)
+        assert torch.equal(loss(members, heads, temperature=1.0), loss(members, heads))
+        assert not torch.allclose(loss(members, heads, **settings), loss(members, heads))
+
+
+# --- where the losses are least ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", IMITATIONS)
+def test_a_student_equal_to_its_teacher_is_stationary(name):
+    heads = randn(*STACKED).requires_grad_()
+    imitation(name, heads.detach().log_softmax(-1), heads).sum().backward()
+    close(heads.grad, torch.zeros_like(heads))
+
+
+@pytest.mark.parametrize("name", IMITATIONS)
+def test_no_student_is_better_than_the_teacher_itself(name):
+    members = members_of(*STACKED)
+    least = imitation(name, members, members)
+    for seed in range(20):
+        assert (imitation(name, members, randn(*STACKED, seed=seed)) >= least).all()
+        near = members + 1e-3 * randn(*STACKED, seed=seed)
+        assert (imitation(name, members, near) >= least - 1e-13).all()
+
+
+def descend(loss, shape):
+    """Heads at which `loss` is least, by L-BFGS from a random start."""
+    heads = randn(*shape, seed=3).requires_grad_()
+    optimizer = torch.optim.LBFGS(
+        [heads],
+        max_iter=500,
+        tolerance_grad=1e-12,
+        tolerance_change=0,
+        line_search_fn="strong_wolfe",
+    )
+
+    def closure():
+        optimizer.zero_grad()
+        value = loss(heads).sum()
+        value.backward()
+        return value
+
+    optimizer.step(closure)
+    return heads.detach()
+
+
+@pytest.mark.parametrize("n_heads", [1, 3])
+def test_aggregation_is_least_where_the_mean_probabilities_agree(n_heads):
+    members = members_of(*STACKED[1:])
+    shape = n_heads, N_ROWS, N_CLASSES
+    found = descend(lambda heads: losses.categorical_aggregation(members, heads), shape)
+    close(found.softmax(-1).mean(0), members.exp().mean(0), atol=1e-6, rtol=0)
+
+
+def test_individuality_is_least_where_each_head_is_the_mean_of_its_members():
+    members, pairs = members_of(*STACKED[1:]), losses.pairing(5, 2)
+    found = descend(
+        lambda heads: losses.categorical_individuality(members, heads, pairs),
+        (2, N_ROWS, N_CLASSES),
+    ).softmax(-1)
+    probs = members.exp()
+    close(found[0], probs[[0, 2, 4]].mean(0), atol=1e-6, rtol=0)
+    close(found[1], probs[[1, 3]].mean(0), atol=1e-6, rtol=0)
+
+
+def test_information_mismatch_brings_the_information_of_heads_to_that_of_members():
+    members = members_of(*STACKED[1:])
+    found = descend(
+        lambda heads: losses.information_mismatch(members, heads), (4, N_ROWS, N_CLASSES)
+    )
+    epistemic = EmpiricalCategorical.from_logits(found).uncertainty().epistemic
+    close(epistemic, EmpiricalCategorical(members).uncertainty().epistemic, rtol=1e-5, atol=0)
+
+
+# --- symmetries -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", IMITATIONS)
+def test_classes_and_pairs_in_another_order_change_nothing(name):
+    members, heads = members_of(*STACKED), randn(*STACKED, seed=7)
+    members_turned, heads_turned = (
+        value[:, [3, 0, 4, 2, 1]][..., [2, 0, 3, 1]] for value in (members, heads)
+    )
+    close(imitation(name, members_turned, heads_turned), imitation(name, members, heads))
+
+
+@pytest.mark.parametrize("name", ["aggregation", "aggregation, T=3", "information"])
+def test_only_individuality_knows_which_head_is_whose(name):
+    members, heads = members_of(*STACKED), randn(*STACKED, seed=7)
+    turned = heads[:, [1, 2, 3, 4, 0]]
+    close(imitation(name, members, turned), imitation(name, members, heads))
+    other, same = (losses.categorical_individuality(members, h) for h in (turned, heads))
+    assert not torch.allclose(other, same)
+
+
+@pytest.mark.parametrize("name", IMITATIONS)
+def test_logits_count_up_to_a_constant(name):
+    members, heads = members_of(*STACKED), randn(*STACKED, seed=7)
+    shift = 10 * randn(*STACKED[:-1], 1, seed=8)
+    close(imitation(name, members, heads + shift), imitation(name, members, heads))
+
+
+@pytest.mark.parametrize("name", IMITATIONS)
+def test_each_of_a_stack_is_by_itself(name):
+    members, heads = members_of(*STACKED), randn(*STACKED, seed=7)
+    found = imitation(name, members, heads)
+    assert found.shape == (3, N_ROWS)
+    close(found, torch.stack([imitation(name, *one) for one in zip(members, heads, strict=True)]))
+
+
+# --- members that rule classes out, heads that agree ----------------------------------------
+
+
+@pytest.mark.parametrize("name", IMITATIONS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_members_that_rule_classes_out_count_as_very_small_probabilities(name, dtype):
+    forest, heads = forest_of(*STACKED).to(dtype), randn(*STACKED, seed=7).to(dtype)
+    assert forest.isneginf().any(-1).all()
+    found = imitation(name, forest, heads)
+    assert found.isfinite().all()
+    smooth = forest.double().clamp(min=-700.0)  # at T = 3 still below rounding
+    close(found.double(), imitation(name, smooth, heads.double()), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", IMITATIONS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("scale", [1.0, 300.0])
+def test_gradients_are_finite_for_forests_equal_heads_and_large_logits(name, dtype, scale):
+    one = scale * randn(3, 1, N_ROWS, N_CLASSES, seed=7)
+    for members in (forest_of(*STACKED), members_of(3, 1, N_ROWS, N_CLASSES).expand(STACKED)):
+        for heads in (one.expand(STACKED), scale * randn(*STACKED)):
+            heads = heads.to(dtype).clone().requires_grad_()
+            loss = imitation(name, members.to(dtype), heads)
+            loss.sum().backward()
+            assert loss.isfinite().all()
+            assert heads.grad.isfinite().all()
+            _, gradient = closed_form(name, members.to(dtype), heads.detach())
+            assert gradient.isfinite().all()
+
+
+def test_aggregation_pulls_back_a_class_that_all_heads_have_given_up():
+    """In float32 its probabilities underflow, their ratios do not."""
+    members = torch.full((2, 1, 2), 0.5).log()
+    heads = torch.tensor([[[200.0, 0.0]], [[210.0, 0.0]]])
+    _, gradient = losses.categorical_aggregation_and_gradient(members, heads)
+    # Both ways the class's shares p_m / (2 q) are 1 : e^-10, and <target, share> pulls the other.
+    share = torch.tensor([1.0, math.exp(-10)]) / (1 + math.exp(-10))
+    expected = -0.5 * share
+    close(gradient[:, 0, 1], expected, rtol=1e-5, atol=0)
+    close(gradient[:, 0, 0], -expected, rtol=1e-5, atol=1e-7)
+
+
+# --- gradients in closed form ---------------------------------------------------------------
+
+
+def closed_form(name, members, heads, **kwargs):
+    loss, settings = IMITATIONS[name]
+    return GRADIENTS[loss](members, heads, **settings, **kwargs)
+
+
+@pytest.mark.parametrize("name", IMITATIONS)
+def test_losses_have_the_gradients_of_finite_differences(name):
+    members = members_of(*STACKED[1:])
+    heads = randn(*STACKED[1:], seed=7).requires_grad_()
+    assert gradcheck(lambda h: imitation(name, members, h), heads)
+
+
+@pytest.mark.parametrize("name", IMITATIONS)
+@pytest.mark.parametrize("make", [members_of, forest_of])
+@pytest.mark.parametrize("n_heads", [1, 2, 5, 7])
+@pytest.mark.parametrize("n_classes", [2, 4, 20])
+def test_closed_form_is_autograds(name, make, n_heads, n_classes):
+    members = make(3, 5, N_ROWS, n_classes)
+    # as the engine gives them: the axis of heads last but one in memory
+    heads = randn(N_ROWS, 3, n_heads, n_classes, seed=7).movedim(0, -2).requires_grad_()
+    pairs = {"pairs": losses.pairing(5, n_heads)} if name.startswith("individuality") else {}
+    expected = imitation(name, members, heads, **pairs)
+    (slope,) = torch.autograd.grad(expected.sum(), heads)
+    for weight in (1.0, 0.3, torch.tensor(0.3, dtype=torch.float64)):
+        before = members.clone(), heads.detach().clone()
+        loss, gradient = closed_form(name, members, heads.detach(), weight=weight, **pairs)
+        close(loss, weight * expected.detach())
+        close(gradient, weight * slope)
+        assert torch.equal(members, before[0])
+        assert torch.equal(heads, before[1])
+
+
+def test_closed_form_of_members_in_order_is_autograds():
+    members, heads = members_of(*STACKED), randn(*STACKED, seed=7).requires_grad_()
+    expected = losses.categorical_individuality(members, heads, temperature=3.0)
+    loss, gradient = losses.categorical_individuality_and_gradient(
+        members, heads.detach(), temperature=3.0
+    )
+    close(loss, expected.detach())
+    close(gradient, torch.autograd.grad(expected.sum(), heads)[0])
+
+
+@pytest.mark.parametrize("floor", [1e-3, 0.1])
+def test_the_floor_of_the_closed_form_is_that_of_the_loss(floor):
+    members, heads = members_of(*STACKED), randn(*STACKED, seed=7).requires_grad_()
+    expected = losses.information_mismatch(members, heads, floor)
+    loss, gradient = losses.information_mismatch_and_gradient(members, heads.detach(), floor)
+    close(loss, expected.detach())
+    close(gradient, torch.autograd.grad(expected.sum(), heads)[0])
+
+
+def test_closed_form_of_correctness_is_autograds_with_a_weight_for_each_row():
+    y, heads = codes(3, N_ROWS), randn(*STACKED).requires_grad_()
+    labelled = torch.arange(3.0 * N_ROWS, dtype=torch.float64).view(3, N_ROWS)
+    for target in (y, randn(3, N_ROWS, N_CLASSES, seed=1).softmax(-1)):
+        for weight in (1.0, 0.3, 0.3 * labelled):
+            expected = weight * losses.categorical_correctness(heads, target)
+            loss, gradient = losses.categorical_correctness_and_gradient(
+                heads.detach(), target, weight=weight
+            )
+            close(loss, expected.detach())
+            close(gradient, torch.autograd.grad(expected.sum(), heads)[0])

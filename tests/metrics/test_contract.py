@@ -1,0 +1,371 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What all metrics keep to: weights, order of rows, targets, types, errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from skdistill.metrics import (
+    EpistemicFidelity,
+    accuracy_coverage_curve,
+    aurc,
+    ause,
+    brier_score,
+    crps,
+    epistemic_fidelity,
+    expected_calibration_error,
+    gaussian_nll,
+    interval_coverage,
+    interval_score,
+    interval_width,
+    make_interval_scorer,
+    mixture_nll,
+    ood_auroc,
+    prediction_rejection_ratio,
+    regression_calibration_curve,
+    regression_calibration_error,
+    reliability_curve,
+    risk_coverage_curve,
+    sparsification_curve,
+    uncertainty_ndcg,
+    uncertainty_total_variation,
+)
+
+
+def total_variation_of_pair(a, b, *, sample_weight=None):
+    return uncertainty_total_variation(
+        a, b, bins=7, a_weights=sample_weight, b_weights=sample_weight
+    )
+
+
+def score_of_80_percent(y_true, y_interval, *, sample_weight=None):
+    return interval_score(y_true, y_interval, coverage=0.8, sample_weight=sample_weight)
+
+
+def error_at_quantiles(y_true, y_quantiles, *, sample_weight=None):
+    levels = [0.1, 0.25, 0.5, 0.9]
+    return regression_calibration_error(y_true, y_quantiles, levels, sample_weight=sample_weight)
+
+
+def auroc_of_pair(inside, outside, *, sample_weight=None):
+    return ood_auroc(inside, outside, in_weights=sample_weight, out_weights=sample_weight)
+
+
+def error_in_equal_bins(y_true, y_prob, *, sample_weight=None):
+    return expected_calibration_error(
+        y_true, y_prob, n_bins=7, strategy="quantile", sample_weight=sample_weight
+    )
+
+
+def classwise_error(y_true, y_prob, *, sample_weight=None):
+    return expected_calibration_error(y_true, y_prob, classwise=True, sample_weight=sample_weight)
+
+
+# Every metric as a function of arrays with one row per sample, by the names of what it takes:
+# those that average over targets, and those of one target.
+OF_TARGETS = {
+    gaussian_nll: ("y_true", "y_pred", "std"),
+    mixture_nll: ("y_true", "members"),
+    crps: ("y_true", "members"),
+    ause: ("y_true", "y_pred", "std"),
+    interval_coverage: ("y_true", "interval"),
+    interval_width: ("interval",),
+    score_of_80_percent: ("y_true", "interval"),
+    error_at_quantiles: ("y_true", "quantiles"),
+    total_variation_of_pair: ("std", "other_std"),
+    epistemic_fidelity: ("std", "other_std"),
+}
+OF_ONE = {
+    brier_score: ("labels", "y_prob"),
+    expected_calibration_error: ("labels", "y_prob"),
+    error_in_equal_bins: ("labels", "y_prob"),
+    classwise_error: ("labels", "y_prob"),
+    aurc: ("losses", "entropy"),
+    prediction_rejection_ratio: ("losses", "entropy"),
+    auroc_of_pair: ("losses", "entropy"),
+}
+CURVES = {
+    sparsification_curve: ("y_true", "y_pred", "std"),
+    risk_coverage_curve: ("losses", "entropy"),
+    accuracy_coverage_curve: ("labels", "losses", "entropy"),
+    reliability_curve: ("labels", "y_prob"),
+}
+NAMES = {**OF_TARGETS, **OF_ONE, **CURVES}
+
+
+def parametrize(metrics):
+    return pytest.mark.parametrize("metric", metrics, ids=lambda metric: metric.__name__)
+
+
+all_metrics = parametrize({**OF_TARGETS, **OF_ONE})
+metrics_of_targets = parametrize(OF_TARGETS)
+metrics_and_curves = pytest.mark.parametrize(
+    ("metric", "n_targets"),
+    [
+        pytest.param(metric, n_targets, id=f"{metric.__name__}-{n_targets}")
+        for metrics, shapes in (
+            ({**OF_TARGETS, sparsification_curve: ()}, [None, 1, 3]),
+            ({**OF_ONE, **CURVES}, [None]),
+        )
+        for metric in metrics
+        for n_targets in shapes
+    ],
+)
+
+
+def arguments(metric, data):
+    return [data[name] for name in NAMES[metric]]
+
+
+@metrics_and_curves
+def test_integer_weights_are_repetitions(metric, n_targets, make_predictions):
+    arrays = arguments(metric, make_predictions(n_targets))
+    weights = np.random.default_rng(1).integers(0, 4, size=len(arrays[0]))
+    assert (weights == 0).any()
+    repeated = [np.repeat(array, weights, axis=0) for array in arrays]
+    assert_allclose(metric(*arrays, sample_weight=weights), metric(*repeated), rtol=1e-12)
+
+
+@all_metrics
+def test_scale_of_weights_does_not_matter(metric, make_predictions):
+    arrays = arguments(metric, make_predictions())
+    weights = np.random.default_rng(1).integers(0, 4, size=len(arrays[0]))
+    expected = metric(*arrays, sample_weight=weights)
+    assert_allclose(metric(*arrays, sample_weight=0.1 * weights), expected, rtol=1e-12)
+    assert_allclose(
+        metric(*arrays, sample_weight=np.full(len(weights), 0.1)), metric(*arrays), rtol=1e-12
+    )
+
+
+@metrics_and_curves
+def test_order_of_rows_does_not_matter(metric, n_targets, make_predictions):
+    arrays = arguments(metric, make_predictions(n_targets))
+    rows = np.random.default_rng(2).permutation(len(arrays[0]))
+    assert_allclose(metric(*(array[rows] for array in arrays)), metric(*arrays), rtol=1e-12)
+
+
+@metrics_of_targets
+def test_average_over_targets_is_uniform(metric, make_predictions):
+    data = make_predictions(3)
+    per_target = [
+        metric(
+            *(
+                data[name][:, :, [target]] if name == "members" else data[name][:, target]
+                for name in NAMES[metric]
+            )
+        )
+        for target in range(3)
+    ]
+    assert_allclose(metric(*arguments(metric, data)), np.mean(per_target, axis=0), rtol=1e-12)
+
+
+@metrics_of_targets
+def test_one_column_is_one_target(metric, make_predictions):
+    data = make_predictions(1)
+    flat = [data[name] if name == "members" else data[name][:, 0] for name in NAMES[metric]]
+    assert metric(*flat) == metric(*arguments(metric, data))
+
+
+@all_metrics
+def test_returns_python_floats(metric, make_predictions):
+    score = metric(*arguments(metric, make_predictions(2)))
+    assert all(type(value) is float for value in np.atleast_1d(score).tolist())
+    assert type(score) is (EpistemicFidelity if metric is epistemic_fidelity else float)
+
+
+@all_metrics
+def test_lists_and_frames_do(metric, make_predictions):
+    pd = pytest.importorskip("pandas")
+    arrays = arguments(metric, make_predictions())
+    as_lists = [array.tolist() for array in arrays]
+    as_frames = [
+        {1: pd.Series, 2: pd.DataFrame}.get(array.ndim, np.asarray)(array) for array in arrays
+    ]
+    assert metric(*as_lists) == metric(*as_frames) == metric(*arrays)
+
+
+@all_metrics
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (np.ones(29), r"weights? must have shape \(30,\), got \(29,\)"),
+        (np.ones((30, 2)), r"weights? must have shape \(30,\), got \(30, 2\)"),
+        (-np.ones(30), "weights? must not be negative, got a smallest value of -1"),
+        (np.zeros(30), "weights? must have at least one positive value, got zeros only"),
+        (np.full(30, np.nan), "weights? contains NaN"),
+    ],
+)
+def test_bad_weights(metric, weights, message, make_predictions):
+    with pytest.raises(ValueError, match=message):
+        metric(*arguments(metric, make_predictions()), sample_weight=weights)
+
+
+@all_metrics
+def test_bad_values_are_named(metric, make_predictions):
+    arrays = arguments(metric, make_predictions())
+    for position in range(len(arrays)):
+        spoilt = [array.copy() for array in arrays]
+        spoilt[position].flat[0] = np.nan
+        with pytest.raises(ValueError, match="contains NaN"):
+            metric(*spoilt)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda d: gaussian_nll(d["y_true"], d["y_pred"][:-1], d["std"]),
+            r"y_pred must have shape \(30,\) or \(30, 1\) to go with y_true, got \(29, 1\)",
+        ),
+        (
+            lambda d: gaussian_nll(np.ones((30, 2)), d["y_pred"], d["std"]),
+            r"y_pred must have shape \(30, 2\) to go with y_true, got \(30, 1\)",
+        ),
+        (
+            lambda d: gaussian_nll(d["y_true"], d["y_pred"], -d["std"]),
+            "y_std must be positive, got a smallest value of -2",
+        ),
+        (
+            lambda d: gaussian_nll(np.ones((30, 1, 1)), d["y_pred"], d["std"]),
+            r"y_true must have 1 or 2 dimension\(s\), got shape \(30, 1, 1\)",
+        ),
+        (
+            lambda d: mixture_nll(d["y_true"], d["members"][:, :, 0]),
+            r"y_members must have 4 dimension\(s\), got shape \(30, 4, 2\)",
+        ),
+        (
+            lambda d: crps(d["y_true"], np.swapaxes(d["members"], 0, 1)),
+            r"y_members must have shape .* \(30, S, 1, 2\) to go with y_true, got \(4, 30, 1, 2\)",
+        ),
+        (
+            lambda d: mixture_nll(d["y_true"], 0 * d["members"]),
+            r"variances y_members\[..., 1\] must be positive, got a smallest value of 0",
+        ),
+        (
+            lambda d: ause(d["y_true"], d["y_pred"], np.ones((30, 2))),
+            r"uncertainty must have shape \(30,\) or \(30, 1\) to go with y_true, got \(30, 2\)",
+        ),
+        (
+            lambda d: interval_coverage(d["y_true"], d["quantiles"]),
+            r"y_interval must have shape \(30, 2\) or \(30, 1, 2\), got \(30, 4\)",
+        ),
+        (
+            lambda d: interval_width(d["interval"][:, ::-1]),
+            r"y_interval must have its lower end first.* 30 row\(s\) have not.* row 0",
+        ),
+        (
+            lambda d: interval_score(d["y_true"], d["interval"], coverage=90),
+            "coverage == 90, must be < 1",
+        ),
+        (
+            lambda d: regression_calibration_curve(d["y_true"], d["quantiles"], [0.5, 0.6]),
+            r"y_quantiles must have shape \(30, 2\) or \(30, 1, 2\), got \(30, 4\)",
+        ),
+        (
+            lambda d: regression_calibration_error(d["y_true"], d["quantiles"][:, :2], [0.6, 0.5]),
+            r"quantiles must increase and lie strictly between 0 and 1, got \[0.6, 0.5\]",
+        ),
+        (
+            lambda d: uncertainty_total_variation(d["std"], d["std"], bins=0),
+            "bins == 0, must be >= 1",
+        ),
+        (
+            lambda d: uncertainty_total_variation(d["std"], np.ones((5, 2))),
+            "b must have as many targets as a, got 2 where a has 1",
+        ),
+        (
+            lambda d: epistemic_fidelity(d["std"], d["std"][1:]),
+            r"student must have shape \(30,\) or \(30, 1\) to go with teacher, got \(29, 1\)",
+        ),
+        (
+            lambda d: epistemic_fidelity(-d["std"], d["std"]),
+            "teacher must not be negative, got a smallest value of -2",
+        ),
+        (lambda d: make_interval_scorer(1.0), "coverage == 1.0, must be < 1"),
+        (
+            lambda d: brier_score(d["labels"], d["y_prob"][:-1]),
+            "y_prob must have as many rows as y_true, 30, got 29",
+        ),
+        (
+            lambda d: brier_score(np.ones((30, 1)), d["y_prob"]),
+            r"y_true must have shape \(n_samples,\), got \(30, 1\)",
+        ),
+        (
+            lambda d: brier_score(d["labels"], d["y_prob"][:, 0]),
+            r"y_prob must have 2 dimension\(s\), got shape \(30,\)",
+        ),
+        (
+            lambda d: brier_score([0, 1], [[1, 0], [1.5, -0.5]]),
+            "y_prob must not be negative, got a smallest value of -0.5",
+        ),
+        (
+            lambda d: brier_score([0, 1, 2], [[1, 0, 0], [0.5, 0, 0], [0, 0.1, 0.9]]),
+            "y_prob must have rows that sum to 1, but row 1 sums to 0.5",
+        ),
+        (
+            lambda d: brier_score(np.minimum(d["labels"], 1), d["y_prob"]),
+            "y_prob has 3 columns, but y_true has 2 distinct labels; give labels=",
+        ),
+        (
+            lambda d: brier_score(d["labels"], d["y_prob"], labels=[0, 1, 1]),
+            "y_prob has 3 columns, but labels has 2 distinct labels",
+        ),
+        (
+            lambda d: brier_score(d["labels"], d["y_prob"], labels=["a", "b", "c"]),
+            "y_true must hold labels of the 3 columns of y_prob, 'a', 'b', 'c', got 0.0, 1.0, 2.0",
+        ),
+        (
+            lambda d: expected_calibration_error(d["labels"], d["y_prob"], n_bins=0),
+            "n_bins == 0, must be >= 1",
+        ),
+        (
+            lambda d: reliability_curve(d["labels"], d["y_prob"], strategy="kmeans"),
+            r"strategy must be one of \['uniform', 'quantile'\], got 'kmeans'",
+        ),
+        (
+            lambda d: aurc(d["losses"], d["entropy"][1:]),
+            "uncertainty must have as many rows as losses, 30, got 29",
+        ),
+        (
+            lambda d: aurc(d["y_prob"], d["entropy"]),
+            r"losses must have 1 dimension\(s\), got shape \(30, 3\)",
+        ),
+        (
+            lambda d: accuracy_coverage_curve(d["labels"], d["labels"][1:], d["entropy"]),
+            "y_pred must have as many rows as y_true, 30, got 29",
+        ),
+        (
+            lambda d: accuracy_coverage_curve(["0", "1"], [0, 1], [0.1, 0.2]),
+            "y_pred must hold strings where y_true does .* got int64 for <U1",
+        ),
+        (
+            lambda d: brier_score(["a", None, "b"], d["y_prob"][:3]),
+            "y_true must hold either strings or numbers, got NoneType, str",
+        ),
+        (
+            lambda d: ood_auroc(d["y_prob"], d["entropy"]),
+            r"in_distribution must have 1 dimension\(s\), got shape \(30, 3\)",
+        ),
+        (
+            lambda d: uncertainty_ndcg(-d["std"], d["std"]),
+            "teacher must not be negative, got a smallest value of -2",
+        ),
+        (
+            lambda d: uncertainty_ndcg(d["std"], d["std"][1:]),
+            "student must have as many rows as teacher, 30, got 29",
+        ),
+        (
+            lambda d: uncertainty_ndcg(d["std"], d["std"]),
+            "n_candidates == 100, must be <= 30",
+        ),
+        (
+            lambda d: uncertainty_ndcg(d["std"], d["std"], n_candidates=10),
+            "k == 20, must be <= 10",
+        ),
+    ],
+)
+def test_errors_name_the_argument_the_given_and_the_accepted(call, message, make_predictions):
+    with pytest.raises(ValueError, match=message):
+        call(make_predictions())

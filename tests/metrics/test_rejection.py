@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: BSD-3-Clause
+from __future__ import annotations
+
+from itertools import pairwise, permutations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import integrate
+from sklearn.exceptions import UndefinedMetricWarning
+from sklearn.metrics import auc, roc_auc_score
+
+from skdistill.metrics import (
+    accuracy_coverage_curve,
+    aurc,
+    ause,
+    prediction_rejection_ratio,
+    risk_coverage_curve,
+    sparsification_curve,
+)
+
+shapes = pytest.mark.parametrize("n_targets", [None, 1, 3])
+# Uncertainties with ties, and every order in which the rows could come.
+TIED = np.array([1, 2, 2, 2, 3, 3])
+ORDERS = [
+    TIED + np.array([0, *twos, *threes]) / 10
+    for twos in permutations(range(3))
+    for threes in permutations(range(2))
+]
+
+ranked = pytest.mark.parametrize("metric", [aurc, prediction_rejection_ratio])
+
+
+# Sparsification
+
+
+def test_sparsification_by_hand():
+    # Squared errors 4, 1, 0, 1 and uncertainties that remove 1, 4, 1, 0 in this order.
+    fraction, model, oracle = sparsification_curve([2, 1, 0, 1], [0, 0, 0, 0], [0.3, 0.4, 0.1, 0.2])
+    assert_array_equal(fraction, [0, 0.25, 0.5, 0.75, 1])
+    assert_allclose(model, np.array([6 / 4, 5 / 3, 1 / 2, 0, 0]) / (6 / 4))
+    assert_allclose(oracle, np.array([6 / 4, 2 / 3, 1 / 2, 0, 0]) / (6 / 4))
+    area = 0.25 * (5 / 3 - 2 / 3) / (6 / 4)
+    assert_allclose(ause([2, 1, 0, 1], [0, 0, 0, 0], [0.3, 0.4, 0.1, 0.2]), area)
+
+
+def test_sparsification_is_the_plain_loop():
+    rng = np.random.default_rng(0)
+    y_true, uncertainty = rng.normal(size=(2, 50))
+    squared = y_true**2
+
+    def loop(by):
+        remaining = squared[np.argsort(-by)]
+        curve = [remaining[k:].mean() for k in range(50)]
+        return np.array([*curve, curve[-1]]) / squared.mean()
+
+    fraction, model, oracle = sparsification_curve(y_true, np.zeros(50), uncertainty)
+    assert_allclose(fraction, np.arange(51) / 50, atol=1e-15)
+    assert_allclose(model, loop(uncertainty))
+    assert_allclose(oracle, loop(squared))
+    expected = auc(fraction, loop(uncertainty) - loop(squared))
+    assert_allclose(ause(y_true, np.zeros(50), uncertainty), expected)
+
+
+def test_sparsification_of_ties_is_the_expectation_over_their_orders():
+    y_true = np.random.default_rng(0).normal(size=6)
+    curves = [sparsification_curve(y_true, np.zeros(6), order)[1] for order in ORDERS]
+    _, model, _ = sparsification_curve(y_true, np.zeros(6), TIED)
+    assert_allclose(model, np.mean(curves, axis=0))
+
+
+def test_constant_uncertainty_gives_a_flat_curve():
+    y_true = np.random.default_rng(0).normal(size=20)
+    fraction, model, oracle = sparsification_curve(y_true, np.zeros(20), np.ones(20))
+    assert_allclose(model, 1)
+    assert_allclose(ause(y_true, np.zeros(20), np.ones(20)), 1 - auc(fraction, oracle))
+
+
+@shapes
+def test_ause_of_the_absolute_error_is_zero(n_targets, make_predictions):
+    data = make_predictions(n_targets)
+    error = np.abs(data["y_true"] - data["y_pred"])
+    assert ause(data["y_true"], data["y_pred"], error) == pytest.approx(0, abs=1e-14)
+    assert ause(data["y_true"], data["y_pred"], data["std"]) > 0.05
+
+
+def test_ause_depends_on_the_order_only(make_predictions):
+    data = make_predictions()
+    y_true, y_pred, std = data["y_true"], data["y_pred"], data["std"]
+    assert ause(y_true, y_pred, std) == ause(y_true, y_pred, std**2)
+    assert_allclose(ause(5 * y_true, 5 * y_pred, std), ause(y_true, y_pred, std), rtol=1e-12)
+
+
+def test_no_order_lies_below_the_oracle(make_predictions):
+    data = make_predictions(2)
+    weights = np.random.default_rng(3).uniform(size=30)
+    for uncertainty in (data["std"], data["std"][:, 0], -data["std"]):
+        _, model, oracle = sparsification_curve(
+            data["y_true"], data["y_pred"], uncertainty, sample_weight=weights
+        )
+        assert model[0] == oracle[0] == 1
+        assert (model >= oracle - 1e-12).all()
+
+
+def test_one_uncertainty_orders_every_target(make_predictions):
+    data = make_predictions(2)
+    one = data["std"][:, 0]
+    both = np.column_stack([one, one])
+    assert ause(data["y_true"], data["y_pred"], one) == ause(data["y_true"], data["y_pred"], both)
+
+
+def test_curves_of_several_targets_average():
+    rng = np.random.default_rng(0)
+    y_true, uncertainty = rng.normal(size=(2, 20, 3))
+    _, *curves = sparsification_curve(y_true, np.zeros((20, 3)), uncertainty)
+    singles = [
+        sparsification_curve(y, np.zeros(20), u)[1:]
+        for y, u in zip(y_true.T, uncertainty.T, strict=True)
+    ]
+    assert_allclose(curves, np.mean(singles, axis=0))
+
+
+def test_ause_of_perfect_predictions_is_undefined():
+    with pytest.warns(UndefinedMetricWarning, match="every error is zero") as record:
+        assert np.isnan(ause([1.0, 2.0], [1.0, 2.0], [0.1, 0.2]))
+    assert record[0].filename == __file__
+
+
+# Risk and coverage
+
+
+def test_risk_coverage_by_hand():
+    # From the surest: losses 0, 3, 0, and then 1 and 5 that tie.
+    losses, uncertainty = [3.0, 0.0, 1.0, 5.0, 0.0], [0.2, 0.1, 0.9, 0.9, 0.3]
+    coverage, risk = risk_coverage_curve(losses, uncertainty)
+    assert_allclose(coverage, [0, 0.2, 0.4, 0.6, 1])
+    assert_allclose(risk, [0, 0, 3 / 2, 3 / 3, 9 / 5])
+
+
+def test_risk_coverage_is_the_plain_loop():
+    losses, uncertainty = np.random.default_rng(0).normal(size=(2, 50))
+    surest = losses[np.argsort(uncertainty)]
+    coverage, risk = risk_coverage_curve(losses, uncertainty)
+    assert_allclose(coverage, np.arange(51) / 50)
+    assert_allclose(risk, [surest[0], *(surest[:k].mean() for k in range(1, 51))])
+
+
+def test_risk_of_squared_errors_is_the_sparsification_curve(make_predictions):
+    data = make_predictions()
+    losses = (data["y_true"] - data["y_pred"]) ** 2
+    coverage, risk = risk_coverage_curve(losses, data["std"])
+    removed, model, _ = sparsification_curve(data["y_true"], data["y_pred"], data["std"])
+    assert_allclose(np.interp(coverage, 1 - removed[::-1], model[::-1]), risk / losses.mean())
+
+
+def test_accuracy_is_one_minus_the_risk_of_the_labels():
+    rng = np.random.default_rng(0)
+    y_true, y_pred = rng.choice(["cat", "dog", "eel"], size=(2, 40))
+    uncertainty = rng.choice([0.1, 0.3, 0.5], size=40)
+    coverage, accuracy = accuracy_coverage_curve(y_true, y_pred, uncertainty)
+    expected_coverage, risk = risk_coverage_curve(y_true != y_pred, uncertainty)
+    assert_array_equal(coverage, expected_coverage)
+    assert_allclose(accuracy, 1 - risk)
+    assert accuracy[-1] == np.mean(y_true == y_pred)
+
+
+def test_aurc_by_hand():
+    # The loss that has come in by coverage c is max(0, c - 1/2): the area is that of 1 - 1 / (2 c).
+    assert_allclose(aurc([0, 1], [1, 2]), 1 / 2 - np.log(2) / 2)
+    assert_allclose(aurc([1, 0], [1, 2]), 1 / 2 + np.log(2) / 2)
+    assert aurc([0, 0, 0], [1, 2, 3]) == 0
+
+
+def test_aurc_is_the_integral_of_the_risk():
+    rng = np.random.default_rng(0)
+    losses, uncertainty = rng.gamma(1, size=9), rng.choice([1, 2, 3, 4], size=9)
+    coverage, risk = risk_coverage_curve(losses, uncertainty)
+
+    def mean_loss(c):
+        return np.interp(c, coverage, coverage * risk) / c
+
+    pieces = [integrate.quad(mean_loss, *ends)[0] for ends in pairwise(coverage)]
+    assert_allclose(aurc(losses, uncertainty), sum(pieces))
+
+
+def test_aurc_tends_to_the_mean_of_the_risks():
+    losses, uncertainty = np.random.default_rng(0).gamma(1, size=(2, 100_000))
+    _, risk = risk_coverage_curve(losses, uncertainty)
+    assert_allclose(aurc(losses, uncertainty), risk[1:].mean(), rtol=1e-4)
+
+
+@ranked
+def test_ties_are_worth_the_mean_over_their_orders(metric):
+    losses = np.random.default_rng(0).gamma(1, size=6)
+    scores = [metric(losses, order) for order in ORDERS]
+    assert len(set(scores)) == len(ORDERS)
+    assert_allclose(metric(losses, TIED), np.mean(scores))
+
+
+@ranked
+def test_only_the_order_of_the_uncertainties_matters(metric, make_predictions):
+    data = make_predictions()
+    losses, uncertainty = data["losses"], data["entropy"]
+    expected = metric(losses, uncertainty)
+    assert metric(losses, np.exp(5 * uncertainty)) == expected
+    assert metric(losses, np.log(uncertainty)) == expected
+    assert metric(losses, -uncertainty) != expected
+
+
+def test_constant_uncertainty_is_chance(make_predictions):
+    losses = make_predictions()["losses"]
+    assert_allclose(aurc(losses, np.ones(30)), losses.mean())
+    assert_allclose(prediction_rejection_ratio(losses, np.ones(30)), 0, atol=1e-15)
+
+
+def test_no_order_is_better_than_that_of_the_losses():
+    rng = np.random.default_rng(0)
+    losses, weights = rng.gamma(1, size=(2, 30))
+    best = {"aurc": aurc(losses, losses, sample_weight=weights), "ratio": 1}
+    for uncertainty in rng.normal(size=(20, 30)):
+        assert aurc(losses, uncertainty, sample_weight=weights) > best["aurc"]
+        ratio = prediction_rejection_ratio(losses, uncertainty, sample_weight=weights)
+        assert -1 < ratio < best["ratio"]
+
+
+# Rejection ratio
+
+
+def test_rejection_ratio_by_hand():
+    # Losses 0, 4, 1, 1 as they are kept: of their sum 0, 4, 5, 6 have come after each row, in the
+    # best order 0, 1, 2, 6. Areas by trapezoids, less those of the straight line from 0 to 6.
+    model = 12 - (0 + 2 + 4.5 + 5.5)
+    best = 12 - (0 + 0.5 + 1.5 + 4)
+    assert_allclose(prediction_rejection_ratio([4, 0, 1, 1], [2, 1, 3, 4]), model / best)
+
+
+def test_rejection_ratio_of_the_losses_and_of_their_opposite():
+    losses = np.random.default_rng(0).gamma(1, size=20)
+    assert_allclose(prediction_rejection_ratio(losses, losses), 1)
+    assert_allclose(prediction_rejection_ratio(losses, -losses), -1)
+
+
+def test_rejection_ratio_of_errors_is_the_gini_of_their_detection():
+    rng = np.random.default_rng(0)
+    errors, uncertainty = rng.choice([0, 1], size=60), rng.choice(8, size=60)
+    weights = rng.uniform(size=60)
+    ratio = prediction_rejection_ratio(errors, uncertainty, sample_weight=weights)
+    expected = 2 * roc_auc_score(errors, uncertainty, sample_weight=weights) - 1
+    assert_allclose(ratio, expected)
+
+
+def test_rejection_ratio_knows_no_scale_of_losses(make_predictions):
+    data = make_predictions()
+    losses, uncertainty = data["losses"], data["entropy"]
+    expected = prediction_rejection_ratio(losses, uncertainty)
+    assert_allclose(prediction_rejection_ratio(5 * losses - 7, uncertainty), expected)
+
+
+def test_rejection_ratio_of_equal_losses_is_undefined():
+    with pytest.warns(UndefinedMetricWarning, match="all losses are equal") as record:
+        assert np.isnan(prediction_rejection_ratio([0, 0, 0], [1, 2, 3]))
+    assert record[0].filename == __file__

@@ -1,0 +1,340 @@
+# SPDX-License-Identifier: BSD-3-Clause
+from __future__ import annotations
+
+import pickle
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import sklearn
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.frozen import FrozenEstimator
+from sklearn.inspection import permutation_importance
+from sklearn.metrics import get_scorer, log_loss
+from sklearn.model_selection import GridSearchCV, cross_validate
+from sklearn.pipeline import make_pipeline
+
+from skdistill.metrics import (
+    UncertaintyScorer,
+    aurc,
+    ause,
+    brier_score,
+    crps,
+    expected_calibration_error,
+    gaussian_nll,
+    interval_score,
+    make_interval_scorer,
+    mixture_nll,
+    neg_aurc_scorer,
+    neg_ause_scorer,
+    neg_brier_score_scorer,
+    neg_crps_scorer,
+    neg_expected_calibration_error_scorer,
+    neg_gaussian_nll_scorer,
+    neg_interval_score_scorer,
+    neg_log_loss_scorer,
+    neg_mixture_nll_scorer,
+)
+
+
+class KnownRegressor(RegressorMixin, BaseEstimator):
+    """Reads its members off the columns of X, (mean, variance) each; `inflate` spoils them."""
+
+    def __init__(self, inflate=1.0):
+        self.inflate = inflate
+
+    def fit(self, X, y, sample_weight=None):
+        self.n_features_in_ = X.shape[1]
+        return self
+
+    def predict_members(self, X):
+        members = X.reshape(len(X), -1, 1, 2).copy()
+        members[..., 1] *= self.inflate
+        return members
+
+    def predict(self, X):
+        return self.predict_members(X)[..., 0].mean(axis=(1, 2))
+
+    def predict_uncertainty(self, X):
+        members = self.predict_members(X)[:, :, 0]
+        aleatoric, epistemic = members[..., 1].mean(axis=1), members[..., 0].var(axis=1)
+        return SimpleNamespace(
+            total=aleatoric + epistemic,
+            aleatoric=aleatoric,
+            epistemic=epistemic,
+            measure="variance",
+        )
+
+    def predict_interval(self, X, coverage=0.9):
+        half = stats.norm.ppf((1 + coverage) / 2) * np.sqrt(self.predict_uncertainty(X).total)
+        return self.predict(X)[:, None] + half[:, None] * np.array([-1, 1])
+
+
+class KnownClassifier(ClassifierMixin, BaseEstimator):
+    """Reads its log probabilities off the columns of X; `sharpness` spoils them."""
+
+    def __init__(self, sharpness=1.0):
+        self.sharpness = sharpness
+
+    def fit(self, X, y, sample_weight=None):
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict_proba(self, X):
+        p = np.exp(self.sharpness * X)
+        return p / p.sum(axis=1, keepdims=True)
+
+    def predict(self, X):
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+    def predict_uncertainty(self, X):
+        total = stats.entropy(self.predict_proba(X), axis=1)
+        return SimpleNamespace(total=total, aleatoric=None, epistemic=None, measure="entropy")
+
+
+def make_logits_table(n_samples=40, seed=0):
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet(np.ones(3), size=n_samples)
+    return np.log(p), np.array(["ant", "cat", "dog"])[[rng.choice(3, p=row) for row in p]]
+
+
+def make_members_table(n_samples=40, n_members=3, seed=0):
+    rng = np.random.default_rng(seed)
+    noise = rng.uniform(0.1, 2.0, size=(n_samples, 1))
+    means = rng.normal(size=(n_samples, 1)) + 0.3 * rng.normal(size=(n_samples, n_members))
+    members = np.stack([means, np.broadcast_to(noise**2, means.shape)], axis=-1)
+    y = means.mean(axis=1) + noise[:, 0] * rng.normal(size=n_samples)
+    return members.reshape(n_samples, -1), y
+
+
+REGRESSION = {
+    "mixture_nll": (
+        neg_mixture_nll_scorer,
+        lambda m, X, y, **w: mixture_nll(y, m.predict_members(X), **w),
+    ),
+    "crps": (neg_crps_scorer, lambda m, X, y, **w: crps(y, m.predict_members(X), **w)),
+    "gaussian_nll": (
+        neg_gaussian_nll_scorer,
+        lambda m, X, y, **w: gaussian_nll(
+            y, m.predict(X), np.sqrt(m.predict_uncertainty(X).total), **w
+        ),
+    ),
+    "ause": (
+        neg_ause_scorer,
+        lambda m, X, y, **w: ause(y, m.predict(X), m.predict_uncertainty(X).total, **w),
+    ),
+    "interval_score": (
+        neg_interval_score_scorer,
+        lambda m, X, y, **w: interval_score(y, m.predict_interval(X, 0.9), coverage=0.9, **w),
+    ),
+    "interval_score_half": (
+        make_interval_scorer(coverage=0.5),
+        lambda m, X, y, **w: interval_score(y, m.predict_interval(X, 0.5), coverage=0.5, **w),
+    ),
+}
+CLASSIFICATION = {
+    "calibration": (
+        neg_expected_calibration_error_scorer,
+        lambda m, X, y, **w: expected_calibration_error(y, m.predict_proba(X), **w),
+    ),
+    "brier": (
+        neg_brier_score_scorer,
+        lambda m, X, y, **w: brier_score(y, m.predict_proba(X), **w),
+    ),
+    "log_loss": (
+        neg_log_loss_scorer,
+        lambda m, X, y, **w: log_loss(y, m.predict_proba(X), **w),
+    ),
+    "aurc": (
+        neg_aurc_scorer,
+        lambda m, X, y, **w: aurc(m.predict(X) != y, m.predict_uncertainty(X).total, **w),
+    ),
+}
+SCORERS = {**REGRESSION, **CLASSIFICATION}
+
+
+def make_case(name):
+    """A fitted model for the scorer of this name, and rows to score it on."""
+    make, Model = (
+        (make_members_table, KnownRegressor)
+        if name in REGRESSION
+        else (make_logits_table, KnownClassifier)
+    )
+    X, y = make()
+    return Model().fit(X, y), X, y
+
+
+all_scorers = pytest.mark.parametrize("name", SCORERS)
+
+
+@all_scorers
+def test_scorer_is_minus_the_metric(name):
+    scorer, metric = SCORERS[name]
+    model, X, y = make_case(name)
+    weights = np.random.default_rng(0).uniform(size=len(y))
+    assert scorer(model, X, y) == -metric(model, X, y)
+    assert scorer(model, X, y, weights) == -metric(model, X, y, sample_weight=weights)
+    assert scorer(model, X, y, sample_weight=weights) != scorer(model, X, y)
+
+
+@all_scorers
+def test_scorer_survives_pickling_and_shows_itself(name):
+    scorer, _ = SCORERS[name]
+    model, X, y = make_case(name)
+    copied = pickle.loads(pickle.dumps(scorer))
+    assert copied(model, X, y) == scorer(model, X, y)
+    assert repr(copied) == repr(scorer)
+
+
+def test_repr_of_scorers():
+    assert repr(neg_crps_scorer) == "UncertaintyScorer(neg_crps)"
+    assert repr(make_interval_scorer(0.5)) == "UncertaintyScorer(neg_interval_score, coverage=0.5)"
+
+
+@pytest.mark.parametrize("scorers", [REGRESSION, CLASSIFICATION], ids=["regression", "classes"])
+def test_scorers_across_processes(scorers):
+    model, X, y = make_case(next(iter(scorers)))
+    scoring = {name: scorer for name, (scorer, _) in scorers.items()}
+    here = cross_validate(model, X, y, cv=2, scoring=scoring, error_score="raise")
+    there = cross_validate(model, X, y, cv=2, scoring=scoring, error_score="raise", n_jobs=2)
+    for name in scoring:
+        assert_array_equal(here[f"test_{name}"], there[f"test_{name}"])
+
+
+@pytest.mark.parametrize("name", ["mixture_nll", "crps", "gaussian_nll", "interval_score"])
+def test_grid_search_finds_the_honest_variance(name):
+    X, y = make_members_table(n_samples=200)
+    grid = {"inflate": [0.01, 1.0, 100.0]}
+    search = GridSearchCV(KnownRegressor(), grid, scoring=SCORERS[name][0], cv=2).fit(X, y)
+    assert search.best_params_ == {"inflate": 1.0}
+    assert search.score(X, y) == SCORERS[name][0](search.best_estimator_, X, y)
+
+
+def test_weights_reach_the_scorers_of_a_search():
+    X, y = make_members_table()
+    weights = np.tile([1.0, 3.0], 20)
+    scoring = {"crps": neg_crps_scorer, "r2": "r2"}
+    search = GridSearchCV(KnownRegressor(), {"inflate": [1.0]}, scoring=scoring, refit="crps", cv=2)
+    with sklearn.config_context(enable_metadata_routing=True):
+        search.set_params(
+            estimator=KnownRegressor().set_fit_request(sample_weight=True),
+            scoring={"crps": neg_crps_scorer.set_score_request(sample_weight=True)},
+        )
+        search.fit(X, y, sample_weight=weights)
+    expected = [
+        -SCORERS["crps"][1](KnownRegressor(), X[rows], y[rows], sample_weight=weights[rows])
+        for rows in (slice(0, 20), slice(20, 40))
+    ]
+    assert_allclose([search.cv_results_[f"split{i}_test_crps"][0] for i in (0, 1)], expected)
+
+
+def test_weights_without_routing():
+    # scikit-learn >= 1.9 hands fit's weights on to the scorers, which it asks whether they take any
+    X, y = make_members_table()
+    scoring = {"crps": neg_crps_scorer, "nll": neg_mixture_nll_scorer}
+    search = GridSearchCV(KnownRegressor(), {"inflate": [1.0]}, scoring=scoring, refit="crps", cv=2)
+    search.fit(X, y, sample_weight=np.tile([1.0, 3.0], 20))
+    assert np.isfinite(search.best_score_)
+
+
+def test_requests_are_set_on_a_copy():
+    with sklearn.config_context(enable_metadata_routing=True):
+        requesting = neg_crps_scorer.set_score_request(sample_weight="importance")
+        assert requesting is not neg_crps_scorer
+        assert requesting.get_metadata_routing().score.requests == {"sample_weight": "importance"}
+        assert neg_crps_scorer.get_metadata_routing().score.requests == {"sample_weight": None}
+
+
+def test_weights_that_no_one_requested_are_refused():
+    X, y = make_members_table()
+    params = {"sample_weight": np.ones(len(y))}
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = KnownRegressor().set_fit_request(sample_weight=True)
+        with pytest.raises(ValueError, match=r"sample_weight.*not explicitly set as requested"):
+            cross_validate(model, X, y, scoring=neg_crps_scorer, params=params)
+
+
+def test_scorer_serves_permutation_importance():
+    X, y = make_members_table()
+    model = KnownRegressor().fit(X, y)
+    importance = permutation_importance(
+        model, X, y, scoring=neg_crps_scorer, n_repeats=3, random_state=0
+    )
+    assert importance.importances_mean[::2].min() > 0  # the means
+
+
+WRAPPERS = {
+    "Pipeline": lambda model: make_pipeline("passthrough", model),
+    "GridSearchCV": lambda model: GridSearchCV(model, {}, cv=2),
+    "FrozenEstimator": FrozenEstimator,
+    "TransformedTargetRegressor": TransformedTargetRegressor,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "wrap"),
+    [
+        pytest.param(name, wrap, id=f"{name}-{wrapper}")
+        for name in SCORERS
+        for wrapper, wrap in WRAPPERS.items()
+        if name in REGRESSION or wrapper != "TransformedTargetRegressor"
+    ],
+)
+def test_scorer_sees_through_meta_estimators(name, wrap):
+    scorer, _ = SCORERS[name]
+    model, X, y = make_case(name)
+    assert_allclose(scorer(wrap(model).fit(X, y), X, y), scorer(model, X, y), rtol=1e-10)
+
+
+@pytest.mark.parametrize("name", CLASSIFICATION)
+def test_scorers_of_classes_serve_rows_that_lack_one(name):
+    scorer, _ = SCORERS[name]
+    model, X, y = make_case(name)
+    rows = y != "cat"
+    everything = scorer(model, X, y, sample_weight=rows.astype(float))
+    assert_allclose(scorer(model, X[rows], y[rows]), everything)
+
+
+def test_scikit_learns_own_log_loss_does_not():
+    model, X, y = make_case("log_loss")
+    assert neg_log_loss_scorer(model, X, y) == get_scorer("neg_log_loss")(model, X, y)
+    with pytest.raises(ValueError, match="labels"):
+        get_scorer("neg_log_loss")(model, X[y != "cat"], y[y != "cat"])
+
+
+@pytest.mark.parametrize("name", ["calibration", "brier", "log_loss"])
+def test_grid_search_finds_the_calibrated_probabilities(name):
+    X, y = make_logits_table(n_samples=1000)
+    grid = {"sharpness": [0.3, 1.0, 3.0]}
+    search = GridSearchCV(KnownClassifier(), grid, scoring=SCORERS[name][0], cv=2).fit(X, y)
+    assert search.best_params_ == {"sharpness": 1.0}
+
+
+@pytest.mark.parametrize("scorer", [neg_gaussian_nll_scorer, neg_ause_scorer])
+def test_scorers_of_the_variance_refuse_entropies(scorer):
+    class Classifier(KnownRegressor):
+        def predict_uncertainty(self, X):
+            return SimpleNamespace(total=np.ones(len(X)), measure="entropy")
+
+    X, y = make_members_table()
+    with pytest.raises(ValueError, match=r"needs a regressor.*got measure='entropy'"):
+        scorer(Classifier(), X, y)
+
+
+def test_scorer_of_the_entropy_refuses_variances():
+    X, y = make_members_table()
+    with pytest.raises(ValueError, match=r"needs a classifier.*got measure='variance'"):
+        neg_aurc_scorer(KnownRegressor().fit(X, y), X, y)
+
+
+def test_a_scorer_of_ones_own():
+    def neg_largest_error(estimator, X, y, *, sample_weight, power):
+        return -float(np.abs(estimator.predict(X) - y).max() ** power)
+
+    X, y = make_members_table()
+    scorer = UncertaintyScorer(neg_largest_error, power=2)
+    assert repr(scorer) == "UncertaintyScorer(neg_largest_error, power=2)"
+    assert scorer(KnownRegressor(), X, y) < 0

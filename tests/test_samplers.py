@@ -1,0 +1,553 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Chains reach the distributions that are known in closed form; settings and diagnostics hold."""
+
+from __future__ import annotations
+
+import copy
+import io
+import math
+import pickle
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import BaseEstimator, clone
+from torch.optim.lr_scheduler import ExponentialLR
+
+from skdistill.samplers import (
+    SGHMC,
+    SGLD,
+    MCDropout,
+    SGHMCOptimizer,
+    SGLDOptimizer,
+    effective_sample_size,
+    kept_iterations,
+    sghmc_step,
+    sgld_step,
+    split_r_hat,
+)
+
+N_ROWS = 7.0
+FRICTION = 0.3
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def sgld(theta, gradient, n_steps, **settings):
+    """The end of a chain whose potential has this gradient."""
+    noise = torch.empty_like(theta)
+    for _ in range(n_steps):
+        sgld_step(theta, gradient(theta) / N_ROWS, noise, n_rows=N_ROWS, **settings)
+    return theta
+
+
+def sghmc(theta, gradient, n_steps, **settings):
+    momentum, noise = torch.zeros_like(theta), torch.empty_like(theta)
+    settings.update(n_rows=N_ROWS, friction=FRICTION)
+    for _ in range(n_steps):
+        sghmc_step(theta, gradient(theta) / N_ROWS, momentum, noise, **settings)
+    return theta
+
+
+# What a finite step adds: the covariance is T inv(A - lr A^2 / divisor).
+CHAINS = {"sgld": (sgld, 4.0), "sghmc": (sghmc, 4.0 - 2.0 * FRICTION)}
+OPTIMIZERS = {"sgld": SGLDOptimizer, "sghmc": partial(SGHMCOptimizer, friction=FRICTION)}
+samplers = pytest.mark.parametrize("sampler", CHAINS)
+
+
+# ------------------------------------------------------------------------------------------
+# Distributions; every element (row) of theta is a chain of its own
+# ------------------------------------------------------------------------------------------
+
+
+@samplers
+@pytest.mark.parametrize("temperature", [1.0, 0.25])
+@pytest.mark.parametrize("lr", [0.1, 0.8])
+def test_variance_at_a_finite_step_is_that_of_the_linear_recursion(sampler, temperature, lr):
+    chain, divisor = CHAINS[sampler]
+    precision, mean = 1.25, -3.0
+    theta = chain(
+        torch.full((100_000,), mean, dtype=torch.float64),
+        lambda theta: precision * (theta - mean),
+        150,
+        lr=lr,
+        temperature=temperature,
+        generator=generator(),
+    )
+    expected = temperature / (precision - lr * precision**2 / divisor)
+    n = len(theta)
+    assert theta.mean().item() == pytest.approx(mean, abs=4 * math.sqrt(expected / n))
+    assert theta.var().item() == pytest.approx(expected, rel=4 * math.sqrt(2 / n))
+    kurtosis = ((theta - mean) ** 4).mean() / theta.var() ** 2
+    assert kurtosis.item() == pytest.approx(3.0, abs=4 * math.sqrt(24 / n))
+
+
+@samplers
+def test_covariance_of_a_correlated_gaussian(sampler):
+    chain, divisor = CHAINS[sampler]
+    A = torch.tensor([[2.0, -1.2], [-1.2, 1.0]], dtype=torch.float64)
+    mean = torch.tensor([1.0, -2.0], dtype=torch.float64)
+    theta = chain(
+        mean.repeat(100_000, 1),
+        lambda theta: (theta - mean) @ A,
+        250,
+        lr=0.3,
+        generator=generator(),
+    )
+    expected = torch.linalg.inv(A - 0.3 * A @ A / divisor)
+    torch.testing.assert_close(theta.T.cov(), expected, rtol=0.02, atol=0)
+    torch.testing.assert_close(theta.mean(0), mean, rtol=0, atol=0.03)
+
+
+@samplers
+def test_posterior_of_a_weighted_mean_by_autograd(sampler):
+    # y ~ N(theta, 2^2) with weights, theta ~ N(0, 1 / 0.5), as a training loop computes it: rows'
+    # losses weighted to mean one, and the prior as weight decay tau / (2 N).
+    y = torch.tensor([1.0, 4.0, -0.5, 3.0], dtype=torch.float64)
+    weight = torch.tensor([3.0, 0.5, 1.5, 2.0], dtype=torch.float64)
+    noise_variance, tau, n = 4.0, 0.5, weight.sum().item()
+    precision = n / noise_variance + tau
+    mean = (weight @ y).item() / noise_variance / precision
+
+    theta = torch.zeros(40_000, 1, dtype=torch.float64, requires_grad=True)
+    # A small step: lr * precision / 4 is 1 %.
+    lr = 0.04 / precision
+    optimizer = OPTIMIZERS[sampler]([theta], lr, n, generator=generator())
+    for _ in range(250):
+        losses = weight / weight.mean() * (y - theta).square() / (2 * noise_variance)
+        optimizer.zero_grad()
+        (losses.mean(-1).sum() + tau / (2 * n) * theta.square().sum()).backward()
+        optimizer.step()
+    std = precision**-0.5
+    assert theta.mean().item() == pytest.approx(mean, abs=0.05 * std)
+    assert theta.var().item() == pytest.approx(std**2, rel=0.05)
+
+
+def test_gradients_of_minibatches_widen_the_chain_by_their_own_noise():
+    # One of four rows a step: the gradient of U has variance V, the recursion's noise is
+    # lr + lr^2 / 4 V.
+    y = torch.tensor([1.0, 4.0, -0.5, 3.0], dtype=torch.float64)
+    n, lr = len(y), 0.05
+    rows = generator(1)
+
+    def gradient(theta):
+        return n * (theta - y[torch.randint(n, theta.shape, generator=rows)])
+
+    theta = torch.full((100_000,), y.mean().item(), dtype=torch.float64)
+    theta = sgld(theta, gradient, 60, lr=lr, generator=generator())
+    variance = (n**2 * y.var(correction=0)).item()
+    expected = (lr + lr**2 / 4 * variance) / (1 - (1 - lr * n / 2) ** 2)
+    assert theta.var().item() == pytest.approx(expected, rel=0.02)
+
+
+# ------------------------------------------------------------------------------------------
+# Updates and optimizers
+# ------------------------------------------------------------------------------------------
+
+
+def test_one_step_by_hand():
+    start, grad = torch.tensor([1.0, -2.0]), torch.tensor([0.5, 0.25])
+    draws = torch.empty(2).normal_(generator=generator())
+    settings = {"lr": 0.04, "n_rows": 10.0, "temperature": 0.25, "generator": generator()}
+    theta = start.clone()
+    sgld_step(theta, grad, torch.empty(2), **settings)
+    torch.testing.assert_close(theta, start - 0.2 * grad + 0.1 * draws)
+
+    theta, momentum = start.clone(), torch.tensor([0.3, 0.6])
+    settings.update(friction=0.5, generator=generator())
+    sghmc_step(theta, grad, momentum, torch.empty(2), **settings)
+    torch.testing.assert_close(momentum, torch.tensor([0.15, 0.3]) - 0.4 * grad + 0.1 * draws)
+    torch.testing.assert_close(theta, start + momentum)
+
+
+def test_sghmc_with_full_friction_is_sgld_of_twice_the_step():
+    grad = torch.randn(50, generator=generator(1))
+    theta, other = torch.ones(50), torch.ones(50)
+    sgld_step(theta, grad, torch.empty(50), lr=0.02, n_rows=3.0, generator=generator())
+    settings = {"lr": 0.01, "n_rows": 3.0, "friction": 1.0, "generator": generator()}
+    sghmc_step(other, grad, torch.zeros(50), torch.empty(50), **settings)
+    torch.testing.assert_close(other, theta)
+
+
+def parameters():
+    values = generator(5)
+    return [torch.nn.Parameter(torch.randn(*s, generator=values)) for s in ((4, 5), (5,), (3, 1))]
+
+
+def set_gradients(params):
+    """Those of a quadratic, so that they depend on where the chain is."""
+    for p in params[:-1]:  # the last one is frozen
+        p.grad = p.detach() / 3
+
+
+def test_optimizers_are_the_updates():
+    for sampler, make in OPTIMIZERS.items():
+        params, expected, memory = parameters(), parameters(), {}
+        optimizer = make(params, 0.01, N_ROWS, temperature=0.5, generator=generator())
+        draws = generator()
+        for _ in range(3):
+            set_gradients(params)
+            optimizer.step()
+            for i, p in enumerate(expected[:-1]):
+                step = sgld_step
+                if sampler == "sghmc":
+                    v = memory.setdefault(i, torch.zeros_like(p.data))
+                    step = partial(sghmc_step, momentum=v, friction=FRICTION)
+                step(
+                    p.data,
+                    p.data / 3,
+                    noise=torch.empty_like(p.data),
+                    lr=0.01,
+                    n_rows=N_ROWS,
+                    temperature=0.5,
+                    generator=draws,
+                )
+        for p, q in zip(params, expected, strict=True):
+            torch.testing.assert_close(p, q, rtol=0, atol=0)
+
+
+def run(optimizer, params, n_steps):
+    for _ in range(n_steps):
+        set_gradients(params)
+        optimizer.step()
+    return [p.detach().clone() for p in params]
+
+
+@samplers
+@pytest.mark.parametrize("how", ["state dict", "file", "pickle", "deepcopy"])
+def test_a_chain_goes_on_from_its_state_bit_for_bit(sampler, how):
+    params = parameters()
+    optimizer = OPTIMIZERS[sampler](params, 0.01, N_ROWS, generator=generator())
+    run(optimizer, params, 3)
+    if how in ("state dict", "file"):
+        resumed_params = copy.deepcopy(params)
+        resumed = OPTIMIZERS[sampler](resumed_params, 1.0, 1.0, generator=generator(9))
+        state = copy.deepcopy(optimizer.state_dict())
+        if how == "file":
+            file = io.BytesIO()
+            torch.save(state, file)
+            file.seek(0)
+            state = torch.load(file, weights_only=True)
+        resumed.load_state_dict(state)
+    else:
+        move = copy.deepcopy if how == "deepcopy" else lambda x: pickle.loads(pickle.dumps(x))
+        resumed = move(optimizer)
+        resumed_params = resumed.param_groups[0]["params"]
+    after = run(resumed, resumed_params, 4)
+    for p, q in zip(run(optimizer, params, 4), after, strict=True):
+        torch.testing.assert_close(p, q, rtol=0, atol=0)
+
+
+@samplers
+def test_noise_comes_from_the_generator_given_or_the_global_one(sampler):
+    def ends(**settings):
+        params = parameters()
+        return torch.cat([p.flatten() for p in run(make(params, **settings), params, 3)])
+
+    make = partial(OPTIMIZERS[sampler], lr=0.01, n_rows=N_ROWS)
+    before = torch.get_rng_state()
+    own = ends(generator=generator())
+    assert torch.equal(own, ends(generator=generator()))
+    assert not torch.equal(own, ends(generator=generator(1)))
+    assert torch.equal(torch.get_rng_state(), before)
+
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        assert torch.equal(ends(), own)
+    assert "generator" not in make(parameters()).state_dict()
+
+
+@samplers
+def test_at_temperature_zero_nothing_is_drawn(sampler):
+    draws = generator()
+    before = draws.get_state()
+    params = parameters()
+    lr = 0.02 if sampler == "sgld" else 0.01
+    optimizer = OPTIMIZERS[sampler](params, lr, N_ROWS, temperature=0.0, generator=draws)
+    after = run(optimizer, params, 1)
+    assert torch.equal(draws.get_state(), before)
+    for p, q in zip(parameters()[:-1], after[:-1], strict=True):
+        torch.testing.assert_close(q, p.detach() * (1 - 0.01 * N_ROWS / 3))
+
+
+def test_schedulers_set_the_step_size():
+    p = torch.nn.Parameter(torch.zeros(1))
+    optimizer = SGLDOptimizer([p], 0.5, 2.0, temperature=0.0)
+    scheduler = ExponentialLR(optimizer, 0.1)
+    for _ in range(3):
+        p.grad = torch.ones(1)
+        optimizer.step()
+        scheduler.step()
+    assert p.item() == pytest.approx(-0.5 * (1 + 0.1 + 0.01))
+
+
+def test_step_calls_a_closure_with_gradients():
+    p = torch.nn.Parameter(torch.ones(1))
+    optimizer = SGLDOptimizer([p], 0.5, 2.0, temperature=0.0)
+
+    def closure():
+        loss = (p**2).sum()
+        loss.backward()
+        return loss
+
+    assert optimizer.step(closure).item() == 1.0
+    assert p.item() == 0.0  # 1 - lr / 2 * n_rows * 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"lr": -1.0}, "lr must be"),
+        ({"lr": math.nan}, "lr must be"),
+        ({"n_rows": math.inf}, "n_rows must be"),
+        ({"temperature": -0.1}, "temperature must be"),
+        ({"friction": 0.0}, r"friction must be a number in \(0, 1\], got 0.0"),
+        ({"friction": 1.5}, "friction must be"),
+    ],
+)
+def test_optimizers_reject_bad_settings(settings, message):
+    with pytest.raises(ValueError, match=message):
+        SGHMCOptimizer(parameters(), **{"lr": 0.1, "n_rows": 1.0, **settings})
+
+
+# ------------------------------------------------------------------------------------------
+# Settings
+# ------------------------------------------------------------------------------------------
+
+
+class Ensemble(BaseEstimator):
+    def __init__(self, inference=None):
+        self.inference = inference
+
+
+@pytest.mark.parametrize(
+    ("inference", "text"),
+    [
+        (SGLD(1e-5, burn_in=1000), "SGLD(step_size=1e-05, burn_in=1000)"),
+        (SGHMC(1e-5, friction=0.2), "SGHMC(step_size=1e-05, friction=0.2)"),
+        (MCDropout(0.2), "MCDropout(rate=0.2)"),
+        (MCDropout(), "MCDropout()"),
+    ],
+)
+def test_settings_are_parameters_as_scikit_learn_has_them(inference, text):
+    assert repr(inference) == text
+    ensemble = clone(Ensemble(inference))
+    assert repr(ensemble) == f"Ensemble(inference={text})"
+    assert ensemble.inference is not inference
+    assert ensemble.inference.get_params() == inference.get_params()
+    assert pickle.loads(pickle.dumps(inference)).get_params() == inference.get_params()
+    name = next(iter(inference.get_params()))
+    ensemble.set_params(**{f"inference__{name}": 0.125})
+    assert ensemble.get_params()[f"inference__{name}"] == 0.125
+    assert inference.get_params()[name] != 0.125
+    with pytest.raises(ValueError, match="Invalid parameter 'stepsize' for"):
+        ensemble.set_params(inference__stepsize=1)
+
+
+def test_the_constructor_only_assigns():
+    given = {name: object() for name in SGHMC(1).get_params()}
+    assert SGHMC(**given).get_params() == given
+
+
+@pytest.mark.parametrize("cls", [SGLD, SGHMC])
+@pytest.mark.parametrize(
+    ("params", "error", "message"),
+    [
+        ({"step_size": "big"}, TypeError, "inference__step_size must be a number > 0, got 'big'"),
+        ({"step_size": True}, TypeError, "inference__step_size"),
+        ({"step_size": math.nan}, TypeError, "inference__step_size"),
+        ({"step_size": 0}, ValueError, "inference__step_size must be a number > 0, got 0"),
+        ({"step_size": math.inf}, ValueError, "inference__step_size"),
+        ({"schedule": "cosine"}, ValueError, r"inference__schedule must be one of \['constant'"),
+        ({"schedule": None}, TypeError, "inference__schedule must be one of"),
+        ({"final_step_size": 0}, ValueError, "inference__final_step_size must be a number > 0"),
+        ({"final_step_size": 2e-3}, ValueError, "not be above inference__step_size=0.001"),
+        ({"gamma": -1}, ValueError, "inference__gamma"),
+        ({"n_cycles": 0}, ValueError, "inference__n_cycles must be an integer >= 1, got 0"),
+        ({"prior_precision": 0}, ValueError, "inference__prior_precision .* > 0, or None"),
+        ({"burn_in": 1.0}, ValueError, r"inference__burn_in .* in \[0, 1\) or an integer >= 0"),
+        ({"burn_in": -1}, ValueError, "inference__burn_in"),
+        ({"burn_in": None}, TypeError, "inference__burn_in"),
+        ({"thinning": 0}, ValueError, "inference__thinning must be an integer >= 1, or 'auto'"),
+        ({"thinning": "all"}, TypeError, "inference__thinning"),
+        ({"thinning": 2.0}, TypeError, "inference__thinning"),
+        ({"n_chains": 0}, ValueError, "inference__n_chains"),
+        ({"temperature": -1}, ValueError, "inference__temperature must be a number >= 0"),
+    ],
+)
+def test_bad_settings_are_named(cls, params, error, message):
+    with pytest.raises(error, match=message):
+        cls(**{"step_size": 1e-3, **params}).check()
+
+
+@pytest.mark.parametrize(
+    ("inference", "message"),
+    [
+        (SGHMC(1e-3, friction=0), r"inference__friction must be a number in \(0, 1\], got 0"),
+        (MCDropout(1), r"inference__rate must be a number in \(0, 1\), got 1"),
+    ],
+)
+def test_bad_settings_of_one_class_are_named(inference, message):
+    with pytest.raises(ValueError, match=message):
+        inference.check()
+
+
+@pytest.mark.parametrize(
+    "inference",
+    [
+        SGLD(4e-6, prior_precision=10, burn_in=1000, thinning=10, temperature=0),
+        SGLD(1, schedule="polynomial", final_step_size=1, burn_in=0, n_chains=np.int64(4)),
+        SGHMC(np.float32(0.1), schedule="cyclical", friction=1, burn_in=0.0),
+        MCDropout(0.5),
+    ],
+)
+def test_good_settings_pass(inference):
+    inference.check()
+
+
+@pytest.mark.parametrize("inference", [SGLD(0.1), SGHMC(0.1, friction=0.5, temperature=0.5)])
+def test_settings_make_their_optimizer(inference):
+    settings = inference.optimizer_settings()
+    optimizer = inference.optimizer_class(parameters(), n_rows=3.0, **settings)
+    (group,) = optimizer.param_groups
+    assert {name: group[name] for name in settings} == settings
+    assert group["lr"] == 0.1
+    assert group["n_rows"] == 3.0
+
+
+def test_step_sizes_by_hand():
+    assert SGLD(0.5).step_size_at(7, 10) == 0.5
+    # a (b + t)^-gamma from 1 to 1/4 in 4 steps with gamma = 1/2: b = 4/15, a = sqrt(b).
+    inference = SGLD(1.0, schedule="polynomial", gamma=0.5, final_step_size=0.25)
+    b = 4 / 15
+    sizes = [inference.step_size_at(t, 5) for t in range(5)]
+    np.testing.assert_allclose(sizes, [math.sqrt(b / (b + t)) for t in range(5)])
+    assert sizes[-1] == pytest.approx(0.25)
+    assert inference.step_size_at(0, 1) == 1.0
+    default = SGLD(1.0, schedule="polynomial")
+    assert default.step_size_at(999, 1000) == pytest.approx(0.01)
+    # Two cycles of four iterations along half a cosine.
+    inference = SGLD(2.0, schedule="cyclical", n_cycles=2)
+    cycle = [2.0, 1 + math.sqrt(0.5), 1.0, 1 - math.sqrt(0.5)]
+    np.testing.assert_allclose([inference.step_size_at(t, 8) for t in range(8)], 2 * cycle)
+
+
+def test_a_cycle_explores_without_noise():
+    inference = SGLD(1.0, schedule="cyclical", n_cycles=2, burn_in=0.75, temperature=0.5)
+    assert [inference.temperature_at(t, 8) for t in range(8)] == 2 * [0, 0, 0, 0.5]
+    np.testing.assert_array_equal(inference.sampling_iterations(8), [3, 7])
+    inference = SGLD(1.0, burn_in=0.75, temperature=0.5)
+    assert {inference.temperature_at(t, 8) for t in range(8)} == {0.5}
+    np.testing.assert_array_equal(inference.sampling_iterations(8), [6, 7])
+
+
+@pytest.mark.parametrize(
+    ("params", "n_members", "expected"),
+    [
+        ({}, 1, [11]),
+        ({}, 3, [7, 9, 11]),
+        ({}, 4, [6, 8, 9, 11]),
+        ({"n_chains": 3}, 9, [7, 9, 11]),
+        ({"burn_in": 0}, 12, range(12)),
+        ({"burn_in": 2}, 5, [3, 5, 7, 9, 11]),
+        ({"burn_in": 2, "thinning": 2}, 5, [3, 5, 7, 9, 11]),
+        ({"burn_in": 2, "thinning": 4}, 2, [5, 9]),
+        ({"burn_in": 2, "thinning": 3}, 2, [7, 10]),
+        ({"schedule": "cyclical", "n_cycles": 2}, 4, [3, 5, 9, 11]),
+        ({"schedule": "cyclical", "n_cycles": 2, "thinning": 3}, 2, [5, 11]),
+        ({"schedule": "cyclical", "n_cycles": 2, "burn_in": 5}, 2, [5, 11]),
+    ],
+)
+def test_kept_iterations_by_hand(params, n_members, expected):
+    kept = kept_iterations(SGLD(1.0, **params), 12, n_members)
+    np.testing.assert_array_equal(kept, expected)
+
+
+@pytest.mark.parametrize(
+    ("params", "n_members", "message"),
+    [
+        ({"n_chains": 3}, 10, "n_members must be a multiple of inference__n_chains=3, got 10"),
+        ({}, 7, "n_members=7 is too many: .* 12 iterations 6 are after .*burn_in=0.5.*max_epochs"),
+        ({"burn_in": 12}, 1, "12 iterations 0 are after inference__burn_in=12"),
+        ({"thinning": 3}, 3, "inference__thinning=3. Raise max_epochs"),
+    ],
+)
+def test_runs_that_are_too_short_are_named(params, n_members, message):
+    with pytest.raises(ValueError, match=message):
+        kept_iterations(SGLD(1.0, **params), 12, n_members)
+
+
+# ------------------------------------------------------------------------------------------
+# Diagnostics
+# ------------------------------------------------------------------------------------------
+
+
+def autoregression(n_chains, n_draws, phi):
+    """Chains with mean 0, variance 1 and autocorrelation phi^lag."""
+    draws = np.random.RandomState(0).normal(size=(n_chains, n_draws))
+    for t in range(1, n_draws):
+        draws[:, t] = phi * draws[:, t - 1] + math.sqrt(1 - phi**2) * draws[:, t]
+    return draws
+
+
+@pytest.mark.parametrize(
+    ("n_chains", "n_draws", "phi", "shift", "r_hat", "size"),
+    [  # what arviz 0.23.4 says: rhat(method="split") and ess(method="mean")
+        (4, 100, 0.7, 0.0, 1.0867469388813797, 33.178578180956414),
+        (4, 101, -0.6, 0.0, 0.9930244390365436, 1040.823996531185),
+        (2, 4, 0.0, 0.0, 0.8412136958158287, 7.224719895935548),
+        (3, 7, 0.5, 0.0, 1.350699701588809, 22.594905091859506),
+        (2, 50, 0.95, 0.0, 2.326825615740323, 2.7966499862531387),
+        (4, 100, 0.3, 0.5, 1.104367125678416, 29.92093718811728),
+    ],
+)
+def test_diagnostics_agree_with_arviz(n_chains, n_draws, phi, shift, r_hat, size):
+    draws = autoregression(n_chains, n_draws, phi) + shift * np.arange(n_chains)[:, None]
+    assert split_r_hat(draws) == pytest.approx(r_hat, rel=1e-10)
+    assert effective_sample_size(draws) == pytest.approx(size, rel=1e-10)
+
+
+def test_r_hat_by_hand():
+    # Halves (0, 2), (2, 4), (0, 2), (6, 8): W = 2, means 1, 3, 1, 7 of variance 8, and so
+    # var+ = 2 / 2 + 8.
+    assert split_r_hat([[0, 2, 2, 4], [0, 2, 6, 8]]) == pytest.approx(math.sqrt(9 / 2))
+    assert split_r_hat([[0, 2, 99, 2, 4], [0, 2, 99, 6, 8]]) == pytest.approx(math.sqrt(9 / 2))
+
+
+@pytest.mark.parametrize("phi", [-0.5, 0.0, 0.8])
+def test_effective_size_of_an_autoregression(phi):
+    draws = autoregression(4, 20_000, phi)
+    expected = draws.size * (1 - phi) / (1 + phi)
+    assert effective_sample_size(draws) == pytest.approx(min(expected, 4.9 * draws.size), rel=0.1)
+    assert split_r_hat(draws) == pytest.approx(1.0, abs=2e-3)
+
+
+def test_diagnostics_of_many_quantities_at_once():
+    draws = torch.randn(3, 20, 4, 2, generator=generator())
+    for diagnostic in (split_r_hat, effective_sample_size):
+        found = diagnostic(draws)
+        assert found.shape == (4, 2)
+        assert found.dtype == np.float64
+        for i, j in np.ndindex(4, 2):
+            assert found[i, j] == pytest.approx(diagnostic(draws[:, :, i, j]), rel=1e-10)
+
+
+def test_diagnostics_of_what_does_not_move_or_is_not_finite():
+    draws = np.random.RandomState(0).normal(size=(2, 8, 3))
+    draws[..., 1] = 0.5
+    draws[0, 0, 2] = np.inf
+    for diagnostic in (split_r_hat, effective_sample_size):
+        with np.errstate(all="raise"):
+            np.testing.assert_array_equal(np.isnan(diagnostic(draws)), [False, True, True])
+    apart = np.repeat([[0.0], [1.0]], 8, axis=1)
+    assert split_r_hat(apart) == np.inf
+
+
+@pytest.mark.parametrize("shape", [(8,), (2, 3), (0, 8)])
+@pytest.mark.parametrize("diagnostic", [split_r_hat, effective_sample_size])
+def test_too_few_draws_are_named(diagnostic, shape):
+    with pytest.raises(ValueError, match=r"draws must be of shape .*at least 4"):
+        diagnostic(np.zeros(shape))

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: BSD-3-Clause
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.model_selection import GridSearchCV
+
+from skdistill._settings import Settings
+
+
+class Inner(Settings):
+    def __init__(self, scale=1.0, columns=None):
+        self.scale = scale
+        self.columns = columns
+
+
+class Outer(Settings):
+    def __init__(self, inner=None, rate=0.5):
+        self.inner = inner
+        self.rate = rate
+
+
+class Bound(Settings):
+    def __init__(self, value):
+        self.value = value
+
+
+def test_parameters_by_name():
+    inner = Inner(scale=2.0)
+    outer = Outer(inner)
+    assert inner.get_params() == {"scale": 2.0, "columns": None}
+    assert outer.get_params(deep=False) == {"inner": inner, "rate": 0.5}
+    nested = {"inner__scale": 2.0, "inner__columns": None}
+    assert outer.get_params() == {"inner": inner, "rate": 0.5, **nested}
+
+
+def test_set_params_reaches_parameters_of_parameters():
+    outer = Outer(Inner())
+    assert outer.set_params(rate=0.1, inner__scale=3.0) is outer
+    assert (outer.rate, outer.inner.scale) == (0.1, 3.0)
+    new = Inner(columns=[1])
+    outer.set_params(inner__scale=4.0, inner=new)  # the object first, whatever the order
+    assert outer.inner is new
+    assert new.scale == 4.0
+
+
+@pytest.mark.parametrize("name", ["scales", "scale_", "inner__scale"])
+def test_set_params_rejects_names_that_nobody_knows(name):
+    with pytest.raises(ValueError, match=r"Invalid parameter .* for Inner\(\).*'scale'"):
+        Inner().set_params(**{name: 1.0})
+
+
+def test_clone_copies_settings_and_not_their_identity():
+    columns = np.array([True, False])
+    outer = Outer(Inner(2.0, columns))
+    copied = clone(outer)
+    assert copied is not outer
+    assert copied.inner is not outer.inner
+    assert copied.inner.scale == 2.0
+    np.testing.assert_array_equal(copied.inner.columns, columns)
+    copied.set_params(inner__scale=5.0)
+    assert outer.inner.scale == 2.0
+
+
+def test_repr_shows_what_was_changed():
+    assert repr(Inner()) == "Inner()"
+    assert repr(Inner(2.0)) == "Inner(scale=2.0)"
+    assert (
+        repr(Outer(Inner(columns=np.array([1, 2])))) == "Outer(inner=Inner(columns=array([1, 2])))"
+    )
+    assert repr(pickle.loads(pickle.dumps(Inner(2.0)))) == "Inner(scale=2.0)"
+
+
+class Estimator(RegressorMixin, BaseEstimator):
+    """Predicts its settings' scale."""
+
+    def __init__(self, transfer=None):
+        self.transfer = transfer
+
+    def fit(self, X, y):
+        self.scale_ = self.transfer.scale
+        return self
+
+    def predict(self, X):
+        return np.full(len(X), self.scale_)
+
+
+def test_a_grid_search_reaches_them():
+    settings = Inner()
+    search = GridSearchCV(
+        Estimator(settings), {"transfer__scale": [1.0, 2.0, 3.0]}, scoring="neg_mean_squared_error"
+    )
+    search.fit(np.zeros((10, 1)), np.full(10, 2.0))
+    assert search.best_params_ == {"transfer__scale": 2.0}
+    assert settings.scale == 1.0
+    assert "transfer=Inner(scale=2.0)" in repr(search.best_estimator_)
+    assert "Inner" in search.best_estimator_._repr_html_()
+
+
+@pytest.mark.parametrize("value", [0, 1, 0.5, np.float32(0.25), np.int64(1)])
+def test_numbers_within_bounds_pass(value):
+    Bound(value)._check_number("value", 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("value", "limits", "error", "message"),
+    [
+        (-0.1, {"low": 0}, ValueError, "of at least 0, got -0.1"),
+        (0, {"low": 0, "open_low": True}, ValueError, "above 0, got 0"),
+        (1.1, {"low": 0, "high": 1}, ValueError, "of at least 0 and at most 1, got 1.1"),
+        (np.nan, {"low": 0}, ValueError, "got nan"),
+        (np.inf, {"low": 0}, ValueError, "got inf"),
+        (True, {"low": 0}, TypeError, "got True"),
+        ("1", {"low": 0}, TypeError, "got '1'"),
+        (None, {"low": 0}, TypeError, "got None"),
+    ],
+)
+def test_other_values_are_named(value, limits, error, message):
+    with pytest.raises(error, match=f"^Bound: value must be a finite number.*{message}"):
+        Bound(value)._check_number("value", **limits)

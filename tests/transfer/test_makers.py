@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What holds for every maker of transfer sets, and what a user may give as ``transfer=``."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+
+from skdistill.transfer import (
+    GaussianNoise,
+    Mixup,
+    Munge,
+    TransferMaker,
+    TransferSet,
+    UniformBox,
+    make_transfer,
+)
+
+MAKERS = [GaussianNoise, Mixup, Munge, UniformBox]
+N, D = 40, 5
+
+
+def rows_of(dtype=torch.float64, n=N):
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(n, D, generator=generator, dtype=torch.float64).to(dtype)
+
+
+def drawn(maker, X, index, seed=0, weight=None):
+    return maker.prepare(X, weight)(X[index], index, torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(7,), (1, 7), (3, 2, 7), (0,)])
+@pytest.mark.parametrize("maker", MAKERS)
+def test_as_many_rows_of_the_same_kind(maker, shape, dtype):
+    X = rows_of(dtype)
+    index = torch.randint(N, shape)
+    before = X.clone()
+    new = drawn(maker(categorical=[0, (2, 3)]), X, index)
+    assert new.shape == (*shape, D)
+    assert new.dtype == dtype
+    assert new.isfinite().all()
+    assert torch.equal(X, before)
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_the_generator_says_what_is_drawn(maker):
+    X, index = rows_of(), torch.arange(N)
+    global_state = torch.random.get_rng_state()
+    first, again, other = (drawn(maker(), X, index, seed) for seed in (0, 0, 1))
+    assert torch.equal(first, again)
+    assert (first != other).any(1).float().mean() > 0.9
+    assert torch.equal(torch.random.get_rng_state(), global_state)
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_every_draw_is_a_fresh_one(maker):
+    X, index = rows_of(), torch.arange(N)
+    draw, generator = maker().prepare(X), torch.Generator().manual_seed(0)
+    first, second = draw(X, index, generator), draw(X, index, generator)
+    assert (first != second).any(1).float().mean() > 0.9
+    assert (first != X).any(1).float().mean() > 0.9
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_rows_that_are_all_the_same_stay_so(maker):
+    X = torch.ones(6, D)
+    torch.testing.assert_close(drawn(maker(), X, torch.arange(6)), X)
+    torch.testing.assert_close(drawn(maker(), X[:1], torch.zeros(3, dtype=torch.long)), X[:3])
+
+
+@pytest.mark.parametrize("maker", [GaussianNoise, Mixup, UniformBox])
+def test_images(maker):
+    X = torch.rand(20, 3, 4, 2, generator=torch.Generator().manual_seed(0))
+    index = torch.arange(20).reshape(2, 10)
+    new = drawn(maker(), X, index)
+    flat = drawn(maker(), X.flatten(1), index)  # as for columns
+    torch.testing.assert_close(new, flat.view_as(new))
+    assert (new != X[index]).flatten(2).any(2).float().mean() > 0.8  # a row may mix with itself
+    with pytest.raises(ValueError, match=rf"{maker.__name__}: categorical.*more than one axis"):
+        maker(categorical=[0]).prepare(X)
+
+
+@pytest.mark.parametrize(
+    "categorical",
+    [
+        [1, (3, 4)],
+        ((1,), np.array([3, 4])),
+        [np.int64(1), (4, 3)],
+    ],
+)
+@pytest.mark.parametrize("maker", MAKERS)
+def test_categorical_values_are_among_those_seen(maker, categorical):
+    X = rows_of(n=500)
+    generator = torch.Generator().manual_seed(0)
+    X[:, 1] = torch.randint(4, (500,), generator=generator).double()
+    X[:, 3:] = torch.eye(2)[torch.randint(2, (500,), generator=generator)]  # one-hot
+    new = drawn(maker(categorical=categorical), X, torch.arange(500))
+    assert set(new[:, 1].tolist()) == {0.0, 1.0, 2.0, 3.0}
+    assert {tuple(code) for code in new[:, 3:].tolist()} == {(0.0, 1.0), (1.0, 0.0)}
+    assert not set(new[:, 0].tolist()) <= set(X[:, 0].tolist())
+    changes = maker is not GaussianNoise
+    assert (new[:, 1] != X[:, 1]).any() == changes
+    assert (new[:, 3] != X[:, 3]).any() == changes
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_a_mask_is_the_numbers_of_its_columns(maker):
+    X, index = rows_of(), torch.arange(N)
+    mask = np.array([False, True, False, False, True])
+    by_number = drawn(maker(categorical=[1, 4]), X, index)
+    assert torch.equal(drawn(maker(categorical=mask), X, index), by_number)
+    assert torch.equal(drawn(maker(categorical=mask.tolist()), X, index), by_number)
+    nothing = drawn(maker(), X, index)
+    assert not torch.equal(nothing, by_number)
+    assert torch.equal(drawn(maker(categorical=[]), X, index), nothing)
+
+
+@pytest.mark.parametrize(
+    "categorical",
+    ["1", 1, [5], [-1], [1, 1], [1, (1, 2)], [1.0], [()], [True, False], [None], ["a"]],
+)
+@pytest.mark.parametrize("maker", MAKERS)
+def test_bad_columns_are_named(maker, categorical):
+    with pytest.raises(ValueError, match=rf"^{maker.__name__}: categorical must be .* 0 to 4,"):
+        maker(categorical=categorical).check((N, D))
+
+
+@pytest.mark.parametrize(
+    ("maker", "error", "message"),
+    [
+        (GaussianNoise(scale=-1), ValueError, "GaussianNoise: scale .* at least 0, got -1"),
+        (GaussianNoise(share_power=-1), ValueError, "GaussianNoise: share_power"),
+        (GaussianNoise(scale="much"), TypeError, "GaussianNoise: scale .* got 'much'"),
+        (Mixup(alpha=0), ValueError, "Mixup: alpha .* above 0, got 0"),
+        (Munge(swap_probability=1.5), ValueError, "Munge: swap_probability .* at most 1, got 1.5"),
+        (Munge(scale=-0.5), ValueError, "Munge: scale"),
+        (UniformBox(expand=np.nan), ValueError, "UniformBox: expand .* got nan"),
+    ],
+)
+def test_bad_settings_are_named(maker, error, message):
+    with pytest.raises(error, match=message):
+        maker.check((N, D))
+    with pytest.raises(error, match=message):
+        maker.prepare(rows_of())
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_settings_survive_clone_and_pickle(maker):
+    given = maker(categorical=[(0, 1)])
+    for copied in (clone(given), pickle.loads(pickle.dumps(given))):
+        assert type(copied) is maker
+        assert copied.get_params() == given.get_params()
+        given.prepare(rows_of())
+        assert vars(given) == vars(copied)  # nothing is learned
+
+
+# --- transfer= ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "maker"), list(zip(["noise", "mixup", "munge", "box"], MAKERS, strict=True))
+)
+def test_names_of_makers(name, maker):
+    made = make_transfer(name)
+    assert type(made) is maker
+    assert repr(made) == f"{maker.__name__}()"
+    assert isinstance(made, TransferMaker)
+
+
+def test_makers_are_used_as_they_are_and_none_is_none():
+    maker = Munge(scale=0.5)
+    assert make_transfer(maker) is maker
+    assert make_transfer(None) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [("Munge", ValueError), ("", ValueError), (Munge, TypeError), (0.7, TypeError)]
+    + [(TransferSet([[0.0]]), TypeError), ([Munge()], TypeError)],
+)
+def test_anything_else_is_named(given, error):
+    with pytest.raises(error, match=r"^transfer must be None, one of \['noise', 'mixup', .* got"):
+        make_transfer(given)
+
+
+def test_only_noise_leaves_a_row_its_label():
+    assert [maker.keeps_labels for maker in MAKERS] == [True, False, False, False]

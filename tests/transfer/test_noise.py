@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: BSD-3-Clause
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose
+from scipy import stats
+
+from skdistill.transfer import GaussianNoise
+
+X = torch.tensor([[0.0, -10.0, 3.0], [1.0, 10.0, 3.0], [2.0, 30.0, 3.0]], dtype=torch.float64)
+SD = np.sqrt([2 / 3, 800 / 3, 0.0])
+
+
+def noise(maker, n, weight=None, rows=X):
+    """Noise of `n` draws for each row, (n, n_rows, ...)."""
+    index = torch.arange(len(rows)).expand(n, -1)
+    generator = torch.Generator().manual_seed(0)
+    return (maker.prepare(rows, weight)(rows[index], index, generator) - rows[index]).numpy()
+
+
+@pytest.mark.parametrize("power", [0.0, 0.5, 1.0, 2.0])
+def test_moments(power):
+    # A normal times a uniform number to the power p: E[(z u^p)^2] = 1 / (2p + 1) and
+    # E[(z u^p)^4] = 3 / (4p + 1), in units of scale times the column's deviation.
+    n = 20_000
+    found = noise(GaussianNoise(0.5, share_power=power), n)[..., :2] / (0.5 * SD[:2])
+    second, fourth, eighth = 1 / (2 * power + 1), 3 / (4 * power + 1), 105 / (8 * power + 1)
+    assert_allclose(found.mean(0), 0.0, atol=4.5 * np.sqrt(second / n))
+    assert_allclose((found**2).mean(0), second, atol=4.5 * np.sqrt((fourth - second**2) / n))
+    assert_allclose((found**4).mean(0), fourth, atol=4.5 * np.sqrt((eighth - fourth**2) / n))
+
+
+def test_the_columns_of_a_row_share_and_rows_do_not():
+    # Squares of two columns of a row: E[z^2 z'^2 u^8] = 1/9; of two rows: (1/5)^2.
+    n = 20_000
+    squares = (noise(GaussianNoise(1.0), n)[..., :2] / SD[:2]) ** 2
+    within, between = squares[:, 0].prod(1), squares[:, 0, 0] * squares[:, 1, 0]
+    assert within.mean() == pytest.approx(1 / 9, abs=4 * np.sqrt((9 / 17 - 1 / 81) / n))
+    assert between.mean() == pytest.approx(1 / 25, abs=4 * np.sqrt((1 / 9 - 1 / 625) / n))
+
+
+def test_all_of_the_noise_is_normal():
+    found = noise(GaussianNoise(0.3, share_power=0), 2000)[:, 0, 1] / (0.3 * SD[1])
+    assert stats.kstest(found, "norm").pvalue > 0.01
+
+
+def test_a_constant_column_gets_none_and_a_categorical_one_neither():
+    found = noise(GaussianNoise(1.0, categorical=[0]), 100)
+    assert (found[..., [0, 2]] == 0).all()
+    assert (found[..., 1] != 0).all()
+
+
+def test_no_scale_is_no_noise():
+    assert (noise(GaussianNoise(0.0), 3) == 0).all()
+
+
+def test_weights_are_repetitions():
+    weight = torch.tensor([2.0, 1.0, 3.0], dtype=torch.float64)
+    repeated = X.repeat_interleave(weight.long(), 0)
+    found = noise(GaussianNoise(1.0), 5, weight)
+    draw = GaussianNoise(1.0).prepare(repeated)
+    index = torch.arange(3).expand(5, -1)
+    expected = draw(X[index], index, torch.Generator().manual_seed(0)) - X[index]
+    assert_allclose(found, expected.numpy(), rtol=1e-9)
+
+
+def test_each_pixel_has_its_own_deviation_and_an_image_one_share():
+    images = torch.rand(50, 2, 8, 8, generator=torch.Generator().manual_seed(0))
+    images *= torch.tensor([1.0, 100.0]).view(2, 1, 1)
+    found = noise(GaussianNoise(1.0), 400, rows=images) / images.std(0, correction=0).numpy()
+    shares = np.sqrt((found**2).mean((-3, -2, -1)))  # to within 6 percent, over 128 pixels
+    assert stats.kstest(np.sqrt(shares[:, :10]).ravel(), "uniform").statistic < 0.04
+    assert_allclose((found**2).mean((0, 1)), 1 / 5, rtol=0.15)
