@@ -17,7 +17,7 @@ from ._building import GLOBAL_GENERATOR_LOCK, build_member, build_members
 from ._convolutional import ConvNet, ResNet
 from ._dropout import with_dropout
 from ._models import CategoricalStack, GaussianStack, MultiHead, split_head
-from ._networks import ACTIVATIONS, MLP
+from ._networks import ACTIVATIONS, MLP, ResidualLayer
 from ._recurrent import Recurrent
 from ._stacks import (
     StackedLinear,

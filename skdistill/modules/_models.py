@@ -68,7 +68,7 @@ class MultiHead(nn.Module):
         convolution's filter is flattened, as Hydra+'s diversity term (Eq 9) asks.
         """
         if isinstance(self.heads, StackedSequential):
-            linear = (layer for layer in self.heads if isinstance(layer, StackedLinear))
+            linear = (part for part in self.heads.modules() if isinstance(part, StackedLinear))
             return [layer.weight.transpose(-1, -2) for layer in linear]
         return [p.flatten(3) for p in self.heads.parameters() if p.ndim >= 4]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "relu": nn.ReLU,
@@ -19,6 +19,19 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
     "gelu": nn.GELU,
     "identity": nn.Identity,
 }
+
+
+class ResidualLayer(nn.Module):
+    """Layer that adds its input to its output: ``h + activation(linear(h))``."""
+
+    def __init__(self, linear: nn.Module, activation: nn.Module):
+        super().__init__()
+        self.linear = linear
+        self.activation = activation
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Map (..., n, width) to the same shape."""
+        return h + self.activation(self.linear(h))
 
 
 class MLP(nn.Sequential):
@@ -33,6 +46,8 @@ class MLP(nn.Sequential):
     activation : str or tuple of str, default="relu"
         Activation after each hidden layer: "relu", "tanh", "silu", "gelu" or "identity"; or one
         for each hidden layer, the last of them serving all further ones.
+    residual : bool, default=False
+        Whether hidden layers that are as wide as their input add it to their output.
     generator : torch.Generator, default=None
         Source of the initial weights; None is torch's global generator.
 
@@ -48,10 +63,16 @@ class MLP(nn.Sequential):
         out_features: int,
         hidden_units: Any = (50,),
         activation: str | Sequence[str] = "relu",
+        residual: bool = False,
         generator: torch.Generator | None = None,
     ):
         if not isinstance(hidden_units, Iterable):
             hidden_units = (hidden_units,)
+        if not isinstance(in_features, (int, np.integer)):
+            raise ValueError(
+                f"in_features must be an integer, the number of columns of X; got {in_features!r}. "
+                "For images and series there are ConvNet, ResNet and Recurrent."
+            )
         widths = (in_features, *hidden_units, out_features)
         if not all(isinstance(width, (int, np.integer)) and width >= 1 for width in widths):
             raise ValueError(f"hidden_units must be positive integers, got {hidden_units!r}.")
@@ -62,10 +83,12 @@ class MLP(nn.Sequential):
                 f"{activation!r}."
             )
         layers: list[nn.Module] = []
-        for k, (fan_in, fan_out) in enumerate(itertools.pairwise(widths)):
-            name = names[min(k, len(names) - 1)]
-            layers += [_linear(fan_in, fan_out, generator), ACTIVATIONS[name]()]
-        super().__init__(*layers[:-1])
+        for k, (fan_in, fan_out) in enumerate(itertools.pairwise(widths[:-1])):
+            linear = _linear(fan_in, fan_out, generator)
+            activate = ACTIVATIONS[names[min(k, len(names) - 1)]]()
+            is_residual = residual and fan_in == fan_out
+            layers += [ResidualLayer(linear, activate)] if is_residual else [linear, activate]
+        super().__init__(*layers, _linear(widths[-2], out_features, generator))
 
 
 def _linear(fan_in: int, fan_out: int, generator: torch.Generator | None) -> nn.Linear:

@@ -134,6 +134,12 @@ def test_mlp_refuses(kwargs, message):
         MLP(D, OUT, **kwargs)
 
 
+@pytest.mark.parametrize("in_features", [(28, 28), 5.5])
+def test_mlp_refuses_rows_that_are_no_vectors(in_features):
+    with pytest.raises(ValueError, match=r"in_features must be an integer.*got.*ConvNet"):
+        MLP(in_features, OUT)
+
+
 # --- one member -----------------------------------------------------------------------------
 
 

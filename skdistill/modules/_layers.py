@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the networks for images and series share: checks of their settings, and first weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import nn
+
+from ._networks import ACTIVATIONS
+
+Layer = TypeVar("Layer", bound=nn.Module)
+
+
+def started(layer: Layer, fan_in: int, generator: torch.Generator | None) -> Layer:
+    """Draw the weights of a layer made on the meta device, uniform on +-1 / sqrt(fan in).
+
+    These are the initial distributions of torch's linear, convolutional and recurrent layers; for
+    the last of them `fan_in` is the width of the hidden state.
+    """
+    layer.to_empty(device="cpu")
+    bound = 1.0 / math.sqrt(fan_in)
+    for parameter in layer.parameters():
+        nn.init.uniform_(parameter, -bound, bound, generator=generator)
+    return layer
+
+
+def activation_named(name: str) -> nn.Module:
+    """Build the activation of that name."""
+    check_choice("activation", name, ACTIVATIONS)
+    return ACTIVATIONS[name]()
+
+
+def check_choice(name: str, value: Any, choices: Collection[str | None]) -> None:
+    """Raise a ValueError that names the parameter if its value is none of the choices."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {list(choices)}, got {value!r}.")
+
+
+def row_shape(in_features: Any, n_axes: Collection[int], form: str) -> tuple[int, ...]:
+    """Shape of one row as a tuple; a ValueError says which `form` is accepted."""
+    shape = _as_tuple(in_features)
+    if len(shape) not in n_axes or not _are_whole(shape):
+        raise ValueError(
+            f"in_features must be {form}, the shape of one row of X; got {in_features!r}."
+        )
+    return shape
+
+
+def whole_numbers(name: str, value: Any, least: int = 1) -> tuple[int, ...]:
+    """One or more integers as a tuple; a ValueError names the parameter."""
+    numbers = _as_tuple(value)
+    if not numbers or not _are_whole(numbers, least):
+        raise ValueError(
+            f"{name} must be an integer of at least {least}, or a tuple of them; got {value!r}."
+        )
+    return numbers
+
+
+def one_for_each(name: str, value: Any, n: int, least: int = 1) -> tuple[int, ...]:
+    """Numbers for `n` layers, from one number for all of them or a tuple with one for each."""
+    numbers = whole_numbers(name, value, least)
+    if len(numbers) not in (1, n):
+        raise ValueError(f"{name} must have one value or {n}, as many as channels; got {value!r}.")
+    return numbers * (n // len(numbers))
+
+
+def _as_tuple(value: Any) -> tuple:
+    return tuple(value) if isinstance(value, Iterable) else (value,)
+
+
+def _are_whole(numbers: tuple, least: int = 1) -> bool:
+    return all(isinstance(number, (int, np.integer)) and number >= least for number in numbers)

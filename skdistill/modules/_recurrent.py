@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Networks for series, and torch's recurrent layers written out so that ``vmap`` takes them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from types import MethodType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ._layers import check_choice, row_shape, started, whole_numbers
+from ._networks import MLP
+
+
+class Recurrent(nn.Sequential):
+    """Recurrent network: layers of cells, the last state of the last layer, a linear layer.
+
+    Parameters
+    ----------
+    in_features : tuple of int
+        Shape of one series: (time, channels).
+    out_features : int
+        Width of the output.
+    cell : {"lstm", "gru", "fastrnn"}, default="lstm"
+        Recurrence: torch's ``nn.LSTM`` [1]_, its ``nn.GRU`` [2]_, or FastRNN [3]_.
+    hidden_units : int or tuple of int, default=(32,)
+        Width of the state of each recurrent layer.
+    generator : torch.Generator, default=None
+        Source of the initial weights; None is torch's global generator.
+
+    Raises
+    ------
+    ValueError
+        If `in_features` is not the shape of a series.
+
+    Notes
+    -----
+    Weights and biases start as those of torch's recurrent layers do: uniform on
+    :math:`\\pm 1/\\sqrt{\\text{width of the state}}`. The network has no weight that depends on
+    the length of a series, and reads shorter and longer ones too. The layers before the last two
+    give the states at all times, of shape (n, time, width).
+
+    References
+    ----------
+    .. [1] Hochreiter, Schmidhuber (1997), "Long Short-Term Memory".
+    .. [2] Cho et al. (2014), "Learning Phrase Representations using RNN Encoder-Decoder for
+       Statistical Machine Translation".
+    .. [3] Kusupati et al. (2018), "FastGRNN: A Fast, Accurate, Stable and Tiny Kilobyte Sized
+       Gated Recurrent Neural Network", Section 3.1.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skdistill.modules import Recurrent
+    >>> network = Recurrent((20, 3), 2, cell="gru", hidden_units=(16,))
+    >>> series = torch.zeros(5, 20, 3)
+    >>> network(series).shape
+    torch.Size([5, 2])
+    >>> torch.nn.Sequential(*list(network)[:-2])(series).shape
+    torch.Size([5, 20, 16])
+    """
+
+    def __init__(
+        self,
+        in_features: Sequence[int],
+        out_features: int,
+        cell: str = "lstm",
+        hidden_units: int | Sequence[int] = (32,),
+        generator: torch.Generator | None = None,
+    ):
+        _, depth = row_shape(in_features, (2,), "(time, channels)")
+        hidden_units = whole_numbers("hidden_units", hidden_units)
+        check_choice("cell", cell, [*_TORCH_CELLS, "fastrnn"])
+        layers: list[nn.Module] = []
+        for width in hidden_units:
+            if cell == "fastrnn":
+                layers.append(FastRNN(depth, width, generator))
+            else:
+                layer = _TORCH_CELLS[cell](depth, width, batch_first=True, device="meta")
+                layers.append(_States(started(layer, width, generator)))
+            depth = width
+        head = MLP(depth, out_features, (), generator=generator)
+        super().__init__(*layers, _LastState(), *head)
+
+
+_TORCH_CELLS: dict[str, type[nn.LSTM] | type[nn.GRU]] = {"lstm": nn.LSTM, "gru": nn.GRU}
+
+
+class FastRNN(nn.Module):
+    """Recurrent layer with a residual connection of two trained weights (Kusupati et al., 2018).
+
+    At the start the weight of the new state is sigmoid(-3), that of the old one sigmoid(3).
+    """
+
+    def __init__(self, depth: int, width: int, generator: torch.Generator | None):
+        super().__init__()
+        new, old = nn.Linear(depth, width, device="meta"), nn.Linear(width, width, False, "meta")
+        self.new = started(new, width, generator)
+        self.old = started(old, width, generator)
+        self.alpha = nn.Parameter(torch.tensor(-3.0))
+        self.beta = nn.Parameter(torch.tensor(3.0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map series (n, time, depth) to the states at all times (n, time, width)."""
+        alpha, beta = torch.sigmoid(self.alpha), torch.sigmoid(self.beta)
+        state = x.new_zeros(len(x), self.old.out_features)
+        states = []
+        for new in self.new(x).unbind(1):
+            state = alpha * torch.tanh(new + self.old(state)) + beta * state  # Section 3.1
+            states.append(state)
+        return torch.stack(states, 1)
+
+
+class _States(nn.Module):
+    """One of torch's recurrent layers, giving the states at all times and nothing else."""
+
+    def __init__(self, cell: nn.RNNBase):
+        super().__init__()
+        self.cell = cell
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.cell(x)[0]
+
+
+class _LastState(nn.Module):
+    def forward(self, states: Tensor) -> Tensor:
+        return states[:, -1]
+
+
+def written_out(network: nn.Module) -> nn.Module:
+    """The network with torch's LSTM and GRU layers as the equations that they compute.
+
+    ``vmap`` can take the equations, and cannot take the layers. Layers with more than one layer of
+    cells, both directions, projections or time first stay as they are. A network without layers to
+    write out is returned as it is.
+    """
+    if not any(_can_be_written_out(part) for part in network.modules()):
+        return network
+    network = copy.deepcopy(network)
+    for part in network.modules():
+        if _can_be_written_out(part):
+            part.forward = MethodType(_WRITTEN_OUT[type(part)], part)
+    return network
+
+
+def _can_be_written_out(part: Any) -> bool:
+    return (
+        type(part) in _WRITTEN_OUT
+        and (part.num_layers, part.proj_size, part.bidirectional) == (1, 0, False)
+        and part.bias
+        and part.batch_first
+    )
+
+
+def _lstm(self: Any, x: Tensor, hx: Any = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """Equations of ``nn.LSTM`` for series (n, time, depth)."""
+    _check_is_written_out(x, hx)
+    h = c = x.new_zeros(len(x), self.hidden_size)
+    states = []
+    for read in F.linear(x, self.weight_ih_l0, self.bias_ih_l0 + self.bias_hh_l0).unbind(1):
+        i, f, g, o = (read + F.linear(h, self.weight_hh_l0)).chunk(4, -1)
+        c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+        h = torch.sigmoid(o) * torch.tanh(c)
+        states.append(h)
+    return torch.stack(states, 1), (h.unsqueeze(0), c.unsqueeze(0))
+
+
+def _gru(self: Any, x: Tensor, hx: Any = None) -> tuple[Tensor, Tensor]:
+    """Equations of ``nn.GRU`` for series (n, time, depth)."""
+    _check_is_written_out(x, hx)
+    h = x.new_zeros(len(x), self.hidden_size)
+    states = []
+    for read in F.linear(x, self.weight_ih_l0, self.bias_ih_l0).unbind(1):
+        r_x, z_x, n_x = read.chunk(3, -1)
+        r_h, z_h, n_h = F.linear(h, self.weight_hh_l0, self.bias_hh_l0).chunk(3, -1)
+        r, z = torch.sigmoid(r_x + r_h), torch.sigmoid(z_x + z_h)
+        n = torch.tanh(n_x + r * n_h)
+        h = (1 - z) * n + z * h
+        states.append(h)
+    return torch.stack(states, 1), h.unsqueeze(0)
+
+
+def _check_is_written_out(x: Any, hx: Any) -> None:
+    if hx is not None or x.ndim != 3:
+        raise NotImplementedError("initial states and unbatched series are not written out")
+
+
+_WRITTEN_OUT: dict[type[nn.Module], Any] = {nn.LSTM: _lstm, nn.GRU: _gru}

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Networks for images against their layers written out, and published parameter counts."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from scipy import stats
+from torch import nn
+from torch.nn import functional as F
+
+from skdistill.modules import ConvNet, ResNet, n_parameters, split_head
+
+N, OUT = 4, 3  # rows, outputs
+IMAGE, COLOURED = (8, 8), (2, 9, 7)
+SMALL_RESNET = {"blocks": (1, 2), "channels": (4, 6)}
+
+GPED_MNIST = {"channels": (10, 20), "kernel_size": 4, "padding": 0, "hidden_units": (80,)}
+GPED_CIFAR = {"channels": (16, 32), "kernel_size": 5, "padding": 0, "hidden_units": (200, 50)}
+LENET = {
+    "channels": (6, 16),
+    "kernel_size": 5,
+    "padding": (2, 0),
+    "pooling": "avg",
+    "activation": "tanh",
+    "hidden_units": (120, 84),
+}
+HYDRA_LENET = {"channels": (32, 64), "kernel_size": 5, "padding": 0, "hidden_units": (128,)}
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def images(*shape, seed=0):
+    return torch.randn(N, *shape, generator=generator(seed), dtype=torch.float64)
+
+
+def close(actual, expected):
+    torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-12)
+
+
+# --- ConvNet ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shape", "settings", "expected"),
+    [
+        # Weights and biases of each layer; the maps shrink 28 - 25 - 12 - 9 - 4.
+        (
+            (28, 28),
+            GPED_MNIST,
+            (16 * 10 + 10) + (160 * 20 + 20) + (20 * 16 * 80 + 80) + (80 * 10 + 10),
+        ),
+        # 32 - 28 - 14 - 10 - 5.
+        (
+            (3, 32, 32),
+            GPED_CIFAR,
+            (75 * 16 + 16) + (400 * 32 + 32) + (800 * 200 + 200) + (200 * 50 + 50) + (50 * 10 + 10),
+        ),
+        ((28, 28), LENET, 61_706),
+        ((1, 28, 28), LENET, 61_706),
+    ],
+)
+def test_parameter_counts_of_published_networks(shape, settings, expected):
+    assert n_parameters(ConvNet(shape, 10, **settings)) == expected
+
+
+def test_the_hidden_layer_of_hydras_lenet_reads_1024_values_of_images_of_28_pixels():
+    network = ConvNet((3, 28, 28), 10, **HYDRA_LENET)
+    assert next(layer for layer in network if isinstance(layer, nn.Linear)).in_features == 1024
+
+
+POOLS = {"max": F.max_pool2d, "avg": F.avg_pool2d, None: lambda x, size: x}
+
+
+@pytest.mark.parametrize("pooling", POOLS)
+def test_a_convnet_is_its_layers_written_out(pooling):
+    network = ConvNet(
+        COLOURED,
+        OUT,
+        channels=(4, 5),
+        kernel_size=(3, 2),
+        padding=(1, 0),
+        pooling=pooling,
+        activation="tanh",
+        hidden_units=(6,),
+    ).double()
+    x = images(*COLOURED)
+    w1, b1, w2, b2, *dense = network.parameters()
+    h = POOLS[pooling](torch.tanh(F.conv2d(x, w1, b1, padding=1)), 2)
+    h = POOLS[pooling](torch.tanh(F.conv2d(h, w2, b2)), 2).flatten(1)
+    close(network(x), torch.tanh(h @ dense[0].t() + dense[1]) @ dense[2].t() + dense[3])
+
+
+@pytest.mark.parametrize("module", [ConvNet, ResNet])
+def test_images_of_two_axes_have_one_channel(module):
+    flat, deep = (module(s, OUT, generator=generator()) for s in (IMAGE, (1, *IMAGE)))
+    x = torch.randn(N, *IMAGE, generator=generator(1))
+    assert torch.equal(flat(x), deep(x.unsqueeze(1)))
+
+
+@pytest.mark.parametrize("settings", [{"pooling": None}, {"hidden_units": ()}, {"channels": 3}])
+def test_a_convnet_does_without_pooling_and_hidden_layers(settings):
+    assert ConvNet(IMAGE, OUT, **settings).double()(images(*IMAGE)).shape == (N, OUT)
+
+
+def test_filters_start_uniform_on_one_over_the_root_of_fan_in():
+    convolution = ConvNet((3, 8, 8), OUT, channels=500, generator=generator(1))[0]
+    bound = 1 / math.sqrt(3 * 3 * 3)
+    for values in (convolution.weight, convolution.bias):
+        values = values.detach().flatten().numpy()
+        assert abs(values).max() <= bound
+        assert stats.kstest(values, stats.uniform(-bound, 2 * bound).cdf).pvalue > 0.01
+
+
+@pytest.mark.parametrize(
+    ("in_features", "settings", "message"),
+    [
+        (64, {}, r"in_features must be \(height, width\) or \(channels, .*got 64"),
+        ((64,), {}, r"in_features must be .*got \(64,\)"),
+        ((1, 3, 8, 8), {}, r"in_features must be .*got \(1, 3, 8, 8\)"),
+        ((8, 0), {}, r"in_features must be .*got \(8, 0\)"),
+        ((8.0, 8), {}, r"in_features must be .*got \(8.0, 8\)"),
+        ((3, 3), {}, r"in_features=\(3, 3\) is too small an image: channels=\(16, 32\)"),
+        (IMAGE, {"channels": ()}, r"channels must be an integer of at least 1.*got \(\)"),
+        (IMAGE, {"channels": (4, 0)}, r"channels must be .*got \(4, 0\)"),
+        (IMAGE, {"kernel_size": 2.5}, r"kernel_size must be .*got 2\.5"),
+        (IMAGE, {"kernel_size": (3, 3, 3)}, r"kernel_size must have one value or 2"),
+        (IMAGE, {"padding": -1}, r"padding must be an integer of at least 0"),
+        (IMAGE, {"pooling": "sum"}, r"pooling must be one of \['max', 'avg', None\], got 'sum'"),
+        (IMAGE, {"pool_size": 0}, r"pool_size must be an integer of at least 1"),
+        (IMAGE, {"activation": "swish"}, r"activation must be one of .*got 'swish'"),
+        (IMAGE, {"hidden_units": (5, 0)}, r"hidden_units must be positive"),
+    ],
+)
+def test_convnet_refuses(in_features, settings, message):
+    with pytest.raises(ValueError, match=message):
+        ConvNet(in_features, OUT, **settings)
+
+
+# --- ResNet -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("normalization", ["group", "batch"])
+def test_resnet18_for_small_images_has_the_usual_number_of_parameters(normalization):
+    assert n_parameters(ResNet((3, 32, 32), 10, normalization=normalization)) == 11_173_962
+
+
+def test_parameters_of_a_small_resnet_by_hand():
+    network = ResNet(COLOURED, OUT, normalization=None, **SMALL_RESNET)
+    stem = 9 * 2 * 4 + 4
+    first = 2 * (9 * 4 * 4 + 4)
+    halving = (9 * 4 * 6 + 6) + (9 * 6 * 6 + 6) + (4 * 6 + 6)
+    last = 2 * (9 * 6 * 6 + 6)
+    assert n_parameters(network) == stem + first + halving + last + (6 * OUT + OUT)
+
+
+def test_a_resnet_is_its_blocks_written_out():
+    network = ResNet(COLOURED, OUT, (1, 1), (4, 6), None, "tanh", generator()).double()
+    x = images(*COLOURED)
+    stem, a1, a2, b1, b2, shortcut, linear = zip(*[iter(network.parameters())] * 2, strict=True)
+    h = torch.tanh(F.conv2d(x, *stem, padding=1))
+    residual = F.conv2d(torch.tanh(F.conv2d(h, *a1, padding=1)), *a2, padding=1)
+    h = torch.tanh(residual + h)
+    residual = torch.tanh(F.conv2d(h, *b1, stride=2, padding=1))
+    residual = F.conv2d(residual, *b2, padding=1)
+    h = torch.tanh(residual + F.conv2d(h, *shortcut, stride=2))
+    close(network(x), h.mean((2, 3)) @ linear[0].t() + linear[1])
+
+
+@pytest.mark.parametrize(("width", "n_groups"), [(4, 1), (16, 1), (64, 4), (96, 6), (33, 1)])
+def test_groups_have_sixteen_channels_where_they_can(width, n_groups):
+    network = ResNet(IMAGE, OUT, (1,), (width,))
+    norms = [part for part in network.modules() if isinstance(part, nn.GroupNorm)]
+    assert [norm.num_groups for norm in norms] == [n_groups] * 3
+
+
+def test_rows_do_not_depend_on_one_another_with_group_normalisation():
+    network = ResNet(IMAGE, OUT, **SMALL_RESNET).double().train()
+    x = images(*IMAGE)
+    close(network(x)[:1], network(x[:1]))
+
+
+def test_the_last_two_blocks_can_be_a_head():
+    network = ResNet(COLOURED, OUT, **SMALL_RESNET).double()
+    core, head = split_head(network, head_layers=3)
+    assert [type(layer).__name__ for layer in head[:2]] == ["BasicBlock", "BasicBlock"]
+    close(head(core(images(*COLOURED))), network(images(*COLOURED)))
+
+
+@pytest.mark.parametrize(
+    ("in_features", "settings", "message"),
+    [
+        (64, {}, r"in_features must be \(height, width\) or \(channels, .*got 64"),
+        (IMAGE, {"blocks": (2, 2)}, r"blocks must have one value or 4, as many as channels"),
+        (IMAGE, {"blocks": (1, 0, 1, 1)}, r"blocks must be an integer of at least 1"),
+        (IMAGE, {"channels": "ab"}, r"channels must be .*got 'ab'"),
+        (IMAGE, {"normalization": "layer"}, r"normalization must be one of .*got 'layer'"),
+        (IMAGE, {"activation": "swish"}, r"activation must be one of .*got 'swish'"),
+    ],
+)
+def test_resnet_refuses(in_features, settings, message):
+    with pytest.raises(ValueError, match=message):
+        ResNet(in_features, OUT, **settings)

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Stacks of networks for images and series against their members, side by side and one by one."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+from skdistill.modules import (
+    ConvNet,
+    MultiHead,
+    Recurrent,
+    ResNet,
+    StackedModule,
+    build_members,
+    flop_per_row,
+    split_head,
+    stack,
+    weights_and_fan_ins,
+)
+from skdistill.modules import _stacks as stacks
+
+S, M, N, OUT = 3, 4, 5, 2  # members, heads, rows, outputs
+
+NETWORKS = {
+    "convnet": (ConvNet, (8, 8), {"channels": (2, 3), "hidden_units": (4,)}),
+    "lenet": (ConvNet, (1, 8, 8), {"channels": (2, 3), "pooling": "avg", "activation": "tanh"}),
+    "resnet": (ResNet, (2, 8, 8), {"blocks": (1, 1), "channels": (3, 4)}),
+    "batch": (ResNet, (8, 8), {"blocks": 1, "channels": (3, 4), "normalization": "batch"}),
+    "plain": (ResNet, (8, 8), {"blocks": 1, "channels": 3, "normalization": None}),
+    "lstm": (Recurrent, (6, 2), {"cell": "lstm", "hidden_units": (5, 4)}),
+    "gru": (Recurrent, (6, 2), {"cell": "gru", "hidden_units": (5, 4)}),
+    "fastrnn": (Recurrent, (6, 2), {"cell": "fastrnn", "hidden_units": (5, 4)}),
+}
+# FastRNN has no reason to be run one by one.
+ONE_BY_ONE = [name for name in NETWORKS if name != "fastrnn"]
+WAYS = [(name, False) for name in NETWORKS] + [(name, True) for name in ONE_BY_ONE]
+
+
+def members_of(name, n=S, seed=0):
+    module, shape, settings = NETWORKS[name]
+    built = build_members(
+        module, range(seed, seed + n), in_features=shape, out_features=OUT, **settings
+    )
+    return [member.double() for member in built]
+
+
+def rows_of(name, *lead, seed=0):
+    shape = NETWORKS[name][1]
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*lead, N, *shape, generator=generator, dtype=torch.float64)
+
+
+def close(actual, expected):
+    torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Which way each call of a stack has gone."""
+    ways = []
+
+    def noting(way):
+        original = getattr(StackedModule, way)
+
+        def method(self, state, rows):
+            ways.append(way)
+            return original(self, state, rows)
+
+        monkeypatch.setattr(StackedModule, way, method)
+
+    noting("_vmapped")
+    noting("_looped")
+    return ways
+
+
+def go(monkeypatch, one_by_one):
+    """Make everything too large for vmap, or nothing."""
+    size = 0 if one_by_one else 10**9
+    monkeypatch.setattr(stacks, "_LARGE_MAPS", size)
+    monkeypatch.setattr(stacks, "_LARGE_STATES", size)
+
+
+@pytest.mark.parametrize("n_shared", [1, S])
+@pytest.mark.parametrize(("name", "one_by_one"), WAYS)
+def test_outputs_and_gradients_are_those_of_the_members(
+    name, one_by_one, n_shared, calls, monkeypatch
+):
+    go(monkeypatch, one_by_one)
+    members = members_of(name)
+    stacked, rows = stack(members), rows_of(name, n_shared)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        outputs = stacked(rows)
+    assert calls == ["_looped" if one_by_one else "_vmapped"]
+    own_rows = rows.expand(S, *rows.shape[1:])
+    expected = torch.stack([member(x) for member, x in zip(members, own_rows, strict=True)])
+    close(outputs, expected)
+    outputs.square().sum().backward()
+    expected.square().sum().backward()
+    gradients = {name.replace("__", "."): p.grad for name, p in stacked.named_parameters()}
+    for m, member in enumerate(members):
+        for parameter, value in member.named_parameters():
+            close(gradients[parameter][m], value.grad)
+
+
+@pytest.mark.parametrize(("name", "one_by_one"), WAYS)
+def test_heads_are_those_of_the_networks(name, one_by_one, monkeypatch):
+    go(monkeypatch, one_by_one)
+    networks = [network.eval() for network in members_of(name, n=M)]
+    cut = [split_head(network, head_layers=2) for network in networks]
+    student = MultiHead(
+        stack([cut[0][0]]).eval(), stack([head for _, head in cut], lead=(1, M)).eval()
+    )
+    rows = rows_of(name, 1)
+    expected = torch.stack([head(cut[0][0](rows[0])) for _, head in cut])
+    close(student(rows), expected.unsqueeze(0))
+
+
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_every_member_has_its_own_running_averages(one_by_one, calls, monkeypatch):
+    go(monkeypatch, one_by_one)
+    members = [member.train() for member in members_of("batch")]
+    stacked = stack(members).train()
+    for seed in range(3):
+        rows = 1 + rows_of("batch", S, seed=seed)
+        close(stacked(rows), torch.stack([m(x) for m, x in zip(members, rows, strict=True)]))
+    buffers = {name.replace("__", "."): buffer for name, buffer in stacked.named_buffers()}
+    assert buffers
+    for m, member in enumerate(members):
+        for name, buffer in member.named_buffers():
+            close(buffers[name][m], buffer)
+    rows = rows_of("batch", 1)
+    close(stacked.eval()(rows), torch.stack([member.eval()(rows[0]) for member in members]))
+    assert set(calls) == {"_looped" if one_by_one else "_vmapped"}
+
+
+@pytest.mark.parametrize(
+    ("name", "n", "dtype", "way"),
+    [
+        ("convnet", 1, torch.float64, "_looped"),
+        ("convnet", S, torch.float64, "_vmapped"),
+        ("lstm", 1, torch.float64, "_looped"),
+        ("lstm", S, torch.float64, "_vmapped"),
+        ("lstm", S, torch.float32, "_looped"),
+        ("gru", S, torch.float32, "_vmapped"),
+        ("fastrnn", 1, torch.float32, "_vmapped"),
+    ],
+)
+def test_small_networks_go_side_by_side_but_for_torchs_fast_kernels(name, n, dtype, way, calls):
+    stack(members_of(name, n=n)).to(dtype)(rows_of(name, n).to(dtype))
+    assert calls == [way]
+
+
+def test_large_convolutions_go_one_by_one(calls):
+    members = [nn.Sequential(nn.Conv2d(1, 10, 3)) for _ in range(2)]
+    stacked = stack(members)
+    stacked(torch.zeros(1, 11, 1, 28, 28))  # 86,240 values in the feature maps
+    stacked(torch.zeros(1, 13, 1, 28, 28))  # 101,920
+    assert calls == ["_vmapped", "_looped"]
+
+
+class Stateful(nn.Module):
+    def __init__(self, in_features, out_features, **kwargs):
+        super().__init__()
+        self.cell = nn.GRU(in_features, out_features, batch_first=True, **kwargs)
+
+    def forward(self, x):
+        start = torch.ones(self.cell.num_layers, len(x), self.cell.hidden_size, dtype=x.dtype)
+        return self.cell(x, start)[0][:, -1]
+
+
+@pytest.mark.parametrize("options", [{}, {"num_layers": 2}])
+def test_options_that_are_not_written_out_run_one_by_one_and_say_so(options):
+    members = build_members(Stateful, range(S), in_features=2, out_features=OUT, **options)
+    members = [member.double() for member in members]
+    stacked, rows = stack(members), rows_of("gru", S)
+    with pytest.warns(UserWarning, match="Stateful cannot be vectorised over members"):
+        outputs = stacked(rows)
+    close(outputs, torch.stack([m(x) for m, x in zip(members, rows, strict=True)]))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_members_are_their_seeds_and_leave_the_global_generator_alone(name):
+    before = torch.get_rng_state()
+    first, again, other = members_of(name, n=1), members_of(name, n=1), members_of(name, 1, seed=1)
+    assert torch.equal(torch.get_rng_state(), before)
+    pairs = zip(first[0].parameters(), again[0].parameters(), strict=True)
+    assert all(torch.equal(a, b) for a, b in pairs)
+    assert not torch.equal(first[0][-1].weight, other[0][-1].weight)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        # Each weight is used once at each of six times, or of the pixels: 64, then 16.
+        ("lstm", 6 * 4 * 5 * (2 + 5) + 6 * 4 * 4 * (5 + 4) + 4 * OUT),
+        ("gru", 6 * 3 * 5 * (2 + 5) + 6 * 3 * 4 * (5 + 4) + 4 * OUT),
+        ("fastrnn", 6 * 5 * (2 + 5) + 6 * 4 * (5 + 4) + 4 * OUT),
+        ("convnet", 64 * 9 * 2 + 16 * 18 * 3 + 12 * 4 + 4 * OUT),
+        ("batch", 64 * 9 * (3 + 9 + 9) + 16 * (9 * 12 + 9 * 16 + 12) + 4 * OUT),
+    ],
+)
+def test_operations_are_counted_and_nothing_else_happens(name, expected):
+    stacked = stack([member.float() for member in members_of(name)]).train()
+    before = {key: value.clone() for key, value in stacked.state_dict().items()}
+    assert flop_per_row(stacked, NETWORKS[name][1]) == 2 * S * expected
+    assert stacked.training
+    assert all(torch.equal(value, before[key]) for key, value in stacked.state_dict().items())
+
+
+def test_fan_ins_are_the_inputs_of_each_unit():
+    def found(name):
+        return [
+            (tuple(w.shape), fan_in) for w, fan_in in weights_and_fan_ins(stack(members_of(name)))
+        ]
+
+    assert found("convnet") == [
+        ((S, 2, 1, 3, 3), 9),
+        ((S, 3, 2, 3, 3), 18),
+        ((S, 4, 12), 12),
+        ((S, OUT, 4), 4),
+    ]
+    assert found("fastrnn") == [
+        ((S, 5, 2), 2),
+        ((S, 5, 5), 5),
+        ((S, 4, 5), 5),
+        ((S, 4, 4), 4),
+        ((S, OUT, 4), 4),
+    ]
