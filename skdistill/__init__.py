@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from ._through import predict_interval, predict_members, predict_quantiles, predict_uncertainty
-from .distillers import HydraPlusRegressor
+from .distillers import HydraPlusClassifier, HydraPlusRegressor
 from .ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 
 __version__ = "0.1.0.dev0"
@@ -12,6 +12,7 @@ __version__ = "0.1.0.dev0"
 __all__ = [
     "BayesianEnsembleClassifier",
     "BayesianEnsembleRegressor",
+    "HydraPlusClassifier",
     "HydraPlusRegressor",
     "predict_interval",
     "predict_members",

@@ -297,13 +297,11 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         capturable = "capturable" in inspect.signature(optimizer_class).parameters
         return "captured" if self._device().type == "cuda" and capturable else "eager"
 
-    def _make_net(
-        self, module, objective, callbacks=(), weight_decay=(), optimizer=None, after_step=None
-    ):
+    def _make_net(self, module, objective, callbacks=(), optimizer=None, **net_settings):
         """The skorch net around a stack, set as this estimator's parameters say.
 
         `optimizer` is a class and its settings that take the place of the user's, and of the
-        schedule of the learning rate; `after_step` is called with the net after each step.
+        schedule of the learning rate.
         """
         from . import _engine  # skorch takes most of a second to import, and predicting needs none
 
@@ -326,10 +324,9 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
             lr=self.lr,
             max_epochs=self.n_epochs_,
             batch_size=self.batch_size,
-            weight_decay=weight_decay,
             clip_norm=self.clip_norm,
             step=step,
-            after_step=after_step,
+            **net_settings,
             callbacks=[*(self.callbacks or ()), *callbacks],
             device=str(self._device()),
             verbose=self.verbose,
@@ -341,8 +338,8 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         """Train a stack on `rows` and return its net; the caller's threads and seeds are kept."""
         from ._engine import suited_threads
 
-        net = self._make_net(module, objective, **net_settings)
         flop = 3 * rows.batch_size * flop_per_row(module, self._row_shape)  # forward and backward
+        net = self._make_net(module, objective, flop_per_step=flop, **net_settings)
         with suited_threads(flop, self.n_threads), _own_dropout(module, rows):
             net.fit(rows, valid)
         return net

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Training of stacked perceptrons with forward and backward written out, without autograd.
 
-A layer maps its inputs h to f(A W) with A = [h 1], the last row of W being the bias. All the W lie
-one after the other in one flat buffer and their gradients in another.
+A layer maps its inputs h to f(A W), a residual one to h + f(A W), with A = [h 1]: the last row of W
+is the bias. All the W lie one after the other in one flat buffer and their gradients in another.
 """
 
 from __future__ import annotations
@@ -11,13 +11,20 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from ._flat import FlatForm
-from .modules import CategoricalStack, GaussianStack, MultiHead, StackedLinear, StackedSequential
+from .modules import (
+    CategoricalStack,
+    GaussianStack,
+    MultiHead,
+    ResidualLayer,
+    StackedLinear,
+    StackedSequential,
+)
 
 aten = torch.ops.aten
 
@@ -28,8 +35,16 @@ _NARROW = 8
 _ACTIVATIONS = (nn.ReLU, nn.Tanh, nn.SiLU, nn.GELU, nn.Identity)
 
 
-def layers_of(module: nn.Module) -> list[tuple[StackedLinear, nn.Module]]:
-    """Linear layers of a stack in their order, each with its activation; none if not supported."""
+class Block(NamedTuple):
+    """What a layer does: f(linear(h)), or h + f(linear(h))."""
+
+    linear: StackedLinear
+    activation: nn.Module
+    is_residual: bool = False
+
+
+def blocks_of(module: nn.Module) -> list[Block]:
+    """Layers of a stack in their order; none if one of them is not supported."""
     network = module.network if type(module) in (CategoricalStack, GaussianStack) else module
     parts: list[Any] = [network]
     if type(network) is MultiHead:
@@ -37,18 +52,20 @@ def layers_of(module: nn.Module) -> list[tuple[StackedLinear, nn.Module]]:
     leads = [len(part.lead) for part in parts if type(part) is StackedSequential]
     if leads != [1, 2][: len(parts)]:
         return []
-    layers: list[tuple[StackedLinear, nn.Module]] = []
+    blocks: list[Block] = []
     for part in chain.from_iterable(parts):
         if type(part) is StackedLinear:
-            layers.append((part, nn.Identity()))
-        elif type(part) not in _ACTIVATIONS or not layers:
+            blocks.append(Block(part, nn.Identity()))
+        elif type(part) is ResidualLayer and type(part.linear) is StackedLinear:
+            blocks.append(Block(part.linear, part.activation, is_residual=True))
+        elif type(part) not in _ACTIVATIONS or not blocks:
             return []
         elif type(part) is not nn.Identity:
-            linear, activation = layers[-1]
-            if type(activation) is not nn.Identity:
+            linear, before, is_residual = blocks[-1]
+            if is_residual or type(before) is not nn.Identity:
                 return []
-            layers[-1] = linear, part
-    return layers
+            blocks[-1] = Block(linear, part)
+    return blocks
 
 
 def activate(
@@ -89,6 +106,11 @@ def product(a: Tensor, b: Tensor, out: Tensor) -> Callable[[], Any]:
     return partial(torch.bmm, a, b, out=out)
 
 
+def add_sum(a: Tensor, b: Tensor) -> None:
+    """Add b to a, summed over the axes along which a is broadcast."""
+    a.add_(b.sum_to_size(a.shape))
+
+
 class Layer:
     """Place of one layer's W, of shape (B, fan_in + 1, width), in a flat buffer.
 
@@ -96,10 +118,10 @@ class Layer:
     times their outputs.
     """
 
-    def __init__(self, linear: StackedLinear, activation: nn.Module, start: int, is_shared: bool):
+    def __init__(self, block: Block, start: int, is_shared: bool):
+        linear, self.activation, self.is_residual = block
         *self.lead, self.fan_in, n_outputs = linear.weight.shape
         self.parameters = (linear.weight, linear.bias)
-        self.activation = activation
         self.heads = (self.lead[-1], n_outputs) if is_shared else None
         self.width = math.prod(self.heads or (n_outputs,))
         self.n_networks = math.prod(self.lead[:-1] if is_shared else self.lead)
@@ -115,11 +137,19 @@ class Layer:
             return memory.view(self.n_networks, self.width, n_rows).mT
         return memory.view(self.n_networks, n_rows, self.width)
 
+    def empty(self, like: Tensor, n_rows: int) -> Tensor:
+        """Memory for (B, n_rows, width)."""
+        return self.matrices(like.new_empty(self.n_networks * n_rows * self.width), n_rows)
+
     def by_network(self, matrices: Tensor) -> Tensor:
         """View (B, n, width) as the module does, (*lead, n, n_outputs)."""
         if self.heads:
             return matrices.unflatten(-1, self.heads).movedim(-2, -3)
         return matrices.unflatten(0, self.lead)
+
+    def rows(self, h: Tensor) -> Tensor:
+        """View inputs (B, n, fan_in) as (*lead, n, fan_in), with M = 1 where heads share them."""
+        return h.unsqueeze(-3) if self.heads else h.unflatten(0, self.lead)
 
     def views(self, flat: Tensor) -> tuple[Tensor, Tensor]:
         """Weights and biases in a flat buffer, shaped as the module's."""
@@ -131,42 +161,46 @@ class Pass:
     """Forward and backward of all layers for batches of one size, in memory of its own.
 
     For every layer A = [h 1] is (B, n, fan_in + 1), with the column of ones filled in for good, and
-    Z = A W is (B, n, width); z, a = f(z) are the same memory in the module's shapes. dX stands for
-    the gradient with respect to X, and dA is that of h alone.
+    Z = A W is (B, n, width); z is the same memory in the module's shape, a = f(z) or h + f(z) is
+    the next layer's h. dX stands for the gradient with respect to X, and dA is that of h alone.
     """
 
     def __init__(self, layers: Sequence[Layer], flat: Tensor, d_flat: Tensor, n_rows: int):
         self.forward: list[Callable[[], Any]] = []
-        self.backward: list[Callable[[], Any]] = []  # in the order of the layers
-
-        def empty(layer: Layer) -> Tensor:
-            return layer.matrices(flat.new_empty(layer.n_networks * n_rows * layer.width), n_rows)
-
+        backward: list[list[Callable[[], Any]]] = []  # of each layer
         A = flat.new_ones(layers[0].n_networks, n_rows, layers[0].fan_in + 1)
-        dA = None
+        dA: Tensor | None = None
         self.input = A[..., :-1]
         self.share = flat.new_tensor([1 / n_rows])
         for layer, following in zip(layers, [*layers[1:], None], strict=True):
             W, dW = layer.block(flat), layer.block(d_flat)
-            Z, dZ = empty(layer), empty(layer)
-            self.forward.append(product(A, W, out=Z))  # Z = A W
-            if dA is not None:
-                self.backward.append(product(dZ, W[:, :-1].mT, out=dA))  # dA = dZ W^T
-            self.backward.append(product(A.mT, dZ, out=dW))  # dW = A^T dZ
+            Z, dZ = layer.empty(flat, n_rows), layer.empty(flat, n_rows)
             z, dz = layer.by_network(Z), layer.by_network(dZ)
+            h, dh = A[..., :-1], dA
+            self.forward.append(product(A, W, out=Z))  # Z = A W
+            calls = [product(A.mT, dZ, out=dW)]  # dW = A^T dZ
+            if dh is not None:
+                calls.append(product(dZ, W[:, :-1].mT, out=dh))  # dA = dZ W^T
+            backward.append(calls)
             if following is not None:
                 A = flat.new_ones(following.n_networks, n_rows, following.fan_in + 1)
-                dA = torch.empty_like(A[..., :-1]) if layer.heads else dZ
+                keeps_da = layer.heads or layer.is_residual  # or else dz takes its place
+                dA = torch.empty_like(A[..., :-1]) if keeps_da else dZ
                 a, da = (rows.unflatten(0, layer.lead) for rows in (A[..., :-1], dA))
-            elif type(layer.activation) is nn.Identity:
+            elif type(layer.activation) is nn.Identity and not layer.is_residual:
                 self.outputs, self.d_outputs = z, dz
                 break
             else:
                 a, da = self.outputs, self.d_outputs = torch.empty_like(z), torch.empty_like(z)
-            forward, backward = activate(layer.activation, z, a, da, dz)
+            f = torch.empty_like(z) if layer.is_residual else a
+            forward, d_activation = activate(layer.activation, z, f, da, dz)
             self.forward.append(forward)  # a = f(z)
-            self.backward.append(backward)  # dz = da f'(z)
-        self.backward.reverse()
+            calls.insert(0, d_activation)  # dz = da f'(z)
+            if layer.is_residual:
+                self.forward.append(partial(torch.add, layer.rows(h), f, out=a))  # a = h + f(z)
+                if dh is not None:
+                    calls.append(partial(add_sum, layer.rows(dh), da))  # dA += da
+        self.backward = list(chain.from_iterable(reversed(backward)))
 
 
 class ClosedForm(FlatForm):
@@ -175,24 +209,24 @@ class ClosedForm(FlatForm):
     Parameters
     ----------
     module, objective, weight_decay
-        See :class:`FlatForm`; `module` is a stack for which :func:`layers_of` finds layers.
+        See :class:`FlatForm`; `module` is a stack for which :func:`blocks_of` finds layers.
     """
 
     def __init__(self, module: nn.Module, objective: Any, weight_decay=()):
         self.layers: list[Layer] = []
         n_axes = size = 0
-        for linear, activation in layers_of(module):
+        for block in blocks_of(module):
             # Heads share the rows that come from the core; what is above has rows of its own.
-            is_shared = len(linear.lead) == 2 and n_axes != 2
-            self.layers.append(Layer(linear, activation, size, is_shared))
-            n_axes, size = len(linear.lead), self.layers[-1].place.stop
+            lead = block.linear.lead
+            self.layers.append(Layer(block, size, is_shared=len(lead) == 2 and n_axes != 2))
+            n_axes, size = len(lead), self.layers[-1].place.stop
         self.passes: dict[int, Pass] = {}
         parameters = [p for layer in self.layers for p in layer.parameters]
         super().__init__(module, objective, parameters, weight_decay)
 
     @staticmethod
     def supports(module: nn.Module) -> bool:
-        return bool(layers_of(module))
+        return bool(blocks_of(module))
 
     def views(self, flat: Tensor) -> list[Tensor]:
         return [view for layer in self.layers for view in layer.views(flat)]

@@ -17,7 +17,7 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -36,8 +36,9 @@ from .modules import StackedModule
 # copy still fits the cache.
 _GATHER_BYTES = 2**22
 
-# Below this work per step a second thread costs more than it brings.
-_FLOP_PER_STEP_FOR_THREADS = 15e6
+# A step of less work is small: a second thread would cost more than it brings, and most of its time
+# is not arithmetic but what leads there, so that recording it pays.
+_FLOP_OF_SMALL_STEP = 15e6
 
 # A member has diverged when its loss is this many times the scale of its first epoch's.
 _EXPLOSION = 1e3
@@ -139,29 +140,47 @@ class Rows(torch.utils.data.Dataset):
 class TaughtRows(Rows):
     """Rows whose first target is what a teacher says about them.
 
-    Without noise the teacher is asked once, if its answers fit scikit-learn's ``working_memory``;
-    else as the rows are dealt, as many at a time as fit.
+    Rows that stay as they are the teacher is asked about once, if its answers fit scikit-learn's
+    ``working_memory``; else it is asked as the rows are dealt, as many at a time as fit.
 
     Parameters
     ----------
     X, targets, weight, batch_size, seeds
         As in :class:`Rows`; the answers are put before `targets`.
-    teacher : callable
+    teacher : callable or None
         Takes an array of shape (n, ...), gives one of shape (n, ...).
-    noise : Tensor of shape (...)
-        Largest standard deviation of the noise added to each column whenever rows are dealt. Each
-        row draws its share of it, the square of a uniform number, so that the student is taught
-        on the rows themselves as well as around them.
+    answers : Tensor of shape (n, ...), default=None
+        What it would say, so that it need not be asked.
+    draw : callable, default=None
+        What a :class:`skdistill.transfer.TransferMaker` has prepared: draws new rows in the place
+        of those that are dealt. None leaves them as they are.
+    n_kept : int, default=0
+        So many rows, the first, stay as they are nevertheless.
     """
 
-    def __init__(self, X, targets, weight, batch_size, seeds, *, teacher, noise: Tensor):
+    def __init__(
+        self,
+        X,
+        targets,
+        weight,
+        batch_size,
+        seeds,
+        *,
+        teacher,
+        answers: Tensor | None = None,
+        draw: Callable[..., Tensor] | None = None,
+        n_kept: int = 0,
+    ):
         super().__init__(X, targets, weight, batch_size, seeds)
         self.teacher = teacher
-        self.noise = noise
-        self.noise_generator = torch.Generator(X.device).manual_seed(seeds[0] + 1)
+        self.draw = draw
+        self.n_kept = n_kept
+        self.draw_generator = torch.Generator(X.device).manual_seed(seeds[0] + 1)
+        self.answers = answers
+        if answers is not None:
+            return
         self.limit = self._affordable_rows()
-        self.answers: Tensor | None = None
-        if not noise.any() and len(X) <= self.limit:
+        if draw is None and len(X) <= self.limit:
             self.answers = self._ask(X)
 
     def _affordable_rows(self) -> int:
@@ -171,11 +190,13 @@ class TaughtRows(Rows):
     def _ask(self, rows: Tensor) -> Tensor:
         return torch.as_tensor(self.teacher(rows.cpu().numpy())).to(rows)
 
-    def _draws(self, X: Tensor) -> Tensor:
-        """Standard normals, scaled by a share in [0, 1) for each row, mostly a small one."""
-        draws = torch.empty_like(X).normal_(generator=self.noise_generator)
-        roots = torch.empty_like(X[..., :1]).uniform_(generator=self.noise_generator)
-        return draws * roots.square()
+    def _drawn(self, X: Tensor, index: Tensor, draw: Callable[..., Tensor]) -> Tensor:
+        """What is dealt instead of the rows X at `index`."""
+        drawn = draw(X, index, self.draw_generator)
+        if self.n_kept == 0:
+            return drawn
+        is_kept = (index < self.n_kept).view(*index.shape, *[1] * (X.ndim - index.ndim))
+        return torch.where(is_kept, X, drawn)
 
     def gather_limit(self) -> int:
         return self.limit if self.answers is None else super().gather_limit()
@@ -184,8 +205,8 @@ class TaughtRows(Rows):
         X, (targets, weight) = super().take(index)
         if self.answers is not None:
             return X, ((_rows_at(self.answers, index), *targets), weight)
-        if self.noise.any():
-            X = torch.addcmul(X, self._draws(X), self.noise)
+        if self.draw is not None:
+            X = self._drawn(X, index, self.draw)
         answers = self._ask(X.flatten(0, index.ndim - 1))
         return X, ((answers.unflatten(0, index.shape), *targets), weight)
 
@@ -218,6 +239,8 @@ class StackNet(NeuralNet):
         Largest norm of each member's gradient.
     step : {"eager", "compiled", "captured"}, default="eager"
         How a training step runs: as it is, through ``torch.compile``, or as a CUDA graph.
+    flop_per_step : float, default=0.0
+        Arithmetic of a training step.
     after_step : callable, default=None
         Called with the net after each training step.
     **kwargs
@@ -232,12 +255,14 @@ class StackNet(NeuralNet):
         weight_decay=(),
         clip_norm=None,
         step="eager",
+        flop_per_step=0.0,
         after_step=None,
         **kwargs,
     ):
         self.weight_decay = weight_decay
         self.clip_norm = clip_norm
         self.step = step
+        self.flop_per_step = flop_per_step
         self.after_step = after_step
         # What skorch's scoring callbacks would cache is one tensor for each batch, not our targets.
         super().__init__(module, criterion, train_split=None, use_caching=False, **kwargs)
@@ -343,7 +368,8 @@ class StackNet(NeuralNet):
         is_plain = self.step == "eager" and torch.device(self.device).type == "cpu"
         if not is_plain or any(listens_to_batches(callback) for _, callback in self.callbacks_):
             return None
-        return next((form for form in _NAMES if form.supports(self.module_)), None)
+        forms = _NAMES if self.flop_per_step < _FLOP_OF_SMALL_STEP else [ClosedForm]
+        return next((form for form in forms if form.supports(self.module_)), None)
 
     def _trains_all_layers(self) -> bool:
         return all(parameter.requires_grad for parameter in self.module_.parameters())
@@ -731,7 +757,7 @@ def suited_threads(flop_per_step: float, n_threads: int | str = "auto") -> Itera
     try:
         if isinstance(n_threads, int):
             torch.set_num_threads(n_threads)
-        elif flop_per_step < _FLOP_PER_STEP_FOR_THREADS:
+        elif flop_per_step < _FLOP_OF_SMALL_STEP:
             torch.set_num_threads(1)
         yield
     finally:

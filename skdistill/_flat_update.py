@@ -102,14 +102,16 @@ class FlatUpdate:
 
 
 def _adam(flat: Tensor, grad: Tensor, step: Tensor, state: dict, group: dict) -> Callable[[], Any]:
-    tensors = [flat], [grad], [state["exp_avg"]], [state["exp_avg_sq"]], [], [step]
+    no_amsgrad: list[Tensor] = []
+    tensors = [flat], [grad], [state["exp_avg"]], [state["exp_avg_sq"]], no_amsgrad, [step]
     names = "lr weight_decay eps amsgrad maximize"
     settings = {name: group[name] for name in names.split()}
     settings["beta1"], settings["beta2"] = group["betas"]
     is_decoupled = group["decoupled_weight_decay"]
     kernel = _KERNELS[is_decoupled]
     if kernel is None:
-        return partial(adam, *tensors, fused=True, decoupled_weight_decay=is_decoupled, **settings)
+        settings |= {"fused": True, "decoupled_weight_decay": is_decoupled}
+        return partial(adam, *tensors, **settings)
     one = torch.ones_like(step)
 
     def update() -> None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,8 +49,12 @@ class OneOf(NamedTuple):
 
 
 class ClassWeight:
-    """Weights of classes: a dict, "balanced" or None."""
+    """Weights of classes: a dict of numbers that are not negative, "balanced" or None."""
 
     def check(self, value: Any, name: str) -> None:
-        if not (value is None or isinstance(value, dict) or value == "balanced"):
+        if value is None or (isinstance(value, str) and value == "balanced"):
+            return
+        if not isinstance(value, dict):
             raise ValueError(f"{name} must be a dict, 'balanced' or None, got {value!r}.")
+        for label, weight in value.items():
+            Number(Real, 0).check(weight, f"{name}[{label!r}]")

@@ -14,9 +14,8 @@ from sklearn import get_config
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import check_random_state, check_scalar
-from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from ._base import SEED_LIMIT, NetEstimator, check_weights
@@ -64,15 +63,30 @@ class DistributionEstimator(NetEstimator):
         """Drop the axis of the targets, the second, if y had none."""
         return array
 
-    def _validate_rows(self, X) -> Tensor:
-        """Check rows to predict and put them where the module is."""
+    def _validate_rows(self, X) -> np.ndarray:
+        """Check rows to predict."""
         check_is_fitted(self)
-        if not self._is_plain(X):
-            X = validate_data(self, X, dtype=(np.float64, np.float32), reset=False, allow_nd=True)
-            if X.shape[1:] != self._row_shape:
-                raise ValueError(
-                    f"X must have rows of shape {self._row_shape}, as in fit; got {X.shape[1:]}."
-                )
+        if self._is_plain(X):
+            return X
+        self._check_axes(X)
+        X = validate_data(self, X, dtype=(np.float64, np.float32), reset=False, allow_nd=True)
+        if X.shape[1:] != self._row_shape:
+            raise ValueError(
+                f"X must have rows of shape {self._row_shape}, as in fit; got {X.shape[1:]}."
+            )
+        return X
+
+    def _check_axes(self, X) -> None:
+        """Tell a single image or series, say, before scikit-learn takes an axis for features."""
+        n_axes = 1 + len(self._row_shape)
+        if n_axes > 2 and np.ndim(X) != n_axes:
+            raise ValueError(
+                f"X must have {n_axes} axes, rows of shape {self._row_shape} as in fit; got an "
+                f"array of shape {np.shape(X)}. A single row is X[None]."
+            )
+
+    def _as_tensor(self, X: np.ndarray) -> Tensor:
+        """Put rows where the module is."""
         # A copy: torch warns of memory that it may not write to (memory-mapped arrays).
         weight = next(self.module_.parameters())
         return torch.tensor(np.ascontiguousarray(X), dtype=weight.dtype, device=weight.device)
@@ -92,11 +106,15 @@ class DistributionEstimator(NetEstimator):
         )
 
     def _read(self, X, read: Callable[[Any], Any]):
+        """Check rows, predict them and keep what `read` takes, as :meth:`_read_checked` does."""
+        return self._read_checked(self._validate_rows(X), read)
+
+    def _read_checked(self, X: np.ndarray, read: Callable[[Any], Any]):
         """Predict chunk by chunk and keep what `read` takes from each, rows first, as numpy.
 
         `read` gives a tensor, or a tuple of tensors.
         """
-        X = self._validate_rows(X)
+        X = self._as_tensor(X)
         size = len(X) if X.numel() <= _FEW else self._chunk_rows()
         with torch.inference_mode():
             first = read(self.module_.distribution(X[:size]))
@@ -181,6 +199,13 @@ class DistributionRegressor(RegressorMixin, DistributionEstimator):
                 f"{np.dtype(dtype)} cannot hold; rescale y, or pass X as float64."
             )
         return y_loc, y_scale
+
+    def _encoded_members(self, members, buffers, dtype):
+        """Moments of standardised targets, (n, S, t, 2)."""
+        members = members.astype(np.float64)  # a copy
+        members[..., 0] = (members[..., 0] - buffers["y_loc"]) / buffers["y_scale"]
+        members[..., 1] /= np.square(buffers["y_scale"])
+        return members.astype(dtype)
 
     @property
     def _out_features(self) -> int:
@@ -322,10 +347,11 @@ class DistributionClassifier(ClassifierMixin, DistributionEstimator):
         """Inputs, and class codes of shape (n,), positions in ``classes_``."""
         X, y = validate_data(self, X, y, dtype=(np.float64, np.float32), order="C", allow_nd=True)
         check_classification_targets(y)
-        self.classes_, codes = np.unique(column_or_1d(y, warn=True), return_inverse=True)
+        self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
-                f"y must hold at least two classes to tell apart; it has one: {self.classes_[0]!r}."
+                "y must hold at least two classes to tell apart; it has one class, "
+                f"{self.classes_.tolist()}."
             )
         return X, codes
 
@@ -334,8 +360,9 @@ class DistributionClassifier(ClassifierMixin, DistributionEstimator):
         class_weight = getattr(self, "class_weight", None)
         if class_weight is None:
             return weight
-        of_class = compute_sample_weight(class_weight, self.classes_[codes])
-        return of_class if weight is None else of_class * weight
+        weight = np.ones(len(codes)) if weight is None else weight
+        of_class = _weights_of_classes(class_weight, self.classes_, np.bincount(codes, weight))
+        return check_weights(of_class[codes] * weight, len(codes), "class_weight")
 
     def _target_buffers(self, y, weight, dtype):
         return {}
@@ -343,6 +370,11 @@ class DistributionClassifier(ClassifierMixin, DistributionEstimator):
     def _encoded(self, y, buffers, dtype):
         """Class codes."""
         return y
+
+    def _encoded_members(self, members, buffers, dtype):
+        """Log-probabilities, (n, S, K); ``-inf`` for what a member rules out."""
+        with np.errstate(divide="ignore"):
+            return np.log(members).astype(dtype)
 
     @property
     def _out_features(self) -> int:
@@ -450,6 +482,26 @@ class DistributionClassifier(ClassifierMixin, DistributionEstimator):
             return distribution.sample(n_samples, torch.Generator().manual_seed(seed)).t()
 
         return self.classes_[self._read(X, draw)]
+
+
+def _weights_of_classes(class_weight, classes: np.ndarray, totals: np.ndarray) -> np.ndarray:
+    """Weight of each class, whose rows' own weights add up to `totals`.
+
+    scikit-learn's function takes labels such as "1" for numbers, and knows weights of rows only
+    from version 1.7 on.
+    """
+    if class_weight == "balanced":
+        n_present = np.count_nonzero(totals)
+        return np.divide(totals.sum(), n_present * totals, np.ones_like(totals), where=totals > 0)
+    labels = classes.tolist()
+    missing = [label for label in labels if label not in class_weight]
+    unknown = [label for label in class_weight if label not in labels]
+    if missing and unknown:
+        raise ValueError(
+            f"class_weight has weights for {unknown}, which are no classes of y, and none for "
+            f"{missing}, which are."
+        )
+    return np.array([class_weight.get(label, 1.0) for label in labels])
 
 
 def _numpy_dtype(tensor: Tensor) -> np.dtype:

@@ -7,6 +7,7 @@ import contextlib
 import math
 import threading
 import warnings
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -37,6 +38,7 @@ from skdistill._engine import (
     suited_threads,
 )
 from skdistill.modules import MLP, build_member, stack
+from skdistill.transfer._noise import add_noise
 
 N, D, BATCH, EPOCHS = 45, 3, 16, 10
 LR, PRIOR_SCALE, BETA = 0.02, 2.0, 0.5
@@ -541,8 +543,9 @@ class Teacher:
 def taught_rows(noise=0.0, batch_size=5, seeds=(1,), n=23):
     teacher = Teacher()
     plain = numbered_rows(n, batch_size=batch_size, seeds=seeds)
-    noise = torch.tensor([noise, 0.0], dtype=torch.float64)
-    rows = TaughtRows(plain.X, plain.targets, None, batch_size, seeds, teacher=teacher, noise=noise)
+    sd = torch.tensor([noise, 0.0], dtype=torch.float64)
+    draw = partial(add_noise, sd=sd, share_power=2.0) if noise else None
+    rows = TaughtRows(plain.X, plain.targets, None, batch_size, seeds, teacher=teacher, draw=draw)
     teacher.asked.clear()  # what it was asked while being built is told apart below
     return rows, teacher
 
@@ -557,9 +560,7 @@ def assert_answers_match(batches):
 def test_a_teacher_without_noise_is_asked_once():
     teacher = Teacher()
     plain = numbered_rows()
-    rows = TaughtRows(
-        plain.X, plain.targets, None, 5, (1,), teacher=teacher, noise=torch.zeros(2).double()
-    )
+    rows = TaughtRows(plain.X, plain.targets, None, 5, (1,), teacher=teacher)
     assert sum(teacher.asked) == 23 + 1  # all rows, and one to learn how large its answers are
     teacher.asked.clear()
     for _ in range(2):
@@ -600,7 +601,8 @@ def test_the_noise_has_a_fifth_of_the_variance_asked_for():
 def noise_of_rows(noise, n, seed=1):
     """What is added to `n` rows in one epoch, in units of the noise asked for."""
     X = torch.zeros(n, len(noise), dtype=torch.float64)
-    rows = TaughtRows(X, (), None, n, (seed,), teacher=lambda rows: rows[:, :1], noise=noise)
+    draw = partial(add_noise, sd=noise, share_power=2.0)
+    rows = TaughtRows(X, (), None, n, (seed,), teacher=lambda rows: rows[:, :1], draw=draw)
     ((found, _),) = rows
     return (found[0] / noise).numpy()
 

@@ -3,6 +3,6 @@
 
 from __future__ import annotations
 
-from ._hydra import HydraPlusRegressor
+from ._hydra import HydraPlusClassifier, HydraPlusRegressor
 
-__all__ = ["HydraPlusRegressor"]
+__all__ = ["HydraPlusClassifier", "HydraPlusRegressor"]

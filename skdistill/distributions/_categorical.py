@@ -219,11 +219,11 @@ def _log_softmax(logits: Tensor) -> Tensor:
 def _mean_entropy_and_information(log_probs: Tensor) -> tuple[Tensor, Tensor]:
     """Mean entropy of members (S, n, K), and their mutual information, both of shape (n,).
 
-    The difference of two entropies would lose the information to rounding. It is the mean over
-    members of ``KL(p || q) = sum_k q_k ((1 + d_k) log(1 + d_k) - d_k)``, where q is the members'
-    mean and ``1 + d = p / q``: no term is negative, as ``sum_k q_k d_k`` is zero for the mean
-    member. The d come from differences of log probabilities, which are exact for members that
-    nearly agree.
+    The difference of two entropies would lose the information to rounding. It is computed as the
+    mean over members of ``KL(p || q) = sum_k q_k ((1 + d_k) log(1 + d_k) - d_k)``, where q is the
+    members' mean and ``1 + d = p / q``: no term is negative, and the ``-d``, which make it so, add
+    up to zero over the members. The d come from differences of log probabilities, which are exact
+    for members that nearly agree.
     """
     log_probs = log_probs.mT.clamp(min=_LOG_ZERO).contiguous()  # (S, K, n)
     entropy = -(log_probs.exp() * log_probs).sum(dim=-2).mean(dim=0)

@@ -29,7 +29,7 @@ class BayesianEnsembleClassifier(DistributionClassifier, BayesianEnsemble):
         Number of networks.
     module : callable, default=MLP
         Class (or function) that builds one member from ``in_features``, ``out_features`` and what
-        is given as ``module__<name>``; for the MLP, ``module__hidden_units=(50,)`` unless given.
+        is given as ``module__<name>``; for the MLP, ``module__hidden_units=(50, 50)`` unless given.
         Its outputs are the logits of the classes. For images and series ``in_features`` is the
         shape of a row, see :class:`skdistill.modules.ConvNet` and its kin.
     inference : "deep_ensemble", SGLD, SGHMC or MCDropout, default="deep_ensemble"
@@ -38,7 +38,7 @@ class BayesianEnsembleClassifier(DistributionClassifier, BayesianEnsemble):
         :class:`~skdistill.samplers.SGHMC`, which bring their own step size (`optimizer`, `lr` and
         `lr_schedule` do not matter then) and run for `max_epochs` in all; or by dropping units of
         one network, see :class:`~skdistill.samplers.MCDropout`.
-    prior_scale : float, default=3.0
+    prior_scale : float, default=10.0
         Scale of the Gaussian prior on the weights of each layer, of standard deviation
         ``prior_scale / sqrt(fan_in)``: a weight decay (L2) of ``fan_in / (prior_scale**2 * n)`` on
         the mean loss, where n is the sum of the sample weights. Biases have a flat prior;
@@ -137,7 +137,7 @@ class BayesianEnsembleClassifier(DistributionClassifier, BayesianEnsemble):
         "class_weight": ClassWeight(),
     }
 
-    _module_defaults = {"hidden_units": (50,)}
+    _module_defaults = {"hidden_units": (50, 50)}
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class BayesianEnsembleClassifier(DistributionClassifier, BayesianEnsemble):
         *,
         module=MLP,
         inference="deep_ensemble",
-        prior_scale=3.0,
+        prior_scale=10.0,
         class_weight=None,
         bootstrap=False,
         optimizer="Adam",

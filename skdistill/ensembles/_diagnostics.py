@@ -40,7 +40,7 @@ class SamplerDiagnostics(NamedTuple):
 def diagnose(ensemble: Any, X: np.ndarray) -> SamplerDiagnostics:
     """Diagnostics of an ensemble whose members are draws of chains, with a warning if need be."""
     rows = X[:: -(-len(X) // _N_ROWS)]
-    members = np.moveaxis(ensemble.predict_members(rows), 1, 0)  # (S, n, ...)
+    members = np.moveaxis(ensemble._read_checked(rows, lambda d: d.members), 1, 0)  # (S, n, ...)
     n_chains = ensemble.inference.n_chains
     draws = members.reshape(n_chains, -1, len(rows), int(np.prod(members.shape[2:])))
     if draws.shape[1] < 4:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
@@ -104,7 +103,6 @@ class BayesianEnsemble(DistributionEstimator):
                 self._gather(trainer)
             raise
         self._gather(trainer)
-        self.__dict__.pop("sampler_diagnostics_", None)
         if isinstance(trainer, ChainTrainer):
             self.sampler_diagnostics_ = diagnose(self, X)
         task.call_on_fit_task_end(estimator=self, X=X, y=y)
@@ -123,17 +121,22 @@ class BayesianEnsemble(DistributionEstimator):
         """Training rows, and validation rows or None; an absent weight is None."""
         if not self.early_stopping:
             return (X, y, weight), None
-        split = partial(
-            train_test_split,
-            test_size=self.validation_fraction,
-            random_state=random_state,
-            stratify=y if is_classifier(self) else None,
+        try:
+            train, valid = train_test_split(
+                np.arange(len(X)),
+                test_size=self.validation_fraction,
+                random_state=random_state,
+                stratify=self.classes_[y] if is_classifier(self) else None,
+            )
+        except ValueError as error:
+            raise ValueError(
+                f"early_stopping cannot hold out validation_fraction={self.validation_fraction} "
+                f"of the rows{' of every class' * is_classifier(self)}. {error}"
+            ) from error
+        both = (
+            (X[rows], y[rows], None if weight is None else weight[rows]) for rows in (train, valid)
         )
-        if weight is None:
-            X_train, X_valid, y_train, y_valid = split(X, y)
-            return (X_train, y_train, None), (X_valid, y_valid, None)
-        parts = split(X, y, weight)
-        return parts[::2], parts[1::2]
+        return tuple(both)
 
     def _block_size(self, n_rows: int) -> int:
         """How many members to train together on so many rows."""
@@ -151,7 +154,8 @@ class BayesianEnsemble(DistributionEstimator):
         self.n_members_ = len(members)
         self.n_restarts_ = trainer.n_restarts
         self.history_ = trainer.history
-        self.__dict__.pop("best_epochs_", None)
+        for name in ("best_epochs_", "sampler_diagnostics_"):
+            self.__dict__.pop(name, None)
         if self.early_stopping:
             self.best_epochs_ = np.array([trainer.best_epochs[m] for m in sorted(trainer.weights)])
         stacked = {

@@ -208,8 +208,13 @@ class ChainTrainer(Trainer):
             chains = torch.nonzero(guard.diverged_).flatten().tolist()
             raise ValueError(
                 f"inference__step_size={inference.step_size!r} is too large: chain(s) {chains} "
-                f"diverged before iteration {keeper.iteration} of {n_iterations}. The finite "
-                "states kept before that are the members."
+                f"diverged before iteration {keeper.iteration} of {n_iterations}, when "
+                f"{len(self.weights)} finite states had been kept."
+            )
+        if not self.weights:
+            raise ValueError(
+                f"A callback ended training at iteration {keeper.iteration} of {n_iterations}, "
+                f"with inference__burn_in={inference.burn_in} before any state was kept."
             )
 
     def _keep(self, keeper: _StateKeeper, module: Any) -> None:
@@ -255,7 +260,7 @@ class _StateKeeper:
             weights = net.weights_now().items()
             self.states.append(
                 {
-                    name.removeprefix("network."): np.array(value.detach().cpu())
+                    name.removeprefix("network."): value.detach().cpu().clone().numpy()
                     for name, value in weights
                 }
             )

@@ -3,8 +3,8 @@
 
 The engine weights the rows and averages; nothing is averaged over rows here. Members and heads
 stand on the axis before the rows: (..., M, n, t) for Gaussians, given as a mean and a variance of
-t targets, and (..., M, n, K) for classes, given as logits. Constants that do not depend on the
-prediction are left out, as in the papers.
+t targets, and (..., M, n, K) for classes, given as logits by heads and as log probabilities by
+members. Constants that do not depend on the prediction are left out, as in the papers.
 
 Equations of "Hydra+" are those of Ferianc & Rodrigues (2022), "Simple Regularisation for
 Uncertainty-Aware Knowledge Distillation"; beta-NLL is from Seitzer et al. (2022), "On the Pitfalls

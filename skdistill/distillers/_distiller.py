@@ -1,0 +1,367 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What all distillers share: how a student comes by its teacher, and by the rows to learn from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from numbers import Integral
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from sklearn.base import clone, is_classifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils import check_array, check_random_state
+from sklearn.utils.validation import check_memory
+from torch import Tensor
+
+from .._base import SEED_LIMIT, Objective, check_weights, with_callbacks
+from .._parameters import Number, OneOf
+from .._read_offs import DistributionEstimator
+from .._teaching import as_teacher_rows, fit_teacher, seed_where_unset
+from .._through import predict_members
+from ..modules import n_parameters, weights_and_fan_ins
+from ..teachers import (
+    align_classes,
+    as_teacher,
+    check_member_predictions,
+    out_of_fold_members,
+)
+from ..transfer import TransferMaker, TransferSet, make_transfer
+
+# For max_epochs="auto": how many rows the student is to see, and within how many epochs.
+_ROWS_SEEN = 800_000
+_EPOCHS_WITHIN = (50, 400)
+
+Ask = Callable[[np.ndarray], np.ndarray]
+
+
+class TransferRule:
+    """What `transfer` may be."""
+
+    def check(self, value: Any, name: str) -> None:
+        if value != "auto":
+            make_transfer(value)
+
+
+class Lesson(NamedTuple):
+    """Rows with their labels and weights, and the rows of `X_transfer`.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n, ...)
+    y : ndarray of shape (n, ...)
+        As the loss compares it with the outputs.
+    weight : ndarray of shape (n,)
+    X_transfer : ndarray of shape (n_rows, ...)
+    answers : ndarray of shape (n, S, ...) or None
+        What the teacher says about X, as the loss takes it, if it is known and nobody is asked.
+    """
+
+    X: np.ndarray
+    y: np.ndarray
+    weight: np.ndarray
+    X_transfer: np.ndarray
+    answers: np.ndarray | None
+
+
+class Distiller(DistributionEstimator):
+    """Student of a teacher; subclasses say what it is made of and what it minimises."""
+
+    _parameter_table = {
+        **DistributionEstimator._parameter_table,
+        "max_epochs": Number(Integral, 1, others=("auto",)),
+        "transfer": TransferRule(),
+        "transfer_only": OneOf((True, False)),
+    }
+
+    @with_callbacks
+    def fit(self, X, y, sample_weight=None, X_transfer=None, member_predictions=None):
+        """Fit the teacher, if it is not fitted, and distil it.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs, best standardised; images or series of shape (n_samples, ...) if `module` takes
+            them. float32 is computed in float32, all else in float64.
+        y : array-like of shape (n_samples,)
+            Targets, for regression also of shape (n_samples, n_targets), or class labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows, in the teacher's fit and in the student's loss.
+        X_transfer : array-like of shape (n_rows, n_features) or TransferSet, default=None
+            Further rows, without labels, on which the student imitates the teacher, with weight
+            1. In a cross-validation wrap them as :class:`skdistill.transfer.TransferSet`.
+        member_predictions : array-like, default=None
+            What the members of a teacher say about X, instead of a teacher: class probabilities of
+            shape (n_samples, n_members, n_classes), columns in the order of the sorted labels; or
+            means and variances, (n_samples, n_members, n_targets, 2), in units of y. No teacher
+            is fitted then, and nobody can be asked about other rows.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a parameter or an argument is not what it may be, the teacher is for another task,
+            has no members or was fitted on other columns or classes, the module's output does not
+            have the width that it should, or the student diverged.
+        KeyboardInterrupt
+            On Ctrl-C; during the student's training with what was trained kept.
+        """
+        self._check_parameters()
+        self._check_weights_of_terms()
+        random_state = check_random_state(self.random_state)
+        self.__dict__.pop("teacher_", None)
+        raw_X, raw_y = X, y
+        X, y, weight = self._validate_fit_data(X, y, sample_weight)
+        if np.shape(raw_y)[1:] == (1,):
+            raw_y = np.ravel(raw_y)  # a column: warned of once, not by the teacher again
+        X_transfer = self._validate_transfer(X_transfer, X.dtype)
+        maker = self._transfer_maker(member_predictions is None)
+        if maker is not None:
+            maker.check(X.shape)
+        # A module that does not fit is found before the teacher takes its time.
+        self._build_module([0], torch.float64)
+        buffers = self._target_buffers(y, weight, X.dtype)
+        task = self._init_callback_context(max_subtasks=2)
+        task.call_on_fit_task_begin(estimator=self, X=raw_X, y=raw_y)
+        seed = int(random_state.randint(SEED_LIMIT))
+        if member_predictions is None:
+            answers = self._fit_teacher(raw_X, raw_y, sample_weight, task, seed)
+            ask = self._question(raw_X, buffers, X.dtype)
+        else:
+            self._refuse_questions(X_transfer)
+            answers, ask = member_predictions, None
+        if answers is not None:
+            answers = self._checked_members(answers, len(raw_y), "member_predictions")
+            given = check_weights(sample_weight, len(raw_y))
+            answers = answers if given is None else answers[given > 0]
+            answers = self._encoded_members(answers, buffers, X.dtype)
+        weight = np.ones(len(X)) if weight is None else weight
+        lesson = Lesson(X, self._encoded(y, buffers, X.dtype), weight, X_transfer, answers)
+        self._distil(lesson, ask, maker, buffers, task, random_state)
+        task.call_on_fit_task_end(estimator=self, X=raw_X, y=raw_y)
+        return self
+
+    # --- what subclasses say ----------------------------------------------------------------
+
+    def _default_teacher(self) -> Any:
+        """Return the teacher that ``teacher=None`` stands for."""
+        raise NotImplementedError
+
+    def _check_weights_of_terms(self) -> None:
+        """Hold parameters against each other that the table cannot."""
+
+    def _student_objective(self, n_members: int) -> Objective:
+        """What the student minimises, with that many members to imitate."""
+        raise NotImplementedError
+
+    def _count_networks(self, n_members: int) -> int:
+        """How many seeds the student's network is built from; noted as a fitted attribute."""
+        raise NotImplementedError
+
+    # --- the teacher ------------------------------------------------------------------------
+
+    def _fit_teacher(self, X, y, sample_weight, task, seed: int) -> np.ndarray | None:
+        """Fit `teacher_`; give its out-of-fold answers if they are wanted."""
+        teacher = self._default_teacher() if self.teacher is None else clone(self.teacher)
+        kinds = ("regressor", "classifier")
+        wanted, found = (kinds[is_classifier(model)] for model in (self, teacher))
+        if wanted != found:
+            raise ValueError(
+                f"teacher must be a {wanted} to teach {type(self).__name__}; "
+                f"{type(teacher).__name__} is a {found}."
+            )
+        teacher = as_teacher(teacher)
+        if self.random_state is not None:
+            seed_where_unset(teacher, seed)
+        subtask = task.subcontext(task_name="teacher")
+        memory = None if isinstance(self.teacher, FrozenEstimator) else self.memory
+        fit = check_memory(memory).cache(fit_teacher, ignore=["task", "student"])
+        answers = None
+        if self.teacher_cv is not None:
+            ask = check_memory(self.memory).cache(out_of_fold_members)
+            answers = ask(
+                teacher, X, y, cv=self.teacher_cv, sample_weight=sample_weight, random_state=seed
+            )
+        self.teacher_ = fit(teacher, X, y, sample_weight, subtask, self)
+        self._check_teacher()
+        return answers
+
+    def _check_teacher(self) -> None:
+        n_features = getattr(self.teacher_, "n_features_in_", self.n_features_in_)
+        if n_features != self.n_features_in_:
+            raise ValueError(
+                f"teacher was fitted on {n_features} columns, but X has {self.n_features_in_}."
+            )
+        names = getattr(self.teacher_, "feature_names_in_", None)
+        self._check_names(names, "teacher was fitted on")
+
+    def _check_names(self, names, whose: str) -> None:
+        """Hold the names of columns, if there are any, against those of X."""
+        own_names = getattr(self, "feature_names_in_", None)
+        if names is not None and own_names is not None and list(names) != list(own_names):
+            raise ValueError(f"{whose} the columns {list(names)}, but X has {list(own_names)}.")
+
+    def _question(self, X, buffers: dict, dtype) -> Ask:
+        """How to ask `teacher_` about rows; its answers come as the loss takes them."""
+        dress = as_teacher_rows(X, getattr(self.teacher_, "feature_names_in_", None))
+        name = f"the answers of teacher {type(self.teacher_).__name__}"
+
+        def ask(rows: np.ndarray) -> np.ndarray:
+            members = predict_members(self.teacher_, dress(rows))
+            if is_classifier(self):
+                members = align_classes(members, self.teacher_.classes_, self.classes_)
+            members = self._checked_members(members, len(rows), name)
+            return self._encoded_members(members, buffers, dtype)
+
+        return ask
+
+    def _checked_members(self, members, n_rows: int, name: str) -> np.ndarray:
+        kind = (
+            {"n_classes": len(self.classes_)}
+            if is_classifier(self)
+            else {"n_targets": self.n_outputs_}
+        )
+        return check_member_predictions(members, n_rows, name=name, **kind)
+
+    # --- the rows ---------------------------------------------------------------------------
+
+    def _transfer_maker(self, can_ask: bool) -> TransferMaker | None:
+        """What makes rows to ask the teacher about; nothing where it cannot be asked."""
+        can_ask = can_ask and self.teacher_cv is None
+        if self.transfer == "auto":
+            return make_transfer("noise") if can_ask else None
+        maker = make_transfer(self.transfer)
+        if maker is not None and not can_ask:
+            raise ValueError(
+                "transfer must be 'auto' or None with teacher_cv or member_predictions, as nobody "
+                f"can be asked about other rows than X; got {self.transfer!r}."
+            )
+        return maker
+
+    def _refuse_questions(self, X_transfer) -> None:
+        if self.teacher is not None or self.teacher_cv is not None or len(X_transfer):
+            raise ValueError(
+                "member_predictions come instead of a teacher: teacher, teacher_cv and X_transfer "
+                f"must be None; got teacher={self.teacher!r}, teacher_cv={self.teacher_cv!r} and "
+                f"X_transfer with {len(X_transfer)} rows."
+            )
+
+    def _validate_transfer(self, X_transfer, dtype) -> np.ndarray:
+        """Transfer rows as an array of shape (n_rows, ...); none for None."""
+        if isinstance(X_transfer, TransferSet):
+            X_transfer = X_transfer.rows
+        if X_transfer is None:
+            maker = None if self.transfer == "auto" else make_transfer(self.transfer)
+            if self.transfer_only and (maker is None or maker.keeps_labels):
+                raise ValueError(
+                    "transfer_only=True needs X_transfer in fit, or a transfer that makes rows; "
+                    f"got None and transfer={self.transfer!r}."
+                )
+            return np.empty((0, *self._row_shape), dtype=dtype)
+        names = getattr(X_transfer, "columns", None)
+        X_transfer = check_array(X_transfer, dtype=dtype, input_name="X_transfer", allow_nd=True)
+        if X_transfer.shape[1:] != self._row_shape:
+            raise ValueError(
+                f"X_transfer must have {self._row_shape[0]} columns as X has, got "
+                f"{X_transfer.shape[1]}."
+                if X_transfer.ndim == len(self._row_shape) + 1 == 2
+                else f"X_transfer must have rows of shape {self._row_shape} as X has, got "
+                f"{X_transfer.shape[1:]}."
+            )
+        self._check_names(names, "X_transfer has")
+        return X_transfer
+
+    def _taught_rows(self, lesson: Lesson, ask: Ask | None, maker, seed: int):
+        """Rows to learn from, with their labels and whether they have one."""
+        from .._engine import TaughtRows
+
+        X, y, weight, X_transfer, answers = lesson
+        labelled = np.repeat([1.0, 0.0], [len(X), len(X_transfer)])
+        if answers is not None and len(X_transfer) and ask is not None:
+            answers = np.concatenate([answers, ask(X_transfer)])
+        weight = np.concatenate([weight, np.ones(len(X_transfer))])
+        X = np.concatenate([X, X_transfer])
+        y = np.concatenate([y, np.zeros((len(X_transfer), *y.shape[1:]), dtype=y.dtype)])
+        if self.transfer_only and len(X_transfer):
+            kept = labelled == 0
+            X, y, weight, labelled = (a[kept] for a in (X, y, weight, labelled))
+            answers = None if answers is None else answers[kept]
+        n_kept = 0
+        if maker is not None and not (maker.keeps_labels or self.transfer_only):
+            n_kept = len(X)
+            X, y, weight = (np.concatenate([a, a]) for a in (X, y, weight))
+            labelled = np.concatenate([labelled, np.zeros(n_kept)])
+
+        def on_device(values: np.ndarray) -> Tensor:
+            is_real = np.issubdtype(values.dtype, np.floating)
+            return torch.tensor(
+                values.astype(X.dtype) if is_real else values, device=self._device()
+            )
+
+        rows, weights = on_device(X), on_device(weight)
+        is_weighted = not (weight == weight[0]).all()
+        return TaughtRows(
+            rows,
+            (on_device(y), on_device(labelled)),
+            weights[None] if is_weighted else None,
+            self.batch_size,
+            [seed],
+            teacher=ask,
+            answers=None if answers is None else on_device(answers),
+            draw=None if maker is None else maker.prepare(rows, weights if is_weighted else None),
+            n_kept=n_kept,
+        )
+
+    # --- the student ------------------------------------------------------------------------
+
+    def _distil(self, lesson: Lesson, ask, maker, buffers, task, random_state) -> None:
+        """Train the student on the teacher's answers."""
+        from .._engine import DivergenceGuard, TaskPerEpoch
+
+        known = ask(lesson.X[:1]) if lesson.answers is None else lesson.answers
+        n_members = known.shape[1]
+        n_networks = self._count_networks(n_members)
+        seeds = random_state.randint(SEED_LIMIT, size=n_networks + 1).tolist()
+        rows = self._taught_rows(lesson, ask, maker, seeds.pop())
+        tensors = {name: torch.tensor(value) for name, value in buffers.items()}
+        module = self._build_module(seeds, rows.X.dtype, tensors)
+        self.n_epochs_ = self._count_epochs(len(rows))
+        guard = DivergenceGuard()
+        subtask = task.subcontext(task_name="student", max_subtasks=self.n_epochs_)
+        subtask.call_on_fit_task_begin(estimator=self)
+        net = self._train(
+            module,
+            self._student_objective(n_members),
+            rows,
+            callbacks=[TaskPerEpoch(subtask, self), guard],
+            weight_decay=[(w, self.weight_decay) for w, _ in weights_and_fan_ins(module)],
+        )
+        self._keep(net, module, guard)
+        subtask.call_on_fit_task_end(estimator=self)
+
+    def _count_epochs(self, n_rows: int) -> int:
+        if self.max_epochs != "auto":
+            return self.max_epochs
+        low, high = _EPOCHS_WITHIN
+        return min(max(_ROWS_SEEN // n_rows, low), high)
+
+    def _keep(self, net, module, guard) -> None:
+        """Make the trained student the fitted module; pass a Ctrl-C on."""
+        if net.interrupted_ and not any("train_loss" in row for row in net.history):
+            raise KeyboardInterrupt  # before the end of the first epoch: nothing to keep
+        if guard.diverged_.any():
+            if net.interrupted_:
+                raise KeyboardInterrupt
+            raise ValueError(
+                "The student's loss became infinite, not a number, or exploded. Try a smaller lr "
+                f"than {self.lr} or clip_norm than {self.clip_norm}; teacher_ is kept."
+            )
+        self.module_ = module
+        self.history_ = list(net.history)
+        self.n_parameters_ = n_parameters(module)
+        if net.interrupted_:
+            raise KeyboardInterrupt

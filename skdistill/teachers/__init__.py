@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Anything a user has becomes a teacher: an estimator with members to imitate."""
+
+from __future__ import annotations
+
+from ._fitted import FittedModels
+from ._members import align_classes
+from ._out_of_fold import out_of_fold_members
+from ._predictions import check_member_predictions
+from ._teacher import Teacher, as_teacher
+
+__all__ = [
+    "as_teacher",
+    "Teacher",
+    "FittedModels",
+    "align_classes",
+    "check_member_predictions",
+    "out_of_fold_members",
+]

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Fitted models that belong together: estimators, skorch nets, torch modules."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, is_classifier, is_regressor
+from sklearn.utils import gen_batches
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+
+from ..distributions import Gaussian
+from ._members import (
+    align_classes,
+    as_net_takes,
+    members_of_classifier,
+    members_of_regressor,
+    moments_of_means,
+    moments_of_members,
+    moments_of_one,
+)
+
+_ESTIMATOR_TYPES = {"classification": "classifier", "regression": "regressor"}
+
+# Rows that a torch module is given at a time.
+_CHUNK_ROWS = 2048
+
+
+class FittedModels(BaseEstimator):
+    """Fitted models that belong together, as one estimator whose members they are.
+
+    Like ``sklearn.frozen.FrozenEstimator`` it is its own clone, and its fit only checks. Use
+    :func:`as_teacher` to make a teacher of models.
+
+    Parameters
+    ----------
+    models : list
+        Fitted classifiers with ``predict_proba`` or fitted regressors, skorch nets among them, or
+        torch modules. Each is one member; a model with members of its own is their mixture.
+        Modules are put in evaluation mode and run in the dtype, and on the device, of their
+        parameters. They give logits (n, K); or means (n, t), or means and as many raw variances
+        (n, 2 t) as :meth:`skdistill.distributions.Gaussian.from_outputs` takes them, in units of
+        y.
+    task : {"classification", "regression"}, default=None
+        Needed for torch modules, which do not tell.
+    classes : array-like of shape (n_classes,), default=None
+        Class of each column, for torch modules; None is the classes in the y of the teacher's
+        fit, sorted.
+    """
+
+    def __init__(self, models, task=None, classes=None):
+        self.models = models
+        self.task = task
+        self.classes = classes
+
+    def fit(self, X, y=None, **fit_params):
+        """Check the models; nothing is fitted.
+
+        Parameters
+        ----------
+        X : object
+            Ignored.
+        y : object
+            Ignored.
+        **fit_params
+            Ignored.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        NotFittedError, TypeError, ValueError
+            If a model is not fitted, is neither classifier nor regressor, or the models are of
+            different kinds or know different classes.
+        """
+        task = self._resolve_task()
+        for model in self._estimators():
+            check_is_fitted(model)
+            if task == "classification" and not hasattr(model, "predict_proba"):
+                raise TypeError(f"models must have predict_proba, which this one has not: {model}.")
+        self._check_classes()
+        return self
+
+    def __sklearn_clone__(self):
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.estimator_type = _ESTIMATOR_TYPES[self._resolve_task()]
+        return tags
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """Class of each column of probabilities."""
+        if self.classes is not None:
+            return np.asarray(self.classes)
+        known = self._known_classes()
+        if not known:
+            raise AttributeError("torch modules do not know their classes.")
+        return np.asarray(next(iter(known.values())))
+
+    def _estimators(self) -> list:
+        return [model for model in self.models if not isinstance(model, nn.Module)]
+
+    def _known_classes(self) -> dict[str, list]:
+        """Classes of each model that knows them."""
+        return {
+            f"{type(model).__name__} (number {number})": np.asarray(model.classes_).tolist()
+            for number, model in enumerate(self.models)
+            if hasattr(model, "classes_")
+        }
+
+    def _check_classes(self) -> None:
+        known = self._known_classes()
+        if self.classes is not None:
+            known = {"the parameter classes": list(self.classes), **known}
+        if len({frozenset(classes) for classes in known.values()}) > 1:
+            raise ValueError(f"models must know the same classes, got {known}.")
+
+    def _resolve_task(self) -> str:
+        if self.task not in (None, *_ESTIMATOR_TYPES):
+            raise ValueError(f"task must be one of {list(_ESTIMATOR_TYPES)}, got {self.task!r}.")
+        if not self.models:
+            raise ValueError("models must be at least one, got none.")
+        tasks = [task for task in (self.task, *map(_task_of, self.models)) if task is not None]
+        if not tasks:
+            raise ValueError(
+                f"task must be one of {list(_ESTIMATOR_TYPES)} for models that do not tell, such "
+                f"as {type(self.models[0]).__name__}; got None."
+            )
+        if len(set(tasks)) > 1:
+            told = {type(model).__name__: _task_of(model) for model in self.models}
+            raise ValueError(f"models must be of one task; got task={self.task!r} and {told}.")
+        return tasks[0]
+
+
+def _task_of(model) -> str | None:
+    """What a model is for; None for torch modules and skorch's plain nets, which do not tell."""
+    if isinstance(model, nn.Module):
+        return None
+    if not (hasattr(model, "fit") and hasattr(model, "predict")):
+        raise TypeError(f"models must be estimators, skorch nets or torch modules, got {model!r}.")
+    if is_classifier(model):
+        return "classification"
+    return "regression" if is_regressor(model) else None
+
+
+@members_of_classifier.register(FittedModels)
+def _(model, X):
+    members = [_probabilities_of(member, X, model) for member in model.models]
+    if len({member.shape for member in members}) > 1:
+        raise ValueError(
+            "models must give as many probabilities each, got shapes "
+            f"{[member.shape for member in members]}."
+        )
+    return np.stack(members, axis=1)
+
+
+@members_of_regressor.register(FittedModels)
+def _(model, X, n_targets):
+    return np.stack([_moments_of(member, X, n_targets) for member in model.models], axis=1)
+
+
+def _probabilities_of(model, X, models: FittedModels) -> np.ndarray:
+    """Probabilities (n, K) of one of the models."""
+    if isinstance(model, nn.Module):
+        return _outputs(model, X).softmax(-1).numpy()
+    found = model.predict_proba(as_net_takes(model, X))
+    if not hasattr(model, "classes_"):  # a skorch net that never saw labels
+        return found
+    return align_classes(found, model.classes_, models.classes_)
+
+
+def _moments_of(model, X, n_targets: int) -> np.ndarray:
+    """Moments (n, t, 3) of one of the models."""
+    if not isinstance(model, nn.Module):
+        return moments_of_one(model, X, n_targets)
+    outputs = _outputs(model, X)
+    if outputs.shape[1] == n_targets:
+        return moments_of_means(outputs.numpy())
+    if outputs.shape[1] != 2 * n_targets:
+        raise ValueError(
+            f"models must give a mean, or a mean and a raw variance, for each of {n_targets} "
+            f"target(s); {type(model).__name__} gives shape {tuple(outputs.shape)}."
+        )
+    return moments_of_members(torch.stack(Gaussian.from_outputs(outputs), dim=-1).numpy())
+
+
+def _outputs(module: nn.Module, X) -> Tensor:
+    """Outputs (n, columns) of a torch module in evaluation mode."""
+    parameter = next(module.parameters(), torch.zeros(()))
+    rows = np.asarray(X)
+    module.eval()
+    with torch.inference_mode():
+        chunks = [
+            module(torch.tensor(rows[chunk], dtype=parameter.dtype, device=parameter.device)).cpu()
+            for chunk in gen_batches(len(rows), _CHUNK_ROWS)
+        ]
+    outputs = torch.cat(chunks)
+    if outputs.ndim != 2:
+        raise ValueError(
+            f"models must give two axes, rows and columns; {type(module).__name__} gives shape "
+            f"{tuple(outputs.shape)}."
+        )
+    return outputs

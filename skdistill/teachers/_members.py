@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the members of a fitted model say: one function for each kind of model.
+
+Class probabilities are arrays (n, S, K), with columns in the order of the model's ``classes_``.
+Moments of regressors are arrays (n, S, t, 3): the mean, the variance that the model knows of, and
+how many times the residual variance, which it does not know of, is to be added to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import singledispatch
+
+import numpy as np
+import torch
+from scipy.special import expit, softmax
+from sklearn.ensemble import (
+    BaggingClassifier,
+    BaggingRegressor,
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+    VotingClassifier,
+    VotingRegressor,
+)
+from sklearn.tree import DecisionTreeRegressor
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import validate_data
+from torch import nn
+
+from .._through import predict_members
+from ._walking import final_step, has_members
+
+# Weights of voters are made whole numbers that sum to at most this.
+_MOST_VOTES = 100
+
+# Members of a virtual ensemble, CatBoost's own default.
+_N_VIRTUAL = 10
+
+# Losses under which CatBoost's virtual ensembles predict logits, or means and variances.
+_CATBOOST_LOGITS = frozenset({"Logloss", "CrossEntropy", "MultiClass"})
+_CATBOOST_MOMENTS = frozenset({"RMSE", "RMSEWithUncertainty"})
+
+
+def read_probabilities(model, X) -> np.ndarray:
+    """Class probabilities (n, S, K) of a fitted classifier's members."""
+    if has_members(model):
+        return predict_members(model, X)
+    model, X = final_step(model, X)
+    return members_of_classifier(model, X)
+
+
+def read_moments(model, X, n_targets: int) -> np.ndarray:
+    """Moments (n, S, t, 3) of a fitted regressor's members."""
+    if has_members(model):
+        return moments_of_members(predict_members(model, X))
+    model, X = final_step(model, X)
+    return members_of_regressor(model, X, n_targets)
+
+
+@singledispatch
+def members_of_classifier(model, X) -> np.ndarray:
+    """One member, unless the type of the model is registered below."""
+    if _catboost_loss(model) in _CATBOOST_LOGITS:
+        logits = _virtual_ensembles(model, X)
+        if logits.shape[-1] > 1:
+            return softmax(logits, axis=-1)
+        return np.concatenate([expit(-logits), expit(logits)], axis=-1)
+    return model.predict_proba(as_net_takes(model, X))[:, None]
+
+
+@singledispatch
+def members_of_regressor(model, X, n_targets: int) -> np.ndarray:
+    """One member without a variance, unless the type of the model is registered below."""
+    if (loss := _catboost_loss(model)) in _CATBOOST_MOMENTS:
+        members = _virtual_ensembles(model, X)[:, :, None]
+        return moments_of_members(members) if loss != "RMSE" else moments_of_means(members[..., 0])
+    means = np.asarray(model.predict(as_net_takes(model, X)))
+    means = means.reshape(len(means), 1, -1)
+    if means.shape[-1] != n_targets:
+        raise ValueError(
+            f"teacher must predict {n_targets} target(s), as y has; {type(model).__name__} "
+            f"predicts {means.shape[-1]}."
+        )
+    return moments_of_means(means)
+
+
+def can_tell_probabilities(model) -> bool:
+    """Tell whether class probabilities can be read off a classifier."""
+    if has_members(model):
+        return True
+    model, _ = final_step(model)
+    dispatch = members_of_classifier.dispatch
+    return dispatch(type(model)) is not dispatch(object) or hasattr(model, "predict_proba")
+
+
+def group_probabilities(members: np.ndarray, n_groups: int) -> np.ndarray:
+    """Mixtures (n, at most n_groups, K) of neighbouring members (n, S, K)."""
+    groups = np.array_split(members, min(n_groups, members.shape[1]), axis=1)
+    return np.stack([group.mean(axis=1) for group in groups], axis=1)
+
+
+def group_moments(moments: np.ndarray, n_groups: int) -> np.ndarray:
+    """Moments (n, at most n_groups, t, 3) of mixtures of neighbouring members (n, S, t, 3).
+
+    By the law of total variance a mixture's variance holds the variance of its members' means.
+    """
+    groups = np.array_split(moments, min(n_groups, moments.shape[1]), axis=1)
+    grouped = np.stack([group.mean(axis=1) for group in groups], axis=1)
+    grouped[..., 1] += np.stack([group[..., 0].var(axis=1) for group in groups], axis=1)
+    return grouped
+
+
+# ------------------------------------------------------------------------------------------
+# Forests
+# ------------------------------------------------------------------------------------------
+
+
+@members_of_classifier.register(RandomForestClassifier)
+@members_of_classifier.register(ExtraTreesClassifier)
+def _(model, X):
+    return _from_leaves(model, X, lambda tree, leaves: tree.tree_.value[leaves, 0])
+
+
+@members_of_regressor.register(RandomForestRegressor)
+@members_of_regressor.register(ExtraTreesRegressor)
+def _(model, X, n_targets):
+    return _from_leaves(model, X, _leaf_moments)
+
+
+@members_of_regressor.register(DecisionTreeRegressor)
+def _(model, X, n_targets):
+    return _leaf_moments(model, model.apply(X))[:, None]
+
+
+def _from_leaves(forest, X, read: Callable) -> np.ndarray:
+    """What ``read(tree, leaves)`` finds for each tree: X is validated once, not tree by tree."""
+    leaves = forest.apply(X)
+    first = read(forest.estimators_[0], leaves[:1, 0])[0]
+    out = np.empty((*leaves.shape, *first.shape), dtype=dtype_for(X))
+
+    def fill(s: int) -> None:
+        out[:, s] = read(forest.estimators_[s], leaves[:, s])
+
+    jobs = (delayed(fill)(s) for s in range(leaves.shape[1]))
+    Parallel(n_jobs=forest.n_jobs, require="sharedmem")(jobs)
+    return out
+
+
+def _leaf_moments(model, leaves: np.ndarray) -> np.ndarray:
+    """Moments (n, t, 3) of a regression tree from the leaves (n,) that rows end in.
+
+    A leaf's variance is that of its n rows, to which one row of the residual variance is added::
+
+        variance = impurity + residual variance / n
+
+    so that a leaf of one row has the residual variance, and one of many rows its own. (A leaf's
+    rows scatter about their own mean, which falls short by the n-th part of the variance.)
+    """
+    tree = model.tree_
+    moments = moments_of_means(tree.value[leaves, :, 0])
+    knows_variance = model.criterion in ("squared_error", "friedman_mse")
+    if knows_variance and moments.shape[1] == 1:  # with more targets, impurity is their mean
+        moments[:, 0, 1] = tree.impurity[leaves]
+        moments[:, 0, 2] = 1 / tree.n_node_samples[leaves]
+    return moments
+
+
+# ------------------------------------------------------------------------------------------
+# Bagging and voting
+# ------------------------------------------------------------------------------------------
+
+
+@members_of_classifier.register(BaggingClassifier)
+def _(model, X):
+    codes = np.arange(len(model.classes_))
+    return _each_of_bag(model, X, lambda member, rows: _probabilities_of_one(member, rows, codes))
+
+
+@members_of_regressor.register(BaggingRegressor)
+def _(model, X, n_targets):
+    return _each_of_bag(model, X, lambda member, rows: moments_of_one(member, rows, n_targets))
+
+
+def _each_of_bag(bag, X, read: Callable) -> np.ndarray:
+    """What ``read(member, rows)`` finds for each member, with the columns that it was fitted on."""
+    X = validate_data(
+        bag,
+        X,
+        reset=False,
+        dtype=None,
+        accept_sparse=["csr", "csc"],
+        ensure_all_finite=False,  # as Bagging does: what members take is their business
+    )
+    pairs = zip(bag.estimators_, bag.estimators_features_, strict=True)
+    jobs = (delayed(read)(member, X[:, columns]) for member, columns in pairs)
+    return np.stack(Parallel(n_jobs=bag.n_jobs, require="sharedmem")(jobs), axis=1)
+
+
+@members_of_classifier.register(VotingClassifier)
+def _(model, X):
+    codes = np.arange(len(model.classes_))
+    read = _votes_of_one if model.voting == "hard" else _probabilities_of_one
+    members = np.stack([read(member, X, codes) for member in model.estimators_], axis=1)
+    return members.repeat(_votes(model), axis=1)
+
+
+@members_of_regressor.register(VotingRegressor)
+def _(model, X, n_targets):
+    members = [moments_of_one(member, X, n_targets) for member in model.estimators_]
+    return np.stack(members, axis=1).repeat(_votes(model), axis=1)
+
+
+def _votes(voting) -> np.ndarray:
+    """How often each voter stands among the members, whose weights are equal."""
+    if voting.weights is None:
+        return np.ones(len(voting.estimators_), dtype=int)
+    named = zip(voting.estimators, voting.weights, strict=True)
+    weights = np.array([weight for (_, voter), weight in named if voter != "drop"], dtype=float)
+    for n_votes in range(1, _MOST_VOTES + 1):
+        votes = n_votes * weights / weights.sum()
+        if np.allclose(votes, np.round(votes), rtol=0, atol=1e-6):
+            return np.round(votes).astype(int)
+    raise ValueError(
+        f"weights of {type(voting).__name__} must be as whole numbers that sum to at most "
+        f"{_MOST_VOTES}, such as [2, 1, 1], because the members of a teacher have equal weights; "
+        f"got {list(voting.weights)}."
+    )
+
+
+def _probabilities_of_one(model, X, classes: np.ndarray) -> np.ndarray:
+    """Probabilities (n, K) of a model as one member, zero for classes that it has not seen."""
+    if not hasattr(model, "predict_proba"):
+        return _votes_of_one(model, X, classes)
+    return align_classes(model.predict_proba(X), model.classes_, classes)
+
+
+def _votes_of_one(model, X, classes: np.ndarray) -> np.ndarray:
+    """All probability (n, K) on the class that a model predicts."""
+    return (model.predict(X)[:, None] == classes).astype(dtype_for(X))
+
+
+def moments_of_one(model, X, n_targets: int) -> np.ndarray:
+    """Moments (n, t, 3) of a model as one member, the mixture of its own members."""
+    return group_moments(read_moments(model, X, n_targets), 1)[:, 0]
+
+
+# ------------------------------------------------------------------------------------------
+# CatBoost, which is never imported here
+# ------------------------------------------------------------------------------------------
+
+
+def _catboost_loss(model) -> str | None:
+    """Name of the loss of a CatBoost model; None for other models."""
+    modules = (cls.__module__.split(".")[0] for cls in type(model).__mro__)
+    return model.get_all_params()["loss_function"] if "catboost" in modules else None
+
+
+def _virtual_ensembles(model, X) -> np.ndarray:
+    """Raw predictions (n, S, columns) of parts of a CatBoost model (Malinin et al., 2021)."""
+    return model.virtual_ensembles_predict(
+        X, prediction_type="VirtEnsembles", virtual_ensembles_count=_N_VIRTUAL
+    )
+
+
+# ------------------------------------------------------------------------------------------
+# Arrays
+# ------------------------------------------------------------------------------------------
+
+
+def align_classes(probabilities: np.ndarray, given, wanted) -> np.ndarray:
+    """Put columns of class probabilities in another order, zero for classes not given.
+
+    Parameters
+    ----------
+    probabilities : ndarray of shape (..., len(given))
+    given : array-like of shape (n_given,)
+        The class of each column.
+    wanted : array-like of shape (n_classes,)
+        The class of each column of the result, all of `given` among them.
+
+    Returns
+    -------
+    probabilities : ndarray of shape (..., n_classes)
+
+    Raises
+    ------
+    ValueError
+        If a class in `given` is not in `wanted`.
+    """
+    given, wanted = np.asarray(given).tolist(), np.asarray(wanted).tolist()
+    if given == wanted:
+        return probabilities
+    if unknown := [label for label in given if label not in wanted]:
+        raise ValueError(f"Classes must be among {wanted}, got also {unknown}.")
+    aligned = np.zeros((*probabilities.shape[:-1], len(wanted)), dtype=probabilities.dtype)
+    aligned[..., [wanted.index(label) for label in given]] = probabilities
+    return aligned
+
+
+def dtype_for(X) -> type:
+    """Return float32 for an X of float32, else float64."""
+    return np.float32 if getattr(X, "dtype", None) == np.float32 else np.float64
+
+
+def moments_of_means(means: np.ndarray) -> np.ndarray:
+    """Moments (..., 3) of members that know of no variance."""
+    return np.stack([means, np.zeros_like(means), np.ones_like(means)], axis=-1)
+
+
+def moments_of_members(members: np.ndarray) -> np.ndarray:
+    """Moments (..., 3) of members (..., 2) with a mean and a variance."""
+    return np.concatenate([members, np.zeros_like(members[..., :1])], axis=-1)
+
+
+def as_net_takes(model, X):
+    """Return X in the dtype of a skorch net's weights; as it is for other models."""
+    module = getattr(model, "module_", None)
+    if not isinstance(module, nn.Module):
+        return X
+    parameter = next(module.parameters(), torch.zeros(()))
+    return np.asarray(X, dtype=torch.empty(0, dtype=parameter.dtype).numpy().dtype)

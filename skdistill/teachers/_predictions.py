@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Member predictions as arrays: how they are checked."""
+
+from __future__ import annotations
+
+import numpy as np
+
+# How far probabilities may miss a sum of one: half precision is good for three digits.
+_TOLERANCE = 1e-3
+
+
+def check_member_predictions(
+    members, n_samples, *, n_classes=None, n_targets=None, name="member_predictions"
+) -> np.ndarray:
+    """Check the predictions of members, which a user or a teacher gives.
+
+    Parameters
+    ----------
+    members : array-like of shape (n_samples, n_members, n_classes) or \
+            (n_samples, n_members, n_targets, 2)
+        Class probabilities; or means ``[..., 0]`` and variances ``[..., 1]``, in units of y and
+        their squares.
+    n_samples : int
+        Number of rows.
+    n_classes : int, default=None
+        Number of classes, for classification.
+    n_targets : int, default=None
+        Number of targets, for regression.
+    name : str, default="member_predictions"
+        What to call `members` in errors.
+
+    Returns
+    -------
+    members : ndarray
+        float32 if `members` are, else float64. What probabilities miss of a sum of one by rounding
+        is divided out.
+
+    Raises
+    ------
+    ValueError
+        If the shape is another, a number is not finite, probabilities are negative or miss a sum
+        of one by more than 1e-3, or variances are not positive.
+    """
+    members = np.asarray(members)
+    if members.dtype != np.float32:
+        members = members.astype(np.float64, copy=False)
+    _check_shape(members, n_samples, n_classes, n_targets, name)
+    if n_targets is None:
+        return _normalised(members, name)
+    _check_moments(members, name)
+    return members
+
+
+def _check_shape(members: np.ndarray, n_samples, n_classes, n_targets, name) -> None:
+    last: tuple[int, ...] = (n_targets, 2)
+    words = "rows, members, targets, (mean, variance)"
+    if n_targets is None:
+        last, words = (n_classes,), "rows, members, class probabilities"
+    if n_targets is None and members.ndim == 3 and members.shape[2] == 1:
+        words += "; one column p of two classes is given as (1 - p, p)"
+    shape = members.shape
+    if len(shape) != 2 + len(last) or shape[0] != n_samples or shape[2:] != last or not shape[1]:
+        expected = ", ".join(map(str, (n_samples, "S", *last)))
+        raise ValueError(
+            f"{name} must have shape ({expected}): {words}, with S at least 1; got {shape}."
+        )
+
+
+def _normalised(members: np.ndarray, name: str) -> np.ndarray:
+    """Probabilities whose sums are one to rounding."""
+    smallest = members.min()
+    if not smallest >= 0:  # nor is NaN
+        raise ValueError(
+            f"{name} must be probabilities from 0 to 1, got a smallest value of {smallest:.6g}."
+        )
+    sums = members @ np.ones(members.shape[-1], dtype=members.dtype)
+    misses = np.abs(sums - 1)
+    if not misses.max() <= _TOLERANCE:
+        row, member = np.unravel_index(misses.argmax(), misses.shape)
+        raise ValueError(
+            f"{name} must sum to 1 over the classes, within {_TOLERANCE}; in row {row} member "
+            f"{member} sums to {sums[row, member]:.6g}."
+        )
+    rounding = members.shape[-1] * np.finfo(members.dtype).eps
+    return members if misses.max() <= rounding else members / sums[..., None]
+
+
+def _check_moments(members: np.ndarray, name: str) -> None:
+    if not (np.isfinite(members).all() and (members[..., 1] > 0).all()):
+        means, variances = members[..., 0], members[..., 1]
+        raise ValueError(
+            f"{name} must be finite means and positive, finite variances; got means from "
+            f"{means.min():.3g} to {means.max():.3g} and variances from {variances.min():.3g} to "
+            f"{variances.max():.3g}."
+        )

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The residual variance, for regressors that predict none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from sklearn.model_selection import KFold
+
+from .._base import check_weights
+from .._columns import standardisation
+from ._members import group_moments
+from ._walking import (
+    BaseSearchCV,
+    final_step,
+    fits_on_folds,
+    in_chunks,
+    is_prefitted,
+    rows_at,
+)
+
+_N_FOLDS = 5
+
+# The variance is at least the square of this, in units of the standard deviation of y.
+_LEAST_STD = 1e-3
+
+
+def residual_variance(estimator, fitted, read: Callable, X, y, sample_weight) -> np.ndarray:
+    """Mean squared difference between y and what models say that have not seen the row.
+
+    Parameters
+    ----------
+    estimator, fitted : estimator
+        The regressor, unfitted and as fitted on X and y.
+    read : callable
+        Gives the moments (n, S, t, 3) of the members of `fitted`.
+    X : array or frame of shape (n_samples, ...)
+    y : ndarray of shape (n_samples,) or (n_samples, n_targets)
+    sample_weight : array-like of shape (n_samples,) or None
+
+    Returns
+    -------
+    variance : ndarray of shape (n_targets,)
+        In squared units of y, positive.
+    """
+    weight = check_weights(sample_weight, len(y))
+    if is_prefitted(estimator):
+        means = in_chunks(read, X, lambda moments, _: group_moments(moments, 1)[:, 0, :, 0])
+    elif (unseen := _out_of_bag(final_step(fitted)[0], len(y))) is not None:
+        means = in_chunks(read, X, lambda moments, rows: _mean_of(moments, unseen[rows]))
+    else:
+        tuned = fitted.best_estimator_ if isinstance(fitted, BaseSearchCV) else estimator
+        means = _out_of_fold(tuned, X, y, weight)
+    targets = y.reshape(means.shape).astype(np.float64)
+    known = np.isfinite(means).all(axis=1)
+    squares = np.square(targets[known] - means[known])
+    variance = np.average(squares, axis=0, weights=None if weight is None else weight[known])
+    return np.maximum(variance, np.square(_LEAST_STD * standardisation(targets, weight)[1]))
+
+
+def _out_of_bag(model, n_rows: int) -> np.ndarray | None:
+    """Which rows each member has not seen, (n, S); None if most rows have been seen by all."""
+    if not hasattr(model, "estimators_samples_"):
+        return None
+    unseen = np.ones((n_rows, len(model.estimators_)), dtype=bool)
+    for member, seen in enumerate(model.estimators_samples_):
+        unseen[seen, member] = False
+    return unseen if unseen.any(axis=1).mean() > 0.5 else None
+
+
+def _mean_of(moments: np.ndarray, unseen: np.ndarray) -> np.ndarray:
+    """Mean (n, t) of those members that have not seen the row; NaN where there are none."""
+    counts = unseen.sum(axis=1)[:, None]
+    sums = np.einsum("nst,ns->nt", moments[..., 0], unseen)
+    return np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
+
+
+def _out_of_fold(estimator, X, y: np.ndarray, weight) -> np.ndarray:
+    """Predictions (n, t) by models fitted without the row's fold."""
+    means = np.empty((len(y), y.size // len(y)))
+    folds = KFold(min(_N_FOLDS, max(2, len(y))), shuffle=True, random_state=0)
+    for model, rows in fits_on_folds(estimator, X, y, weight, folds):
+        means[rows] = np.reshape(model.predict(rows_at(X, rows)), (len(rows), -1))
+    return means

@@ -1,0 +1,405 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The meta-estimator that makes a teacher of any classifier or regressor."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from numbers import Integral
+
+import numpy as np
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils import get_tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+from torch import nn
+
+from .._base import Number
+from ..distributions import EmpiricalCategorical, EmpiricalGaussian, Uncertainty
+from ._fitted import FittedModels
+from ._members import (
+    can_tell_probabilities,
+    dtype_for,
+    group_moments,
+    group_probabilities,
+    read_moments,
+    read_probabilities,
+)
+from ._predictions import check_member_predictions
+from ._residuals import residual_variance
+from ._walking import as_rows, final_step, has_members, in_chunks, rows_at, weights_for
+
+
+def as_teacher(model, *, task=None, classes=None, max_members=None):
+    """Make a teacher, whose members a student can imitate, of whatever is at hand.
+
+    Parameters
+    ----------
+    model : estimator, torch module, or list of fitted models
+        One of
+
+        - an estimator of this package with members, or a Pipeline, search, FrozenEstimator or
+          TransformedTargetRegressor around one: returned as it is, unless `max_members` is given;
+        - any other classifier with ``predict_proba``, or regressor: becomes a :class:`Teacher`,
+          which is fitted when the student is, unless it comes in
+          ``sklearn.frozen.FrozenEstimator``;
+        - a list of fitted models that belong together (see :class:`FittedModels`), or one torch
+          module: becomes a :class:`Teacher` with a member for each.
+    task : {"classification", "regression"}, default=None
+        Needed for torch modules, which do not tell.
+    classes : array-like of shape (n_classes,), default=None
+        Class of each column of the torch modules' logits; None is the classes in y, sorted.
+    max_members : int, default=None
+        See :class:`Teacher`.
+
+    Returns
+    -------
+    teacher : estimator
+        Its ``predict_members(X)``, or ``skdistill.predict_members(teacher, X)`` for what was
+        returned as it is, gives class probabilities (n, S, K) or means and variances (n, S, t, 2).
+
+    Raises
+    ------
+    TypeError, ValueError
+        If no teacher can be made of `model`, or the models in a list do not belong together.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from skdistill.teachers import as_teacher
+    >>> X, y = load_iris(return_X_y=True)
+    >>> forest = RandomForestClassifier(100, random_state=0)
+    >>> as_teacher(forest).fit(X, y).predict_members(X[:2]).shape
+    (2, 100, 3)
+    >>> as_teacher(forest, max_members=20).fit(X, y).predict_members(X[:2]).shape
+    (2, 20, 3)
+    """
+    if isinstance(model, (list, tuple, nn.Module)):
+        models = [model] if isinstance(model, nn.Module) else list(model)
+        fitted = FittedModels(models, task, classes).fit(None)
+        return Teacher(fitted, max_members=max_members)
+    if task is not None or classes is not None:
+        raise ValueError(
+            "task and classes are for torch modules and lists of fitted models, got "
+            f"task={task!r} and classes={classes!r} with {type(model).__name__}."
+        )
+    _check_model(model)
+    return (
+        model
+        if has_members(model) and max_members is None
+        else Teacher(model, max_members=max_members)
+    )
+
+
+class Teacher(MetaEstimatorMixin, BaseEstimator):
+    """A classifier or regressor with members that a student can imitate.
+
+    Members have equal weights; their mean is the model's own prediction:
+
+    ====================================  ========================================================
+    random forests, extra trees, bagging  A member for each estimator. Classes that an estimator
+                                          has not seen have probability zero; an estimator without
+                                          ``predict_proba`` gives all of it to one class.
+    voting                                A member for each estimator, as often as its weight says;
+                                          ``voting="hard"`` gives all probability to its class.
+    :class:`FittedModels`                 A member for each model.
+    CatBoost                              Ten members, its virtual ensembles [1]_, best after
+                                          ``posterior_sampling=True``. They are parts of the model;
+                                          their mean comes near its prediction.
+    all others                            One member: the epistemic part is not available. This
+                                          goes for boosting (AdaBoost, gradient boosting, LightGBM):
+                                          its stages correct each other, and where they differ
+                                          says nothing about what is not known.
+    ====================================  ========================================================
+
+    Regressors that predict no variance get one. The residual variance of each target is the mean
+    squared difference between y and predictions by models that have not seen the row:
+    out-of-bag ones where there are bags, else by models fitted in a five-fold cross-validation
+    (of a search, with its best parameters). A model that is fitted already is held against the X
+    and y that `fit` is given, which it should not have seen. A member's variance is the residual
+    variance, except for trees with squared error and one target, whose leaves know theirs::
+
+        variance = variance in the leaf + residual variance / rows in the leaf
+
+    Fully grown trees differ by the noise of y also, which then counts twice, as aleatoric and as
+    epistemic: prefer ``min_samples_leaf=5`` or so for a teacher in regression.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Cloned and fitted by `fit`. In a Pipeline, search or FrozenEstimator, what is at the end
+        decides about the members.
+    max_members : int, default=None
+        With more members than this, neighbours are put together into as many mixtures, so that a
+        student needs no head for each of 500 trees. The mean and the total uncertainty stay as
+        they are (nearly so, if `max_members` does not divide the number of members), but mixtures
+        of g members differ less than members do: the epistemic variance, or mutual information,
+        becomes about 1/g of what it was, and the rest goes to the aleatoric part. None keeps
+        every member.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        The fitted model.
+    n_members_ : int
+    classes_ : ndarray of shape (n_classes,)
+        Classes in the order of the members' columns. Only for classifiers.
+    n_outputs_ : int
+        Number of targets. Only for regressors.
+    residual_variance_ : ndarray of shape (n_outputs_,) or None
+        In squared units of y; None for members that know their variance. Only for regressors.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+
+    References
+    ----------
+    .. [1] Malinin, Prokhorenkova & Ustimenko (2021), "Uncertainty in Gradient Boosting via
+           Ensembles".
+    """
+
+    def __init__(self, estimator, *, max_members=None):
+        self.estimator = estimator
+        self.max_members = max_members
+
+    def fit(self, X, y, sample_weight=None):
+        """Fit the model, and find the residual variance of a regressor that needs one.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...)
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows, for the model or the last step of a Pipeline.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the model is neither a classifier with ``predict_proba`` nor a regressor, y has one
+            class, several columns of classes, or classes that a fitted model does not know.
+        """
+        Number(Integral, 1, others=(None,)).check(self.max_members, "max_members")
+        _check_model(self.estimator)
+        self.__dict__.pop("n_members_", None)  # a fit that fails leaves no fitted teacher behind
+        weights = weights_for(self.estimator, sample_weight)
+        self.estimator_ = clone(self.estimator).fit(X, y, **weights)
+        if is_classifier(self):
+            self._note_classes(as_rows(X), np.asarray(y))
+        else:
+            self._note_targets(as_rows(X), np.asarray(y), sample_weight)
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "n_members_")
+
+    def __sklearn_tags__(self):
+        tags = deepcopy(get_tags(self.estimator))
+        tags.array_api_support = False
+        if tags.classifier_tags is not None:
+            tags.classifier_tags.multi_label = False
+            tags.target_tags.multi_output = False
+        return tags
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of columns of X."""
+        return self.estimator_.n_features_in_
+
+    @property
+    def feature_names_in_(self) -> np.ndarray:
+        """Names of the columns of X."""
+        return self.estimator_.feature_names_in_
+
+    def predict_members(self, X):
+        """Predict with every member.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...)
+
+        Returns
+        -------
+        members : ndarray of shape (n_samples, n_members, n_classes) or \
+                (n_samples, n_members, n_targets, 2)
+            Class probabilities; or means ``[..., 0]`` in units of y and variances ``[..., 1]`` in
+            squared units. float32 if X is.
+        """
+        check_is_fitted(self)
+        return self._members(X, self.max_members)
+
+    def predict_distribution(self, X) -> EmpiricalCategorical | EmpiricalGaussian:
+        """Predict the distribution that everything else is read off.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...)
+
+        Returns
+        -------
+        distribution : EmpiricalCategorical or EmpiricalGaussian
+            Of a classifier or a regressor.
+        """
+        family = EmpiricalCategorical if is_classifier(self) else EmpiricalGaussian
+        return family.from_members(self.predict_members(X))
+
+    def predict_uncertainty(self, X) -> Uncertainty:
+        """Predict the total, aleatoric and epistemic uncertainty.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...)
+
+        Returns
+        -------
+        uncertainty : Uncertainty
+            Arrays of shape (n_samples,), or (n_samples, n_targets) for several targets: entropies
+            in nats, or variances in squared units of y. With one member the parts are None.
+        """
+        found = self.predict_distribution(X).uncertainty()
+        total, aleatoric, epistemic = (self._per_target(part.numpy()) for part in found)
+        if self.n_members_ == 1:
+            return Uncertainty(total, None, None, measure=found.measure)
+        return Uncertainty(total, aleatoric, epistemic, measure=found.measure)
+
+    def predict(self, X):
+        """Predict the class of the largest mean probability, or the mean.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...)
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,) or (n_samples, n_targets)
+        """
+        check_is_fitted(self)
+        mean = self._members(X, 1)[:, 0]
+        if is_classifier(self):
+            return self.classes_[mean.argmax(axis=-1)]
+        return self._per_target(mean[..., 0])
+
+    @available_if(is_classifier)
+    def predict_proba(self, X):
+        """Predict the members' mean class probabilities.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...)
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+        """
+        check_is_fitted(self)
+        return self._members(X, 1)[:, 0]
+
+    def score(self, X, y, sample_weight=None) -> float:
+        """Return the accuracy of a classifier, the R2 of a regressor.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...)
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        score : float
+        """
+        score = accuracy_score if is_classifier(self) else r2_score
+        return score(y, self.predict(X), sample_weight=sample_weight)
+
+    # --- members
+
+    def _read(self, X) -> np.ndarray:
+        """What all members of the model say: (n, S, K), or moments (n, S, t, 3)."""
+        if is_classifier(self):
+            return read_probabilities(self.estimator_, X)
+        return read_moments(self.estimator_, X, self.n_outputs_)
+
+    def _members(self, X, most: int | None) -> np.ndarray:
+        """Members as `predict_members` gives them, put together if there are more than `most`."""
+        X = as_rows(X)
+        group = group_probabilities if is_classifier(self) else group_moments
+        members = (
+            self._read(X)
+            if most is None
+            else in_chunks(self._read, X, lambda members, _: group(members, most))
+        )
+        if not is_classifier(self):
+            members = self._with_variance(members)
+        return members.astype(dtype_for(X), copy=False)
+
+    def _with_variance(self, moments: np.ndarray) -> np.ndarray:
+        """Means and variances (n, S, t, 2) from moments (n, S, t, 3)."""
+        members, share = moments[..., :2].copy(), moments[..., 2]
+        if self.residual_variance_ is not None:
+            members[..., 1] += share * self.residual_variance_
+        return members
+
+    def _per_target(self, array: np.ndarray) -> np.ndarray:
+        """Drop the axis of the targets, if there is one that y did not have."""
+        return array[:, 0] if getattr(self, "_y_is_1d", False) else array
+
+    # --- what fit learns beside the model
+
+    def _note_classes(self, X, y: np.ndarray) -> None:
+        if y.ndim == 2 and y.shape[1] > 1:
+            raise ValueError(
+                f"y must have one column of classes to fit a teacher, got {y.shape[1]} columns."
+            )
+        in_y = np.unique(y)
+        self.classes_ = np.asarray(getattr(self.estimator_, "classes_", in_y))
+        if len(self.classes_) < 2:
+            raise ValueError(f"y must hold at least two classes, got 1 class: {in_y.tolist()}.")
+        if unknown := set(in_y.tolist()) - set(self.classes_.tolist()):
+            raise ValueError(
+                f"y holds classes {sorted(unknown)}, which the fitted teacher does not know; it "
+                f"knows {self.classes_.tolist()}."
+            )
+        n_columns = self._read(rows_at(X, slice(0, 1))).shape[-1]
+        if n_columns != len(self.classes_):
+            raise ValueError(
+                f"teacher gives {n_columns} columns, but y holds {len(self.classes_)} classes, "
+                f"{self.classes_.tolist()}; name those of torch modules by as_teacher(..., "
+                "classes=...)."
+            )
+        self._note_members(X, n_classes=n_columns)
+
+    def _note_targets(self, X, y: np.ndarray, sample_weight) -> None:
+        self._y_is_1d = y.ndim == 1 or y.shape[1] == 1
+        self.n_outputs_ = 1 if self._y_is_1d else y.shape[1]
+        self.residual_variance_ = None
+        if self._read(rows_at(X, slice(0, 1)))[..., 2].any():
+            self.residual_variance_ = residual_variance(
+                self.estimator, self.estimator_, self._read, X, y, sample_weight
+            )
+        self._note_members(X, n_targets=self.n_outputs_)
+
+    def _note_members(self, X, **expected) -> None:
+        """Ask about one row: how many members there are, and whether they say what they should."""
+        members = self._members(rows_at(X, slice(0, 1)), self.max_members)
+        check_member_predictions(members, 1, name="teacher's predictions", **expected)
+        self.n_members_ = members.shape[1]
+
+
+def _check_model(model) -> None:
+    inner, _ = final_step(model)
+    if isinstance(inner, type) or not (hasattr(inner, "fit") and hasattr(inner, "get_params")):
+        raise TypeError(
+            "teacher must be an estimator, a torch module, or a list of fitted models, got "
+            f"{inner!r}."
+        )
+    if not (is_classifier(model) or is_regressor(model)):
+        raise TypeError(
+            f"teacher must be a classifier or a regressor, and {type(inner).__name__} is neither."
+        )
+    if is_classifier(model) and not can_tell_probabilities(model):
+        raise TypeError(
+            "teacher must predict probabilities, which "
+            f"{type(inner).__name__} does not; put it in sklearn's CalibratedClassifierCV."
+        )
