@@ -3,7 +3,7 @@
 
 One chain of a 784-400-400-10 network on batches of 100 rows, the setting of GPED on MNIST:
 
-skdistill        batches, forward and backward in closed form on flat buffers, one fused update
+skdistill        BayesianEnsembleClassifier(inference=SGLD(...)) as a user calls it, all of fit
 matrix products  the same steps' products alone, into memory of their own: the limit
 noise            the same steps' Gaussian noise alone, one number for each weight
 naive loop       nn.Sequential, autograd, and a Python loop over parameters with randn_like
@@ -11,7 +11,7 @@ naive loop       nn.Sequential, autograd, and a Python loop over parameters with
 Ten chains of networks of 50 hidden units:
 
 skdistill        ten chains in one stack
-one by one       ten runs of one chain each, by the same code
+one by one       ten fits of one chain each
 naive loop       ten runs of the naive loop; a few are run and their time scaled to all
 
 All draw exact noise in float32 on one thread and have the same prior. Times are CPU seconds,
@@ -47,15 +47,13 @@ from _common import (
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from skdistill._base import Objective
-from skdistill._closed_form import ClosedForm
-from skdistill._engine import Rows
-from skdistill.losses import cross_entropy_and_gradient
-from skdistill.modules import MLP, build_member, build_members, stack
-from skdistill.samplers import sgld_step
+from skdistill import BayesianEnsembleClassifier
+from skdistill.modules import MLP, build_member
+from skdistill.samplers import SGLD
 
 STEP_SIZE = 4e-6
 PRIOR_PRECISION = 10.0
+ACTIVATION = "relu"
 
 
 class Setting(NamedTuple):
@@ -78,7 +76,12 @@ class Setting(NamedTuple):
     def network(self) -> dict:
         """Arguments of the MLP."""
         inputs, *hidden, classes = self.widths
-        return {"in_features": inputs, "out_features": classes, "hidden_units": tuple(hidden)}
+        return {
+            "in_features": inputs,
+            "out_features": classes,
+            "hidden_units": tuple(hidden),
+            "activation": ACTIVATION,
+        }
 
     @property
     def n_steps(self) -> int:
@@ -115,28 +118,18 @@ def rows(setting: Setting) -> tuple[Tensor, Tensor]:
 # The contenders -----------------------------------------------------------------------------------
 
 
-class CrossEntropy(Objective):
-    """What the posterior of a classifier has as loss."""
-
-    def loss_and_gradient(self, outputs, targets):
-        return cross_entropy_and_gradient(outputs, targets[0])
-
-
 def stacked_chains(setting: Setting, X: Tensor, y: Tensor) -> None:
-    seeds = range(setting.n_chains)
-    module = stack(build_members(MLP, seeds, **setting.network))
-    decay = [(p, PRIOR_PRECISION / len(X)) for p in module.parameters()]
-    form = ClosedForm(module, CrossEntropy(), decay)
-    batches = Rows(X, (y,), None, setting.batch_size, seeds)
-    noise, generator = torch.empty_like(form.flat), torch.Generator().manual_seed(0)
-    form.load()
-    for _ in range(setting.n_epochs):
-        for batch, (targets, weight) in batches:
-            form(batch, targets, weight)
-            sgld_step(
-                form.flat, form.d_flat, noise, lr=STEP_SIZE, n_rows=len(X), generator=generator
-            )
-    form.store()
+    inference = SGLD(STEP_SIZE, prior_precision=PRIOR_PRECISION, n_chains=setting.n_chains)
+    BayesianEnsembleClassifier(
+        setting.n_chains,
+        module__hidden_units=setting.network["hidden_units"],
+        module__activation=ACTIVATION,
+        inference=inference,
+        batch_size=setting.batch_size,
+        max_epochs=setting.n_epochs,
+        device="cpu",
+        random_state=0,
+    ).fit(X.numpy(), y.numpy())
 
 
 def one_by_one(setting: Setting, X: Tensor, y: Tensor) -> None:

@@ -308,9 +308,11 @@ class StackNet(NeuralNet):
             self._set_training(True)
         if self.uses_form_:
             X, (targets, weight) = batch
-            outputs, self.row_losses_ = self.form_(X, targets, weight)
+            # Not through skorch's __setattr__, which takes as long as a layer of a small network.
+            outputs, vars(self)["row_losses_"] = self.form_(X, targets, weight)
             if self.clip_norm is not None:
-                _clip_each_member(self.form_.gradients, self.n_members, self.clip_norm)
+                gradients = [self.form_.d_flat] if self.n_members == 1 else self.form_.gradients
+                _clip_each_member(gradients, self.n_members, self.clip_norm)
             return {"y_pred": outputs}
         outputs, loss = self.loss_(*batch)
         loss.backward()
@@ -372,7 +374,9 @@ class StackNet(NeuralNet):
         return next((form for form in forms if form.supports(self.module_)), None)
 
     def _trains_all_layers(self) -> bool:
-        return all(parameter.requires_grad for parameter in self.module_.parameters())
+        form = getattr(self, "form_", None)
+        parameters = self.module_.parameters() if form is None else form.parameters
+        return all(parameter.requires_grad for parameter in parameters)
 
     # The epoch ------------------------------------------------------------------------------
 
@@ -441,7 +445,6 @@ class StackNet(NeuralNet):
         """Run one epoch of training or validation and record its loss."""
         if iterator is None:
             return
-        self._sums: dict[int, Tensor] = {}
         if self.listens_to_batches_:
             super().run_single_epoch(self._tallied(iterator, training), training, prefix, step_fn)
         else:
@@ -450,7 +453,7 @@ class StackNet(NeuralNet):
                 step = self.quiet_step_ if training else step_fn
                 for batch in self._tallied(iterator, training):
                     step(batch)
-        losses = torch.stack([s.sum(-1) for s in self._sums.values()]).sum(0) / self._n_rows
+        losses = torch.stack([s.sum(-1) for s in self._sums.values()]).sum(0) / len(iterator)
         self.member_losses_[prefix] = losses
         self._record(f"{prefix}_loss", losses.nanmean().item())  # members that have not diverged
         if training:
@@ -478,18 +481,18 @@ class StackNet(NeuralNet):
     def _tallied(self, iterator: Rows, training: bool) -> Iterator[Batch]:
         """Pass the batches on and add up the losses that each step leaves behind."""
         after_step = self.after_step if training else None
-        self._n_rows = 0
+        sums: dict[int, Tensor] = {}  # by the number of rows
         for batch in iterator:
             yield batch
             if after_step is not None:
                 after_step(self)
             losses = self.row_losses_
             n_rows = losses.shape[-1]
-            self._n_rows += n_rows
-            if n_rows in self._sums:
-                self._sums[n_rows] += losses
+            if n_rows in sums:
+                sums[n_rows] += losses
             else:
-                self._sums[n_rows] = losses.clone()
+                sums[n_rows] = losses.clone()
+        self._sums = sums
 
     def _record(self, name: str, value: float) -> None:
         self.history.record(name, value)

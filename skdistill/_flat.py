@@ -59,11 +59,12 @@ class FlatForm:
         self.flat = nn.Parameter(parameters[0].new_zeros(size), requires_grad=False)
         self.flat.grad = self.d_flat = torch.zeros_like(self.flat)
         self.values, self.gradients = self.views(self.flat), self.views(self.d_flat)
-        self.decay: Tensor | None = None
-        if any(decay for _, decay in weight_decay):
+        found = dict(weight_decay)
+        decays = [found.get(p, 0.0) for p in self.parameters]
+        self.decay: Tensor | float = decays[0]
+        if len(set(decays)) > 1:
             self.decay = torch.zeros_like(self.flat)
-            decays = dict(weight_decay)
-            copy_each(self.views(self.decay), [decays.get(p, 0.0) for p in self.parameters])
+            copy_each(self.views(self.decay), decays)
 
     @staticmethod
     def supports(module: nn.Module) -> bool:
@@ -102,8 +103,11 @@ class FlatForm:
         raise NotImplementedError
 
     def _add_penalties(self) -> None:
-        if self.decay is not None:
-            self.d_flat.addcmul_(self.decay, self.flat)  # of decay / 2 * sum of squares
+        # Of decay / 2 * sum of squares; one number for all weights takes half the time.
+        if isinstance(self.decay, Tensor):
+            self.d_flat.addcmul_(self.decay, self.flat)
+        elif self.decay:
+            self.d_flat.add_(self.flat, alpha=self.decay)
         if self.has_penalty:
             self.store()
             penalty = self.objective.penalty(self.module).sum()

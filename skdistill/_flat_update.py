@@ -17,6 +17,7 @@ from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
 from ._flat import FlatForm, copy_each
+from .samplers import SGHMCOptimizer, SGLDOptimizer
 
 # Settings with which the fused update is another one, or none.
 _UNUSUAL = ("amsgrad", "maximize", "differentiable", "capturable")
@@ -49,7 +50,8 @@ class FlatUpdate:
         self.group, *others = optimizer.param_groups
         is_plain = not others and set(self.group["params"]) == set(form.parameters)
         is_plain &= not any(self.group.get(setting) for setting in _UNUSUAL)
-        self.fused = _FUSED.get(type(optimizer)) if is_plain and self.group.get("fused") else None
+        is_plain &= bool(self.group.get("fused", True))  # samplers have no such setting
+        self.fused = _FUSED.get(type(optimizer)) if is_plain else None
         self.step = torch.zeros(())
         self.buffers: dict[str, Tensor] = {}  # of the state, by its name
         self.views: dict[str, list[Tensor]] = {}
@@ -70,7 +72,7 @@ class FlatUpdate:
                     self.views[name] = self.form.views(self.buffers[name])
                 copy_each(self.views[name], [state[name] for state in states])
         form = self.form
-        self.update = self.fused(form.flat, form.d_flat, self.step, self.buffers, self.group)
+        self.update = self.fused(form.flat, form.d_flat, self.step, self.buffers, self.optimizer)
 
     def end_epoch(self) -> None:
         """Give the state back."""
@@ -101,7 +103,8 @@ class FlatUpdate:
             self.begin_epoch()
 
 
-def _adam(flat: Tensor, grad: Tensor, step: Tensor, state: dict, group: dict) -> Callable[[], Any]:
+def _adam(flat: Tensor, grad: Tensor, step: Tensor, state: dict, optimizer: Any) -> Callable:
+    (group,) = optimizer.param_groups
     no_amsgrad: list[Tensor] = []
     tensors = [flat], [grad], [state["exp_avg"]], [state["exp_avg_sq"]], no_amsgrad, [step]
     names = "lr weight_decay eps amsgrad maximize"
@@ -121,10 +124,22 @@ def _adam(flat: Tensor, grad: Tensor, step: Tensor, state: dict, group: dict) ->
     return update
 
 
-def _sgd(flat: Tensor, grad: Tensor, step: Tensor, state: dict, group: dict) -> Callable[[], Any]:
+def _sgd(flat: Tensor, grad: Tensor, step: Tensor, state: dict, optimizer: Any) -> Callable:
+    (group,) = optimizer.param_groups
     names = "lr weight_decay momentum dampening nesterov maximize fused"
     settings = {name: group[name] for name in names.split()}
     return partial(sgd, [flat], [grad], [state.get("momentum_buffer")], **settings)
 
 
-_FUSED = {torch.optim.Adam: _adam, torch.optim.AdamW: _adam, torch.optim.SGD: _sgd}
+def _sampler(flat: Tensor, grad: Tensor, step: Tensor, state: dict, optimizer: Any) -> Callable:
+    (group,) = optimizer.param_groups  # read at every step: the step size may change in between
+    return partial(optimizer.update, flat, grad, state, group)
+
+
+_FUSED = {
+    torch.optim.Adam: _adam,
+    torch.optim.AdamW: _adam,
+    torch.optim.SGD: _sgd,
+    SGLDOptimizer: _sampler,
+    SGHMCOptimizer: _sampler,
+}

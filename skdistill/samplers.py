@@ -425,10 +425,8 @@ class _Chain(_Inference):
         """
         match self.schedule:
             case "polynomial":  # a (b + t)^-gamma, Welling & Teh Sec 2, through both ends
-                ratio = (
-                    100 if self.final_step_size is None else self.step_size / self.final_step_size
-                )
-                growth = ratio ** (1 / self.gamma) - 1
+                final = self.final_step_size or self.step_size / 100
+                growth = (self.step_size / final) ** (1 / self.gamma) - 1
                 progress = iteration / max(n_iterations - 1, 1)
                 return self.step_size * (1 + growth * progress) ** -self.gamma
             case "cyclical":  # Zhang et al. Eq 1
@@ -498,7 +496,7 @@ class SGLD(_Chain):
     final_step_size : float, default=None
         Step size of the last iteration, for "polynomial"; None is a hundredth of `step_size`.
     gamma : float, default=0.55
-        Exponent of the decay, for "polynomial".
+        Exponent of the decay, for "polynomial"; in (0.5, 1] by theory [1]_.
     n_cycles : int, default=4
         Number of cycles, for "cyclical".
     prior_precision : float, default=None
@@ -514,6 +512,10 @@ class SGLD(_Chain):
         Chains that run side by side from different weights; the members are shared out to them.
     temperature : float, default=1.0
         The members are draws from the posterior to the power 1 / temperature.
+
+    Notes
+    -----
+    Members count alike, also where the step size changes; [1]_ weights them by it.
 
     References
     ----------

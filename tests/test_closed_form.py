@@ -17,12 +17,23 @@ from torch import nn
 
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor, _flat_update
 from skdistill._base import Objective
-from skdistill._closed_form import ClosedForm, layers_of
+from skdistill._closed_form import ClosedForm, blocks_of
 from skdistill._engine import StackNet
 from skdistill._flat_update import FlatUpdate
+from skdistill.distillers._hydra_objectives import GaussianHydraObjective
 from skdistill.distributions import Gaussian
 from skdistill.losses import gaussian_nll, gaussian_nll_and_gradient
-from skdistill.modules import ACTIVATIONS, MLP, MultiHead, build_members, split_head, stack
+from skdistill.modules import (
+    ACTIVATIONS,
+    MLP,
+    MultiHead,
+    ResidualLayer,
+    build_member,
+    build_members,
+    split_head,
+    stack,
+)
+from skdistill.samplers import SGHMCOptimizer, SGLDOptimizer
 
 N, D, BATCH, EPOCHS = 70, 3, 16, 20
 
@@ -91,8 +102,9 @@ def assert_same_training(closed, eager, atol=1e-9):
         {"bootstrap": True, "clip_norm": 0.5, "beta": 0.0},
         {"early_stopping": True, "n_iter_no_change": 3, "prior_scale": 0.5},
         {"batch_size": 1000, "prior_scale": np.inf},
+        {"module__hidden_units": (6, 6), "module__residual": True},
     ],
-    ids=["plain", "bootstrap", "early stopping", "one batch"],
+    ids=["plain", "bootstrap", "early stopping", "one batch", "residual"],
 )
 @pytest.mark.parametrize("weighted", [False, True])
 def test_an_ensemble_trains_as_by_autograd(activation, settings, weighted, data, monkeypatch):
@@ -108,11 +120,17 @@ def test_an_ensemble_trains_as_by_autograd(activation, settings, weighted, data,
     "settings",
     [
         {},
-        {"n_heads": 2, "jitter": 0.0, "alpha": 0.5},
+        {"n_heads": 2, "transfer": None, "alpha": 0.5},
         {"n_heads": 1, "clip_norm": None},
         {"head_layers": 2, "weight_decay": 1e-2},
         {"head_layers": 3, "module__activation": "relu", "batch_size": 1000},
         {"diversity_weight": (0.5, 2, 10), "clip_norm": 0.5},
+        {
+            "module__hidden_units": (9, 9),
+            "module__residual": True,
+            "head_layers": 2,
+            "diversity_weight": 0.5,
+        },
     ],
 )
 def test_a_student_trains_as_by_autograd(settings, data, monkeypatch):
@@ -143,6 +161,8 @@ OPTIMIZERS = [
     ("SGD", {}),
     ("SGD", {"momentum": 0.9, "dampening": 0.2, "weight_decay": 0.1}),
     ("SGD", {"momentum": 0.9, "nesterov": True}),
+    (SGLDOptimizer, {"n_rows": 9.0, "temperature": 0.0}),
+    (SGHMCOptimizer, {"n_rows": 9.0, "temperature": 0.0}),
 ]
 OTHER_OPTIMIZERS = [
     ("Adam", {"amsgrad": True}),
@@ -278,6 +298,7 @@ class Loops(nn.Module):
     [
         ({}, "closed_form"),
         ({"module__hidden_units": ()}, "closed_form"),
+        ({"module__hidden_units": (6, 6), "module__residual": True}, "closed_form"),
         ({"compile": False}, "closed_form"),
         ({"callbacks": [skorch_callbacks.GradientNormClipping(1.0)]}, "stacked"),
         ({"module": normalised}, "traced"),
@@ -311,6 +332,9 @@ class MyReLU(nn.ReLU):
         (lambda: sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)), [nn.Tanh, nn.Identity]),
         (lambda: sequential(nn.Linear(3, 4), nn.Linear(4, 2)), [nn.Identity, nn.Identity]),
         (lambda: sequential(nn.Linear(3, 4), nn.Identity(), nn.GELU()), [nn.GELU]),
+        (lambda: sequential(ResidualLayer(nn.Linear(3, 3), nn.SiLU())), [nn.SiLU]),
+        (lambda: sequential(ResidualLayer(nn.Linear(3, 3), nn.Identity()), nn.ReLU()), []),
+        (lambda: sequential(ResidualLayer(nn.Linear(3, 3), nn.Softplus())), []),
         (lambda: sequential(nn.Tanh(), nn.Linear(3, 2)), []),
         (lambda: sequential(nn.Linear(3, 2), nn.Tanh(), nn.ReLU()), []),
         (lambda: sequential(nn.Linear(3, 2), MyReLU()), []),
@@ -319,7 +343,29 @@ class MyReLU(nn.ReLU):
     ],
 )
 def test_layers_that_are_supported(build, activations):
-    assert [type(activation) for _, activation in layers_of(build())] == activations
+    assert [type(activation) for _, activation, _ in blocks_of(build())] == activations
+
+
+def test_residual_layers_add_their_input_where_widths_are_equal():
+    network = build_member(
+        MLP,
+        0,
+        in_features=3,
+        out_features=2,
+        hidden_units=(3, 4, 4),
+        activation="tanh",
+        residual=True,
+    )
+    residual, wider, _, again, last = network
+    assert [type(part) for part in (residual, again)] == [ResidualLayer, ResidualLayer]
+    x = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
+    h = x + torch.tanh(residual.linear(x))
+    h = torch.tanh(wider(h))
+    h = h + torch.tanh(again.linear(h))
+    torch.testing.assert_close(network(x), last(h))
+    plain = build_member(MLP, 0, in_features=3, out_features=2, hidden_units=(3, 4, 4))
+    for ours, same in zip(network.parameters(), plain.parameters(), strict=True):
+        assert torch.equal(ours, same)  # the option changes no first weights
 
 
 # --- one gradient -----------------------------------------------------------------------------
@@ -333,7 +379,7 @@ class LogCosh(Objective):
         return loss if loss.ndim == 2 else loss.mean(1)
 
 
-def mlps(hidden_units, activation, n_members=3, out=2):
+def mlps(hidden_units, activation, n_members=3, out=2, residual=False):
     members = build_members(
         MLP,
         range(n_members),
@@ -341,14 +387,21 @@ def mlps(hidden_units, activation, n_members=3, out=2):
         out_features=out,
         hidden_units=hidden_units,
         activation=activation,
+        residual=residual,
     )
     return stack(members).double()
 
 
-def hydra(head_layers, n_heads=4, n_students=1, activation="silu", out=2):
+def hydra(head_layers, n_heads=4, n_students=1, hidden_units=(9, 5), residual=False):
     def parts(seeds):
         networks = build_members(
-            MLP, seeds, in_features=D, out_features=out, hidden_units=(9, 5), activation=activation
+            MLP,
+            seeds,
+            in_features=D,
+            out_features=2,
+            hidden_units=hidden_units,
+            activation="silu",
+            residual=residual,
         )
         return zip(*(split_head(network, head_layers) for network in networks), strict=True)
 
@@ -371,6 +424,24 @@ NETWORKS = [
     ),
     *(pytest.param(lambda k=k: hydra(k), id=f"{k} head layers") for k in (1, 2, 3)),
     pytest.param(lambda: hydra(1, n_heads=2), id="narrow heads"),
+    *(
+        pytest.param(
+            lambda name=name: mlps((5, 5, 4, 4), name, residual=True), id=f"{name}, residual"
+        )
+        for name in ACTIVATIONS
+    ),
+    pytest.param(lambda: mlps((D, 9, 9), "tanh", residual=True), id="residual from the start"),
+    pytest.param(
+        lambda: sequential(ResidualLayer(nn.Linear(D, D), nn.Tanh())).double(),
+        id="residual to the end",
+    ),
+    *(
+        pytest.param(
+            lambda k=k, n=n: hydra(k, 4, n, (9, 9, 9), residual=True),
+            id=f"{k} residual head layers of {n} students",
+        )
+        for k, n in [(1, 1), (2, 2), (3, 1)]
+    ),
     pytest.param(lambda: hydra(2, n_students=3), id="several students"),
 ]
 
@@ -400,6 +471,58 @@ def test_gradient_is_that_of_autograd(build, n_rows, rows):
     torch.testing.assert_close(losses, per_row.detach(), **close)
     for parameter, gradient in zip(form.parameters, form.gradients, strict=True):
         torch.testing.assert_close(gradient, parameter.grad, **close)
+
+
+class SoftCrossEntropy(Objective):
+    """Cross-entropy of class probabilities (S, n, K) and the softmax of logits."""
+
+    def forward(self, outputs, targets):
+        return -(targets[0] * outputs.log_softmax(-1)).sum(-1)
+
+    def loss_and_gradient(self, outputs, targets):
+        return self(outputs, targets), outputs.softmax(-1) - targets[0]
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 12])
+def test_a_classifier_has_the_gradient_of_autograd(n_classes):
+    module = mlps((9, 5), "tanh", out=n_classes)
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn(3, 7, D, generator=generator, dtype=torch.float64)
+    target = torch.randn(3, 7, n_classes, generator=generator, dtype=torch.float64).softmax(-1)
+    form = ClosedForm(module, SoftCrossEntropy())
+    form.load()
+    _, losses = form(X, (target,), None)
+    expected = SoftCrossEntropy()(module(X), (target,))
+    expected.mean(-1).sum().backward()
+    torch.testing.assert_close(losses, expected.detach(), rtol=0, atol=1e-10)
+    for parameter, gradient in zip(form.parameters, form.gradients, strict=True):
+        torch.testing.assert_close(gradient, parameter.grad, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize(("n_members", "n_heads"), [(4, 4), (5, 2), (2, 5), (4, 1), (1, 1)])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"alpha": np.float32(0.3), "beta": 0.2, "spread_weight": 2.0},
+        {"alpha": 0.0, "spread_weight": 0.0},
+        {"alpha": 0.0},
+        {"beta": 0.0, "spread_weight": 0.0},
+        {"beta": 1.0, "spread_weight": 0.0},
+    ],
+)
+def test_hydras_gradient_is_that_of_autograd(n_members, n_heads, settings):
+    model = HydraPlusRegressor(max_epochs=3, **settings)
+    model.n_epochs_ = 3
+    objective = GaussianHydraObjective(model, n_members, n_heads)
+    generator = torch.Generator().manual_seed(0)
+    draw = partial(torch.randn, generator=generator, dtype=torch.float64)
+    answers = torch.stack([draw(2, 6, n_members, 3), draw(2, 6, n_members, 3).exp()], dim=-1)
+    targets = answers, draw(2, 6, 3), (draw(2, 6) > 0).double()
+    outputs = draw(2, 6, n_heads, 6).transpose(1, 2)  # as heads that share their rows give them
+    found = objective.loss_and_gradient(outputs, targets)
+    expected = Objective.loss_and_gradient(objective, outputs, targets)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("build", NETWORKS)

@@ -48,6 +48,7 @@ def with_dropout(network: nn.Module, rate: float, row_shape: Sequence[int], seed
     ----------
     network : nn.Module
     rate : float
+        Probability that a unit is dropped, whatever the rates of the network's own layers are.
     row_shape : sequence of int
         Shape of one row that the network takes.
     seed : int
@@ -60,24 +61,26 @@ def with_dropout(network: nn.Module, rate: float, row_shape: Sequence[int], seed
     Raises
     ------
     ValueError
-        If the network has no dropout layer and is no ``nn.Sequential``.
+        If the network has no dropout layer and is no ``nn.Sequential`` of at least two layers with
+        weights, or if its forward goes through one dropout layer twice.
     """
+    kind = type(network).__name__
     network = copy.deepcopy(network)
     places = [
         (parent, name)
         for parent in network.modules()
-        for name, child in parent.named_children()
+        for name, child in parent._modules.items()  # named_children() leaves out repetitions
         if type(child) is nn.Dropout
     ]
     for parent, name in places:
         setattr(parent, name, MemberDropout(rate))
-    if not places:
-        if not is_plain_sequential(network):
-            raise ValueError(
-                "module must have nn.Dropout layers, or be an nn.Sequential, for members to be "
-                f"drawn by dropout; {type(network).__name__} has none."
-            )
+    if not places and is_plain_sequential(network):
         network = nn.Sequential(*_with_layers_between(network, rate))
+    if not any(isinstance(layer, MemberDropout) for layer in network.modules()):
+        raise ValueError(
+            "module must have nn.Dropout layers, or be an nn.Sequential of two layers with weights "
+            f"or more, for members to be drawn by dropout; {kind} is neither."
+        )
     _draw_units(network, row_shape, seed)
     return network
 
@@ -95,8 +98,15 @@ def _with_layers_between(network: nn.Sequential, rate: float) -> Iterator[nn.Mod
 def _draw_units(network: nn.Module, row_shape: Sequence[int], seed: int) -> None:
     """Choose the units of every layer in turn, whose widths a row of zeros tells."""
     generator = torch.Generator().manual_seed(seed)
+    drawn = set()
 
     def draw(layer, inputs):
+        if layer in drawn:
+            raise ValueError(
+                "module must have an nn.Dropout layer for each place where units are dropped; "
+                f"{type(network).__name__} goes through one of them twice."
+            )
+        drawn.add(layer)
         layer.draw(inputs[0].shape[1:], generator)
 
     layers = [layer for layer in network.modules() if isinstance(layer, MemberDropout)]
