@@ -309,7 +309,7 @@ class StackNet(NeuralNet):
         if self.uses_form_:
             X, (targets, weight) = batch
             # Not through skorch's __setattr__, which takes as long as a layer of a small network.
-            outputs, vars(self)["row_losses_"] = self.form_(X, targets, weight)
+            outputs, self.__dict__["row_losses_"] = self.form_(X, targets, weight)
             if self.clip_norm is not None:
                 gradients = [self.form_.d_flat] if self.n_members == 1 else self.form_.gradients
                 _clip_each_member(gradients, self.n_members, self.clip_norm)

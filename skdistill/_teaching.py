@@ -10,10 +10,14 @@ from typing import Any
 import numpy as np
 from sklearn import get_config
 from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline
 
 from ._base import SEED_LIMIT
 
-__all__ = ["as_teacher_rows", "fit_teacher", "seed_where_unset"]
+__all__ = ["BaseSearchCV", "as_teacher_rows", "fit_teacher", "seed_where_unset", "weights_for"]
+
+BaseSearchCV: Any = GridSearchCV.__base__  # it has no public name
 
 
 def fit_teacher(teacher, X, y, sample_weight, task, student):
@@ -21,18 +25,25 @@ def fit_teacher(teacher, X, y, sample_weight, task, student):
     is_fitted_before = isinstance(teacher, FrozenEstimator)
     with contextlib.nullcontext() if is_fitted_before else task.propagate_callback_context(teacher):
         task.call_on_fit_task_begin(estimator=student, X=X, y=y)
-        teacher.fit(X, y, **_weights_for(teacher, sample_weight))
+        teacher.fit(X, y, **weights_for(teacher, sample_weight))
         task.call_on_fit_task_end(estimator=student, X=X, y=y)
     return teacher
 
 
-def _weights_for(teacher, sample_weight) -> dict[str, Any]:
-    """Weights by the name under which the teacher's fit takes them; nothing for None."""
+def weights_for(model, sample_weight) -> dict[str, Any]:
+    """Weights by the name under which the model's fit takes them; nothing for None."""
     if sample_weight is None:
         return {}
-    if hasattr(teacher, "steps") and not get_config()["enable_metadata_routing"]:
-        return {f"{teacher.steps[-1][0]}__sample_weight": sample_weight}
-    return {"sample_weight": sample_weight}
+    routed = get_config()["enable_metadata_routing"]
+    return {"sample_weight" if routed else _name_of_weights(model): sample_weight}
+
+
+def _name_of_weights(model) -> str:
+    if isinstance(model, BaseSearchCV):
+        return _name_of_weights(model.estimator)
+    if isinstance(model, Pipeline):
+        return f"{model.steps[-1][0]}__{_name_of_weights(model[-1])}"
+    return "sample_weight"
 
 
 def seed_where_unset(estimator, seed: int) -> None:

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from sklearn.base import clone, is_classifier
-from sklearn.frozen import FrozenEstimator
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_memory
 from torch import Tensor
@@ -116,8 +115,8 @@ class Distiller(DistributionEstimator):
         self.__dict__.pop("teacher_", None)
         raw_X, raw_y = X, y
         X, y, weight = self._validate_fit_data(X, y, sample_weight)
-        if np.shape(raw_y)[1:] == (1,):
-            raw_y = np.ravel(raw_y)  # a column: warned of once, not by the teacher again
+        if np.asarray(raw_y).shape[1:] == (1,):
+            raw_y = np.asarray(raw_y).ravel()  # a column: warned of once, not by the teacher again
         X_transfer = self._validate_transfer(X_transfer, X.dtype)
         maker = self._transfer_maker(member_predictions is None)
         if maker is not None:
@@ -178,7 +177,9 @@ class Distiller(DistributionEstimator):
         if self.random_state is not None:
             seed_where_unset(teacher, seed)
         subtask = task.subcontext(task_name="teacher")
-        memory = None if isinstance(self.teacher, FrozenEstimator) else self.memory
+        inner = getattr(teacher, "estimator", None)  # of a Teacher
+        is_fitted = any(clone(model) is model for model in (teacher, inner) if model is not None)
+        memory = None if is_fitted else self.memory
         fit = check_memory(memory).cache(fit_teacher, ignore=["task", "student"])
         answers = None
         if self.teacher_cv is not None:

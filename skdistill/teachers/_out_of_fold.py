@@ -9,7 +9,8 @@ import numpy as np
 from sklearn.base import is_classifier
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 
-from .._base import Number, check_weights
+from .._base import check_weights
+from .._parameters import Number
 from .._through import predict_members
 from ._members import align_classes, dtype_for
 from ._teacher import Teacher, as_teacher

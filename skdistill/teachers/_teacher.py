@@ -14,7 +14,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from .._base import Number
+from .._parameters import Number
+from .._teaching import weights_for
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian, Uncertainty
 from ._fitted import FittedModels
 from ._members import (
@@ -27,7 +28,7 @@ from ._members import (
 )
 from ._predictions import check_member_predictions
 from ._residuals import residual_variance
-from ._walking import as_rows, final_step, has_members, in_chunks, rows_at, weights_for
+from ._walking import as_rows, final_step, has_members, in_chunks, rows_at
 
 
 def as_teacher(model, *, task=None, classes=None, max_members=None):

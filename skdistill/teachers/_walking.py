@@ -11,11 +11,10 @@ from sklearn import get_config
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils import gen_batches, indexable
 
-BaseSearchCV: Any = GridSearchCV.__base__  # it has no public name
+from .._teaching import BaseSearchCV, weights_for
 
 # Answers that are only to be averaged are read in chunks of about this many bytes: large ones, as
 # every chunk fetches all trees of a forest from memory again.
@@ -54,22 +53,6 @@ def has_members(model) -> bool:
 def is_prefitted(model) -> bool:
     """Tell whether a model, or one inside it, is fitted already and stays so when cloned."""
     return model is not None and (clone(model) is model or is_prefitted(inside(model)))
-
-
-def weights_for(model, sample_weight) -> dict[str, Any]:
-    """Weights by the name under which the model's fit takes them; nothing for None."""
-    if sample_weight is None:
-        return {}
-    routed = get_config()["enable_metadata_routing"]
-    return {"sample_weight" if routed else _name_of_weights(model): sample_weight}
-
-
-def _name_of_weights(model) -> str:
-    if isinstance(model, BaseSearchCV):
-        return _name_of_weights(model.estimator)
-    if isinstance(model, Pipeline):
-        return f"{model.steps[-1][0]}__{_name_of_weights(model[-1])}"
-    return "sample_weight"
 
 
 def rows_at(X, index):

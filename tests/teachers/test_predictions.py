@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Member predictions as arrays: checked, aligned, out of fold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import softmax
+from sklearn.base import clone
+from sklearn.ensemble import (
+    RandomForestClassifier,
+)
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import (
+    KFold,
+    PredefinedSplit,
+    ShuffleSplit,
+    cross_val_predict,
+)
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+
+from skdistill import BayesianEnsembleRegressor
+from skdistill.teachers import (
+    Teacher,
+    align_classes,
+    as_teacher,
+    check_member_predictions,
+    out_of_fold_members,
+)
+
+# ------------------------------------------------------------------------------------------
+# Arrays of predictions
+# ------------------------------------------------------------------------------------------
+
+
+def test_good_predictions_are_returned():
+    p = np.full((4, 3, 2), 0.5, dtype=np.float32)
+    assert check_member_predictions(p, 4, n_classes=2) is p
+    moments = np.ones((4, 3, 1, 2))
+    assert check_member_predictions(moments, 4, n_targets=1) is moments
+    assert check_member_predictions([[[0, 1]]], 1, n_classes=2).dtype == np.float64
+
+
+def test_rounding_of_half_precision_is_divided_out():
+    p = softmax(np.random.default_rng(0).normal(size=(20, 2, 50)), axis=-1).astype(np.float16)
+    found = check_member_predictions(p, 20, n_classes=50)
+    assert np.abs(p.astype(float).sum(axis=-1) - 1).max() > 1e-5
+    assert_allclose(found.sum(axis=-1), 1, rtol=1e-14)
+    assert_allclose(found, p, rtol=1e-3)
+
+
+def planted(value):
+    p = np.full((4, 3, 2), 0.5)
+    p[2, 1] = value
+    return p
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        (planted([0.5, 0.6]), r"sum to 1.*within 0\.001; in row 2 member 1 sums to 1\.1"),
+        (planted([1.2, -0.2]), r"probabilities from 0 to 1, got a smallest value of -0\.2"),
+        (planted([np.nan, 0.5]), "probabilities from 0 to 1, got a smallest value of nan"),
+        (planted([np.inf, 0]), "sum to 1.*sums to inf"),
+        (np.ones((4, 3, 1)), r"shape \(4, S, 2\).*given as \(1 - p, p\).*got \(4, 3, 1\)"),
+        (np.ones((3, 4, 2)), r"shape \(4, S, 2\): rows, members, class.*got \(3, 4, 2\)"),
+        (np.ones((4, 2)), r"shape \(4, S, 2\).*got \(4, 2\)"),
+        (np.ones((4, 0, 2)), r"S at least 1; got \(4, 0, 2\)"),
+        (np.ones((4, 3, 2, 2)), r"shape \(4, S, 2\).*got \(4, 3, 2, 2\)"),
+    ],
+)
+def test_bad_probabilities_are_named(members, message):
+    with pytest.raises(ValueError, match=f"^member_predictions must .*{message}"):
+        check_member_predictions(members, 4, n_classes=2)
+
+
+@pytest.mark.parametrize(
+    ("variance", "message"),
+    [(0.0, "variances from 0 to 1"), (-1.0, "variances from -1"), (np.nan, "nan"), (np.inf, "inf")],
+)
+def test_bad_variances_are_named(variance, message):
+    members = np.ones((4, 3, 1, 2))
+    members[1, 1, 0, 1] = variance
+    with pytest.raises(ValueError, match=f"^member_predictions must be finite means.*{message}"):
+        check_member_predictions(members, 4, n_targets=1)
+    with pytest.raises(ValueError, match=r"shape \(4, S, 2, 2\).*variance\).*\(4, 3, 1, 2\)"):
+        check_member_predictions(members, 4, n_targets=2)
+
+
+def test_classes_are_aligned():
+    p = np.array([[0.25, 0.75]])
+    assert_array_equal(align_classes(p, ["c", "a"], ["a", "b", "c"]), [[0.75, 0, 0.25]])
+    assert align_classes(p, ["a", "b"], ["a", "b"]) is p
+    with pytest.raises(ValueError, match=r"among \['a', 'b'\], got also \['c'\]"):
+        align_classes(p, ["a", "c"], ["a", "b"])
+
+
+# ------------------------------------------------------------------------------------------
+# Out of fold
+# ------------------------------------------------------------------------------------------
+
+
+def test_members_out_of_fold_are_those_of_the_other_folds(classes):
+    X, y = classes
+    forest = RandomForestClassifier(12, random_state=0)
+    fold = np.arange(len(y)) % 3
+    weight = np.random.default_rng(0).uniform(0.5, 2, len(y))
+    members = out_of_fold_members(forest, X, y, cv=PredefinedSplit(fold), sample_weight=weight)
+    for k in range(3):
+        train, test = fold != k, fold == k
+        model = clone(forest).fit(X[train], y[train], weight[train])
+        expected = [tree.predict_proba(X[test]) for tree in model.estimators_]
+        assert_allclose(members[test], np.stack(expected, axis=1))
+
+
+def test_regressors_out_of_fold(numbers):
+    X, y = numbers
+    members = out_of_fold_members(Ridge(), X, y, cv=4, random_state=3)
+    folds = KFold(4, shuffle=True, random_state=3)
+    assert members.shape == (len(X), 1, 1, 2)
+    assert_allclose(members[:, 0, 0, 0], cross_val_predict(Ridge(), X, y, cv=folds))
+
+
+def test_out_of_fold_members_disagree_where_in_sample_ones_agree(classes):
+    X, y = classes
+    forest = RandomForestClassifier(12, random_state=0)
+    inside = as_teacher(forest).fit(X, y).predict_members(X)
+    outside = out_of_fold_members(forest, X, y, random_state=0)
+    assert outside.var(axis=1).mean() > 1.5 * inside.var(axis=1).mean()
+
+
+def test_teachers_of_this_package_out_of_fold(numbers):
+    X, y = numbers
+    ensemble = BayesianEnsembleRegressor(3, max_epochs=2, random_state=0)
+    pipe = make_pipeline(StandardScaler(), ensemble)
+    weight = np.ones(len(y))
+    members = out_of_fold_members(pipe, X, y, cv=2, sample_weight=weight, random_state=0)
+    assert members.shape == (len(X), 3, 1, 2)
+    check_member_predictions(members, len(X), n_targets=1)
+
+
+def test_a_class_missing_from_a_fold_has_no_probability(classes):
+    X, y = classes
+    fold = np.where(y == "elm", 0, np.arange(len(y)) % 2)
+    members = out_of_fold_members(GaussianNB(), X, y, cv=PredefinedSplit(fold))
+    assert members.shape == (len(X), 1, 3)
+    assert_array_equal(members[fold == 0][:, 0, 1], 0)
+    assert (members[fold == 1][:, 0, 1] > 0).any()
+    assert_allclose(members.sum(axis=-1), 1)
+
+
+def test_folds_of_a_number_are_stratified_and_seeded(classes):
+    X, y = classes
+    first, same, other = (
+        out_of_fold_members(GaussianNB(), X, y, cv=5, random_state=seed) for seed in (0, 0, 1)
+    )
+    assert_array_equal(first, same)
+    assert (first != other).any()
+
+
+def test_frames_out_of_fold(classes):
+    pandas = pytest.importorskip("pandas")
+    X, y = classes
+    expected = out_of_fold_members(GaussianNB(), X, y, random_state=0)
+    frame = pandas.DataFrame(X, columns=list("abcde"), index=np.arange(len(X))[::-1])
+    found = out_of_fold_members(GaussianNB(), frame, pandas.Series(y), random_state=0)
+    assert_allclose(found, expected)
+
+
+NAIVE_BAYES = GaussianNB().fit([[0.0], [1.0], [2.0], [3.0]], [0, 1, 0, 1])
+
+
+@pytest.mark.parametrize(
+    ("teacher", "cv", "error", "message"),
+    [
+        (GaussianNB(), 1, ValueError, "cv"),
+        (GaussianNB(), True, TypeError, "cv must be an integer"),
+        (
+            GaussianNB(),
+            PredefinedSplit(np.repeat([-1, 0, 1], 50)),
+            ValueError,
+            "got 50 rows in none and 0 in several",
+        ),
+        (GaussianNB(), ShuffleSplit(2, random_state=0), ValueError, "cv must put every.*in none"),
+        (FrozenEstimator(NAIVE_BAYES), 2, ValueError, "teacher must not be fitted"),
+        (as_teacher([NAIVE_BAYES]), 2, ValueError, "teacher must not be fitted"),
+        (make_pipeline(FrozenEstimator(NAIVE_BAYES)), 2, ValueError, "must not be fitted"),
+        (LinearSVC(), 2, TypeError, "must predict probabilities"),
+    ],
+)
+def test_bad_folds_are_named(teacher, cv, error, message, classes):
+    with pytest.raises(error, match=message):
+        out_of_fold_members(teacher, *classes, cv=cv)
+
+
+def test_folds_with_different_numbers_of_members_are_named(classes):
+    X, y = classes
+
+    class Growing(Teacher):
+        def predict_members(self, X):
+            members = super().predict_members(X)
+            return members.repeat(2, axis=1) if len(X) > 75 else members
+
+    fold = np.repeat([0, 1], [50, 100])
+    with pytest.raises(ValueError, match=r"as many members in every fold.*\(2, 3\).*\(1, 3\)"):
+        out_of_fold_members(Growing(GaussianNB()), X, y, cv=PredefinedSplit(fold))

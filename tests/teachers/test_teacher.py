@@ -1,0 +1,746 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Teachers against what their models predict, variances by hand, and every error."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn import config_context
+from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_classifier, is_regressor
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.dummy import DummyRegressor
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    AdaBoostRegressor,
+    BaggingClassifier,
+    BaggingRegressor,
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+    VotingClassifier,
+    VotingRegressor,
+)
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    cross_val_predict,
+)
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, LinearSVC
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from sklearn.utils import get_tags
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import skdistill
+from skdistill import BayesianEnsembleRegressor
+from skdistill.teachers import (
+    Teacher,
+    as_teacher,
+)
+
+LABELS = np.array(["ash", "elm", "oak"])
+N_TREES = 12
+
+
+def trees(cls, **params):
+    return cls(n_estimators=N_TREES, random_state=0, **params)
+
+
+# ------------------------------------------------------------------------------------------
+# Classifiers
+# ------------------------------------------------------------------------------------------
+
+VOTERS = [("nb", GaussianNB()), ("tree", DecisionTreeClassifier(max_depth=3, random_state=0))]
+
+CLASSIFIERS = {
+    "forest": (trees(RandomForestClassifier), N_TREES),
+    "forest on two jobs": (trees(RandomForestClassifier, n_jobs=2), N_TREES),
+    "weighted forest": (trees(RandomForestClassifier, class_weight="balanced"), N_TREES),
+    "extra trees": (trees(ExtraTreesClassifier, max_depth=4), N_TREES),
+    "bagging": (BaggingClassifier(max_features=0.6, n_estimators=7, random_state=0), 7),
+    "bagging of votes": (BaggingClassifier(LinearSVC(), n_estimators=3, random_state=0), 3),
+    "bagging of few rows": (
+        BaggingClassifier(KNeighborsClassifier(1), n_estimators=9, max_samples=3, random_state=0),
+        9,
+    ),
+    "voting": (VotingClassifier(VOTERS, voting="soft"), 2),
+    "weighted voting": (VotingClassifier(VOTERS, voting="soft", weights=[0.75, 0.25]), 4),
+    "voting of one": (
+        VotingClassifier([*VOTERS, ("no", "drop")], voting="soft", weights=[0, 2, 9]),
+        1,
+    ),
+    "AdaBoost": (AdaBoostClassifier(n_estimators=5, random_state=0), 1),
+    "gradient boosting": (GradientBoostingClassifier(n_estimators=3, random_state=0), 1),
+    "histograms": (HistGradientBoostingClassifier(max_iter=3, random_state=0), 1),
+    "one tree": (DecisionTreeClassifier(max_depth=2, random_state=0), 1),
+    "pipeline": (make_pipeline(StandardScaler(), trees(RandomForestClassifier)), N_TREES),
+    "search": (
+        GridSearchCV(trees(RandomForestClassifier), {"max_depth": [2, 3]}, cv=2),
+        N_TREES,
+    ),
+    "pipeline in a search in a pipeline": (
+        make_pipeline(
+            StandardScaler(),
+            GridSearchCV(
+                make_pipeline(StandardScaler(), trees(ExtraTreesClassifier)),
+                {"extratreesclassifier__max_depth": [2]},
+                cv=2,
+            ),
+        ),
+        N_TREES,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_the_mean_over_members_is_the_models_own_prediction(name, classes):
+    model, n_members = CLASSIFIERS[name]
+    X, y = classes
+    teacher = as_teacher(model).fit(X, y)
+    members = teacher.predict_members(X)
+    assert members.shape == (len(X), n_members, 3)
+    assert teacher.n_members_ == n_members
+    own = clone(model).fit(X, y)
+    assert_allclose(members.mean(axis=1), own.predict_proba(X), atol=1e-12)
+    assert_allclose(teacher.predict_proba(X), own.predict_proba(X), atol=1e-12)
+    assert_array_equal(teacher.predict(X), own.predict(X))
+    assert_array_equal(teacher.classes_, LABELS)
+    assert teacher.score(X, y) == own.score(X, y)
+
+
+def test_members_of_a_forest_are_its_trees(classes):
+    X, y = classes
+    forest = trees(RandomForestClassifier).fit(X, y)
+    members = as_teacher(FrozenEstimator(forest)).fit(X, y).predict_members(X)
+    expected = [tree.predict_proba(X) for tree in forest.estimators_]
+    assert_array_equal(members, np.stack(expected, axis=1))
+
+
+def test_members_that_have_not_seen_a_class_give_it_no_probability(classes):
+    X, y = classes
+    bag = CLASSIFIERS["bagging of few rows"][0]
+    teacher = as_teacher(bag).fit(X, y)
+    seen = [set(member.classes_) for member in teacher.estimator_.estimators_]
+    assert any(len(codes) < 3 for codes in seen)
+    members = teacher.predict_members(X)
+    for member, codes in enumerate(seen):
+        assert set(np.flatnonzero(members[:, member].any(axis=0))) <= codes
+    assert_allclose(members.sum(axis=-1), 1)
+
+
+def test_hard_voters_give_all_probability_to_their_class(classes):
+    X, y = classes
+    model = VotingClassifier([*VOTERS, ("svm", LinearSVC())], voting="hard", weights=[2, 1, 1])
+    teacher = as_teacher(model).fit(X, y)
+    members = teacher.predict_members(X)
+    assert members.shape == (len(X), 4, 3)
+    votes = np.stack([voter.predict(X) for voter in teacher.estimator_.estimators_], axis=1)
+    assert_array_equal(members.argmax(axis=-1), votes[:, [0, 0, 1, 2]])
+    assert set(np.unique(members)) == {0, 1}
+    assert_array_equal(teacher.predict(X), teacher.estimator_.predict(X))
+
+
+def test_weights_of_voters_must_be_ratios_of_small_numbers(classes):
+    model = VotingClassifier(VOTERS, voting="soft", weights=[1, np.pi])
+    with pytest.raises(
+        ValueError, match=r"weights of VotingClassifier must be.*\[2, 1, 1\].*3\.14"
+    ):
+        as_teacher(model).fit(*classes)
+
+
+@pytest.mark.parametrize(
+    "labels", [np.array([False, True]), np.array([0.0, 2.0]), [3, 1], ["b", "a"]]
+)
+def test_labels_of_any_kind(labels, classes):
+    X, y = classes[0], np.asarray(labels)[(classes[1] == "oak").astype(int)]
+    teacher = as_teacher(trees(RandomForestClassifier)).fit(X, y)
+    assert_array_equal(teacher.classes_, np.unique(y))
+    assert set(teacher.predict(X)) == set(y.tolist())
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_members_have_the_dtype_of_X(dtype, classes, numbers):
+    for model, (X, y) in [
+        (trees(RandomForestClassifier), classes),
+        (trees(RandomForestRegressor), numbers),
+        (GaussianNB(), classes),
+        (LinearRegression(), numbers),
+    ]:
+        X = X.astype(dtype)
+        assert as_teacher(model).fit(X, y).predict_members(X).dtype == dtype
+
+
+def test_uncertainty_of_a_forest_by_hand(classes):
+    X, y = classes
+    teacher = as_teacher(trees(RandomForestClassifier, max_depth=3)).fit(X, y)
+    members = teacher.predict_members(X)
+
+    def entropy(p):
+        return -(p * np.log(np.where(p > 0, p, 1))).sum(axis=-1)
+
+    total, aleatoric, epistemic = skdistill.predict_uncertainty(teacher, X)
+    assert_allclose(total, entropy(members.mean(axis=1)))
+    assert_allclose(aleatoric, entropy(members).mean(axis=1), atol=1e-12)
+    assert_allclose(epistemic, total - aleatoric, atol=1e-12)
+
+
+def test_one_member_cannot_tell_the_parts(classes, numbers):
+    for model, data in [(GaussianNB(), classes), (LinearRegression(), numbers)]:
+        uncertainty = as_teacher(model).fit(*data).predict_uncertainty(data[0])
+        assert uncertainty.total.shape == (len(data[0]),)
+        assert uncertainty.aleatoric is None
+        assert uncertainty.epistemic is None
+
+
+# ------------------------------------------------------------------------------------------
+# Regressors
+# ------------------------------------------------------------------------------------------
+
+REGRESSORS = {
+    "forest": (trees(RandomForestRegressor), N_TREES),
+    "extra trees": (trees(ExtraTreesRegressor, min_samples_leaf=3), N_TREES),
+    "bagging": (BaggingRegressor(max_features=0.6, n_estimators=7, random_state=0), 7),
+    "voting": (VotingRegressor([("a", Ridge()), ("b", KNeighborsRegressor())]), 2),
+    "weighted voting": (
+        VotingRegressor([("a", Ridge()), ("b", KNeighborsRegressor())], weights=[1, 2]),
+        3,
+    ),
+    "AdaBoost": (AdaBoostRegressor(n_estimators=4, random_state=0), 1),
+    "histograms": (HistGradientBoostingRegressor(max_iter=3, random_state=0), 1),
+    "linear": (LinearRegression(), 1),
+    "transformed target": (
+        TransformedTargetRegressor(Ridge(), transformer=StandardScaler()),
+        1,
+    ),
+    "pipeline": (make_pipeline(StandardScaler(), trees(RandomForestRegressor)), N_TREES),
+    "search": (GridSearchCV(Ridge(), {"alpha": [0.1, 1.0]}, cv=2), 1),
+}
+
+
+ONE = {"voting", "weighted voting", "AdaBoost", "histograms"}  # take one target
+
+
+@pytest.mark.parametrize(
+    ("name", "n_targets"),
+    [(name, 0) for name in REGRESSORS] + [(name, 2) for name in REGRESSORS if name not in ONE],
+)
+def test_the_mean_over_members_is_the_models_own_mean(name, n_targets, numbers):
+    model, n_members = REGRESSORS[name]
+    X, y = numbers
+    if n_targets:
+        y = np.stack([y, X[:, 0] - y], axis=1)
+    teacher = as_teacher(model).fit(X, y)
+    members = teacher.predict_members(X)
+    assert members.shape == (len(X), n_members, max(n_targets, 1), 2)
+    own = clone(model).fit(X, y).predict(X)
+    assert_allclose(members[..., 0].mean(axis=1).reshape(own.shape), own)
+    assert_allclose(teacher.predict(X), own)
+    assert (members[..., 1] > 0).all()
+
+
+def test_residual_variance_by_cross_validation(numbers):
+    X, y = numbers
+    teacher = as_teacher(Ridge()).fit(X, y)
+    folds = KFold(5, shuffle=True, random_state=0)
+    expected = np.mean((y - cross_val_predict(Ridge(), X, y, cv=folds)) ** 2)
+    assert_allclose(teacher.residual_variance_, [expected])
+    assert_allclose(teacher.predict_members(X)[..., 1], expected)
+    assert_allclose(teacher.predict_uncertainty(X).total, expected)
+
+
+def test_residual_variance_of_a_search_keeps_its_best_parameters(numbers):
+    X, y = numbers
+    fits = []
+
+    class Counted(Ridge):
+        def fit(self, X, y):
+            fits.append(self.alpha)
+            return super().fit(X, y)
+
+    search = as_teacher(GridSearchCV(Counted(), {"alpha": [1e-3, 1e3]}, cv=2)).fit(X, y)
+    assert fits[-6:] == [1e-3] * 6  # the best one, and in five folds
+    assert len(fits) == 10
+    assert search.estimator_.best_params_ == {"alpha": 1e-3}
+    best = as_teacher(Ridge(alpha=1e-3)).fit(X, y)
+    assert_allclose(search.residual_variance_, best.residual_variance_)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_residual_variance_out_of_bag(weighted, numbers):
+    X, y = numbers
+    weight = np.random.default_rng(0).uniform(0.5, 2, len(y)) if weighted else None
+    model = RandomForestRegressor(60, oob_score=True, random_state=0)
+    teacher = as_teacher(make_pipeline(StandardScaler(), model)).fit(X, y, sample_weight=weight)
+    held_out = teacher.estimator_[-1].oob_prediction_
+    expected = np.average((y - held_out) ** 2, weights=weight)
+    assert_allclose(teacher.residual_variance_, [expected])
+
+
+def test_rows_that_are_in_every_bag_are_left_out(numbers):
+    X, y = numbers
+    bag = BaggingRegressor(Ridge(), n_estimators=2, random_state=1)
+    teacher = as_teacher(bag).fit(X, y)
+    seen = [set(rows.tolist()) for rows in teacher.estimator_.estimators_samples_]
+    squares = []
+    for row in range(len(y)):
+        means = [
+            member.predict(X[row : row + 1])[0]
+            for member, rows in zip(teacher.estimator_.estimators_, seen, strict=True)
+            if row not in rows
+        ]
+        squares += [(y[row] - np.mean(means)) ** 2] if means else []
+    assert 60 < len(squares) < len(y)
+    assert_allclose(teacher.residual_variance_, [np.mean(squares)])
+
+
+def test_residual_variance_of_a_fitted_model_is_from_the_rows_given(numbers):
+    X, y = numbers
+    for model in (Ridge(), trees(RandomForestRegressor)):
+        model.fit(X[:80], y[:80])
+        teacher = as_teacher(FrozenEstimator(model)).fit(X[80:], y[80:])
+        squares = np.square(y[80:] - model.predict(X[80:]))
+        assert_allclose(teacher.residual_variance_, [squares.mean()])
+        assert teacher.estimator_.estimator is model
+
+
+def test_a_teacher_that_hits_every_target_has_a_variance(numbers):
+    X, _ = numbers
+    y = 3 * X[:, 0]
+    teacher = as_teacher(LinearRegression()).fit(X, y)
+    assert_allclose(teacher.residual_variance_, [1e-6 * y.var()])
+    constant = as_teacher(DummyRegressor()).fit(X, np.ones(len(X)))
+    assert_allclose(constant.residual_variance_, [1e-6])
+
+
+def test_variance_of_leaves_by_hand():
+    X = np.array([[0.0], [0.0], [0.0], [0.0], [1.0]])
+    y = np.array([1.0, 2.0, 3.0, 6.0, 10.0])
+    teacher = as_teacher(DecisionTreeRegressor(max_depth=1)).fit(X, y)
+    residual = teacher.residual_variance_[0]
+    # Leaf at 0: mean 3, variance (4 + 1 + 0 + 9) / 4 = 3.5, of four rows; at 1: one row.
+    members = teacher.predict_members(np.array([[0.0], [1.0]]))[:, 0, 0]
+    assert_allclose(members, [[3, 3.5 + residual / 4], [10, residual]])
+
+
+def test_leaves_of_forests_bags_and_votes_agree(numbers):
+    X, y = numbers
+    forest = trees(RandomForestRegressor, min_samples_leaf=4)
+    teacher = as_teacher(forest).fit(X, y)
+    members = teacher.predict_members(X)
+    for s, tree in enumerate(teacher.estimator_.estimators_):
+        leaves = tree.apply(X)
+        variance = tree.tree_.impurity[leaves]
+        variance = variance + teacher.residual_variance_ / tree.tree_.n_node_samples[leaves]
+        assert_allclose(members[:, s, 0, 1], variance)
+    voting = as_teacher(VotingRegressor([("forest", forest)])).fit(X, y)
+    voting.residual_variance_ = teacher.residual_variance_
+    total = voting.predict_members(X)[:, 0, 0, 1]  # one voter, the mixture of its trees
+    assert_allclose(total, members[..., 0, 1].mean(axis=1) + members[..., 0, 0].var(axis=1))
+
+
+@pytest.mark.parametrize("criterion", ["absolute_error", "poisson"])
+def test_impurities_that_are_no_variances_are_not_taken_for_some(criterion, numbers):
+    X, y = numbers
+    y = y - y.min() + 1
+    forest = trees(RandomForestRegressor, criterion=criterion, min_samples_leaf=4)
+    teacher = as_teacher(forest).fit(X, y)
+    assert_allclose(teacher.predict_members(X)[..., 1], teacher.residual_variance_[0])
+
+
+def test_each_target_has_its_residual_variance(numbers):
+    X, y = numbers
+    forest = trees(RandomForestRegressor, min_samples_leaf=4)
+    both = as_teacher(forest).fit(X, np.stack([y, 10 * y], axis=1))
+    assert_allclose(both.residual_variance_[1], 100 * both.residual_variance_[0])
+    members = both.predict_members(X)
+    assert_allclose(members[..., 1], np.broadcast_to(both.residual_variance_, members.shape[:-1]))
+
+
+def test_total_variance_covers_noise_of_known_size():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (600, 1))
+    noise = 0.5 * rng.standard_normal(600)
+    forest = RandomForestRegressor(50, min_samples_leaf=20, random_state=0)
+    parts = as_teacher(forest).fit(X, X[:, 0] + noise).predict_uncertainty(X)
+    assert_allclose(parts.total.mean(), np.square(noise).mean(), rtol=0.1)
+    assert 0 < parts.epistemic.mean() < 0.1 * parts.total.mean()
+
+
+# ------------------------------------------------------------------------------------------
+# max_members
+# ------------------------------------------------------------------------------------------
+
+
+def test_mixtures_of_members_keep_mean_and_total(classes, numbers):
+    for model, (X, y) in [
+        (trees(RandomForestClassifier), classes),
+        (trees(RandomForestRegressor, min_samples_leaf=3), numbers),
+    ]:
+        every = as_teacher(model).fit(X, y)
+        some = as_teacher(model, max_members=4).fit(X, y)
+        assert some.n_members_ == 4
+        assert_allclose(some._members(X, 1), every._members(X, 1), rtol=1e-10, atol=1e-12)
+        whole, grouped = every.predict_uncertainty(X), some.predict_uncertainty(X)
+        assert_allclose(grouped.total, whole.total, rtol=1e-10)
+        assert (grouped.epistemic <= whole.epistemic * (1 + 1e-9) + 1e-12).all()
+
+
+def test_epistemic_variance_shrinks_by_the_size_of_the_mixtures(numbers):
+    X, y = numbers
+    model = RandomForestRegressor(400, random_state=0)
+    every = as_teacher(model).fit(X, y).predict_uncertainty(X).epistemic
+    some = as_teacher(model, max_members=80).fit(X, y).predict_uncertainty(X).epistemic
+    assert_allclose(some.mean() / every.mean(), 1 / 5, rtol=0.1)
+
+
+def test_mixtures_by_hand_where_sizes_differ(classes):
+    X, y = classes
+    every = as_teacher(trees(RandomForestClassifier)).fit(X, y).predict_members(X)
+    some = as_teacher(trees(RandomForestClassifier), max_members=5).fit(X, y).predict_members(X)
+    sizes = np.split(np.arange(N_TREES), [3, 6, 8, 10])
+    assert_allclose(some, np.stack([every[:, s].mean(axis=1) for s in sizes], axis=1))
+
+
+def test_mixtures_are_the_same_however_many_rows_fit_in_memory(numbers, monkeypatch):
+    X, y = numbers
+    teacher = as_teacher(trees(RandomForestRegressor), max_members=3).fit(X, y)
+    expected = teacher.predict_members(X)
+    monkeypatch.setattr("skdistill.teachers._walking._CHUNK_BYTES", 5000)
+    assert_array_equal(teacher.predict_members(X), expected)
+    again = as_teacher(trees(RandomForestRegressor), max_members=3).fit(X, y)
+    assert_allclose(again.residual_variance_, teacher.residual_variance_)
+
+
+def test_members_of_this_package_can_be_put_together_too(numbers):
+    X, y = numbers
+    ensemble = BayesianEnsembleRegressor(4, max_epochs=2, random_state=0).fit(X, y)
+    teacher = as_teacher(FrozenEstimator(ensemble), max_members=2).fit(X, y)
+    assert teacher.residual_variance_ is None
+    members = ensemble.predict_members(X)
+    means, variances = members[..., 0], members[..., 1]
+    expected = variances[:, :2].mean(axis=1) + means[:, :2].var(axis=1)
+    assert_allclose(teacher.predict_members(X)[:, 0, :, 1], expected)
+
+
+@pytest.mark.parametrize(("value", "error"), [(0, ValueError), (2.0, TypeError), (True, TypeError)])
+def test_max_members_must_be_a_number(value, error, classes):
+    with pytest.raises(error, match="max_members"):
+        as_teacher(trees(RandomForestClassifier), max_members=value).fit(*classes)
+
+
+# ------------------------------------------------------------------------------------------
+# Which models become what
+# ------------------------------------------------------------------------------------------
+
+ENSEMBLE = BayesianEnsembleRegressor(3, max_epochs=2, random_state=0)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        ENSEMBLE,
+        make_pipeline(StandardScaler(), ENSEMBLE),
+        GridSearchCV(ENSEMBLE, {"lr": [0.01, 0.02]}, cv=2),
+        GridSearchCV(make_pipeline(StandardScaler(), ENSEMBLE), {}, cv=2),
+        FrozenEstimator(ENSEMBLE),
+        TransformedTargetRegressor(ENSEMBLE, transformer=StandardScaler()),
+        make_pipeline(TransformedTargetRegressor(ENSEMBLE)),
+        Teacher(LinearRegression()),
+        make_pipeline(StandardScaler(), Teacher(LinearRegression())),
+    ],
+)
+def test_what_has_members_is_returned_as_it_is(model):
+    assert as_teacher(model) is model
+
+
+def test_fitting_leaves_the_given_model_alone(classes):
+    forest = trees(RandomForestClassifier)
+    teacher = as_teacher(forest)
+    assert teacher.estimator is forest
+    teacher.fit(*classes)
+    assert not hasattr(forest, "estimators_")
+
+
+@pytest.mark.parametrize(
+    ("model", "kind"),
+    [
+        (RandomForestClassifier(), "classifier"),
+        (GridSearchCV(make_pipeline(Ridge()), {}), "regressor"),
+        (FrozenEstimator(GaussianNB()), "classifier"),
+    ],
+)
+def test_a_teacher_is_what_its_model_is(model, kind):
+    teacher = as_teacher(model)
+    assert is_classifier(teacher) == (kind == "classifier")
+    assert is_regressor(teacher) == (kind == "regressor")
+    assert hasattr(teacher, "predict_proba") == (kind == "classifier")
+
+
+def test_a_teacher_of_classes_takes_one_target():
+    tags = get_tags(as_teacher(RandomForestClassifier()))
+    assert not tags.target_tags.multi_output
+    assert not tags.classifier_tags.multi_label
+    assert get_tags(as_teacher(RandomForestRegressor())).target_tags.multi_output
+
+
+def test_parameters_are_nested():
+    teacher = as_teacher(make_pipeline(StandardScaler(), trees(RandomForestClassifier)))
+    name = "estimator__randomforestclassifier__max_depth"
+    copied = clone(teacher.set_params(**{name: 3}))
+    assert copied.get_params()[name] == 3
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (None, "teacher must be an estimator, a torch module, or a list.*got None"),
+        (RandomForestClassifier, "teacher must be an estimator.*RandomForestClassifier"),
+        (np.zeros(3), "teacher must be an estimator"),
+        (make_pipeline(StandardScaler(), "passthrough"), "teacher must be an estimator.*passthr"),
+        (StandardScaler(), "classifier or a regressor, and StandardScaler is neither"),
+        (LinearSVC(), "probabilities, which LinearSVC does not.*CalibratedClassifierCV"),
+        (make_pipeline(SVC()), "must predict probabilities, which SVC does not"),
+    ],
+)
+def test_what_cannot_teach_is_named(model, message):
+    with pytest.raises(TypeError, match=message):
+        as_teacher(model)
+
+
+def test_parameters_set_later_are_checked_by_fit(classes):
+    teacher = as_teacher(GaussianNB()).set_params(estimator=LinearSVC())
+    with pytest.raises(TypeError, match="LinearSVC"):
+        teacher.fit(*classes)
+
+
+def test_task_and_classes_are_for_lists():
+    with pytest.raises(ValueError, match=r"task and classes are for.*task='regression'.*Ridge"):
+        as_teacher(Ridge(), task="regression")
+    with pytest.raises(ValueError, match=r"classes=\[0, 1\] with GaussianNB"):
+        as_teacher(GaussianNB(), classes=[0, 1])
+
+
+def test_one_class_is_refused(classes):
+    with pytest.raises(ValueError, match=r"at least two classes, got 1 class: \['ash'\]"):
+        as_teacher(trees(RandomForestClassifier)).fit(classes[0], np.repeat("ash", 150))
+
+
+def test_several_columns_of_classes_are_refused(classes):
+    X, y = classes
+    with pytest.raises(ValueError, match=r"one column of classes.*got 2 columns"):
+        as_teacher(trees(RandomForestClassifier)).fit(X, np.stack([y, y], axis=1))
+
+
+def test_classes_that_a_fitted_teacher_does_not_know_are_named(classes):
+    X, y = classes
+    model = GaussianNB().fit(X[y != "elm"], y[y != "elm"])
+    with pytest.raises(ValueError, match=r"holds classes \['elm'\].*knows \['ash', 'oak'\]"):
+        as_teacher(FrozenEstimator(model)).fit(X, y)
+    some = as_teacher(FrozenEstimator(GaussianNB().fit(X, y))).fit(X[y == "ash"], y[y == "ash"])
+    assert_array_equal(some.classes_, LABELS)  # y may hold fewer
+
+
+def test_a_model_with_bad_probabilities_is_found_by_fit(classes):
+    class Unsure(ClassifierMixin, BaseEstimator):
+        def fit(self, X, y):
+            self.classes_ = np.unique(y)
+            return self
+
+        def predict(self, X):
+            return self.classes_[np.zeros(len(X), dtype=int)]
+
+        def predict_proba(self, X):
+            return np.full((len(X), 3), 0.5)
+
+    with pytest.raises(ValueError, match=r"^teacher's predictions must sum to 1.*sums to 1\.5"):
+        as_teacher(Unsure()).fit(*classes)
+
+
+def test_predicting_before_fit(classes):
+    for method in ("predict", "predict_members", "predict_proba"):
+        with pytest.raises(NotFittedError):
+            getattr(as_teacher(GaussianNB()), method)(classes[0])
+
+
+# ------------------------------------------------------------------------------------------
+# scikit-learn's contract, weights, frames
+# ------------------------------------------------------------------------------------------
+
+
+@parametrize_with_checks(
+    [
+        as_teacher(LogisticRegression()),
+        as_teacher(VotingClassifier(VOTERS, voting="soft")),
+        as_teacher(Ridge()),
+        as_teacher(DecisionTreeRegressor(max_depth=3, random_state=0), max_members=1),
+    ]
+)
+def test_sklearn_contract(estimator, check):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check(estimator)
+
+
+MODELS_WITH_WEIGHTS = [
+    Ridge(),
+    make_pipeline(StandardScaler(), Ridge()),
+    GridSearchCV(make_pipeline(StandardScaler(), Ridge()), {"ridge__alpha": [1.0]}, cv=2),
+    make_pipeline(StandardScaler(), GridSearchCV(Ridge(), {"alpha": [1.0]}, cv=2)),
+    make_pipeline(
+        "passthrough",
+        GridSearchCV(make_pipeline(StandardScaler(), Ridge()), {"ridge__alpha": [1.0]}, cv=2),
+    ),
+]
+
+
+@pytest.mark.parametrize("model", MODELS_WITH_WEIGHTS)
+def test_weights_reach_the_last_step(model, numbers):
+    X, y = numbers
+    weight = np.random.default_rng(0).integers(0, 3, len(y)).astype(float)
+    teacher = as_teacher(model).fit(X, y, sample_weight=weight)
+    rows = X if isinstance(model, Ridge) else StandardScaler().fit_transform(X)
+    assert_allclose(teacher.predict(X), Ridge().fit(rows, y, weight).predict(rows))
+
+
+def test_weights_are_routed_where_scikit_learn_routes_metadata(numbers):
+    X, y = numbers
+    weight = np.linspace(0, 1, len(y))
+    with config_context(enable_metadata_routing=True):
+        scaler = StandardScaler().set_fit_request(sample_weight=False)
+        model = Ridge().set_fit_request(sample_weight=True)
+        routed = as_teacher(make_pipeline(scaler, model)).fit(X, y, sample_weight=weight)
+    plain = as_teacher(make_pipeline(StandardScaler(), Ridge())).fit(X, y, sample_weight=weight)
+    assert_allclose(routed.predict_members(X), plain.predict_members(X))
+
+
+def test_weights_in_a_pipeline_around_the_teacher(numbers):
+    X, y = numbers
+    weight = np.linspace(0, 1, len(y))
+    outer = make_pipeline(StandardScaler(), as_teacher(Ridge()))
+    outer.fit(X, y, teacher__sample_weight=weight)
+    inner = as_teacher(make_pipeline(StandardScaler(), Ridge())).fit(X, y, sample_weight=weight)
+    assert_allclose(skdistill.predict_members(outer, X)[..., 0], inner.predict_members(X)[..., 0])
+
+
+def test_weights_of_zero_leave_the_residual_variance_alone(numbers):
+    X, y = numbers
+    model = Ridge().fit(X, y)
+    weight = np.ones(len(y))
+    weight[:50] = 0
+    given = as_teacher(FrozenEstimator(model)).fit(X, y, sample_weight=weight)
+    kept = as_teacher(FrozenEstimator(model)).fit(X[50:], y[50:])
+    assert_allclose(given.residual_variance_, kept.residual_variance_)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_frames_keep_their_names(library, classes, numbers):
+    frames = pytest.importorskip(library)
+    for model, (X, y) in [
+        (trees(RandomForestClassifier), classes),
+        (BaggingClassifier(n_estimators=3, random_state=0), classes),
+        (Ridge(), numbers),
+        (trees(ExtraTreesRegressor), numbers),
+    ]:
+        names = [f"x{j}" for j in range(X.shape[1])]
+        columns = dict(zip(names, X.T, strict=True))
+        frame = frames.DataFrame(columns)
+        teacher = as_teacher(model, max_members=2)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            teacher.fit(frame, y)
+            members = teacher.predict_members(frame)
+        assert teacher.feature_names_in_.tolist() == names
+        assert teacher.n_features_in_ == len(names)
+        assert_allclose(members, as_teacher(model, max_members=2).fit(X, y).predict_members(X))
+
+
+def test_lists_and_columns_are_taken(numbers):
+    X, y = numbers
+    teacher = as_teacher(Ridge()).fit(X.tolist(), y.tolist())
+    assert_allclose(teacher.predict(X.tolist()), Ridge().fit(X, y).predict(X))
+    column = as_teacher(KNeighborsRegressor()).fit(X, y[:, None])
+    assert column.predict(X).shape == (len(X),)
+
+
+def test_a_fitted_teacher_is_pickled(classes):
+    X, y = classes
+    teacher = as_teacher(trees(RandomForestClassifier)).fit(X, y)
+    copied = pickle.loads(pickle.dumps(teacher))
+    assert_array_equal(copied.predict_members(X), teacher.predict_members(X))
+
+
+# ------------------------------------------------------------------------------------------
+# CatBoost and LightGBM
+# ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_virtual_ensembles_of_catboost_classifiers(n_classes, classes):
+    catboost = pytest.importorskip("catboost")
+    X, y = classes
+    y = np.where(y == "elm", "ash", y) if n_classes == 2 else y
+    model = catboost.CatBoostClassifier(
+        iterations=60, posterior_sampling=True, verbose=0, random_seed=0, allow_writing_files=False
+    )
+    teacher = as_teacher(model).fit(X, y)
+    members = teacher.predict_members(X)
+    assert members.shape == (len(X), 10, n_classes)
+    settings = {"prediction_type": "TotalUncertainty", "virtual_ensembles_count": 10}
+    referee = teacher.estimator_.virtual_ensembles_predict(X, **settings)
+    total, aleatoric, _ = teacher.predict_uncertainty(X)
+    assert_allclose(referee, np.stack([aleatoric, total], axis=1), rtol=1e-6)
+    assert (teacher.predict(X) == teacher.estimator_.predict(X).ravel()).mean() > 0.9
+    # The last virtual member is the whole model.
+    assert_allclose(members[:, -1], teacher.estimator_.predict_proba(X), rtol=1e-6)
+
+
+@pytest.mark.parametrize("loss", ["RMSE", "RMSEWithUncertainty", "MAE"])
+def test_virtual_ensembles_of_catboost_regressors(loss, numbers):
+    catboost = pytest.importorskip("catboost")
+    X, y = numbers
+    model = catboost.CatBoostRegressor(
+        iterations=60, loss_function=loss, verbose=0, random_seed=0, allow_writing_files=False
+    )
+    teacher = as_teacher(model).fit(X, y)
+    members = teacher.predict_members(X)
+    own = teacher.estimator_.predict(X)
+    if loss == "MAE":
+        assert_allclose(members[:, 0, 0, 0], own)
+        assert teacher.n_members_ == 1
+        return
+    referee = teacher.estimator_.virtual_ensembles_predict(
+        X, prediction_type="TotalUncertainty", virtual_ensembles_count=10
+    )
+    _, aleatoric, epistemic = teacher.predict_uncertainty(X)
+    assert_allclose(members[..., 0].mean(axis=1)[:, 0], referee[:, 0], rtol=1e-6)
+    assert_allclose(epistemic, referee[:, 1], rtol=1e-6)
+    if loss == "RMSE":
+        assert_allclose(aleatoric, teacher.residual_variance_[0])
+    else:
+        assert teacher.residual_variance_ is None
+        assert_allclose(aleatoric, referee[:, 2], rtol=1e-6)
+
+
+def test_lightgbm_is_one_member(classes, numbers):
+    lightgbm = pytest.importorskip("lightgbm")
+    X, y = classes
+    teacher = as_teacher(lightgbm.LGBMClassifier(n_estimators=5, verbose=-1)).fit(X, y)
+    own = teacher.estimator_.predict_proba(X)
+    assert_allclose(teacher.predict_members(X), own[:, None])
+    X, y = numbers
+    teacher = as_teacher(lightgbm.LGBMRegressor(n_estimators=5, verbose=-1)).fit(X, y)
+    assert_allclose(teacher.predict_members(X)[:, 0, 0, 0], teacher.estimator_.predict(X))
