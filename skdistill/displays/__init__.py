@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Pictures of predictive distributions and of their uncertainty.
+
+As in scikit-learn, a display holds the data of its picture, `from_estimator` and its kin compute
+them, and `plot` draws them again with another style. matplotlib is needed only there.
+"""
+
+from __future__ import annotations
+
+from ._bands import UncertaintyBandDisplay
+from ._calibration import RegressionCalibrationDisplay
+from ._decision import DecisionUncertaintyDisplay
+from ._histograms import UncertaintyHistogramDisplay
+from ._rejection import RejectionCurveDisplay
+from ._reliability import ReliabilityDisplay
+from ._sparsification import SparsificationDisplay
+
+__all__ = [
+    "DecisionUncertaintyDisplay",
+    "RegressionCalibrationDisplay",
+    "RejectionCurveDisplay",
+    "ReliabilityDisplay",
+    "SparsificationDisplay",
+    "UncertaintyBandDisplay",
+    "UncertaintyHistogramDisplay",
+]

@@ -1,0 +1,416 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The prediction along one feature, between its uncertainties."""
+
+from __future__ import annotations
+
+from numbers import Real
+
+import numpy as np
+from sklearn.utils import check_scalar
+
+from .._through import predict_uncertainty
+from ._drawing import (
+    ALEATORIC_COLOR,
+    LINE_COLOR,
+    TOTAL_COLOR,
+    given_or_new_axes,
+    import_pyplot,
+    leave_room_above,
+    merge_style,
+)
+from ._grids import check_line, check_target, grid_over
+
+
+class UncertaintyBandDisplay:
+    """A prediction along one feature, with its aleatoric and its total uncertainty.
+
+    The inner band is the prediction plus and minus the aleatoric standard deviation, the outer
+    one the total standard deviation: what the outer band adds is the epistemic part.
+
+    Use :meth:`from_estimator` or :meth:`from_predictions` to create it. All parameters are stored
+    as attributes.
+
+    Parameters
+    ----------
+    x : ndarray of shape (n_points,)
+        Values of the feature, increasing.
+
+    y_pred : ndarray of shape (n_points,)
+        Predicted means there.
+
+    std_total : ndarray of shape (n_points,)
+        Total standard deviations there, in units of y.
+
+    std_aleatoric : ndarray of shape (n_points,), default=None
+        Aleatoric standard deviations; None where the model cannot tell the parts, and then only
+        the total band is drawn.
+
+    x_true : ndarray of shape (n_samples,), default=None
+        Values of the feature in the data that are drawn as points.
+
+    y_true : ndarray of shape (n_samples,), default=None
+        True values of these data; None draws no points.
+
+    feature_name : str, default="x"
+        Label of the horizontal axis.
+
+    name : str, default=None
+        Name of the model in the legend.
+
+    Attributes
+    ----------
+    line_ : matplotlib Line2D
+        The prediction.
+
+    total_band_ : matplotlib PolyCollection
+        The outer band.
+
+    aleatoric_band_ : matplotlib PolyCollection or None
+        The inner band.
+
+    scatter_ : matplotlib PathCollection or None
+        The data.
+
+    ax_ : matplotlib Axes
+        Where all is drawn.
+
+    figure_ : matplotlib Figure
+        The figure of `ax_`.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> import numpy as np
+    >>> from skdistill.displays import UncertaintyBandDisplay
+    >>> from skdistill.distributions import Uncertainty
+    >>> x = np.linspace(-3, 3, 100)
+    >>> aleatoric, epistemic = np.full(100, 0.04), 0.02 * x**2
+    >>> uncertainty = Uncertainty(aleatoric + epistemic, aleatoric, epistemic, "variance")
+    >>> UncertaintyBandDisplay.from_predictions(x, np.sin(x), uncertainty)
+    <...UncertaintyBandDisplay object at ...>
+    >>> plt.show()
+    """
+
+    def __init__(
+        self,
+        *,
+        x,
+        y_pred,
+        std_total,
+        std_aleatoric=None,
+        x_true=None,
+        y_true=None,
+        feature_name="x",
+        name=None,
+    ):
+        self.x = x
+        self.y_pred = y_pred
+        self.std_total = std_total
+        self.std_aleatoric = std_aleatoric
+        self.x_true = x_true
+        self.y_true = y_true
+        self.feature_name = feature_name
+        self.name = name
+
+    def plot(
+        self,
+        ax=None,
+        *,
+        n_std=1.0,
+        name=None,
+        scatter_kwargs=None,
+        aleatoric_kwargs=None,
+        total_kwargs=None,
+        **kwargs,
+    ):
+        """Draw the line, the bands and the data.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw on. None creates a new figure.
+
+        n_std : float, default=1.0
+            Half-width of the bands, in standard deviations.
+
+        name : str, default=None
+            Name of the model in the legend; None uses the stored one.
+
+        scatter_kwargs : dict, default=None
+            Keywords of `scatter`, for the data.
+
+        aleatoric_kwargs : dict, default=None
+            Keywords of `fill_between`, for the inner band.
+
+        total_kwargs : dict, default=None
+            Keywords of `fill_between`, for the outer band.
+
+        **kwargs : dict
+            Keywords of `plot`, for the line of the prediction.
+
+        Returns
+        -------
+        display : UncertaintyBandDisplay
+            The display itself.
+        """
+        check_scalar(n_std, "n_std", Real, min_val=0, include_boundaries="neither")
+        ax = given_or_new_axes(ax, f"{type(self).__name__}.plot")
+        from matplotlib.collections import PathCollection, PolyCollection
+        from matplotlib.lines import Line2D
+
+        name = self.name if name is None else name
+        line_style = {"color": LINE_COLOR, "linewidth": 2, "label": name or "prediction"}
+        self.line_ = ax.plot(self.x, self.y_pred, **merge_style(Line2D, line_style, kwargs))[0]
+
+        def band(std, color, zorder, part, given):
+            label = f"{part}, ± {n_std:g} std"
+            style = {"facecolor": color, "linewidth": 0, "zorder": zorder, "label": label}
+            low, high = self.y_pred - n_std * std, self.y_pred + n_std * std
+            return ax.fill_between(self.x, low, high, **merge_style(PolyCollection, style, given))
+
+        self.aleatoric_band_, total = None, "total"
+        if self.std_aleatoric is not None:
+            self.aleatoric_band_ = band(
+                self.std_aleatoric, ALEATORIC_COLOR, 1.1, "aleatoric", aleatoric_kwargs
+            )
+            total = "aleatoric + epistemic"
+        self.total_band_ = band(self.std_total, TOTAL_COLOR, 1.0, total, total_kwargs)
+
+        self.scatter_ = None
+        if self.y_true is not None:
+            style = {"s": 10, "linewidth": 0, "alpha": 0.6, "zorder": 1.5, "label": "data"}
+            if "c" not in (scatter_kwargs or {}):
+                style["color"] = "black"
+            style = merge_style(PathCollection, style, scatter_kwargs)
+            self.scatter_ = ax.scatter(self.x_true, self.y_true, **style)
+
+        leave_room_above(
+            ax,
+            self.x[0],
+            self.y_pred - n_std * self.std_total,
+            self.y_pred + n_std * self.std_total,
+        )
+        ax.set(xlabel=self.feature_name, ylabel="Prediction (units of y)")
+        ax.legend(loc="upper center", ncols=2, fontsize="small")
+        self.ax_ = ax
+        self.figure_ = ax.figure
+        return self
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator,
+        X,
+        y=None,
+        *,
+        feature=0,
+        target=0,
+        grid_resolution=200,
+        extend=0.2,
+        n_std=1.0,
+        name=None,
+        ax=None,
+        scatter_kwargs=None,
+        aleatoric_kwargs=None,
+        total_kwargs=None,
+        **kwargs,
+    ):
+        """Draw the predictions of a fitted regressor along one column of X.
+
+        The column runs over a grid; the other columns stay at their medians, or, where they are
+        not numeric, at their most frequent value.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted regressor with `predict_uncertainty`, or a Pipeline, a search or a
+            TransformedTargetRegressor around one.
+
+        X : array-like or DataFrame of shape (n_samples, n_features)
+            Rows that give the range of the column, the medians of the others, and the places of
+            the points.
+
+        y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
+            True values, drawn as points; None draws none.
+
+        feature : int or str, default=0
+            The column: its position, or its name if X is a DataFrame.
+
+        target : int, default=0
+            Which target to draw where there are several.
+
+        grid_resolution : int, default=200
+            Number of points of the grid.
+
+        extend : float, default=0.2
+            How far the grid goes beyond the range of the column, on each side, as a fraction of
+            its width.
+
+        n_std : float, default=1.0
+            Half-width of the bands, in standard deviations.
+
+        name : str, default=None
+            Name of the model in the legend; None uses the name of its class.
+
+        ax : matplotlib Axes, default=None
+            Axes to draw on. None creates a new figure.
+
+        scatter_kwargs : dict, default=None
+            Keywords of `scatter`, for the data.
+
+        aleatoric_kwargs : dict, default=None
+            Keywords of `fill_between`, for the inner band.
+
+        total_kwargs : dict, default=None
+            Keywords of `fill_between`, for the outer band.
+
+        **kwargs : dict
+            Keywords of `plot`, for the line of the prediction.
+
+        Returns
+        -------
+        display : UncertaintyBandDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        ValueError
+            If X has no such column, or it is not numeric, or constant.
+        """
+        import_pyplot(f"{cls.__name__}.from_estimator")
+        (x,), X_grid, (x_true,), (feature_name,) = grid_over(
+            X, [feature], grid_resolution, extend, "feature"
+        )
+        return cls.from_predictions(
+            x,
+            estimator.predict(X_grid),
+            predict_uncertainty(estimator, X_grid),
+            x_true=None if y is None else x_true,
+            y_true=y,
+            target=target,
+            feature_name=feature_name,
+            n_std=n_std,
+            name=type(estimator).__name__ if name is None else name,
+            ax=ax,
+            scatter_kwargs=scatter_kwargs,
+            aleatoric_kwargs=aleatoric_kwargs,
+            total_kwargs=total_kwargs,
+            **kwargs,
+        )
+
+    @classmethod
+    def from_predictions(
+        cls,
+        x,
+        y_pred,
+        uncertainty,
+        *,
+        x_true=None,
+        y_true=None,
+        target=0,
+        feature_name="x",
+        n_std=1.0,
+        name=None,
+        ax=None,
+        scatter_kwargs=None,
+        aleatoric_kwargs=None,
+        total_kwargs=None,
+        **kwargs,
+    ):
+        """Draw given predictions.
+
+        Parameters
+        ----------
+        x : array-like of shape (n_points,)
+            Values of the feature, in any order.
+
+        y_pred : array-like of shape (n_points,) or (n_points, n_targets)
+            Predicted means there.
+
+        uncertainty : Uncertainty
+            Variances of the shape of `y_pred`, as `predict_uncertainty` returns them, or their
+            standard deviations. The parts may be None.
+
+        x_true : array-like of shape (n_samples,), default=None
+            Values of the feature in the data; None means `x`.
+
+        y_true : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
+            True values, drawn as points; None draws none.
+
+        target : int, default=0
+            Which target to draw where there are several.
+
+        feature_name : str, default="x"
+            Label of the horizontal axis.
+
+        n_std : float, default=1.0
+            Half-width of the bands, in standard deviations.
+
+        name : str, default=None
+            Name of the model in the legend.
+
+        ax : matplotlib Axes, default=None
+            Axes to draw on. None creates a new figure.
+
+        scatter_kwargs : dict, default=None
+            Keywords of `scatter`, for the data.
+
+        aleatoric_kwargs : dict, default=None
+            Keywords of `fill_between`, for the inner band.
+
+        total_kwargs : dict, default=None
+            Keywords of `fill_between`, for the outer band.
+
+        **kwargs : dict
+            Keywords of `plot`, for the line of the prediction.
+
+        Returns
+        -------
+        display : UncertaintyBandDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        ValueError
+            If lengths disagree, there is no such target, or the uncertainty is an entropy.
+        """
+        import_pyplot(f"{cls.__name__}.from_predictions")
+        if uncertainty.measure not in ("variance", "std"):
+            raise ValueError(
+                "uncertainty must hold variances or standard deviations of a regressor, got "
+                f"measure={uncertainty.measure!r}."
+            )
+        total, aleatoric, _ = (
+            uncertainty.std() if uncertainty.measure == "variance" else uncertainty
+        )
+
+        x = check_line(x, "x")
+        order = np.argsort(x, kind="stable")
+
+        def along(values, name):
+            return check_target(values, name, target, len(x))[order]
+
+        if y_true is not None:
+            x_true = x if x_true is None else check_line(x_true, "x_true")
+            y_true = check_target(y_true, "y_true", target, len(x_true))
+        elif x_true is not None:
+            raise ValueError("x_true was given without y_true, and there is nothing to draw there.")
+
+        display = cls(
+            x=x[order],
+            y_pred=along(y_pred, "y_pred"),
+            std_total=along(total, "uncertainty.total"),
+            std_aleatoric=None if aleatoric is None else along(aleatoric, "uncertainty.aleatoric"),
+            x_true=x_true,
+            y_true=y_true,
+            feature_name=feature_name,
+            name=name,
+        )
+        return display.plot(
+            ax=ax,
+            n_std=n_std,
+            scatter_kwargs=scatter_kwargs,
+            aleatoric_kwargs=aleatoric_kwargs,
+            total_kwargs=total_kwargs,
+            **kwargs,
+        )

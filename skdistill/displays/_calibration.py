@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Calibration of predicted quantiles."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .._through import predict_quantiles
+from ..metrics import regression_calibration_curve, regression_calibration_error
+from ._drawing import (
+    REFERENCE_COLOR,
+    draw_reference,
+    given_or_new_axes,
+    import_pyplot,
+    labelled,
+    merge_style,
+)
+
+
+class RegressionCalibrationDisplay:
+    """How often the true value lies at or below each predicted quantile.
+
+    A calibrated model follows the diagonal. A curve that is steeper than it in the middle comes
+    from distributions that are too wide, a flatter one from distributions that are too narrow, and
+    one that stays above or below from predictions that are too high or too low.
+
+    Use :meth:`from_estimator` or :meth:`from_predictions` to create it. All parameters are stored
+    as attributes.
+
+    Parameters
+    ----------
+    nominal : ndarray of shape (n_quantiles,)
+        Levels of the quantiles.
+
+    observed : ndarray of shape (n_quantiles,)
+        Fraction of the true values at or below them.
+
+    calibration_error : float, default=None
+        Mean absolute deviation between the two, shown in the legend unless None.
+
+    name : str, default=None
+        Name of the model in the legend.
+
+    Attributes
+    ----------
+    line_ : matplotlib Line2D
+        The curve.
+
+    ref_line_ : matplotlib Line2D or None
+        The diagonal; None if it is not wanted, or on the axes already.
+
+    ax_ : matplotlib Axes
+        Where all is drawn.
+
+    figure_ : matplotlib Figure
+        The figure of `ax_`.
+
+    See Also
+    --------
+    skdistill.metrics.regression_calibration_curve : What is drawn.
+    skdistill.metrics.regression_calibration_error : The error in the legend.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> from skdistill.displays import RegressionCalibrationDisplay
+    >>> RegressionCalibrationDisplay.from_predictions(
+    ...     [1.0, 2.0, 3.0, 4.0], [[1.5, 2.5]] * 4, quantiles=[0.2, 0.5]
+    ... )
+    <...RegressionCalibrationDisplay object at ...>
+    >>> plt.show()
+    """
+
+    def __init__(self, *, nominal, observed, calibration_error=None, name=None):
+        self.nominal = nominal
+        self.observed = observed
+        self.calibration_error = calibration_error
+        self.name = name
+
+    def plot(self, ax=None, *, name=None, ref_line=True, **kwargs):
+        """Draw the curve.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw on. None creates a new figure.
+
+        name : str, default=None
+            Name of the model in the legend; None uses the stored one.
+
+        ref_line : bool, default=True
+            Whether to draw the diagonal.
+
+        **kwargs : dict
+            Keywords of `plot`, for the curve.
+
+        Returns
+        -------
+        display : RegressionCalibrationDisplay
+            The display itself.
+        """
+        ax = given_or_new_axes(ax, f"{type(self).__name__}.plot")
+        from matplotlib.lines import Line2D
+
+        self.ref_line_ = None
+        if ref_line:
+            style = {"color": REFERENCE_COLOR, "linestyle": ":", "zorder": 1.5}
+            self.ref_line_ = draw_reference(ax, [0, 1], [0, 1], "perfectly calibrated", **style)
+
+        label = self.name if name is None else name
+        if self.calibration_error is not None:
+            label = labelled(label, f"error = {self.calibration_error:.3f}")
+        style = {"linewidth": 2, "marker": "o", "markersize": 5, "label": label}
+        self.line_ = ax.plot(self.nominal, self.observed, **merge_style(Line2D, style, kwargs))[0]
+
+        ax.set(
+            xlabel="Nominal level of the predicted quantile",
+            ylabel="Observed fraction of y at or below it",
+            xlim=(-0.02, 1.02),
+            ylim=(-0.02, 1.02),
+        )
+        ax.legend(fontsize="small")
+        self.ax_ = ax
+        self.figure_ = ax.figure
+        return self
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator,
+        X,
+        y,
+        *,
+        quantiles=None,
+        sample_weight=None,
+        name=None,
+        ax=None,
+        ref_line=True,
+        **kwargs,
+    ):
+        """Draw the calibration curve of a fitted regressor.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted regressor with `predict_quantiles`, or a Pipeline, a search or a
+            TransformedTargetRegressor around one.
+
+        X : array-like of shape (n_samples, n_features)
+            Rows, preferably held out.
+
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            True values.
+
+        quantiles : array-like of shape (n_quantiles,), default=None
+            Levels, increasing, strictly between 0 and 1; None means 0.05, 0.1, ..., 0.95.
+
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+
+        name : str, default=None
+            Name of the model in the legend; None uses the name of its class.
+
+        ax : matplotlib Axes, default=None
+            Axes to draw on. None creates a new figure.
+
+        ref_line : bool, default=True
+            Whether to draw the diagonal.
+
+        **kwargs : dict
+            Keywords of `plot`, for the curve.
+
+        Returns
+        -------
+        display : RegressionCalibrationDisplay
+            The display, drawn.
+        """
+        import_pyplot(f"{cls.__name__}.from_estimator")
+        quantiles = np.linspace(0.05, 0.95, 19) if quantiles is None else np.asarray(quantiles)
+        return cls.from_predictions(
+            y,
+            predict_quantiles(estimator, X, quantiles),
+            quantiles,
+            sample_weight=sample_weight,
+            name=type(estimator).__name__ if name is None else name,
+            ax=ax,
+            ref_line=ref_line,
+            **kwargs,
+        )
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true,
+        y_quantiles,
+        quantiles,
+        *,
+        sample_weight=None,
+        name=None,
+        ax=None,
+        ref_line=True,
+        **kwargs,
+    ):
+        """Draw the calibration curve of given quantiles.
+
+        Parameters
+        ----------
+        y_true : array-like of shape (n_samples,) or (n_samples, n_targets)
+            True values.
+
+        y_quantiles : array-like of shape (n_samples, n_quantiles) or \
+                (n_samples, n_targets, n_quantiles)
+            Predicted quantiles.
+
+        quantiles : array-like of shape (n_quantiles,)
+            Their nominal levels, increasing, strictly between 0 and 1.
+
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+
+        name : str, default=None
+            Name of the model in the legend.
+
+        ax : matplotlib Axes, default=None
+            Axes to draw on. None creates a new figure.
+
+        ref_line : bool, default=True
+            Whether to draw the diagonal.
+
+        **kwargs : dict
+            Keywords of `plot`, for the curve.
+
+        Returns
+        -------
+        display : RegressionCalibrationDisplay
+            The display, drawn.
+        """
+        import_pyplot(f"{cls.__name__}.from_predictions")
+        arrays = (y_true, y_quantiles, quantiles)
+        nominal, observed = regression_calibration_curve(*arrays, sample_weight=sample_weight)
+        display = cls(
+            nominal=nominal,
+            observed=observed,
+            calibration_error=regression_calibration_error(*arrays, sample_weight=sample_weight),
+            name=name,
+        )
+        return display.plot(ax=ax, ref_line=ref_line, **kwargs)

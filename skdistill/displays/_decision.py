@@ -1,0 +1,328 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Maps over two features: what a model predicts, and how uncertain it is."""
+
+from __future__ import annotations
+
+from itertools import chain, repeat
+
+import numpy as np
+from sklearn.base import is_classifier
+
+from .._through import predict_uncertainty
+from ..distributions import Uncertainty
+from ._drawing import (
+    PARTS,
+    UNITS,
+    class_colormap,
+    given_or_new_row,
+    import_pyplot,
+    merge_style,
+    told_parts,
+)
+from ._grids import check_target, grid_over
+
+
+class DecisionUncertaintyDisplay:
+    """What a model predicts over two features, and a map of each part of its uncertainty.
+
+    The first panel shows the predicted class, or the mean of a regressor; the others the total,
+    the aleatoric and the epistemic uncertainty, each on a scale of its own unless `vmax` is given.
+
+    Use :meth:`from_estimator` to create it. All parameters are stored as attributes.
+
+    Parameters
+    ----------
+    xx0 : ndarray of shape (grid_resolution, grid_resolution)
+        First feature on the grid.
+
+    xx1 : ndarray of shape (grid_resolution, grid_resolution)
+        Second feature on the grid.
+
+    prediction : ndarray of shape (grid_resolution, grid_resolution)
+        Predicted means there, or positions in `classes` of the predicted classes.
+
+    uncertainty : Uncertainty
+        Arrays of the same shape. The parts may be None.
+
+    classes : ndarray of shape (n_classes,), default=None
+        Labels of a classifier; None for a regressor.
+
+    x_true : ndarray of shape (n_samples, 2), default=None
+        Features of the data that are drawn as points; None draws none.
+
+    y_true : ndarray of shape (n_samples,), default=None
+        Their true values, or positions in `classes` of their labels: the colours of the points in
+        the first panel.
+
+    feature_names : tuple of two str, default=("feature 0", "feature 1")
+        Labels of the axes.
+
+    Attributes
+    ----------
+    prediction_map_ : matplotlib QuadMesh
+        The predictions.
+
+    uncertainty_maps_ : dict of str to matplotlib QuadMesh
+        The map of each part.
+
+    scatters_ : list of matplotlib PathCollection
+        The data, in each panel.
+
+    axes_ : ndarray of matplotlib Axes
+        The panels.
+
+    figure_ : matplotlib Figure
+        Their figure.
+
+    See Also
+    --------
+    sklearn.inspection.DecisionBoundaryDisplay : Maps of probabilities.
+    UncertaintyBandDisplay : The prediction of a regressor along one feature.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> from sklearn.datasets import make_moons
+    >>> from skdistill import BayesianEnsembleClassifier
+    >>> from skdistill.displays import DecisionUncertaintyDisplay
+    >>> X, y = make_moons(noise=0.2, random_state=0)
+    >>> ensemble = BayesianEnsembleClassifier(5, max_epochs=5, random_state=0).fit(X, y)
+    >>> DecisionUncertaintyDisplay.from_estimator(ensemble, X, y, grid_resolution=30)
+    <...DecisionUncertaintyDisplay object at ...>
+    >>> plt.show()
+    """
+
+    def __init__(
+        self,
+        *,
+        xx0,
+        xx1,
+        prediction,
+        uncertainty,
+        classes=None,
+        x_true=None,
+        y_true=None,
+        feature_names=("feature 0", "feature 1"),
+    ):
+        self.xx0 = xx0
+        self.xx1 = xx1
+        self.prediction = prediction
+        self.uncertainty = uncertainty
+        self.classes = classes
+        self.x_true = x_true
+        self.y_true = y_true
+        self.feature_names = feature_names
+
+    def plot(self, ax=None, *, prediction_kwargs=None, scatter_kwargs=None, **kwargs):
+        """Draw the maps and the data.
+
+        Parameters
+        ----------
+        ax : array-like of matplotlib Axes, default=None
+            Axes to draw on: one for the predictions, and one for each part of the uncertainty that
+            is not None. None creates a new figure.
+
+        prediction_kwargs : dict, default=None
+            Keywords of `pcolormesh`, for the predictions.
+
+        scatter_kwargs : dict, default=None
+            Keywords of `scatter`, for the data.
+
+        **kwargs : dict
+            Keywords of `pcolormesh`, for the maps of the uncertainty.
+
+        Returns
+        -------
+        display : DecisionUncertaintyDisplay
+            The display itself.
+        """
+        maps = told_parts(self.uncertainty)
+        axes = given_or_new_row(
+            ax, 1 + len(maps), (3.9, 3.6), f"{type(self).__name__}.plot", sharex=True, sharey=True
+        )
+        self.axes_ = axes
+        self.figure_ = axes[0].figure
+        self.prediction_map_ = self._draw_prediction(axes[0], prediction_kwargs)
+        unit = UNITS[self.uncertainty.measure]
+        self.uncertainty_maps_ = {}
+        for ax, (part, values) in zip(axes[1:], maps.items(), strict=True):
+            drawn = self._draw_map(ax, values, {"cmap": "cividis", "vmin": 0}, kwargs)
+            self.figure_.colorbar(drawn, ax=ax, label=unit)
+            ax.set_title(f"{part.capitalize()} uncertainty")
+            self.uncertainty_maps_[part] = drawn
+        self.scatters_ = [] if self.x_true is None else self._draw_data(scatter_kwargs)
+        for ax in axes:
+            ax.set_xlabel(self.feature_names[0])
+        axes[0].set_ylabel(self.feature_names[1])
+        return self
+
+    def _draw_map(self, ax, values, defaults, given):
+        from matplotlib.collections import QuadMesh
+
+        style = {"shading": "nearest", "rasterized": True, **defaults}
+        return ax.pcolormesh(self.xx0, self.xx1, values, **merge_style(QuadMesh, style, given))
+
+    def _draw_prediction(self, ax, given):
+        if self.classes is None:
+            drawn = self._draw_map(ax, self.prediction, {"cmap": "viridis"}, given)
+            self.figure_.colorbar(drawn, ax=ax, label="units of y")
+            ax.set_title("Predicted mean")
+            return drawn
+        n_classes = len(self.classes)
+        style = {"cmap": class_colormap(n_classes), "vmin": -0.5, "vmax": n_classes - 0.5}
+        drawn = self._draw_map(ax, self.prediction, {**style, "alpha": 0.45}, given)
+        self._draw_legend(ax, drawn.cmap)
+        ax.set_title("Predicted class")
+        return drawn
+
+    def _draw_legend(self, ax, colormap):
+        """Name the classes below the axes, where no region is covered."""
+        from matplotlib.patches import Patch
+        from matplotlib.transforms import ScaledTranslation
+
+        below_labels = ScaledTranslation(0, -40 / 72, self.figure_.dpi_scale_trans)
+        patches = [Patch(facecolor=colormap(k), label=f"{c}") for k, c in enumerate(self.classes)]
+        ax.legend(
+            handles=patches,
+            loc="upper center",
+            bbox_to_anchor=(0.5, 0),
+            bbox_transform=ax.transAxes + below_labels,
+            ncols=min(len(self.classes), 5),
+            fontsize="small",
+        )
+
+    def _draw_data(self, given):
+        from matplotlib.collections import PathCollection
+
+        given = given or {}
+        shown = self.prediction_map_
+        first = {"s": 16, "linewidths": 0.5, "edgecolors": "white"}
+        others = {"s": 6, "linewidths": 0.3, "edgecolors": "black"}
+        if not {"c", "color"} & given.keys():
+            first |= {"c": self.y_true, "cmap": shown.cmap, "norm": shown.norm}
+            others["color"] = "white"
+        return [
+            ax.scatter(*self.x_true.T, **merge_style(PathCollection, style, given))
+            for ax, style in zip(self.axes_, chain([first], repeat(others)), strict=False)
+        ]
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator,
+        X,
+        y=None,
+        *,
+        features=(0, 1),
+        target=0,
+        grid_resolution=200,
+        extend=0.2,
+        ax=None,
+        prediction_kwargs=None,
+        scatter_kwargs=None,
+        **kwargs,
+    ):
+        """Draw the predictions and uncertainties of a fitted model over two columns of X.
+
+        The two columns run over a grid; others, if there are any, stay at their medians, or, where
+        they are not numeric, at their most frequent value.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted classifier or regressor with `predict_uncertainty`, or a Pipeline, a search or a
+            TransformedTargetRegressor around one.
+
+        X : array-like or DataFrame of shape (n_samples, n_features)
+            Rows that give the ranges of the columns, the medians of the others, and the places of
+            the points.
+
+        y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
+            True labels or values, the colours of the points; None draws no points.
+
+        features : pair of int or str, default=(0, 1)
+            The columns: their positions, or their names if X is a DataFrame.
+
+        target : int, default=0
+            Which target to draw where there are several.
+
+        grid_resolution : int, default=200
+            Number of points of the grid along each column.
+
+        extend : float, default=0.2
+            How far the grid goes beyond the range of each column, on each side, as a fraction of
+            its width.
+
+        ax : array-like of matplotlib Axes, default=None
+            Axes to draw on: one for the predictions, and one for each part of the uncertainty that
+            the model tells. None creates a new figure.
+
+        prediction_kwargs : dict, default=None
+            Keywords of `pcolormesh`, for the predictions.
+
+        scatter_kwargs : dict, default=None
+            Keywords of `scatter`, for the data.
+
+        **kwargs : dict
+            Keywords of `pcolormesh`, for the maps of the uncertainty.
+
+        Returns
+        -------
+        display : DecisionUncertaintyDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        ValueError
+            If X has no such columns, or they are not numeric, or constant, or `y` holds labels
+            that the classifier does not know.
+        """
+        import_pyplot(f"{cls.__name__}.from_estimator")
+        first, second = _check_pair(features)
+        (xx0, xx1), X_grid, points, names = grid_over(
+            X, (first, second), grid_resolution, extend, "features"
+        )
+        classes = estimator.classes_ if is_classifier(estimator) else None
+
+        def on_grid(values, name):
+            return check_target(values, name, target, xx0.size, like="grid").reshape(xx0.shape)
+
+        uncertainty = predict_uncertainty(estimator, X_grid)
+        parts = dict.fromkeys(PARTS) | {
+            part: on_grid(values, f"the {part} uncertainty")
+            for part, values in told_parts(uncertainty).items()
+        }
+        x_true = y_true = None
+        if y is not None:
+            x_true = np.column_stack(points)
+            y_true = check_target(_codes(y, classes), "y", target, len(x_true), like="row of X")
+        display = cls(
+            xx0=xx0,
+            xx1=xx1,
+            prediction=on_grid(_codes(estimator.predict(X_grid), classes), "the prediction"),
+            uncertainty=Uncertainty(**parts, measure=uncertainty.measure),
+            classes=classes,
+            x_true=x_true,
+            y_true=y_true,
+            feature_names=tuple(names),
+        )
+        return display.plot(
+            ax=ax, prediction_kwargs=prediction_kwargs, scatter_kwargs=scatter_kwargs, **kwargs
+        )
+
+
+def _check_pair(features):
+    if isinstance(features, str) or len(features) != 2 or features[0] == features[1]:
+        raise ValueError(f"features must be two different columns, got {features!r}.")
+    return features
+
+
+def _codes(values, classes):
+    """Positions of labels in the classes; values of a regressor as they are."""
+    if classes is None:
+        return values
+    labels = np.asarray(values)
+    if not np.isin(labels, classes).all():
+        unknown = np.setdiff1d(labels, classes).tolist()
+        raise ValueError(f"y must hold labels of the estimator, {classes.tolist()}, got {unknown}.")
+    return np.searchsorted(classes, labels)

@@ -1,0 +1,335 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How uncertain models are, in distribution and out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import cycle
+from numbers import Integral
+
+import numpy as np
+from sklearn.utils import check_scalar
+
+from .._through import predict_uncertainty
+from ..metrics import uncertainty_total_variation
+from ._drawing import (
+    CONTRAST_COLOR,
+    LINE_COLOR,
+    PARTS,
+    UNITS,
+    given_or_new_row,
+    import_pyplot,
+    merge_style,
+    told_parts,
+)
+from ._grids import check_target
+
+_COLORS = {"in": LINE_COLOR, "out": CONTRAST_COLOR}
+_SETS = {"in": "in distribution", "out": "out of distribution"}
+
+# Scale of an axis for matplotlib, which asks for margins below zero too.
+_SQUARE_ROOT = {
+    "value": "function",
+    "functions": (lambda v: np.sign(v) * np.sqrt(np.abs(v)), lambda v: v * np.abs(v)),
+}
+
+
+class UncertaintyHistogramDisplay:
+    """Histograms of the uncertainties of one or several models, in and out of distribution.
+
+    One panel for each part: total, aleatoric and epistemic. The first model, usually the teacher,
+    is filled, the others are outlines on top. The title of a panel tells the total variation of
+    each to the first, in and out of distribution; of a single model the one between the rows in
+    and out of distribution.
+
+    Use :meth:`from_estimators` or :meth:`from_predictions` to create it. All parameters are stored
+    as attributes.
+
+    Parameters
+    ----------
+    edges : dict of str to ndarray of shape (n_bins + 1,)
+        Edges of the bins of each part that any model tells.
+
+    shares : dict of dict of dict of str to ndarray of shape (n_bins,)
+        ``shares[part][name]["in"]`` and ``["out"]`` are the shares in each bin of the rows in and
+        out of distribution, for the model of that name.
+
+    total_variation : dict of dict of dict of str to float
+        ``total_variation[part][name]["in"]`` and ``["out"]`` are the total variations to the first
+        model; of a single model ``["out"]`` is that to ``["in"]``.
+
+    measure : {"entropy", "variance", "std"}
+        What the uncertainties are.
+
+    Attributes
+    ----------
+    histograms_ : dict of dict of dict of str to matplotlib StepPatch
+        The histograms, in the order of `shares`.
+
+    axes_ : ndarray of matplotlib Axes
+        The panels.
+
+    figure_ : matplotlib Figure
+        Their figure.
+
+    See Also
+    --------
+    skdistill.metrics.uncertainty_total_variation : The numbers in the titles.
+    skdistill.metrics.ood_auroc : How well an uncertainty tells the rows out of distribution.
+
+    Examples
+    --------
+    >>> import matplotlib.pyplot as plt
+    >>> import numpy as np
+    >>> from skdistill.displays import UncertaintyHistogramDisplay
+    >>> from skdistill.distributions import Uncertainty
+    >>> rng = np.random.default_rng(0)
+    >>> aleatoric, epistemic = rng.uniform(0, 0.5, size=(2, 100))
+    >>> teacher = Uncertainty(aleatoric + epistemic, aleatoric, epistemic, "entropy")
+    >>> student = Uncertainty(aleatoric + epistemic / 2, aleatoric, epistemic / 2, "entropy")
+    >>> UncertaintyHistogramDisplay.from_predictions({"teacher": teacher, "student": student})
+    <...UncertaintyHistogramDisplay object at ...>
+    >>> plt.show()
+    """
+
+    def __init__(self, *, edges, shares, total_variation, measure):
+        self.edges = edges
+        self.shares = shares
+        self.total_variation = total_variation
+        self.measure = measure
+
+    def plot(self, ax=None, *, yscale="sqrt", **kwargs):
+        """Draw the histograms.
+
+        Parameters
+        ----------
+        ax : array-like of matplotlib Axes, default=None
+            Axes to draw on, one for each part. None creates a new figure.
+
+        yscale : str, default="sqrt"
+            Scale of the shares: "sqrt", which shows small ones beside a bin that holds nearly all
+            rows, or one of matplotlib's, "linear" or "log".
+
+        **kwargs : dict
+            Keywords of `stairs`, for all histograms.
+
+        Returns
+        -------
+        display : UncertaintyHistogramDisplay
+            The display itself.
+        """
+        axes = given_or_new_row(ax, len(self.edges), (4, 3.6), f"{type(self).__name__}.plot")
+        self.histograms_ = {}
+        for ax, part in zip(axes, self.edges, strict=True):
+            self.histograms_[part] = self._draw_part(ax, part, kwargs)
+            ax.set_title(self._title(part), fontsize="medium")
+            ax.set_xlabel(f"{part.capitalize()} ({UNITS[self.measure]})")
+            ax.set_xlim(self.edges[part][[0, -1]])
+            ax.set_yscale(**_SQUARE_ROOT if yscale == "sqrt" else {"value": yscale})
+        axes[0].set_ylabel("Share of rows" + " (square-root scale)" * (yscale == "sqrt"))
+        axes[-1].legend(fontsize="small")
+        self.axes_ = axes
+        self.figure_ = axes[0].figure
+        return self
+
+    def _draw_part(self, ax, part, given):
+        from matplotlib.patches import StepPatch
+
+        first, *others = self.shares["total"]  # which every model tells
+        outlines = ({"linestyle": line, "linewidth": 1.6} for line in cycle(("-", "--", ":")))
+        styles: dict[str, dict] = {first: {"fill": True, "alpha": 0.35, "linewidth": 0}}
+        styles |= zip(others, outlines, strict=False)
+        patches: dict[str, dict] = {}
+        for name, by_set in self.shares[part].items():
+            for where, shares in by_set.items():
+                label = f"{name}, {_SETS[where]}"
+                style = {"color": _COLORS[where], "label": label, **styles[name]}
+                style = merge_style(StepPatch, style, given)
+                patch = ax.stairs(shares, self.edges[part], **style)
+                patches.setdefault(name, {})[where] = patch
+        return patches
+
+    def _title(self, part):
+        first, *others = self.shares[part]
+        if not others:
+            to_in = self.total_variation[part].get(first, {})
+            return "".join(f"total variation of in and out: {d:.2f}" for d in to_in.values())
+        lines = [f"total variation to {first}"]
+        for name, distances in self.total_variation[part].items():
+            told = (f"{distance:.2f} {where}" for where, distance in distances.items())
+            lines.append(f"{name}: {', '.join(told)}")
+        return "\n".join(lines)
+
+    @classmethod
+    def from_estimators(
+        cls, estimators, X, X_out=None, *, bins=50, target=0, ax=None, yscale="sqrt", **kwargs
+    ):
+        """Draw the uncertainties of fitted models.
+
+        Parameters
+        ----------
+        estimators : dict of str to estimator
+            Fitted estimators with `predict_uncertainty`, or a Pipeline, a search or a
+            TransformedTargetRegressor around one, by the names that stand in the legend. The
+            others are compared with the first.
+
+        X : array-like of shape (n_samples, n_features)
+            Rows in distribution, preferably held out.
+
+        X_out : array-like of shape (n_samples_out, n_features), default=None
+            Rows out of distribution.
+
+        bins : int, default=50
+            Number of bins.
+
+        target : int, default=0
+            Which target to draw where there are several.
+
+        ax : array-like of matplotlib Axes, default=None
+            Axes to draw on, one for each part. None creates a new figure.
+
+        yscale : str, default="sqrt"
+            Scale of the shares: "sqrt", which shows small ones beside a bin that holds nearly all
+            rows, or one of matplotlib's, "linear" or "log".
+
+        **kwargs : dict
+            Keywords of `stairs`, for all histograms.
+
+        Returns
+        -------
+        display : UncertaintyHistogramDisplay
+            The display, drawn.
+        """
+        import_pyplot(f"{cls.__name__}.from_estimators")
+        _check_by_name(estimators, "estimators")
+        inside, outside = (
+            None
+            if rows is None
+            else {name: predict_uncertainty(model, rows) for name, model in estimators.items()}
+            for rows in (X, X_out)
+        )
+        return cls.from_predictions(
+            inside, outside, bins=bins, target=target, ax=ax, yscale=yscale, **kwargs
+        )
+
+    @classmethod
+    def from_predictions(
+        cls,
+        in_distribution,
+        out_of_distribution=None,
+        *,
+        bins=50,
+        target=0,
+        ax=None,
+        yscale="sqrt",
+        **kwargs,
+    ):
+        """Draw given uncertainties.
+
+        Parameters
+        ----------
+        in_distribution : dict of str to Uncertainty
+            For each model, by the name that stands in the legend, its uncertainties of the rows in
+            distribution, arrays of shape (n_samples,) or (n_samples, n_targets), as
+            `predict_uncertainty` returns them, or their standard deviations. A part may be None.
+            The others are compared with the first.
+
+        out_of_distribution : dict of str to Uncertainty, default=None
+            The same for rows out of distribution.
+
+        bins : int, default=50
+            Number of bins.
+
+        target : int, default=0
+            Which target to draw where there are several.
+
+        ax : array-like of matplotlib Axes, default=None
+            Axes to draw on, one for each part that any model tells. None creates a new figure.
+
+        yscale : str, default="sqrt"
+            Scale of the shares: "sqrt", which shows small ones beside a bin that holds nearly all
+            rows, or one of matplotlib's, "linear" or "log".
+
+        **kwargs : dict
+            Keywords of `stairs`, for all histograms.
+
+        Returns
+        -------
+        display : UncertaintyHistogramDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        ValueError
+            If the two have other names, or the measures differ.
+        """
+        import_pyplot(f"{cls.__name__}.from_predictions")
+        check_scalar(bins, "bins", Integral, min_val=1)
+        _check_by_name(in_distribution, "in_distribution")
+        given = {"in": in_distribution}
+        if out_of_distribution is not None:
+            _check_by_name(out_of_distribution, "out_of_distribution")
+            given["out"] = out_of_distribution
+        samples, measure = _samples(given, target)
+        edges, shares, total_variation = {}, {}, {}
+        for part, found in samples.items():
+            values = [values for by_set in found.values() for values in by_set.values()]
+            edges[part] = np.histogram_bin_edges(np.concatenate(values), bins)
+            shares[part] = {
+                name: {where: _shares(values, edges[part]) for where, values in by_set.items()}
+                for name, by_set in found.items()
+            }
+            total_variation[part] = _distances(found, bins)
+        display = cls(edges=edges, shares=shares, total_variation=total_variation, measure=measure)
+        return display.plot(ax=ax, yscale=yscale, **kwargs)
+
+
+def _check_by_name(values, argument):
+    if not isinstance(values, Mapping) or not values:
+        raise TypeError(
+            f"{argument} must be a dict with a name for each model, such as "
+            f'{{"teacher": ..., "student": ...}}, got {type(values).__name__}.'
+        )
+
+
+def _samples(given, target):
+    """Values ``[part][name][where]``, each (n,), and their measure; parts nobody tells left out.
+
+    `given` maps "in" and perhaps "out" to a dict of names to uncertainties.
+    """
+    names = list(given["in"])
+    for by_name in given.values():
+        if list(by_name) != names:
+            raise ValueError(
+                "out_of_distribution must have the names of in_distribution in their order, "
+                f"{names}, got {list(by_name)}."
+            )
+    measures = sorted({u.measure for by_name in given.values() for u in by_name.values()})
+    if len(measures) > 1:
+        raise ValueError(f"all uncertainties must have one measure, got {measures}.")
+    samples: dict[str, dict] = {part: {} for part in PARTS}
+    for name in names:
+        for where, by_name in given.items():
+            for part, values in told_parts(by_name[name]).items():
+                what = f"the {part} uncertainty of {name!r}"
+                samples[part].setdefault(name, {})[where] = check_target(values, what, target)
+    return {part: found for part, found in samples.items() if found}, measures[0]
+
+
+def _shares(values, edges):
+    return np.histogram(values, edges)[0] / len(values)
+
+
+def _distances(samples, bins):
+    """Total variation to the first model in the same set; of a single model that of out to in."""
+    (first, reference), *others = samples.items()
+    if not others and "out" in reference:
+        distance = uncertainty_total_variation(reference["in"], reference["out"], bins=bins)
+        return {first: {"out": distance}}
+    return {
+        name: {
+            where: uncertainty_total_variation(reference[where], values, bins=bins)
+            for where, values in by_set.items()
+        }
+        for name, by_set in others
+    }

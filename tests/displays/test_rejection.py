@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: BSD-3-Clause
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from skdistill.displays import RejectionCurveDisplay
+from skdistill.metrics import aurc, prediction_rejection_ratio, risk_coverage_curve
+
+
+def at(points, x, y):
+    """Values of a curve at points that it must have."""
+    return y[[np.flatnonzero(np.isclose(x, point, atol=1e-12))[0] for point in points]]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("part", ["total", "epistemic"])
+def test_draws_the_metric_of_a_classifier(part, weighted, make_classes, legend_texts):
+    model, X, y = make_classes()
+    weights = np.linspace(0, 1, len(y)) if weighted else None
+    display = RejectionCurveDisplay.from_estimator(model, X, y, part=part, sample_weight=weights)
+    losses = y != model.predict(X)
+    arrays = (losses, getattr(model.predict_uncertainty(X), part))
+    coverage, risk = risk_coverage_curve(*arrays, sample_weight=weights)
+    assert_allclose(at(coverage, *display.line_.get_data()), risk)
+    coverage, risk = risk_coverage_curve(losses, losses, sample_weight=weights)
+    assert_allclose(at(coverage, *display.oracle_line_.get_data()), risk)
+    assert_allclose(display.random_line_.get_ydata(), np.average(losses, weights=weights))
+    area = aurc(*arrays, sample_weight=weights)
+    ratio = prediction_rejection_ratio(*arrays, sample_weight=weights)
+    assert (display.aurc, display.rejection_ratio) == (area, ratio)
+    assert legend_texts(display) == [
+        f"SectorClassifier (AURC = {area:.3g}, PRR = {ratio:.3g})",
+        "oracle",
+        "random order",
+    ]
+    assert display.ax_.get_ylabel() == "Risk: mean error of rows answered"
+
+
+@pytest.mark.parametrize(("n_targets", "target"), [(None, 0), (2, 1)])
+def test_draws_the_metric_of_a_regressor(n_targets, target, make_data):
+    model, X, y = make_data(n_targets)
+    display = RejectionCurveDisplay.from_estimator(model, X, y, target=target)
+    losses = ((y - model.predict(X)) ** 2).reshape(len(y), -1)[:, target]
+    total = model.predict_uncertainty(X).total.reshape(len(y), -1)[:, target]
+    coverage, risk = risk_coverage_curve(losses, total)
+    assert_allclose(at(coverage, *display.line_.get_data()), risk)
+    assert display.ax_.get_ylabel() == "Risk: mean squared error of rows answered"
+
+
+def test_between_the_rows_the_sum_of_losses_is_linear():
+    """Half of the rows are wrong: the oracle's risk at coverage c is (c - 1/2) / c beyond 1/2."""
+    display = RejectionCurveDisplay.from_losses([0, 1, 0, 1], [1, 1, 1, 1])
+    coverage, oracle = display.oracle_line_.get_data()
+    assert_allclose(oracle, np.maximum(coverage - 0.5, 0) / np.maximum(coverage, 0.5), atol=1e-12)
+    assert_allclose(display.line_.get_ydata(), 0.5)
+    assert display.aurc == 0.5
+
+
+@pytest.mark.parametrize("method", ["from_losses", "plot"])
+def test_against_the_share_rejected(method):
+    losses, uncertainty = [0, 1, 0, 2], [1, 3, 2, 4]
+    straight = RejectionCurveDisplay.from_losses(losses, uncertainty)
+    x, y = straight.line_.get_data()
+    assert straight.ax_.get_xlabel().startswith("Coverage")
+    if method == "plot":
+        mirrored = straight.plot(against="rejected")
+    else:
+        mirrored = RejectionCurveDisplay.from_losses(losses, uncertainty, against="rejected")
+    assert_array_equal(mirrored.line_.get_xdata(), 1 - x)
+    assert_array_equal(mirrored.line_.get_ydata(), y)
+    assert mirrored.ax_.get_xlabel().startswith("Share of rows rejected")
+
+
+def test_models_on_shared_axes(make_classes, legend_texts):
+    model, X, y = make_classes()
+    first = RejectionCurveDisplay.from_estimator(model, X, y, name="teacher")
+    second = RejectionCurveDisplay.from_estimator(model, X, y, name="student", ax=first.ax_)
+    assert len(first.ax_.lines) == 6
+    texts = [text.split(" (")[0] for text in legend_texts(second)]
+    assert texts == ["teacher", "oracle", "random order", "student"]
+    for display in (first, second):
+        lines = (display.line_, display.oracle_line_, display.random_line_)
+        assert len({line.get_color() for line in lines}) == 1
+    assert first.line_.get_color() != second.line_.get_color()
+
+
+def test_only_the_model(make_classes):
+    model, X, y = make_classes()
+    display = RejectionCurveDisplay.from_estimator(
+        model, X, y, plot_oracle=False, plot_random=False
+    )
+    assert display.oracle_line_ is None
+    assert display.random_line_ is None
+    assert len(display.ax_.lines) == 1
+
+
+@pytest.mark.parametrize("against", ["coverage", "rejected"])
+def test_one_wrong_row_that_is_most_certain_does_not_set_the_height(against):
+    losses = np.arange(1000) % 50 == 0
+    display = RejectionCurveDisplay.from_losses(losses, np.arange(1000), against=against)
+    assert display.line_.get_ydata().max() == 1
+    low, high = display.ax_.get_ylim()
+    assert low < 0
+    assert 0.02 < high < 0.1
+
+
+def test_labels_that_the_classifier_does_not_know_are_errors(make_classes):
+    model, X, y = make_classes()
+    y = np.append(y, ["unseen"] * 20)
+    display = RejectionCurveDisplay.from_estimator(model, np.concatenate([X, X[:20]]), y)
+    assert display.risk[-1] == np.mean(y != np.append(model.predict(X), model.predict(X[:20])))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"part": "epistemic"}, r"part must be one of \['total'\] of this model, got 'epistemic'"),
+        ({"part": "all"}, "part must be one of .*got 'all'"),
+        ({"target": 1}, "target must be an integer from 0 to 0, .* got 1"),
+        ({"against": "time"}, "against must be 'coverage' or 'rejected', got 'time'"),
+        ({"y": ["red"] * 3}, r"y must have the shape of what is predicted, \(80,\), got \(3,\)"),
+    ],
+)
+def test_bad_arguments(change, message, make_classes):
+    model, X, y = make_classes(tells_parts=False)
+    with pytest.raises(ValueError, match=message):
+        RejectionCurveDisplay.from_estimator(model, X, **{"y": y, **change})
