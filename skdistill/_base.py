@@ -53,12 +53,6 @@ except ImportError:  # scikit-learn < 1.9 has no callbacks
         return method
 
 
-# Rows are predicted in chunks whose activations take about this many bytes, to stay in the cache.
-_CHUNK_BYTES = 2**23
-
-# Up to this many numbers, arrays of rows are checked by hand and predicted in one piece.
-_FEW = 4096
-
 SEED_LIMIT = 2**31 - 1
 
 # They want a closure, sparse gradients, or matrices only.

@@ -25,7 +25,7 @@ from .distributions import EmpiricalCategorical, EmpiricalGaussian, Uncertainty
 from .modules import CategoricalStack, GaussianStack, weights_and_fan_ins
 
 # Rows are predicted in chunks whose activations take about this many bytes, to stay in the cache.
-_CHUNK_BYTES = 2**23
+_CHUNK_BYTES = 2**22
 
 # Up to this many numbers, arrays of rows are checked by hand and predicted in one piece.
 _FEW = 4096
@@ -114,16 +114,16 @@ class DistributionEstimator(NetEstimator):
 
         `read` gives a tensor, or a tuple of tensors.
         """
-        X = self._as_tensor(X)
-        size = len(X) if X.numel() <= _FEW else self._chunk_rows()
+        rows = self._as_tensor(X)
+        size = len(X) if X.size <= _FEW else self._chunk_rows()
         with torch.inference_mode():
-            first = read(self.module_.distribution(X[:size]))
+            first = read(self.module_.distribution(rows[:size]))
             parts = first if isinstance(first, tuple) else (first,)
             # Written into place: results kept chunk by chunk would fragment the memory.
             out = [np.empty((len(X), *part.shape[1:]), dtype=_numpy_dtype(part)) for part in parts]
             for start in range(0, len(X), size):
                 if start:
-                    chunk = read(self.module_.distribution(X[start : start + size]))
+                    chunk = read(self.module_.distribution(rows[start : start + size]))
                     parts = chunk if isinstance(chunk, tuple) else (chunk,)
                 for array, part in zip(out, parts, strict=True):
                     array[start : start + size] = part.cpu().numpy()
@@ -481,7 +481,8 @@ class DistributionClassifier(ClassifierMixin, DistributionEstimator):
         def draw(distribution):
             return distribution.sample(n_samples, torch.Generator().manual_seed(seed)).t()
 
-        return self.classes_[self._read(X, draw)]
+        codes = self._read(X, draw)
+        return self.classes_[codes]
 
 
 def _weights_of_classes(class_weight, classes: np.ndarray, totals: np.ndarray) -> np.ndarray:

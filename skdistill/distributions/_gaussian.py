@@ -41,6 +41,7 @@ class Gaussian(NamedTuple):
         Gaussian of shape (..., t)
         """
         mean, raw_variance = outputs.tensor_split(2, dim=-1)
+        raw_variance = raw_variance.contiguous()  # softplus takes ten times as long on strides
         return cls(mean, F.softplus(raw_variance) + min_variance)  # Lindqvist et al., Eq. 12
 
 

@@ -68,6 +68,13 @@ def test_from_outputs_splits_means_from_raw_variances():
     torch.testing.assert_close(distribution.variances, torch.tensor(expected))
 
 
+def test_from_outputs_does_not_depend_on_the_order_in_memory():
+    outputs = torch.randn(3, 50, 4, generator=torch.Generator().manual_seed(0))
+    units_first = outputs.mT.contiguous().mT
+    expected = EmpiricalGaussian.from_outputs(outputs)
+    assert_same(EmpiricalGaussian.from_outputs(units_first), expected, rtol=1e-6)
+
+
 def test_from_outputs_passes_gradients():
     outputs = torch.zeros(3, 4, 2, dtype=torch.float64, requires_grad=True)
     y = torch.ones(4, 1, dtype=torch.float64)

@@ -235,11 +235,12 @@ def test_a_stack_copies_its_members():
 
 @pytest.mark.parametrize("n_members", [1, 2])
 @pytest.mark.parametrize("shared", [True, False])
-def test_heads_are_stacked_for_each_member(n_members, shared):
+@pytest.mark.parametrize("n_rows", [1, 5, N])  # fewer and more than the units of a layer
+def test_heads_are_stacked_for_each_member(n_members, shared, n_rows):
     heads = mlps(n_members * M)
     stacked = stack(heads, lead=(n_members, M))
-    rows = randn(n_members, 1 if shared else M, N, D)
-    flat = rows.expand(n_members, M, N, D).flatten(0, 1)
+    rows = randn(n_members, 1 if shared else M, n_rows, D)
+    flat = rows.expand(n_members, M, n_rows, D).flatten(0, 1)
     close(stacked(rows), one_by_one(heads, flat).unflatten(0, (n_members, M)))
 
 
