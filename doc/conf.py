@@ -1,6 +1,33 @@
 """Configuration of Sphinx. `make doc` builds everything offline."""
 
+import inspect
+import pkgutil
+from importlib import import_module
+
+from sphinx.pycode import ModuleAnalyzer
+
 import skdistill
+
+
+def data_of(module_name):
+    """Name, value and comment of what a module exports that is neither class nor function.
+
+    autosummary overlooks data that are imported from a private file. Their comments start with
+    ``#:``. The value of a scorer says no more than its name, and is left out.
+    """
+    module = import_module(module_name)
+    comments = {}
+    for file in pkgutil.iter_modules(getattr(module, "__path__", ()), f"{module_name}."):
+        analyzer = ModuleAnalyzer.for_module(file.name)
+        analyzer.analyze()
+        comments |= {name: lines for (_, name), lines in analyzer.attr_docs.items()}
+    exported = {name: getattr(module, name) for name in module.__all__}
+    return [
+        (name, None if callable(value) else repr(value), comments.get(name, []))
+        for name, value in exported.items()
+        if not (inspect.isclass(value) or inspect.isroutine(value))
+    ]
+
 
 project = "skdistill"
 author = "The skdistill developers"
@@ -24,7 +51,14 @@ default_role = "code"
 autosummary_generate = True
 autosummary_ignore_module_all = False
 autosummary_imported_members = True
-autosummary_context = {"front": skdistill.__all__}
+autosummary_context = {
+    "front": skdistill.__all__,
+    "data": {
+        f"skdistill.{file.name}": data_of(f"skdistill.{file.name}")
+        for file in pkgutil.iter_modules(skdistill.__path__)
+        if not file.name.startswith("_")
+    },
+}
 autodoc_typehints = "none"  # numpydoc says it in words
 numpydoc_show_class_members = False  # the class template lists them
 

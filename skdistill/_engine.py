@@ -686,10 +686,13 @@ class DivergenceGuard(Callback):
     ----------
     stopping : MemberEarlyStopping, default=None
         Comes before this callback; what becomes of a member after it has stopped is no matter.
+    ends_with : {torch.all, torch.any}, default=torch.all
+        Whether training ends when all members have diverged, or when one has.
     """
 
-    def __init__(self, stopping: MemberEarlyStopping | None = None):
+    def __init__(self, stopping: MemberEarlyStopping | None = None, ends_with=torch.all):
         self.stopping = stopping
+        self.ends_with = ends_with
 
     def on_train_begin(self, net, **kwargs):
         self.diverged_ = torch.zeros(net.n_members, dtype=torch.bool)
@@ -703,7 +706,7 @@ class DivergenceGuard(Callback):
         if self.stopping is not None:
             diverged &= ~self.stopping.stopped_
         self.diverged_ |= diverged
-        if self.diverged_.all():
+        if self.ends_with(self.diverged_):
             raise KeyboardInterrupt
 
     def on_train_end(self, net, **kwargs):

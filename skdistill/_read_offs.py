@@ -22,7 +22,7 @@ from ._base import SEED_LIMIT, NetEstimator, check_weights
 from ._columns import standardisation
 from ._parameters import OneOf
 from .distributions import EmpiricalCategorical, EmpiricalGaussian, Uncertainty
-from .modules import CategoricalStack, GaussianStack, weights_and_fan_ins
+from .modules import CategoricalStack, GaussianStack, activations_per_row
 
 # Rows are predicted in chunks whose activations take about this many bytes, to stay in the cache.
 _CHUNK_BYTES = 2**22
@@ -131,10 +131,8 @@ class DistributionEstimator(NetEstimator):
 
     def _chunk_rows(self) -> int:
         """Rows to predict at a time, within scikit-learn's ``working_memory``."""
-        # Each layer's outputs, for every network: as many numbers as it has weights per input.
-        widths = sum(w.numel() // fan_in for w, fan_in in weights_and_fan_ins(self.module_))
         affordable = min(_CHUNK_BYTES, int(get_config()["working_memory"] * 2**20))
-        return max(1, affordable // (8 * widths))
+        return max(1, affordable // (8 * activations_per_row(self.module_, self._row_shape)))
 
 
 class DistributionRegressor(RegressorMixin, DistributionEstimator):

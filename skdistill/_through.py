@@ -63,7 +63,7 @@ def predict_uncertainty(model, X) -> Uncertainty:
 
 
 def predict_members(model, X) -> np.ndarray:
-    """Predict the mean and variance of every member; see :func:`predict_uncertainty`.
+    """Predict what every member says; see :func:`predict_uncertainty`.
 
     Parameters
     ----------
@@ -72,7 +72,9 @@ def predict_members(model, X) -> np.ndarray:
 
     Returns
     -------
-    members : ndarray of shape (n_samples, n_members, n_targets, 2)
+    members : ndarray of shape (n_samples, n_members, n_targets, 2) or \
+            (n_samples, n_members, n_classes)
+        Means and variances, or class probabilities.
     """
     estimator, X, inverses = _innermost(model, X, "predict_members")
     return _members_through(inverses, estimator.predict_members(X))

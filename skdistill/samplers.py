@@ -489,7 +489,8 @@ class SGLD(_Chain):
     ----------
     step_size : float
         Step size eta, at the start of a schedule. With N the sum of the sample weights, eta N / 2
-        is the learning rate of a gradient step on the mean loss: try 0.02 / N.
+        is the learning rate of a gradient step on the mean loss: try 0.02 / N, or up to 0.1 / N
+        where chains mix slowly.
     schedule : {"constant", "polynomial", "cyclical"}, default="constant"
         How the step size goes on: "polynomial" is a (b + t)^-gamma [1]_ from `step_size` to
         `final_step_size`, "cyclical" falls to zero along half a cosine, `n_cycles` times [3]_.
@@ -501,7 +502,8 @@ class SGLD(_Chain):
         Number of cycles, for "cyclical".
     prior_precision : float, default=None
         Precision tau of a prior N(0, 1 / tau) on all weights and biases, in place of the
-        ensemble's `prior_scale`; None lets `prior_scale` stand.
+        ensemble's `prior_scale`; None lets `prior_scale` stand, whose default is wide for a
+        posterior: 1 suits better.
     burn_in : float or int, default=0.5
         Iterations before any member is kept, or their share of the run. With "cyclical", of each
         cycle, and without noise: the stage that explores.
@@ -598,7 +600,8 @@ class MCDropout(_Inference):
     Parameters
     ----------
     rate : float, default=0.1
-        Share of the units that are dropped, between 0 and 1, in training as in prediction.
+        Share of the units that are dropped, between 0 and 1, in training as in prediction; it takes
+        the place of the rates of the module's own ``nn.Dropout`` layers.
 
     References
     ----------

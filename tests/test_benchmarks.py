@@ -12,7 +12,10 @@ import time
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from skdistill.modules import n_parameters
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "benchmarks"
@@ -56,7 +59,19 @@ def test_help_says_what_is_measured(script):
             "training",
             {"skorch", "plain loop", "Bagging of MLPs", "bare torch loop"},
         ),
-        ("predict.py", "prediction", {"MLPRegressor", "student's module", "20 skorch nets"}),
+        (
+            "predict.py",
+            "prediction",
+            {
+                "student's module",
+                "1-head student's module",
+                "student's module + 90 us",
+                "1-head student's module + 90 us",
+                "MLPRegressor",
+                "10 students",
+                "10 skorch nets",
+            },
+        ),
     ],
 )
 def test_quick_run_prints_a_table_and_writes_json(script, part, peers, tmp_path):
@@ -72,6 +87,46 @@ def test_quick_run_prints_a_table_and_writes_json(script, part, peers, tmp_path)
     assert {"python", "torch", "skdistill"} <= set(result["versions"])
 
 
+@pytest.fixture
+def predict(common):
+    """The script that measures prediction, and what predicts in it, with small members."""
+    script = importlib.import_module("predict")
+    return script, script.fitted_models((5,))
+
+
+def test_the_bare_module_gives_the_means_of_its_student(predict):
+    script, models = predict
+    X = script.inputs(7)
+    for student, n_heads in ((models.student, 20), (models.single, 1), (models.member, 1)):
+        assert student.n_heads_ == n_heads
+        module = student.module_
+        means = module.y_loc + module.y_scale * script.module_predict(student, X)
+        np.testing.assert_allclose(student.predict(X), means[0, :, 0], rtol=1e-5)
+    assert models.ensemble.n_members_ == 10
+    assert models.member.n_parameters_ == n_parameters(models.ensemble.module_) / 10
+
+
+def test_predictions_are_held_against_their_targets(predict):
+    script, models = predict
+    one = script.one_row(models, n_calls=1, n_rounds=1)
+    some = script.some_rows(models, 3, n_calls=1, n_rounds=1, at_most=2.5)
+    rows = [*one, *some, *script.loops(models, 3, n_rounds=1)]
+    targets = {(row["ours"], row["peer"]): row["target"] for row in rows if row["target"]}
+    assert targets == {
+        ("student", "student's module + 90 us"): 1,
+        ("1-head student", "1-head student's module + 90 us"): 1,
+        ("student", "MLPRegressor"): 1.5,
+        ("ensemble of 10", "MLPRegressor"): 1.5,
+        ("student", "student's module"): 2.5,
+        ("1-head student", "1-head student's module"): 2.5,
+        ("ensemble of 10", "10 students"): 1.5,
+        ("ensemble of 10", "10 skorch nets"): 40,
+    }
+    seconds = {row["peer"]: row["peer_seconds"] for row in one}
+    granted = seconds["student's module + 90 us"] - seconds["student's module"]
+    assert granted == pytest.approx(90e-6)
+
+
 def test_uci_runs_with_its_peers(data_dir, tmp_path):
     output = tmp_path / "uci.json"
     few = ["--teacher-param", "max_epochs=2", "--student-param", "max_epochs=2"]
@@ -82,6 +137,35 @@ def test_uci_runs_with_its_peers(data_dir, tmp_path):
     for model in ("teacher", "student", "gp", "mlp"):
         assert result[model]["rmse"] < 9  # the standard deviation of y
         assert model in text
+
+
+def test_hydra_judges_fidelity_and_counts_the_papers_parameters(tmp_path):
+    output = tmp_path / "hydra.json"
+    text = run("hydra.py", "--quick", "--ablations", "--output", str(output))
+    result = json.loads(output.read_text(encoding="utf-8"))
+    spirals = result["sets"]["spirals"]
+    assert set(spirals["all"]) == {"teacher", "Hydra+", "Hydra", "Hinton"}
+    assert "ood_auroc" not in spirals["some_left_out"]["Hinton"]  # one head cannot tell the parts
+    for row in spirals["targets"]:
+        low, high = row["low"], row["high"]
+        within = (low is None or low <= row["value"]) and (high is None or row["value"] <= high)
+        assert row["reached"] is within
+        assert row["target"] in text
+    assert {"Hydra+", "heads: 5", "members: 5", "with L4", "without spread"} <= {
+        row["change"] for row in result["ablations"]
+    }
+    # Hydra+ (Ferianc & Rodrigues, 2022), Section 4.1 and A.2, A.3
+    counts = {(row["problem"], row["heads"]): row["parameters"] for row in result["toys"]}
+    assert counts == {
+        ("spirals", None): 618_060,
+        ("spirals", 20): 228_560,
+        ("spirals", 10): 124_530,
+        ("spirals", 5): 72_515,
+        ("regression", None): 106_040,
+        ("regression", 20): 55_690,
+        ("regression", 10): 29_170,
+        ("regression", 5): 15_910,
+    }
 
 
 # What the scripts share ----------------------------------------------------------------------

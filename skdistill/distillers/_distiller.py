@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -39,8 +39,26 @@ class TransferRule:
     """What `transfer` may be."""
 
     def check(self, value: Any, name: str) -> None:
-        if value != "auto":
-            make_transfer(value)
+        try:
+            if value != "auto":
+                make_transfer(value)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{error} It may also be 'auto'.") from None
+
+
+class FoldsRule:
+    """What `teacher_cv` may be."""
+
+    def check(self, value: Any, name: str) -> None:
+        is_number = isinstance(value, Integral) and not isinstance(value, bool)
+        is_folds = hasattr(value, "split") or isinstance(value, Iterable)
+        if isinstance(value, str) or not (value is None or is_number or is_folds):
+            raise TypeError(
+                f"{name} must be None, a number of folds, a cross-validation splitter, or an "
+                f"iterable of pairs of train and test rows; got {value!r}."
+            )
+        if is_number and value < 2:
+            raise ValueError(f"{name} must be at least 2 folds, got {value!r}.")
 
 
 class Lesson(NamedTuple):
@@ -72,6 +90,7 @@ class Distiller(DistributionEstimator):
         "max_epochs": Number(Integral, 1, others=("auto",)),
         "transfer": TransferRule(),
         "transfer_only": OneOf((True, False)),
+        "teacher_cv": FoldsRule(),
     }
 
     @with_callbacks
@@ -115,7 +134,8 @@ class Distiller(DistributionEstimator):
         self.__dict__.pop("teacher_", None)
         raw_X, raw_y = X, y
         X, y, weight = self._validate_fit_data(X, y, sample_weight)
-        if np.asarray(raw_y).shape[1:] == (1,):
+        n, *n_targets = np.asarray(raw_y).shape
+        if n_targets == [1]:
             raw_y = np.asarray(raw_y).ravel()  # a column: warned of once, not by the teacher again
         X_transfer = self._validate_transfer(X_transfer, X.dtype)
         maker = self._transfer_maker(member_predictions is None)
@@ -132,10 +152,9 @@ class Distiller(DistributionEstimator):
             ask = self._question(raw_X, buffers, X.dtype)
         else:
             self._refuse_questions(X_transfer)
-            answers, ask = member_predictions, None
+            answers, ask = self._checked_members(member_predictions, n, "member_predictions"), None
         if answers is not None:
-            answers = self._checked_members(answers, len(raw_y), "member_predictions")
-            given = check_weights(sample_weight, len(raw_y))
+            given = check_weights(sample_weight, n)
             answers = answers if given is None else answers[given > 0]
             answers = self._encoded_members(answers, buffers, X.dtype)
         weight = np.ones(len(X)) if weight is None else weight
@@ -165,15 +184,7 @@ class Distiller(DistributionEstimator):
 
     def _fit_teacher(self, X, y, sample_weight, task, seed: int) -> np.ndarray | None:
         """Fit `teacher_`; give its out-of-fold answers if they are wanted."""
-        teacher = self._default_teacher() if self.teacher is None else clone(self.teacher)
-        kinds = ("regressor", "classifier")
-        wanted, found = (kinds[is_classifier(model)] for model in (self, teacher))
-        if wanted != found:
-            raise ValueError(
-                f"teacher must be a {wanted} to teach {type(self).__name__}; "
-                f"{type(teacher).__name__} is a {found}."
-            )
-        teacher = as_teacher(teacher)
+        teacher = self._unfitted_teacher()
         if self.random_state is not None:
             seed_where_unset(teacher, seed)
         subtask = task.subcontext(task_name="teacher")
@@ -184,14 +195,43 @@ class Distiller(DistributionEstimator):
         answers = None
         if self.teacher_cv is not None:
             ask = check_memory(self.memory).cache(out_of_fold_members)
+            # A seed of chance would keep the answers from being found in the memory again.
+            folds_seed = None if self.random_state is None else seed
             answers = ask(
-                teacher, X, y, cv=self.teacher_cv, sample_weight=sample_weight, random_state=seed
+                teacher,
+                X,
+                y,
+                cv=self.teacher_cv,
+                sample_weight=sample_weight,
+                random_state=folds_seed,
             )
+            name = f"the answers of teacher {type(teacher).__name__}"
+            answers = self._checked_members(answers, len(answers), name)
         self.teacher_ = fit(teacher, X, y, sample_weight, subtask, self)
         self._check_teacher()
         return answers
 
+    def _unfitted_teacher(self) -> Any:
+        """A copy of `teacher` to fit, held against the student's task."""
+        if self.teacher is None:
+            return self._default_teacher()
+        if isinstance(self.teacher, type) or not hasattr(self.teacher, "get_params"):
+            raise TypeError(
+                "teacher must be an estimator; skdistill.teachers.as_teacher makes one of a list "
+                f"of fitted models, or of a torch module. Got {self.teacher!r}."
+            )
+        teacher = as_teacher(clone(self.teacher))
+        kinds = ("regressor", "classifier")
+        wanted, found = (kinds[is_classifier(model)] for model in (self, teacher))
+        if wanted != found:
+            raise ValueError(
+                f"teacher must be a {wanted} to teach {type(self).__name__}; "
+                f"{type(self.teacher).__name__} is a {found}."
+            )
+        return teacher
+
     def _check_teacher(self) -> None:
+        """Hold the columns and classes that `teacher_` knows against those of X and y."""
         n_features = getattr(self.teacher_, "n_features_in_", self.n_features_in_)
         if n_features != self.n_features_in_:
             raise ValueError(
@@ -199,6 +239,10 @@ class Distiller(DistributionEstimator):
             )
         names = getattr(self.teacher_, "feature_names_in_", None)
         self._check_names(names, "teacher was fitted on")
+        if is_classifier(self):
+            own, known = self.classes_.tolist(), np.asarray(self.teacher_.classes_).tolist()
+            if set(own) != set(known):
+                raise ValueError(f"teacher must know the classes of y, {own}; it knows {known}.")
 
     def _check_names(self, names, whose: str) -> None:
         """Hold the names of columns, if there are any, against those of X."""
@@ -276,14 +320,22 @@ class Distiller(DistributionEstimator):
         self._check_names(names, "X_transfer has")
         return X_transfer
 
-    def _taught_rows(self, lesson: Lesson, ask: Ask | None, maker, seed: int):
-        """Rows to learn from, with their labels and whether they have one."""
-        from .._engine import TaughtRows
+    def _rows_with_transfer(self, lesson: Lesson, ask: Ask | None) -> tuple:
+        """X and `X_transfer` in one, with labels, weights, answers and whether they have a label.
 
+        Answers are None where the teacher is still to be asked.
+        """
         X, y, weight, X_transfer, answers = lesson
         labelled = np.repeat([1.0, 0.0], [len(X), len(X_transfer)])
         if answers is not None and len(X_transfer) and ask is not None:
-            answers = np.concatenate([answers, ask(X_transfer)])
+            more = ask(X_transfer)
+            if more.shape[1] != answers.shape[1]:
+                raise ValueError(
+                    "teacher must have as many members when it is fitted on all rows, to answer "
+                    f"for X_transfer, as on the folds of teacher_cv; got {more.shape[1]} and "
+                    f"{answers.shape[1]}."
+                )
+            answers = np.concatenate([answers, more])
         weight = np.concatenate([weight, np.ones(len(X_transfer))])
         X = np.concatenate([X, X_transfer])
         y = np.concatenate([y, np.zeros((len(X_transfer), *y.shape[1:]), dtype=y.dtype)])
@@ -291,6 +343,13 @@ class Distiller(DistributionEstimator):
             kept = labelled == 0
             X, y, weight, labelled = (a[kept] for a in (X, y, weight, labelled))
             answers = None if answers is None else answers[kept]
+        return X, y, weight, answers, labelled
+
+    def _taught_rows(self, lesson: Lesson, ask: Ask | None, maker, seed: int):
+        """Rows to learn from, with their labels and whether they have one."""
+        from .._engine import TaughtRows
+
+        X, y, weight, answers, labelled = self._rows_with_transfer(lesson, ask)
         n_kept = 0
         if maker is not None and not (maker.keeps_labels or self.transfer_only):
             n_kept = len(X)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import warnings
 from numbers import Integral, Real
 
 from .._base import Objective
@@ -12,6 +13,9 @@ from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ..modules import MLP, MultiHead, split_head, stack
 from ._distiller import Distiller
 from ._hydra_objectives import CategoricalHydraObjective, GaussianHydraObjective
+
+# More heads than this are hardly what a user of a forest meant.
+_MANY_HEADS = 100
 
 
 class HydraPlus(Distiller):
@@ -38,6 +42,14 @@ class HydraPlus(Distiller):
 
     def _count_networks(self, n_members: int) -> int:
         self.n_heads_ = n_members if self.n_heads is None else self.n_heads
+        if self.n_heads is None and n_members > _MANY_HEADS:
+            warnings.warn(
+                f"The teacher has {n_members} members, and with n_heads=None the student a head "
+                "for each. Fewer are cheaper: n_heads=20, say, or "
+                "as_teacher(teacher, max_members=20).",
+                UserWarning,
+                stacklevel=5,
+            )
         return self.n_heads_
 
     def _build_network(self, seeds: list[int]) -> MultiHead:

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from ._categorical import EmpiricalCategorical
+from ._dirichlet import Dirichlet
 from ._gaussian import EmpiricalGaussian, Gaussian
 from ._uncertainty import Uncertainty
 
-__all__ = ["EmpiricalCategorical", "EmpiricalGaussian", "Gaussian", "Uncertainty"]
+__all__ = ["Dirichlet", "EmpiricalCategorical", "EmpiricalGaussian", "Gaussian", "Uncertainty"]

@@ -111,6 +111,12 @@ class EmpiricalCategorical:
         """Class probabilities of the mixture, of shape (n, K)."""
         return torch.cat([chunk.exp().mean(dim=0) for chunk in self._chunks()])
 
+    @property
+    def log_mean(self) -> Tensor:
+        """Log probabilities of the mixture, of shape (n, K); finite where these underflow."""
+        sums = torch.cat([chunk.logsumexp(dim=0) for chunk in self._chunks()])
+        return sums - math.log(len(self.log_probs))
+
     @torch.no_grad()
     def uncertainty(self) -> Uncertainty:
         """Parts of the entropy of the mixture [1]_.

@@ -7,6 +7,7 @@ import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import fdtri
 from sklearn.exceptions import ConvergenceWarning
 
 from ..samplers import effective_sample_size, split_r_hat
@@ -17,7 +18,9 @@ _N_ROWS = 500
 # R-hat above this says that chains do not agree (Gelman & Rubin); who asks for more takes 1.01.
 _LARGE_R_HAT = 1.1
 
-# Of many rows a few are above it by chance.
+# The R-hat of few draws is often above that by chance: what one in so many predictions would exceed
+# if the draws were independent is not large. Neighbouring rows do so together.
+_ONE_IN = 100
 _SHARE_BY_CHANCE = 0.05
 
 
@@ -47,13 +50,26 @@ def diagnose(ensemble: Any, X: np.ndarray) -> SamplerDiagnostics:
         nothing = np.full(draws.shape[2:], np.nan)
         return SamplerDiagnostics(nothing, nothing)
     found = SamplerDiagnostics(split_r_hat(draws), effective_sample_size(draws))
-    share = np.mean(found.r_hat > _LARGE_R_HAT)
+    large = large_r_hat(*draws.shape[:2])
+    share = np.mean(found.r_hat > large)
     if share > _SHARE_BY_CHANCE:
         warnings.warn(
-            f"R-hat is above {_LARGE_R_HAT} for {share:.0%} of the predictions, its median is "
+            f"R-hat is above {large:.3g} for {share:.0%} of the predictions, its median is "
             f"{np.nanmedian(found.r_hat):.2f}: the chains have not converged. Try a larger "
             "max_epochs, inference__burn_in or inference__step_size. See sampler_diagnostics_.",
             ConvergenceWarning,
             stacklevel=4,
         )
     return found
+
+
+def large_r_hat(n_chains: int, n_draws: int) -> float:
+    """Return the split R-hat above which chains disagree more than by chance.
+
+    Of m halves of n independent normal draws each, ``n R-hat^2 - (n - 1)`` is the ratio of
+    variances of a one-way analysis of variance, which has an F distribution with m - 1 and
+    m (n - 1) degrees of freedom.
+    """
+    m, n = 2 * n_chains, n_draws // 2
+    ratio = fdtri(m - 1, m * (n - 1), 1 - 1 / _ONE_IN)
+    return max(_LARGE_R_HAT, float(np.sqrt((n - 1 + ratio) / n)))

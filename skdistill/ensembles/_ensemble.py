@@ -41,7 +41,7 @@ class InferenceRule:
         elif not (isinstance(value, str) and value == "deep_ensemble"):
             raise ValueError(
                 f"{name} must be 'deep_ensemble', or an SGLD(...), SGHMC(...) or MCDropout(...) of "
-                f"skdistill.samplers; got {value!r}."
+                f"skdistill.samplers, an object and not its class; got {value!r}."
             )
 
 
@@ -116,22 +116,28 @@ class BayesianEnsemble(DistributionEstimator):
         for name in ("bootstrap", "early_stopping"):
             if getattr(self, name):
                 raise ValueError(f"{name} must be False with inference={kind}(...), got True.")
+        if self._runs_chains and self.clip_norm is not None:
+            raise ValueError(
+                f"clip_norm must be None with inference={kind}(...), whose chains would no longer "
+                f"draw from the posterior; got {self.clip_norm!r}."
+            )
 
     def _split(self, X, y, weight, random_state):
         """Training rows, and validation rows or None; an absent weight is None."""
         if not self.early_stopping:
             return (X, y, weight), None
+        labels = self.classes_[y] if is_classifier(self) else None
         try:
             train, valid = train_test_split(
                 np.arange(len(X)),
                 test_size=self.validation_fraction,
                 random_state=random_state,
-                stratify=self.classes_[y] if is_classifier(self) else None,
+                stratify=labels,
             )
         except ValueError as error:
             raise ValueError(
                 f"early_stopping cannot hold out validation_fraction={self.validation_fraction} "
-                f"of the rows{' of every class' * is_classifier(self)}. {error}"
+                f"of the rows{'' if labels is None else ' of every class'}. {error}"
             ) from error
         both = (
             (X[rows], y[rows], None if weight is None else weight[rows]) for rows in (train, valid)
@@ -177,6 +183,10 @@ class BayesianEnsemble(DistributionEstimator):
                 with_dropout(m, rate, shape, seed) for m, seed in zip(members, seeds, strict=True)
             ]
         return stack(members)
+
+    @property
+    def _runs_chains(self) -> bool:
+        return _TRAINERS[type(self.inference)] is ChainTrainer
 
     @property
     def _n_networks(self) -> int:

@@ -44,7 +44,8 @@ class BayesianEnsembleRegressor(DistributionRegressor, BayesianEnsemble):
         the mean loss, where n is the sum of the sample weights. Biases have a flat prior;
         ``numpy.inf`` gives the weights one too.
     beta : float, default=0.5
-        Exponent of the variance that weights each row's loss (beta-NLL [2]_); 0 is the likelihood.
+        Exponent of the variance that weights each row's loss (beta-NLL [2]_); 0 is the likelihood,
+        which is what Markov chains draw by in any case.
     bootstrap : bool, default=False
         Whether each member gets a bootstrap sample of the rows, drawn in proportion to
         `sample_weight`.
@@ -122,7 +123,9 @@ class BayesianEnsembleRegressor(DistributionRegressor, BayesianEnsemble):
     Notes
     -----
     Ctrl-C during fit keeps the members trained so far, as they are, and raises
-    ``KeyboardInterrupt``; before the end of the first epoch the estimator stays unfitted.
+    ``KeyboardInterrupt``; before the end of the first epoch the estimator stays unfitted. When
+    Markov chains diverge, the error names step size and iteration, and the finite states that were
+    kept before it are the members.
 
     References
     ----------
@@ -209,7 +212,7 @@ class BayesianEnsembleRegressor(DistributionRegressor, BayesianEnsemble):
         self._set_extra_params(kwargs)
 
     def _objective(self) -> Objective:
-        return GaussianObjective(self.beta)
+        return GaussianObjective(0.0 if self._runs_chains else self.beta)
 
 
 class GaussianObjective(Objective):

@@ -41,6 +41,8 @@ class Trainer:
         Stacks that are trained one after the other, if none diverges.
     """
 
+    _ends_with = staticmethod(torch.all)  # of the networks of a stack, how many may diverge
+
     def __init__(self, estimator: BayesianEnsemble, train, valid):
         self.estimator = estimator
         self.weights: dict[int, dict[str, np.ndarray]] = {}
@@ -80,7 +82,7 @@ class Trainer:
         # Not the seed of the weights again: the order of the rows is another random draw.
         order_seeds = [seed + SEED_LIMIT for seed in seeds]
         rows = Rows(X, (y,), weight, estimator.batch_size, order_seeds)
-        guard = DivergenceGuard(callbacks[0] if callbacks else None)
+        guard = DivergenceGuard(callbacks[0] if callbacks else None, self._ends_with)
         tasks = [] if task is None else [TaskPerEpoch(task, estimator)]
         net_settings.setdefault("weight_decay", self._prior(module))
         net = estimator._train(
@@ -174,6 +176,8 @@ class ChainTrainer(Trainer):
 
     Members of the same chain follow one another: member ``c * n_draws + d`` is draw d of chain c.
     """
+
+    _ends_with = staticmethod(torch.any)
 
     def train_all(self, random_state, task):
         estimator, inference = self.estimator, self.estimator.inference

@@ -25,6 +25,20 @@ from ._categorical import (
     information_mismatch,
     information_mismatch_and_gradient,
 )
+from ._dirichlet import (
+    MemberStatistics,
+    dirichlet_forward_kl,
+    dirichlet_forward_kl_and_gradient,
+    dirichlet_nll,
+    dirichlet_nll_and_gradient,
+    dirichlet_reverse_kl,
+    dirichlet_reverse_kl_and_gradient,
+    dirichlet_reverse_kl_reference,
+    dirichlet_reverse_kl_reference_and_gradient,
+    proxy_concentrations,
+    proxy_precision,
+    proxy_target,
+)
 from ._gaussian import (
     Mixture,
     aggregation,
@@ -47,6 +61,7 @@ from ._gaussian import (
 from ._heads import diversity, pairing
 
 __all__ = [
+    "MemberStatistics",
     "Mixture",
     "aggregation",
     "aggregation_and_gradient",
@@ -60,6 +75,14 @@ __all__ = [
     "correctness_and_gradient",
     "cross_entropy",
     "cross_entropy_and_gradient",
+    "dirichlet_forward_kl",
+    "dirichlet_forward_kl_and_gradient",
+    "dirichlet_nll",
+    "dirichlet_nll_and_gradient",
+    "dirichlet_reverse_kl",
+    "dirichlet_reverse_kl_and_gradient",
+    "dirichlet_reverse_kl_reference",
+    "dirichlet_reverse_kl_reference_and_gradient",
     "diversity",
     "gaussian_cross_entropy",
     "gaussian_cross_entropy_and_gradient",
@@ -72,6 +95,9 @@ __all__ = [
     "information_mismatch_and_gradient",
     "moments",
     "pairing",
+    "proxy_concentrations",
+    "proxy_precision",
+    "proxy_target",
     "residual_mismatch",
     "residual_mismatch_and_gradient",
     "spread_mismatch",

@@ -261,6 +261,7 @@ def reliability_curve(
     See Also
     --------
     expected_calibration_error : Mean distance between the two.
+    skdistill.displays.ReliabilityDisplay : Draws it.
     sklearn.calibration.calibration_curve : The curve of one class of two, without weights.
 
     Examples

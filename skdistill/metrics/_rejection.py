@@ -226,6 +226,7 @@ def risk_coverage_curve(losses, uncertainty, *, sample_weight=None):
     aurc : Area under the curve.
     accuracy_coverage_curve : The same for labels.
     sparsification_curve : The same for squared errors, relative to that of all rows.
+    skdistill.displays.RejectionCurveDisplay : Draws it.
 
     Notes
     -----

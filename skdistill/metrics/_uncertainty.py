@@ -53,6 +53,11 @@ def uncertainty_total_variation(a, b, *, bins=50, a_weights=None, b_weights=None
     total_variation : float
         Between 0 and 1, symmetric in `a` and `b`; the mean over targets, each with bins of its own.
 
+    See Also
+    --------
+    epistemic_fidelity : Compares row by row.
+    skdistill.displays.UncertaintyHistogramDisplay : Draws the histograms.
+
     References
     ----------
     .. [1] M. Ferianc, M. Rodrigues. "Simple Regularisation for Uncertainty-Aware Knowledge

@@ -23,6 +23,7 @@ from ._stacks import (
     StackedLinear,
     StackedModule,
     StackedSequential,
+    activations_per_row,
     flop_per_row,
     n_parameters,
     stack,

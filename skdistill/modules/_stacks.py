@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, TypeGuard
 
@@ -322,16 +323,60 @@ def widest_activation(network: nn.Module, row_shape: Sequence[int]) -> int:
     -------
     widest : int
     """
-    sizes = [1]
+    return max(_output_sizes(network, row_shape), default=1)
 
-    def note(layer, inputs, outputs):
+
+def activations_per_row(module: nn.Module, row_shape: Sequence[int]) -> int:
+    """Numbers in the outputs of all layers of a stack, for one row.
+
+    Parameters
+    ----------
+    module : nn.Module
+        A stack.
+    row_shape : sequence of int
+
+    Returns
+    -------
+    n_activations : int
+    """
+    linear = (part for part in module.modules() if isinstance(part, StackedLinear))
+    total = sum(layer.bias.numel() for layer in linear)
+    stacks = [part for part in module.modules() if isinstance(part, StackedModule)]
+    inputs: dict[nn.Module, Sequence[int]] = {}
+
+    def note(part, args):
+        inputs[part] = args[0].shape[len(part.lead) + 1 :]
+
+    if stacks:
+        row = next(module.parameters()).new_zeros(1, 1, *row_shape)
+        with _hooked([part.register_forward_pre_hook(note) for part in stacks]):
+            module(row)
+    for part in stacks:
+        total += math.prod(part.lead) * sum(_output_sizes(part._template[0], inputs[part]))
+    return total
+
+
+def _output_sizes(network: nn.Module, row_shape: Sequence[int]) -> list[int]:
+    """Numbers in the output of each layer of one network, for one row."""
+    sizes: list[int] = []
+
+    def note(layer, args, outputs):
         sizes.append(outputs.numel() if isinstance(outputs, Tensor) else 1)
 
-    hooks = [part.register_forward_hook(note) for part in network.modules()]
+    layers = [part for part in network.modules() if not any(True for _ in part.children())]
     was_training = network.training
-    with torch.no_grad():
-        network.eval()(torch.zeros(1, *row_shape))
+    like = next(network.parameters(), torch.zeros(()))
+    with _hooked([layer.register_forward_hook(note) for layer in layers]), torch.no_grad():
+        network.eval()(torch.zeros(1, *row_shape, dtype=like.dtype, device=like.device))
     network.train(was_training)
-    for hook in hooks:
-        hook.remove()
-    return max(sizes)
+    return sizes
+
+
+@contextlib.contextmanager
+def _hooked(handles: list) -> Iterator[None]:
+    """Take hooks away afterwards."""
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

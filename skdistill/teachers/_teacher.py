@@ -148,7 +148,7 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
         Classes in the order of the members' columns. Only for classifiers.
     n_outputs_ : int
         Number of targets. Only for regressors.
-    residual_variance_ : ndarray of shape (n_outputs_,) or None
+    residual_variance_ : ndarray of shape (`n_outputs_`,) or None
         In squared units of y; None for members that know their variance. Only for regressors.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)

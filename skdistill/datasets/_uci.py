@@ -1,25 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Data of the papers: a toy generator, and the UCI regression sets with their standard splits."""
+"""The UCI regression sets with their standard splits."""
 
 from __future__ import annotations
 
-import os
-from http.client import HTTPException
-from numbers import Integral, Real
-from pathlib import Path
+from functools import partial
+from numbers import Integral
 from typing import NamedTuple
-from urllib.request import urlopen
 
 import numpy as np
-from sklearn.datasets import fetch_openml, get_data_home
 from sklearn.utils import Bunch, check_random_state, check_scalar
 
-__all__ = ["UCI_REGRESSION_SETS", "draw_splits", "fetch_uci_regression", "make_hydra_regression"]
-
-# What a download or its parsing may raise when the net, the server or the file is not as it should.
-_DOWNLOAD_ERRORS = (OSError, HTTPException, ValueError)
-
-_TIMEOUT = 60  # seconds without an answer after which a download is given up
+from ._fetching import address, from_csv, from_openml, known, load_or_download
 
 _SPLIT_SEED = 1
 _TRAIN_FRACTION = 0.9
@@ -32,9 +23,8 @@ class _Source(NamedTuple):
     file: str  # in SKDISTILL_DATA/uci, without .npz
     n_rows: int
     n_features: int
-    openml_id: int | None
+    origin: int | str  # number at OpenML, or address of a CSV with a header and the target last
     not_features: tuple[str, ...] = ()  # further targets, of which the protocol makes no use
-    url: str | None = None  # CSV with a header and the target last, for what OpenML does not have
     n_splits: int = 20
 
 
@@ -58,8 +48,7 @@ _UCI = {
         "power-plant",
         9568,
         4,
-        None,
-        url="https://archive.ics.uci.edu/static/public/294/data.csv",
+        "https://archive.ics.uci.edu/static/public/294/data.csv",
     ),
     "protein": _Source(
         "Physicochemical properties of protein tertiary structure",
@@ -139,14 +128,15 @@ def fetch_uci_regression(name, *, data_home=None):
     >>> yacht = fetch_uci_regression("yacht")  # doctest: +SKIP
     >>> train, test = yacht.train_indices[0], yacht.test_indices[0]  # doctest: +SKIP
     """
-    if name not in _UCI:
-        raise ValueError(f"name must be one of {sorted(_UCI)}, got {name!r}.")
-    source = _UCI[name]
-    file = _local_file(source)
-    if file is not None and file.is_file():
-        bunch = _from_file(file)
-    else:
-        bunch = _downloaded(name, source, file, data_home)
+    source = known(name, _UCI)
+    bunch = load_or_download(
+        name,
+        f"uci/{source.file}.npz",
+        "X, y, train_idx and test_idx",
+        _from_file,
+        source.origin,
+        partial(_downloaded, source, data_home),
+    )
     _check_shape(bunch, name, source)
     bunch.DESCR = f"{source.title}. {bunch.DESCR}"
     return bunch
@@ -182,80 +172,23 @@ def draw_splits(n_samples, n_splits=20, random_state=_SPLIT_SEED):
     return orders[:, :n_train], orders[:, n_train:]
 
 
-def make_hydra_regression(n_samples=240, noise=1.0, random_state=None):
-    """Generate the toy regression problem of Hydra+ [1]_.
-
-    Inputs are uniform on [-6, 6] and ``y = sin x - 0.1 x + 0.1 x^2 + 0.01 x^3 + noise * N(0, 1)``.
-    What lies outside [-6, 6] shows what a model says where it has seen nothing.
-
-    Parameters
-    ----------
-    n_samples : int, default=240
-        Number of rows.
-    noise : float, default=1.0
-        Standard deviation of the noise, which is the aleatoric part of the uncertainty.
-    random_state : int, RandomState instance or None, default=None
-
-    Returns
-    -------
-    X : ndarray of shape (n_samples, 1)
-    y : ndarray of shape (n_samples,)
-
-    References
-    ----------
-    .. [1] M. Ferianc and M. Rodrigues (2022), "Simple Regularisation for Uncertainty-Aware
-           Knowledge Distillation".
-
-    Examples
-    --------
-    >>> from skdistill.datasets import make_hydra_regression
-    >>> X, y = make_hydra_regression(random_state=0)
-    >>> X.shape, y.shape
-    ((240, 1), (240,))
-    """
-    check_scalar(n_samples, "n_samples", Integral, min_val=1)
-    check_scalar(noise, "noise", Real, min_val=0)
-    random_state = check_random_state(random_state)
-    x = random_state.uniform(-6.0, 6.0, size=n_samples)
-    f = np.sin(x) - 0.1 * x + 0.1 * x**2 + 0.01 * x**3
-    return x[:, np.newaxis], f + noise * random_state.standard_normal(n_samples)
+def _from_file(content) -> Bunch:
+    return Bunch(
+        data=content["X"].astype(np.float64),
+        target=content["y"].astype(np.float64),
+        train_indices=content["train_idx"].astype(np.intp),
+        test_indices=content["test_idx"].astype(np.intp),
+        feature_names=None,
+        DESCR="Data and standard splits from a file in SKDISTILL_DATA.",
+    )
 
 
-def _local_file(source: _Source) -> Path | None:
-    """Where the set lies in SKDISTILL_DATA; None if that is unset."""
-    folder = os.environ.get("SKDISTILL_DATA")
-    return Path(folder, "uci", f"{source.file}.npz") if folder else None
-
-
-def _from_file(file: Path) -> Bunch:
-    with np.load(file, allow_pickle=False) as content:
-        return Bunch(
-            data=content["X"].astype(np.float64),
-            target=content["y"].astype(np.float64),
-            train_indices=content["train_idx"].astype(np.intp),
-            test_indices=content["test_idx"].astype(np.intp),
-            feature_names=None,
-            DESCR=f"Data and standard splits from {file.name} in SKDISTILL_DATA.",
-        )
-
-
-def _downloaded(name: str, source: _Source, file: Path | None, data_home) -> Bunch:
-    """Download the set and draw its splits; say what to do where that fails."""
-    origin = source.url or f"https://www.openml.org/d/{source.openml_id}"
-    try:
-        if source.url is None:
-            data, target, names = _from_openml(source, data_home)
-        else:
-            data, target, names = _from_csv(source.url, source.file, data_home)
-    except _DOWNLOAD_ERRORS as error:
-        looked = "SKDISTILL_DATA is not set" if file is None else f"there is no file {str(file)!r}"
-        raise OSError(
-            f"The UCI set {name!r} is not at hand: {looked}, and it cannot be had from {origin} "
-            f"({type(error).__name__}: {error}). Without a connection, name in the environment "
-            f"variable SKDISTILL_DATA a folder with the file uci/{source.file}.npz, which holds "
-            "arrays X, y, train_idx and test_idx; or fetch the set once on a machine that has a "
-            "connection and pass the folder that it was kept in as data_home."
-        ) from error
+def _downloaded(source: _Source, data_home) -> Bunch:
+    """Download the set and draw its splits."""
+    if isinstance(source.origin, str):
+        data, target, names = from_csv(source.origin, source.file, data_home)
+    else:
+        data, target, names = _from_openml(source, data_home)
     train, test = draw_splits(len(target), source.n_splits)
     return Bunch(
         data=data,
@@ -264,18 +197,15 @@ def _downloaded(name: str, source: _Source, file: Path | None, data_home) -> Bun
         test_indices=test,
         feature_names=names,
         DESCR=(
-            f"Data from {origin}, {len(train)} splits drawn with seed {_SPLIT_SEED}; they are the "
-            "standard splits if the rows come in the original order."
+            f"Data from {address(source.origin)}, {len(train)} splits drawn with seed "
+            f"{_SPLIT_SEED}; they are the standard splits if the rows come in the original order."
         ),
     )
 
 
 def _from_openml(source: _Source, data_home):
     """Inputs, targets and names of the columns from OpenML."""
-    # This parser needs no pandas. It gives nominal columns as codes, categories beside them.
-    bunch = fetch_openml(
-        data_id=source.openml_id, data_home=data_home, as_frame=False, parser="liac-arff"
-    )
+    bunch = from_openml(source.origin, data_home)
     columns = {
         name: _values(bunch.data[:, j], bunch.categories.get(name))
         for j, name in enumerate(bunch.feature_names)
@@ -289,21 +219,6 @@ def _values(column: np.ndarray, categories) -> np.ndarray:
     if not categories:
         return column.astype(float)
     return np.array(categories, dtype=float)[column.astype(int)]
-
-
-def _from_csv(url: str, name: str, data_home):
-    """Inputs, targets and names of the columns from a CSV, downloaded once."""
-    file = Path(get_data_home(data_home), f"skdistill_{name}.csv")
-    if not file.is_file():
-        with urlopen(url, timeout=_TIMEOUT) as response:
-            content = response.read()
-        partial = file.with_suffix(".part")  # so that what is broken off is not taken for the file
-        partial.write_bytes(content)
-        partial.replace(file)
-    with file.open(encoding="utf-8") as lines:
-        names = lines.readline().strip().split(",")
-        table = np.loadtxt(lines, delimiter=",", ndmin=2)
-    return table[:, :-1], table[:, -1], names[:-1]
 
 
 def _check_shape(bunch: Bunch, name: str, source: _Source) -> None:

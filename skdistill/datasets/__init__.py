@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Data of the papers: toy generators, tables for regression and classification, and images.
+
+The real sets come from the folder that the environment variable ``SKDISTILL_DATA`` names, or else
+are downloaded once.
+"""
+
+from __future__ import annotations
+
+from ._images import IMAGE_SETS, fetch_images
+from ._tabular import TABULAR_CLASSIFICATION_SETS, fetch_tabular_classification
+from ._toys import make_hydra_regression, make_spirals
+from ._uci import UCI_REGRESSION_SETS, draw_splits, fetch_uci_regression
+
+__all__ = [
+    "IMAGE_SETS",
+    "TABULAR_CLASSIFICATION_SETS",
+    "UCI_REGRESSION_SETS",
+    "draw_splits",
+    "fetch_images",
+    "fetch_tabular_classification",
+    "fetch_uci_regression",
+    "make_hydra_regression",
+    "make_spirals",
+]

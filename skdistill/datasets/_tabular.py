@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Tables with classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from string import ascii_uppercase
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.datasets import fetch_covtype
+from sklearn.utils import Bunch
+
+from ._fetching import address, from_openml, known, load_or_download
+
+_MISSING = "?"  # the category of what is missing, as in the published files
+
+
+class _Source(NamedTuple):
+    """Where a set is found, and what it holds."""
+
+    title: str
+    n_rows: int
+    n_features: int
+    labels: tuple  # in the order of their codes in the file in SKDISTILL_DATA
+    origin: int | str  # number at OpenML, or address of what fetch_covtype loads
+    n_categorical: int = 0  # the last columns
+    arrays: str = "X and y"  # in the file in SKDISTILL_DATA
+    train: slice | None = None  # rows of the standard training set
+    train_counts: tuple[int, ...] = ()  # rows of each class among them, by which they are known
+
+
+_SETS = {
+    "letter": _Source("Letter recognition", 20000, 16, tuple(ascii_uppercase), 6),
+    "adult": _Source(
+        "Adult (census income)",
+        48842,
+        14,
+        ("<=50K", ">50K"),
+        1590,
+        n_categorical=8,
+        arrays="X_num, X_cat, y and is_train",
+        train=slice(16281, None),  # OpenML has the test rows first
+        train_counts=(24720, 7841),
+    ),
+    "pendigits": _Source(
+        "Pen-based digits",
+        10992,
+        16,
+        tuple(range(10)),
+        32,
+        train=slice(7494),
+        train_counts=(780, 779, 780, 719, 780, 720, 720, 778, 719, 719),
+    ),
+    "satimage": _Source(
+        "Landsat satellite images",
+        6435,
+        36,
+        (1, 2, 3, 4, 5, 7),
+        182,
+        train=slice(4435),
+        train_counts=(1072, 479, 961, 415, 470, 1038),
+    ),
+    "spambase": _Source("Spambase", 4601, 57, (0, 1), 44),
+    "magic": _Source("MAGIC gamma telescope", 19020, 10, ("g", "h"), 1120),
+    "covtype20k": _Source(
+        "Forest cover types, the first 20,000 rows",
+        20000,
+        54,
+        tuple(range(1, 8)),
+        "https://archive.ics.uci.edu/dataset/31/covertype",
+        n_categorical=44,
+    ),
+}
+
+TABULAR_CLASSIFICATION_SETS = tuple(_SETS)
+
+
+def fetch_tabular_classification(name, *, data_home=None):
+    """Load a table with classes.
+
+    The file ``tabular/<name>.npz`` in the folder that the environment variable ``SKDISTILL_DATA``
+    names comes first; it holds `X` (for "adult" `X_num` and `X_cat`) and `y`. Without it, the set
+    is downloaded from OpenML with :func:`sklearn.datasets.fetch_openml` (the cover types with
+    :func:`sklearn.datasets.fetch_covtype`), and kept in `data_home`.
+
+    Parameters
+    ----------
+    name : {"letter", "adult", "pendigits", "satimage", "spambase", "magic", "covtype20k"}
+        Which set. "covtype20k" is the first 20,000 rows of the cover types as published, of whose
+        first 15,120 each class has as many.
+    data_home : str or path-like, default=None
+        Folder for downloads; None is scikit-learn's, ``~/scikit_learn_data``.
+
+    Returns
+    -------
+    bunch : :class:`~sklearn.utils.Bunch`
+        data : ndarray of shape (n_samples, n_features), float64
+            Inputs, as published. Columns with named categories come after the others, as codes
+            from 0; what is missing is a category of its own, "?".
+        target : ndarray of shape (n_samples,), int or str
+            Labels, as published.
+        categorical : ndarray of shape (n_features,), bool
+            Which columns have no order: the codes of "adult", and the 44 indicators, 0 or 1, of
+            "covtype20k".
+        categories : dict of str to list of str
+            For each column of codes its categories, in their order.
+        feature_names : list of str or None
+            None where the source does not tell.
+        is_train : ndarray of shape (n_samples,), bool, or None
+            Rows of the standard training set of "adult", "pendigits" and "satimage", the others
+            being its test set. None for the other sets, and for a download whose rows come in
+            another order than is known.
+        DESCR : str
+            What the set is, and where the data come from.
+
+    Raises
+    ------
+    ValueError
+        If `name` is none of the sets, or the data are not what they should be.
+    OSError
+        If the set is not in ``SKDISTILL_DATA`` and cannot be downloaded; the message says how to
+        go on without a connection.
+
+    Examples
+    --------
+    >>> from skdistill.datasets import fetch_tabular_classification
+    >>> adult = fetch_tabular_classification("adult")  # doctest: +SKIP
+    >>> X_train = adult.data[adult.is_train]  # doctest: +SKIP
+    """
+    source = known(name, _SETS)
+    download = _from_openml if isinstance(source.origin, int) else _from_covtype
+    bunch = load_or_download(
+        name,
+        f"tabular/{name}.npz",
+        source.arrays,
+        partial(_from_file, source),
+        source.origin,
+        partial(download, source, data_home),
+    )
+    _check(bunch, name, source)
+    bunch.data = bunch.data.astype(np.float64)
+    bunch.categorical = np.arange(source.n_features) >= source.n_features - source.n_categorical
+    if bunch.is_train is None:
+        bunch.is_train = _standard_training_rows(bunch.target, source)
+    bunch.DESCR = f"{source.title}. {bunch.DESCR}"
+    return bunch
+
+
+def _from_file(source: _Source, content) -> Bunch:
+    """The columns `X` or, where there are columns of codes, `X_num` and `X_cat`."""
+    data, names, categories = content.get("X"), content.get("feature_names"), {}
+    if data is None:
+        data = np.hstack([content["X_num"], content["X_cat"]])
+        names = np.concatenate([content["num_names"], content["cat_names"]])
+        categories = {str(name): content[f"cat_{name}"].tolist() for name in content["cat_names"]}
+    return Bunch(
+        data=data,
+        target=np.array(source.labels)[content["y"]],
+        categories=categories,
+        feature_names=None if names is None else names.tolist(),
+        is_train=content.get("is_train"),
+        DESCR="Data from a file in SKDISTILL_DATA.",
+    )
+
+
+def _from_openml(source: _Source, data_home) -> Bunch:
+    found = from_openml(source.origin, data_home)
+    columns = dict(zip(found.feature_names, found.data.T, strict=True))
+    categories = {name: found.categories[name] for name in columns if name in found.categories}
+    for name in categories:
+        columns[name], categories[name] = _codes(columns.pop(name), categories[name])  # now last
+    labels = np.array(source.labels)
+    target = found.target.astype(float) if labels.dtype.kind == "i" else found.target  # "1." is 1
+    return Bunch(
+        data=np.column_stack(list(columns.values())),
+        target=target.astype(labels.dtype.type),
+        categories=categories,
+        feature_names=list(columns),
+        is_train=None,
+        DESCR=f"Data from {address(source.origin)}.",
+    )
+
+
+def _codes(column: np.ndarray, categories: Sequence[str]):
+    """Codes of a nominal column by its categories in order, the missing ones among them.
+
+    OpenML's own codes are positions in `categories`, NaN where the value is missing.
+    """
+    # Put last, "?" is what the position -1 finds.
+    texts = np.array([*categories, _MISSING])[np.nan_to_num(column, nan=-1).astype(int)]
+    levels, codes = np.unique(texts, return_inverse=True)
+    return codes, levels.tolist()
+
+
+def _from_covtype(source: _Source, data_home) -> Bunch:
+    found = fetch_covtype(data_home=data_home)
+    return Bunch(
+        data=found.data[: source.n_rows],
+        target=found.target[: source.n_rows],
+        categories={},
+        feature_names=found.feature_names,
+        is_train=None,
+        DESCR=f"Data from {address(source.origin)}.",
+    )
+
+
+def _check(bunch: Bunch, name: str, source: _Source) -> None:
+    """Hold what was loaded against what the set should be."""
+    shape, labels = (source.n_rows, source.n_features), np.unique(bunch.target).tolist()
+    if bunch.data.shape != shape or len(bunch.target) != shape[0] or labels != list(source.labels):
+        raise ValueError(
+            f"The set {name!r} should have inputs of shape {shape} and labels "
+            f"{list(source.labels)}; loaded were inputs of shape {bunch.data.shape} and "
+            f"{len(bunch.target)} labels {labels}. {bunch.DESCR}"
+        )
+
+
+def _standard_training_rows(target: np.ndarray, source: _Source) -> np.ndarray | None:
+    """Mask of the standard training set; None where there is none, or its class counts differ."""
+    if source.train is None:
+        return None
+    mask = np.zeros(len(target), dtype=bool)
+    mask[source.train] = True
+    counts = np.unique(target[mask], return_counts=True)[1]
+    return mask if tuple(counts) == source.train_counts else None

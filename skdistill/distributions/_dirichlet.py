@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The Dirichlet distribution over class probabilities: what one network predicts in their place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from ._categorical import EmpiricalCategorical
+from ._uncertainty import Uncertainty
+
+_CHUNK = 2**14  # elements of one temporary: 128 KiB of float64, several fit the cache
+
+# Stirling's series of digamma(y): B_2k / 2k, for k = 1 to 8; from y = 8 on it leaves out 2e-16.
+_SHIFT = 8
+_SERIES = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12, -3617 / 8160)
+
+
+@dataclass(frozen=True, eq=False)  # the == of tensors has no single truth value
+class Dirichlet:
+    """Class probabilities that follow a Dirichlet distribution, one for every row.
+
+    It is what a student of ensemble distribution distillation predicts [1]_, [2]_. Its mean is the
+    predictive distribution, and its precision, the sum of the concentrations, tells how far the
+    members of an ensemble like it would agree. Results have the dtype and the device of the
+    concentrations.
+
+    Parameters
+    ----------
+    concentrations : Tensor of shape (n, K)
+        Positive numbers, one for each row and class: alpha.
+
+    Raises
+    ------
+    ValueError
+        If `concentrations` does not have two axes.
+
+    References
+    ----------
+    .. [1] M. Ryabinin, A. Malinin and M. Gales, "Scaling Ensemble Distribution Distillation to Many
+       Classes with Proxy Targets", NeurIPS 2021.
+    .. [2] A. Malinin, B. Mlodozeniec and M. Gales, "Ensemble Distribution Distillation", ICLR 2020.
+    """
+
+    concentrations: Tensor
+
+    # Outputs beyond count as these: products of what the losses make of them fit float32.
+    output_limits: ClassVar[tuple[float, float]] = (-20.0, 40.0)
+
+    def __post_init__(self) -> None:
+        if self.concentrations.ndim != 2:
+            raise ValueError(
+                f"concentrations must have shape (n, K); got {tuple(self.concentrations.shape)}."
+            )
+
+    @classmethod
+    def from_outputs(cls, outputs: Tensor, offset: float = 1.0) -> Dirichlet:
+        """Read network outputs z as ``exp(z) + offset``.
+
+        Parameters
+        ----------
+        outputs : Tensor of shape (n, K) or (1, n, K)
+            They count as -20 below that and as 40 above.
+        offset : float, default=1.0
+            1 is the form that goes with the proxy target [1]_, 0 the plain one (Eq. 6).
+
+        Returns
+        -------
+        Dirichlet
+
+        Raises
+        ------
+        ValueError
+            If `outputs` has neither of the two shapes.
+
+        References
+        ----------
+        .. [1] M. Ryabinin, A. Malinin and M. Gales, "Scaling Ensemble Distribution Distillation to
+           Many Classes with Proxy Targets", NeurIPS 2021, Sec. 3.
+        """
+        if outputs.ndim == 3 and len(outputs) == 1:
+            outputs = outputs.squeeze(0)
+        if outputs.ndim != 2:
+            raise ValueError(
+                f"outputs must have shape (n, K) or (1, n, K); got {tuple(outputs.shape)}."
+            )
+        return cls(outputs.clamp(*cls.output_limits).exp() + offset)  # Eq. 6
+
+    @property
+    def precision(self) -> Tensor:
+        """Sum of the concentrations over the classes, of shape (n,): alpha_0."""
+        return self.concentrations.sum(-1)
+
+    @property
+    def mean(self) -> Tensor:
+        """Expected class probabilities, of shape (n, K); the predictive distribution (Eq. 8)."""
+        return self.concentrations / self.precision.unsqueeze(-1)
+
+    @property
+    def log_mean(self) -> Tensor:
+        """Log of :attr:`mean`, of shape (n, K)."""
+        return self.concentrations.log() - self.precision.log().unsqueeze(-1)
+
+    @property
+    def expected_pairwise_kl(self) -> Tensor:
+        """Expected divergence between two independent draws, of shape (n,), in nats.
+
+        It is the sum of the mutual information, which is the epistemic part of
+        :meth:`uncertainty`, and of :attr:`reverse_mutual_information`.
+        """
+        return (self.concentrations.shape[-1] - 1) / self.precision
+
+    @property
+    def reverse_mutual_information(self) -> Tensor:
+        """Expected divergence of the mean from a draw, ``E KL(mean || p)``, of shape (n,), in nats.
+
+        The divergence from draw to mean, the mutual information, is never larger; hence the
+        difference that it is computed as loses at most one bit.
+        """
+        return self.expected_pairwise_kl - self.uncertainty().epistemic
+
+    @torch.no_grad()
+    def uncertainty(self) -> Uncertainty:
+        """Parts of the entropy of the mean, in closed form.
+
+        Returns
+        -------
+        Uncertainty
+            Tensors of shape (n,), in nats. The total is the entropy of the mean; the aleatoric part
+            is the expected entropy of a draw; the epistemic part is the mutual information of class
+            and draw, the expected divergence of a draw from the mean (Eq. 9). None is negative, and
+            ``total == aleatoric + epistemic``. No gradient passes through.
+        """
+        n_rows = max(1, _CHUNK // self.concentrations.shape[-1])
+        parts = [_expected_entropy_and_information(c) for c in self.concentrations.split(n_rows)]
+        aleatoric, epistemic = (
+            torch.cat(part).to(self.concentrations.dtype) for part in zip(*parts, strict=True)
+        )
+        return Uncertainty(aleatoric + epistemic, aleatoric, epistemic, measure="entropy")
+
+    def log_prob(self, codes: Tensor) -> Tensor:
+        """Log probability of classes under the mean.
+
+        Parameters
+        ----------
+        codes : Tensor of int64 of shape (n,)
+            One class for each row, counted from 0.
+
+        Returns
+        -------
+        Tensor of shape (n,)
+            In nats.
+
+        Raises
+        ------
+        ValueError
+            If `codes` are not n whole numbers from 0 to K - 1.
+        """
+        return self._predictive.log_prob(codes)
+
+    def log_prob_simplex(self, probs: Tensor) -> Tensor:
+        """Log density of class probabilities.
+
+        Parameters
+        ----------
+        probs : Tensor of shape (..., n, K)
+            They sum to one over the classes.
+
+        Returns
+        -------
+        Tensor of shape (..., n)
+            With respect to the first K - 1 probabilities.
+        """
+        alpha = self.concentrations.double()  # the terms are large, and cancel
+        log_normaliser = alpha.lgamma().sum(-1) - alpha.sum(-1).lgamma()
+        density = torch.xlogy(alpha - 1, probs).sum(-1) - log_normaliser
+        return density.to(self.concentrations.dtype)
+
+    def sample(self, n_samples: int, generator: torch.Generator | None = None) -> Tensor:
+        """Draw classes from the mean.
+
+        The same draws serve every row, as in :meth:`EmpiricalCategorical.sample`.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of draws.
+        generator : torch.Generator, default=None
+            Source of randomness, on any device; None is torch's global generator.
+
+        Returns
+        -------
+        Tensor of int64 of shape (n_samples, n)
+            Classes, counted from 0.
+        """
+        return self._predictive.sample(n_samples, generator)
+
+    @property
+    def _predictive(self) -> EmpiricalCategorical:
+        """The mean, as an ensemble of one member."""
+        return EmpiricalCategorical(self.log_mean.unsqueeze(0))
+
+
+def _expected_entropy_and_information(concentrations: Tensor) -> tuple[Tensor, Tensor]:
+    """Expected entropy of draws, and mutual information, of shape (n,), in float64.
+
+    With ``g(x) = digamma(x + 1) - log x``, which is positive and falls, the information is
+    ``sum p_k (g(alpha_k) - g(alpha_0))`` and the entropy of the mean is ``-sum p_k log p_k``: every
+    term of the former lies between zero and its term of the latter, also after rounding.
+    """
+    alpha = concentrations.double()
+    precision = alpha.sum(-1, keepdim=True)
+    mean = alpha / precision
+    surprise = mean.log().neg_()
+    share = _digamma_excess(alpha).sub_(_digamma_excess(precision)).clamp_(min=0)
+    share = torch.minimum(share, surprise, out=share)
+    information = (mean * share).sum(-1)
+    return surprise.sub_(share).mul_(mean).sum(-1), information
+
+
+def _digamma_excess(x: Tensor) -> Tensor:
+    """``digamma(x + 1) - log x`` for x > 0, of full relative accuracy in float64.
+
+    About ``1 / 2x`` for large x, where the two terms cancel: the logarithms are joined before.
+    """
+    w = (x + _SHIFT).reciprocal_()
+    excess = (_SHIFT / x).log1p_().sub_(w, alpha=0.5)  # log y - 1/2y - log x, at y = x + shift
+    square, power = w.square(), torch.ones_like(w)
+    for coefficient in _SERIES:
+        excess.sub_(power.mul_(square), alpha=coefficient)
+    for i in range(1, _SHIFT):  # digamma(x + 1) = digamma(x + 8) - sum 1 / (x + i)
+        excess.sub_(torch.add(x, i, out=w).reciprocal_())
+    return excess

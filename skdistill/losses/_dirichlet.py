@@ -1,0 +1,501 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Losses of a Dirichlet over class probabilities: networks give outputs z of shape (..., n, K).
+
+The concentrations are ``alpha = exp(z) + offset``, as :meth:`Dirichlet.from_outputs` reads them;
+offset 1 goes with the proxy target, offset 0 is the plain form. Targets are made of the members'
+predictions: their mean probabilities, and either the precision of a Dirichlet about it (the proxy)
+or their mean log probabilities (the likelihood). Equations are those of M. Ryabinin, A. Malinin and
+M. Gales, "Scaling Ensemble Distribution Distillation to Many Classes with Proxy Targets" (2021),
+whose Eqs 11, 13 and 14 lack ln before Gamma.
+
+A function whose name ends in ``_and_gradient`` returns the loss together with the gradient of its
+sum with respect to the outputs, in closed form; the others hand that gradient to autograd. Targets
+get none. Rows are taken a few at a time, so that forty thousand classes need no more memory than
+the results.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from ..distributions import Dirichlet
+
+_CHUNK = {"cpu": 2**15}  # elements of one temporary: some of 128 KiB each fit the cache
+_CHUNK_ELSEWHERE = 2**22
+
+_PROXY_EPS = torch.finfo(torch.float32).eps  # added to the denominator of Eq 17, as released
+
+# B_2k, k = 1 to 3, of Stirling's series: from 4 on, three terms leave out less than float32 rounds.
+_BERNOULLI = (1 / 6, -1 / 30, 1 / 42)
+_SHIFT = 4
+_FEW = 2**11  # elements for which torch's own functions take no longer than the series
+
+LossAndGradient = Callable[..., tuple[Tensor, Tensor]]
+
+
+# ------------------------------------------------------------------------------------------
+# Targets
+# ------------------------------------------------------------------------------------------
+
+
+class MemberStatistics:
+    """What Dirichlet targets need to know of members, which are added one by one.
+
+    Parameters
+    ----------
+    temperature : float, default=1.0
+        Divides the members' logits before the softmax.
+    smoothing : float, default=0.0
+        Weight of the uniform distribution, which is mixed into every member; the paper has 1e-3 for
+        the log-likelihood and 0 for the proxy. Use it for members that give probabilities of zero:
+        with 0 these count as the smallest normal number, and leave next to no precision.
+
+    Attributes
+    ----------
+    mean : Tensor of shape (..., n, K)
+        Mean probabilities of the members so far.
+    mean_log : Tensor of shape (..., n, K)
+        Mean log probabilities of the members so far.
+    n_members : int
+    """
+
+    mean: Tensor
+    mean_log: Tensor
+
+    def __init__(self, temperature: float = 1.0, smoothing: float = 0.0) -> None:
+        self.temperature = temperature
+        self.smoothing = smoothing
+        self.n_members = 0
+
+    def add(self, member: Tensor) -> MemberStatistics:
+        """Add a member.
+
+        Parameters
+        ----------
+        member : Tensor of shape (..., n, K)
+            Logits or log probabilities, ``-inf`` for what the member rules out.
+
+        Returns
+        -------
+        MemberStatistics
+            This one.
+        """
+        member = member.detach()
+        if self.n_members == 0:
+            self.mean, self.mean_log = torch.zeros_like(member), torch.zeros_like(member)
+        self.n_members += 1
+        for rows in _blocks(member):
+            probs, log_probs = self._softened(member[..., rows, :])
+            self.mean[..., rows, :].lerp_(probs, 1 / self.n_members)
+            self.mean_log[..., rows, :].lerp_(log_probs, 1 / self.n_members)
+        return self
+
+    def _softened(self, member: Tensor) -> tuple[Tensor, Tensor]:
+        """Probabilities and their logarithms, at the temperature and smoothed."""
+        logits = (member - member.amax(-1, keepdim=True)).div_(self.temperature)
+        probs = logits.softmax(-1)
+        if self.smoothing:  # (1 - smoothing) (p - 1/K) + 1/K
+            probs.mul_(1 - self.smoothing).add_(self.smoothing / member.shape[-1])
+            return probs, probs.log()
+        # The largest logit is 0, so its probability is the normaliser: no second exponential.
+        return probs, _finite(logits.add_(probs.amax(-1, keepdim=True).log_()))
+
+
+def proxy_precision(mean: Tensor, mean_log: Tensor, max_precision: float = math.inf) -> Tensor:
+    """Precision of the Dirichlet that is as wide as an ensemble (Eq 17).
+
+    It estimates the precision of the Dirichlet that the members were drawn from, by Stirling's
+    approximation: too low for a precision that is not large beside K.
+
+    Parameters
+    ----------
+    mean, mean_log : Tensor of shape (..., n, K)
+        Mean probabilities of the members, and mean log probabilities.
+    max_precision : float, default=inf
+        The largest one to be given. Identical members give ``(K - 1) / 1.2e-7`` otherwise.
+
+    Returns
+    -------
+    precision : Tensor of shape (..., n)
+        Not negative.
+    """
+    terms = _finite(mean.log()).sub_(mean_log).mul_(mean)
+    divergence = terms.sum(-1).clamp_(min=0)  # mean KL(mean || member)
+    denominator = divergence.mul_(2).add_(_PROXY_EPS)
+    return denominator.reciprocal_().mul_(mean.shape[-1] - 1).clamp_(max=max_precision)  # Eq 17
+
+
+def proxy_target(
+    members: Tensor,
+    max_precision: float = math.inf,
+    temperature: float = 1.0,
+    smoothing: float = 0.0,
+) -> tuple[Tensor, Tensor]:
+    """Mean and precision of the proxy of an ensemble (Eq 17).
+
+    Parameters
+    ----------
+    members : Tensor of shape (..., S, n, K)
+        Logits or log probabilities, ``-inf`` for what a member rules out.
+    max_precision : float, default=inf
+        See :func:`proxy_precision`.
+    temperature, smoothing : float, default=1.0 and 0.0
+        See :class:`MemberStatistics`.
+
+    Returns
+    -------
+    mean : Tensor of shape (..., n, K)
+    precision : Tensor of shape (..., n)
+    """
+    first = members.select(-3, 0)
+    mean, precision = torch.empty_like(first), first.new_empty(first.shape[:-1])
+    for rows in _blocks(first):
+        statistics = MemberStatistics(temperature, smoothing)
+        for member in members[..., rows, :].unbind(-3):
+            statistics.add(member)
+        mean[..., rows, :] = statistics.mean
+        precision[..., rows] = proxy_precision(statistics.mean, statistics.mean_log, max_precision)
+    return mean, precision
+
+
+def proxy_concentrations(mean: Tensor, precision: Tensor, offset: float = 1.0) -> Tensor:
+    """Concentrations of the proxy: beta (Eq 17).
+
+    Parameters
+    ----------
+    mean : Tensor of shape (..., n, K)
+    precision : Tensor of shape (..., n)
+    offset : float, default=1.0
+        With 0, a mean probability of zero gives a concentration of zero, which no loss takes.
+
+    Returns
+    -------
+    concentrations : Tensor of shape (..., n, K)
+    """
+    return (mean * precision.unsqueeze(-1)).add_(offset)  # Eq 17
+
+
+# ------------------------------------------------------------------------------------------
+# Losses with their gradients, in closed form
+# ------------------------------------------------------------------------------------------
+
+
+def dirichlet_reverse_kl_and_gradient(
+    outputs: Tensor, concentrations: Tensor, offset: float = 1.0
+) -> tuple[Tensor, Tensor]:
+    """:func:`dirichlet_reverse_kl` with its gradient.
+
+    Parameters
+    ----------
+    outputs : Tensor of shape (..., n, K)
+    concentrations : Tensor of shape (..., n, K)
+    offset : float, default=1.0
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
+    gradient : Tensor of shape (..., n, K)
+    """
+
+    def kernel(outputs: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
+        alpha, slope = _concentrations(outputs, offset)
+        alpha_0, beta_0 = _total(alpha), _total(beta)
+        divergence, trigamma = _bregman(beta, alpha)
+        divergence_0, trigamma_0 = _bregman(beta_0, alpha_0)
+        loss = _total(divergence) - divergence_0  # Eq 14
+        common = ((alpha_0 - beta_0) * trigamma_0).to(trigamma.dtype)
+        gradient = (alpha - beta).mul(trigamma).sub_(common).mul_(slope)  # Eq 16
+        return loss.clamp_(min=0), gradient
+
+    return _by_rows(kernel, outputs, concentrations)
+
+
+def dirichlet_reverse_kl_reference_and_gradient(
+    outputs: Tensor, mean: Tensor, precision: Tensor
+) -> tuple[Tensor, Tensor]:
+    """:func:`dirichlet_reverse_kl_reference` with its gradient.
+
+    Parameters
+    ----------
+    outputs : Tensor of shape (..., n, K)
+    mean : Tensor of shape (..., n, K)
+    precision : Tensor of shape (..., n)
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
+    gradient : Tensor of shape (..., n, K)
+    """
+    # Eq 18 over its beta_0 is the divergence from these concentrations, but for a constant.
+    beta_0 = precision + mean.shape[-1]
+    concentrations = proxy_concentrations(mean, beta_0)
+    loss, gradient = dirichlet_reverse_kl_and_gradient(outputs, concentrations)
+    return loss.div_(beta_0), gradient.div_(beta_0.unsqueeze(-1))
+
+
+def dirichlet_forward_kl_and_gradient(
+    outputs: Tensor, concentrations: Tensor, offset: float = 1.0
+) -> tuple[Tensor, Tensor]:
+    """:func:`dirichlet_forward_kl` with its gradient.
+
+    Parameters
+    ----------
+    outputs : Tensor of shape (..., n, K)
+    concentrations : Tensor of shape (..., n, K)
+    offset : float, default=1.0
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
+    gradient : Tensor of shape (..., n, K)
+    """
+
+    def kernel(outputs: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
+        alpha, slope = _concentrations(outputs, offset)
+        alpha_0, beta_0 = _total(alpha), _total(beta)
+        divergence, _ = _bregman(alpha, beta)
+        divergence_0, _ = _bregman(alpha_0, beta_0)
+        loss = _total(divergence) - divergence_0  # Eq 13
+        # Differences of nearly equal numbers: float64.
+        gradient = alpha.double().digamma().sub_(beta.double().digamma())
+        gradient.sub_(alpha_0.digamma() - beta_0.digamma()).mul_(slope)  # Eq 15
+        return loss.clamp_(min=0), gradient
+
+    return _by_rows(kernel, outputs, concentrations)
+
+
+def dirichlet_nll_and_gradient(
+    outputs: Tensor, mean_log: Tensor, offset: float = 1.0, temperature: float = 1.0
+) -> tuple[Tensor, Tensor]:
+    """:func:`dirichlet_nll` with its gradient.
+
+    Parameters
+    ----------
+    outputs : Tensor of shape (..., n, K)
+    mean_log : Tensor of shape (..., n, K)
+    offset : float, default=1.0
+    temperature : float, default=1.0
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
+    gradient : Tensor of shape (..., n, K)
+    """
+
+    def kernel(outputs: Tensor, mean_log: Tensor) -> tuple[Tensor, Tensor]:
+        alpha, slope = _concentrations(outputs / temperature, offset)
+        alpha = alpha.double()  # large numbers whose sum is small
+        alpha_0 = _total(alpha)
+        terms = alpha.lgamma().sub_((alpha - 1).mul_(mean_log))
+        loss = _total(terms) - alpha_0.lgamma()  # Eq 11
+        gradient = alpha.digamma_().sub_(alpha_0.digamma()).sub_(mean_log).mul_(slope)  # Eq 11
+        return loss.mul_(temperature**2), gradient.mul_(temperature)
+
+    return _by_rows(kernel, outputs, mean_log)
+
+
+# ------------------------------------------------------------------------------------------
+# Losses for autograd
+# ------------------------------------------------------------------------------------------
+
+
+def dirichlet_reverse_kl(outputs: Tensor, concentrations: Tensor, offset: float = 1.0) -> Tensor:
+    """Divergence of the student's Dirichlet from the teacher's, ``KL(student || teacher)`` (Eq 14).
+
+    Its minimiser has the teacher's concentrations. To keep the memory of many classes low, make
+    these within the call and hold no other reference to them.
+
+    Parameters
+    ----------
+    outputs : Tensor of shape (..., n, K)
+    concentrations : Tensor of shape (..., n, K)
+        Of the teacher, such as those of its proxy: beta.
+    offset : float, default=1.0
+        Of the student.
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
+        In nats.
+    """
+    return _Loss.apply(dirichlet_reverse_kl_and_gradient, outputs, concentrations, offset)
+
+
+def dirichlet_reverse_kl_reference(outputs: Tensor, mean: Tensor, precision: Tensor) -> Tensor:
+    """The reverse divergence as the paper's authors released it: Eq 18 over its precision.
+
+    The reconstruction term, with the mean of the members and a precision of ``precision + K``, is
+    joined by the divergence from the flat Dirichlet, and both are divided by that precision. Its
+    minimiser is ``(precision + K) mean + 1``. The constant is such that the minimum is 0.
+
+    Parameters
+    ----------
+    outputs : Tensor of shape (..., n, K)
+        Concentrations are ``exp(z) + 1``.
+    mean : Tensor of shape (..., n, K)
+        Of the proxy, see :func:`proxy_target`.
+    precision : Tensor of shape (..., n)
+        Of the proxy.
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
+    """
+    return _Loss.apply(dirichlet_reverse_kl_reference_and_gradient, outputs, mean, precision)
+
+
+def dirichlet_forward_kl(outputs: Tensor, concentrations: Tensor, offset: float = 1.0) -> Tensor:
+    """Divergence of the teacher's Dirichlet from the student's, ``KL(teacher || student)`` (Eq 13).
+
+    With many classes its gradient is that of the improbable ones, as is that of the likelihood: the
+    paper's authors could not train with either.
+
+    Parameters
+    ----------
+    outputs : Tensor of shape (..., n, K)
+    concentrations : Tensor of shape (..., n, K)
+        Of the teacher, such as those of its proxy: beta.
+    offset : float, default=1.0
+        Of the student.
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
+        In nats.
+    """
+    return _Loss.apply(dirichlet_forward_kl_and_gradient, outputs, concentrations, offset)
+
+
+def dirichlet_nll(
+    outputs: Tensor, mean_log: Tensor, offset: float = 1.0, temperature: float = 1.0
+) -> Tensor:
+    """Mean negative log density of the members' probabilities (Eqs 7 and 11).
+
+    Parameters
+    ----------
+    outputs : Tensor of shape (..., n, K)
+    mean_log : Tensor of shape (..., n, K)
+        Mean log probabilities of the members, see :class:`MemberStatistics`.
+    offset : float, default=1.0
+        Of the student.
+    temperature : float, default=1.0
+        Divides the outputs, as it did the members' logits; the loss is multiplied by its square.
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
+    """
+    return _Loss.apply(dirichlet_nll_and_gradient, outputs, mean_log, offset, temperature)
+
+
+class _Loss(torch.autograd.Function):
+    """A loss whose gradient is known in closed form, for autograd."""
+
+    @staticmethod
+    def forward(ctx, and_gradient: LossAndGradient, outputs: Tensor, *target) -> Tensor:
+        loss, gradient = and_gradient(outputs, *target)
+        ctx.save_for_backward(gradient)
+        ctx.n_others = len(target)
+        return loss
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, d_loss: Tensor):
+        (gradient,) = ctx.saved_tensors
+        return None, gradient * d_loss.unsqueeze(-1), *[None] * ctx.n_others
+
+
+# ------------------------------------------------------------------------------------------
+# Parts of the above
+# ------------------------------------------------------------------------------------------
+
+
+def _concentrations(outputs: Tensor, offset: float) -> tuple[Tensor, Tensor]:
+    """Concentrations of the student, and their slopes in the outputs."""
+    slope = outputs.clamp(*Dirichlet.output_limits).exp_()
+    return slope + offset, slope  # Eq 6; with the offset of Sec. 3 the chain factor is still e^z
+
+
+def _total(values: Tensor) -> Tensor:
+    """Sum over the classes, of shape (n, 1), as float64."""
+    return values.sum(-1, keepdim=True).double()
+
+
+def _finite(log_probs: Tensor) -> Tensor:
+    """Log probabilities, none less than that of the smallest normal number; in place."""
+    return log_probs.clamp_(min=math.log(torch.finfo(log_probs.dtype).tiny))
+
+
+def _blocks(values: Tensor) -> Iterator[slice]:
+    """Slices of the rows of (..., n, K), of so many as are to be taken at a time."""
+    *lead, n_rows, n_classes = values.shape
+    affordable = _CHUNK.get(values.device.type, _CHUNK_ELSEWHERE)
+    size = max(1, affordable // (math.prod(lead) * n_classes))
+    return (slice(start, start + size) for start in range(0, n_rows, size))
+
+
+def _by_rows(
+    kernel: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]], outputs: Tensor, target: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Loss (..., n) and gradient (..., n, K), of a few rows at a time.
+
+    The kernel is given rows of outputs and target, (n, K), and returns a loss (n, 1).
+    """
+    n_classes = outputs.shape[-1]
+    target = target.expand_as(outputs).reshape(-1, n_classes)
+    flat = outputs.detach().reshape(-1, n_classes)
+    loss, gradient = flat.new_empty(len(flat)), torch.empty_like(flat)
+    for rows in _blocks(flat):
+        values, gradient[rows] = kernel(flat[rows], target[rows].to(flat.dtype))
+        loss[rows] = values.squeeze(-1)
+    return loss.view(outputs.shape[:-1]), gradient.view(outputs.shape)
+
+
+def _bregman(b: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
+    """Bregman divergence of ln Gamma, ``lnG(b) - lnG(a) - (b - a) digamma(a)``, and trigamma(a).
+
+    The divergence of two Dirichlets is the sum of this over the classes, less this of the
+    precisions. The logarithms are large beside their difference: for few elements, and in float64,
+    torch's functions in float64 serve; else the series, whose terms are no larger than the result.
+    """
+    if a.dtype == torch.float32 and a.numel() > _FEW:
+        return _bregman_by_series(b, a)
+    a, b = a.double(), b.double()
+    tangent = a.lgamma() + (b - a) * a.digamma()
+    return b.lgamma() - tangent, torch.special.polygamma(1, a)
+
+
+def _bregman_by_series(b: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
+    """:func:`_bregman` by Stirling's series, to the rounding of float32.
+
+    The recurrence of Gamma shifts both numbers up, b to y and a to x. With ``u = (y - x) / x``,
+    Stirling's main part of the divergence is ``x ((1 + u) ln(1 + u) - u) + (u - ln(1 + u)) / 2``.
+    A step of the recurrence, from t = a + i, adds ``u - ln(1 + u)`` with ``u = (b - a) / t``.
+    """
+    w, v = (a + _SHIFT).reciprocal_(), (b + _SHIFT).reciprocal_()  # 1 / x and 1 / y
+    difference, least = b - a, torch.minimum(a, b)
+    distance, sign = difference.abs(), difference.sign()
+    u = difference * w
+    # ln(1 + u) by the smaller number: it keeps its digits where u comes near -1.
+    log = (distance / (least + _SHIFT)).log1p_().mul_(sign)
+    divergence = (u + 1).mul_(log).sub_(u).div_(w)
+    divergence.add_(torch.sub(u, log, out=log), alpha=0.5)
+    trigamma = torch.addcmul(w, w, w, value=0.5)
+    w_squared, v_squared = w.square(), v.square()
+    for k, bernoulli in enumerate(_BERNOULLI, start=1):
+        slope = bernoulli / (2 * k)
+        divergence.add_(v - w, alpha=slope / (2 * k - 1)).addcmul_(u, w, value=slope)
+        trigamma.add_(w.mul_(w_squared), alpha=bernoulli)
+        v.mul_(v_squared)
+    for i in range(_SHIFT):
+        torch.add(a, i, out=w).reciprocal_()
+        divergence.addcmul_(difference, w)
+        trigamma.addcmul_(w, w)
+        torch.div(distance, torch.add(least, i, out=v), out=v)
+        divergence.addcmul_(v.log1p_(), sign, value=-1)
+    return divergence, trigamma

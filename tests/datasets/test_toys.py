@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The toy problems against numbers by hand and the geometry of a spiral."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
+
+from skdistill.datasets import make_hydra_regression, make_spirals
+
+
+def test_hydra_regression_is_the_function_of_the_paper():
+    X, y = make_hydra_regression(n_samples=500, noise=0.0, random_state=0)
+    assert X.shape == (500, 1)
+    assert y.shape == (500,)
+    assert -6 <= X.min() < -5.9
+    assert 5.9 < X.max() <= 6
+    # By hand: f(0) = 0, f(2) = sin 2 - .2 + .4 + .08, f(-4) = -sin 4 + .4 + 1.6 - .64.
+    order = np.argsort(X[:, 0])
+    for x, f in [(0.0, 0.0), (2.0, np.sin(2.0) + 0.28), (-4.0, 1.36 - np.sin(4.0))]:
+        assert_allclose(np.interp(x, X[order, 0], y[order]), f, atol=1e-3)
+
+
+def test_hydra_regression_noise_is_standard_normal_times_noise():
+    X, clean = make_hydra_regression(4000, noise=0.0, random_state=3)
+    same_X, noisy = make_hydra_regression(4000, noise=2.0, random_state=3)
+    assert_array_equal(same_X, X)
+    residual = noisy - clean
+    assert abs(residual.mean()) < 4 * 2 / np.sqrt(4000)
+    assert_allclose(residual.std(), 2.0, rtol=4 / np.sqrt(2 * 4000))
+
+
+@pytest.mark.parametrize("n_arms", [2, 3, 5])
+def test_without_noise_the_radius_is_the_angle_turned_by_the_arm(n_arms):
+    X, y = make_spirals(301, n_arms, noise=0.0, random_state=0)
+    radius, angle = np.hypot(*X.T), np.arctan2(X[:, 1], X[:, 0])
+    turned = radius + 2 * np.pi * y / n_arms
+    assert_allclose(np.exp(1j * angle), np.exp(1j * turned), atol=1e-12)
+    assert radius.max() <= 2 * np.pi
+
+
+def test_squared_angles_are_uniform():
+    X, _ = make_spirals(2000, noise=0.0, random_state=1)
+    share = (np.hypot(*X.T) / (2 * np.pi)) ** 2
+    assert stats.kstest(share, "uniform").pvalue > 0.01
+
+
+def test_spiral_noise_moves_a_point_within_a_square():
+    clean, y = make_spirals(2000, noise=0.0, random_state=2)
+    noisy, same_y = make_spirals(2000, noise=0.8, random_state=2)
+    assert_array_equal(same_y, y)
+    moved = noisy - clean
+    back = -2 * np.pi * y / 3  # the square is turned with its arm
+    across = np.cos(back) * moved[:, 0] - np.sin(back) * moved[:, 1]
+    up = np.sin(back) * moved[:, 0] + np.cos(back) * moved[:, 1]
+    for shift in (across, up):
+        assert stats.kstest(shift, "uniform", args=(0, 0.8)).pvalue > 0.01
+
+
+def test_arms_share_the_rows_evenly():
+    X, y = make_spirals(100, n_arms=3)
+    assert X.shape == (100, 2)
+    assert_array_equal(np.bincount(y), [34, 33, 33])
+
+
+@pytest.mark.parametrize("make", [make_hydra_regression, make_spirals])
+def test_the_seed_decides(make):
+    X, y = make(20, random_state=3)
+    same_X, same_y = make(20, random_state=3)
+    other_X, _ = make(20, random_state=4)
+    assert_array_equal(same_X, X)
+    assert_array_equal(same_y, y)
+    assert not np.array_equal(other_X, X)
+
+
+@pytest.mark.parametrize(
+    ("make", "kwargs", "name"),
+    [
+        (make_hydra_regression, {"n_samples": 0}, "n_samples"),
+        (make_hydra_regression, {"noise": -1.0}, "noise"),
+        (make_spirals, {"n_samples": 0}, "n_samples"),
+        (make_spirals, {"n_arms": 1}, "n_arms"),
+        (make_spirals, {"noise": -1.0}, "noise"),
+    ],
+)
+def test_bad_settings_are_rejected(make, kwargs, name):
+    with pytest.raises(ValueError, match=name):
+        make(**kwargs)

@@ -1,0 +1,1049 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the distillers share: teachers, answers out of fold or given, transfer rows, weights."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+
+import joblib
+import numpy as np
+import pytest
+import torch
+from sklearn import config_context
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+from sklearn.cluster import KMeans
+from sklearn.ensemble import (
+    BaggingClassifier,
+    BaggingRegressor,
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+    VotingClassifier,
+    VotingRegressor,
+)
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.model_selection import GridSearchCV, KFold, ShuffleSplit, cross_validate
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from torch import nn
+
+from skdistill import predict_members
+from skdistill.distillers import _distiller
+from skdistill.teachers import as_teacher
+from skdistill.transfer import GaussianNoise, Mixup, Munge, TransferSet, UniformBox
+
+
+def assert_same_members(first, second, X, **tolerance):
+    np.testing.assert_allclose(first.predict_members(X), second.predict_members(X), **tolerance)
+
+
+@pytest.fixture
+def rows_learnt(monkeypatch):
+    """Fit a model, and return the rows that each student in it was to learn from."""
+
+    def fit(model, *args, **kwargs):
+        caught = []
+        original = _distiller.Distiller._taught_rows
+
+        def spy(self, *spied):
+            caught.append(original(self, *spied))
+            return caught[-1]
+
+        with monkeypatch.context() as patch:
+            patch.setattr(_distiller.Distiller, "_taught_rows", spy)
+            model.fit(*args, **kwargs)
+        return caught
+
+    return fit
+
+
+class Witness(BaseEstimator):
+    """Two members that tell rows they were fitted on from others; notes what it is asked."""
+
+    def fit(self, X, y, sample_weight=None):
+        self.rows_ = np.asarray(X)
+        self.asked_ = []
+        return self
+
+    def predict(self, X):
+        raise NotImplementedError
+
+    def _is_known(self, X):
+        self.asked_.append(X)
+        return (np.asarray(X)[:, None] == self.rows_).all(axis=-1).any(axis=1)
+
+
+class WitnessClassifier(ClassifierMixin, Witness):
+    """Gives its first class, the last in the alphabet, .8 where it knows the row, else .2."""
+
+    def fit(self, X, y, sample_weight=None):
+        self.classes_ = np.unique(y)[::-1]
+        return super().fit(X, y)
+
+    def predict_members(self, X):
+        first = np.where(self._is_known(X), 0.8, 0.2)
+        others = (1 - first) / (len(self.classes_) - 1)
+        columns = [first, *[others] * (len(self.classes_) - 1)]
+        return np.repeat(np.stack(columns, axis=-1)[:, None], 2, axis=1)
+
+
+class WitnessRegressor(RegressorMixin, Witness):
+    """Gives 1 where it knows the row, else 0."""
+
+    def predict_members(self, X):
+        mean = np.repeat(self._is_known(X).astype(float)[:, None], 2, axis=1)
+        return np.stack([mean, np.ones_like(mean)], axis=-1)[:, :, None]
+
+
+@pytest.fixture
+def witness(task):
+    return WitnessClassifier() if task.is_classification else WitnessRegressor()
+
+
+def says_known(answers):
+    """What a witness has said of each row, from its answers as losses take them."""
+    told = answers[:, 0, -1] if answers.ndim == 3 else answers[:, 0, 0, 0]
+    return told > (np.log(0.5) if answers.ndim == 3 else 0.5)
+
+
+def plain(task):
+    """Settings with which answers reach the loss unscaled."""
+    return {} if task.is_classification else {"normalize_y": False}
+
+
+# ------------------------------------------------------------------------------------------
+# Teachers
+# ------------------------------------------------------------------------------------------
+
+
+def test_an_unfitted_teacher_is_cloned(task):
+    teacher = task.ensemble(module__hidden_units=(5,))
+    before = copy.deepcopy(vars(teacher))
+    model = task.student(teacher).fit(*task.data)
+    assert vars(teacher) == before
+    assert model.teacher is teacher
+    assert model.teacher_ is not teacher
+    assert_same_members(model.teacher_, clone(teacher).fit(*task.data), task.X)
+
+
+def test_a_fitted_teacher_that_is_not_frozen_is_fitted_anew(task):
+    X, y = task.data
+    teacher = task.ensemble().fit(X, y[::-1].copy())
+    before = teacher.predict_members(X)
+    model = task.student(teacher).fit(X, y)
+    np.testing.assert_array_equal(teacher.predict_members(X), before)
+    assert_same_members(model.teacher_, task.ensemble().fit(X, y), X)
+
+
+def test_a_frozen_teacher_is_used_as_it_is(frozen, task):
+    before = frozen.estimator.predict_members(task.X)
+    model = task.student(frozen).fit(*task.data)
+    assert model.teacher_ is frozen
+    np.testing.assert_array_equal(frozen.estimator.predict_members(task.X), before)
+
+
+def test_an_unfitted_frozen_teacher_says_so(task):
+    with pytest.raises(NotFittedError):
+        task.student(FrozenEstimator(task.ensemble())).fit(*task.data)
+
+
+@pytest.mark.parametrize("wrap", [lambda t: t, lambda t: make_pipeline(StandardScaler(), t)])
+def test_a_teacher_of_the_other_kind_is_refused(wrap, task):
+    X = task.X
+    other, y, kinds = LogisticRegression(), np.repeat([0, 1], 30), ("regressor", "classifier")
+    if task.is_classification:
+        other, y, kinds = LinearRegression(), X[:, 0], kinds[::-1]
+    other = wrap(other)
+    name = type(other).__name__
+    message = f"teacher must be a {kinds[0]} to teach {task.Student.__name__}; {name} is a"
+    with pytest.raises(ValueError, match=f"{message} {kinds[1]}"):
+        task.student(other).fit(*task.data)
+    with pytest.raises(ValueError, match=f"is a {kinds[1]}"):
+        task.student(FrozenEstimator(other.fit(X, y))).fit(*task.data)
+
+
+@pytest.mark.parametrize(
+    ("teacher", "message"),
+    [
+        ([LinearRegression()], r"must be an estimator; .*as_teacher makes one of a list"),
+        (nn.Linear(3, 3), "must be an estimator; .*torch module"),
+        ("forest", "must be an estimator; .*Got 'forest'"),
+        (RandomForestClassifier, "must be an estimator"),
+        (KMeans(3), "must be a classifier or a regressor, and KMeans is neither"),
+        (
+            make_pipeline(StandardScaler()),
+            "must be a classifier or a regressor, and StandardScaler is",
+        ),
+    ],
+    ids=["list", "module", "name", "class", "clusters", "scaler"],
+)
+def test_what_is_no_teacher_is_named(teacher, message, task):
+    with pytest.raises(TypeError, match=f"^teacher {message}"):
+        task.student(teacher).fit(*task.data)
+
+
+def test_the_student_inside_a_pipeline_sees_what_its_teacher_sees(task):
+    X, y = task.data
+    scaled = StandardScaler().fit_transform(1000 * X)
+    inside = make_pipeline(StandardScaler(), task.student(task.ensemble())).fit(1000 * X, y)
+    by_hand = task.student(task.ensemble()).fit(scaled, y)
+    np.testing.assert_allclose(
+        predict_members(inside, 1000 * X), by_hand.predict_members(scaled), rtol=1e-6
+    )
+
+
+def test_a_teacher_fitted_on_other_columns(frozen, task):
+    X, y = task.data
+    with pytest.raises(ValueError, match="teacher was fitted on 3 columns, but X has 2"):
+        task.student(frozen).fit(X[:, :2], y)
+
+
+def test_a_teacher_fitted_on_columns_of_other_names(task):
+    pd = pytest.importorskip("pandas")
+    X, y = pd.DataFrame(task.X, columns=["a", "b", "c"]), task.y
+    teacher = FrozenEstimator(task.ensemble().fit(X, y))
+    message = r"teacher was fitted on the columns \['a', 'b', 'c'\], but X has \['a', 'c', 'b'\]"
+    with pytest.raises(ValueError, match=message):
+        task.student(teacher).fit(X[["a", "c", "b"]], y)
+
+
+def test_a_teacher_that_knows_columns_by_name_teaches_on_arrays(task):
+    pd = pytest.importorskip("pandas")
+    X, y = task.data
+    teacher = FrozenEstimator(task.ensemble().fit(pd.DataFrame(X, columns=["a", "b", "c"]), y))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = task.student(teacher).fit(X, y)
+    assert_same_members(model, task.student(task.ensemble()).fit(X, y), X)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+@pytest.mark.parametrize("wrap", [lambda t: t, lambda t: make_pipeline(StandardScaler(), t)])
+def test_a_teacher_that_knows_columns_by_name_is_asked_without_warnings(wrap, library, task):
+    X, y = task.data
+    frames = pytest.importorskip(library)
+    frame = frames.DataFrame(dict(zip("abc", X.T, strict=True)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = task.student(wrap(task.ensemble())).fit(frame, y)
+        frozen = task.student(FrozenEstimator(model.teacher_)).fit(frame, y)
+        unnamed = task.student(wrap(task.ensemble())).fit(X, y)
+    assert model.feature_names_in_.tolist() == ["a", "b", "c"]
+    np.testing.assert_allclose(model.predict_members(frame), unnamed.predict_members(X), rtol=1e-6)
+    assert frozen.predict(frame).shape == (60,)
+
+
+def test_a_seed_reaches_what_the_teacher_left_open(task):
+    X, y = task.data
+    teacher = make_pipeline(StandardScaler(), task.ensemble(random_state=None))
+    first, second, other = (
+        task.student(teacher, random_state=seed).fit(X, y) for seed in (0, 0, 1)
+    )
+    assert_same_members(first, second, X)
+    members, others = (predict_members(model.teacher_, X) for model in (first, other))
+    assert (members != others).all()
+    own = task.student(task.ensemble(random_state=5), random_state=0).fit(X, y)
+    assert own.teacher_.random_state == 5
+    assert task.student(teacher, random_state=None).fit(X, y).teacher_[-1].random_state is None
+
+
+def test_the_students_draws_do_not_depend_on_the_teachers_seed(task):
+    X, y = task.data
+    built: list[torch.Tensor] = []
+
+    def build(in_features, out_features):
+        network = nn.Sequential(nn.Linear(in_features, out_features))
+        built.append(network[0].weight.detach().clone())
+        return network
+
+    teachers = (task.ensemble(random_state=None), FrozenEstimator(task.ensemble().fit(X, y)))
+    for teacher in teachers:
+        task.Student(teacher, module=build, max_epochs=1, random_state=0).fit(X, y)
+    # The first network of each fit only tries the module out.
+    for first, second in zip(built[1:4], built[5:], strict=True):
+        assert torch.equal(first, second)
+
+
+def classifiers():
+    scaled = make_pipeline(StandardScaler(), RandomForestClassifier(6))
+    voters = [("line", LogisticRegression()), ("tree", DecisionTreeClassifier(max_depth=2))]
+    return {
+        "forest": RandomForestClassifier(30),
+        "mixtures": as_teacher(RandomForestClassifier(30), max_members=6),
+        "extra trees": ExtraTreesClassifier(6),
+        "bag": BaggingClassifier(LogisticRegression(), 6),
+        "votes": VotingClassifier(voters, voting="soft", weights=[2, 4]),
+        "pipeline": scaled,
+        "search": GridSearchCV(scaled, {"randomforestclassifier__max_depth": [1, 2]}, cv=2),
+        "boosting": HistGradientBoostingClassifier(max_iter=5),
+    }
+
+
+def regressors():
+    scaled = make_pipeline(StandardScaler(), RandomForestRegressor(6))
+    voters = [("line", LinearRegression()), ("tree", DecisionTreeRegressor(max_depth=2))]
+    return {
+        "forest": RandomForestRegressor(30),
+        "mixtures": as_teacher(RandomForestRegressor(30), max_members=6),
+        "extra trees": ExtraTreesRegressor(6, min_samples_leaf=2),
+        "bag": BaggingRegressor(LinearRegression(), 6),
+        "votes": VotingRegressor(voters, weights=[2, 4]),
+        "pipeline": scaled,
+        "search": GridSearchCV(scaled, {"randomforestregressor__max_depth": [1, 2]}, cv=2),
+        "boosting": HistGradientBoostingRegressor(max_iter=5),
+    }
+
+
+@pytest.mark.parametrize("name", classifiers())
+def test_models_of_scikit_learn_teach(name, task):
+    X, y = task.data
+    teacher = (classifiers() if task.is_classification else regressors())[name]
+    settings = {"max_epochs": 60, "module__hidden_units": (32,), "transfer": None}
+    weight = np.linspace(0.5, 2, 60)
+    model = task.student(teacher, **settings).fit(X, y, sample_weight=weight)
+    members = as_teacher(model.teacher_).predict_members(X)
+    expected = {"forest": 30, "votes": 1 + 2, "boosting": 1}.get(name, 6)
+    assert members.shape[1] == model.n_heads_ == expected
+    assert (model.predict_uncertainty(X).epistemic is None) == (name == "boosting")
+    teacher = members.mean(axis=1)[..., 0]  # probabilities of the first class, or means
+    student = model.predict_members(X).mean(axis=1)[..., 0]
+    assert np.mean((student - teacher) ** 2) < 0.35 * np.var(teacher)
+
+
+def test_fitted_models_teach_as_a_list(task):
+    X, y = task.data
+    models = [task.ensemble(n_members=1, random_state=seed).fit(X, y) for seed in range(4)]
+    model = task.student(as_teacher(models)).fit(X, y)
+    assert model.n_heads_ == 4
+    assert model.teacher_.estimator_.models == models
+    expected = np.concatenate([one.predict_members(X) for one in models], axis=1)
+    np.testing.assert_allclose(predict_members(model.teacher_, X), expected)
+
+
+# ------------------------------------------------------------------------------------------
+# Member predictions instead of a teacher
+# ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def members(frozen, task):
+    return frozen.predict_members(task.X)
+
+
+@pytest.mark.parametrize("weight", [None, np.tile([1.0, 2.0, 0.0], 20)], ids=["", "weighted"])
+@pytest.mark.parametrize("as_given", [np.asarray, np.ndarray.tolist], ids=["array", "list"])
+def test_member_predictions_are_as_good_as_the_teacher(as_given, weight, frozen, members, task):
+    X, y = task.data
+    told = task.student(None).fit(X, y, sample_weight=weight, member_predictions=as_given(members))
+    taught = task.student(frozen, transfer=None).fit(X, y, sample_weight=weight)
+    assert_same_members(told, taught, X, rtol=1e-12)
+    assert not hasattr(told, "teacher_")
+
+
+def test_member_predictions_of_rows_without_weight_do_not_matter(members, task):
+    X, y = task.data
+    kept = np.tile([True, True, False], 20)
+    weight = np.where(kept, 2.0, 0.0)
+    weighted = task.student(None).fit(X, y, sample_weight=weight, member_predictions=members)
+    dropped = task.student(None).fit(
+        X[kept], y[kept], sample_weight=weight[kept], member_predictions=members[kept]
+    )
+    assert_same_members(weighted, dropped, X)
+
+
+def test_a_second_fit_on_member_predictions_forgets_the_teacher(members, task):
+    model = task.student(task.ensemble()).fit(*task.data)
+    model.set_params(teacher=None).fit(*task.data, member_predictions=members)
+    assert not hasattr(model, "teacher_")
+    assert model.n_heads_ == 3
+
+
+@pytest.mark.parametrize("fails", ["short", "rank", "none", "NaN"])
+def test_member_predictions_of_the_wrong_shape_are_named(fails, members, task):
+    wrong = {
+        "short": members[:-1],
+        "rank": members[:, 0],
+        "none": members[:, :0],
+        "NaN": np.where(members == members[3, 1], np.nan, members),
+    }[fails]
+    shape = r"\(60, S, 3\)" if task.is_classification else r"\(60, S, 1, 2\)"
+    content = "probabilities from 0 to 1" if task.is_classification else "finite means"
+    expected = content if fails == "NaN" else f"have shape {shape}.*got"
+    with pytest.raises(ValueError, match=f"^member_predictions must (be )?{expected}"):
+        task.student(None).fit(*task.data, member_predictions=wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda p: 1.1 * p, "must sum to 1 over the classes.* sums to 1.1"),
+        (lambda p: p - 0.5, "must be probabilities from 0 to 1, got a smallest value of -"),
+        (lambda p: p[..., :1], r"must have shape \(60, S, 3\).*given as \(1 - p, p\)"),
+        (lambda p: p[..., :2], r"must have shape \(60, S, 3\).*got \(60, 3, 2\)"),
+    ],
+    ids=["sum", "negative", "K = 1", "K = 2"],
+)
+def test_member_predictions_that_are_no_probabilities(wrong, message, classification):
+    members = np.random.default_rng(0).dirichlet(np.ones(3), size=(60, 3))
+    model = classification.student(None)
+    with pytest.raises(ValueError, match=f"^member_predictions {message}"):
+        model.fit(*classification.data, member_predictions=wrong(members))
+
+
+@pytest.mark.parametrize("variance", [0.0, -1.0, np.inf])
+def test_member_predictions_without_a_variance(variance, regression):
+    members = np.ones((60, 3, 1, 2))
+    members[..., 1] = variance
+    with pytest.raises(ValueError, match="member_predictions must be finite means and positive"):
+        regression.student(None).fit(*regression.data, member_predictions=members)
+
+
+@pytest.mark.parametrize(
+    ("params", "fit_params"),
+    [
+        ({"teacher": LinearRegression()}, {}),
+        ({"teacher_cv": 3}, {}),
+        ({}, {"X_transfer": np.zeros((5, 3))}),
+        ({"transfer_only": True}, {"X_transfer": TransferSet(np.zeros((5, 3)))}),
+    ],
+    ids=["teacher", "teacher_cv", "X_transfer", "transfer_only"],
+)
+def test_member_predictions_come_instead_of_a_teacher(params, fit_params, members, task):
+    model = task.student(**{"teacher": None, **params})
+    with pytest.raises(ValueError, match="member_predictions come instead of a teacher"):
+        model.fit(*task.data, member_predictions=members, **fit_params)
+
+
+@pytest.mark.parametrize("transfer", ["noise", "munge", Mixup()])
+@pytest.mark.parametrize("teacher_cv", [None, 3])
+def test_rows_cannot_be_made_where_answers_are_known(transfer, teacher_cv, members, task):
+    message = "^transfer must be 'auto' or None with teacher_cv or member_predictions"
+    teacher = None if teacher_cv is None else task.ensemble()
+    given = {"member_predictions": members} if teacher_cv is None else {}
+    model = task.student(teacher, teacher_cv=teacher_cv, transfer=transfer)
+    with pytest.raises(ValueError, match=message):
+        model.fit(*task.data, **given)
+
+
+def assert_answers_belong_to_their_rows(rows, members, task):
+    index = [np.flatnonzero((row == task.X).all(axis=1)).item() for row in rows.X.numpy()]
+    found = rows.answers.exp().numpy() if task.is_classification else rows.answers.numpy()
+    np.testing.assert_allclose(found, members[index])
+
+
+def test_member_predictions_are_split_along_rows_by_a_grid_search(members, task, rows_learnt):
+    model = task.student(None, max_epochs=1, **plain(task))
+    search = GridSearchCV(model, {"alpha": [0.5, 1]}, cv=3, error_score="raise")
+    learnt = rows_learnt(search, *task.data, member_predictions=members)
+    assert [len(rows) for rows in learnt] == [*[40] * 6, 60]
+    for rows in learnt:
+        assert_answers_belong_to_their_rows(rows, members, task)
+
+
+@pytest.mark.parametrize("wrap", [lambda m: m, lambda m: make_pipeline(StandardScaler(), m)])
+def test_member_predictions_are_routed_as_metadata(wrap, members, task, rows_learnt):
+    with config_context(enable_metadata_routing=True):
+        model = task.student(None, max_epochs=1, **plain(task))
+        model = wrap(model.set_fit_request(member_predictions=True))
+        search = GridSearchCV(model, {}, cv=3, error_score="raise")
+        learnt = rows_learnt(search, *task.data, member_predictions=members)
+    assert [len(rows) for rows in learnt] == [40, 40, 40, 60]
+    for rows in learnt:
+        if not isinstance(model, Pipeline):  # which has scaled the rows
+            assert_answers_belong_to_their_rows(rows, members, task)
+
+
+# ------------------------------------------------------------------------------------------
+# Answers out of fold
+# ------------------------------------------------------------------------------------------
+
+
+HALVES = [(np.arange(30), np.arange(30, 60)), (np.arange(30, 60), np.arange(30))]
+
+
+@pytest.mark.parametrize("cv", [3, KFold(4), HALVES], ids=["number", "splitter", "pairs"])
+def test_answers_come_from_teachers_that_have_not_seen_the_row(cv, witness, task, rows_learnt):
+    X, y = task.data
+    model = task.student(witness, teacher_cv=cv, **plain(task))
+    (rows,) = rows_learnt(model, X, y)
+    np.testing.assert_array_equal(rows.X.numpy(), X)
+    assert not says_known(rows.answers).any()
+    assert rows.draw is None  # no noise, about which nobody could be asked
+    assert len(model.teacher_.rows_) == 60
+    (rows,) = rows_learnt(task.student(witness, transfer=None, **plain(task)), X, y)
+    assert says_known(rows.answers).all()
+
+
+def test_the_teacher_of_all_rows_answers_for_transfer_rows(witness, further, task, rows_learnt):
+    X, y = task.data
+    model = task.student(witness, teacher_cv=3, **plain(task))
+    (rows,) = rows_learnt(model, X, y, X_transfer=np.concatenate([X[:7], further]))
+    assert says_known(rows.answers).tolist() == [False] * 60 + [True] * 7 + [False] * 25
+    model.set_params(transfer_only=True)
+    (rows,) = rows_learnt(model, X, y, X_transfer=TransferSet(X[:7]))
+    assert says_known(rows.answers).tolist() == [True] * 7
+
+
+def test_answers_out_of_fold_of_rows_without_weight_are_left_out(task, rows_learnt):
+    weight = np.tile([1.0, 2.0, 0.0], 20)
+    model = task.student(task.ensemble(), teacher_cv=3)
+    (rows,) = rows_learnt(model, *task.data, sample_weight=weight)
+    np.testing.assert_array_equal(rows.X.numpy(), task.X[weight > 0])
+    assert len(rows.answers) == 40
+    assert np.isfinite(model.predict_members(task.X)).all()
+
+
+def test_the_seed_of_the_student_makes_the_folds(task, rows_learnt):
+    teacher = task.ensemble(random_state=3)  # the teacher's own draws are always the same
+    first, second, other = (
+        rows_learnt(task.student(teacher, teacher_cv=3, random_state=seed), *task.data)[0].answers
+        for seed in (0, 0, 1)
+    )
+    torch.testing.assert_close(first, second)
+    assert (first != other).any()
+
+
+def test_a_class_missing_from_a_fold_has_no_probability(classification, rows_learnt):
+    X, y = classification.data
+    y = np.where(np.arange(60) < 10, "yew", y)  # in the first fold only
+    model = classification.student(classification.ensemble(), teacher_cv=KFold(6))
+    (rows,) = rows_learnt(model, X, y)
+    ruled_out = rows.answers[..., 3].isinf()
+    assert ruled_out[:10].all()
+    assert not ruled_out[10:].any()
+    assert np.isfinite(model.predict_log_proba(X)).all()
+
+
+@pytest.mark.parametrize("wrap", [FrozenEstimator, lambda model: as_teacher([model])])
+def test_a_fitted_teacher_cannot_be_asked_out_of_fold(wrap, task):
+    teacher = wrap(task.ensemble().fit(*task.data))
+    with pytest.raises(ValueError, match="teacher must not be fitted"):
+        task.student(teacher, teacher_cv=3).fit(*task.data)
+
+
+@pytest.mark.parametrize(
+    ("cv", "error", "message"),
+    [
+        (1, ValueError, "teacher_cv must be at least 2 folds, got 1"),
+        ("five", TypeError, "teacher_cv must be None, a number of folds, .*got 'five'"),
+        (2.5, TypeError, "teacher_cv must be None, a number of folds"),
+        (True, TypeError, "teacher_cv must be None, a number of folds"),
+        (ShuffleSplit(3, random_state=0), ValueError, "cv must put every row into one test fold"),
+    ],
+)
+def test_bad_folds_are_named(cv, error, message, task):
+    with pytest.raises(error, match=message):
+        task.student(task.ensemble(), teacher_cv=cv).fit(*task.data)
+
+
+class Growing(Witness):
+    """Has as many members as it has seen dozens of rows."""
+
+    def predict_members(self, X):
+        return np.repeat(super().predict_members(X), len(self.rows_) // 12, axis=1)
+
+
+class GrowingClassifier(Growing, WitnessClassifier):
+    pass
+
+
+class GrowingRegressor(Growing, WitnessRegressor):
+    pass
+
+
+def test_a_teacher_with_more_members_on_all_rows_is_named(further, task):
+    teacher = GrowingClassifier() if task.is_classification else GrowingRegressor()
+    model = task.student(teacher, teacher_cv=KFold(2))
+    assert model.fit(*task.data).n_heads_ == 4
+    with pytest.raises(ValueError, match=r"teacher must have as many members.*got 10 and 4"):
+        model.fit(*task.data, X_transfer=further)
+
+
+@pytest.mark.parametrize("seed", [None, 0])
+def test_memory_keeps_answers_out_of_fold_too(seed, task, tmp_path):
+    counted = task.counting_ensemble()
+    model = task.student(
+        counted, memory=str(tmp_path), max_epochs=1, random_state=seed, teacher_cv=2
+    )
+    search = GridSearchCV(model, {"alpha": [0.5, 0.9]}, cv=2, error_score="raise")
+    search.fit(*task.data)
+    assert counted.n_fits == (2 + 1) * (2 + 1)  # on two folds and on all; folds of the search, all
+
+
+# ------------------------------------------------------------------------------------------
+# Grid search and memory
+# ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("seed", "as_path"), [(None, False), (0, True)])
+def test_memory_fits_each_teacher_once_per_fold(seed, as_path, task, tmp_path):
+    counted = task.counting_ensemble()
+    memory = str(tmp_path) if as_path else joblib.Memory(tmp_path, verbose=0)
+    grid = {"module__hidden_units": [(4,), (4, 4)], "n_heads": [1, 3]}
+    model = task.student(counted, memory=memory, max_epochs=1, random_state=seed)
+    search = GridSearchCV(model, grid, cv=3, error_score="raise").fit(*task.data)
+    assert counted.n_fits == 3 + 1
+    assert search.best_estimator_.teacher_.predict(task.X).shape == (60,)
+    search.fit(*task.data)
+    assert counted.n_fits == 3 + 1
+
+
+def test_without_memory_each_candidate_fits_its_teacher(task):
+    counted = task.counting_ensemble()
+    model = task.student(counted, max_epochs=1)
+    GridSearchCV(model, {"alpha": [0.5, 0.9]}, cv=3).fit(*task.data)
+    assert counted.n_fits == 2 * 3 + 1
+
+
+def test_memory_changes_nothing_but_the_time(task, tmp_path):
+    X, y = task.data
+    teacher = task.ensemble(random_state=None)
+    uncached = task.student(teacher).fit(X, y)
+    memory = joblib.Memory(tmp_path, verbose=0)
+    for _ in range(2):
+        cached = task.student(teacher, memory=memory).fit(X, y)
+        assert_same_members(cached, uncached, X)
+        assert_same_members(cached.teacher_, uncached.teacher_, X)
+
+
+def test_a_frozen_teacher_is_not_written_to_memory(frozen, task, tmp_path):
+    task.student(frozen, memory=str(tmp_path), max_epochs=1).fit(*task.data)
+    assert not list(tmp_path.rglob("*.pkl"))
+
+
+def test_memory_tells_teachers_data_and_weights_apart(task, tmp_path):
+    X, y = task.data
+    counted = task.counting_ensemble()
+    model = task.student(counted, memory=str(tmp_path), max_epochs=1)
+    model.fit(X, y).fit(X, y)
+    assert counted.n_fits == 1
+    model.fit(X, y, sample_weight=np.arange(60.0))
+    model.fit(X, y[::-1].copy())
+    clone(model).set_params(teacher__lr=0.1).fit(X, y)
+    assert counted.n_fits == 4
+
+
+def test_a_grid_search_reaches_teacher_student_and_transfer(task):
+    grid = {
+        "teacher__n_members": [2, 4],
+        "teacher__module__hidden_units": [(3,)],
+        "module__hidden_units": [(6,)],
+        "transfer__scale": [0.1, 0.5],
+    }
+    model = task.student(task.ensemble(), transfer=GaussianNoise(), max_epochs=1)
+    search = GridSearchCV(model, grid, cv=2, error_score="raise").fit(*task.data)
+    best = search.best_estimator_
+    assert best.n_heads_ == best.teacher_.n_members_ == search.best_params_["teacher__n_members"]
+    assert best.transfer.scale == search.best_params_["transfer__scale"]
+    assert best.module_.network.core[0].weight.shape == (1, 3, 6)
+    assert model.transfer.scale == GaussianNoise().scale
+
+
+# ------------------------------------------------------------------------------------------
+# Transfer rows
+# ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrap", [np.asarray, TransferSet, np.ndarray.tolist])
+def test_transfer_rows_are_appended_without_labels(wrap, frozen, further, task, rows_learnt):
+    (rows,) = rows_learnt(task.student(frozen), *task.data, X_transfer=wrap(further))
+    np.testing.assert_array_equal(rows.X.numpy(), np.concatenate([task.X, further]))
+    labels, labelled = rows.targets
+    assert labelled.tolist() == [1.0] * 60 + [0.0] * 25
+    if task.is_classification:
+        assert np.unique(task.y)[labels[:60].numpy()].tolist() == task.y.tolist()
+    else:
+        expected = (task.y - task.y.mean()) / task.y.std()
+        np.testing.assert_allclose(labels[:60, 0].numpy(), expected)
+    assert rows.weight is None
+
+
+def test_transfer_rows_alone(frozen, further, task, rows_learnt):
+    X, y = task.data
+    model = task.student(frozen, transfer_only=True, **plain(task))
+    (rows,) = rows_learnt(model, X, y, X_transfer=further)
+    np.testing.assert_array_equal(rows.X.numpy(), further)
+    assert rows.targets[1].tolist() == [0.0] * 25
+    by_chance = clone(model).fit(X, y[::-1].copy(), X_transfer=further)
+    assert_same_members(model, by_chance, X)  # the labels do not matter
+
+
+def test_transfer_rows_weigh_one(frozen, further, task, rows_learnt):
+    weight = np.linspace(0.5, 4, 60)
+    model = task.student(frozen)
+    (rows,) = rows_learnt(model, *task.data, sample_weight=weight, X_transfer=further)
+    expected = np.concatenate([weight, np.ones(25)])
+    np.testing.assert_allclose(rows.weight.numpy(), [expected / expected.mean()])
+
+
+def test_labels_of_transfer_rows_are_never_used(frozen, further, task):
+    settings = {"alpha": 0.0, "spread_weight": 0.0, "transfer": None, "batch_size": 100}
+    only_labels = task.student(frozen, **settings)
+    with_rows = clone(only_labels).fit(*task.data, X_transfer=further)
+    without = clone(only_labels).fit(*task.data)
+    # The loss is a mean over 85 rows instead of 60, which Adam does not notice.
+    assert_same_members(with_rows, without, task.X, rtol=1e-4)
+
+
+@pytest.mark.parametrize("wrap", [np.asarray, TransferSet])
+def test_transfer_rows_with_the_wrong_number_of_columns(wrap, frozen, further, task):
+    with pytest.raises(ValueError, match="X_transfer must have 3 columns as X has, got 2"):
+        task.student(frozen).fit(*task.data, X_transfer=wrap(further[:, :2]))
+
+
+def test_transfer_rows_with_other_names(task, further):
+    pd = pytest.importorskip("pandas")
+    X, y = pd.DataFrame(task.X, columns=["a", "b", "c"]), task.y
+    rows = pd.DataFrame(further, columns=["c", "b", "a"])
+    model = task.student(task.ensemble())
+    with pytest.raises(ValueError, match=r"X_transfer has the columns \['c', 'b', 'a'\]"):
+        model.fit(X, y, X_transfer=TransferSet(rows))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(X, y, X_transfer=TransferSet(rows[["a", "b", "c"]]))
+        model.fit(X, y, X_transfer=further)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_transfer_rows_must_be_finite(value, frozen, further, task):
+    with pytest.raises(ValueError, match=r"X_transfer contains (NaN|infinity)"):
+        task.student(frozen).fit(*task.data, X_transfer=np.where(further > 1, value, further))
+
+
+def test_rows_without_labels_need_the_teacher_alone(frozen, further, task):
+    model = task.student(frozen, transfer_only=True, alpha=0.9)
+    with pytest.raises(ValueError, match=r"^alpha must be 1 with transfer_only=True.*got 0\.9"):
+        model.fit(*task.data, X_transfer=further)
+
+
+@pytest.mark.parametrize("transfer", ["auto", None, "noise"])
+def test_transfer_only_needs_rows(transfer, frozen, task):
+    model = task.student(frozen, transfer_only=True, transfer=transfer)
+    with pytest.raises(ValueError, match="transfer_only=True needs X_transfer in fit, or"):
+        model.fit(*task.data)
+
+
+def test_a_transfer_set_goes_whole_through_a_grid_search(task, rows_learnt):
+    model = task.student(task.ensemble(max_epochs=1), max_epochs=1)
+    search = GridSearchCV(model, {"alpha": [0.5, 1]}, cv=3, error_score="raise")
+    learnt = rows_learnt(search, *task.data, X_transfer=TransferSet(task.X))  # and yet not cut
+    assert [(rows.targets[1] == 0).sum().item() for rows in learnt] == 7 * [60]
+
+
+def test_transfer_rows_are_routed_as_metadata(further, task):
+    with config_context(enable_metadata_routing=True):
+        model = task.student(task.ensemble(max_epochs=1), max_epochs=1)
+        model.set_fit_request(X_transfer=True, sample_weight=True)
+        model.set_score_request(sample_weight=True)
+        pipeline = make_pipeline(StandardScaler().set_fit_request(sample_weight=True), model)
+        params = {"X_transfer": TransferSet(further), "sample_weight": np.ones(60)}
+        found = cross_validate(pipeline, *task.data, params=params, cv=2, error_score="raise")
+    assert np.isfinite(found["test_score"]).all()
+
+
+def test_a_pipeline_transforms_the_transfer_rows_too(frozen, further, task, rows_learnt):
+    with config_context(enable_metadata_routing=True):
+        model = task.student(frozen, transfer_only=True).set_fit_request(X_transfer=True)
+        steps = [("scale", StandardScaler()), ("distil", model)]
+        pipeline = Pipeline(steps, transform_input=["X_transfer"])
+        (rows,) = rows_learnt(pipeline, *task.data, X_transfer=further)
+    expected = StandardScaler().fit(task.X).transform(further)
+    np.testing.assert_allclose(rows.X.numpy(), expected)
+
+
+# ------------------------------------------------------------------------------------------
+# Rows that are made
+# ------------------------------------------------------------------------------------------
+
+
+def asked_in_training(model):
+    """Rows that the teacher was asked about in training, all batches together."""
+    return np.concatenate([rows for rows in model.teacher_.asked_ if len(rows) > 1])
+
+
+def test_noise_is_in_units_of_each_columns_deviation(task, witness):
+    X, y = np.column_stack([task.X * [1.0, 10.0, 100.0], np.full(60, 3.0)]), task.y
+    model = task.student(witness, transfer=GaussianNoise(0.3), max_epochs=100, batch_size=60)
+    epochs = asked_in_training(model.fit(X, y)).reshape(100, 60, 4)
+    noise = epochs - X
+    shares = noise.std(axis=(0, 1))[:3] / X.std(axis=0)[:3]
+    # Each row draws its share of the noise, the square of a uniform number: E[u^4] = 1/5.
+    np.testing.assert_allclose(shares, 0.3 / np.sqrt(5), rtol=0.07)  # 4 standard errors
+    np.testing.assert_array_equal(noise[..., 3], 0.0)
+    np.testing.assert_allclose(noise.mean(axis=(0, 1))[:3] / X.std(axis=0)[:3], 0.0, atol=0.02)
+    assert len(np.unique(epochs[:, 0, 0])) == 100
+
+
+def test_auto_is_noise(frozen, task):
+    by_default, by_name, without = (
+        task.student(frozen, transfer=transfer).fit(*task.data)
+        for transfer in ("auto", "noise", None)
+    )
+    assert_same_members(by_default, by_name, task.X)
+    assert (by_default.predict_members(task.X) != without.predict_members(task.X)).any()
+
+
+def test_without_noise_the_teacher_is_asked_once_about_each_row(task, witness):
+    model = task.student(witness, transfer=None, batch_size=20).fit(*task.data)
+    np.testing.assert_array_equal(asked_in_training(model), task.X)
+
+
+@pytest.mark.parametrize("transfer", ["mixup", "munge", "box", Mixup(0.5)])
+def test_made_rows_come_on_top_without_labels(transfer, task, witness, further, rows_learnt):
+    model = task.student(witness, transfer=transfer, max_epochs=2)
+    (rows,) = rows_learnt(model, *task.data, X_transfer=further)
+    assert len(rows) == 2 * 85
+    assert rows.targets[1].tolist() == [1.0] * 60 + [0.0] * 110
+    known = model.teacher_._is_known(asked_in_training(model))
+    assert known.sum() >= 2 * 60  # of 340 rows in two epochs
+    assert known.mean() < 0.5  # munge leaves some as they are, mixup may mix a row with itself
+
+
+@pytest.mark.parametrize("transfer", ["mixup", "munge", "box"])
+@pytest.mark.parametrize("given", [False, True])
+def test_made_rows_alone(given, transfer, task, witness, further, rows_learnt):
+    model = task.student(witness, transfer=transfer, transfer_only=True, max_epochs=2)
+    (rows,) = rows_learnt(model, *task.data, X_transfer=further if given else None)
+    source = further if given else task.X
+    np.testing.assert_array_equal(rows.X.numpy(), source)
+    asked = asked_in_training(model)
+    assert len(asked) == 2 * len(source)
+    assert model.teacher_._is_known(asked).mean() < 0.3
+    if transfer != "munge":  # which draws from normals
+        assert (asked >= source.min(axis=0)).all()
+        assert (asked <= source.max(axis=0)).all()
+
+
+@pytest.mark.parametrize("transfer", [GaussianNoise, Mixup, Munge, UniformBox])
+def test_categorical_columns_hold_values_that_exist(transfer, task, witness):
+    X, y = task.X.copy(), task.y
+    X[:, 1] = np.arange(60) % 3
+    X[:, 2] = 10 * X[:, 1] + 7
+    model = task.student(witness, transfer=transfer(categorical=[(1, 2)]), max_epochs=3)
+    asked = asked_in_training(model.fit(X, y))
+    assert set(map(tuple, asked[:, 1:])) == {(0.0, 7.0), (1.0, 17.0), (2.0, 27.0)}
+    assert len(np.unique(asked[:, 0])) > 60
+    wrong = task.student(task.counting_ensemble(), transfer=transfer(categorical=[5]))
+    with pytest.raises(ValueError, match=f"^{transfer.__name__}: categorical must be"):
+        wrong.fit(X, y)
+    assert wrong.teacher.n_fits == 0
+
+
+def test_partners_are_drawn_in_proportion_to_the_weights(task, witness):
+    weight = np.where(np.arange(60) == 7, 1e6, 1.0)
+    model = task.student(witness, transfer=Mixup(), transfer_only=True, max_epochs=10)
+    made = asked_in_training(model.fit(*task.data, sample_weight=weight))
+
+    def directions(rows):
+        away = rows - task.X[7]
+        length = np.linalg.norm(away, axis=1, keepdims=True)
+        return (away / np.maximum(length, 1e-12))[length[:, 0] > 0]
+
+    # Nearly all partners are row 7, so that rows lie on lines from there to other rows.
+    cosines = directions(made) @ directions(task.X).T
+    assert (cosines.max(axis=1) > 1 - 1e-12).mean() > 0.99
+
+
+@pytest.mark.parametrize(
+    ("transfer", "error", "message"),
+    [
+        ("salt", ValueError, "transfer must be None, one of .*got 'salt'"),
+        (0.3, TypeError, "transfer must be"),
+        (TransferSet(np.zeros((3, 3))), TypeError, "Rows of your own are given to fit"),
+        (GaussianNoise(-1.0), ValueError, "scale must be"),
+        (Mixup(0), ValueError, "alpha must be"),
+    ],
+)
+def test_transfers_out_of_range_are_named(transfer, error, message, task):
+    model = task.student(task.counting_ensemble(), transfer=transfer)
+    with pytest.raises(error, match=message):
+        model.fit(*task.data)
+    assert model.teacher.n_fits == 0
+
+
+# ------------------------------------------------------------------------------------------
+# Weights
+# ------------------------------------------------------------------------------------------
+
+
+def test_weights_go_to_the_teacher_and_to_the_loss(frozen, task):
+    X, y = task.data
+    weight = np.linspace(0.1, 3, 60)
+    model = task.student(task.ensemble(), transfer=None).fit(X, y, sample_weight=weight)
+    assert_same_members(model.teacher_, task.ensemble().fit(X, y, sample_weight=weight), X)
+    weighted = task.student(frozen, transfer=None).fit(X, y, sample_weight=weight)
+    unweighted = task.student(frozen, transfer=None).fit(X, y)
+    assert (weighted.predict_members(X) != unweighted.predict_members(X)).all()
+
+
+def test_weights_go_to_the_last_step_of_a_teaching_pipeline(task):
+    X, y = task.data
+    weight = np.linspace(0.1, 3, 60)
+    teacher = make_pipeline(StandardScaler(), task.ensemble())
+    model = task.student(teacher).fit(X, y, sample_weight=weight)
+    scaled = StandardScaler().fit_transform(X)
+    expected = task.ensemble().fit(scaled, y, sample_weight=weight)
+    np.testing.assert_allclose(predict_members(model.teacher_, X), expected.predict_members(scaled))
+
+
+def test_rows_of_weight_zero_are_as_if_they_were_not_there(task):
+    X, y = task.data
+    weight = np.tile([1.0, 2.0, 0.0], 20)
+    kept = weight > 0
+    strange = np.where(kept, y, y[0] if task.is_classification else 1e9)
+    weighted = task.student(task.ensemble()).fit(X, strange, sample_weight=weight)
+    dropped = task.student(task.ensemble()).fit(X[kept], y[kept], sample_weight=weight[kept])
+    assert_same_members(weighted, dropped, X)
+
+
+def test_integer_weights_equal_repetitions_without_noise(frozen, task):
+    X, y = task.data
+    weight = np.tile([1, 2, 0], 20)
+    settings = {"transfer": None, "batch_size": 100, "alpha": 0.7}
+    weighted = task.student(frozen, **settings).fit(X, y, sample_weight=weight)
+    repeated = task.student(frozen, **settings).fit(
+        np.repeat(X, weight, axis=0), np.repeat(y, weight)
+    )
+    assert_same_members(weighted, repeated, X, rtol=1e-6)
+
+
+# ------------------------------------------------------------------------------------------
+# Epochs
+# ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "expected"),
+    [
+        (1, 400),
+        (2000, 400),  # 2,000 rows 400 times are 800,000
+        (2001, 399),
+        (8000, 100),
+        (12_345, 64),
+        (16_000, 50),
+        (16_001, 50),
+        (10**9, 50),
+    ],
+)
+def test_auto_shows_as_many_rows_whatever_their_number(n_rows, expected, task):
+    assert task.Student()._count_epochs(n_rows) == expected
+    assert task.Student(max_epochs=7)._count_epochs(n_rows) == 7
+
+
+@pytest.mark.parametrize(
+    ("params", "fit_params", "expected"),
+    [
+        ({}, {}, 14),  # 60 rows
+        ({}, {"X_transfer": np.zeros((25, 3))}, 10),  # and 25
+        ({"transfer_only": True}, {"X_transfer": np.zeros((25, 3))}, 34),
+        ({"transfer": "box"}, {}, 7),  # and 60 that are made
+        ({}, {"sample_weight": np.tile([1.0, 0.0, 0.0], 20)}, 40),  # 20 clipped from 42
+        ({"max_epochs": 3}, {}, 3),
+    ],
+)
+def test_auto_counts_the_rows_learnt_from(params, fit_params, expected, frozen, task, monkeypatch):
+    monkeypatch.setattr(_distiller, "_ROWS_SEEN", 850)
+    monkeypatch.setattr(_distiller, "_EPOCHS_WITHIN", (1, 40))
+    model = task.student(frozen, **{"max_epochs": "auto", **params}).fit(*task.data, **fit_params)
+    assert model.n_epochs_ == len(model.history_) == expected
+
+
+# ------------------------------------------------------------------------------------------
+# Ctrl-C, divergence, unusual input
+# ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def interrupted(ctrl_c, task):
+    """Fit a student until Ctrl-C comes in step number `at`."""
+
+    def fit(teacher, at):
+        settings = {"optimizer": ctrl_c, "optimizer__at": at, "batch_size": 20, "device": "cpu"}
+        model = task.student(teacher, **settings)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(*task.data)
+        return model
+
+    return fit
+
+
+def test_ctrl_c_keeps_the_student_as_trained_so_far(frozen, task, interrupted):
+    model = interrupted(frozen, at=8)  # in the third epoch
+    assert [("train_loss" in row) for row in model.history_] == [True, True, False]
+    assert model.predict(task.X).shape == (60,)
+    assert model.n_parameters_ > 0
+
+
+def test_ctrl_c_before_the_end_of_the_first_epoch_keeps_the_teacher_only(task, interrupted):
+    model = interrupted(task.ensemble(), at=2)
+    with pytest.raises(NotFittedError):
+        model.predict(task.X)
+    assert model.teacher_.predict(task.X).shape == (60,)
+
+
+@pytest.mark.parametrize("teacher_cv", [None, 3])
+def test_ctrl_c_while_the_teacher_learns(teacher_cv, task, ctrl_c):
+    teacher = task.ensemble(optimizer=ctrl_c, optimizer__at=8, batch_size=20, device="cpu")
+    model = task.student(teacher, teacher_cv=teacher_cv)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(*task.data)
+    with pytest.raises(NotFittedError):
+        model.predict(task.X)
+
+
+def test_a_student_that_diverges_says_so_and_keeps_its_teacher(task):
+    settings = {"optimizer": "SGD", "lr": 1e30, "clip_norm": None, "batch_size": 5}
+    model = task.student(task.ensemble(), **settings)
+    with pytest.raises(ValueError, match=r"student's loss.*smaller lr than 1e\+30.*teacher_"):
+        model.fit(*task.data)
+    assert model.teacher_.predict(task.X).shape == (60,)
+    with pytest.raises(NotFittedError):
+        model.predict(task.X)
+
+
+@pytest.mark.parametrize("fails", ["data", "module", "teacher", "members"])
+def test_a_second_fit_that_fails_leaves_nothing_of_the_first(fails, task):
+    X, y = task.data
+    model = task.student(task.ensemble()).fit(X, y)
+    given = {}
+    if fails == "data":
+        X = np.full_like(X, np.nan)
+    if fails == "module":
+        model.set_params(head_layers=9)
+    if fails == "teacher":
+        model.set_params(teacher=task.ensemble(n_members=0))
+    if fails == "members":
+        model.set_params(teacher=None)
+        given = {"member_predictions": np.zeros(3)}
+    with pytest.raises(ValueError, match=r"contains NaN|head_layers|n_members|member_predictions"):
+        model.fit(X, y, **given)
+    assert not {"module_", "teacher_"} & vars(model).keys()
+    with pytest.raises(NotFittedError):
+        model.predict(task.X)
+
+
+def test_the_same_seed_gives_the_same_student(frozen, task):
+    X, y = task.data
+    first, second, other = (task.student(frozen, random_state=seed).fit(X, y) for seed in (0, 0, 1))
+    assert_same_members(first, second, X)
+    assert (first.predict_members(X) != other.predict_members(X)).all()
+
+
+@pytest.mark.parametrize("transfer", [None, GaussianNoise(0.3), "mixup"])
+def test_working_memory_bounds_the_questions(transfer, task, witness):
+    model = task.student(witness, transfer=transfer, batch_size=20)
+    unbounded = clone(model).fit(*task.data)
+    with config_context(working_memory=0.001):
+        bounded = clone(model).fit(*task.data)
+    sizes = [max(map(len, each.teacher_.asked_)) for each in (bounded, unbounded)]
+    assert sizes[0] < sizes[1]
+    if transfer is None:
+        assert_same_members(bounded, unbounded, task.X)
+    assert np.isfinite(bounded.predict_members(task.X)).all()

@@ -1,0 +1,548 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""HydraPlusClassifier: its loss, labels of any kind, images, and how faithful it is."""
+
+from __future__ import annotations
+
+import pickle
+from functools import partial
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import KFold, cross_val_predict
+
+from skdistill import BayesianEnsembleClassifier, HydraPlusClassifier, losses, predict_members
+from skdistill.distillers._hydra_objectives import CategoricalHydraObjective
+from skdistill.modules import ConvNet
+from skdistill.teachers import as_teacher
+
+# ------------------------------------------------------------------------------------------
+# The loss
+# ------------------------------------------------------------------------------------------
+
+PAIRINGS = [(3, 3), (5, 2), (2, 5), (4, 1)]
+
+
+def answers_and_outputs(n_members, n_heads, n=7, n_classes=4, seed=0):
+    """Random members (N, n, K) and heads (M, n, K), and what the objective makes a loss of."""
+    generator = torch.Generator().manual_seed(seed)
+    draw = partial(torch.randn, generator=generator, dtype=torch.float64)
+    members = draw(n_members, n, n_classes).mul(2).log_softmax(-1)
+    heads = draw(n_heads, n, n_classes)
+    codes = torch.randint(n_classes, (1, n), generator=generator)
+    labelled = (torch.arange(n) % 2).double().unsqueeze(0)
+    return SimpleNamespace(
+        members=members,
+        heads=heads,
+        codes=codes[0],
+        labelled=labelled[0],
+        outputs=heads.unsqueeze(0),
+        targets=(members.transpose(0, 1).unsqueeze(0), codes, labelled),
+    )
+
+
+def objective_of(case, epoch=3, **settings):
+    """The objective of a student in an epoch, by default the last of four."""
+    model = HydraPlusClassifier(**settings)
+    model.n_epochs_ = 4
+    objective = CategoricalHydraObjective(model, len(case.members), len(case.heads))
+    objective.begin_epoch(epoch)
+    return objective
+
+
+def loss(case, epoch=3, **settings):
+    """What the student minimises, for each row."""
+    objective = objective_of(case, epoch, **{"spread_weight": 0.0, **settings})
+    return objective(case.outputs, case.targets).squeeze(0)
+
+
+def softened(log_probs, temperature):
+    return (log_probs / temperature).softmax(-1)
+
+
+def information(probs):
+    """Mutual information of members (M, n, K)."""
+    probs = probs.numpy()
+    mean_entropy = stats.entropy(probs, axis=-1).mean(axis=0)
+    return torch.from_numpy(stats.entropy(probs.mean(axis=0), axis=-1) - mean_entropy)
+
+
+def close(actual, expected):
+    torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("settings", [{}, {"member_temperature": 1.0}])
+@pytest.mark.parametrize(("n_members", "n_heads"), PAIRINGS)
+def test_plain_hydra_is_the_mean_cross_entropy_of_pairs(n_members, n_heads, settings):
+    case = answers_and_outputs(n_members, n_heads)
+    temperature = settings.get("member_temperature", 3.0)
+    n_pairs = max(n_members, n_heads)
+    expected = torch.zeros(7, dtype=torch.float64)
+    for k in range(n_pairs):  # Eq 7: member n goes to head n mod M
+        teacher = softened(case.members[k % n_members], temperature)
+        student = softened(case.heads[k % n_heads], temperature)
+        expected -= temperature**2 * (teacher * student.log()).sum(-1) / n_pairs
+    close(loss(case, beta=1, **settings), expected)
+    close(loss(case, beta=1, aggregate_temperature=7.0, **settings), expected)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.0])
+@pytest.mark.parametrize(("n_members", "n_heads"), PAIRINGS)
+def test_the_aggregates_are_compared_at_their_own_temperature(n_members, n_heads, temperature):
+    case = answers_and_outputs(n_members, n_heads)
+    teacher = softened(case.members, temperature).mean(0)
+    student = softened(case.heads, temperature).mean(0)
+    expected = -(temperature**2) * (teacher * student.log()).sum(-1)  # Eq 5
+    close(loss(case, beta=0, aggregate_temperature=temperature), expected)
+    close(loss(case, beta=0, aggregate_temperature=temperature, member_temperature=7.0), expected)
+
+
+def test_the_label_term_is_the_cross_entropy_of_labelled_rows():
+    case = answers_and_outputs(3, 3)
+    log_probs = case.heads.log_softmax(-1)  # at no temperature
+    expected = -log_probs[:, torch.arange(7), case.codes].mean(0)  # Eq 3
+    close(loss(case, alpha=0), case.labelled * expected)
+
+
+def test_equation_10_mixes_the_three_terms():
+    case = answers_and_outputs(3, 3)
+    l1, l2, l3 = loss(case, alpha=0), loss(case, beta=0), loss(case, beta=1)
+    expected = 0.3 * l1 + 0.7 * (0.6 * l2 + 0.4 * l3)
+    close(loss(case, alpha=0.7, beta=0.4), expected)
+    assert (expected != loss(case)).all()
+
+
+@pytest.mark.parametrize("epoch", [0, 1, 3])
+@pytest.mark.parametrize(("n_members", "n_heads"), PAIRINGS)
+def test_spread_matching_by_hand(n_members, n_heads, epoch):
+    case = answers_and_outputs(n_members, n_heads)
+    added = loss(case, epoch, spread_weight=2.0) - loss(case, epoch)
+    teacher, student = information(case.members.exp()), information(case.heads.softmax(-1))
+    weight = 2.0 * (epoch + 1) / 4
+    expected = weight * ((student + 1e-3).log() - (teacher + 1e-3).log()).square()
+    torch.testing.assert_close(added, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_the_terms_are_those_of_the_module_of_losses():
+    case = answers_and_outputs(5, 2)
+    pairs = losses.pairing(5, 2)
+    both = case.members, case.heads
+    expected = (
+        0.4 * case.labelled * losses.categorical_correctness(case.heads, case.codes)
+        + 0.6 * 0.7 * losses.categorical_aggregation(*both, 2.0)
+        + 0.6 * 0.3 * losses.categorical_individuality(*both, pairs, 4.0)
+        + 0.5 * losses.information_mismatch(*both)
+    )
+    settings = {"alpha": 0.6, "beta": 0.3, "spread_weight": 0.5}
+    temperatures = {"aggregate_temperature": 2.0, "member_temperature": 4.0}
+    close(loss(case, **settings, **temperatures), expected)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"alpha": 0.0},
+        {"alpha": 0.6, "beta": 0.3},
+        {"alpha": 0.6, "beta": 0.0},
+        {"beta": 1.0, "member_temperature": 1.0},
+        {"aggregate_temperature": 2.5, "member_temperature": 0.7, "spread_weight": 0.0},
+        {"alpha": np.float32(0.5), "beta": np.float64(0.5), "spread_weight": np.float32(2)},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize(("n_members", "n_heads"), PAIRINGS)
+@pytest.mark.parametrize("rules_out", [False, True])
+def test_the_gradient_in_closed_form_is_autograds(n_members, n_heads, settings, rules_out):
+    case = answers_and_outputs(n_members, n_heads)
+    if rules_out:  # as trees do
+        case.members[torch.rand(case.members.shape, generator=torch.manual_seed(1)) < 0.3] = -np.inf
+        case.members[..., 0] = 0.0
+        case.members.copy_(case.members.log_softmax(-1))
+    objective = objective_of(case, epoch=1, **settings)
+    outputs = case.outputs.clone().requires_grad_()
+    expected = objective(outputs, case.targets)
+    (expected_gradient,) = torch.autograd.grad(expected.sum(), outputs)
+    found, gradient = objective.loss_and_gradient(case.outputs, case.targets)
+    assert gradient.isfinite().all()
+    close(found, expected.detach())
+    close(gradient, expected_gradient)
+
+
+def test_the_gradient_is_that_of_finite_differences():
+    case = answers_and_outputs(3, 2, n=2, n_classes=3)
+    objective = objective_of(case, alpha=0.6, spread_weight=1.0)
+    _, gradient = objective.loss_and_gradient(case.outputs, case.targets)
+    step = 1e-6
+    for index in np.ndindex(*case.outputs.shape):
+        ends = []
+        for sign in (1, -1):
+            moved = case.outputs.clone()
+            moved[index] += sign * step
+            ends.append(objective(moved, case.targets).sum())
+        assert (ends[0] - ends[1]).item() / (2 * step) == pytest.approx(
+            gradient[index].item(), abs=1e-7
+        )
+
+
+def test_a_student_equal_to_its_teacher_is_stationary():
+    case = answers_and_outputs(3, 3)
+    case.outputs = case.members.unsqueeze(0)
+    objective = objective_of(case, spread_weight=1.0, aggregate_temperature=2.0)
+    _, gradient = objective.loss_and_gradient(case.outputs, case.targets)
+    close(gradient, torch.zeros_like(gradient))
+
+
+def test_the_defaults_are_a_faithful_student():
+    params = HydraPlusClassifier().get_params()
+    expected = {
+        "alpha": 1.0,
+        "beta": 0.5,
+        "diversity_weight": 0.0,
+        "spread_weight": 0.1,
+        "aggregate_temperature": 1.0,
+        "member_temperature": 3.0,
+        "transfer": "auto",
+        "max_epochs": "auto",
+    }
+    assert {name: params[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize("name", ["aggregate_temperature", "member_temperature"])
+@pytest.mark.parametrize(
+    ("value", "error"), [(0.0, ValueError), (-1.0, ValueError), ("hot", TypeError)]
+)
+def test_temperatures_out_of_range_are_named(name, value, error, classification):
+    with pytest.raises(error, match=name):
+        classification.student(None, **{name: value}).fit(*classification.data)
+
+
+# ------------------------------------------------------------------------------------------
+# Fidelity
+# ------------------------------------------------------------------------------------------
+
+
+def draw(n, seed):
+    """Rows of three classes that noise mixes."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2))
+    logits = np.stack([2 * np.sin(2 * X[:, 0]), X[:, 0] * X[:, 1], X[:, 1]], axis=1)
+    return X.astype(np.float32), (1.5 * logits + rng.gumbel(size=(n, 3))).argmax(axis=1)
+
+
+@pytest.fixture(scope="module")
+def teacher():
+    ensemble = BayesianEnsembleClassifier(
+        8, max_epochs=50, module__hidden_units=(30,), random_state=0
+    )
+    return FrozenEstimator(ensemble.fit(*draw(250, seed=0)))
+
+
+def distance(p, q):
+    """Total variation between probabilities (..., K), averaged."""
+    return np.abs(p - q).sum(axis=-1).mean() / 2
+
+
+def test_heads_learn_the_members_that_are_theirs(teacher):
+    X, y = draw(250, seed=0)
+    settings = {"beta": 1.0, "spread_weight": 0.0, "transfer": None, "batch_size": 50}
+    model = HydraPlusClassifier(teacher, max_epochs=300, random_state=0, **settings).fit(X, y)
+    members, heads = teacher.predict_members(X), model.predict_members(X)
+    assert distance(members, heads) < 0.005
+    assert distance(np.roll(members, 1, axis=1), heads) > 0.02
+
+
+def test_spread_matching_makes_the_epistemic_part_faithful(teacher):
+    (X, y), (X_test, y_test) = draw(250, seed=0), draw(1000, seed=1)
+    truth = teacher.predict_uncertainty(X_test)
+    proba = teacher.predict_proba(X_test)
+    rank, ratio = {}, {}
+    for spread_weight in (0.0, 0.1):
+        settings = {"spread_weight": spread_weight, "module__hidden_units": (64,)}
+        model = HydraPlusClassifier(teacher, max_epochs=80, random_state=0, **settings).fit(X, y)
+        parts = model.predict_uncertainty(X_test)
+        rank[spread_weight] = stats.spearmanr(truth.epistemic, parts.epistemic).statistic
+        ratio[spread_weight] = np.median(parts.epistemic / truth.epistemic)
+        assert distance(model.predict_proba(X_test), proba) < 0.01
+        assert np.median(parts.total / truth.total) == pytest.approx(1.0, abs=0.02)
+    assert rank[0.0] < 0.9
+    assert rank[0.1] > 0.95
+    assert ratio[0.0] < 0.85
+    assert 0.9 < ratio[0.1] < 1.1
+    assert model.score(X_test, y_test) == pytest.approx(teacher.score(X_test, y_test), abs=0.01)
+
+
+def test_one_head_is_as_faithful_in_total(teacher):
+    (X, y), (X_test, _) = draw(250, seed=0), draw(1000, seed=1)
+    model = HydraPlusClassifier(teacher, n_heads=1, max_epochs=80, random_state=0).fit(X, y)
+    total = model.predict_uncertainty(X_test).total
+    assert distance(model.predict_proba(X_test), teacher.predict_proba(X_test)) < 0.02
+    assert np.median(total / teacher.predict_uncertainty(X_test).total) == pytest.approx(
+        1, abs=0.05
+    )
+
+
+def test_temperatures_and_terms_change_what_is_learnt(teacher):
+    X, y = draw(250, seed=0)
+
+    def learnt(**params):
+        settings = {"max_epochs": 3, "transfer": None, "random_state": 0, **params}
+        return HydraPlusClassifier(teacher, **settings).fit(X, y).predict_members(X)
+
+    variants = [
+        learnt(),
+        learnt(alpha=0.5),
+        learnt(beta=0.8),
+        learnt(aggregate_temperature=2.0),
+        learnt(member_temperature=1.0),
+        learnt(spread_weight=1.0),
+        learnt(diversity_weight=1.0),
+        learnt(n_heads=4).repeat(2, axis=1),
+    ]
+    for a, b in zip(variants[:1] * 7, variants[1:], strict=True):
+        assert np.abs(a - b).max() > 1e-3
+
+
+# ------------------------------------------------------------------------------------------
+# Labels
+# ------------------------------------------------------------------------------------------
+
+LABELS = {
+    "strings": np.array(["yes", "no", "maybe"]),
+    "objects": np.array(["yes", "no", "maybe"], dtype=object),
+    "integers": np.array([7, -1, 3]),
+    "floats": np.array([0.0, 2.0, 1.0]),
+    "two strings": np.array(["yes", "no"]),
+    "booleans": np.array([True, False]),
+}
+
+
+@pytest.mark.parametrize("kind", LABELS)
+@pytest.mark.parametrize("teacher_of", ["ensemble", "forest"])
+def test_labels_of_any_kind(kind, teacher_of, classification):
+    labels = LABELS[kind]
+    X = classification.X
+    y = labels[np.digitize(X[:, 0], [-0.5, 0.5][: len(labels) - 1])]
+    teachers = {
+        "ensemble": classification.ensemble(max_epochs=30),
+        "forest": RandomForestClassifier(10, max_depth=3, random_state=0),
+    }
+    settings = {"max_epochs": 150, "module__hidden_units": (32,), "transfer": None}
+    model = classification.student(teachers[teacher_of], **settings).fit(X, y)
+    np.testing.assert_array_equal(model.classes_, np.unique(labels))
+    assert model.classes_.dtype == labels.dtype
+    found = model.predict(X)
+    assert found.dtype == labels.dtype
+    assert (found == model.teacher_.predict(X)).mean() > 0.85
+    assert model.score(X, y) == (found == y).mean() > 0.8
+    assert set(model.sample_y(X, 5, random_state=0).ravel()) <= set(labels)
+
+
+def test_everything_is_read_off_the_members(frozen_classes, classification):
+    X = classification.X
+    model = classification.student(frozen_classes).fit(*classification.data)
+    members = model.predict_members(X)
+    assert members.shape == (60, 3, 3)
+    proba = model.predict_proba(X)
+    np.testing.assert_allclose(proba, members.mean(axis=1), rtol=1e-12)
+    np.testing.assert_allclose(model.predict_log_proba(X), np.log(proba), rtol=1e-10)
+    np.testing.assert_array_equal(model.predict(X), model.classes_[proba.argmax(axis=1)])
+    assert model.score(*classification.data) == (model.predict(X) == classification.y).mean()
+    total, aleatoric, epistemic = model.predict_uncertainty(X)
+    np.testing.assert_allclose(total, stats.entropy(proba, axis=1), rtol=1e-10)
+    np.testing.assert_allclose(aleatoric, stats.entropy(members, axis=2).mean(axis=1), rtol=1e-10)
+    np.testing.assert_allclose(epistemic, total - aleatoric, atol=1e-12)
+    log_probs = model.predict_distribution(X).log_probs
+    np.testing.assert_allclose(log_probs.exp().transpose(0, 1).numpy(), members, rtol=1e-12)
+    np.testing.assert_array_equal(model.predict_members(X[:1]), members[:1])
+
+
+@pytest.fixture(scope="module")
+def frozen_classes(classification):
+    return FrozenEstimator(classification.ensemble(max_epochs=20).fit(*classification.data))
+
+
+def test_float32_stays_float32(frozen_classes, classification):
+    X, y = classification.data
+    model = classification.student(frozen_classes).fit(X.astype(np.float32), y)
+    for found in (model.predict_proba(X), model.predict_members(X), *model.predict_uncertainty(X)):
+        assert found.dtype == np.float32
+    double = classification.student(frozen_classes).fit(X, y)
+    np.testing.assert_allclose(model.predict_proba(X), double.predict_proba(X), atol=0.02)
+
+
+class Shuffled(ClassifierMixin, BaseEstimator):
+    """An ensemble whose columns stand in another order than that of the sorted labels."""
+
+    def __init__(self, ensemble=None):
+        self.ensemble = ensemble
+
+    def fit(self, X, y):
+        self.ensemble_ = clone(self.ensemble).fit(X, y)
+        self.classes_ = self.ensemble_.classes_[[2, 0, 1]]
+        return self
+
+    def predict_members(self, X):
+        return self.ensemble_.predict_members(X)[..., [2, 0, 1]]
+
+
+@pytest.mark.parametrize("teacher_cv", [None, 3])
+def test_classes_of_a_teacher_in_another_order_are_aligned(teacher_cv, classification):
+    X, y = classification.data
+    ensemble = classification.ensemble()
+    sorted_, shuffled = (
+        classification.student(teacher, teacher_cv=teacher_cv).fit(X, y)
+        for teacher in (ensemble, Shuffled(ensemble))
+    )
+    np.testing.assert_array_equal(sorted_.classes_, shuffled.classes_)
+    np.testing.assert_allclose(shuffled.predict_members(X), sorted_.predict_members(X))
+
+
+@pytest.mark.parametrize(
+    ("known", "message"),
+    [
+        ({"oak": "yew"}, r"\['ash', 'elm', 'oak'\]; it knows \['ash', 'elm', 'yew'\]"),
+        ({"oak": "elm"}, r"\['ash', 'elm', 'oak'\]; it knows \['ash', 'elm'\]"),
+        ({}, r"\['ash', 'elm'\]; it knows \['ash', 'elm', 'oak'\]"),
+    ],
+    ids=["other", "fewer", "more"],
+)
+def test_a_teacher_of_other_classes_is_named(known, message, classification):
+    X, y = classification.data
+    teacher = classification.ensemble().fit(X, [known.get(label, label) for label in y])
+    if not known:
+        X, y = X[y != "oak"], y[y != "oak"]
+    with pytest.raises(ValueError, match=f"^teacher must know the classes of y, {message}"):
+        classification.student(FrozenEstimator(teacher)).fit(X, y)
+
+
+def test_a_class_missing_from_a_fold_of_the_student_has_no_probability(classification):
+    X, y = classification.data
+    y = np.where(np.arange(60) < 10, "yew", y)  # in the first of six folds only
+    model = classification.student(classification.ensemble())
+    with pytest.warns(RuntimeWarning, match="Number of classes in training fold"):
+        proba = cross_val_predict(model, X, y, cv=KFold(6), method="predict_proba")
+    assert (proba[:10, 3] == 0).all()
+    np.testing.assert_allclose(proba.sum(axis=1), 1.0)
+
+
+@pytest.mark.parametrize("y", [np.zeros(60), np.full(60, "ash")])
+def test_one_class_is_refused(y, classification):
+    with pytest.raises(ValueError, match=r"y must hold at least two classes.* one class"):
+        classification.student(None).fit(classification.X, y)
+
+
+def test_targets_of_a_regression_are_refused(regression, classification):
+    with pytest.raises(ValueError, match="Unknown label type"):
+        classification.student(None).fit(*regression.data)
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_a_few_rows(n, classification):
+    X, y = classification.X[:n], np.arange(n) % 2
+    model = classification.student(classification.ensemble()).fit(X, y)
+    assert np.isfinite(model.predict_log_proba(classification.X)).all()
+
+
+def test_a_forest_of_many_trees_is_put_together(classification):
+    X, y = classification.data
+    teacher = as_teacher(RandomForestClassifier(100, random_state=0), max_members=20)
+    settings = {"max_epochs": 100, "module__hidden_units": (64,), "transfer": None}
+    model = classification.student(teacher, **settings).fit(X, y)
+    forest = RandomForestClassifier(100, random_state=0).fit(X, y)
+    assert model.n_heads_ == 20
+    assert distance(model.predict_proba(X), forest.predict_proba(X)) < 0.1
+    assert (model.predict(X) == forest.predict(X)).mean() > 0.9
+    assert np.isfinite(model.history_[-1]["train_loss"])  # trees rule classes out
+
+
+# ------------------------------------------------------------------------------------------
+# Images
+# ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def images():
+    """Bars that stand, lie, or do neither."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=60)
+    X = 0.3 * rng.normal(size=(60, 8, 8))
+    at = rng.integers(8, size=60)
+    X[y == 0, :, at[y == 0]] += 1.5
+    X[y == 1, at[y == 1], :] += 1.5
+    return X.astype(np.float32), np.array(["standing", "lying", "none"])[y]
+
+
+NET = {"module": ConvNet, "module__channels": (4,), "module__hidden_units": (12,)}
+
+
+@pytest.fixture(scope="module")
+def seer(images):
+    ensemble = BayesianEnsembleClassifier(3, max_epochs=30, random_state=0, **NET)
+    return FrozenEstimator(ensemble.fit(*images))
+
+
+@pytest.mark.parametrize(("head_layers", "n_in_heads"), [(1, 1), (2, 2), (3, 3)])
+def test_a_student_of_images(head_layers, n_in_heads, images, seer):
+    X, y = images
+    settings = {"head_layers": head_layers, "max_epochs": 30, "diversity_weight": 0.001}
+    model = HydraPlusClassifier(seer, random_state=0, **NET, **settings).fit(X, y)
+    weights = model.module_.network.head_weights()
+    assert [weight.shape[:2] for weight in weights] == n_in_heads * [(1, 3)]
+    if head_layers == 3:
+        assert weights[0].shape == (1, 3, 4, 9)  # filters of 3 by 3, flattened
+    assert (model.predict(X) == seer.predict(X)).mean() > 0.8
+    assert model.predict_uncertainty(X).epistemic.shape == (60,)
+    copied = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(copied.predict_members(X), model.predict_members(X))
+
+
+def test_an_unfitted_teacher_of_images_is_asked_out_of_fold(images):
+    X, y = images
+    teacher = BayesianEnsembleClassifier(2, max_epochs=2, **NET)
+    model = HydraPlusClassifier(teacher, max_epochs=2, teacher_cv=2, random_state=0, **NET)
+    model.fit(X, y, X_transfer=X[:5])
+    assert model.predict_members(X).shape == (60, 2, 3)
+
+
+@pytest.mark.parametrize("transfer", ["noise", "mixup", "box"])
+def test_transfer_sets_of_images(transfer, images, seer):
+    X, y = images
+    settings = {"transfer": transfer, "max_epochs": 2, "random_state": 0}
+    model = HydraPlusClassifier(seer, **NET, **settings).fit(X, y, X_transfer=X[:5] + 1)
+    assert np.isfinite(model.predict_log_proba(X)).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda fit: {**fit, "X_transfer": fit["X"][:, 0]}, r"X_transfer must have rows of shape"),
+        (lambda fit: {**fit, "X": fit["X"].reshape(60, -1)}, "in_features must be"),
+        (lambda fit: {**fit, "X": fit["X"][:, None, None]}, "in_features must be"),
+    ],
+    ids=["X_transfer", "flat", "too deep"],
+)
+def test_images_of_the_wrong_rank_are_named(change, message, images):
+    X, y = images
+    model = HydraPlusClassifier(BayesianEnsembleClassifier(2, max_epochs=1, **NET), **NET)
+    with pytest.raises(ValueError, match=message):
+        model.fit(**change({"X": X, "y": y}))
+
+
+def test_tables_are_munged_images_are_not(images, seer):
+    with pytest.raises(ValueError, match=r"transfer=Munge\(\) needs rows of one axis"):
+        HydraPlusClassifier(seer, transfer="munge", **NET).fit(*images)
+
+
+def test_one_image_is_asked_for_with_its_axis(images, seer):
+    X, y = images
+    model = HydraPlusClassifier(seer, max_epochs=1, random_state=0, **NET).fit(X, y)
+    with pytest.raises(ValueError, match=r"X must have 3 axes.*A single row is X\[None\]"):
+        model.predict(X[0])
+    np.testing.assert_allclose(model.predict_proba(X[:1]), model.predict_proba(X)[:1], rtol=1e-5)
+    assert predict_members(model, X).shape == (60, 3, 3)

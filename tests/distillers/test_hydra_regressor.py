@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""HydraPlusRegressor: its loss, and how faithful it is."""
+
+from __future__ import annotations
+
+from functools import partial
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression
+from sklearn.preprocessing import StandardScaler
+from torch import nn
+from torch.distributions import Normal, kl_divergence
+
+from skdistill import HydraPlusRegressor, predict_members
+from skdistill.distillers._hydra_objectives import GaussianHydraObjective
+
+# ------------------------------------------------------------------------------------------
+# Teachers
+# ------------------------------------------------------------------------------------------
+
+
+def test_a_teacher_of_transformed_targets(regression):
+    X, y = regression.data
+    teacher = TransformedTargetRegressor(regression.ensemble(), transformer=StandardScaler())
+    settings = {"max_epochs": 60, "spread_weight": 0.0, "transfer": None}
+    model = regression.student(teacher, **settings).fit(X, y)
+    assert predict_members(model.teacher_, X).shape == model.predict_members(X).shape
+    teacher = model.teacher_.predict(X)
+    assert np.mean((model.predict(X) - teacher) ** 2) < 0.2 * np.var(teacher)
+
+
+def test_a_teacher_without_members_is_one_member(regression):
+    X, y = regression.data
+    model = regression.student(LinearRegression(), max_epochs=300).fit(X, y)
+    assert model.n_heads_ == 1
+    assert model.predict_uncertainty(X).epistemic is None
+    _, std = model.predict(X, return_std=True)
+    residual = np.sqrt(model.teacher_.residual_variance_)  # its only uncertainty
+    assert np.median(std) == pytest.approx(residual.item(), rel=0.1)
+
+
+def test_a_teacher_of_other_targets(regression):
+    X, y = regression.data
+    teacher = FrozenEstimator(regression.ensemble().fit(X, y))
+    with pytest.raises(ValueError, match=r"shape \(1, S, 2, 2\).*got \(1, 3, 1, 2\)"):
+        regression.student(teacher).fit(X, np.column_stack([y, y]))
+
+
+class Given(RegressorMixin, BaseEstimator):
+    """A regressor with two members that all have a given variance."""
+
+    def __init__(self, variance=1.0):
+        self.variance = variance
+
+    def fit(self, X, y):
+        return self
+
+    def predict_members(self, X):
+        means = np.stack([X[:, 0], X[:, 0] + 1], axis=1)
+        return np.stack([means, np.full_like(means, self.variance)], axis=-1)[:, :, None, :]
+
+
+@pytest.mark.parametrize("variance", [-1.0, 0.0, np.nan, np.inf])
+def test_a_teacher_whose_variances_are_none_is_named(variance, regression):
+    with pytest.raises(ValueError, match=r"^the answers of teacher Given must be .*positive,"):
+        regression.student(Given(variance)).fit(*regression.data)
+
+
+# ------------------------------------------------------------------------------------------
+# The loss
+# ------------------------------------------------------------------------------------------
+
+
+def answers_and_outputs(n_members, n_heads, n=7, t=2, seed=0):
+    """Random answers of a teacher, outputs of a student, labels, and the Gaussians they are."""
+    generator = torch.Generator().manual_seed(seed)
+    draw = partial(torch.randn, generator=generator, dtype=torch.float64)
+    means, variances = draw(n_members, n, t), draw(n_members, n, t).exp()
+    outputs = draw(n_heads, n, 2 * t)
+    raw = outputs[..., t:]
+    return SimpleNamespace(
+        answers=torch.stack([means, variances], dim=-1).transpose(0, 1).unsqueeze(0),
+        outputs=outputs.unsqueeze(0),
+        y=draw(1, n, t),
+        labelled=(torch.arange(n) % 2).double().unsqueeze(0),
+        members=Normal(means, variances.sqrt()),
+        heads=Normal(outputs[..., :t], (nn.functional.softplus(raw) + 1e-6).sqrt()),
+    )
+
+
+def objective_of(n_members, n_heads, n_epochs=4, **settings):
+    """The objective of a student that trains for `n_epochs`."""
+    model = HydraPlusRegressor(**settings)
+    model.n_epochs_ = n_epochs
+    return GaussianHydraObjective(model, n_members, n_heads)
+
+
+def loss(case, epoch=3, **settings):
+    """What the student minimises in an epoch, by default the last of four, for each row."""
+    n_members, n_heads = case.members.mean.shape[0], case.heads.mean.shape[0]
+    objective = objective_of(n_members, n_heads, **{"spread_weight": 0.0, **settings})
+    objective.begin_epoch(epoch)
+    return objective(case.outputs, (case.answers, case.y, case.labelled)).squeeze(0)
+
+
+def matched(mixture):
+    """The Gaussian with the moments of a mixture, member by member on the first axis."""
+    mean = mixture.mean.mean(0)
+    variance = (mixture.variance + mixture.mean.square()).mean(0) - mean.square()
+    return Normal(mean, variance.sqrt())
+
+
+def entropy_left_out(gaussian):
+    """What the loss is more than the divergence: a constant of the teacher, in nats."""
+    return (gaussian.variance.log() + 1).div(2).sum(-1)
+
+
+def test_plain_hydra_is_the_mean_divergence_of_members_and_heads():
+    case = answers_and_outputs(n_members=4, n_heads=4)
+    expected = kl_divergence(case.members, case.heads).sum(-1).mean(0)
+    constant = entropy_left_out(case.members).mean(0)
+    torch.testing.assert_close(loss(case, alpha=1, beta=1), expected + constant)
+
+
+@pytest.mark.parametrize(("n_members", "n_heads"), [(5, 2), (2, 5)])
+def test_member_n_goes_to_head_n_mod_m(n_members, n_heads):
+    case = answers_and_outputs(n_members, n_heads)
+    pairs = [(k % n_members, k % n_heads) for k in range(5)]
+    divergences = [
+        kl_divergence(
+            Normal(case.members.mean[n], case.members.stddev[n]),
+            Normal(case.heads.mean[m], case.heads.stddev[m]),
+        ).sum(-1)
+        for n, m in pairs
+    ]
+    constant = entropy_left_out(case.members)[[n for n, _ in pairs]].mean(0)
+    expected = torch.stack(divergences).mean(0) + constant
+    torch.testing.assert_close(loss(case, alpha=1, beta=1), expected)
+
+
+def test_hinton_is_the_divergence_from_the_matched_teacher():
+    case = answers_and_outputs(n_members=4, n_heads=1)
+    teacher, head = matched(case.members), Normal(case.heads.mean[0], case.heads.stddev[0])
+    expected = kl_divergence(teacher, head).sum(-1) + entropy_left_out(teacher)
+    torch.testing.assert_close(loss(case, alpha=1, beta=0), expected)
+
+
+def test_the_label_term_is_the_likelihood_of_labelled_rows():
+    case = answers_and_outputs(n_members=3, n_heads=3)
+    likelihood = -case.heads.log_prob(case.y).sum(-1).mean(0) - np.log(2 * np.pi)  # two targets
+    torch.testing.assert_close(loss(case, alpha=0), case.labelled[0] * likelihood)
+
+
+def test_equation_10_mixes_the_three_terms():
+    case = answers_and_outputs(n_members=3, n_heads=3)
+    l1, l2, l3 = loss(case, alpha=0), loss(case, alpha=1, beta=0), loss(case, alpha=1, beta=1)
+    expected = 0.3 * l1 + 0.7 * (0.6 * l2 + 0.4 * l3)
+    torch.testing.assert_close(loss(case, alpha=0.7, beta=0.4), expected)
+
+
+@pytest.mark.parametrize("epoch", [0, 1, 3])
+@pytest.mark.parametrize(("n_members", "n_heads"), [(3, 3), (5, 2), (2, 5), (3, 1)])
+def test_spread_matching_by_hand(n_members, n_heads, epoch):
+    case = answers_and_outputs(n_members, n_heads)
+    added = loss(case, epoch, spread_weight=2.0) - loss(case, epoch, spread_weight=0.0)
+    teacher, head = case.members.mean, case.heads.mean
+    e_t, e_s = teacher.var(0, correction=0), head.var(0, correction=0)
+    teacher, head = teacher - teacher.mean(0), head - head.mean(0)  # before they are paired
+    n_pairs = max(n_members, n_heads)
+    residual = torch.stack([head[k % n_heads] - teacher[k % n_members] for k in range(n_pairs)])
+    residuals = (residual.square() / (e_t + 1e-4)).mean(0).sum(-1)
+    spreads = ((e_s + 1e-5).log() - (e_t + 1e-5).log()).square().sum(-1)
+    weight = 2.0 * (epoch + 1) / 4
+    torch.testing.assert_close(added, weight * (0.5 * residuals + 0.25 * spreads))
+
+
+def test_the_defaults_are_a_faithful_student():
+    params = HydraPlusRegressor().get_params()
+    expected = {
+        "alpha": 1.0,
+        "beta": 0.5,
+        "diversity_weight": 0.0,
+        "spread_weight": 0.3,
+        "transfer": "auto",
+        "max_epochs": "auto",
+    }
+    assert {name: params[name] for name in expected} == expected
+
+
+# ------------------------------------------------------------------------------------------
+# Fidelity
+# ------------------------------------------------------------------------------------------
+
+
+def test_spread_matching_makes_the_epistemic_part_faithful(regression):
+    def draw(n, seed):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(n, 3))
+        noise = 0.2 + 0.6 * (X[:, 0] > 0)
+        return X, np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + noise * rng.normal(size=n)
+
+    X, y = draw(250, seed=0)
+    X_test, y_test = draw(1000, seed=1)
+    relu = {"module__activation": "relu"}
+    teacher = regression.ensemble(
+        n_members=8, max_epochs=50, module__hidden_units=(50,), **relu
+    ).fit(X, y)
+    truth = teacher.predict_uncertainty(X_test)
+    rank, ratio = {}, {}
+    for spread_weight in (0.0, 1.0):
+        model = regression.student(
+            FrozenEstimator(teacher),
+            spread_weight=spread_weight,
+            max_epochs=200,
+            module__hidden_units=(96,),
+            **relu,
+        ).fit(X, y)
+        parts = model.predict_uncertainty(X_test)
+        rank[spread_weight] = stats.spearmanr(truth.epistemic, parts.epistemic).statistic
+        ratio[spread_weight] = np.median(parts.epistemic / truth.epistemic)
+        # Whatever the spread, mean and total variance follow the teacher's.
+        assert np.corrcoef(model.predict(X_test), teacher.predict(X_test))[0, 1] > 0.97
+        assert np.median(parts.total / truth.total) == pytest.approx(1.0, abs=0.15)
+    assert rank[1.0] > rank[0.0] + 0.05
+    assert rank[1.0] > 0.75
+    assert ratio[0.0] < 0.6
+    assert 0.65 < ratio[1.0] < 1.35
+    assert model.score(X_test, y_test) == pytest.approx(teacher.score(X_test, y_test), abs=0.05)
+
+
+def test_several_targets(regression):
+    X, y = regression.data
+    Y = np.column_stack([y, 100 * X[:, 0], X[:, 1] ** 2])
+    model = regression.student(
+        regression.ensemble(max_epochs=30),
+        max_epochs=100,
+        module__hidden_units=(32,),
+        spread_weight=0.0,
+    ).fit(X, Y)
+    teacher = model.teacher_.predict(X)
+    error = ((model.predict(X) - teacher) ** 2).mean(axis=0) / teacher.var(axis=0)
+    assert (error < 0.1).all()
+    assert model.predict_members(X).shape == (60, 3, 3, 2)
+
+
+# ------------------------------------------------------------------------------------------
+# Unusual input
+# ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_a_few_rows(n, regression):
+    X, y = regression.data
+    model = regression.student(regression.ensemble()).fit(X[:n], y[:n])
+    assert np.isfinite(model.predict_members(X)).all()
+
+
+def test_constant_y_and_a_column_of_constants(regression):
+    X = np.column_stack([regression.X, np.full(60, 2.0)])
+    model = regression.student(regression.ensemble(max_epochs=50), max_epochs=50).fit(
+        X, np.full(60, 7.0)
+    )
+    np.testing.assert_allclose(model.predict(X), 7.0, atol=0.3)
+    assert (model.predict_uncertainty(X).total > 0).all()

@@ -1,0 +1,729 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""BayesianEnsembleClassifier: labels, weights, what is read off its members, and bad input."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+
+import joblib
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from scipy.special import log_softmax, softmax
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.datasets import load_iris, make_blobs
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import log_loss
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.class_weight import compute_sample_weight
+from torch import nn
+
+from skdistill import (
+    BayesianEnsembleClassifier,
+    _read_offs,
+    predict_interval,
+    predict_members,
+    predict_uncertainty,
+)
+from skdistill.distributions import EmpiricalCategorical
+from skdistill.modules import MLP, ConvNet
+
+
+def ensemble(**params):
+    settings = {"n_members": 3, "max_epochs": 5, "module__hidden_units": (8,), "random_state": 0}
+    return BayesianEnsembleClassifier(**{**settings, **params})
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Three classes, of 35, 15 and 10 rows."""
+    rng = np.random.default_rng(0)
+    codes = np.repeat([0, 1, 2], [35, 15, 10])
+    X = rng.normal(size=(60, 3)) + 2.0 * np.eye(3)[codes]
+    order = rng.permutation(60)
+    return X[order], codes[order]
+
+
+@pytest.fixture(scope="module")
+def fitted(data):
+    return ensemble().fit(*data)
+
+
+def assert_same_members(first, second, X, **tolerance):
+    np.testing.assert_allclose(first.predict_members(X), second.predict_members(X), **tolerance)
+
+
+# ------------------------------------------------------------------------------------------
+# Learning
+# ------------------------------------------------------------------------------------------
+
+
+def probability(x):
+    """Of the first of two classes."""
+    return 0.5 + 0.4 * np.sin(2.0 * x)
+
+
+def test_learns_probabilities():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2, 2, size=4000)
+    y = rng.uniform(size=4000) > probability(x)
+    model = BayesianEnsembleClassifier(5, max_epochs=30, batch_size=64, random_state=0)
+    model.fit(x[:, None], y)
+    grid = np.linspace(-1.9, 1.9, 100)
+    error = model.predict_proba(grid[:, None])[:, 0] - probability(grid)
+    assert np.abs(error).mean() < 0.04  # as of ten local shares of 400 rows each: sd .025
+    total, _, epistemic = model.predict_uncertainty(grid[:, None])
+    truth = stats.entropy([probability(grid), 1 - probability(grid)])
+    np.testing.assert_allclose(total, truth, atol=0.12)
+    assert model.predict_uncertainty([[-6.0]]).epistemic > 5 * epistemic.mean()
+
+
+def test_learns_iris():
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    species = np.array(["setosa", "versicolor", "virginica"])[y]
+    model = make_pipeline(StandardScaler(), BayesianEnsembleClassifier(5, random_state=0))
+    proba = cross_val_predict(model, X, species, cv=5, method="predict_proba")
+    assert log_loss(species, proba) < 0.13
+    assert np.mean(np.unique(species)[proba.argmax(axis=1)] == species) > 0.94
+
+
+def test_members_are_the_softmax_of_their_networks(fitted, data):
+    X, _ = data
+    W1, b1, W2, b2 = (p.detach().numpy() for p in fitted.module_.parameters())
+    logits = np.maximum(X @ W1 + b1, 0) @ W2 + b2  # (S, n, K)
+    expected = np.moveaxis(softmax(logits, axis=-1), 0, 1)
+    np.testing.assert_allclose(fitted.predict_members(X), expected, rtol=1e-10)
+
+
+def test_the_loss_is_the_cross_entropy(data):
+    X, y = data
+    weight = np.linspace(0.1, 2, 60)
+    model = ensemble(batch_size=100, max_epochs=1, lr=1e-12, prior_scale=np.inf)
+    members = model.fit(X, y, sample_weight=weight).predict_members(X)
+    losses = -np.log(members[np.arange(60), :, y])  # (n, S)
+    expected = np.average(losses, axis=0, weights=weight).mean()
+    assert model.history_[0]["train_loss"] == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_member_does_not_depend_on_the_others(data):
+    many, few = ensemble(n_members=5).fit(*data), ensemble(n_members=2).fit(*data)
+    members = many.predict_members(data[0])[:, :2]
+    np.testing.assert_allclose(members, few.predict_members(data[0]), rtol=1e-9)
+
+
+def test_members_repeat_with_their_seed(data):
+    X, y = data
+    first, second, other = (ensemble(random_state=seed).fit(X, y) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first.predict_members(X), second.predict_members(X))
+    assert (first.predict_members(X) != other.predict_members(X)).all()
+
+
+def test_bootstrap_members_differ_in_their_rows(data):
+    def same_weights(in_features, out_features):
+        return MLP(in_features, out_features, (8,), generator=torch.Generator().manual_seed(0))
+
+    model = BayesianEnsembleClassifier(3, module=same_weights, batch_size=60, max_epochs=3)
+    np.testing.assert_allclose(model.fit(*data).predict_members(data[0]).std(axis=1), 0, atol=1e-12)
+    model.set_params(bootstrap=True).fit(*data)
+    assert (model.predict_members(data[0]).std(axis=1) > 0).all()
+
+
+def test_a_learning_rate_too_large_is_noticed(data):
+    X, y = data
+    model = ensemble(optimizer="SGD", lr=1e8, max_restarts=0)
+    with pytest.raises(ValueError, match="Every member diverged"):
+        model.fit(1e3 * X, y)
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+
+
+# ------------------------------------------------------------------------------------------
+# Labels
+# ------------------------------------------------------------------------------------------
+
+LABELS = {
+    "strings": np.array(["c", "a", "b"]),
+    "objects": np.array(["c", "a", "b"], dtype=object),
+    "digits in words": np.array(["10", "2", "1"]),
+    "negative integers": np.array([7, -3, 0]),
+    "unsigned": np.array([7, 3, 0], dtype=np.uint8),
+    "floats": np.array([1.0, -2.0, 5.0]),
+}
+
+
+@pytest.mark.parametrize("kind", LABELS)
+def test_labels_of_any_kind(kind, fitted, data):
+    X, codes = data
+    labels = LABELS[kind]
+    model = ensemble().fit(X, labels[codes])
+    assert model.classes_.tolist() == sorted(labels.tolist())
+    assert model.classes_.dtype == labels.dtype
+    columns = np.argsort(labels)
+    coded = ensemble().fit(X, np.argsort(columns)[codes])
+    np.testing.assert_array_equal(model.predict_proba(X), coded.predict_proba(X))
+    predicted = model.predict(X)
+    assert predicted.dtype == labels.dtype
+    np.testing.assert_array_equal(predicted, model.classes_[model.predict_proba(X).argmax(axis=1)])
+    assert set(model.sample_y(X, 3, random_state=0).ravel()) <= set(labels)
+    assert model.score(X, labels[codes]) == np.mean(predicted == labels[codes])
+
+
+def test_truth_values_are_labels(data):
+    X, codes = data
+    model = ensemble(max_epochs=20).fit(X, codes == 0)
+    assert model.classes_.tolist() == [False, True]
+    assert model.predict(X).dtype == bool
+    assert model.score(X, codes == 0) > 0.8
+    assert model.predict_proba(X).shape == (60, 2)
+
+
+@pytest.mark.parametrize("as_series", [lambda pd, y: pd.Series(y), lambda pd, y: pd.Categorical(y)])
+def test_labels_of_pandas(as_series, data):
+    pd = pytest.importorskip("pandas")
+    X, codes = data
+    labels = np.array(["low", "mid", "top"], dtype=object)[codes]
+    plain = ensemble().fit(X, labels)
+    model = ensemble().fit(X, as_series(pd, labels))
+    assert model.classes_.tolist() == ["low", "mid", "top"]
+    np.testing.assert_array_equal(model.predict(X), plain.predict(X))
+    assert model.score(X, as_series(pd, labels)) == plain.score(X, labels)
+
+
+def test_lists_and_columns_of_labels(data):
+    X, y = data
+    expected = ensemble().fit(X, y).predict_proba(X)
+    np.testing.assert_array_equal(ensemble().fit(X, y.tolist()).predict_proba(X), expected)
+    with pytest.warns(UserWarning, match="column-vector y was passed") as caught:
+        column = ensemble().fit(X, y[:, None])
+    assert len(caught) == 1
+    np.testing.assert_array_equal(column.predict_proba(X), expected)
+
+
+def test_many_classes():
+    X, y = make_blobs(600, centers=40, n_features=2, cluster_std=0.05, random_state=0)
+    model = BayesianEnsembleClassifier(2, max_epochs=60, random_state=0).fit(X, y)
+    assert model.predict_proba(X).shape == (600, 40)
+    assert model.score(X, y) > 0.8
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (np.zeros(60), r"at least two classes to tell apart; it has one class, \[0\.0\]"),
+        (np.full(60, "a"), r"it has one class, \['a'\]"),
+        (np.linspace(0, 1, 60), "Unknown label type: continuous"),
+        (np.eye(60)[:, :2], "should be a 1d array"),
+        (np.full(60, np.nan), "Input y contains NaN"),
+        (np.zeros(59), "inconsistent numbers of samples"),
+    ],
+)
+def test_labels_that_will_not_do_are_named(y, message, data):
+    with pytest.raises(ValueError, match=message):
+        ensemble().fit(data[0], y)
+
+
+def test_a_second_fit_that_fails_leaves_nothing_of_the_first(data):
+    X, y = data
+    model = ensemble().fit(X, y)
+    with pytest.raises(ValueError, match="one class"):
+        model.fit(X, np.zeros(60))
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+
+
+def test_a_second_fit_may_have_other_classes(data):
+    X, y = data
+    model = ensemble().fit(X, y).fit(X[:, :2], np.where(y == 0, "a", "b"))
+    assert_same_members(model, ensemble().fit(X[:, :2], (y > 0).astype(int)), X[:, :2])
+    assert model.classes_.tolist() == ["a", "b"]
+
+
+# ------------------------------------------------------------------------------------------
+# Weights of rows and of classes
+# ------------------------------------------------------------------------------------------
+
+WEIGHTS = {
+    "rows": {},
+    "dict": {"class_weight": {0: 0.5, 1: 2.0, 2: 1.5}},
+    "balanced": {"class_weight": "balanced"},
+}
+
+
+@pytest.mark.parametrize("params", WEIGHTS.values(), ids=WEIGHTS)
+def test_integer_weights_equal_repetitions_in_full_batches(params, data):
+    X, y = data
+    weight = np.tile([1, 2, 0], 20)
+    weighted = ensemble(batch_size=200, **params).fit(X, y, sample_weight=weight)
+    repeated = ensemble(batch_size=200, **params)
+    repeated.fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
+    assert_same_members(weighted, repeated, X, rtol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "params", [*WEIGHTS.values(), {"bootstrap": True}, {"early_stopping": True}]
+)
+def test_rows_of_weight_zero_are_as_if_they_were_not_there(params, data):
+    X, y = data
+    weight = np.tile([1.0, 2.0, 0.0], 20)
+    strange, kept = np.where(weight > 0, y, 1), weight > 0
+    weighted = ensemble(**params).fit(X, strange, sample_weight=weight)
+    dropped = ensemble(**params).fit(X[kept], y[kept], sample_weight=weight[kept])
+    assert_same_members(weighted, dropped, X)
+
+
+def test_weights_of_classes_are_weights_of_their_rows(data):
+    X, y = data
+    of_class = {"a": 0.5, "b": 2.0, "c": 3.0}
+    labels = np.array(list("abc"))[y]
+    by_class = ensemble(class_weight=of_class).fit(X, labels)
+    by_row = ensemble().fit(X, labels, sample_weight=np.array([0.5, 2.0, 3.0])[y])
+    assert_same_members(by_class, by_row, X)
+    assert (by_class.predict_proba(X) != ensemble().fit(X, y).predict_proba(X)).all()
+
+
+def test_balanced_weights_are_scikit_learns(data):
+    X, y = data
+    balanced = ensemble(class_weight="balanced").fit(X, y)
+    by_row = ensemble().fit(X, y, sample_weight=compute_sample_weight("balanced", y))
+    assert_same_members(balanced, by_row, X, rtol=1e-9)
+
+
+def test_weights_of_classes_multiply_those_of_rows(data):
+    X, y = data
+    weight = np.linspace(0.1, 3, 60)
+    both = ensemble(class_weight={0: 0.5, 1: 2.0, 2: 3.0}).fit(X, y, sample_weight=weight)
+    product = ensemble().fit(X, y, sample_weight=weight * np.array([0.5, 2.0, 3.0])[y])
+    assert_same_members(both, product, X)
+    balanced = ensemble(class_weight="balanced").fit(X, y, sample_weight=weight)
+    shares = np.bincount(y, weight)
+    by_hand = ensemble().fit(X, y, sample_weight=weight * (weight.sum() / (3 * shares))[y])
+    assert_same_members(balanced, by_hand, X, rtol=1e-9)
+
+
+def test_classes_that_are_left_out_weigh_one(data):
+    X, y = data
+    some = ensemble(class_weight={1: 2.0}).fit(X, y)
+    assert_same_members(some, ensemble(class_weight={0: 1, 1: 2.0, 2: 1}).fit(X, y), X)
+    assert_same_members(ensemble(class_weight={}).fit(X, y), ensemble().fit(X, y), X)
+
+
+@pytest.mark.parametrize("kind", [*LABELS, "truth values"])
+def test_weights_of_classes_know_labels_of_any_kind(kind, data):
+    X, codes = data
+    labels = LABELS[kind][codes] if kind in LABELS else codes == 1
+    label = labels[np.flatnonzero(codes == 1)[0]]
+    model = ensemble(class_weight={label: 5.0}).fit(X, labels)
+    by_row = ensemble().fit(X, labels, sample_weight=np.where(codes == 1, 5.0, 1.0))
+    assert_same_members(model, by_row, X)
+
+
+def test_a_class_of_weight_zero_is_known_but_not_learnt(data):
+    X, y = data
+    by_class = ensemble(class_weight={1: 0.0}, max_epochs=30).fit(X, y)
+    by_row = ensemble(max_epochs=30).fit(X, y, sample_weight=(y != 1).astype(float))
+    assert_same_members(by_class, by_row, X)
+    assert by_class.classes_.tolist() == [0, 1, 2]
+    assert by_class.predict_proba(X)[:, 1].max() < 0.3
+    balanced = clone(by_row).set_params(class_weight="balanced")
+    balanced.fit(X, y, sample_weight=(y != 1).astype(float))
+    assert np.isfinite(balanced.predict_proba(X)).all()
+
+
+def test_weights_for_classes_that_a_fold_lacks_do_no_harm(data):
+    X, y = data
+    weights = {0: 1.0, 1: 2.0, 2: 3.0}
+    without = ensemble(class_weight=weights).fit(X[y != 2], y[y != 2])
+    assert_same_members(without, ensemble(class_weight={1: 2.0}).fit(X[y != 2], y[y != 2]), X)
+
+
+@pytest.mark.parametrize(
+    ("class_weight", "message"),
+    [
+        ({"0": 2.0}, r"class_weight has weights for \['0'\].*and none for \[0, 1, 2\]"),
+        ({0: 2.0, 3: 1.0}, r"class_weight has weights for \[3\].*and none for \[1, 2\]"),
+        ({0: 0, 1: 0, 2: 0}, "class_weight must have at least one positive value"),
+    ],
+)
+def test_weights_of_classes_that_will_not_do_are_named(class_weight, message, data):
+    with pytest.raises(ValueError, match=message):
+        ensemble(class_weight=class_weight).fit(*data)
+
+
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        (-np.eye(60)[0], "sample_weight must not be negative"),
+        (np.zeros(60), "sample_weight must have at least one positive value"),
+        (np.ones(59), r"sample_weight must have shape \(60,\), got \(59,\)"),
+        (np.full(60, np.nan), "sample_weight contains NaN"),
+    ],
+)
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+def test_bad_weights_are_named(class_weight, weight, message, data):
+    with pytest.raises(ValueError, match=message):
+        ensemble(class_weight=class_weight).fit(*data, sample_weight=weight)
+
+
+# ------------------------------------------------------------------------------------------
+# What is read off
+# ------------------------------------------------------------------------------------------
+
+
+def test_shapes(fitted, data):
+    X, _ = data
+    assert fitted.predict(X).shape == (60,)
+    assert fitted.predict_proba(X).shape == fitted.predict_log_proba(X).shape == (60, 3)
+    assert fitted.predict_members(X).shape == (60, 3, 3)
+    assert {part.shape for part in fitted.predict_uncertainty(X)} == {(60,)}
+    assert fitted.predict_uncertainty(X).measure == "entropy"
+    assert fitted.sample_y(X).shape == (60, 1)
+    assert fitted.sample_y(X, 4).shape == (60, 4)
+    distribution = fitted.predict_distribution(X)
+    assert isinstance(distribution, EmpiricalCategorical)
+    assert distribution.log_probs.shape == (3, 60, 3)
+
+
+def test_all_is_read_off_the_members(fitted, data):
+    X, _ = data
+    members = fitted.predict_members(X)
+    np.testing.assert_allclose(members.sum(axis=-1), 1.0)
+    proba = fitted.predict_proba(X)
+    np.testing.assert_allclose(proba, members.mean(axis=1))
+    np.testing.assert_allclose(fitted.predict_log_proba(X), np.log(proba))
+    np.testing.assert_array_equal(fitted.predict(X), proba.argmax(axis=1))
+    np.testing.assert_allclose(fitted.predict_distribution(X).members, members)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_parts_of_the_entropy(dtype, data):
+    X, y = data
+    model = ensemble(n_members=7, max_epochs=20).fit(X.astype(dtype), y)
+    far = np.concatenate([X, 50 * X])
+    total, aleatoric, epistemic = model.predict_uncertainty(far)
+    assert total.dtype == dtype
+    np.testing.assert_array_equal(total, aleatoric + epistemic)
+    assert min(aleatoric.min(), epistemic.min()) >= 0
+    members = model.predict_members(far).astype(np.float64)
+    tolerance = {"rtol": 1e-5, "atol": 1e-6} if dtype == np.float32 else {"rtol": 1e-9}
+    proba = model.predict_proba(far).astype(np.float64)
+    np.testing.assert_allclose(total, stats.entropy(proba, axis=1), **tolerance)
+    np.testing.assert_allclose(aleatoric, stats.entropy(members, axis=2).mean(1), **tolerance)
+
+
+def test_members_that_agree_have_no_mutual_information_in_single_precision(data):
+    X, y = data
+    model = ensemble(n_members=5, lr=1e-12, module=same_for_all, max_epochs=1)
+    del model.module__hidden_units
+    model.fit(X.astype(np.float32), y)
+    total, aleatoric, epistemic = model.predict_uncertainty(X)
+    assert (epistemic >= 0).all()
+    np.testing.assert_allclose(epistemic, 0.0, atol=1e-12)
+    np.testing.assert_allclose(total, aleatoric)
+
+
+def same_for_all(in_features, out_features):
+    return MLP(in_features, out_features, (8,), generator=torch.Generator().manual_seed(0))
+
+
+def test_one_network_cannot_tell_the_parts(data):
+    X, y = data
+    model = ensemble(n_members=1).fit(X, y)
+    total, aleatoric, epistemic = model.predict_uncertainty(X)
+    np.testing.assert_allclose(total, stats.entropy(model.predict_proba(X), axis=1))
+    assert aleatoric is None
+    assert epistemic is None
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_log_probabilities_stay_finite_where_probabilities_underflow(dtype, data):
+    X, y = data
+    model = ensemble(max_epochs=20).fit(X.astype(dtype), y)
+    far = 1e4 * X
+    assert (model.predict_proba(far) == 0).any()
+    logits = model.module_.network(
+        torch.tensor(far[None], dtype=model.module_.network[0].weight.dtype)
+    )
+    expected = log_softmax(logits.detach().double().numpy(), axis=-1)  # (S, n, K)
+    log_proba = model.predict_log_proba(far)
+    assert np.isfinite(log_proba).all()
+    expected = np.logaddexp.reduce(expected) - np.log(3)
+    np.testing.assert_allclose(log_proba, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_labels_are_drawn_as_often_as_predicted(data):
+    X, y = data
+    labels = np.array(["a", "b", "c"])
+    model = ensemble().fit(X, labels[y])
+    draws = model.sample_y(X, n_samples=20_000, random_state=0)
+    frequencies = (draws[..., None] == labels).mean(axis=1)
+    np.testing.assert_allclose(frequencies, model.predict_proba(X), atol=4 * 0.5 / 20_000**0.5)
+    np.testing.assert_array_equal(draws, model.sample_y(X, 20_000, random_state=0))
+    assert (draws != model.sample_y(X, 20_000, random_state=1)).any()
+
+
+@pytest.mark.parametrize(("n_samples", "error"), [(0, ValueError), (1.5, TypeError)])
+def test_numbers_of_samples_out_of_range_are_named(n_samples, error, fitted, data):
+    with pytest.raises(error, match="n_samples"):
+        fitted.sample_y(data[0], n_samples)
+
+
+READS = {
+    "predict": lambda model, X: model.predict(X),
+    "proba": lambda model, X: model.predict_proba(X),
+    "log proba": lambda model, X: model.predict_log_proba(X),
+    "epistemic": lambda model, X: model.predict_uncertainty(X).epistemic,
+    "members": lambda model, X: model.predict_members(X),
+    "samples": lambda model, X: model.sample_y(X, 3, random_state=0),
+    "distribution": lambda model, X: model.predict_distribution(X).members.numpy(),
+}
+
+
+@pytest.mark.parametrize("read", READS)
+def test_a_row_does_not_depend_on_its_chunk(read, fitted, data, monkeypatch):
+    X, _ = data
+    whole = READS[read](fitted, X)
+    single = np.concatenate([READS[read](fitted, X[i : i + 1]) for i in range(len(X))])
+    np.testing.assert_allclose(single, whole, rtol=1e-11)
+    monkeypatch.setattr(_read_offs, "_FEW", 0)
+    monkeypatch.setattr(BayesianEnsembleClassifier, "_chunk_rows", lambda self: 7)
+    np.testing.assert_allclose(READS[read](fitted, X), whole, rtol=1e-11)
+    assert READS[read](fitted, X).dtype == whole.dtype
+
+
+def test_chunks_follow_working_memory(fitted, data, monkeypatch):
+    expected = fitted.predict_proba(data[0])
+    monkeypatch.setattr(_read_offs, "_FEW", 0)
+    with config_context(working_memory=1e-6):
+        assert fitted._chunk_rows() == 1
+        np.testing.assert_allclose(fitted.predict_proba(data[0]), expected, rtol=1e-11)
+
+
+@pytest.mark.parametrize("name", ["predict", "predict_proba", "predict_log_proba", "sample_y"])
+def test_unfitted_says_so(name, data):
+    with pytest.raises(NotFittedError, match="BayesianEnsembleClassifier"):
+        getattr(ensemble(), name)(data[0])
+
+
+# ------------------------------------------------------------------------------------------
+# Early stopping
+# ------------------------------------------------------------------------------------------
+
+
+def test_validation_rows_are_a_share_of_every_class(data):
+    X, y = data
+    model = ensemble(early_stopping=True, validation_fraction=0.2).fit(X, y)
+    weight = np.arange(1.0, 61.0)
+    train, valid = model._split(X, y, weight, np.random.RandomState(0))
+    assert np.bincount(train[1]).tolist() == [28, 12, 8]
+    assert np.bincount(valid[1]).tolist() == [7, 3, 2]
+    for rows, labels, weights in (train, valid):
+        at = weights.astype(int) - 1
+        np.testing.assert_array_equal(rows, X[at])
+        np.testing.assert_array_equal(labels, y[at])
+    assert sorted([*train[2], *valid[2]]) == weight.tolist()
+
+
+def test_each_member_keeps_its_best_epoch(data):
+    settings = {"n_members": 1, "early_stopping": True, "lr": 0.1, "lr_schedule": None}
+    stopped = ensemble(max_epochs=60, n_iter_no_change=5, **settings).fit(*data)
+    (best,) = stopped.best_epochs_
+    assert 1 < best == len(stopped.history_) - 5
+    until_best = ensemble(max_epochs=best, n_iter_no_change=100, **settings).fit(*data)
+    assert_same_members(stopped, until_best, data[0])
+    losses = [row["valid_loss"] for row in stopped.history_]
+    assert np.argmin(losses) + 1 == best
+
+
+@pytest.mark.parametrize(
+    ("counts", "fraction", "detail"),
+    [
+        ([20, 20, 1], 0.1, "too few"),
+        ([10, 10, 10], 0.05, "number of classes = 3"),
+        ([4, 4, 4], 0.8, "number of classes = 3"),
+    ],
+)
+def test_classes_that_cannot_be_split_are_named(counts, fraction, detail, data):
+    labels = np.repeat(["a", "b", "rare"], counts)
+    model = ensemble(early_stopping=True, validation_fraction=fraction)
+    message = f"early_stopping cannot hold out validation_fraction={fraction} .*every class.*"
+    with pytest.raises(ValueError, match=message + detail) as error:
+        model.fit(data[0][: len(labels)], labels)
+    assert detail != "too few" or "'rare'" in str(error.value)
+
+
+# ------------------------------------------------------------------------------------------
+# Folds, searches, pipelines, copies
+# ------------------------------------------------------------------------------------------
+
+
+def test_a_class_that_a_fold_lacks_gets_probability_zero(data):
+    X, y = data
+    order = np.argsort(y, kind="stable")
+    X, y = X[order], y[order]
+    with pytest.warns(RuntimeWarning, match="Number of classes in training fold"):
+        proba = cross_val_predict(ensemble(), X, y, cv=KFold(3), method="predict_proba")
+    without = ensemble().fit(X[:40], y[:40])  # all of class 2 are in the last third
+    assert without.classes_.tolist() == [0, 1]
+    np.testing.assert_allclose(proba[40:, :2], without.predict_proba(X[40:]), rtol=1e-9)
+    assert (proba[40:, 2] == 0).all()
+
+
+def test_a_search_by_log_loss(data):
+    X, y = data
+    labels = np.array(["a", "b", "c"])[y]
+    grid = {"module__hidden_units": [(2,), (16,)], "prior_scale": [0.01, 10.0]}
+    search = GridSearchCV(ensemble(max_epochs=40), grid, scoring="neg_log_loss", cv=3)
+    search.fit(X, labels)
+    assert search.best_params_["prior_scale"] == 10.0
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    proba = search.predict_proba(X)
+    assert log_loss(labels, proba) < log_loss(labels, np.tile(np.bincount(y) / 60, (60, 1)))
+
+
+def test_functions_see_through_pipelines_and_searches(data):
+    X, y = data
+    pipeline = make_pipeline(StandardScaler(), ensemble())
+    search = GridSearchCV(pipeline, {"bayesianensembleclassifier__lr": [0.01]}, cv=2).fit(X, y)
+    inner, scaled = search.best_estimator_[-1], search.best_estimator_[0].transform(X)
+    np.testing.assert_array_equal(predict_members(search, X), inner.predict_members(scaled))
+    for part, expected in zip(
+        predict_uncertainty(search, X), inner.predict_uncertainty(scaled), strict=True
+    ):
+        np.testing.assert_array_equal(part, expected)
+    with pytest.raises(TypeError, match="BayesianEnsembleClassifier has no predict_interval"):
+        predict_interval(search, X)
+
+
+def test_copies_predict_what_was_fitted(data, tmp_path):
+    X, y = data
+    model = ensemble().fit(X, np.array(["a", "b", "c"])[y])
+    expected = model.predict_members(X)
+    model.set_params(module__hidden_units=(3, 3), class_weight="balanced", n_members=9)
+    joblib.dump(model, tmp_path / "model")
+    for copied in (pickle.loads(pickle.dumps(model)), joblib.load(tmp_path / "model")):
+        np.testing.assert_array_equal(copied.predict_members(X), expected)
+        assert copied.classes_.tolist() == ["a", "b", "c"]
+        assert copied.get_params() == model.get_params()
+    assert not hasattr(clone(model), "classes_")
+    assert len(model.net_.history) == 5
+
+
+def test_frames_are_held_against_the_names_of_the_fit(data):
+    pd = pytest.importorskip("pandas")
+    X, y = data
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    model = ensemble().fit(frame, y)
+    assert model.feature_names_in_.tolist() == ["a", "b", "c"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_allclose(
+            model.predict_proba(frame), ensemble().fit(X, y).predict_proba(X)
+        )
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(frame[["b", "a", "c"]])
+
+
+# ------------------------------------------------------------------------------------------
+# Images
+# ------------------------------------------------------------------------------------------
+
+
+def flattened(in_features, out_features):
+    n_values = int(np.prod(in_features))
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(n_values, 16), nn.ReLU(), nn.Linear(16, out_features)
+    )
+
+
+@pytest.fixture(scope="module")
+def images():
+    """Bars that lie or stand, of one channel of 6 x 6 pixels."""
+    rng = np.random.default_rng(0)
+    X = 0.2 * rng.normal(size=(160, 1, 6, 6))
+    lies = rng.uniform(size=160) < 0.5
+    for image, flat, place in zip(X[:, 0], lies, rng.integers(6, size=160), strict=True):
+        image[(place, slice(None)) if flat else (slice(None), place)] += 1.0
+    return X, np.where(lies, "lies", "stands")
+
+
+CONVNET = {
+    "module": ConvNet,
+    "module__channels": (4,),
+    "module__kernel_size": 3,
+    "module__hidden_units": (8,),
+}
+
+
+@pytest.mark.parametrize("params", [{"module": flattened}, CONVNET], ids=["Flatten", "ConvNet"])
+def test_images(params, images):
+    X, y = images
+    model = BayesianEnsembleClassifier(3, max_epochs=30, random_state=0, **params)
+    model.fit(X[:100], y[:100])
+    assert model.score(X[100:], y[100:]) > 0.9
+    assert model.predict_members(X).shape == (160, 3, 2)
+    single = np.concatenate([model.predict_proba(X[i : i + 1]) for i in range(160)])
+    np.testing.assert_allclose(model.predict_proba(X), single, rtol=1e-9)
+    copied = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(copied.predict_members(X), model.predict_members(X))
+
+
+@pytest.mark.parametrize(
+    ("rows", "got"),
+    [
+        (lambda X: X[0], r"\(1, 6, 6\)"),
+        (lambda X: X[:, 0], r"\(160, 6, 6\)"),
+        (lambda X: X.reshape(160, 36), r"\(160, 36\)"),
+        (lambda X: X[0].tolist(), r"\(1, 6, 6\)"),
+    ],
+    ids=["one image", "no channels", "flat", "list"],
+)
+def test_images_of_the_wrong_rank_are_named(rows, got, images):
+    X, y = images
+    model = BayesianEnsembleClassifier(2, module=flattened, max_epochs=1).fit(X, y)
+    message = (
+        rf"X must have 4 axes, rows of shape \(1, 6, 6\) as in fit; got an array of shape {got}"
+    )
+    for predict in (model.predict, model.predict_uncertainty):
+        with pytest.raises(ValueError, match=message):
+            predict(rows(X))
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (
+            lambda X: X[:, :, :5],
+            r"X must have rows of shape \(1, 6, 6\), as in fit; got \(1, 5, 6\)",
+        ),
+        (lambda X: X.repeat(2, axis=1), "X has 2 features"),
+        (lambda X: np.where(X > 1, np.nan, X), "Input X contains NaN"),
+    ],
+    ids=["rows", "channels", "NaN"],
+)
+def test_images_of_another_shape_are_named(rows, message, images):
+    X, y = images
+    model = BayesianEnsembleClassifier(2, module=flattened, max_epochs=1).fit(X, y)
+    with pytest.raises(ValueError, match=message):
+        model.predict(rows(X))
+
+
+def test_the_mlp_takes_no_images(images):
+    message = r"in_features must be an integer.*got \(1, 6, 6\).*ConvNet, ResNet and Recurrent"
+    with pytest.raises(ValueError, match=message):
+        BayesianEnsembleClassifier(2).fit(*images)
+
+
+def forgets_a_class(in_features, out_features):
+    return nn.Linear(in_features, out_features - 1)
+
+
+def test_a_wrong_width_is_named(data):
+    model = BayesianEnsembleClassifier(2, module=forgets_a_class)
+    message = r"shape \(n, 3\), a logit for each class; forgets_a_class gives \(3, 2\)"
+    with pytest.raises(ValueError, match=message):
+        model.fit(*data)

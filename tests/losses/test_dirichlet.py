@@ -1,0 +1,431 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Losses of a Dirichlet against scipy, torch, the paper's figures, limits and minima by descent."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import special
+from torch.autograd import gradcheck
+from torch.distributions import Dirichlet as TorchDirichlet
+from torch.distributions import kl_divergence
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from skdistill import losses
+from skdistill.distributions import Dirichlet
+from skdistill.losses import _dirichlet
+
+N_ROWS, N_CLASSES = 6, 4
+OFFSETS = [0.0, 1.0]
+
+
+def randn(*shape, seed=0, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype)
+
+
+def close(actual, expected, **tolerance):
+    expected = torch.as_tensor(expected, dtype=actual.dtype)
+    torch.testing.assert_close(actual, expected, **{"rtol": 1e-10, "atol": 1e-12, **tolerance})
+
+
+def members_of(*shape, seed=0):
+    """Log probabilities of members (..., S, n, K)."""
+    return randn(*shape, seed=seed).log_softmax(-1)
+
+
+def targets():
+    """Of each loss, its function, the one with the gradient, and what it compares outputs with."""
+    beta = randn(N_ROWS, N_CLASSES, seed=1).mul(2).exp()
+    mean, precision = losses.proxy_target(members_of(5, N_ROWS, N_CLASSES))
+    mean_log = members_of(5, N_ROWS, N_CLASSES).mean(0)
+    reverse = losses.dirichlet_reverse_kl, losses.dirichlet_reverse_kl_and_gradient
+    forward = losses.dirichlet_forward_kl, losses.dirichlet_forward_kl_and_gradient
+    nll = losses.dirichlet_nll, losses.dirichlet_nll_and_gradient
+    released = losses.dirichlet_reverse_kl_reference
+    return {
+        "reverse": (*reverse, (beta,)),
+        "reverse, plain": (*reverse, (beta, 0.0)),
+        "released": (
+            released,
+            losses.dirichlet_reverse_kl_reference_and_gradient,
+            (mean, precision),
+        ),
+        "forward": (*forward, (beta,)),
+        "forward, plain": (*forward, (beta, 0.0)),
+        "nll": (*nll, (mean_log,)),
+        "nll, plain, T=2.5": (*nll, (mean_log, 0.0, 2.5)),
+    }
+
+
+TARGETS = targets()
+every_loss = pytest.mark.parametrize(
+    ("loss", "and_gradient", "target"), TARGETS.values(), ids=TARGETS
+)
+
+
+# the losses
+
+
+@pytest.mark.parametrize("offset", OFFSETS)
+def test_divergences_are_those_of_torch(offset):
+    outputs, beta = 2 * randn(N_ROWS, 5), randn(N_ROWS, 5, seed=1).mul(2).exp()
+    student, teacher = TorchDirichlet(outputs.exp() + offset), TorchDirichlet(beta)
+    reverse = losses.dirichlet_reverse_kl(outputs, beta, offset)
+    close(reverse, kl_divergence(student, teacher))
+    forward = losses.dirichlet_forward_kl(outputs, beta, offset)
+    close(forward, kl_divergence(teacher, student))
+
+
+@pytest.mark.parametrize("offset", OFFSETS)
+def test_nll_is_the_mean_density_of_the_members(offset):
+    outputs, members = randn(N_ROWS, N_CLASSES), members_of(5, N_ROWS, N_CLASSES)
+    statistics = losses.MemberStatistics()
+    for member in members:
+        statistics.add(member)
+    student = Dirichlet.from_outputs(outputs, offset)
+    expected = -student.log_prob_simplex(members.exp()).mean(0)
+    close(losses.dirichlet_nll(outputs, statistics.mean_log, offset), expected)
+
+
+def test_temperature_divides_the_outputs_and_multiplies_the_loss_by_its_square():
+    outputs, mean_log = randn(N_ROWS, N_CLASSES), members_of(N_ROWS, N_CLASSES)
+    expected = 9 * losses.dirichlet_nll(outputs / 3, mean_log)
+    close(losses.dirichlet_nll(outputs, mean_log, temperature=3.0), expected)
+
+
+def test_the_released_form_is_eq_18_but_for_a_constant():
+    members = members_of(5, N_ROWS, N_CLASSES)
+    mean, precision = losses.proxy_target(members)
+    beta_0 = precision + N_CLASSES
+
+    def eq_18(outputs):
+        alpha = outputs.exp() + 1
+        expected_log = alpha.digamma() - alpha.sum(-1, keepdim=True).digamma()
+        prior = kl_divergence(TorchDirichlet(alpha), TorchDirichlet(torch.ones_like(alpha)))
+        return -(mean * expected_log).sum(-1) + prior / beta_0
+
+    def released(outputs):
+        return losses.dirichlet_reverse_kl_reference(outputs, mean, precision)
+
+    one, other = randn(N_ROWS, N_CLASSES, seed=2), randn(N_ROWS, N_CLASSES, seed=3)
+    close(released(one) - released(other), eq_18(one) - eq_18(other))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("scale", [1.0, 1e3, 1e7])
+@pytest.mark.parametrize("n_classes", [3, 1000])
+def test_reverse_kl_vanishes_at_the_target_and_its_gradient_too(n_classes, scale, dtype):
+    outputs = randn(20, n_classes, dtype=dtype) + math.log(scale)
+    beta = Dirichlet.from_outputs(outputs).concentrations
+    loss, gradient = losses.dirichlet_reverse_kl_and_gradient(outputs, beta)
+    assert not gradient.any()
+    assert not loss.any()
+
+
+@pytest.mark.parametrize("n_classes", [3, 1000])
+def test_divergences_of_float32_are_never_negative(n_classes):
+    outputs = randn(20, n_classes, dtype=torch.float32) + 15
+    beta = Dirichlet.from_outputs(outputs + 1e-5 * randn(20, n_classes).float()).concentrations
+    for loss in (losses.dirichlet_reverse_kl, losses.dirichlet_forward_kl):
+        assert (loss(outputs, beta) >= 0).all()
+
+
+# gradients
+
+
+@every_loss
+def test_gradient_is_that_of_differences(loss, and_gradient, target):
+    outputs = randn(N_ROWS, N_CLASSES, seed=4).requires_grad_()
+    assert gradcheck(lambda z: loss(z, *target), outputs)
+
+
+@every_loss
+def test_gradient_in_closed_form_is_that_of_autograd(loss, and_gradient, target):
+    outputs = randn(N_ROWS, N_CLASSES, seed=4).requires_grad_()
+    weight = randn(N_ROWS, seed=5)
+    values, gradient = and_gradient(outputs, *target)
+    assert not gradient.requires_grad
+    assert torch.equal(loss(outputs, *target), values)
+    (loss(outputs, *target) * weight).sum().backward()
+    close(outputs.grad, gradient * weight[:, None])
+
+
+@every_loss
+def test_a_student_of_one_network_has_an_axis_in_front(loss, and_gradient, target):
+    outputs = randn(1, N_ROWS, N_CLASSES, seed=4)
+    values, gradient = and_gradient(outputs, *target)
+    expected = and_gradient(outputs[0], *target)
+    assert torch.equal(values, expected[0][None])
+    assert torch.equal(gradient, expected[1][None])
+
+
+def test_rows_may_be_tokens_of_sequences():
+    outputs, beta = randn(2, 3, 5, 4), randn(2, 3, 5, 4, seed=1).exp()
+    loss, gradient = losses.dirichlet_reverse_kl_and_gradient(outputs, beta)
+    expected = losses.dirichlet_reverse_kl_and_gradient(outputs.view(-1, 4), beta.view(-1, 4))
+    assert torch.equal(loss.view(-1), expected[0])
+    assert torch.equal(gradient.view(-1, 4), expected[1])
+
+
+@every_loss
+def test_a_step_can_be_recorded(loss, and_gradient, target):
+    outputs, others = randn(N_ROWS, N_CLASSES, seed=4), randn(N_ROWS, N_CLASSES, seed=5)
+    record = make_fx(lambda z: and_gradient(z, *target))(outputs)
+    for part, expected in zip(record(others), and_gradient(others, *target), strict=True):
+        assert torch.equal(part, expected)
+
+
+@every_loss
+def test_blocks_of_rows_change_nothing(loss, and_gradient, target, monkeypatch):
+    outputs = randn(N_ROWS, N_CLASSES, seed=4)
+    whole = and_gradient(outputs, *target)
+    monkeypatch.setattr(_dirichlet, "_CHUNK", {"cpu": 2 * N_CLASSES + 1})
+    for part, expected in zip(and_gradient(outputs, *target), whole, strict=True):
+        close(part, expected, rtol=1e-13)
+
+
+# minima
+
+
+def minimiser(loss_and_gradient, outputs):
+    """Outputs at which descent comes to rest."""
+    outputs = outputs.clone().requires_grad_()
+    optimizer = torch.optim.LBFGS(
+        [outputs], max_iter=2000, tolerance_grad=1e-12, tolerance_change=0, history_size=30
+    )
+
+    def step():
+        loss, outputs.grad = loss_and_gradient(outputs.detach())
+        return loss.sum()
+
+    for _ in range(5):
+        optimizer.step(step)
+    return outputs.detach()
+
+
+@pytest.mark.parametrize(
+    "and_gradient",
+    [losses.dirichlet_reverse_kl_and_gradient, losses.dirichlet_forward_kl_and_gradient],
+)
+def test_the_minimiser_of_a_divergence_is_the_target(and_gradient):
+    mean, precision = losses.proxy_target(members_of(5, 3, N_CLASSES))
+    beta = losses.proxy_concentrations(mean, precision)
+    outputs = minimiser(lambda z: and_gradient(z, beta), torch.zeros(3, N_CLASSES).double())
+    close(outputs.exp() + 1, beta, rtol=1e-6)
+
+
+def test_the_minimiser_of_the_released_form_has_k_more_precision():
+    mean, precision = losses.proxy_target(members_of(5, 3, N_CLASSES))
+    outputs = minimiser(
+        lambda z: losses.dirichlet_reverse_kl_reference_and_gradient(z, mean, precision),
+        torch.zeros(3, N_CLASSES).double(),
+    )
+    close(outputs.exp() + 1, (precision + N_CLASSES)[:, None] * mean + 1, rtol=1e-6)
+
+
+def test_the_minimiser_of_the_likelihood_is_the_dirichlet_of_the_members():
+    alpha = np.array([3.0, 1.5, 6.0])
+    members = torch.tensor(np.random.default_rng(0).dirichlet(alpha, 50_000)).log()
+    outputs = minimiser(
+        lambda z: losses.dirichlet_nll_and_gradient(z, members.mean(0)[None], offset=0.0),
+        torch.zeros(1, 3).double(),
+    )
+    close(outputs.exp()[0], alpha, rtol=0.03)
+    # Where the gradient vanishes, expected logs are those of the members.
+    found = outputs.exp().numpy()
+    close(members.mean(0)[None], special.digamma(found) - special.digamma(found.sum()), rtol=1e-8)
+
+
+# statistics and proxies of members
+
+
+def test_statistics_of_members_added_one_by_one():
+    members = members_of(7, N_ROWS, N_CLASSES)
+    statistics = losses.MemberStatistics()
+    for member in members:
+        assert statistics.add(member + 3) is statistics  # logits are normalised
+    assert statistics.n_members == 7
+    close(statistics.mean, members.exp().mean(0))
+    close(statistics.mean_log, members.mean(0))
+
+
+def test_temperature_and_smoothing_of_members():
+    members = members_of(7, N_ROWS, N_CLASSES)
+    members[0, :, 1] = -math.inf
+    statistics = losses.MemberStatistics(temperature=2.0, smoothing=1e-3)
+    for member in members:
+        statistics.add(member)
+    probs = (members / 2).softmax(-1)
+    probs = (1 - 1e-3) * (probs - 1 / N_CLASSES) + 1 / N_CLASSES
+    close(statistics.mean, probs.mean(0))
+    close(statistics.mean_log, probs.log().mean(0))
+
+
+def test_proxy_is_eq_17_written_out():
+    members = members_of(5, N_ROWS, 3)
+    p = members.exp().numpy()
+    mean = p.mean(0)
+    divergence = special.rel_entr(mean, p).sum(-1).mean(0)
+    target = losses.proxy_target(members)
+    close(target[0], mean)
+    close(target[1], 2 / (2 * divergence), rtol=1e-5)
+    close(losses.proxy_concentrations(*target), mean / divergence[:, None] + 1, rtol=1e-5)
+
+
+def test_proxy_of_a_stack_is_that_of_each_ensemble():
+    members = members_of(3, 5, N_ROWS, N_CLASSES)
+    mean, precision = losses.proxy_target(members)
+    for row, ensemble in enumerate(members):
+        expected = losses.proxy_target(ensemble)
+        close(mean[row], expected[0])
+        close(precision[row], expected[1])
+
+
+@pytest.mark.parametrize(
+    ("n_classes", "expected"), [(3, 49.3), (10, 48.2), (100, 39.3)], ids=["3", "10", "100"]
+)
+def test_proxy_precision_of_many_draws_tends_to_its_limit(n_classes, expected):
+    precision = 50.0
+    p = np.full(n_classes, 1 / n_classes)
+    divergence = (
+        p * (np.log(p) - special.digamma(precision * p) + special.digamma(precision))
+    ).sum()
+    limit = (n_classes - 1) / (2 * divergence)
+    assert limit == pytest.approx(expected, abs=0.05)
+    draws = np.random.default_rng(0).dirichlet(precision * p, (200_000 // n_classes, 1))
+    _, found = losses.proxy_target(torch.tensor(draws).log())
+    assert found.item() == pytest.approx(limit, rel=0.02)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-3), (torch.float32, 1.0)])
+def test_identical_members_have_a_large_precision_that_can_be_capped(dtype, tolerance):
+    members = members_of(1, N_ROWS, 10).expand(4, N_ROWS, 10).to(dtype)
+    _, precision = losses.proxy_target(members)
+    close(precision, [9 / 1.2e-7] * N_ROWS, rtol=max(tolerance, 0.01))
+    _, capped = losses.proxy_target(members, max_precision=1e4)
+    assert (capped == 1e4).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_probabilities_of_zero_and_one_give_finite_targets(dtype):
+    certain = torch.tensor([[0.0, -math.inf], [-math.inf, 0.0]], dtype=dtype)
+    members = torch.stack([certain, certain.flip(0), certain])
+    for smoothing in (0.0, 1e-3):
+        mean, precision = losses.proxy_target(members, smoothing=smoothing)
+        assert mean.isfinite().all()
+        assert ((precision > 0) & (precision < 1)).all()
+    same = losses.proxy_target(certain[None])[1]
+    close(same, [1 / 1.2e-7] * 2, rtol=0.01)
+
+
+def test_many_classes_in_float32_are_as_in_float64():
+    members = 3 * randn(6, 4, 5000)
+    outputs = randn(4, 5000, seed=1)
+    expected = losses.proxy_target(members)
+    found = losses.proxy_target(members.float())
+    close(found[0].double(), expected[0], rtol=1e-5, atol=1e-9)
+    close(found[1].double(), expected[1], rtol=1e-5)
+    beta = losses.proxy_concentrations(*expected)
+    for loss in (
+        losses.dirichlet_reverse_kl_and_gradient,
+        losses.dirichlet_forward_kl_and_gradient,
+    ):
+        values, gradient = loss(outputs.float(), beta.float())
+        reference = loss(outputs, beta)
+        close(values.double(), reference[0], rtol=1e-5)
+        scale = reference[1].abs().max().item()
+        close(gradient.double(), reference[1], rtol=1e-4, atol=1e-6 * scale)
+
+
+@every_loss
+def test_results_have_the_dtype_of_the_outputs(loss, and_gradient, target):
+    outputs = randn(1000, N_CLASSES).float()
+    target = [
+        t[:1].expand(1000, *t.shape[1:]) if isinstance(t, torch.Tensor) else t for t in target
+    ]
+    for part, expected in zip(
+        and_gradient(outputs, *target), and_gradient(outputs.double(), *target), strict=True
+    ):
+        assert part.dtype == torch.float32
+        close(part.double(), expected, rtol=1e-4, atol=1e-4)
+
+
+# the series
+
+
+@pytest.mark.parametrize("offset", OFFSETS)
+def test_the_series_agrees_with_torch_in_float64(offset):
+    # Concentrations from e^-8 to e^15, a quarter of the pairs alike to three digits.
+    a = (23 * torch.rand(4000, generator=torch.Generator().manual_seed(0)) - 8).exp() + offset
+    b = a[torch.randperm(4000, generator=torch.Generator().manual_seed(1))]
+    b[:1000] = a[:1000] * 1.001
+    divergence, trigamma = _dirichlet._bregman_by_series(b, a)
+    expected, slope = _dirichlet._bregman(b.double(), a.double())
+    eps = torch.finfo(torch.float32).eps
+    close(trigamma.double(), slope, rtol=3 * eps, atol=0)
+    # What is rounded are the result, and the difference and its quotients, whose sum is 0.
+    difference = (b - a).double().abs()
+    allowed = eps * (4 * expected + 24 * difference * (1 + 1 / a.double())) + 1e-9
+    assert ((divergence.double() - expected).abs() <= allowed).all()
+
+
+@pytest.mark.parametrize("offset", OFFSETS)
+def test_the_series_takes_any_outputs(offset):
+    least, largest = (math.exp(limit) for limit in Dirichlet.output_limits)
+    ends = torch.tensor([least, 1.0, 1e7, largest]) + offset
+    b, a = torch.cartesian_prod(ends, ends).unbind(-1)
+    divergence, trigamma = _dirichlet._bregman_by_series(b, a)
+    expected, slope = _dirichlet._bregman(b.double(), a.double())
+    close(divergence.double(), expected, rtol=1e-6)
+    close(trigamma.double(), slope, rtol=1e-6)
+
+
+# the paper's Figs 1 and 3
+
+
+def gradient_ratio(gradient):
+    """rho of Eq 12: the first class's gradient over the second's, for each of K classes."""
+    first, second, *_ = gradient.squeeze(0).abs()
+    return (first / second).item() / gradient.shape[-1]
+
+
+def sparse(epsilon, n_classes):
+    probs = torch.full((1, n_classes), epsilon / (n_classes - 1), dtype=torch.float64)
+    probs[0, 0] = 1 - epsilon
+    return probs
+
+
+@pytest.mark.parametrize(
+    ("n_classes", "expected"),
+    [
+        (10, {"ce": 0.9, "nll": 0.033, "forward": 0.0030, "reverse": 1.46}),
+        (100, {"ce": 0.99, "nll": 0.0060, "forward": 0.00050, "reverse": 1.62}),
+        (1000, {"ce": 0.999, "nll": 0.00087, "forward": 0.0000716, "reverse": 1.63}),
+    ],
+)
+def test_gradient_ratio_at_initialisation(n_classes, expected):
+    target = sparse(1e-4, n_classes)
+    beta, outputs = 100 * n_classes * target, torch.zeros_like(target)
+    found = {
+        "ce": losses.cross_entropy_and_gradient(outputs, target),
+        "nll": losses.dirichlet_nll_and_gradient(outputs, target.log(), offset=0.0),
+        "forward": losses.dirichlet_forward_kl_and_gradient(outputs, beta, offset=0.0),
+        "reverse": losses.dirichlet_reverse_kl_and_gradient(outputs, beta, offset=0.0),
+    }
+    ratios = {name: gradient_ratio(gradient) for name, (_, gradient) in found.items()}
+    assert ratios == pytest.approx(expected, rel=5e-3)
+
+
+@pytest.mark.parametrize(
+    ("n_classes", "plain", "with_one"), [(10, 0.051, 16.4), (100, 0.051, 19.9), (1000, 0.051, 20.3)]
+)
+def test_gradient_ratio_near_convergence(n_classes, plain, with_one):
+    beta = 100 * n_classes * sparse(1e-4, n_classes)
+    outputs = (90 * n_classes * sparse(5e-4, n_classes)).log()
+    for offset, expected in ((0.0, plain), (1.0, with_one)):
+        _, gradient = losses.dirichlet_reverse_kl_and_gradient(outputs, beta + offset, offset)
+        assert gradient_ratio(gradient) == pytest.approx(expected, rel=5e-3)
