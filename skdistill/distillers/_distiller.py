@@ -21,9 +21,11 @@ from .._teaching import as_teacher_rows, fit_teacher, seed_where_unset
 from .._through import predict_members
 from ..modules import n_parameters, weights_and_fan_ins
 from ..teachers import (
+    Teacher,
     align_classes,
     as_teacher,
     check_member_predictions,
+    is_prefitted,
     out_of_fold_members,
 )
 from ..transfer import TransferMaker, TransferSet, make_transfer
@@ -188,9 +190,8 @@ class Distiller(DistributionEstimator):
         if self.random_state is not None:
             seed_where_unset(teacher, seed)
         subtask = task.subcontext(task_name="teacher")
-        inner = getattr(teacher, "estimator", None)  # of a Teacher
-        is_fitted = any(clone(model) is model for model in (teacher, inner) if model is not None)
-        memory = None if is_fitted else self.memory
+        model = teacher.estimator if isinstance(teacher, Teacher) else teacher
+        memory = None if is_prefitted(model) else self.memory
         fit = check_memory(memory).cache(fit_teacher, ignore=["task", "student"])
         answers = None
         if self.teacher_cv is not None:
@@ -204,6 +205,7 @@ class Distiller(DistributionEstimator):
                 cv=self.teacher_cv,
                 sample_weight=sample_weight,
                 random_state=folds_seed,
+                name="teacher_cv",
             )
             name = f"the answers of teacher {type(teacher).__name__}"
             answers = self._checked_members(answers, len(answers), name)

@@ -8,6 +8,7 @@ from ._members import align_classes
 from ._out_of_fold import out_of_fold_members
 from ._predictions import check_member_predictions
 from ._teacher import Teacher, as_teacher
+from ._walking import is_prefitted
 
 __all__ = [
     "as_teacher",
@@ -15,5 +16,6 @@ __all__ = [
     "FittedModels",
     "align_classes",
     "check_member_predictions",
+    "is_prefitted",
     "out_of_fold_members",
 ]

@@ -17,7 +17,7 @@ from ._teacher import Teacher, as_teacher
 from ._walking import as_rows, fits_on_folds, is_prefitted, rows_at
 
 
-def out_of_fold_members(teacher, X, y, *, cv=5, sample_weight=None, random_state=None):
+def out_of_fold_members(teacher, X, y, *, cv=5, sample_weight=None, random_state=None, name="cv"):
     """Predict members of every row by a clone of the teacher that has not seen the row.
 
     On the rows that they were fitted on, the members of an overfitted teacher agree; elsewhere they
@@ -36,6 +36,8 @@ def out_of_fold_members(teacher, X, y, *, cv=5, sample_weight=None, random_state
         Weights of the rows in the fits.
     random_state : int, RandomState instance or None, default=None
         For the folds that a number makes.
+    name : str, default="cv"
+        What to call `cv` in errors.
 
     Returns
     -------
@@ -59,7 +61,8 @@ def out_of_fold_members(teacher, X, y, *, cv=5, sample_weight=None, random_state
     weight = check_weights(sample_weight, len(y))
     found = np.zeros(len(y), dtype=int)
     members: np.ndarray | None = None
-    for fitted, rows in fits_on_folds(teacher, X, y, weight, _folds(cv, y, classes, random_state)):
+    folds = _folds(cv, y, classes, random_state, name)
+    for fitted, rows in fits_on_folds(teacher, X, y, weight, folds):
         answers = predict_members(fitted, rows_at(X, rows))
         if classes is not None:
             answers = align_classes(answers, fitted.classes_, classes)
@@ -74,16 +77,16 @@ def out_of_fold_members(teacher, X, y, *, cv=5, sample_weight=None, random_state
         found[rows] += 1
     if (found != 1).any():
         raise ValueError(
-            f"cv must put every row into one test fold; got {(found == 0).sum()} rows in none and "
+            f"{name} must put every row into one test fold; got {(found == 0).sum()} rows in none and "
             f"{(found > 1).sum()} in several."
         )
     return members
 
 
-def _folds(cv, y: np.ndarray, classes: np.ndarray | None, random_state):
+def _folds(cv, y: np.ndarray, classes: np.ndarray | None, random_state, name: str):
     """Return a splitter from a number, shuffled, or from what scikit-learn takes as ``cv``."""
     if not isinstance(cv, Integral):
         return check_cv(cv, y, classifier=classes is not None)
-    Number(Integral, 2).check(cv, "cv")
+    Number(Integral, 2).check(cv, name)
     splitter = KFold if classes is None else StratifiedKFold
     return splitter(cv, shuffle=True, random_state=random_state)

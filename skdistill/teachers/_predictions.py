@@ -41,9 +41,12 @@ def check_member_predictions(
         If the shape is another, a number is not finite, probabilities are negative or miss a sum
         of one by more than 1e-3, or variances are not positive.
     """
-    members = np.asarray(members)
-    if members.dtype != np.float32:
-        members = members.astype(np.float64, copy=False)
+    try:
+        members = np.asarray(members)
+        if members.dtype != np.float32:
+            members = members.astype(np.float64, copy=False)
+    except ValueError as error:
+        raise ValueError(f"{name} must be an array of numbers: {error}") from error
     _check_shape(members, n_samples, n_classes, n_targets, name)
     if n_targets is None:
         return _normalised(members, name)

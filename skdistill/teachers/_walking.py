@@ -51,7 +51,16 @@ def has_members(model) -> bool:
 
 
 def is_prefitted(model) -> bool:
-    """Tell whether a model, or one inside it, is fitted already and stays so when cloned."""
+    """Tell whether a model, or one inside it, is fitted already and stays so when cloned.
+
+    Parameters
+    ----------
+    model : estimator
+
+    Returns
+    -------
+    is_prefitted : bool
+    """
     return model is not None and (clone(model) is model or is_prefitted(inside(model)))
 
 

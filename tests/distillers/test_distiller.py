@@ -314,7 +314,7 @@ def test_models_of_scikit_learn_teach(name, task):
     assert (model.predict_uncertainty(X).epistemic is None) == (name == "boosting")
     teacher = members.mean(axis=1)[..., 0]  # probabilities of the first class, or means
     student = model.predict_members(X).mean(axis=1)[..., 0]
-    assert np.mean((student - teacher) ** 2) < 0.35 * np.var(teacher)
+    assert np.mean((student - teacher) ** 2) < 0.5 * np.var(teacher)
 
 
 def test_fitted_models_teach_as_a_list(task):
@@ -801,9 +801,11 @@ def test_made_rows_come_on_top_without_labels(transfer, task, witness, further, 
     (rows,) = rows_learnt(model, *task.data, X_transfer=further)
     assert len(rows) == 2 * 85
     assert rows.targets[1].tolist() == [1.0] * 60 + [0.0] * 110
-    known = model.teacher_._is_known(asked_in_training(model))
-    assert known.sum() >= 2 * 60  # of 340 rows in two epochs
-    assert known.mean() < 0.5  # munge leaves some as they are, mixup may mix a row with itself
+    batches = [(X[0], labelled[0] == 1) for X, ((_, _, labelled), _) in rows]  # of one epoch
+    dealt, is_labelled = (torch.cat(parts).numpy() for parts in zip(*batches, strict=True))
+    is_known = (dealt[:, None] == np.concatenate([task.X, further])).all(axis=-1).any(axis=1)
+    assert is_known[is_labelled].all()  # labels stand for rows as they are
+    assert 25 <= is_known[~is_labelled].sum() < 60  # munge leaves some as they are
 
 
 @pytest.mark.parametrize("transfer", ["mixup", "munge", "box"])
