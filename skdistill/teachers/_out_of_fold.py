@@ -77,8 +77,8 @@ def out_of_fold_members(teacher, X, y, *, cv=5, sample_weight=None, random_state
         found[rows] += 1
     if (found != 1).any():
         raise ValueError(
-            f"{name} must put every row into one test fold; got {(found == 0).sum()} rows in none and "
-            f"{(found > 1).sum()} in several."
+            f"{name} must put every row into one test fold; got {(found == 0).sum()} rows in none "
+            f"and {(found > 1).sum()} in several."
         )
     return members
 
