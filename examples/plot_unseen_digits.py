@@ -1,0 +1,111 @@
+"""
+Does a student know the digits that nobody taught it?
+=====================================================
+
+An ensemble learns to read handwritten digits, but no 8 or 9 is ever shown to it. When they come its
+members disagree, so that its epistemic uncertainty tells them from the digits it knows. One network
+that was taught by the ensemble, without having seen an 8 or 9 either, finds them nearly as well.
+Digits turned on their side are another matter. The teacher itself finds them only now and then, and
+the student less, until it has been asked to imitate its teacher on some. These need no labels.
+"""
+
+# %%
+# Teacher and students
+# --------------------
+#
+# The rows to imitate the teacher on, besides those with labels, are given to `fit` as `X_transfer`.
+
+import argparse
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.frozen import FrozenEstimator
+from sklearn.metrics import log_loss
+from sklearn.model_selection import train_test_split
+
+from skdistill import BayesianEnsembleClassifier, HydraPlusClassifier, predict_uncertainty
+from skdistill.displays import UncertaintyHistogramDisplay
+from skdistill.metrics import ood_auroc
+
+parser = argparse.ArgumentParser(description="Find digits that were never seen.")
+parser.add_argument("--members", type=int, default=20, help="networks of the ensemble")
+parser.add_argument("--epochs", type=int, default=100, help="epochs of each model")
+parser.add_argument("--picture", default="unseen_digits.png", help="file to write")
+options, _ = parser.parse_known_args()
+
+
+def turned(images):
+    """Images of eight by eight pixels, one in a row, turned by 90 degrees."""
+    return np.rot90(images.reshape(-1, 8, 8), axes=(1, 2)).reshape(-1, 64)
+
+
+X, y = load_digits(return_X_y=True)
+X = X / 16  # from 0, white, to 1, black
+X_unseen = X[y >= 8]
+X_train, X_test, y_train, y_test = train_test_split(
+    X[y < 8], y[y < 8], test_size=0.3, random_state=0
+)
+
+teacher = BayesianEnsembleClassifier(options.members, max_epochs=options.epochs, random_state=0)
+teacher.fit(X_train, y_train)
+student = HydraPlusClassifier(FrozenEstimator(teacher), max_epochs=options.epochs, random_state=0)
+models = {
+    "teacher": teacher,
+    "student": student.fit(X_train, y_train),
+    "student, shown turned ones": clone(student).fit(X_train, y_train, X_transfer=turned(X_train)),
+}
+
+# %%
+# The table
+# ---------
+#
+# The area under the ROC curve (AUROC) is the chance that a strange image is given more epistemic
+# uncertainty than a test image of a known digit: .5 is guessing, 1 is perfect.
+
+print(f"{'':28}{'known digits':>22}{'AUROC':>10}{'AUROC':>10}")
+print(f"{'':28}{'accuracy':>12}{'log loss':>10}{'8 and 9':>10}{'turned':>10}")
+for name, model in models.items():
+    known, unseen, sideways = (
+        predict_uncertainty(model, rows).epistemic for rows in (X_test, X_unseen, turned(X_test))
+    )
+    accuracy, loss = model.score(X_test, y_test), log_loss(y_test, model.predict_proba(X_test))
+    print(
+        f"{name:28}{accuracy:12.3f}{loss:10.3f}"
+        f"{ood_auroc(known, unseen):10.3f}{ood_auroc(known, sideways):10.3f}"
+    )
+
+# %%
+# The picture
+# -----------
+#
+# Above, how uncertain teacher and student are of known digits and of 8 and 9. Below, what this
+# rests on: the known digits that the student takes for strange, and the strange ones that it takes
+# for known.
+
+figure = plt.figure(figsize=(13, 6), layout="constrained")
+above, below = figure.subfigures(2, 1, height_ratios=(5, 2))
+UncertaintyHistogramDisplay.from_estimators(
+    {name: models[name] for name in ("teacher", "student")},
+    X_test,
+    X_unseen,
+    ax=above.subplots(1, 3),
+)
+
+epistemic = predict_uncertainty(student, X_test).epistemic
+least_sure = X_test[np.argsort(epistemic)[::-1]]
+most_sure = X_unseen[np.argsort(predict_uncertainty(student, X_unseen).epistemic)]
+for panel, images, title in zip(
+    below.subfigures(1, 2),
+    (least_sure, most_sure),
+    ("Known digits with the most epistemic uncertainty", "8 and 9 with the least"),
+    strict=True,
+):
+    panel.suptitle(title)
+    for ax, image in zip(panel.subplots(1, 6), images, strict=False):
+        ax.imshow(image.reshape(8, 8), cmap="gray_r")
+        ax.set_title(f"read as {student.predict([image])[0]}", fontsize="small")
+        ax.set_axis_off()
+figure.savefig(options.picture, dpi=120)
+print(f"Picture: {options.picture}")
