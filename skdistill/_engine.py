@@ -140,7 +140,7 @@ class Rows(torch.utils.data.Dataset):
 class TaughtRows(Rows):
     """Rows whose first target is what a teacher says about them.
 
-    Rows that stay as they are the teacher is asked about once, if its answers fit scikit-learn's
+    About rows that stay as they are the teacher is asked once, if its answers fit scikit-learn's
     ``working_memory``; else it is asked as the rows are dealt, as many at a time as fit.
 
     Parameters
@@ -149,8 +149,8 @@ class TaughtRows(Rows):
         As in :class:`Rows`; the answers are put before `targets`.
     teacher : callable or None
         Takes an array of shape (n, ...), gives one of shape (n, ...).
-    answers : Tensor of shape (n, ...), default=None
-        What it would say, so that it need not be asked.
+    answers : Tensor of shape (n_kept, ...), default=None
+        What is to be learnt about the rows that stay, so that nobody is asked about them.
     draw : callable, default=None
         What a :class:`skdistill.transfer.TransferMaker` has prepared: draws new rows in the place
         of those that are dealt. None leaves them as they are.
@@ -174,41 +174,42 @@ class TaughtRows(Rows):
         super().__init__(X, targets, weight, batch_size, seeds)
         self.teacher = teacher
         self.draw = draw
-        self.n_kept = n_kept
+        self.n_kept = len(X) if draw is None else n_kept
         self.draw_generator = torch.Generator(X.device).manual_seed(seeds[0] + 1)
         self.answers = answers
-        if answers is not None:
-            return
         self.limit = self._affordable_rows()
-        if draw is None and len(X) <= self.limit:
-            self.answers = self._ask(X)
+        if answers is None and 0 < self.n_kept <= self.limit:
+            self.answers = self._ask(X[: self.n_kept])
 
     def _affordable_rows(self) -> int:
-        answer_bytes = self._ask(self.X[:1]).nbytes
-        return max(1, int(get_config()["working_memory"] * 2**20) // answer_bytes)
+        answer = self._ask(self.X[:1]) if self.answers is None else self.answers[:1]
+        return max(1, int(get_config()["working_memory"] * 2**20) // answer.nbytes)
 
     def _ask(self, rows: Tensor) -> Tensor:
         return torch.as_tensor(self.teacher(rows.cpu().numpy())).to(rows)
 
-    def _drawn(self, X: Tensor, index: Tensor, draw: Callable[..., Tensor]) -> Tensor:
-        """What is dealt instead of the rows X at `index`."""
-        drawn = draw(X, index, self.draw_generator)
-        if self.n_kept == 0:
-            return drawn
-        is_kept = (index < self.n_kept).view(*index.shape, *[1] * (X.ndim - index.ndim))
-        return torch.where(is_kept, X, drawn)
-
     def gather_limit(self) -> int:
-        return self.limit if self.answers is None else super().gather_limit()
+        knows_all = self.draw is None and self.answers is not None
+        return super().gather_limit() if knows_all else self.limit
 
     def take(self, index: Tensor) -> Batch:
         X, (targets, weight) = super().take(index)
-        if self.answers is not None:
-            return X, ((_rows_at(self.answers, index), *targets), weight)
+        is_kept = index < self.n_kept
         if self.draw is not None:
-            X = self._drawn(X, index, self.draw)
-        answers = self._ask(X.flatten(0, index.ndim - 1))
-        return X, ((answers.unflatten(0, index.shape), *targets), weight)
+            drawn = self.draw(X, index, self.draw_generator)
+            X = torch.where(is_kept.view(*index.shape, *[1] * (X.ndim - index.ndim)), X, drawn)
+        return X, ((self._answers_to(X, index, is_kept), *targets), weight)
+
+    def _answers_to(self, X: Tensor, index: Tensor, is_kept: Tensor) -> Tensor:
+        """Answers to rows (..., *row) of which those that are kept may be known already."""
+        if self.answers is None:
+            return self._ask(X.flatten(0, index.ndim - 1)).unflatten(0, index.shape)
+        if self.draw is None or is_kept.all():
+            return _rows_at(self.answers, index)
+        answers = self.answers.new_empty(*index.shape, *self.answers.shape[1:])
+        answers[is_kept] = self.answers[index[is_kept]]
+        answers[~is_kept] = self._ask(X[~is_kept])
+        return answers
 
 
 def _rows_at(values: Tensor, index: Tensor) -> Tensor:

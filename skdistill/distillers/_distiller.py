@@ -278,14 +278,13 @@ class Distiller(DistributionEstimator):
 
     def _transfer_maker(self, can_ask: bool) -> TransferMaker | None:
         """What makes rows to ask the teacher about; nothing where it cannot be asked."""
-        can_ask = can_ask and self.teacher_cv is None
         if self.transfer == "auto":
             return make_transfer("noise") if can_ask else None
         maker = make_transfer(self.transfer)
         if maker is not None and not can_ask:
             raise ValueError(
-                "transfer must be 'auto' or None with teacher_cv or member_predictions, as nobody "
-                f"can be asked about other rows than X; got {self.transfer!r}."
+                "transfer must be 'auto' or None with member_predictions, as nobody can be asked "
+                f"about other rows than X; got {self.transfer!r}."
             )
         return maker
 
@@ -330,14 +329,7 @@ class Distiller(DistributionEstimator):
         X, y, weight, X_transfer, answers = lesson
         labelled = np.repeat([1.0, 0.0], [len(X), len(X_transfer)])
         if answers is not None and len(X_transfer) and ask is not None:
-            more = ask(X_transfer)
-            if more.shape[1] != answers.shape[1]:
-                raise ValueError(
-                    "teacher must have as many members when it is fitted on all rows, to answer "
-                    f"for X_transfer, as on the folds of teacher_cv; got {more.shape[1]} and "
-                    f"{answers.shape[1]}."
-                )
-            answers = np.concatenate([answers, more])
+            answers = np.concatenate([answers, ask(X_transfer)])
         weight = np.concatenate([weight, np.ones(len(X_transfer))])
         X = np.concatenate([X, X_transfer])
         y = np.concatenate([y, np.zeros((len(X_transfer), *y.shape[1:]), dtype=y.dtype)])
@@ -353,10 +345,13 @@ class Distiller(DistributionEstimator):
 
         X, y, weight, answers, labelled = self._rows_with_transfer(lesson, ask)
         n_kept = 0
-        if maker is not None and not (maker.keeps_labels or self.transfer_only):
+        stays = answers is not None or not (maker is None or maker.keeps_labels)
+        if maker is not None and stays and not self.transfer_only:
             n_kept = len(X)
             X, y, weight = (np.concatenate([a, a]) for a in (X, y, weight))
             labelled = np.concatenate([labelled, np.zeros(n_kept)])
+
+        drawn_only = maker is not None and n_kept == 0
 
         def on_device(values: np.ndarray) -> Tensor:
             is_real = np.issubdtype(values.dtype, np.floating)
@@ -373,7 +368,7 @@ class Distiller(DistributionEstimator):
             self.batch_size,
             [seed],
             teacher=ask,
-            answers=None if answers is None else on_device(answers),
+            answers=None if answers is None or drawn_only else on_device(answers),
             draw=None if maker is None else maker.prepare(rows, weights if is_weighted else None),
             n_kept=n_kept,
         )
@@ -384,8 +379,14 @@ class Distiller(DistributionEstimator):
         """Train the student on the teacher's answers."""
         from .._engine import DivergenceGuard, TaskPerEpoch
 
-        known = ask(lesson.X[:1]) if lesson.answers is None else lesson.answers
-        n_members = known.shape[1]
+        known = [] if lesson.answers is None else [lesson.answers.shape[1]]
+        asked = [] if ask is None else [ask(lesson.X[:1]).shape[1]]
+        n_members = (asked + known)[0]
+        if n_members != (asked + known)[-1]:
+            raise ValueError(
+                "teacher must have as many members when it is fitted on all rows as on the folds "
+                f"of teacher_cv; got {n_members} and {known[0]}."
+            )
         n_networks = self._count_networks(n_members)
         seeds = random_state.randint(SEED_LIMIT, size=n_networks + 1).tolist()
         rows = self._taught_rows(lesson, ask, maker, seeds.pop())

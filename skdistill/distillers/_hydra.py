@@ -114,9 +114,9 @@ class HydraPlusRegressor(DistributionRegressor, HydraPlus):
         epoch; the teacher is asked about it. Gaussian noise ("noise", which is
         ``GaussianNoise(scale=0.7)``) is added to the rows where they stand, and they keep their
         labels; the others make as many rows again, without labels. None leaves the rows as they
-        are. "auto" is noise, or None where the teacher cannot be asked: with `teacher_cv` or
-        `member_predictions`. See :mod:`skdistill.transfer`; the settings of an object can be
-        searched over, as ``transfer__scale``.
+        are. "auto" is noise, or None with `member_predictions`, where nobody can be asked. See
+        :mod:`skdistill.transfer`; the settings of an object can be searched over, as
+        ``transfer__scale``.
     transfer_only : bool, default=False
         Whether the student learns from `X_transfer` instead of X and `X_transfer`, and from the
         rows that `transfer` makes instead of those that they are made from.
@@ -136,7 +136,8 @@ class HydraPlusRegressor(DistributionRegressor, HydraPlus):
         Folds by which the teacher's answers about X come from clones of it that have not seen the
         row. Members of an overfitted teacher agree on the rows they were fitted on, and a student
         that is to learn where they disagree sees it elsewhere only. `teacher_` is fitted on all
-        rows and answers for `X_transfer`.
+        rows and answers for `X_transfer` and for rows that `transfer` makes, which are dealt beside
+        X then, noise too.
     callbacks, device, compile, n_threads, verbose
         As in :class:`BayesianEnsembleRegressor`.
     random_state : int, RandomState instance or None, default=None

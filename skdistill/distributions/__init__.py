@@ -6,6 +6,18 @@ from __future__ import annotations
 from ._categorical import EmpiricalCategorical
 from ._dirichlet import Dirichlet
 from ._gaussian import EmpiricalGaussian, Gaussian
+from ._gaussian_normal import GaussianNormal
+from ._logit_normal import LogitNormal
+from ._normal_inverse_gamma import NormalInverseGamma
 from ._uncertainty import Uncertainty
 
-__all__ = ["Dirichlet", "EmpiricalCategorical", "EmpiricalGaussian", "Gaussian", "Uncertainty"]
+__all__ = [
+    "Dirichlet",
+    "EmpiricalCategorical",
+    "EmpiricalGaussian",
+    "Gaussian",
+    "GaussianNormal",
+    "LogitNormal",
+    "NormalInverseGamma",
+    "Uncertainty",
+]

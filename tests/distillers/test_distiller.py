@@ -422,14 +422,10 @@ def test_member_predictions_come_instead_of_a_teacher(params, fit_params, member
 
 
 @pytest.mark.parametrize("transfer", ["noise", "munge", Mixup()])
-@pytest.mark.parametrize("teacher_cv", [None, 3])
-def test_rows_cannot_be_made_where_answers_are_known(transfer, teacher_cv, members, task):
-    message = "^transfer must be 'auto' or None with teacher_cv or member_predictions"
-    teacher = None if teacher_cv is None else task.ensemble()
-    given = {"member_predictions": members} if teacher_cv is None else {}
-    model = task.student(teacher, teacher_cv=teacher_cv, transfer=transfer)
-    with pytest.raises(ValueError, match=message):
-        model.fit(*task.data, **given)
+def test_rows_cannot_be_made_where_nobody_can_be_asked(transfer, members, task):
+    model = task.student(None, transfer=transfer)
+    with pytest.raises(ValueError, match=r"^transfer must be .* with member_predictions"):
+        model.fit(*task.data, member_predictions=members)
 
 
 def assert_answers_belong_to_their_rows(rows, members, task):
@@ -471,19 +467,37 @@ HALVES = [(np.arange(30), np.arange(30, 60)), (np.arange(30, 60), np.arange(30))
 @pytest.mark.parametrize("cv", [3, KFold(4), HALVES], ids=["number", "splitter", "pairs"])
 def test_answers_come_from_teachers_that_have_not_seen_the_row(cv, witness, task, rows_learnt):
     X, y = task.data
-    model = task.student(witness, teacher_cv=cv, **plain(task))
+    model = task.student(witness, teacher_cv=cv, transfer=None, **plain(task))
     (rows,) = rows_learnt(model, X, y)
     np.testing.assert_array_equal(rows.X.numpy(), X)
     assert not says_known(rows.answers).any()
-    assert rows.draw is None  # no noise, about which nobody could be asked
     assert len(model.teacher_.rows_) == 60
     (rows,) = rows_learnt(task.student(witness, transfer=None, **plain(task)), X, y)
     assert says_known(rows.answers).all()
 
 
+@pytest.mark.parametrize("transfer", ["auto", "noise", "munge", Mixup()])
+def test_the_teacher_of_all_rows_answers_for_rows_that_are_made(
+    transfer, witness, task, rows_learnt
+):
+    X, y = task.data
+    model = task.student(witness, teacher_cv=3, transfer=transfer, **plain(task))
+    (rows,) = rows_learnt(model, X, y)
+    assert rows.n_kept == 60
+    assert not says_known(rows.answers).any()
+    rows.draw = lambda rows, index, generator: rows  # witnesses know rows to the last digit
+    index = torch.tensor([[0, 59, 60, 119], [61, 1, 2, 62]])
+    (answers, _, labelled), _ = rows.take(index)[1]
+    expected = [False, False, True, True, True, False, False, True]
+    assert says_known(answers.flatten(0, 1)).tolist() == expected
+    assert labelled.flatten().tolist() == [not made for made in expected]
+    answers = rows.take(torch.tensor([[3, 4]]))[1][0][0]  # none of them made
+    assert not says_known(answers.flatten(0, 1)).any()
+
+
 def test_the_teacher_of_all_rows_answers_for_transfer_rows(witness, further, task, rows_learnt):
     X, y = task.data
-    model = task.student(witness, teacher_cv=3, **plain(task))
+    model = task.student(witness, teacher_cv=3, transfer=None, **plain(task))
     (rows,) = rows_learnt(model, X, y, X_transfer=np.concatenate([X[:7], further]))
     assert says_known(rows.answers).tolist() == [False] * 60 + [True] * 7 + [False] * 25
     model.set_params(transfer_only=True)
@@ -493,7 +507,7 @@ def test_the_teacher_of_all_rows_answers_for_transfer_rows(witness, further, tas
 
 def test_answers_out_of_fold_of_rows_without_weight_are_left_out(task, rows_learnt):
     weight = np.tile([1.0, 2.0, 0.0], 20)
-    model = task.student(task.ensemble(), teacher_cv=3)
+    model = task.student(task.ensemble(), teacher_cv=3, transfer=None)
     (rows,) = rows_learnt(model, *task.data, sample_weight=weight)
     np.testing.assert_array_equal(rows.X.numpy(), task.X[weight > 0])
     assert len(rows.answers) == 40
@@ -558,12 +572,10 @@ class GrowingRegressor(Growing, WitnessRegressor):
     pass
 
 
-def test_a_teacher_with_more_members_on_all_rows_is_named(further, task):
+def test_a_teacher_with_more_members_on_all_rows_is_named(task):
     teacher = GrowingClassifier() if task.is_classification else GrowingRegressor()
-    model = task.student(teacher, teacher_cv=KFold(2))
-    assert model.fit(*task.data).n_heads_ == 4
     with pytest.raises(ValueError, match=r"teacher must have as many members.*got 10 and 4"):
-        model.fit(*task.data, X_transfer=further)
+        task.student(teacher, teacher_cv=KFold(2)).fit(*task.data)
 
 
 @pytest.mark.parametrize("seed", [None, 0])

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The logit-normal distribution over class probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ._categorical import EmpiricalCategorical
+from ._gaussian import Gaussian
+from ._shared import of_one_network
+from ._uncertainty import Uncertainty
+
+_CHUNK = 2**18  # elements of the draws for some rows: 1 MiB of float32
+
+
+@dataclass(frozen=True, eq=False)  # the == of tensors has no single truth value
+class LogitNormal:
+    """Class probabilities whose logits, less that of the last class, are normal.
+
+    It is what a student of ensemble distribution distillation predicts for classes (Eqs 9 and 10
+    of [1]_): the softmax of ``(z, 0)``, z normal with a covariance that is diagonal or that plus a
+    matrix of low rank. What it predicts are means over a fixed set of draws, which serve every row;
+    hence predictions are deterministic and do not depend on the rows around them. The error that
+    stems from the draws is that of a mean of `n_samples`, of about ``1 / sqrt(n_samples)`` times
+    the standard deviation over members. Results have the dtype and the device of the means.
+
+    Parameters
+    ----------
+    logit_mean : Tensor of shape (n, K - 1)
+        Expectation of the relative logits z.
+    logit_variance : Tensor of shape (n, K - 1)
+        Diagonal part of their covariance.
+    factor : Tensor of shape (n, K - 1, r) or None, default=None
+        V, where ``V V^T`` is the part of low rank.
+    n_samples : int, default=100
+        How many draws predictions are means over.
+    seed : int, default=0
+        Of these draws.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not go together.
+
+    References
+    ----------
+    .. [1] J. Lindqvist, A. Olmin, F. Lindsten and L. Svensson, "A general framework for ensemble
+       distribution distillation", MLSP 2020.
+    """
+
+    logit_mean: Tensor
+    logit_variance: Tensor
+    factor: Tensor | None = None
+    n_samples: int = 100
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        shapes = [tuple(value.shape) for value in (self.logit_mean, self.logit_variance)]
+        if self.factor is not None:
+            shapes.append(tuple(self.factor.shape[:2]))
+        if len(set(shapes)) > 1 or len(shapes[0]) != 2:
+            raise ValueError(
+                "logit_mean and logit_variance must have one shape (n, K - 1), and factor, if any, "
+                f"(n, K - 1, r); their first axes are {shapes}."
+            )
+
+    @classmethod
+    def from_outputs(
+        cls, outputs: Tensor, rank: int = 0, n_samples: int = 100, seed: int = 0
+    ) -> LogitNormal:
+        """Read network outputs.
+
+        Parameters
+        ----------
+        outputs : Tensor of shape (n, (K - 1) (2 + rank)) or (1, n, (K - 1) (2 + rank))
+            K - 1 columns each: expectations, raw variances, which are read as
+            ``softplus(raw) + 1e-6``, and the `rank` columns of the factor.
+        rank : int, default=0
+            Rank of the part of low rank; 0 for a diagonal covariance.
+        n_samples : int, default=100
+            How many draws predictions are means over.
+        seed : int, default=0
+            Of these draws.
+
+        Returns
+        -------
+        LogitNormal
+
+        Raises
+        ------
+        ValueError
+            If the shape is another one.
+        """
+        what = f"{2 + rank} (K - 1) for K classes and rank {rank}"
+        outputs = of_one_network(outputs, 2 + rank, what)
+        size = outputs.shape[1] // (2 + rank)
+        logits = Gaussian.from_outputs(outputs[:, : 2 * size])
+        factor = outputs[:, 2 * size :].unflatten(1, (rank, size)).mT if rank else None
+        return cls(*logits, factor, n_samples, seed)
+
+    def empirical(self) -> EmpiricalCategorical:
+        """The draws as an ensemble of members.
+
+        Returns
+        -------
+        EmpiricalCategorical
+            Of `n_samples` members, which hold that many times n K numbers.
+        """
+        return self._drawn(slice(None), *self._draws())
+
+    @property
+    def mean(self) -> Tensor:
+        """Expected class probabilities, of shape (n, K); the predictive distribution (Eq. 14)."""
+        return self.log_mean.exp()
+
+    @property
+    def log_mean(self) -> Tensor:
+        """Log of :attr:`mean`, of shape (n, K)."""
+        return torch.cat([members.log_mean for members in self._chunks()])
+
+    @property
+    def members(self) -> Tensor:
+        """Class probabilities of the draws, rows first: a tensor of shape (n, n_samples, K)."""
+        return self.empirical().members
+
+    @torch.no_grad()
+    def uncertainty(self) -> Uncertainty:
+        """Parts of the entropy of the mean, over the draws (Eqs. 15).
+
+        Returns
+        -------
+        Uncertainty
+            Tensors of shape (n,), in nats, as of :meth:`EmpiricalCategorical.uncertainty`. No
+            gradient passes through.
+        """
+        parts = [tuple(members.uncertainty()) for members in self._chunks()]
+        return Uncertainty(*map(torch.cat, zip(*parts, strict=True)), measure="entropy")
+
+    def log_prob(self, codes: Tensor) -> Tensor:
+        """Log probability of classes under the mean.
+
+        Parameters
+        ----------
+        codes : Tensor of int64 of shape (n,)
+            One class for each row, counted from 0.
+
+        Returns
+        -------
+        Tensor of shape (n,)
+            In nats.
+
+        Raises
+        ------
+        ValueError
+            If `codes` are not n whole numbers from 0 to K - 1.
+        """
+        return self._predictive.log_prob(codes)
+
+    def sample(self, n_samples: int, generator: torch.Generator | None = None) -> Tensor:
+        """Draw classes from the mean.
+
+        The same draws serve every row, as in :meth:`EmpiricalCategorical.sample`.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of draws.
+        generator : torch.Generator, default=None
+            Source of randomness, on any device; None is torch's global generator.
+
+        Returns
+        -------
+        Tensor of int64 of shape (n_samples, n)
+            Classes, counted from 0.
+        """
+        return self._predictive.sample(n_samples, generator)
+
+    @property
+    def _predictive(self) -> EmpiricalCategorical:
+        """The mean, as an ensemble of one member."""
+        return EmpiricalCategorical(self.log_mean.unsqueeze(0))
+
+    def _draws(self) -> tuple[Tensor, Tensor]:
+        """Standard normal draws (T, 1, K - 1), and (T, r) for the factor; the same for every row."""
+        n_logits = self.logit_mean.shape[1]
+        rank = 0 if self.factor is None else self.factor.shape[2]
+        generator = torch.Generator().manual_seed(self.seed)
+        draws = torch.randn((self.n_samples, n_logits + rank), generator=generator)
+        own, shared = draws.to(self.logit_mean).split((n_logits, rank), dim=1)
+        return own.unsqueeze(1), shared
+
+    def _drawn(self, rows: slice, own: Tensor, shared: Tensor) -> EmpiricalCategorical:
+        """Members for some of the rows, one for each draw."""
+        logits = self.logit_mean[rows] + self.logit_variance[rows].sqrt() * own
+        if self.factor is not None:
+            logits = logits + torch.einsum("npr,tr->tnp", self.factor[rows], shared)
+        last = logits.new_zeros(*logits.shape[:2], 1)
+        return EmpiricalCategorical.from_logits(torch.cat((logits, last), dim=-1))  # Eq 9
+
+    def _chunks(self) -> Iterator[EmpiricalCategorical]:
+        """Members for so many rows at a time that the draws (T, rows, K) stay small."""
+        n_rows, n_logits = self.logit_mean.shape
+        size = max(1, _CHUNK // (self.n_samples * (n_logits + 1)))
+        draws = self._draws()
+        for start in range(0, max(1, n_rows), size):
+            yield self._drawn(slice(start, start + size), *draws)

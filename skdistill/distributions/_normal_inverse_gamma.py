@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A normal-inverse-gamma distribution over the mean and the variance of a Gaussian."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from scipy import special
+from torch import Tensor
+
+from ._gaussian import Gaussian
+from ._shared import Marginal, check_targets, of_one_network
+from ._uncertainty import Uncertainty
+
+
+@dataclass(frozen=True, eq=False)  # the == of tensors has no single truth value
+class NormalInverseGamma(Marginal):
+    """Gaussians whose mean and variance follow a normal-inverse-gamma distribution.
+
+    Per row and target, ``1 / variance ~ Gamma(alpha, rate=beta)`` and, given the variance,
+    ``mean ~ N(mean, variance / nu)``. This is the normal-inverse-Wishart distribution of one target
+    (Eq. 11 of [1]_). The marginal of y is Student's t with ``2 alpha`` degrees of freedom, and all
+    that is read off it has a closed form. Results have the dtype and the device of the means.
+
+    Parameters
+    ----------
+    mean : Tensor of shape (n, t)
+        Expectation of the mean, in units of y; the mean of y.
+    nu : Tensor of shape (n, t)
+        Positive: how many times the noise variance the variance of the mean goes into.
+    alpha : Tensor of shape (n, t)
+        More than 1: the shape of the precision's distribution.
+    beta : Tensor of shape (n, t)
+        Positive, in squared units of y: the rate of the precision's distribution.
+
+    References
+    ----------
+    .. [1] J. Lindqvist, A. Olmin, F. Lindsten and L. Svensson, "A general framework for ensemble
+       distribution distillation", MLSP 2020.
+    """
+
+    mean: Tensor
+    nu: Tensor
+    alpha: Tensor
+    beta: Tensor
+
+    outputs_per_target: ClassVar[int] = 4
+    output_limits: ClassVar[tuple[float, float]] = (-7.0, 12.0)  # of log nu and log(alpha - 1)
+
+    @classmethod
+    def from_outputs(cls, outputs: Tensor) -> NormalInverseGamma:
+        """Read network outputs.
+
+        The second of the four is the harmonic mean ``beta / alpha`` of the variance: the likelihood
+        of members is at its maximum there whatever the shape.
+
+        Parameters
+        ----------
+        outputs : Tensor of shape (n, 4 t) or (1, n, 4 t)
+            t columns each: expectation of the mean, raw value of ``beta / alpha``, which is
+            ``softplus(raw) + 1e-6``, ``log nu`` and ``log(alpha - 1)``. These logarithms count as
+            -7 below that and as 12 above, which caps the precision where members are identical.
+
+        Returns
+        -------
+        NormalInverseGamma
+
+        Raises
+        ------
+        ValueError
+            If the shape is another one.
+        """
+        outputs = of_one_network(outputs, cls.outputs_per_target, "4 t for t targets")
+        gaussian, logarithms = outputs.chunk(2, dim=-1)
+        mean, harmonic = Gaussian.from_outputs(gaussian)
+        nu, excess = logarithms.clamp(*cls.output_limits).exp().chunk(2, dim=-1)
+        alpha = 1 + excess
+        return cls(mean, nu, alpha, alpha * harmonic)
+
+    def affine(self, loc: Tensor | np.ndarray, scale: Tensor | np.ndarray) -> NormalInverseGamma:
+        """Distribution of ``loc + scale * y``, such as y back from standardised to own units.
+
+        Parameters
+        ----------
+        loc, scale : Tensor or array of shape (t,)
+            Shift and factor of each target.
+
+        Returns
+        -------
+        NormalInverseGamma
+        """
+        loc, scale = (torch.as_tensor(value).to(self.mean) for value in (loc, scale))
+        beta = scale.square() * self.beta
+        return NormalInverseGamma(loc + scale * self.mean, self.nu, self.alpha, beta)
+
+    @property
+    def variance(self) -> Tensor:
+        """Variance of y, of shape (n, t): the total uncertainty."""
+        return self.uncertainty().total
+
+    def uncertainty(self) -> Uncertainty:
+        """Parts of the variance by the law of total variance, in closed form.
+
+        Returns
+        -------
+        Uncertainty
+            Tensors of shape (n, t), in squared units of y: the aleatoric part is the expected
+            variance ``beta / (alpha - 1)``, the epistemic part the variance of the mean, the
+            aleatoric part over nu. The total is their sum.
+        """
+        aleatoric = self.beta / (self.alpha - 1)
+        epistemic = aleatoric / self.nu
+        return Uncertainty(aleatoric + epistemic, aleatoric, epistemic, measure="variance")
+
+    def log_prob(self, y: Tensor) -> Tensor:
+        """Log density of y under Student's t, per row and target.
+
+        Parameters
+        ----------
+        y : Tensor of shape (n, t)
+
+        Returns
+        -------
+        Tensor of shape (n, t)
+            In nats.
+
+        Raises
+        ------
+        ValueError
+            If `y` does not have shape (n, t).
+        """
+        check_targets(y, self.mean)
+        alpha = self.alpha.double()  # the logarithms of Gamma are large, and cancel
+        square = ((y - self.mean) / self._spread).square()
+        log_kernel = (alpha + 0.5) * torch.log1p(square / (2 * alpha))
+        log_normaliser = (
+            alpha.lgamma()
+            - (alpha + 0.5).lgamma()
+            + 0.5 * (2 * math.pi * alpha).log()
+            + self._spread.log()
+        )
+        return -(log_kernel + log_normaliser).to(self.mean.dtype)
+
+    @torch.no_grad()
+    def cdf(self, y: Tensor) -> Tensor:
+        """Distribution function of y, per row and target.
+
+        Parameters
+        ----------
+        y : Tensor of shape (n, t)
+
+        Returns
+        -------
+        Tensor of shape (n, t)
+            Probabilities. No gradient passes through.
+
+        Raises
+        ------
+        ValueError
+            If `y` does not have shape (n, t).
+        """
+        check_targets(y, self.mean)
+        score = ((y - self.mean) / self._spread).double().cpu().numpy()
+        masses = special.stdtr(2 * self.alpha.double().cpu().numpy(), score)
+        return torch.as_tensor(masses).to(self.mean)
+
+    @torch.no_grad()
+    def sample(self, n_samples: int, generator: torch.Generator | None = None) -> Tensor:
+        """Draw y.
+
+        The same draws serve every row: draw i is one uniform number per target, at which every
+        row's distribution function is inverted.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of draws.
+        generator : torch.Generator, default=None
+            Source of randomness, on any device; None is torch's global generator.
+
+        Returns
+        -------
+        Tensor of shape (n_samples, n, t)
+            In units of y. No gradient passes through.
+        """
+        uniform = torch.rand(
+            (n_samples, 1, self.mean.shape[1]),
+            generator=generator,
+            device=self.mean.device if generator is None else generator.device,
+            dtype=torch.float64,
+        ).clamp_(min=torch.finfo(torch.float64).tiny)  # the quantile of 0 is infinite
+        return self.mean + self._spread * self._standard_quantile(uniform, self.alpha)
+
+    @property
+    def _spread(self) -> Tensor:
+        """Scale of Student's t."""
+        return (self.beta / self.alpha * (1 + 1 / self.nu)).sqrt()
+
+    def _standard_quantile(self, levels: Tensor, alpha: Tensor) -> Tensor:
+        """Quantiles of Student's t with mean 0 and scale 1."""
+        degrees = 2 * alpha.double().cpu().numpy()
+        return torch.as_tensor(special.stdtrit(degrees, levels.cpu().numpy())).to(self.mean)
+
+    def _tail_quantile(self, tail: Tensor, upper: Tensor) -> Tensor:
+        sign = 1 - 2 * upper.to(self.mean)  # an upper tail is a lower one of -y
+        deviation = self._standard_quantile(tail, self.alpha.unsqueeze(-1))
+        return self.mean.unsqueeze(-1) + self._spread.unsqueeze(-1) * (sign * deviation)

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What distributions that one network predicts share: reading outputs, quantiles of y."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+_EPS = torch.finfo(torch.float64).eps
+_MAX_STEPS = 200  # bisection alone closes a bracket of float64 in fewer
+
+
+class Marginal(ABC):
+    """Distribution of y that tells its quantiles, given those of its two tails."""
+
+    mean: Tensor
+
+    @torch.no_grad()
+    def quantile(self, q: float | Sequence[float] | Tensor) -> Tensor:
+        """Quantiles of the marginal distribution of y.
+
+        Parameters
+        ----------
+        q : float or 1-D sequence or tensor of floats
+            Probabilities, strictly between 0 and 1.
+
+        Returns
+        -------
+        Tensor of shape (n, t, len(q))
+            In units of y; one quantile for a float. No gradient passes through.
+
+        Raises
+        ------
+        ValueError
+            If a probability is not strictly between 0 and 1.
+        """
+        levels = torch.as_tensor(q, dtype=torch.float64, device=self.mean.device)
+        if levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
+            raise ValueError(
+                "quantiles must be a number or a 1-D sequence of numbers strictly between 0 and 1, "
+                f"got {levels.tolist()}."
+            )
+        levels = torch.atleast_1d(levels)
+        return self._tail_quantile(torch.minimum(levels, 1 - levels), upper=levels > 0.5)
+
+    @torch.no_grad()
+    def interval(self, coverage: float) -> Tensor:
+        """Central interval of the marginal: as much probability below it as above it.
+
+        Parameters
+        ----------
+        coverage : float
+            Probability of the interval, strictly between 0 and 1.
+
+        Returns
+        -------
+        Tensor of shape (n, t, 2)
+            Lower and upper end, in units of y. No gradient passes through.
+
+        Raises
+        ------
+        ValueError
+            If `coverage` is not strictly between 0 and 1.
+        """
+        if not (isinstance(coverage, (float, np.floating)) and 0 < coverage < 1):
+            raise ValueError(f"coverage must be strictly between 0 and 1, got {coverage!r}.")
+        device = self.mean.device
+        tail = torch.full((2,), (1 - float(coverage)) / 2, dtype=torch.float64, device=device)
+        return self._tail_quantile(tail, upper=torch.tensor([False, True], device=device))
+
+    @abstractmethod
+    def _tail_quantile(self, tail: Tensor, upper: Tensor) -> Tensor:
+        """Points that leave the probabilities `tail` above them where `upper`, below them else.
+
+        `tail`, float64 and at most 1/2, and `upper` have shape (k,), the points (n, t, k).
+        """
+
+
+def of_one_network(outputs: Tensor, blocks: int, what: str) -> Tensor:
+    """Outputs (n, c) of one network, given as such or as (1, n, c), c a multiple of `blocks`."""
+    if outputs.ndim == 3 and len(outputs) == 1:
+        outputs = outputs.squeeze(0)
+    if outputs.ndim != 2 or outputs.shape[1] % blocks:
+        raise ValueError(
+            f"outputs must have shape (n, c) or (1, n, c), where c is {what}; got "
+            f"{tuple(outputs.shape)}."
+        )
+    return outputs
+
+
+def check_targets(y: Tensor, like: Tensor) -> None:
+    """Raise ValueError if `y` has not the shape (n, t) of `like`."""
+    if y.shape != like.shape:
+        raise ValueError(f"y must have shape (n, t) = {tuple(like.shape)}, got {tuple(y.shape)}.")
+
+
+def normal_cdf(z: Tensor) -> Tensor:
+    """Distribution function of N(0, 1), of full relative accuracy in the lower tail."""
+    return 0.5 * torch.erfc(-math.sqrt(0.5) * z)
+
+
+def lower_quantile(means: Tensor, stds: Tensor, weights: Tensor, tail: Tensor) -> Tensor:
+    """Lower quantiles of mixtures of Gaussians with weights, to rounding.
+
+    A safeguarded Newton iteration for ``log F(x) = log tail``: it takes the middle of the bracket
+    where Newton's step leaves the bracket or is no shorter than half the last one.
+
+    Parameters
+    ----------
+    means, stds : Tensor of shape (S, m, k) or broadcastable to it, float64
+    weights : Tensor of shape (S, 1, 1), float64
+        They sum to one.
+    tail : Tensor of shape (k,), float64
+        Probabilities, at most 1/2.
+
+    Returns
+    -------
+    Tensor of shape (m, k), float64
+    """
+    # The components' own quantiles bracket that of the mixture.
+    own = means + stds * torch.special.ndtri(tail)
+    low, high = own.amin(dim=0), own.amax(dim=0)
+    x = (weights * own).sum(dim=0).clamp(low, high)
+    last = high - low
+    for _ in range(_MAX_STEPS):
+        z = (x - means) / stds
+        mass = (weights * normal_cdf(z)).sum(dim=0)
+        excess = torch.log(mass / tail)
+        low, high = torch.where(excess < 0, x, low), torch.where(excess > 0, x, high)
+        rounding = 2 * _EPS * (x.abs() + stds.amin(dim=0))
+        open_ = (excess.abs() > 32 * _EPS) & (high - low > 2 * rounding)
+        if not open_.any():
+            break
+        density = (weights / stds * torch.exp(-0.5 * z.square())).sum(dim=0)
+        step = -excess * mass * math.sqrt(2 * math.pi) / density
+        newton = (low < x + step) & (x + step < high) & (step.abs() < 0.5 * last)
+        step = torch.where(newton, step, 0.5 * (low - x) + 0.5 * (high - x))
+        x, last = torch.where(open_, x + step, x), step.abs()
+    return x

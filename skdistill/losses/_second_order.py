@@ -1,0 +1,471 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Losses of students that predict a distribution over the members' parameters.
+
+Equations are those of J. Lindqvist, A. Olmin, F. Lindsten and L. Svensson, "A general framework for
+ensemble distribution distillation" (2020). The loss is the mean over members of the negative log
+density of their parameters z (Eq 7); constants that do not depend on the student are left out.
+But for a covariance of low rank it depends on the members through a few statistics, the target,
+which is computed once. Members stand on the axis before the rows: (..., M, n, .).
+
+A function whose name ends in ``_and_gradient`` returns the loss together with the gradient of its
+sum with respect to the outputs, in closed form; the others hand that gradient to autograd. Targets
+get none.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..distributions import Gaussian, GaussianNormal, LogitNormal, NormalInverseGamma
+from ._dirichlet import _Loss
+from ._gaussian import gaussian_cross_entropy_and_gradient, gradient_of_outputs
+
+# ------------------------------------------------------------------------------------------
+# Parameters of the members
+# ------------------------------------------------------------------------------------------
+
+
+def gaussian_parameters(members: Gaussian, min_variance: float = 1e-6) -> Tensor:
+    """Means and raw variances of members: z of Eq 12.
+
+    Parameters
+    ----------
+    members : Gaussian of shape (..., M, n, t)
+        On standardised targets.
+    min_variance : float, default=1e-6
+        What is added to the softplus of the raw variance. Variances less than twice this count as
+        that, so that members that predict a point keep a finite raw variance.
+
+    Returns
+    -------
+    z : Tensor of shape (..., M, n, 2 t)
+        The means, then as many raw variances.
+    """
+    variance = (members.variance - min_variance).clamp(min=min_variance)
+    raw = variance + torch.log(-torch.expm1(-variance))  # inverse of softplus
+    return torch.cat((members.mean, raw), dim=-1)
+
+
+def relative_logits(members: Tensor, smoothing: float = 0.0, min_log_prob: float = -30.0) -> Tensor:
+    """Logits of members less that of the last class: z of Eq 9.
+
+    Parameters
+    ----------
+    members : Tensor of shape (..., M, n, K)
+        Logits or log probabilities, ``-inf`` for what a member rules out.
+    smoothing : float, default=0.0
+        Weight of the uniform distribution, which is mixed into every member. Use it for members
+        that give probabilities of zero, which would govern mean and variance of the logits.
+    min_log_prob : float, default=-30.0
+        Log probabilities count as this below it.
+
+    Returns
+    -------
+    z : Tensor of shape (..., M, n, K - 1)
+    """
+    log_probs = members.log_softmax(-1)
+    if smoothing:
+        uniform = log_probs.new_tensor(math.log(smoothing / members.shape[-1]))
+        log_probs = torch.logaddexp(log_probs + math.log1p(-smoothing), uniform)
+    log_probs = log_probs.clamp(min=min_log_prob)
+    return log_probs[..., :-1] - log_probs[..., -1:]
+
+
+# ------------------------------------------------------------------------------------------
+# Targets
+# ------------------------------------------------------------------------------------------
+
+
+class PairedNormal(NamedTuple):
+    """Normal distributions over pairs (z1, z2), by regression of z1 on z2.
+
+    Parameters
+    ----------
+    mean : Tensor of shape (..., n, 2 t)
+        Of t numbers z1, then of as many z2.
+    variance : Tensor of shape (..., n, 2 t)
+        Of z1 given z2, then of z2.
+    slope : Tensor of shape (..., n, t)
+        ``Cov(z1, z2) / Var z2``.
+    """
+
+    mean: Tensor
+    variance: Tensor
+    slope: Tensor
+
+
+class NormalInverseGammaTarget(NamedTuple):
+    """What the normal-inverse-gamma likelihood needs to know of members' means and variances.
+
+    Parameters
+    ----------
+    mean : Tensor of shape (..., n, t)
+        Mean of the means, each weighted by its precision (1 / variance).
+    harmonic : Tensor of shape (..., n, t)
+        Harmonic mean of the variances.
+    scatter : Tensor of shape (..., n, t)
+        Mean squared deviation of the means from theirs, in units of the variances.
+    gap : Tensor of shape (..., n, t)
+        Mean log variance less the log of the harmonic mean; not negative.
+    """
+
+    mean: Tensor
+    harmonic: Tensor
+    scatter: Tensor
+    gap: Tensor
+
+
+def normal_target(z: Tensor) -> Gaussian:
+    """Mean and variance (with 1/M) of the members' parameters: the minimiser of Eq 7.
+
+    Parameters
+    ----------
+    z : Tensor of shape (..., M, n, p)
+
+    Returns
+    -------
+    target : Gaussian of shape (..., n, p)
+    """
+    variance, mean = torch.var_mean(z, dim=-3, correction=0)
+    return Gaussian(mean, variance)
+
+
+def paired_normal_target(z: Tensor) -> PairedNormal:
+    """Mean and covariance (with 1/M) of pairs of the members' parameters: the minimiser of Eq 7.
+
+    Parameters
+    ----------
+    z : Tensor of shape (..., M, n, 2 t)
+        As :func:`gaussian_parameters` gives them.
+
+    Returns
+    -------
+    target : PairedNormal of shape (..., n, t)
+    """
+    mean = z.mean(-3, keepdim=True)
+    first, second = (z - mean).chunk(2, dim=-1)
+    variance = second.square().mean(-3)
+    tiny = torch.finfo(z.dtype).tiny  # where z2 does not vary the slope is 0
+    slope = (first * second).mean(-3) / variance.clamp(min=tiny)
+    conditional = (first - slope.unsqueeze(-3) * second).square().mean(-3)
+    return PairedNormal(mean.squeeze(-3), torch.cat((conditional, variance), dim=-1), slope)
+
+
+def normal_inverse_gamma_target(
+    members: Gaussian, min_variance: float = 1e-6
+) -> NormalInverseGammaTarget:
+    """Statistics of members' means and variances.
+
+    Parameters
+    ----------
+    members : Gaussian of shape (..., M, n, t)
+        On standardised targets.
+    min_variance : float, default=1e-6
+        Variances less than this count as this.
+
+    Returns
+    -------
+    target : NormalInverseGammaTarget of shape (..., n, t)
+    """
+    precision = members.variance.clamp(min=min_variance).reciprocal()
+    mean_precision = precision.mean(-3, keepdim=True)
+    relative = precision / mean_precision
+    mean = (relative * members.mean).mean(-3, keepdim=True)
+    scatter = ((members.mean - mean).square() * precision).mean(-3)
+    gap = -relative.log().mean(-3)  # never negative, by Jensen's inequality
+    return NormalInverseGammaTarget(
+        mean.squeeze(-3), mean_precision.squeeze(-3).reciprocal(), scatter, gap.clamp(min=0)
+    )
+
+
+# ------------------------------------------------------------------------------------------
+# Losses with their gradients, in closed form
+# ------------------------------------------------------------------------------------------
+
+
+def normal_nll_and_gradient(outputs: Tensor, target: Gaussian) -> tuple[Tensor, Tensor]:
+    """:func:`normal_nll` with its gradient.
+
+    Parameters
+    ----------
+    outputs : Tensor of shape (..., n, 2 p)
+    target : Gaussian of shape (..., n, p)
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
+    gradient : Tensor of shape (..., n, 2 p)
+    """
+    loss, gradient = gaussian_cross_entropy_and_gradient(target, Gaussian.from_outputs(outputs))
+    return loss, gradient_of_outputs(outputs, gradient)
+
+
+def paired_normal_nll_and_gradient(outputs: Tensor, target: PairedNormal) -> tuple[Tensor, Tensor]:
+    """:func:`paired_normal_nll` with its gradient.
+
+    Parameters
+    ----------
+    outputs : Tensor of shape (..., n, 5 t)
+    target : PairedNormal of shape (..., n, t)
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
+    gradient : Tensor of shape (..., n, 5 t)
+    """
+    n_targets = target.slope.shape[-1]
+    diagonal, slope = outputs[..., : 4 * n_targets], outputs[..., 4 * n_targets :]
+    prediction = Gaussian.from_outputs(diagonal)
+    # z1 less slope (z2 - its predicted mean) has these moments, and is independent of z2.
+    excess = slope - target.slope
+    error = target.mean[..., n_targets:] - prediction.mean[..., n_targets:]
+    first, second = target.mean.chunk(2, dim=-1)
+    conditional, variance = target.variance.chunk(2, dim=-1)
+    decorrelated = Gaussian(
+        torch.cat((first - slope * error, second), dim=-1),
+        torch.cat((conditional + excess.square() * variance, variance), dim=-1),
+    )
+    loss, gradient = gaussian_cross_entropy_and_gradient(decorrelated, prediction)
+    # The gradient for the target's mean is the prediction's with the other sign, and that for its
+    # variance 1 / (2 predicted variance).
+    d_first, d_second = gradient.mean.chunk(2, dim=-1)
+    d_slope = d_first * error + excess * variance / prediction.variance[..., :n_targets]
+    d_mean = torch.cat((d_first, d_second - slope * d_first), dim=-1)
+    d_diagonal = gradient_of_outputs(diagonal, Gaussian(d_mean, gradient.variance))
+    return loss, torch.cat((d_diagonal, d_slope), dim=-1)
+
+
+def low_rank_normal_nll_and_gradient(outputs: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+    """:func:`low_rank_normal_nll` with its gradient.
+
+    Parameters
+    ----------
+    outputs : Tensor of shape (..., n, (2 + r) p)
+    z : Tensor of shape (..., M, n, p)
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
+    gradient : Tensor of shape (..., n, (2 + r) p)
+    """
+    n_members, size = z.shape[-3], z.shape[-1]
+    diagonal, columns = outputs[..., : 2 * size], outputs[..., 2 * size :]
+    mean, variance = Gaussian.from_outputs(diagonal)
+    factor = columns.unflatten(-1, (-1, size))  # V^T, (..., n, r, p)
+    scaled = factor / variance.unsqueeze(-2)
+    # Woodbury: with C = I + V^T D^-1 V, the inverse of D + V V^T is D^-1 (I - V C^-1 V^T D^-1).
+    core = scaled.double() @ factor.double().mT  # may be near singular
+    core = torch.linalg.cholesky(core + torch.eye(core.shape[-1]).to(core))
+    log_det = variance.log().sum(-1) + 2 * core.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    core = core.to(outputs.dtype)
+
+    error = z.movedim(-3, -2) - mean.unsqueeze(-2)  # (..., n, M, p)
+    share = torch.cholesky_solve(scaled @ error.mT, core).mT  # C^-1 V^T D^-1 error, (..., n, M, r)
+    rest = error - share @ factor
+    solved = rest / variance.unsqueeze(-2)  # the inverse times error
+    # Both terms are positive: nothing cancels, as it would in error^T D^-1 error less a correction.
+    square = (rest * solved).sum((-2, -1)) + share.square().sum((-2, -1))
+    loss = 0.5 * (square / n_members + log_det).to(outputs.dtype)  # Eq 7
+
+    gain = torch.cholesky_solve(scaled, core)  # V^T times the inverse
+    d_factor = gain - share.mT @ solved / n_members
+    own = (1 - (gain * factor).sum(-2)) / variance  # diagonal of the inverse
+    d_variance = 0.5 * (own - solved.square().mean(-2))
+    d_diagonal = gradient_of_outputs(diagonal, Gaussian(-solved.mean(-2), d_variance))
+    return loss, torch.cat((d_diagonal, d_factor.flatten(-2)), dim=-1)
+
+
+def normal_inverse_gamma_nll_and_gradient(
+    outputs: Tensor, target: NormalInverseGammaTarget
+) -> tuple[Tensor, Tensor]:
+    """:func:`normal_inverse_gamma_nll` with its gradient.
+
+    Parameters
+    ----------
+    outputs : Tensor of shape (..., n, 4 t)
+    target : NormalInverseGammaTarget of shape (..., n, t)
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
+    gradient : Tensor of shape (..., n, 4 t)
+    """
+    # In float64: terms as large as alpha, up to e^12, whose sum is small.
+    gaussian, logarithms = outputs.double().chunk(2, dim=-1)
+    centre, harmonic, scatter, gap = (statistic.double() for statistic in target)
+    limits = NormalInverseGamma.output_limits
+    nu, excess = logarithms.clamp(*limits).exp().chunk(2, dim=-1)
+    alpha = 1 + excess
+    mean, predicted = Gaussian.from_outputs(gaussian)
+    ratio = predicted / harmonic
+
+    error = (mean - centre) / harmonic
+    square = scatter + error * (mean - centre)
+    misfit = ratio - 1 - ratio.log() + gap
+    log_gamma = alpha.lgamma() - alpha * alpha.log() + alpha
+    loss = 0.5 * (nu * square - nu.log()) + log_gamma + alpha * misfit  # Eqs 7 and 11
+
+    d_harmonic = alpha * (1 / harmonic - 1 / predicted)
+    d_gaussian = gradient_of_outputs(gaussian, Gaussian(nu * error, d_harmonic))
+    d_log_nu = 0.5 * (nu * square - 1)
+    d_log_excess = excess * (alpha.digamma() - alpha.log() + misfit)
+    inside = (logarithms > limits[0]) & (logarithms < limits[1])
+    d_logarithms = inside * torch.cat((d_log_nu, d_log_excess), dim=-1)
+    gradient = torch.cat((d_gaussian, d_logarithms), dim=-1)
+    return loss.sum(-1).to(outputs.dtype), gradient.to(outputs.dtype)
+
+
+# ------------------------------------------------------------------------------------------
+# Losses for autograd
+# ------------------------------------------------------------------------------------------
+
+
+def normal_nll(outputs: Tensor, target: Gaussian) -> Tensor:
+    """Mean negative log density of the members' parameters, diagonal covariance (Eq 7).
+
+    Given the moments of the members' Gaussians instead, ``moments(members)[0]``, it is the
+    divergence KL(members' mixture || student) of mixture distillation (Eq 6). Either way the
+    minimiser is the target.
+
+    Parameters
+    ----------
+    outputs : Tensor of shape (..., n, 2 p)
+        The means, then as many raw variances, see ``Gaussian.from_outputs``.
+    target : Gaussian of shape (..., n, p)
+        See :func:`normal_target`.
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
+    """
+    return _Loss.apply(normal_nll_and_gradient, outputs, target)
+
+
+def paired_normal_nll(outputs: Tensor, target: PairedNormal) -> Tensor:
+    """Mean negative log density of pairs of parameters, full covariance (Eqs 7 and 13).
+
+    Parameters
+    ----------
+    outputs : Tensor of shape (..., n, 5 t)
+        As ``GaussianNormal.from_outputs`` reads them with ``covariance="full"``.
+    target : PairedNormal of shape (..., n, t)
+        Its minimiser, see :func:`paired_normal_target`.
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
+    """
+    return _Loss.apply(paired_normal_nll_and_gradient, outputs, target)
+
+
+def low_rank_normal_nll(outputs: Tensor, z: Tensor) -> Tensor:
+    """Mean negative log density of parameters, covariance diagonal plus low rank (Eqs 7 and 10).
+
+    Parameters
+    ----------
+    outputs : Tensor of shape (..., n, (2 + r) p)
+        The means, as many raw variances, and the r columns of the factor, as
+        ``LogitNormal.from_outputs`` reads them; r is at least 1.
+    z : Tensor of shape (..., M, n, p)
+        Parameters of the members.
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
+    """
+    return _Loss.apply(low_rank_normal_nll_and_gradient, outputs, z)
+
+
+def normal_inverse_gamma_nll(outputs: Tensor, target: NormalInverseGammaTarget) -> Tensor:
+    """Mean negative log density of the members' means and variances (Eqs 7 and 11).
+
+    With the harmonic mean s of the variances, alpha times which is beta, it is, summed over the
+    targets and with Stirling's terms of ln Gamma taken out,
+    ``(nu square - ln nu) / 2 + (ln Gamma(alpha) - alpha ln alpha + alpha) + alpha misfit``, where
+    ``square`` is the mean of (member's mean - mean)^2 / variance, and ``misfit``, which is not
+    negative, that of s / variance - 1 - ln(s / variance).
+
+    Parameters
+    ----------
+    outputs : Tensor of shape (..., n, 4 t)
+        As ``NormalInverseGamma.from_outputs`` reads them.
+    target : NormalInverseGammaTarget of shape (..., n, t)
+        See :func:`normal_inverse_gamma_target`.
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
+    """
+    return _Loss.apply(normal_inverse_gamma_nll_and_gradient, outputs, target)
+
+
+# ------------------------------------------------------------------------------------------
+# The supervised term
+# ------------------------------------------------------------------------------------------
+
+
+def gaussian_normal_label_nll(outputs: Tensor, y: Tensor, covariance: str = "diagonal") -> Tensor:
+    """Negative log density of labels with z integrated out (Eq 16).
+
+    Parameters
+    ----------
+    outputs : Tensor of shape (..., n, 4 t) or (..., n, 5 t)
+        See ``GaussianNormal.from_outputs``.
+    y : Tensor of shape (..., n, t)
+    covariance : {"diagonal", "full"}, default="diagonal"
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
+        In nats.
+    """
+    student = GaussianNormal.from_outputs(outputs.flatten(0, -2), covariance)
+    return -student.log_prob(y.flatten(0, -2)).sum(-1).view(outputs.shape[:-1])
+
+
+def normal_inverse_gamma_label_nll(outputs: Tensor, y: Tensor) -> Tensor:
+    """Negative log density of labels under Student's t (Eq 16).
+
+    Parameters
+    ----------
+    outputs : Tensor of shape (..., n, 4 t)
+        See ``NormalInverseGamma.from_outputs``.
+    y : Tensor of shape (..., n, t)
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
+        In nats.
+    """
+    student = NormalInverseGamma.from_outputs(outputs.flatten(0, -2))
+    return -student.log_prob(y.flatten(0, -2)).sum(-1).view(outputs.shape[:-1])
+
+
+def logit_normal_label_nll(
+    outputs: Tensor, codes: Tensor, rank: int = 0, n_samples: int = 100, seed: int = 0
+) -> Tensor:
+    """Negative log probability of classes under the mean of draws (Eq 16).
+
+    Parameters
+    ----------
+    outputs : Tensor of shape (..., n, (2 + rank) (K - 1))
+        See ``LogitNormal.from_outputs``.
+    codes : Tensor of int64 of shape (..., n)
+        Classes, counted from 0.
+    rank : int, default=0
+    n_samples : int, default=100
+        Number of draws; the same serve every row.
+    seed : int, default=0
+        Of the draws.
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
+        In nats.
+    """
+    student = LogitNormal.from_outputs(outputs.flatten(0, -2), rank, n_samples, seed)
+    return -student.log_prob(codes.flatten()).view(outputs.shape[:-1])
