@@ -23,6 +23,8 @@ _CHUNK = 2**15  # elements of one float64 temporary of the quantile search: 256 
 _NODES, _WEIGHTS = (torch.from_numpy(a) for a in np.polynomial.hermite.hermgauss(32))
 _NODES, _WEIGHTS = math.sqrt(2) * _NODES, _WEIGHTS / math.sqrt(math.pi)
 
+_OVERLAP = 0.1  # least variance of z1 given z2, relative to what z2 explains of it
+
 
 @dataclass(frozen=True, eq=False)  # the == of tensors has no single truth value
 class GaussianNormal(Marginal):
@@ -169,8 +171,8 @@ class GaussianNormal(Marginal):
         Notes
         -----
         Integrating over z1 is exact, over z2 it is quadrature with 32 nodes: y is a mixture of as
-        many Gaussians, with the mean and the variance of y. It becomes rugged only where z1 and z2
-        are almost perfectly correlated and the noise is far below the epistemic part.
+        many Gaussians, which has the mean and the variance of y. So that they overlap, a
+        correlation of z1 and z2 beyond .953 counts as that, here and in the quantiles.
         """
         check_targets(y, self.mean)
         means, variances = self._components()
@@ -222,8 +224,9 @@ class GaussianNormal(Marginal):
             device=self.mean.device if generator is None else generator.device,
             dtype=self.mean.dtype,
         ).to(self.mean.device)
-        means, variances = self._given(self.raw_variance.sqrt() * raw)
-        return means + variances.sqrt() * noise
+        raw = self.raw_variance.sqrt() * raw
+        variance = self.conditional_variance + self._noise(raw)
+        return self.mean + self.slope * raw + variance.sqrt() * noise
 
     def _raw_nodes(self) -> Tensor:
         """Nodes of z2, less its expectation, (32, n, t)."""
@@ -231,11 +234,13 @@ class GaussianNormal(Marginal):
 
     def _components(self) -> tuple[Tensor, Tensor]:
         """Means and variances of y at the nodes of z2, (32, n, t)."""
-        return self._given(self._raw_nodes())
-
-    def _given(self, raw: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance of y given z2, less its expectation."""
-        return self.mean + self.slope * raw, self.conditional_variance + self._noise(raw)
+        raw = self._raw_nodes()
+        explained = self.slope.square() * self.raw_variance
+        # What of it is to count as independent of z2, so that neighbouring Gaussians overlap.
+        moved = (_OVERLAP * explained - self.conditional_variance).clamp(min=0) / (1 + _OVERLAP)
+        share = moved / explained.clamp(min=torch.finfo(explained.dtype).tiny)
+        means = self.mean + self.slope * (1 - share).sqrt() * raw
+        return means, self.conditional_variance + moved + self._noise(raw)
 
     def _noise(self, raw: Tensor) -> Tensor:
         """Noise variance given z2, less its expectation."""

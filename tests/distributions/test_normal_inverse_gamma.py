@@ -21,7 +21,7 @@ def student(n=4, t=2, seed=0, dtype=torch.float64):
 
 def referee(d):
     """Student's t of scipy, by the textbook formula."""
-    scale = np.sqrt(d.beta * (d.nu + 1) / (d.nu * d.alpha))
+    scale = (d.beta * (d.nu + 1) / (d.nu * d.alpha)).sqrt()
     return stats.t(2 * d.alpha.numpy(), loc=d.mean.numpy(), scale=scale.numpy())
 
 
@@ -86,7 +86,8 @@ def test_nearly_normal_for_precise_members():
 
 
 def test_affine_moves_what_is_read():
-    d, loc, scale = student(), torch.tensor([3.0, -1.0]), torch.tensor([2.0, -0.3])
+    loc, scale = torch.tensor([[3.0, -1.0], [2.0, -0.3]], dtype=torch.float64)
+    d = student()
     moved = d.affine(loc, scale.numpy())
     for part, before in zip(moved.uncertainty(), d.uncertainty(), strict=True):
         close(part, scale.square() * before)

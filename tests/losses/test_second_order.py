@@ -1,0 +1,451 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Losses of second-order students against scipy's densities, differences and minima by descent."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import special, stats
+from torch.autograd import gradcheck
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from skdistill import losses
+from skdistill.distributions import (
+    EmpiricalGaussian,
+    Gaussian,
+    GaussianNormal,
+    LogitNormal,
+    NormalInverseGamma,
+)
+
+M, N, T, K, RANK = 5, 4, 2, 4, 2
+
+
+def randn(*shape, seed=0, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype)
+
+
+def close(actual, expected, **tolerance):
+    expected = torch.as_tensor(expected, dtype=actual.dtype)
+    torch.testing.assert_close(actual, expected, **{"rtol": 1e-10, "atol": 1e-12, **tolerance})
+
+
+def members_of(m=M, n=N, t=T, seed=1):
+    """Means and variances of members (m, n, t)."""
+    mean, raw = randn(2, m, n, t, seed=seed)
+    return Gaussian(mean, 0.1 + 0.5 * raw.exp())
+
+
+def parameters(m=M, n=N):
+    """Logits of members relative to the last class, (m, n, K - 1)."""
+    return losses.relative_logits(randn(m, n, K, seed=2))
+
+
+def diagonal_target():
+    return losses.normal_target(losses.gaussian_parameters(members_of()))
+
+
+def paired_target():
+    return losses.paired_normal_target(losses.gaussian_parameters(members_of()))
+
+
+# Of each loss, its two functions, the target and the number of outputs.
+CASES = {
+    "diagonal": (losses.normal_nll, losses.normal_nll_and_gradient, diagonal_target, 4 * T),
+    "full": (
+        losses.paired_normal_nll,
+        losses.paired_normal_nll_and_gradient,
+        paired_target,
+        5 * T,
+    ),
+    "low rank": (
+        losses.low_rank_normal_nll,
+        losses.low_rank_normal_nll_and_gradient,
+        parameters,
+        (2 + RANK) * (K - 1),
+    ),
+    "normal-inverse-gamma": (
+        losses.normal_inverse_gamma_nll,
+        losses.normal_inverse_gamma_nll_and_gradient,
+        lambda: losses.normal_inverse_gamma_target(members_of()),
+        4 * T,
+    ),
+}
+
+
+def minimised(loss, target, n_outputs, n=N):
+    """Outputs at the minimum, by L-BFGS from zero or near it."""
+    outputs = (0.1 * randn(n, n_outputs, seed=9)).requires_grad_()
+    optimizer = torch.optim.LBFGS(
+        [outputs],
+        max_iter=3000,
+        tolerance_grad=1e-10,
+        tolerance_change=1e-14,
+        line_search_fn="strong_wolfe",
+    )
+
+    def closure():
+        optimizer.zero_grad()
+        value = loss(outputs, target).sum()
+        value.backward()
+        return value
+
+    optimizer.step(closure)
+    return outputs.detach()
+
+
+# ------------------------------------------------------------------------------------------
+# Parameters of the members
+# ------------------------------------------------------------------------------------------
+
+
+def test_raw_variances_are_read_back():
+    raw = torch.linspace(-13, 100, 57, dtype=torch.float64).view(1, -1, 1)
+    variance = torch.nn.functional.softplus(raw) + 1e-6
+    z = losses.gaussian_parameters(Gaussian(raw, variance))
+    close(z, torch.cat((raw, raw), -1), rtol=1e-8)
+    point = Gaussian(torch.zeros(1, 1, 1), torch.zeros(1, 1, 1))
+    close(losses.gaussian_parameters(point)[..., 1], [[math.log(math.expm1(1e-6))]], rtol=1e-5)
+
+
+def test_relative_logits_are_of_logits_however_shifted():
+    logits = randn(M, N, K)
+    expected = logits[..., :-1] - logits[..., -1:]
+    close(losses.relative_logits(logits), expected)
+    close(losses.relative_logits(logits + randn(M, N, 1, seed=3)), expected)
+    close(losses.relative_logits(logits.log_softmax(-1)), expected)
+
+
+def test_relative_logits_of_what_is_ruled_out():
+    log_probs = torch.tensor([[[0.75, 0.25, 0.0], [0.0, 0.0, 1.0]]]).double().log()
+    expected = [[[30 + math.log(0.75), 30 + math.log(0.25)], [-30, -30]]]
+    close(losses.relative_logits(log_probs), expected)
+    smoothed = 0.99 * log_probs.exp() + 0.01 / 3
+    expected = smoothed.log()[..., :-1] - smoothed.log()[..., -1:]
+    close(losses.relative_logits(log_probs, smoothing=0.01), expected)
+
+
+# ------------------------------------------------------------------------------------------
+# Values
+# ------------------------------------------------------------------------------------------
+
+
+def mean_nll(log_density, n_members=M):
+    """Mean over members of minus the log density, an array (M, n)."""
+    return torch.as_tensor(-np.mean([log_density(m) for m in range(n_members)], axis=0))
+
+
+def test_diagonal_loss_is_the_density_of_scipy():
+    z = losses.gaussian_parameters(members_of())
+    outputs = randn(N, 4 * T)
+    mean, variance = Gaussian.from_outputs(outputs)
+    referee = mean_nll(lambda m: stats.norm(mean, variance.sqrt()).logpdf(z[m]).sum(-1))
+    constant = T * math.log(2 * math.pi)
+    close(losses.normal_nll(outputs, diagonal_target()) + constant, referee)
+
+
+def test_full_loss_is_the_density_of_scipy():
+    z = losses.gaussian_parameters(members_of())
+    outputs = randn(N, 5 * T)
+    d = GaussianNormal.from_outputs(outputs, "full")
+
+    def log_density(m, i, j):
+        cross = d.slope[i, j] * d.raw_variance[i, j]
+        covariance = [[d.uncertainty().epistemic[i, j], cross], [cross, d.raw_variance[i, j]]]
+        normal = stats.multivariate_normal([d.mean[i, j], d.raw_mean[i, j]], covariance)
+        return normal.logpdf([z[m, i, j], z[m, i, T + j]])
+
+    referee = mean_nll(lambda m: [sum(log_density(m, i, j) for j in range(T)) for i in range(N)])
+    constant = T * math.log(2 * math.pi)
+    close(losses.paired_normal_nll(outputs, paired_target()) + constant, referee)
+
+
+def test_full_loss_without_slope_is_the_diagonal_one():
+    outputs = randn(N, 5 * T)
+    outputs[:, 4 * T :] = 0
+    expected = losses.normal_nll(outputs[:, : 4 * T], diagonal_target())
+    close(losses.paired_normal_nll(outputs, paired_target()), expected)
+
+
+def test_low_rank_loss_is_the_density_of_scipy():
+    z, outputs = parameters(), randn(N, (2 + RANK) * (K - 1))
+    d = LogitNormal.from_outputs(outputs, RANK)
+
+    def log_density(m, i):
+        covariance = torch.diag(d.logit_variance[i]) + d.factor[i] @ d.factor[i].T
+        return stats.multivariate_normal(d.logit_mean[i], covariance).logpdf(z[m, i])
+
+    referee = mean_nll(lambda m: [log_density(m, i) for i in range(N)])
+    constant = 0.5 * (K - 1) * math.log(2 * math.pi)
+    close(losses.low_rank_normal_nll(outputs, z) + constant, referee)
+
+
+def test_low_rank_loss_keeps_its_digits_in_float32():
+    # A factor a thousand times the noise: the plain form of Woodbury's identity cancels here.
+    z, outputs = parameters(), randn(N, (2 + RANK) * (K - 1))
+    outputs[:, K - 1 : 2 * (K - 1)] -= 12
+    outputs[:, 2 * (K - 1) :] *= 10
+    exact, d_exact = losses.low_rank_normal_nll_and_gradient(outputs, z)
+    rough, d_rough = losses.low_rank_normal_nll_and_gradient(outputs.float(), z.float())
+    close(rough.double(), exact, rtol=2e-3)
+    assert (d_rough - d_exact).norm() < 5e-3 * d_exact.norm()
+
+
+def test_normal_inverse_gamma_loss_is_the_density_of_scipy():
+    members, outputs = members_of(), randn(N, 4 * T)
+    mean, nu, alpha, beta = (
+        getattr(NormalInverseGamma.from_outputs(outputs), name)
+        for name in ("mean", "nu", "alpha", "beta")
+    )
+
+    def log_density(m):
+        of_variance = stats.invgamma(alpha, scale=beta).logpdf(members.variance[m])
+        std = (members.variance[m] / nu).sqrt()
+        return (of_variance + stats.norm(mean, std).logpdf(members.mean[m])).sum(-1)
+
+    left_out = (1.5 * members.variance.log() + 0.5 * math.log(2 * math.pi)).mean(0).sum(-1)
+    target = losses.normal_inverse_gamma_target(members)
+    loss = losses.normal_inverse_gamma_nll(outputs, target)
+    close(loss + left_out, mean_nll(log_density))
+
+
+def test_normal_inverse_gamma_target_by_hand():
+    members = Gaussian(*torch.tensor([[1.0, 4.0], [1.0, 0.5]]).double().view(2, 2, 1, 1))
+    mean, harmonic, scatter, gap = losses.normal_inverse_gamma_target(members)
+    close(mean, [[3.0]])  # (1 * 1 + 2 * 4) / 3
+    close(harmonic, [[2 / 3]])
+    close(scatter, [[3.0]])  # (4 * 1 + 1 * 2) / 2
+    close(gap, [[0.5 * math.log(0.5) - math.log(2 / 3)]])
+
+
+# ------------------------------------------------------------------------------------------
+# Gradients
+# ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_gradient_is_that_of_finite_differences(case):
+    loss, and_gradient, target, n_outputs = CASES[case]
+    outputs, target = randn(N, n_outputs).requires_grad_(), target()
+    assert gradcheck(lambda o: loss(o, target), outputs)
+    value, gradient = and_gradient(outputs.detach(), target)
+    close(value, loss(outputs, target).detach())
+    (expected,) = torch.autograd.grad(loss(outputs, target).sum(), outputs)
+    close(gradient, expected)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_any_leading_axes_and_float32(case):
+    _, and_gradient, target, n_outputs = CASES[case]
+    outputs, target = randn(N, n_outputs), target()
+    loss, gradient = and_gradient(outputs, target)
+    pair = torch.stack((outputs, outputs + 1))  # two students, or two tokens
+    both, gradients = and_gradient(pair, target)
+    close(both[0], loss)
+    close(gradients[0], gradient)
+    rough = target.float() if case == "low rank" else type(target)(*(x.float() for x in target))
+    loss32, gradient32 = and_gradient(outputs.float(), rough)
+    assert loss32.dtype == gradient32.dtype == torch.float32
+    close(loss32.double(), loss, rtol=1e-4, atol=1e-5)
+    close(gradient32.double(), gradient, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_gradient_can_be_traced(case):
+    _, and_gradient, target, n_outputs = CASES[case]
+    target = target()
+    traced = make_fx(lambda o: and_gradient(o, target))(randn(N, n_outputs))
+    other = randn(N, n_outputs, seed=7)
+    for actual, expected in zip(traced(other), and_gradient(other, target), strict=True):
+        close(actual, expected)
+
+
+def test_outputs_beyond_the_limits_are_led_back_but_not_away():
+    loose = losses.normal_inverse_gamma_target(members_of(t=1))
+    outputs = torch.tensor([[0.0, 0.0, 13.0, -8.0], [0.0, 0.0, 11.0, -6.0]]).double()
+    _, gradient = losses.normal_inverse_gamma_nll_and_gradient(outputs[:1].expand(N, 4), loose)
+    assert (gradient[:, 2] > 0).all()  # a descent lowers log nu
+    same = Gaussian(*(x[:1].expand(M, 1, 1) for x in members_of(n=1, t=1)))
+    tight = losses.normal_inverse_gamma_target(same)
+    outputs = torch.stack((tight.mean, tight.harmonic.expm1().log(), 0 * tight.mean + 13), -1)
+    outputs = torch.cat((outputs[0], outputs[0, :, 2:]), -1)
+    _, gradient = losses.normal_inverse_gamma_nll_and_gradient(outputs, tight)
+    assert (gradient[:, 2:] == 0).all()
+    _, gradient = losses.normal_inverse_gamma_nll_and_gradient(outputs - 2, tight)
+    assert gradient[0, 2] != 0
+
+
+# ------------------------------------------------------------------------------------------
+# Minima
+# ------------------------------------------------------------------------------------------
+
+
+def test_diagonal_minimiser_is_mean_and_biased_variance():
+    z = losses.gaussian_parameters(members_of())
+    student = GaussianNormal.from_outputs(minimised(losses.normal_nll, diagonal_target(), 4 * T))
+    close(torch.cat((student.mean, student.raw_mean), -1), z.mean(0), rtol=1e-5, atol=1e-6)
+    close(student.conditional_variance, z[..., :T].var(0, correction=0), rtol=1e-5)
+    close(student.raw_variance, z[..., T:].var(0, correction=0), rtol=1e-5)
+
+
+def test_full_minimiser_is_mean_and_biased_covariance():
+    z = losses.gaussian_parameters(members_of())
+    outputs = minimised(losses.paired_normal_nll, paired_target(), 5 * T)
+    student = GaussianNormal.from_outputs(outputs, "full")
+    close(torch.cat((student.mean, student.raw_mean), -1), z.mean(0), rtol=1e-4, atol=1e-5)
+    for i in range(N):
+        for j in range(T):
+            expected = np.cov(z[:, i, j], z[:, i, T + j], bias=True)
+            cross = student.slope[i, j] * student.raw_variance[i, j]
+            actual = [student.uncertainty().epistemic[i, j], cross, student.raw_variance[i, j]]
+            close(torch.stack(actual), expected[[0, 0, 1], [0, 1, 1]], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("covariance", ["diagonal", "full"])
+def test_students_mean_and_epistemic_part_are_the_members(covariance):
+    """E[y] = E z1, and the epistemic part is Var z1 with 1/M: what the ensemble itself has."""
+    members = members_of()
+    z = losses.gaussian_parameters(members)
+    ensemble = EmpiricalGaussian(*members).uncertainty()
+    target = losses.paired_normal_target(z) if covariance == "full" else losses.normal_target(z)
+    raw_variances = torch.log(torch.expm1(target.variance - 1e-6))
+    slope = [target.slope] if covariance == "full" else []
+    outputs = torch.cat((target.mean, raw_variances, *slope), -1)
+    student = GaussianNormal.from_outputs(outputs, covariance)
+    close(student.mean, members.mean.mean(0))
+    close(student.uncertainty().epistemic, ensemble.epistemic, rtol=1e-9)
+
+
+def test_low_rank_minimiser_is_the_covariance_where_it_has_that_form():
+    n, p = 2, 3
+    factor, variance = randn(p, 1, seed=5), torch.tensor([0.5, 1.0, 2.0]).double()
+    covariance = torch.diag(variance) + factor @ factor.T
+    # Members with exactly this mean and covariance: plus and minus sqrt(p) times the columns of L.
+    columns = torch.linalg.cholesky(covariance).T * math.sqrt(p)
+    mean = randn(1, n, p, seed=6)
+    z = mean + torch.cat((columns, -columns)).unsqueeze(1)
+    outputs = minimised(losses.low_rank_normal_nll, z, 3 * p, n=n)
+    student = LogitNormal.from_outputs(outputs, rank=1)
+    close(student.logit_mean, mean[0], rtol=1e-4, atol=1e-5)
+    found = torch.diag_embed(student.logit_variance) + student.factor @ student.factor.mT
+    close(found, covariance.expand(n, p, p), rtol=1e-4, atol=1e-4)
+
+
+def test_normal_inverse_gamma_minimiser_solves_the_score_equations():
+    members = members_of()
+    target = losses.normal_inverse_gamma_target(members)
+    outputs = minimised(losses.normal_inverse_gamma_nll, target, 4 * T)
+    student = NormalInverseGamma.from_outputs(outputs)
+    precision = 1 / members.variance
+    centre = (precision * members.mean).mean(0) / precision.mean(0)
+    close(student.mean, centre, rtol=1e-4, atol=1e-5)
+    square = (precision * (members.mean - centre).square()).mean(0)
+    close(student.nu, 1 / square, rtol=1e-4)
+    close(student.alpha / student.beta, precision.mean(0), rtol=1e-4)  # E 1/variance
+    log_variance = student.beta.log() - special.digamma(student.alpha)  # E ln variance
+    close(log_variance, members.variance.log().mean(0), rtol=1e-4, atol=1e-4)
+
+
+def test_normal_inverse_gamma_is_found_again_in_many_draws():
+    rng = np.random.default_rng(0)
+    n = 100_000
+    variance = stats.invgamma(6.0, scale=4.0).rvs(n, random_state=rng)
+    mean = 2.0 + np.sqrt(variance / 3.0) * rng.standard_normal(n)
+    members = Gaussian(*(torch.as_tensor(v).view(n, 1, 1) for v in (mean, variance)))
+    target = losses.normal_inverse_gamma_target(members)
+    outputs = minimised(losses.normal_inverse_gamma_nll, target, 4, n=1)
+    student = NormalInverseGamma.from_outputs(outputs)
+    found = torch.cat((student.mean, student.nu, student.alpha, student.beta)).flatten()
+    close(found, [2.0, 3.0, 6.0, 4.0], rtol=0.02)
+
+
+def test_start_is_the_best_constant_prediction():
+    target = losses.normal_inverse_gamma_target(members_of(n=30))
+    start = losses.normal_inverse_gamma_start(target)
+    assert start.shape == (4 * T,)
+
+    def loss(outputs, target):
+        return losses.normal_inverse_gamma_nll(outputs.expand(30, -1), target).mean()
+
+    best = minimised(loss, target, 4 * T, n=1).flatten()
+    close(start[: 3 * T], best[: 3 * T], rtol=1e-4, atol=1e-5)
+    close(start[3 * T :].exp() + 1, best[3 * T :].exp() + 1, rtol=0.015)
+    assert loss(start, target) - loss(best, target) < 1e-4
+
+
+def test_start_is_finite_for_identical_members():
+    same = Gaussian(*(x[:1, :1].expand(M, N, T) for x in members_of()))
+    start = losses.normal_inverse_gamma_start(losses.normal_inverse_gamma_target(same))
+    close(start[2 * T :], torch.full((2 * T,), 12.0))  # the limit
+
+
+def test_mixture_minimiser_has_the_moments_of_the_mixture():
+    members = members_of()
+    outputs = minimised(losses.normal_nll, losses.moments(members)[0], 2 * T)
+    student = Gaussian.from_outputs(outputs)
+    ensemble = EmpiricalGaussian(*members)
+    close(student.mean, ensemble.mean, rtol=1e-5, atol=1e-6)
+    close(student.variance, ensemble.variance, rtol=1e-5)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_identical_members_give_no_nan(case):
+    _, and_gradient, _, n_outputs = CASES[case]
+    members = Gaussian(*(x[:1].expand(M, N, T) for x in members_of()))
+    z = losses.gaussian_parameters(members)
+    target = {
+        "diagonal": losses.normal_target(z),
+        "full": losses.paired_normal_target(z),
+        "low rank": randn(1, N, K - 1).expand(M, N, K - 1),
+        "normal-inverse-gamma": losses.normal_inverse_gamma_target(members),
+    }[case]
+    loss, gradient = and_gradient(randn(N, n_outputs), target)
+    assert loss.isfinite().all()
+    assert gradient.isfinite().all()
+
+
+# ------------------------------------------------------------------------------------------
+# The supervised term
+# ------------------------------------------------------------------------------------------
+
+
+def test_label_losses_are_the_densities_of_the_marginals():
+    y = randn(N, T, seed=4)
+    outputs = randn(N, 5 * T)
+    for covariance, n_outputs in GaussianNormal.outputs_per_target.items():
+        d = GaussianNormal.from_outputs(outputs[:, : n_outputs * T], covariance)
+        loss = losses.gaussian_normal_label_nll(outputs[:, : n_outputs * T], y, covariance)
+        close(loss, -d.log_prob(y).sum(-1))
+    d = NormalInverseGamma.from_outputs(outputs[:, : 4 * T])
+    scale = (d.beta * (d.nu + 1) / (d.nu * d.alpha)).sqrt()
+    referee = stats.t(2 * d.alpha, d.mean, scale).logpdf(y).sum(-1)
+    close(losses.normal_inverse_gamma_label_nll(outputs[:, : 4 * T], y), -referee)
+
+
+def test_label_loss_of_classes_is_that_of_the_mean():
+    outputs, codes = randn(N, 4 * (K - 1)), torch.tensor([0, 3, 1, 2])
+    mean = LogitNormal.from_outputs(outputs, 2, 50, 3).mean
+    loss = losses.logit_normal_label_nll(outputs, codes, rank=2, n_samples=50, seed=3)
+    close(loss, -mean[torch.arange(N), codes].log())
+
+
+@pytest.mark.parametrize("n_columns", [4 * T, 5 * T])
+def test_label_losses_of_regression_have_gradients(n_columns):
+    outputs, y = randn(1, N, n_columns).requires_grad_(), randn(1, N, T, seed=4)
+    covariance = "diagonal" if n_columns == 4 * T else "full"
+    loss = losses.gaussian_normal_label_nll(outputs, y, covariance)
+    assert loss.shape == (1, N)
+    assert gradcheck(lambda o: losses.gaussian_normal_label_nll(o, y, covariance), outputs)
+
+
+def test_other_label_losses_have_gradients():
+    outputs, y = randn(N, 4 * T).requires_grad_(), randn(N, T, seed=4)
+    assert gradcheck(lambda o: losses.normal_inverse_gamma_label_nll(o, y), outputs)
+    outputs, codes = randn(N, 4 * (K - 1)).requires_grad_(), torch.tensor([0, 3, 1, 2])
+    assert gradcheck(
+        lambda o: losses.logit_normal_label_nll(o, codes, rank=2, n_samples=10), outputs
+    )
