@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ._categorical import EmpiricalCategorical
+from ._shared import of_one_network
 from ._uncertainty import Uncertainty
 
 _CHUNK = 2**14  # elements of one temporary: 128 KiB of float64, several fit the cache
@@ -81,12 +82,7 @@ class Dirichlet:
         .. [1] M. Ryabinin, A. Malinin and M. Gales, "Scaling Ensemble Distribution Distillation to
            Many Classes with Proxy Targets", NeurIPS 2021, Sec. 3.
         """
-        if outputs.ndim == 3 and len(outputs) == 1:
-            outputs = outputs.squeeze(0)
-        if outputs.ndim != 2:
-            raise ValueError(
-                f"outputs must have shape (n, K) or (1, n, K); got {tuple(outputs.shape)}."
-            )
+        outputs = of_one_network(outputs, 1, "K")
         return cls(outputs.clamp(*cls.output_limits).exp() + offset)  # Eq. 6
 
     @property

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ._shared import Marginal, normal_cdf
 from ._uncertainty import Uncertainty
 
 _EPS = torch.finfo(torch.float64).eps
@@ -46,7 +46,7 @@ class Gaussian(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)  # the == of tensors has no single truth value
-class EmpiricalGaussian:
+class EmpiricalGaussian(Marginal):
     """Members of equal weight, each of which predicts a Gaussian for every row and target.
 
     As a distribution over Gaussians it tells aleatoric from epistemic uncertainty; averaged over
@@ -230,67 +230,7 @@ class EmpiricalGaussian:
         ValueError
             If `y` does not have shape (n, t).
         """
-        return _normal_cdf(self._standardise(y)).mean(dim=0)
-
-    @torch.no_grad()
-    def quantile(self, q: float | Sequence[float] | Tensor) -> Tensor:
-        """Quantiles of the mixture, exact to rounding (not those of a matched Gaussian).
-
-        Parameters
-        ----------
-        q : float or 1-D sequence or tensor of floats
-            Probabilities, strictly between 0 and 1.
-
-        Returns
-        -------
-        Tensor of shape (n, t, len(q))
-            In units of y; one quantile for a float. No gradient passes through.
-
-        Raises
-        ------
-        ValueError
-            If a probability is not strictly between 0 and 1.
-
-        Notes
-        -----
-        Where ``q = k / S`` and a wide gap separates the k lowest members from the others, the
-        distribution function is flat to rounding. The quantile is then the point in the gap at
-        which the upper tails of the ones weigh as much as the lower tails of the others, or, where
-        these underflow, some point in the gap.
-        """
-        levels = torch.as_tensor(q, dtype=torch.float64, device=self.means.device)
-        if levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
-            raise ValueError(
-                "quantiles must be a number or a 1-D sequence of numbers strictly between 0 and 1, "
-                f"got {levels.tolist()}."
-            )
-        levels = torch.atleast_1d(levels)
-        return self._tail_quantile(torch.minimum(levels, 1 - levels), upper=levels > 0.5)
-
-    @torch.no_grad()
-    def interval(self, coverage: float) -> Tensor:
-        """Central interval of the mixture: as much probability below it as above it.
-
-        Parameters
-        ----------
-        coverage : float
-            Probability of the interval, strictly between 0 and 1.
-
-        Returns
-        -------
-        Tensor of shape (n, t, 2)
-            Lower and upper end, in units of y. No gradient passes through.
-
-        Raises
-        ------
-        ValueError
-            If `coverage` is not strictly between 0 and 1.
-        """
-        if not (isinstance(coverage, (float, np.floating)) and 0 < coverage < 1):
-            raise ValueError(f"coverage must be strictly between 0 and 1, got {coverage!r}.")
-        device = self.means.device
-        tail = torch.full((2,), (1 - float(coverage)) / 2, dtype=torch.float64, device=device)
-        return self._tail_quantile(tail, upper=torch.tensor([False, True], device=device))
+        return normal_cdf(self._standardise(y)).mean(dim=0)
 
     def sample(self, n_samples: int, generator: torch.Generator | None = None) -> Tensor:
         """Draw y: a member at random, then from its Gaussian.
@@ -333,7 +273,13 @@ class EmpiricalGaussian:
         return (y - self.means) / self.variances.sqrt()
 
     def _tail_quantile(self, tail: Tensor, upper: Tensor) -> Tensor:
-        """Points that leave the probabilities `tail` above them where `upper`, below them else."""
+        """Points that leave the probabilities `tail` above them where `upper`, below them else.
+
+        Exact to rounding. Where ``tail = k / S`` and a wide gap separates the k lowest members from
+        the others, the distribution function is flat to rounding. The quantile is then the point in
+        the gap at which the upper tails of the ones weigh as much as the lower tails of the others,
+        or, where these underflow, some point in the gap.
+        """
         n_members, n_rows, n_targets = self.means.shape
         chunk = max(1, _CHUNK // (n_members * max(1, len(tail))))
         quantiles = [
@@ -345,10 +291,6 @@ class EmpiricalGaussian:
             )
         ]
         return torch.cat(quantiles).reshape(n_rows, n_targets, len(tail)).to(self.means)
-
-
-def _normal_cdf(z: Tensor) -> Tensor:
-    return 0.5 * torch.erfc(-math.sqrt(0.5) * z)  # torch.special.ndtr is 0 below z = -8.3
 
 
 def _mixture_quantile(means: Tensor, stds: Tensor, tail: Tensor, upper: Tensor) -> Tensor:
@@ -414,7 +356,7 @@ def _log_tail_ratio(x: Tensor, mass: Tensor, means: Tensor, stds: Tensor) -> tup
     """
     z = (x - means) / stds
     below = z > 0
-    tails = _normal_cdf(-z.abs())
+    tails = normal_cdf(-z.abs())
     surplus = below.sum(dim=0) - mass
     left = tails.masked_fill(below, 0).sum(dim=0) + surplus.clamp(min=0)
     right = tails.masked_fill(~below, 0).sum(dim=0) + (-surplus).clamp(min=0)

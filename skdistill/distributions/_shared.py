@@ -18,8 +18,6 @@ _MAX_STEPS = 200  # bisection alone closes a bracket of float64 in fewer
 class Marginal(ABC):
     """Distribution of y that tells its quantiles, given those of its two tails."""
 
-    mean: Tensor
-
     @torch.no_grad()
     def quantile(self, q: float | Sequence[float] | Tensor) -> Tensor:
         """Quantiles of the marginal distribution of y.
@@ -39,7 +37,7 @@ class Marginal(ABC):
         ValueError
             If a probability is not strictly between 0 and 1.
         """
-        levels = torch.as_tensor(q, dtype=torch.float64, device=self.mean.device)
+        levels = torch.as_tensor(q, dtype=torch.float64, device=self._device)
         if levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
             raise ValueError(
                 "quantiles must be a number or a 1-D sequence of numbers strictly between 0 and 1, "
@@ -69,9 +67,14 @@ class Marginal(ABC):
         """
         if not (isinstance(coverage, (float, np.floating)) and 0 < coverage < 1):
             raise ValueError(f"coverage must be strictly between 0 and 1, got {coverage!r}.")
-        device = self.mean.device
-        tail = torch.full((2,), (1 - float(coverage)) / 2, dtype=torch.float64, device=device)
-        return self._tail_quantile(tail, upper=torch.tensor([False, True], device=device))
+        tail = torch.full((2,), (1 - float(coverage)) / 2, dtype=torch.float64)
+        upper = torch.tensor([False, True])
+        return self._tail_quantile(tail.to(self._device), upper.to(self._device))
+
+    @property
+    def _device(self) -> torch.device:
+        mean: Tensor = self.mean  # type: ignore[attr-defined]  # a field of some, a property of others
+        return mean.device
 
     @abstractmethod
     def _tail_quantile(self, tail: Tensor, upper: Tensor) -> Tensor:

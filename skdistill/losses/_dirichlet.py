@@ -21,9 +21,9 @@ from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from ..distributions import Dirichlet
+from ._autograd import ClosedForm
 
 _CHUNK = {"cpu": 2**15}  # elements of one temporary: some of 128 KiB each fit the cache
 _CHUNK_ELSEWHERE = 2**22
@@ -34,8 +34,6 @@ _PROXY_EPS = torch.finfo(torch.float32).eps  # added to the denominator of Eq 17
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42)
 _SHIFT = 4
 _FEW = 2**11  # elements for which torch's own functions take no longer than the series
-
-LossAndGradient = Callable[..., tuple[Tensor, Tensor]]
 
 
 # ------------------------------------------------------------------------------------------
@@ -323,7 +321,7 @@ def dirichlet_reverse_kl(outputs: Tensor, concentrations: Tensor, offset: float 
     loss : Tensor of shape (..., n)
         In nats.
     """
-    return _Loss.apply(dirichlet_reverse_kl_and_gradient, outputs, concentrations, offset)
+    return ClosedForm.apply(dirichlet_reverse_kl_and_gradient, outputs, concentrations, offset)
 
 
 def dirichlet_reverse_kl_reference(outputs: Tensor, mean: Tensor, precision: Tensor) -> Tensor:
@@ -346,7 +344,7 @@ def dirichlet_reverse_kl_reference(outputs: Tensor, mean: Tensor, precision: Ten
     -------
     loss : Tensor of shape (..., n)
     """
-    return _Loss.apply(dirichlet_reverse_kl_reference_and_gradient, outputs, mean, precision)
+    return ClosedForm.apply(dirichlet_reverse_kl_reference_and_gradient, outputs, mean, precision)
 
 
 def dirichlet_forward_kl(outputs: Tensor, concentrations: Tensor, offset: float = 1.0) -> Tensor:
@@ -368,7 +366,7 @@ def dirichlet_forward_kl(outputs: Tensor, concentrations: Tensor, offset: float 
     loss : Tensor of shape (..., n)
         In nats.
     """
-    return _Loss.apply(dirichlet_forward_kl_and_gradient, outputs, concentrations, offset)
+    return ClosedForm.apply(dirichlet_forward_kl_and_gradient, outputs, concentrations, offset)
 
 
 def dirichlet_nll(
@@ -390,24 +388,7 @@ def dirichlet_nll(
     -------
     loss : Tensor of shape (..., n)
     """
-    return _Loss.apply(dirichlet_nll_and_gradient, outputs, mean_log, offset, temperature)
-
-
-class _Loss(torch.autograd.Function):
-    """A loss whose gradient is known in closed form, for autograd."""
-
-    @staticmethod
-    def forward(ctx, and_gradient: LossAndGradient, outputs: Tensor, *target) -> Tensor:
-        loss, gradient = and_gradient(outputs, *target)
-        ctx.save_for_backward(gradient)
-        ctx.n_others = len(target)
-        return loss
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, d_loss: Tensor):
-        (gradient,) = ctx.saved_tensors
-        return None, gradient * d_loss.unsqueeze(-1), *[None] * ctx.n_others
+    return ClosedForm.apply(dirichlet_nll_and_gradient, outputs, mean_log, offset, temperature)
 
 
 # ------------------------------------------------------------------------------------------

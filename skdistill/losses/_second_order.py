@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from ..distributions import Gaussian, GaussianNormal, LogitNormal, NormalInverseGamma
-from ._dirichlet import _Loss
+from ._autograd import ClosedForm
 from ._gaussian import gaussian_cross_entropy_and_gradient, gradient_of_outputs
 
 _TINY = 1e-12  # keeps logarithms finite where members agree
@@ -374,7 +374,7 @@ def normal_nll(outputs: Tensor, target: Gaussian) -> Tensor:
     -------
     loss : Tensor of shape (..., n)
     """
-    return _Loss.apply(normal_nll_and_gradient, outputs, target)
+    return ClosedForm.apply(normal_nll_and_gradient, outputs, target)
 
 
 def paired_normal_nll(outputs: Tensor, target: PairedNormal) -> Tensor:
@@ -391,7 +391,7 @@ def paired_normal_nll(outputs: Tensor, target: PairedNormal) -> Tensor:
     -------
     loss : Tensor of shape (..., n)
     """
-    return _Loss.apply(paired_normal_nll_and_gradient, outputs, target)
+    return ClosedForm.apply(paired_normal_nll_and_gradient, outputs, target)
 
 
 def low_rank_normal_nll(outputs: Tensor, z: Tensor) -> Tensor:
@@ -409,7 +409,7 @@ def low_rank_normal_nll(outputs: Tensor, z: Tensor) -> Tensor:
     -------
     loss : Tensor of shape (..., n)
     """
-    return _Loss.apply(low_rank_normal_nll_and_gradient, outputs, z)
+    return ClosedForm.apply(low_rank_normal_nll_and_gradient, outputs, z)
 
 
 def normal_inverse_gamma_nll(outputs: Tensor, target: NormalInverseGammaTarget) -> Tensor:
@@ -432,7 +432,7 @@ def normal_inverse_gamma_nll(outputs: Tensor, target: NormalInverseGammaTarget) 
     -------
     loss : Tensor of shape (..., n)
     """
-    return _Loss.apply(normal_inverse_gamma_nll_and_gradient, outputs, target)
+    return ClosedForm.apply(normal_inverse_gamma_nll_and_gradient, outputs, target)
 
 
 # ------------------------------------------------------------------------------------------
