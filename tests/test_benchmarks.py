@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import os
 import subprocess
 import sys
@@ -166,6 +167,135 @@ def test_hydra_judges_fidelity_and_counts_the_papers_parameters(tmp_path):
         ("regression", 10): 29_170,
         ("regression", 5): 15_910,
     }
+
+
+# The forest ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def forest(common):
+    """The script that distils a forest."""
+    return importlib.import_module("forest")
+
+
+def test_indicators_become_codes(forest):
+    X = np.array([[0.5, 0, 1, 1, 0, 0], [1.5, 1, 0, 0, 0, 1]])
+    categorical = np.array([False, True, True, True, True, True])
+    coded, codes = forest.with_codes(X, categorical, (2, 3))
+    np.testing.assert_array_equal(coded, [[0.5, 1, 0], [1.5, 0, 2]])
+    np.testing.assert_array_equal(codes, [1, 2])
+    as_it_is, codes = forest.with_codes(X, categorical, None)
+    np.testing.assert_array_equal(as_it_is, X)
+    np.testing.assert_array_equal(codes, [1, 2, 3, 4, 5])
+
+
+def test_munged_rows_have_codes_that_exist_and_are_encoded_as_one_of_them(forest):
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(3, 2, (40, 2)), rng.integers(0, 3, (40, 2))]).astype(np.float32)
+    y = X[:, 2]
+    rows = forest.Rows(X, X, y, y, np.array([2, 3]))
+    made = forest.munged(rows, 5)
+    assert made.shape == (200, 4)
+    assert not (made == np.tile(X, (5, 1))).all(axis=1).all()
+    encoded = forest.encoder(rows).fit(X).transform(made)
+    assert encoded.dtype == np.float32
+    for variable in (encoded[:, 2:5], encoded[:, 5:8]):
+        np.testing.assert_array_equal(variable.sum(axis=1), 1)
+
+
+def test_forest_and_student_are_compared(data_dir, tmp_path):
+    output = tmp_path / "forest.json"
+    text = run("forest.py", "--quick", "--sets", "covtype20k", "--output", str(output))
+    result = json.loads(output.read_text(encoding="utf-8"))["results"]["covtype20k"]
+    forest, student = result["scores"]["forest"], result["scores"]["student"]
+    assert result["accuracy_ratio"] == pytest.approx(student["accuracy"] / forest["accuracy"])
+    assert student["accuracy"] > 0.4  # seven classes
+    assert student["mib"] == pytest.approx(4 * student["parameters"] / 2**20, rel=0.1)
+    assert {row["target"] for row in result["times"] if "models" in row["setting"]} == {50}
+    assert {row["target"] for row in result["times"] if "pipelines" in row["setting"]} == {None}
+    assert len(result["times"]) == 6
+    for row in result["times"]:
+        assert row["setting"] in text
+
+
+# MNIST, and shifts ---------------------------------------------------------------------------
+
+
+def test_mnist_runs_every_inference(data_dir, tmp_path):
+    output = tmp_path / "mnist.json"
+    text = run("mnist.py", "--quick", "--threads", "1", "--output", str(output))
+    results = json.loads(output.read_text(encoding="utf-8"))["results"]
+    assert {name.partition(",")[0] for name in results} == {"deep ensemble", "SGLD", "MC dropout"}
+    for name, row in results.items():
+        assert name in text
+        assert row["iterations"] == 10  # an epoch of 1,000 rows in batches of 100
+        assert row["members"] == 2
+        assert row["nll"] < math.log(10)  # that of knowing nothing
+    assert "target <= 0.137" in text
+
+
+def test_names_of_runs_tell_their_iterations(common):
+    mnist = importlib.import_module("mnist")
+    n_batches = mnist.N_TRAIN // mnist.BATCH_SIZE
+    told = {
+        int(name.split()[1].replace(",", "")): method["max_epochs"] * n_batches
+        for name, method in mnist.METHODS.items()
+        if name.startswith("SGLD")
+    }
+    assert len(told) == 3
+    assert list(told) == list(told.values())
+
+
+@pytest.fixture
+def shift(common):
+    """The script that shifts test rows."""
+    return importlib.import_module("shift")
+
+
+def test_shifts_of_images(shift):
+    image = np.zeros((1, 10, 10), dtype=np.float32)
+    image[0, 2, 5] = 0.9
+    brighter = shift.brighter(image, 30)
+    assert brighter[0, 0, 0] == pytest.approx(0.3)
+    assert brighter[0, 2, 5] == 1
+    moved = shift.moved_down(image, 30)
+    assert moved[0, 5, 5] == np.float32(0.9)
+    assert moved.sum() == pytest.approx(0.9)
+    assert shift.moved_down(image, 80).sum() == 0  # out of the picture
+    turned = shift.rotated(image, 90)
+    assert any(np.allclose(turned[0], np.rot90(image[0], k), atol=1e-6) for k in (1, -1))
+
+
+def test_shifts_of_tables(shift):
+    X = np.random.default_rng(1).standard_normal((20000, 2), dtype=np.float32)
+    np.testing.assert_allclose(shift.offset(X, 20), X + 0.2, rtol=1e-6)
+    np.testing.assert_allclose(shift.gained(X, 20), X * 1.2, rtol=1e-6)
+    noise = shift.noisy(X, 50) - X
+    np.testing.assert_allclose(noise.std(axis=0), 0.5, rtol=0.02)
+    np.testing.assert_allclose(noise.mean(axis=0), 0, atol=0.01)
+
+
+def test_shift_judges_every_model_under_every_shift_and_draws(data_dir, tmp_path):
+    output = tmp_path / "shift.json"
+    sets = ["--sets", "mnist", "satimage", "--plot", str(tmp_path)]
+    text = run("shift.py", "--quick", *sets, "--output", str(output))
+    table = json.loads(output.read_text(encoding="utf-8"))["results"]
+    for name, kinds in {
+        "mnist": ("brightness", "rotation", "shift"),
+        "satimage": ("offset", "gain", "noise"),
+    }.items():
+        rows = [row for row in table if row["set"] == name]
+        degrees = {(row["shift"], row["degree"]) for row in rows}
+        assert {kind for kind, _ in degrees} == {"none", *kinds}
+        assert len(degrees) == 1 + 3 * 3
+        assert len(rows) == len(degrees) * len({row["model"] for row in rows})
+        assert (tmp_path / f"shift_{name}.png").stat().st_size > 10_000
+    for row in table:
+        assert row["model"] in text
+        assert 0 <= row["error"] <= 1
+        is_teacher, has_one_head = row["model"] == "teacher", row["model"] == "Hinton"
+        assert ("tv_total" in row) is not is_teacher
+        assert ("tv_epistemic" in row) is not (is_teacher or has_one_head)
 
 
 # What the scripts share ----------------------------------------------------------------------
