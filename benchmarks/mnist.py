@@ -49,7 +49,6 @@ METHODS: dict[str, dict[str, Any]] = {
     "MC dropout": {"n_members": 50, "inference": MCDropout(0.2), "lr": 2e-3, "max_epochs": 30},
     "SGLD, 2,000 iterations": {"n_members": 50, "inference": CHAIN, "max_epochs": 20},
     "SGLD, 10,000 iterations": {"n_members": 50, "inference": CHAIN, "max_epochs": 100},
-    "SGLD, 30,000 iterations": {"n_members": 50, "inference": CHAIN, "max_epochs": 300},
 }
 
 

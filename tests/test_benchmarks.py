@@ -242,7 +242,7 @@ def test_names_of_runs_tell_their_iterations(common):
         for name, method in mnist.METHODS.items()
         if name.startswith("SGLD")
     }
-    assert len(told) == 3
+    assert len(told) == 2
     assert list(told) == list(told.values())
 
 
