@@ -109,7 +109,7 @@ def run_check(estimator, check):
         small_booster(small_classifier),
         *(
             small_distiller(family=family)
-            for family in ("gaussian", "normal_inverse_gamma", "mixture")
+            for family in ("gaussian", "normal_inverse_gamma", "normal_inverse_wishart", "mixture")
         ),
         *(
             small_distiller(small_classifier, family=family)

@@ -31,6 +31,7 @@ from ._families import (
     HeadFamily,
     LogitNormalFamily,
     NormalInverseGammaFamily,
+    NormalInverseWishartFamily,
 )
 from ._meta import MetaDistiller
 from ._ramps import Ramp, value_on_ramp
@@ -342,6 +343,7 @@ class DistributionStudentRegressor(DistributionStudent, DistributionRegressor):
     _families = {
         "gaussian": lambda settings, size: GaussianFamily(size, _kind_of_covariance(settings)),
         "normal_inverse_gamma": lambda settings, size: NormalInverseGammaFamily(size),
+        "normal_inverse_wishart": lambda settings, size: NormalInverseWishartFamily(size),
         "mixture": lambda settings, size: GaussianMixtureFamily(size),
     }
 
@@ -421,16 +423,18 @@ class DistributionDistiller(DistributionDistillation, MetaDistiller):
     ensemble's members but the distribution they seem to be drawn from [1]_, [2]_: its mean is the
     prediction, and its spread the epistemic uncertainty. One network without heads says it all.
 
-    ==========================  ===================================================================
+    ============================  =================================================================
     `family`, for a regressor
-    ==========================  ===================================================================
-    ``"gaussian"``              A normal distribution over a member's mean and raw variance (Eqs 12
-                                and 13 of [1]_), its covariance diagonal or full.
-    ``"normal_inverse_gamma"``  A normal-inverse-gamma distribution over a member's mean and
-                                variance (Eq 11); y follows Student's t.
-    ``"mixture"``               One Gaussian with the moments of the members' mixture (Eqs 5 and
-                                6): the total uncertainty only.
-    ==========================  ===================================================================
+    ============================  =================================================================
+    ``"gaussian"``                A normal distribution over a member's mean and raw variance (Eqs
+                                  12 and 13 of [1]_), its covariance diagonal or full.
+    ``"normal_inverse_gamma"``    A normal-inverse-gamma distribution over a member's mean and
+                                  variance, for each target by itself; y follows Student's t.
+    ``"normal_inverse_wishart"``  The same for all targets together (Eq 11), with one strength of
+                                  belief: y follows a multivariate t distribution.
+    ``"mixture"``                 One Gaussian with the moments of the members' mixture (Eqs 5 and
+                                  6): the total uncertainty only.
+    ============================  =================================================================
 
     ==========================  ===================================================================
     `family`, for a classifier

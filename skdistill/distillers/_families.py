@@ -23,6 +23,7 @@ from ..distributions import (
     GaussianNormal,
     LogitNormal,
     NormalInverseGamma,
+    NormalInverseWishart,
 )
 from ..modules import DropoutHead, GaussianHead, RandomHead, StackedLinear
 
@@ -138,6 +139,36 @@ class NormalInverseGammaFamily(Family):
     def start(self, members: Gaussian, weight: Tensor) -> Tensor:
         target = losses.normal_inverse_gamma_target(members)
         return losses.normal_inverse_gamma_start(target, weight)
+
+
+@dataclass(frozen=True)
+class NormalInverseWishartFamily(Family):
+    """A normal-inverse-Wishart distribution over the means and the covariance (Eq 11)."""
+
+    has_start: ClassVar[bool] = True
+
+    @property
+    def n_outputs(self) -> int:
+        return 2 * self.size + 2
+
+    @property
+    def meaning(self) -> str:
+        return (
+            f"a mean and a raw variance for each of {self.size} target(s), and the logarithms of "
+            "nu and of the degrees of freedom"
+        )
+
+    def read(self, outputs: Tensor) -> NormalInverseWishart:
+        return NormalInverseWishart.from_outputs(outputs)
+
+    def term(self, members: Gaussian, temperature: Tensor) -> Term:
+        target = (losses.normal_inverse_gamma_target(members),)
+        nll = losses.normal_inverse_wishart_nll, losses.normal_inverse_wishart_nll_and_gradient
+        return Term(*nll, target)
+
+    def start(self, members: Gaussian, weight: Tensor) -> Tensor:
+        target = losses.normal_inverse_gamma_target(members)
+        return losses.normal_inverse_wishart_start(target, weight)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from ._gaussian import EmpiricalGaussian, Gaussian
 from ._gaussian_normal import GaussianNormal
 from ._logit_normal import LogitNormal
 from ._normal_inverse_gamma import NormalInverseGamma
+from ._normal_inverse_wishart import NormalInverseWishart
 from ._uncertainty import Uncertainty
 
 __all__ = [
@@ -22,5 +23,6 @@ __all__ = [
     "GaussianNormal",
     "LogitNormal",
     "NormalInverseGamma",
+    "NormalInverseWishart",
     "Uncertainty",
 ]

@@ -103,6 +103,11 @@ class NormalInverseGamma(Marginal):
         """Variance of y, of shape (n, t): the total uncertainty."""
         return self.uncertainty().total
 
+    @property
+    def spread(self) -> Tensor:
+        """Scale of Student's t, of shape (n, t), in units of y."""
+        return (self.beta / self.alpha * (1 + 1 / self.nu)).sqrt()
+
     def uncertainty(self) -> Uncertainty:
         """Parts of the variance by the law of total variance, in closed form.
 
@@ -135,16 +140,8 @@ class NormalInverseGamma(Marginal):
             If `y` does not have shape (n, t).
         """
         check_targets(y, self.mean)
-        alpha = self.alpha.double()  # the logarithms of Gamma are large, and cancel
-        square = ((y - self.mean) / self._spread).square()
-        log_kernel = (alpha + 0.5) * torch.log1p(square / (2 * alpha))
-        log_normaliser = (
-            alpha.lgamma()
-            - (alpha + 0.5).lgamma()
-            + 0.5 * (2 * math.pi * alpha).log()
-            + self._spread.log()
-        )
-        return -(log_kernel + log_normaliser).to(self.mean.dtype)
+        square = ((y - self.mean) / self.spread).square()
+        return t_log_density(square, self.spread.log(), self.alpha, 1)
 
     @torch.no_grad()
     def cdf(self, y: Tensor) -> Tensor:
@@ -165,7 +162,7 @@ class NormalInverseGamma(Marginal):
             If `y` does not have shape (n, t).
         """
         check_targets(y, self.mean)
-        score = ((y - self.mean) / self._spread).double().cpu().numpy()
+        score = ((y - self.mean) / self.spread).double().cpu().numpy()
         masses = special.stdtr(2 * self.alpha.double().cpu().numpy(), score)
         return torch.as_tensor(masses).to(self.mean)
 
@@ -194,12 +191,7 @@ class NormalInverseGamma(Marginal):
             device=self.mean.device if generator is None else generator.device,
             dtype=torch.float64,
         ).clamp_(min=torch.finfo(torch.float64).tiny)  # the quantile of 0 is infinite
-        return self.mean + self._spread * self._standard_quantile(uniform, self.alpha)
-
-    @property
-    def _spread(self) -> Tensor:
-        """Scale of Student's t."""
-        return (self.beta / self.alpha * (1 + 1 / self.nu)).sqrt()
+        return self.mean + self.spread * self._standard_quantile(uniform, self.alpha)
 
     def _standard_quantile(self, levels: Tensor, alpha: Tensor) -> Tensor:
         """Quantiles of Student's t with mean 0 and scale 1."""
@@ -209,4 +201,21 @@ class NormalInverseGamma(Marginal):
     def _tail_quantile(self, tail: Tensor, upper: Tensor) -> Tensor:
         sign = 1 - 2 * upper.to(self.mean)  # an upper tail is a lower one of -y
         deviation = self._standard_quantile(tail, self.alpha.unsqueeze(-1))
-        return self.mean.unsqueeze(-1) + self._spread.unsqueeze(-1) * (sign * deviation)
+        return self.mean.unsqueeze(-1) + self.spread.unsqueeze(-1) * (sign * deviation)
+
+
+def t_log_density(square: Tensor, log_spread: Tensor, alpha: Tensor, size: int) -> Tensor:
+    """Log density of multivariate t with ``2 alpha`` degrees of freedom.
+
+    `square` is the squared distance of y in units of the spread, `log_spread` the logarithm of the
+    spread, both summed over the `size` targets.
+    """
+    double = alpha.double()  # the logarithms of Gamma are large, and cancel
+    log_kernel = (double + 0.5 * size) * torch.log1p(square / (2 * double))
+    log_normaliser = (
+        double.lgamma()
+        - (double + 0.5 * size).lgamma()
+        + 0.5 * size * (2 * math.pi * double).log()
+        + log_spread
+    )
+    return -(log_kernel + log_normaliser).to(alpha.dtype)

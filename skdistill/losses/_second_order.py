@@ -15,6 +15,7 @@ get none.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -203,6 +204,30 @@ def normal_inverse_gamma_start(
     outputs : Tensor of shape (..., 4 t)
         Within one and a half per cent of the minimiser in the shape, exact in the others.
     """
+    return _start(target, weight, n_groups=target.mean.shape[-1])
+
+
+def normal_inverse_wishart_start(
+    target: NormalInverseGammaTarget, weight: Tensor | None = None
+) -> Tensor:
+    """:func:`normal_inverse_gamma_start` for the normal-inverse-Wishart distribution.
+
+    Parameters
+    ----------
+    target : NormalInverseGammaTarget of shape (..., n, t)
+    weight : Tensor of shape (n,), default=None
+        Of the rows; None is the same for all.
+
+    Returns
+    -------
+    outputs : Tensor of shape (..., 2 t + 2)
+        Within some ten per cent of the minimiser in the degrees of freedom, exact in the others.
+    """
+    return _start(target, weight, n_groups=1)
+
+
+def _start(target: NormalInverseGammaTarget, weight: Tensor | None, n_groups: int) -> Tensor:
+    """Best constant outputs where the targets of a group share nu and the degrees of freedom."""
     mean, harmonic, scatter, gap = (statistic.double() for statistic in target)
     share = torch.ones(mean.shape[-2]).to(mean) if weight is None else weight.to(mean)
     share = (share / share.sum()).unsqueeze(-1)
@@ -210,11 +235,18 @@ def normal_inverse_gamma_start(
     relative = 1 / (harmonic * mean_precision.unsqueeze(-2))
     centre = (share * relative * mean).sum(-2)
     square = (share * (scatter + (mean - centre.unsqueeze(-2)).square() / harmonic)).sum(-2)
-    gap = (share * (gap - relative.log())).sum(-2).clamp(min=_TINY)
+    gap = (share * (gap - relative.log())).sum(-2)
+    size = gap.shape[-1] // n_groups
+    square, gap = (
+        statistic.unflatten(-1, (n_groups, size)).mean(-1).clamp(min=_TINY)
+        for statistic in (square, gap)
+    )
     # Root of ln alpha - digamma(alpha) = gap, as in the likelihood of Gamma (Minka, 2002).
     alpha = (3 - gap + ((gap - 3).square() + 24 * gap).sqrt()) / (12 * gap)
+    # To first order in 1 / alpha, the expected variances are those of targets on their own.
+    excess = (0.5 * (size + 1) * (alpha - 1)).clamp(min=_TINY)
     raw = _inverse_softplus((1 / mean_precision - 1e-6).clamp(min=1e-6))
-    logarithms = torch.cat((-square.clamp(min=_TINY).log(), (alpha - 1).clamp(min=_TINY).log()), -1)
+    logarithms = torch.cat((-square.log(), excess.log()), -1)
     logarithms = logarithms.clamp(*NormalInverseGamma.output_limits)
     return torch.cat((centre, raw, logarithms), -1).to(target.mean)
 
@@ -332,30 +364,67 @@ def normal_inverse_gamma_nll_and_gradient(
     loss : Tensor of shape (..., n)
     gradient : Tensor of shape (..., n, 4 t)
     """
-    # In float64: terms as large as alpha, up to e^6, whose sum is small.
-    gaussian, logarithms = outputs.double().chunk(2, dim=-1)
+    return _normal_inverse_nll_and_gradient(outputs, target, n_groups=target.mean.shape[-1])
+
+
+def normal_inverse_wishart_nll_and_gradient(
+    outputs: Tensor, target: NormalInverseGammaTarget
+) -> tuple[Tensor, Tensor]:
+    """:func:`normal_inverse_wishart_nll` with its gradient.
+
+    Parameters
+    ----------
+    outputs : Tensor of shape (..., n, 2 t + 2)
+    target : NormalInverseGammaTarget of shape (..., n, t)
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
+    gradient : Tensor of shape (..., n, 2 t + 2)
+    """
+    return _normal_inverse_nll_and_gradient(outputs, target, n_groups=1)
+
+
+def _normal_inverse_nll_and_gradient(
+    outputs: Tensor, target: NormalInverseGammaTarget, n_groups: int
+) -> tuple[Tensor, Tensor]:
+    """Likelihood of diagonal covariances under inverse Wishart distributions, one for each group.
+
+    The targets of a group share nu and the degrees of freedom, ``2 half``.
+    """
+    # In float64: terms as large as half, up to e^6 and more, whose sum is small.
+    size = target.mean.shape[-1] // n_groups
+    gaussian, logarithms = outputs.double().tensor_split([2 * n_groups * size], dim=-1)
     centre, harmonic, scatter, gap = (statistic.double() for statistic in target)
     inside = logarithms.clamp(*NormalInverseGamma.output_limits)
     nu, excess = inside.exp().chunk(2, dim=-1)
-    alpha = 1 + excess
+    half = excess + 0.5 * (size + 1)
     mean, predicted = Gaussian.from_outputs(gaussian)
     ratio = predicted / harmonic
 
     error = (mean - centre) / harmonic
-    square = scatter + error * (mean - centre)
-    misfit = ratio - 1 - ratio.log() + gap
-    log_gamma = alpha.lgamma() - alpha * alpha.log() + alpha
-    loss = 0.5 * (nu * square - nu.log()) + log_gamma + alpha * misfit  # Eqs 7 and 11
+    square = (scatter + error * (mean - centre)).unflatten(-1, (n_groups, size)).sum(-1)
+    misfit = (ratio - 1 - ratio.log() + gap).unflatten(-1, (n_groups, size)).sum(-1)
+    log_gamma = _multivariate(torch.lgamma, half, size) - size * half * (half.log() - 1)
+    loss = 0.5 * (nu * square - size * nu.log()) + log_gamma + half * misfit  # Eqs 7 and 11
 
-    d_harmonic = alpha * (1 / harmonic - 1 / predicted)
+    d_harmonic = half * (1 / harmonic - 1 / predicted)
     d_gaussian = gradient_of_outputs(gaussian, Gaussian(nu * error, d_harmonic))
-    d_log_nu = 0.5 * (nu * square - 1)
-    d_log_excess = excess * (alpha.digamma() - alpha.log() + misfit)
-    d_logarithms = torch.cat((d_log_nu, d_log_excess), dim=-1)
+    d_log_nu = 0.5 * (nu * square - size)
+    d_half = _multivariate(torch.digamma, half, size) - size * half.log() + misfit
+    d_logarithms = torch.cat((d_log_nu, excess * d_half), dim=-1)
     # Beyond a limit, outputs are let back, but get no gradient that leads farther away.
     d_logarithms = d_logarithms * (d_logarithms * (logarithms - inside) >= 0)
     gradient = torch.cat((d_gaussian, d_logarithms), dim=-1)
     return loss.sum(-1).to(outputs.dtype), gradient.to(outputs.dtype)
+
+
+def _multivariate(function: Callable[[Tensor], Tensor], half: Tensor, size: int) -> Tensor:
+    """Multivariate log Gamma function of `size` dimensions, or its derivative; no constants."""
+    result = function(half)
+    for i in range(1, size):
+        result = result + function(half - 0.5 * i)
+    return result
 
 
 # ------------------------------------------------------------------------------------------
@@ -440,6 +509,28 @@ def normal_inverse_gamma_nll(outputs: Tensor, target: NormalInverseGammaTarget) 
     loss : Tensor of shape (..., n)
     """
     return ClosedForm.apply(normal_inverse_gamma_nll_and_gradient, outputs, target)
+
+
+def normal_inverse_wishart_nll(outputs: Tensor, target: NormalInverseGammaTarget) -> Tensor:
+    """Mean negative log density of the members' means and diagonal covariances (Eqs 7 and 11).
+
+    With s of t targets, ``half`` the degrees of freedom, and ``psi = 2 half s``, it is
+    ``(nu square - t ln nu) / 2 + ln Gamma_t(half) - t (half ln half - half) + half misfit``, where
+    ``square`` and ``misfit`` are those of :func:`normal_inverse_gamma_nll`, summed over the
+    targets, and ``Gamma_t`` is the multivariate Gamma function.
+
+    Parameters
+    ----------
+    outputs : Tensor of shape (..., n, 2 t + 2)
+        As ``NormalInverseWishart.from_outputs`` reads them.
+    target : NormalInverseGammaTarget of shape (..., n, t)
+        See :func:`normal_inverse_gamma_target`.
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
+    """
+    return ClosedForm.apply(normal_inverse_wishart_nll_and_gradient, outputs, target)
 
 
 # ------------------------------------------------------------------------------------------

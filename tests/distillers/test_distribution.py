@@ -30,12 +30,13 @@ from skdistill.distributions import (
     GaussianNormal,
     LogitNormal,
     NormalInverseGamma,
+    NormalInverseWishart,
 )
 from skdistill.modules import GaussianHead
 
 N_ROWS = 6
 X = np.eye(N_ROWS)  # rows that a linear network can tell what it likes about
-REGRESSION = ("gaussian", "mixture", "normal_inverse_gamma")
+REGRESSION = ("gaussian", "mixture", "normal_inverse_gamma", "normal_inverse_wishart")
 CLASSIFICATION = ("dirichlet", "dropout_head", "gauss_head", "logit_normal", "mixture")
 
 
@@ -120,6 +121,21 @@ def test_the_normal_inverse_gamma_family_starts_and_ends_where_its_likelihood_is
     np.testing.assert_allclose(found.mean, target.mean, atol=1e-2)
     np.testing.assert_allclose(found.nu, 1 / target.scatter, rtol=5e-2)
     np.testing.assert_allclose(found.beta / found.alpha, target.harmonic, rtol=1e-2)
+
+
+def test_the_normal_inverse_wishart_family_shares_one_ratio_among_the_targets():
+    pairs = [gaussian_members(seed, n_members=40) for seed in (0, 1)]
+    members = np.concatenate(pairs, axis=2)
+    model = linear("regressor", family="normal_inverse_wishart")
+    model.fit(X, np.zeros((N_ROWS, 2)), member_predictions=members)
+    found = model.predict_distribution(X)
+    target = losses.normal_inverse_gamma_target(as_gaussians(members))
+    np.testing.assert_allclose(found.mean, target.mean, atol=2e-2)
+    nu = 1 / target.scatter.mean(-1, keepdim=True)
+    np.testing.assert_allclose(found.nu, nu, rtol=5e-2)
+    np.testing.assert_allclose(found.psi / found.degrees, target.harmonic, rtol=2e-2)
+    _, aleatoric, epistemic = model.predict_uncertainty(X)
+    np.testing.assert_allclose(aleatoric / epistemic, found.nu.expand(-1, 2), rtol=1e-5)
 
 
 def test_a_network_starts_at_the_best_constant():
@@ -226,6 +242,7 @@ def test_in_training_random_heads_are_drawn_for_each_row(data):
     [
         ("regressor", "gaussian", GaussianNormal),
         ("regressor", "normal_inverse_gamma", NormalInverseGamma),
+        ("regressor", "normal_inverse_wishart", NormalInverseWishart),
         ("regressor", "mixture", EmpiricalGaussian),
         ("classifier", "logit_normal", LogitNormal),
         ("classifier", "dirichlet", Dirichlet),

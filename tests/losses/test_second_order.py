@@ -19,6 +19,7 @@ from skdistill.distributions import (
     GaussianNormal,
     LogitNormal,
     NormalInverseGamma,
+    NormalInverseWishart,
 )
 
 M, N, T, K, RANK = 5, 4, 2, 4, 2
@@ -73,6 +74,12 @@ CASES = {
         losses.normal_inverse_gamma_nll_and_gradient,
         lambda: losses.normal_inverse_gamma_target(members_of()),
         4 * T,
+    ),
+    "normal-inverse-Wishart": (
+        losses.normal_inverse_wishart_nll,
+        losses.normal_inverse_wishart_nll_and_gradient,
+        lambda: losses.normal_inverse_gamma_target(members_of()),
+        2 * T + 2,
     ),
 }
 
@@ -211,6 +218,36 @@ def test_normal_inverse_gamma_loss_is_the_density_of_scipy():
     target = losses.normal_inverse_gamma_target(members)
     loss = losses.normal_inverse_gamma_nll(outputs, target)
     close(loss + left_out, mean_nll(log_density))
+
+
+@pytest.mark.parametrize("t", [2, 4])
+def test_normal_inverse_wishart_loss_is_the_density_of_scipy(t):
+    members, outputs = members_of(t=t), randn(N, 2 * t + 2)
+    student = NormalInverseWishart.from_outputs(outputs)
+
+    def log_density(m, row):
+        mean, nu, degrees, psi = (
+            getattr(student, name)[row].numpy() for name in ("mean", "nu", "degrees", "psi")
+        )
+        covariance = np.diag(members.variance[m, row])
+        of_covariance = stats.invwishart(degrees.item(), np.diag(psi)).logpdf(covariance)
+        of_mean = stats.multivariate_normal(mean, covariance / nu).logpdf(members.mean[m, row])
+        return of_covariance + of_mean
+
+    expected = [-np.mean([log_density(m, row) for m in range(M)]) for row in range(N)]
+    left_out = 0.5 * (t + 2) * members.variance.log().mean(0).sum(-1)
+    constants = 0.5 * t * math.log(2 * math.pi) + 0.25 * t * (t - 1) * math.log(math.pi)
+    target = losses.normal_inverse_gamma_target(members)
+    close(losses.normal_inverse_wishart_nll(outputs, target) + left_out + constants, expected)
+
+
+def test_one_target_is_normal_inverse_gamma():
+    target, outputs = losses.normal_inverse_gamma_target(members_of(t=1)), randn(N, 4)
+    wishart = losses.normal_inverse_wishart_nll_and_gradient(outputs, target)
+    gamma = losses.normal_inverse_gamma_nll_and_gradient(outputs, target)
+    for actual, expected in zip(wishart, gamma, strict=True):
+        close(actual, expected)
+    close(losses.normal_inverse_wishart_start(target), losses.normal_inverse_gamma_start(target))
 
 
 def test_normal_inverse_gamma_target_by_hand():
@@ -363,18 +400,43 @@ def test_normal_inverse_gamma_is_found_again_in_many_draws():
     close(found, [2.0, 3.0, 6.0, 4.0], rtol=0.02)
 
 
-def test_start_is_the_best_constant_prediction():
+def test_normal_inverse_wishart_minimiser_solves_the_score_equations():
+    t = 3
+    members = members_of(t=t)
+    target = losses.normal_inverse_gamma_target(members)
+    outputs = minimised(losses.normal_inverse_wishart_nll, target, 2 * t + 2)
+    student = NormalInverseWishart.from_outputs(outputs)
+    precision = 1 / members.variance
+    centre = (precision * members.mean).mean(0) / precision.mean(0)
+    close(student.mean, centre, rtol=1e-4, atol=1e-5)
+    square = (precision * (members.mean - centre).square()).mean(0)
+    close(student.nu, t / square.sum(-1, keepdim=True), rtol=1e-4)
+    close(student.degrees / student.psi, precision.mean(0), rtol=1e-4)  # E inverse covariance
+    halves = 0.5 * (student.degrees - torch.arange(t))
+    log_det = (student.psi / 2).log().sum(-1) - special.digamma(halves).sum(-1)  # E ln det
+    close(log_det, members.variance.log().mean(0).sum(-1), rtol=1e-4, atol=1e-4)
+
+
+STARTS = {  # function, loss, outputs in front of the shapes, shapes, accuracy of those
+    "gamma": (losses.normal_inverse_gamma_start, losses.normal_inverse_gamma_nll, T, 0.015),
+    "Wishart": (losses.normal_inverse_wishart_start, losses.normal_inverse_wishart_nll, 1, 0.1),
+}
+
+
+@pytest.mark.parametrize("family", STARTS)
+def test_start_is_the_best_constant_prediction(family):
+    start, nll, n_shapes, accuracy = STARTS[family]
     target = losses.normal_inverse_gamma_target(members_of(n=30))
-    start = losses.normal_inverse_gamma_start(target)
-    assert start.shape == (4 * T,)
+    outputs = start(target)
+    assert outputs.shape == (2 * T + 2 * n_shapes,)
 
     def loss(outputs, target):
-        return losses.normal_inverse_gamma_nll(outputs.expand(30, -1), target).mean()
+        return nll(outputs.expand(30, -1), target).mean()
 
-    best = minimised(loss, target, 4 * T, n=1).flatten()
-    close(start[: 3 * T], best[: 3 * T], rtol=1e-4, atol=1e-5)
-    close(start[3 * T :].exp() + 1, best[3 * T :].exp() + 1, rtol=0.015)
-    assert loss(start, target) - loss(best, target) < 1e-4
+    best = minimised(loss, target, len(outputs), n=1).flatten()
+    close(outputs[:-n_shapes], best[:-n_shapes], rtol=1e-4, atol=1e-5)
+    close(outputs[-n_shapes:].exp() + 1, best[-n_shapes:].exp() + 1, rtol=accuracy)
+    assert loss(outputs, target) - loss(best, target) < 0.05 * accuracy
 
 
 def test_start_is_finite_for_identical_members():
@@ -413,6 +475,7 @@ def test_identical_members_give_no_nan(case):
         "full": losses.paired_normal_target(z),
         "low rank": randn(1, N, K - 1).expand(M, N, K - 1),
         "normal-inverse-gamma": losses.normal_inverse_gamma_target(members),
+        "normal-inverse-Wishart": losses.normal_inverse_gamma_target(members),
     }[case]
     loss, gradient = and_gradient(randn(N, n_outputs), target)
     assert loss.isfinite().all()
@@ -432,6 +495,17 @@ def test_the_label_loss_is_the_density_of_the_marginal():
     close(losses.label_nll(d, y), -referee)
 
 
+def test_the_label_loss_of_several_targets_is_their_joint_density():
+    y, student = randn(N, T, seed=4), NormalInverseWishart.from_outputs(randn(N, 2 * T + 2))
+    df = student.degrees - T + 1
+    shape = (student.psi * (student.nu + 1) / (student.nu * df)).numpy()
+    referee = [
+        stats.multivariate_t(student.mean[i], np.diag(shape[i]), df[i].item()).logpdf(y[i])
+        for i in range(N)
+    ]
+    close(losses.label_nll(student, y), -np.array(referee))
+
+
 def test_the_label_loss_of_classes_is_that_of_the_mean():
     student = LogitNormal.from_outputs(randn(N, 4 * (K - 1)), 2, 50, 3)
     codes = torch.tensor([0, 3, 1, 2])
@@ -444,6 +518,7 @@ def test_the_label_loss_of_classes_is_that_of_the_mean():
         (GaussianNormal.from_outputs, 4 * T),
         (lambda o: GaussianNormal.from_outputs(o, "full"), 5 * T),
         (NormalInverseGamma.from_outputs, 4 * T),
+        (NormalInverseWishart.from_outputs, 2 * T + 2),
         (lambda o: LogitNormal.from_outputs(o, 2, 10), 4 * (K - 1)),
     ],
 )

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A normal-inverse-Wishart distribution over the mean and the covariance of a Gaussian."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from scipy import special
+from torch import Tensor
+
+from ._gaussian import Gaussian
+from ._normal_inverse_gamma import NormalInverseGamma, t_log_density
+from ._shared import Marginal, check_targets, of_one_network
+from ._uncertainty import Uncertainty
+
+
+@dataclass(frozen=True, eq=False)  # the == of tensors has no single truth value
+class NormalInverseWishart(Marginal):
+    """Gaussians of several targets whose mean and covariance are normal-inverse-Wishart.
+
+    Per row, the covariance follows an inverse Wishart distribution with the scale matrix
+    ``diag(psi)`` and, given it, ``mean ~ N(mean, covariance / nu)`` (Eq. 11 of [1]_). The marginal
+    of y is a multivariate t distribution with ``degrees - t + 1`` degrees of freedom: targets are
+    uncorrelated, but where one is far off, the others probably are too. Each target by itself is
+    :attr:`marginals`. Results have the dtype and the device of the means.
+
+    Parameters
+    ----------
+    mean : Tensor of shape (n, t)
+        Expectation of the mean, in units of y; the mean of y.
+    nu : Tensor of shape (n, 1)
+        Positive: how many times the noise variance the variance of the mean goes into.
+    degrees : Tensor of shape (n, 1)
+        Degrees of freedom of the covariance, more than t + 1.
+    psi : Tensor of shape (n, t)
+        Positive, in squared units of y: the diagonal of the scale matrix. The most likely one is
+        diagonal wherever the members' covariances are.
+
+    References
+    ----------
+    .. [1] J. Lindqvist, A. Olmin, F. Lindsten and L. Svensson, "A general framework for ensemble
+       distribution distillation", MLSP 2020.
+    """
+
+    mean: Tensor
+    nu: Tensor
+    degrees: Tensor
+    psi: Tensor
+
+    output_limits: ClassVar[tuple[float, float]] = NormalInverseGamma.output_limits
+
+    @classmethod
+    def from_outputs(cls, outputs: Tensor) -> NormalInverseWishart:
+        """Read network outputs.
+
+        Parameters
+        ----------
+        outputs : Tensor of shape (n, 2 t + 2) or (1, n, 2 t + 2)
+            t columns each: expectation of the mean, and raw value of the harmonic mean
+            ``psi / degrees`` of the variance, which is ``softplus(raw) + 1e-6``; then ``log nu``
+            and ``log((degrees - t - 1) / 2)``, both within the limits of
+            :meth:`NormalInverseGamma.from_outputs`.
+
+        Returns
+        -------
+        NormalInverseWishart
+
+        Raises
+        ------
+        ValueError
+            If the shape is another one.
+        """
+        outputs = of_one_network(outputs, 2, "2 t + 2 for t targets")
+        gaussian, logarithms = outputs.tensor_split([-2], dim=-1)
+        mean, harmonic = Gaussian.from_outputs(gaussian)
+        nu, excess = logarithms.clamp(*cls.output_limits).exp().chunk(2, dim=-1)
+        degrees = mean.shape[-1] + 1 + 2 * excess
+        return cls(mean, nu, degrees, degrees * harmonic)
+
+    def affine(self, loc: Tensor | np.ndarray, scale: Tensor | np.ndarray) -> NormalInverseWishart:
+        """Distribution of ``loc + scale * y``, such as y back from standardised to own units.
+
+        Parameters
+        ----------
+        loc, scale : Tensor or array of shape (t,)
+            Shift and factor of each target.
+
+        Returns
+        -------
+        NormalInverseWishart
+        """
+        loc, scale = (torch.as_tensor(value).to(self.mean) for value in (loc, scale))
+        psi = scale.square() * self.psi
+        return NormalInverseWishart(loc + scale * self.mean, self.nu, self.degrees, psi)
+
+    @property
+    def marginals(self) -> NormalInverseGamma:
+        """Distribution of each target by itself, of shape (n, t)."""
+        alpha = 0.5 * (self.degrees - self.mean.shape[-1] + 1)
+        nu, alpha = self.nu.expand_as(self.mean), alpha.expand_as(self.mean)
+        return NormalInverseGamma(self.mean, nu, alpha, 0.5 * self.psi)
+
+    @property
+    def variance(self) -> Tensor:
+        """Variance of y, of shape (n, t): the total uncertainty."""
+        return self.uncertainty().total
+
+    def uncertainty(self) -> Uncertainty:
+        """Parts of the variance by the law of total variance, in closed form.
+
+        Returns
+        -------
+        Uncertainty
+            Tensors of shape (n, t), in squared units of y: the aleatoric part is the expected
+            variance ``psi / (degrees - t - 1)``, the epistemic part the variance of the mean, the
+            aleatoric part over nu: the same share for all targets. The total is their sum.
+        """
+        return self.marginals.uncertainty()
+
+    def log_prob(self, y: Tensor) -> Tensor:
+        """Joint log density of the targets under the multivariate t distribution, per row.
+
+        Parameters
+        ----------
+        y : Tensor of shape (n, t)
+
+        Returns
+        -------
+        Tensor of shape (n,)
+            In nats. ``marginals.log_prob`` is that of each target by itself.
+
+        Raises
+        ------
+        ValueError
+            If `y` does not have shape (n, t).
+        """
+        check_targets(y, self.mean)
+        marginals = self.marginals
+        square = ((y - self.mean) / marginals.spread).square().sum(-1)
+        log_spread = marginals.spread.log().sum(-1)
+        return t_log_density(square, log_spread, marginals.alpha[:, 0], y.shape[-1])
+
+    def cdf(self, y: Tensor) -> Tensor:
+        """Distribution function of each target by itself, per row.
+
+        Parameters
+        ----------
+        y : Tensor of shape (n, t)
+
+        Returns
+        -------
+        Tensor of shape (n, t)
+            Probabilities. No gradient passes through.
+
+        Raises
+        ------
+        ValueError
+            If `y` does not have shape (n, t).
+        """
+        return self.marginals.cdf(y)
+
+    @torch.no_grad()
+    def sample(self, n_samples: int, generator: torch.Generator | None = None) -> Tensor:
+        """Draw y, all targets together.
+
+        The same draws serve every row: draw i is one standard normal number per target, and one
+        uniform number for what they share, at which every row's distribution of it is inverted.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of draws.
+        generator : torch.Generator, default=None
+            Source of randomness, on any device; None is torch's global generator.
+
+        Returns
+        -------
+        Tensor of shape (n_samples, n, t)
+            In units of y. No gradient passes through.
+        """
+        device = self.mean.device if generator is None else generator.device
+        shape = (n_samples, 1, self.mean.shape[1])
+        normal = torch.randn(shape, generator=generator, device=device, dtype=torch.float64)
+        level = torch.rand(
+            (n_samples, 1, 1), generator=generator, device=device, dtype=normal.dtype
+        )
+        level.clamp_(min=torch.finfo(level.dtype).tiny)  # no draw is infinite
+        marginals = self.marginals
+        alpha = marginals.alpha[:, :1].double().cpu().numpy()
+        precision = special.gammaincinv(alpha, level.cpu().numpy()) / alpha  # its mean is 1
+        inflation = torch.as_tensor(precision**-0.5).to(self.mean)
+        return self.mean + marginals.spread * inflation * normal.to(self.mean)
+
+    def _tail_quantile(self, tail: Tensor, upper: Tensor) -> Tensor:
+        return self.marginals._tail_quantile(tail, upper)
