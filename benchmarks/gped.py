@@ -46,12 +46,13 @@ from _common import (
     record,
     write_json,
 )
+from scipy.stats import entropy
 from sgld import WIDE, Setting, products, rows
 from sklearn.metrics import log_loss
 
 from skdistill import BayesianEnsembleClassifier, GPEDDistiller
 from skdistill.datasets import fetch_images, mask_squares
-from skdistill.metrics import ood_auroc
+from skdistill.metrics import ood_auroc, uncertainty_ndcg
 from skdistill.samplers import SGLD
 
 T_OF_THE_PAPER = 1_000_000
@@ -208,20 +209,33 @@ def fitted(method: dict, images: Images, n_iterations: int, changes: dict) -> GP
     )
 
 
-def scores(proba, aleatoric, images: Images, teacher: dict | None) -> dict[str, Any]:
+def scores(
+    proba, parts: tuple, images: Images, parts_of_teacher: tuple | None = None
+) -> dict[str, Any]:
     """What is reported of a student, or of its teacher, from what it says about all images."""
     n = len(images.y_test)
-    epistemic = -np.sum(proba * np.log(np.maximum(proba, 1e-30)), axis=1) - aleatoric
-    total = epistemic + aleatoric
-    return {
+    total, aleatoric, epistemic = parts
+    found = {
         "nll": log_loss(images.y_test, proba[:n]),
         "accuracy": float((proba[:n].argmax(1) == images.y_test).mean()),
-        "entropy_mae": None
-        if teacher is None
-        else float(np.abs(aleatoric[:n] - teacher["entropy"][:n]).mean()),
         "ood_auroc_total": ood_auroc(total[:n], total[n:]),
         "ood_auroc_epistemic": ood_auroc(epistemic[:n], epistemic[n:]),
     }
+    if parts_of_teacher is not None:
+        (of_total, of_aleatoric, of_epistemic) = (part[:n] for part in parts_of_teacher)
+        found |= {
+            "entropy_mae": float(np.abs(aleatoric[:n] - of_aleatoric).mean()),
+            "ndcg_total": uncertainty_ndcg(of_total, total[:n], random_state=0),
+            "ndcg_epistemic": uncertainty_ndcg(of_epistemic, epistemic[:n], random_state=0),
+        }
+    return found
+
+
+def parts_of_chain(monitored: dict[str, np.ndarray]) -> tuple[np.ndarray, ...]:
+    """Total, aleatoric and epistemic uncertainty of what a chain says on average, in nats."""
+    total = entropy(monitored["predictive"], axis=1)
+    aleatoric = monitored["entropy"]
+    return total, aleatoric, np.maximum(total - aleatoric, 0)
 
 
 def run(
@@ -229,17 +243,18 @@ def run(
 ) -> Iterator[tuple[str, dict]]:
     """Scores of the teacher and of each method; the chain is the same every time."""
     shown = np.concatenate([images.X_test, images.X_other])
-    teacher = None
+    parts = None
     for name in names:
         wall, cpu = time.perf_counter(), time.process_time()
         distiller = fitted(METHODS[name], images, n_iterations, changes)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-        if teacher is None and "entropy" in distiller.monitor_:
-            teacher = distiller.monitor_
-            yield "teacher", scores(teacher["predictive"], teacher["entropy"], images, None)
-        aleatoric = distiller.predict_uncertainty(shown).aleatoric
+        if parts is None and "entropy" in distiller.monitor_:
+            parts = parts_of_chain(distiller.monitor_)
+            yield "teacher", scores(distiller.monitor_["predictive"], parts, images)
         own = {
-            **scores(distiller.predict_proba(shown), aleatoric, images, teacher),
+            **scores(
+                distiller.predict_proba(shown), distiller.predict_uncertainty(shown), images, parts
+            ),
             "wall_seconds": wall,
             "cpu_seconds": cpu,
             "iterations": n_iterations,
@@ -263,10 +278,10 @@ def reached(mask: str, name: str, row: dict[str, Any]) -> bool | None:
 
 def print_quality(mask: str, results: dict[str, dict]) -> None:
     print_table(
-        [f"mask {mask} %", "NLL", "accuracy", "entropy MAE", "OOD total", "epistemic", "wall s"]
-        + ["CPU s", "T", "student steps", "reached"],
+        [f"mask {mask} %", "NLL", "accuracy", "OOD total", "epistemic", "entropy MAE"]
+        + ["nDCG total", "epistemic", "wall s", "CPU s", "T", "student steps", "reached"],
         [
-            [name, *row.values(), *[None] * (9 - len(row)), reached(mask, name, row)]
+            [name, *row.values(), *[None] * (11 - len(row)), reached(mask, name, row)]
             for name, row in results.items()
         ],
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import warnings
 from collections.abc import Callable, Iterator
 from numbers import Integral, Real
 from typing import Any
@@ -17,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from ._parameters import DunderParameters, Number, OneOf
+from ._warnings import warn
 from .modules import (
     GLOBAL_GENERATOR_LOCK,
     MLP,
@@ -372,9 +372,7 @@ class NetEstimator(CallbackSupportMixin, DunderParameters):
         module.load_state_dict(tensors)
         device = self._device()
         if device.type == "cuda" and not torch.cuda.is_available():
-            warnings.warn(
-                f"device={self.device!r} is not there; the model is put on the CPU.", stacklevel=2
-            )
+            warn(f"device={self.device!r} is not there; the model is put on the CPU.")
             device = torch.device("cpu")
         self.module_ = module.eval().to(device)
 

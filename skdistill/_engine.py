@@ -16,7 +16,6 @@ import math
 import signal
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -30,6 +29,7 @@ from ._closed_form import ClosedForm
 from ._flat import FlatForm
 from ._flat_update import FlatUpdate
 from ._traced import TracedForm
+from ._warnings import warn
 from .modules import StackedModule
 
 # Rows are gathered for many batches at a time, up to about this many bytes: fewer calls, and the
@@ -636,11 +636,9 @@ class CapturedStep:
             self._capture(shapes, tensors, has_weight=weight is not None)
         except RuntimeError as error:
             self.works = False
-            warnings.warn(
+            warn(
                 "The training step could not be captured as a CUDA graph and runs eagerly. torch "
                 f"says: {str(error).splitlines()[0]}",
-                UserWarning,
-                stacklevel=2,
             )
             self.net.quiet_step(batch)
             return

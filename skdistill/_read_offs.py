@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from numbers import Integral
 from typing import Any
@@ -21,6 +20,7 @@ from torch import Tensor, nn
 from ._base import SEED_LIMIT, NetEstimator, check_weights
 from ._columns import standardisation
 from ._parameters import OneOf
+from ._warnings import warn
 from .distributions import Uncertainty
 from .modules import CategoricalStack, GaussianStack, activations_per_row
 
@@ -196,11 +196,10 @@ class DistributionRegressor(RegressorMixin, DistributionEstimator):
             y_numeric=True,
         )
         if y.ndim == 2 and y.shape[1] == 1:
-            warnings.warn(
+            warn(
                 "A column-vector y was passed when a 1d array was expected. Please change the "
                 "shape of y to (n_samples,), for example using ravel().",
                 DataConversionWarning,
-                stacklevel=4,
             )
             y = y.ravel()
         self._y_is_1d = y.ndim == 1

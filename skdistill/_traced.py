@@ -9,7 +9,6 @@ on more than its inputs, its weights, its buffers and torch's random numbers can
 from __future__ import annotations
 
 import contextlib
-import warnings
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,6 +19,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from ._flat import FlatForm
+from ._warnings import warn
 from .modules import StackedModule
 
 aten = torch.ops.aten
@@ -92,11 +92,9 @@ class TracedForm(FlatForm):
         return n_expected >= _STEPS_WORTH_RECORDING and self.supports(self.module)
 
     def _warn(self, reason: str) -> None:
-        warnings.warn(
+        warn(
             "The training step cannot be recorded and goes through autograd each time, which is "
             f"slower: {reason}",
-            UserWarning,
-            stacklevel=2,
         )
 
     def _weighted_step(self, *tensors: Tensor) -> tuple[Tensor, ...]:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import warnings
 from collections.abc import Callable, Sequence
 from functools import reduce, singledispatch
 from typing import Any, NamedTuple
@@ -24,6 +23,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ._warnings import warn
 from .modules import (
     ACTIVATIONS,
     MultiHead,
@@ -387,11 +387,9 @@ def prune(module: nn.Module, threshold: float = 1e-3) -> nn.Module:
 
     pruned = _changed(module, change)
     if empty:
-        warnings.warn(
+        warn(
             f"threshold={threshold:g} would remove all units of {', '.join(empty)}; the one with "
             "the largest weights is kept. Use a smaller threshold, or a weaker group lasso.",
-            UserWarning,
-            stacklevel=2,
         )
     return pruned
 

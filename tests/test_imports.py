@@ -19,6 +19,7 @@ LAYERS = {
     "pure torch": {
         "_columns",
         "_settings",
+        "_warnings",
         "distributions",
         "expectations",
         "losses",

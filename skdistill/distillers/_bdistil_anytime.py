@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import threading
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor
 
 from .._parameters import Number, OneOf
+from .._warnings import warn
 from ..modules import Rounds
 
 
@@ -220,8 +220,6 @@ class Anytime:
 
 
 def _warn(name: str, value: float, needed: str) -> None:
-    warnings.warn(
+    warn(
         f"{name}={value:g} is less than {needed}; the first round was run nevertheless.",
-        UserWarning,
-        stacklevel=2,
     )

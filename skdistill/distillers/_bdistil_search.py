@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, NamedTuple
 
 import torch
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from .. import losses
 from .._base import SEED_LIMIT, Objective
+from .._warnings import warn
 from ..modules import Booster, Learner, Rounds, n_parameters, stack, unstack, weights_and_fan_ins
 
 # Each restart of a search weighs the barrier so many times as much as the one before.
@@ -150,12 +150,11 @@ class Search:
         while len(self.rounds) < self.student.n_rounds and not (self.rounds and self.game.is_over):
             learner = self.find()
             if learner is None:
-                warnings.warn(
+                warn(
                     f"No weak learner was found in round {len(self.rounds) + 1}; the rounds before "
                     "it are kept. Try larger networks, a smaller gamma, more connections or a "
                     "larger max_search.",
                     ConvergenceWarning,
-                    stacklevel=7,
                 )
                 return
             self.booster.learners.append(learner)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any
@@ -17,6 +16,7 @@ from .. import losses
 from .._base import Objective
 from .._parameters import DunderParameters, Number, OneOf
 from .._read_offs import DistributionClassifier, DistributionRegressor
+from .._warnings import warn
 from ..distributions import Gaussian
 from ..modules import MLP, GaussianHead, StackedLinear, split_head, stack
 from ._distiller import PRUNING_PARAMETERS, Ask, Distiller, Lesson
@@ -277,11 +277,9 @@ class DistributionStudent(DistributionDistillation, Distiller):
     def _count_networks(self, n_members: int) -> int:
         self.n_members_ = n_members
         if n_members == 1 and self._family.tells_parts:
-            warnings.warn(
+            warn(
                 "The teacher has one member, which disagrees with nobody: the student's epistemic "
                 "uncertainty has nothing to learn from.",
-                UserWarning,
-                stacklevel=5,
             )
         return 1
 

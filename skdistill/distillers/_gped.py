@@ -16,7 +16,7 @@ from sklearn.utils import check_array
 from sklearn.utils.metaestimators import available_if
 from torch import Tensor, nn
 
-from .._base import SEED_LIMIT, Objective, own_dropout
+from .._base import SEED_LIMIT, Objective, own_dropout, with_callbacks
 from .._checkpoint import Checkpoint, fingerprint
 from .._parameters import DunderParameters, Number
 from .._read_offs import DistributionClassifier, DistributionRegressor
@@ -287,6 +287,21 @@ class GPEDStudent(GPED, Distiller):
 
     # --- how it is learnt
 
+    def fit(
+        self,
+        X,
+        y,
+        sample_weight=None,
+        X_transfer=None,
+        member_predictions=None,
+        X_monitor=None,
+    ):
+        self._X_monitor = X_monitor  # until _distil knows what its rows are to be like
+        try:
+            return super().fit(X, y, sample_weight, X_transfer, member_predictions)
+        finally:
+            del self._X_monitor
+
     def _fit_teacher(self, X, y, sample_weight, task, seed: int) -> np.ndarray | None:
         if not runs_chains(self.teacher):
             return super()._fit_teacher(X, y, sample_weight, task, seed)
@@ -316,10 +331,10 @@ class GPEDStudent(GPED, Distiller):
         """Rows of interest, checked."""
         for name in ("monitor_", "monitor_error_"):
             self.__dict__.pop(name, None)
-        rows = self.__dict__.pop("_X_monitor", None)
-        if rows is None:
+        if self._X_monitor is None:
             return None
-        rows = rows.rows if isinstance(rows, TransferSet) else rows
+        is_wrapped = isinstance(self._X_monitor, TransferSet)
+        rows = self._X_monitor.rows if is_wrapped else self._X_monitor
         rows = check_array(rows, dtype=dtype, input_name="X_monitor", allow_nd=True)
         if rows.shape[1:] != self._row_shape:
             raise ValueError(
@@ -723,13 +738,7 @@ class GPEDDistiller(GPED, MetaDistiller):
 
     _students = {"classifier": GPEDStudentClassifier, "regressor": GPEDStudentRegressor}
 
-    _X_monitor: Any = None  # only during fit, on its way to the student
-
-    def _new_student(self) -> GPEDStudent:
-        student: Any = super()._new_student()
-        student._X_monitor = self._X_monitor
-        return student
-
+    @with_callbacks
     def fit(
         self,
         X,
@@ -753,11 +762,14 @@ class GPEDDistiller(GPED, MetaDistiller):
         -------
         self
         """
-        self._X_monitor = X_monitor
-        try:
-            return super().fit(X, y, sample_weight, X_transfer, member_predictions)
-        finally:
-            del self._X_monitor
+        return self._fit_student(
+            X,
+            y,
+            sample_weight,
+            X_transfer=X_transfer,
+            member_predictions=member_predictions,
+            X_monitor=X_monitor,
+        )
 
     @available_if(student_can("predict_expectation"))
     def predict_expectation(self, X, name):

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Integral, Real
 
 from .._base import Objective
 from .._parameters import Number, OneOf
 from .._read_offs import DistributionClassifier, DistributionRegressor
+from .._warnings import warn
 from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ..modules import MLP, MultiHead, split_head, stack
 from ..transfer import GaussianNoise
@@ -46,12 +46,10 @@ class HydraPlus(Distiller):
     def _count_networks(self, n_members: int) -> int:
         self.n_heads_ = n_members if self.n_heads is None else self.n_heads
         if self.n_heads is None and n_members > _MANY_HEADS:
-            warnings.warn(
+            warn(
                 f"The teacher has {n_members} members, and with n_heads=None the student a head "
                 "for each. Fewer are cheaper: n_heads=20, say, or "
                 "as_teacher(teacher, max_members=20).",
-                UserWarning,
-                stacklevel=5,
             )
         return self.n_heads_
 

@@ -113,6 +113,16 @@ class MetaDistiller(MetaEstimatorMixin, CallbackSupportMixin, DunderParameters):
         KeyboardInterrupt
             On Ctrl-C; during the student's training with what was trained kept.
         """
+        return self._fit_student(
+            X,
+            y,
+            sample_weight,
+            X_transfer=X_transfer,
+            member_predictions=member_predictions,
+        )
+
+    def _fit_student(self, X, y, sample_weight, *, member_predictions, **others):
+        """Fit a student that takes these arguments, and keep it."""
         self._refuse_unknown_parameters()
         self.__dict__.pop("student_", None)
         student = self._new_student()
@@ -127,13 +137,7 @@ class MetaDistiller(MetaEstimatorMixin, CallbackSupportMixin, DunderParameters):
         with subtask.propagate_callback_context(student):
             subtask.call_on_fit_task_begin(estimator=self, X=X, y=y)
             self.student_ = student  # so that what a fit that fails leaves is there to see
-            student.fit(
-                X,
-                y,
-                sample_weight,
-                X_transfer=X_transfer,
-                member_predictions=member_predictions,
-            )
+            student.fit(X, y, sample_weight, member_predictions=member_predictions, **others)
             subtask.call_on_fit_task_end(estimator=self, X=X, y=y)
         task.call_on_fit_task_end(estimator=self, X=X, y=y)
         return self

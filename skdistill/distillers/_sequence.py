@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from numbers import Real
 
 import numpy as np
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 
 from .._base import SEED_LIMIT, NetEstimator, check_weights, with_callbacks
 from .._parameters import Number, OneOf
+from .._warnings import warn
 from ..modules import RecurrentSequenceModel, stack
 from ..sequences import SequenceEnsemble, SequencePredictor
 from ._ramps import Ramp
@@ -240,11 +240,9 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         teacher = SequenceTeacher(self.teacher, has_source=has_source, **tokens)
         self._loss, self._has_source, self.n_tokens_ = self.loss, has_source, teacher.n_tokens_
         if self._tells_parts and len(teacher.members) == 1:
-            warnings.warn(
+            warn(
                 "teacher has one member, which cannot disagree with itself: the student learns "
                 "nothing of epistemic uncertainty. Give several, or loss='mixture'.",
-                UserWarning,
-                stacklevel=3,
             )
         data = self._validate_fit_data(X, y, sample_weight)
         task = self._init_callback_context(max_subtasks=self.max_epochs)

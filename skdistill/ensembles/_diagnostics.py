@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import fdtri
 from sklearn.exceptions import ConvergenceWarning
 
+from .._warnings import warn
 from ..samplers import effective_sample_size, split_r_hat
 
 # Diagnostics look at the predictions for at most so many rows, evenly spaced in the data.
@@ -53,12 +53,11 @@ def diagnose(ensemble: Any, X: np.ndarray) -> SamplerDiagnostics:
     large = large_r_hat(*draws.shape[:2])
     share = np.mean(found.r_hat > large)
     if share > _SHARE_BY_CHANCE:
-        warnings.warn(
+        warn(
             f"R-hat is above {large:.3g} for {share:.0%} of the predictions, its median is "
             f"{np.nanmedian(found.r_hat):.2f}: the chains have not converged. Try a larger "
             "max_epochs, inference__burn_in or inference__step_size. See sampler_diagnostics_.",
             ConvergenceWarning,
-            stacklevel=4,
         )
     return found
 

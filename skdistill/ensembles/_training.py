@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
 from .._base import SEED_LIMIT, weights_of
+from .._warnings import warn
 from ..modules import weights_and_fan_ins
 from ..samplers import kept_iterations
 
@@ -304,9 +304,8 @@ def _batched(items: list, size: int) -> Iterator[list]:
 
 
 def _warn_diverged(members: list[int], consequence: str) -> None:
-    warnings.warn(
+    warn(
         f"The loss of member(s) {members} became infinite, not a number, or exploded; they are "
         f"{consequence}. A smaller lr or clip_norm may help.",
         ConvergenceWarning,
-        stacklevel=5,
     )

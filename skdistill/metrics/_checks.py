@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Real
 
 import numpy as np
@@ -11,6 +10,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils import check_array, check_scalar
 
 from .._base import check_weights
+from .._warnings import warn
 
 
 def check_floats(values, name, ndims):
@@ -141,8 +141,6 @@ def average(values, sample_weight):
     return float(np.average(values.mean(axis=1), weights=weights))
 
 
-def warn_undefined(what, why, *, stacklevel=4):
-    """Warn whoever called the public function, by default from a helper of that function."""
-    warnings.warn(
-        f"{what} is undefined because {why}.", UndefinedMetricWarning, stacklevel=stacklevel
-    )
+def warn_undefined(what, why):
+    """Warn that a score has no value."""
+    warn(f"{what} is undefined because {why}.", UndefinedMetricWarning)

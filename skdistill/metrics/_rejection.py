@@ -406,7 +406,7 @@ def prediction_rejection_ratio(losses, uncertainty, *, sample_weight=None):
     """
     weights, losses, uncertainty = _check_losses(losses, uncertainty, sample_weight)
     if np.ptp(losses) == 0:
-        warn_undefined("The rejection ratio", "all losses are equal", stacklevel=3)
+        warn_undefined("The rejection ratio", "all losses are equal")
         return np.nan
     model = _area_below_random(losses, uncertainty, weights)
     return float(model / _area_below_random(losses, losses, weights))

@@ -325,7 +325,7 @@ def uncertainty_ndcg(
     check_scalar(k, "k", Integral, min_val=1, max_val=n_candidates)
     check_scalar(n_trials, "n_trials", Integral, min_val=1)
     if not teacher.any():
-        warn_undefined("The gain", "the teacher is zero everywhere", stacklevel=3)
+        warn_undefined("The gain", "the teacher is zero everywhere")
         return (np.nan, np.nan) if return_std else np.nan
     random_state = check_random_state(random_state)
     gains = []

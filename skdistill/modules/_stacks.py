@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
-import warnings
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, TypeGuard
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
+from .._warnings import warn
 from ._networks import ACTIVATIONS, ResidualLayer
 from ._recurrent import written_out
 
@@ -173,12 +173,10 @@ class StackedModule(nn.Module):
         return self._looped(state, rows).unflatten(0, self.lead)
 
     def _warn_of_loop(self, error: Exception) -> None:
-        warnings.warn(
+        warn(
             f"{type(self._template[0]).__name__} cannot be vectorised over members, so they run "
             f"one by one, which is slower. {_cure(self._template[0])} torch says: "
             f"{str(error).strip().splitlines()[0]}",
-            UserWarning,
-            stacklevel=3,
         )
 
     def _call(self, template: nn.Module, state: dict[str, Tensor], rows: Tensor) -> Tensor:
