@@ -860,9 +860,9 @@ def test_a_number_weights_every_row(make, data):
 # ------------------------------------------------------------------------------------------
 
 
-def with_dropout(in_features, out_features, p=0.5):
+def with_dropout(in_features, out_features, dropout=0.5):
     return torch.nn.Sequential(
-        torch.nn.Linear(in_features, 8), torch.nn.Dropout(p), torch.nn.Linear(8, out_features)
+        torch.nn.Linear(in_features, 8), torch.nn.Dropout(dropout), torch.nn.Linear(8, out_features)
     )
 
 
@@ -872,6 +872,10 @@ def dropout_ensemble(**params):
 
 def dropout_student(**params):
     return HydraPlusRegressor(ensemble(), module=with_dropout, max_epochs=2, **params)
+
+
+def student_that_drops(**params):
+    return student(**{"module__dropout": 0.5, **params})
 
 
 @pytest.mark.parametrize("make", [ensemble, student, dropout_ensemble, dropout_student])
@@ -891,14 +895,14 @@ def test_fit_leaves_the_callers_generators_and_threads(make, data):
     assert (np.random.get_state()[1] == numpy_state).all()
 
 
-@pytest.mark.parametrize("make", [dropout_ensemble, dropout_student])
+@pytest.mark.parametrize("make", [dropout_ensemble, dropout_student, student_that_drops])
 def test_dropout_is_on_in_fit_off_after_it_and_seeded(make, data):
     X, y = data
     first, second = (make(random_state=0).fit(X, y) for _ in range(2))
     np.testing.assert_array_equal(first.predict(X), second.predict(X))
     np.testing.assert_array_equal(first.predict(X), first.predict(X))
     assert not first.module_.training
-    without = make(random_state=0, module__p=0.0).fit(X, y)
+    without = make(random_state=0, module__dropout=0.0).fit(X, y)
     assert (first.predict(X) != without.predict(X)).all()
 
 

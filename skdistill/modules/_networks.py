@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,8 @@ class MLP(nn.Sequential):
         for each hidden layer, the last of them serving all further ones.
     residual : bool, default=False
         Whether hidden layers that are as wide as their input add it to their output.
+    dropout : float, default=0.0
+        Probability that a hidden unit is dropped in training, of 0 and more, less than 1.
     generator : torch.Generator, default=None
         Source of the initial weights; None is torch's global generator.
 
@@ -64,6 +67,7 @@ class MLP(nn.Sequential):
         hidden_units: Any = (50,),
         activation: str | Sequence[str] = "relu",
         residual: bool = False,
+        dropout: float = 0.0,
         generator: torch.Generator | None = None,
     ):
         if not isinstance(hidden_units, Iterable):
@@ -82,12 +86,16 @@ class MLP(nn.Sequential):
                 f"activation must be one of {sorted(ACTIVATIONS)}, or a tuple of them; got "
                 f"{activation!r}."
             )
+        if not (isinstance(dropout, Real) and 0 <= dropout < 1):
+            raise ValueError(f"dropout must be a number in [0, 1), got {dropout!r}.")
         layers: list[nn.Module] = []
         for k, (fan_in, fan_out) in enumerate(itertools.pairwise(widths[:-1])):
             linear = _linear(fan_in, fan_out, generator)
             activate = ACTIVATIONS[names[min(k, len(names) - 1)]]()
             is_residual = residual and fan_in == fan_out
             layers += [ResidualLayer(linear, activate)] if is_residual else [linear, activate]
+            if dropout:
+                layers.append(nn.Dropout(dropout))
         super().__init__(*layers, _linear(widths[-2], out_features, generator))
 
 

@@ -85,6 +85,22 @@ def test_mlp_is_the_same_sequential_by_hand():
     assert torch.equal(net(randn(N, D)), by_hand(randn(N, D)))
 
 
+def test_mlp_drops_hidden_units_in_training_only():
+    plain, dropping = (
+        MLP(D, OUT, hidden_units=(60, 40), dropout=rate, generator=generator()).double()
+        for rate in (0.0, 0.25)
+    )
+    x = randn(N, D)
+    close(dropping.eval()(x), plain(x))
+    drops = [k for k, layer in enumerate(dropping) if isinstance(layer, nn.Dropout)]
+    assert drops == [2, 5]  # after the activations
+    active = nn.Sequential(*list(plain)[:2])(x)
+    hidden = nn.Sequential(*list(dropping.train())[:3])(x)
+    kept = hidden[active > 0] / active[active > 0]
+    assert set(kept.round(decimals=9).tolist()) == {0.0, round(4 / 3, 9)}
+    assert 0.15 < (kept == 0).double().mean() < 0.35
+
+
 def test_mlp_without_hidden_layers_is_linear():
     (layer,) = MLP(D, OUT, hidden_units=())
     assert isinstance(layer, nn.Linear)
@@ -126,6 +142,8 @@ def test_mlp_draws_from_its_generator_alone():
         ({"activation": "swish"}, "activation must be one of"),
         ({"hidden_units": (5, 0)}, "hidden_units must be positive"),
         ({"hidden_units": -1}, "hidden_units must be positive"),
+        ({"dropout": 1.0}, r"dropout must be a number in \[0, 1\), got 1.0"),
+        ({"dropout": "a"}, r"dropout must be a number in \[0, 1\), got 'a'"),
         ({"hidden_units": (5.5,)}, r"hidden_units must be positive integers, got \(5\.5,\)"),
     ],
 )
