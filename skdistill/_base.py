@@ -336,7 +336,8 @@ class NetEstimator(CallbackSupportMixin, DunderParameters):
             raise KeyboardInterrupt
 
     def _set_module(self, module) -> None:
-        """Keep a module, and what it costs."""
+        """Keep a module without gradients, and what it costs."""
+        module.zero_grad()
         self.module_ = module
         self.n_parameters_ = n_parameters(module)
         self.flops_ = count_flop(module, self._row_shape)

@@ -545,3 +545,57 @@ def test_masked_images_keep_their_labels_and_one_mask(data_dir, common):
     np.testing.assert_array_equal(masked.X, again.X)
     np.testing.assert_array_equal(masked.X_transfer[:10_000], again.X_test)
     assert len(again.X_transfer) == 40_000
+
+
+@pytest.fixture
+def pareto(common):
+    """The script that holds pruned students against a search over widths."""
+    return importlib.import_module("pareto")
+
+
+def test_a_front_between_its_students_and_beyond(pareto):
+    rows = [{"flops": flops} for flops in (100, 1000, 10_000, 500)]
+    errors = [np.array([3.0, 5.0]), np.array([1.0, 4.0]), np.array([1.0, 1.0]), np.full(2, 9.0)]
+    front = pareto.Front(rows, errors)
+    assert front.indices.tolist() == [0, 1, 2]
+    middle = math.sqrt(100 * 1000)
+    np.testing.assert_allclose(front.at(middle), [2, 4.5])
+    np.testing.assert_array_equal(front.at(middle, step=True), errors[0])
+    for step in (False, True):
+        np.testing.assert_array_equal(front.at(1000, step), errors[1])
+        np.testing.assert_array_equal(front.at(10, step), errors[0])
+        np.testing.assert_array_equal(front.at(1e9, step), errors[2])
+    cheaper = pareto.Front([{"flops": row["flops"] / 2} for row in rows], errors)
+    gain = pareto.mean_difference(cheaper, front, step=False)
+    assert (gain <= 0).all()
+    assert (gain < 0).any()
+
+
+def test_verdicts_go_by_the_interval(pareto):
+    noise = np.random.default_rng(0).standard_normal(400)
+    noise -= noise.mean()
+    for shift, verdict in ((-0.2, "dominates"), (0.0, "matches"), (0.2, "loses")):
+        found = pareto.compared(noise + shift)
+        assert found["verdict"] == verdict
+        assert found["difference"] == pytest.approx(shift)
+        width = np.subtract(*found["interval"][::-1])
+        assert width == pytest.approx(2 * norm.ppf(0.975) / math.sqrt(400), rel=0.1)
+
+
+def test_pruned_students_are_held_against_the_search(data_dir, tmp_path):
+    output, figure = tmp_path / "pareto.json", tmp_path / "pareto.png"
+    text = run("pareto.py", "--quick", "--output", str(output), "--figure", str(figure))
+    results = json.loads(output.read_text(encoding="utf-8"))["results"]
+    search, pruned = results["students"].values()
+    assert [row["widths"] for row in search] == [[10, 10], [10, 40], [40, 10], [40, 40]]
+    large, small = pruned  # of a weak penalty and of one that silences everything
+    assert (large["widths"], small["widths"]) == ([40, 40], [1, 1])
+    for cost in ("flops", "parameters", "mib"):
+        assert small[cost] < large[cost] / 10
+    for name, title in (("nll", "NLL"), ("entropy_mae", "entropy MAE")):
+        assert title in text
+        for found in results["verdicts"][name].values():
+            assert sum(found["counts"].values()) == len(found["each"]) == 2
+            best = min(search, key=lambda row: row[name])
+            assert best["widths"] in found["search_front"]
+    assert figure.stat().st_size > 10_000

@@ -131,9 +131,10 @@ def hidden(network):
 def test_the_hook_shrinks_hidden_units_by_the_learning_rate(make):
     (network,) = make(1)
     before = copy.deepcopy(network)
-    GroupLasso(network, strength=3.0)(Net(network, lr=0.1))
+    GroupLasso(network, strength=1.5)(Net(network, lr=0.1))
     for layer, old in zip(hidden(network), hidden(before), strict=True):
-        close(layer.weight, shrink([old.weight], 0.3)[0])
+        n_weights = old.weight[0].numel()  # of a unit
+        close(layer.weight, shrink([old.weight], 0.15 * n_weights**0.5)[0])
         close(layer.bias, old.bias)
     close(network[-1].weight, before[-1].weight)
 
@@ -157,11 +158,12 @@ def multi_head(networks, head_layers):
 def test_the_hook_knows_core_and_heads():
     model = CategoricalStack(multi_head(mlps(3), 2))
     before = copy.deepcopy(model).network
-    GroupLasso(model, strength=2.0)(Net(model))
+    GroupLasso(model, strength=2.0)(Net(model, lr=0.1))
     after = model.network
     first, old = after.core[0], before.core[0]
-    close(first.weight.mT, shrink([old.weight.mT], 0.2, n_lead=1)[0])
-    close(after.heads[0].weight.mT, shrink([before.heads[0].weight.mT], 0.2, n_lead=2)[0])
+    close(first.weight.mT, shrink([old.weight.mT], 0.2 * 4**0.5, n_lead=1)[0])
+    amount = 0.2 * 6**0.5
+    close(after.heads[0].weight.mT, shrink([before.heads[0].weight.mT], amount, n_lead=2)[0])
     close(after.heads[2].weight, before.heads[2].weight)
 
 

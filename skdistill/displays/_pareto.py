@@ -117,6 +117,8 @@ class ParetoDisplay:
         display : ParetoDisplay
             The display itself.
         """
+        from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
+
         pairs = [(score, cost) for score in self.scores for cost in self.costs]
         axes = given_or_new_row(ax, len(pairs), (3.6, 3.4), f"{type(self).__name__}.plot")
         self.points_: Drawn = {score: {cost: {} for cost in self.costs} for score in self.scores}
@@ -125,6 +127,11 @@ class ParetoDisplay:
             self._draw_references(panel, score, cost)
             self._draw_searches(panel, score, cost, point_kwargs, kwargs)
             panel.set(xlabel=_LABELS.get(cost, _plain(cost)), ylabel=_plain(score), xscale="log")
+            panel.xaxis.set(
+                major_locator=LogLocator(subs=(1, 2, 5)),
+                major_formatter=EngFormatter(sep=""),  # 20k, 50k
+                minor_formatter=NullFormatter(),
+            )
         axes[0].legend(fontsize="small")
         self.axes_ = axes
         self.figure_ = axes[0].figure

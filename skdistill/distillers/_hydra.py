@@ -125,7 +125,7 @@ class HydraPlusRegressor(DistributionRegressor, HydraPlus):
         L2 penalty on the weights of the student's layers; biases have none.
     group_lasso : float, default=0.0
         Weight of the group lasso that silences hidden units and filters, which are then removed,
-        see :mod:`skdistill.pruning`. With Adam try .1 to 1. `module` builds the student that it
+        see :mod:`skdistill.pruning`. With Adam try .01 to .3. `module` builds the student that it
         starts from.
     prune_threshold : float, default=1e-3
         Units whose weights have a smaller norm are removed. Without a schedule by which the

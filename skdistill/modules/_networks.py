@@ -67,7 +67,7 @@ class MLP(nn.Sequential):
         hidden_units: Any = (50,),
         activation: str | Sequence[str] = "relu",
         residual: bool = False,
-        dropout: float = 0.0,
+        dropout: Any = 0.0,
         generator: torch.Generator | None = None,
     ):
         if not isinstance(hidden_units, Iterable):
@@ -86,7 +86,7 @@ class MLP(nn.Sequential):
                 f"activation must be one of {sorted(ACTIVATIONS)}, or a tuple of them; got "
                 f"{activation!r}."
             )
-        if not (isinstance(dropout, Real) and 0 <= dropout < 1):
+        if not (isinstance(dropout, Real) and 0 <= float(dropout) < 1):
             raise ValueError(f"dropout must be a number in [0, 1), got {dropout!r}.")
         layers: list[nn.Module] = []
         for k, (fan_in, fan_out) in enumerate(itertools.pairwise(widths[:-1])):
@@ -95,7 +95,7 @@ class MLP(nn.Sequential):
             is_residual = residual and fan_in == fan_out
             layers += [ResidualLayer(linear, activate)] if is_residual else [linear, activate]
             if dropout:
-                layers.append(nn.Dropout(dropout))
+                layers.append(nn.Dropout(float(dropout)))
         super().__init__(*layers, _linear(widths[-2], out_features, generator))
 
 

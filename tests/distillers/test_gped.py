@@ -308,7 +308,7 @@ def samples_mean(fitted):
 def test_a_pruned_student_is_smaller_and_tuned_on_the_running_means(moons):
     X, y = moons
     teacher = chains(max_epochs=150, batch_size=15, inference=SGLD(2e-3, burn_in=0.2))
-    params = {"group_lasso": 1.0, "module__hidden_units": (60, 60)}
+    params = {"group_lasso": 0.3, "module__hidden_units": (60, 60)}
     fits = {
         epochs: student(teacher, finetune_epochs=epochs, **params).fit(X, y, X_monitor=X)
         for epochs in (0, "auto", 100)
@@ -325,7 +325,7 @@ def test_a_pruned_student_is_smaller_and_tuned_on_the_running_means(moons):
 
 
 def test_last_samples_leave_nothing_to_tune_on(moons):
-    params = {"group_lasso": 0.5, "estimate": "stochastic"}
+    params = {"group_lasso": 0.2, "estimate": "stochastic"}
     one = student(chains(), **params).fit(*moons)
     assert len(one.history_) == one.n_epochs_
     with pytest.raises(ValueError, match="finetune_epochs must be 'auto' or 0 beside chains"):

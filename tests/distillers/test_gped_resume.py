@@ -68,7 +68,7 @@ CASES = {
     "momentum": {"optimizer": "SGD", "optimizer__momentum": 0.9, "lr_schedule": None},
     "any module": {"teacher__module": Dropping, "teacher__module__hidden_units": None},
     "numbers": {},
-    "pruned": {"group_lasso": 1.0, "module__hidden_units": (30,), "teacher__max_epochs": 30},
+    "pruned": {"group_lasso": 0.3, "module__hidden_units": (30,), "teacher__max_epochs": 30},
 }
 
 

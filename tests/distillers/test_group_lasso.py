@@ -21,7 +21,7 @@ from skdistill.pruning import widths
 @pytest.fixture(scope="module")
 def pruned(task, frozen):
     settings = {"module__hidden_units": (40, 30), "max_epochs": 160, "transfer": None}
-    return task.student(frozen, group_lasso=2.0, **settings).fit(*task.data)
+    return task.student(frozen, group_lasso=0.5, **settings).fit(*task.data)
 
 
 def test_students_get_smaller(pruned, task):
@@ -86,7 +86,7 @@ def test_images(classification):
         module=ConvNet,
         module__channels=(12, 8),
         head_layers=2,
-        group_lasso=1.8,
+        group_lasso=0.3,
         max_epochs=60,
         random_state=0,
     ).fit(X, np.arange(60) % 3, member_predictions=members)
@@ -103,7 +103,7 @@ def test_the_step_is_proximal_on_flat_buffers_as_on_modules(task, frozen):
         def on_batch_end(self, net, **kwargs):
             pass
 
-    settings = {"module__hidden_units": (9,), "transfer": None, "group_lasso": 1.0}
+    settings = {"module__hidden_units": (9,), "transfer": None, "group_lasso": 0.3}
     settings |= {"max_epochs": 3, "finetune_epochs": 0}
     fits = [
         task.student(frozen, callbacks=callbacks, **settings).fit(*task.data)
@@ -117,7 +117,7 @@ def test_the_step_is_proximal_on_flat_buffers_as_on_modules(task, frozen):
 def test_students_of_one_network(classification):
     teacher = classification.ensemble()
     student = DistributionDistiller(
-        teacher, module__hidden_units=(40,), group_lasso=2.0, max_epochs=160, transfer=None
+        teacher, module__hidden_units=(40,), group_lasso=0.8, max_epochs=160, transfer=None
     ).fit(*classification.data)
     assert widths(student.module_)[0] < 40
     copied = pickle.loads(pickle.dumps(student))
@@ -127,7 +127,7 @@ def test_students_of_one_network(classification):
 
 def test_random_heads_are_refused(classification):
     student = DistributionDistiller(
-        classification.ensemble(), family="gauss_head", group_lasso=1.0, max_epochs=1
+        classification.ensemble(), family="gauss_head", group_lasso=0.1, max_epochs=1
     )
     with pytest.raises(ValueError, match=r"must be an nn.Sequential.*got GaussianHead"):
         student.fit(*classification.data)
