@@ -220,6 +220,7 @@ def scores(
         "accuracy": float((proba[:n].argmax(1) == images.y_test).mean()),
         "ood_auroc_total": ood_auroc(total[:n], total[n:]),
         "ood_auroc_epistemic": ood_auroc(epistemic[:n], epistemic[n:]),
+        **dict.fromkeys(("entropy_mae", "ndcg_total", "ndcg_epistemic")),
     }
     if parts_of_teacher is not None:
         (of_total, of_aleatoric, of_epistemic) = (part[:n] for part in parts_of_teacher)

@@ -216,6 +216,8 @@ def mean_difference(front: Front, reference: Front, step: bool, n_places: int = 
     """Difference for each row between two fronts, averaged over the log FLOPs that both span."""
     low = max(front.flops[0], reference.flops[0])
     high = min(front.flops[-1], reference.flops[-1])
+    if low > high:
+        raise ValueError("The two fronts have no FLOPs in common.")
     places = np.geomspace(low, high, n_places)
     return np.mean([front.at(x, step) - reference.at(x, step) for x in places], axis=0)
 
@@ -271,7 +273,7 @@ def named(row: Row) -> str:
 
 
 def print_search(rows: list[Row], front: list) -> None:
-    print(f"\n{SEARCH}; those on the front")
+    print(f"\n{SEARCH}; those on the front in NLL")
     print_table(
         ["units", "FLOPs", "parameters", "NLL", "accuracy", "entropy MAE", "CPU s"],
         [

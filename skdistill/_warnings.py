@@ -6,7 +6,10 @@ from __future__ import annotations
 import sys
 import warnings
 
-_LIBRARIES = frozenset({"contextlib", "joblib", "skdistill", "sklearn", "skorch", "torch"})
+_LIBRARIES = frozenset(
+    {"contextlib", "copy", "functools", "joblib", "pickle"}
+    | {"skdistill", "sklearn", "skops", "skorch", "torch"}
+)
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:

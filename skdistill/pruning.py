@@ -2,8 +2,9 @@
 """Smaller networks: group lasso while they train, then units and filters removed for good.
 
 The weights that lead to a unit, or a convolution's filter, are one group of the penalty
-:math:`R(\\phi) = \\sum_k \\lVert \\phi_{G_k} \\rVert_2` (GPED [1]_, section 3.3), which makes whole
-groups zero. A unit without inputs is a constant, so that the network does the same without it.
+:math:`R(\\phi) = \\sum_k \\sqrt{n_k} \\lVert \\phi_{G_k} \\rVert_2`, which makes whole groups zero;
+n_k is the number of weights in group k (GPED [1]_, section 3.3, has no root). A unit without inputs
+is a constant, so that the network does the same without it.
 Units of the output layer are no groups, and biases belong to none.
 
 References
@@ -192,7 +193,8 @@ def shrink(
     weights : list of Tensor of shape (..., n_units, ...)
         The units' weights W; several, where a unit has inputs in several layers.
     amount : float or Tensor
-        By how much, t: the optimizer's step size times the strength of the penalty.
+        By how much, t: the optimizer's step size times the strength of the penalty and, as in
+        :class:`GroupLasso`, the square root of how many weights a unit has.
     n_lead : int, default=0
         Number of leading axes, over members or heads.
     inplace : bool, default=False
@@ -490,7 +492,7 @@ def _(module: MultiHead, change):
     joined = [_joined(cores[i // n_heads], head) for i, head in enumerate(heads)]
     networks: list[Any] = change(joined)
     cores = [network[:cut] for network in networks[::n_heads]]
-    heads = [network[cut:] for network in networks]
+    heads = [nn.Sequential(*network[cut:]) for network in networks]  # numbered from 0, as built
     lead: Any = module.lead
     return MultiHead(stack(cores, lead[:1]), stack(heads, lead)).train(module.training)
 

@@ -3,8 +3,12 @@
 
 from __future__ import annotations
 
+import io
+
+import joblib
 import numpy as np
 import pytest
+import torch
 from sklearn.datasets import make_classification
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -59,3 +63,14 @@ def test_warnings_name_the_line_of_the_user(case):
     with pytest.warns(UserWarning, match=message) as caught:
         call()
     assert {warning.filename for warning in caught} == {__file__}
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the device is there")
+def test_so_do_those_of_a_model_that_is_read_from_a_file():
+    model = BayesianEnsembleClassifier(1, max_epochs=1).fit(X, y).set_params(device="cuda")
+    file = io.BytesIO()
+    joblib.dump(model, file)
+    file.seek(0)
+    with pytest.warns(UserWarning, match="device='cuda' is not there") as caught:
+        joblib.load(file)
+    assert [warning.filename for warning in caught] == [__file__]

@@ -127,8 +127,9 @@ class ParetoDisplay:
             self._draw_references(panel, score, cost)
             self._draw_searches(panel, score, cost, point_kwargs, kwargs)
             panel.set(xlabel=_LABELS.get(cost, _plain(cost)), ylabel=_plain(score), xscale="log")
+            low, high = panel.get_xlim()
             panel.xaxis.set(
-                major_locator=LogLocator(subs=(1, 2, 5)),
+                major_locator=LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)),
                 major_formatter=EngFormatter(sep=""),  # 20k, 50k
                 minor_formatter=NullFormatter(),
             )

@@ -73,7 +73,7 @@ class NormalInverseWishart(Marginal):
         ValueError
             If the shape is another one.
         """
-        outputs = of_one_network(outputs, 2, "2 t + 2 for t targets")
+        outputs = of_one_network(outputs, 2, "2 t + 2 for t targets", at_least=4)
         gaussian, logarithms = outputs.tensor_split([-2], dim=-1)
         mean, harmonic = Gaussian.from_outputs(gaussian)
         nu, excess = logarithms.clamp(*cls.output_limits).exp().chunk(2, dim=-1)

@@ -84,11 +84,11 @@ class Marginal(ABC):
         """
 
 
-def of_one_network(outputs: Tensor, blocks: int, what: str) -> Tensor:
+def of_one_network(outputs: Tensor, blocks: int, what: str, at_least: int = 0) -> Tensor:
     """Outputs (n, c) of one network, given as such or as (1, n, c), c a multiple of `blocks`."""
     if outputs.ndim == 3 and len(outputs) == 1:
         outputs = outputs.squeeze(0)
-    if outputs.ndim != 2 or outputs.shape[1] % blocks:
+    if outputs.ndim != 2 or outputs.shape[1] % blocks or outputs.shape[1] < at_least:
         raise ValueError(
             f"outputs must have shape (n, c) or (1, n, c), where c is {what}; got "
             f"{tuple(outputs.shape)}."

@@ -16,12 +16,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from ..distributions import Gaussian, GaussianNormal, LogitNormal, NormalInverseGamma
+from ..distributions import (
+    Gaussian,
+    GaussianNormal,
+    LogitNormal,
+    NormalInverseGamma,
+    NormalInverseWishart,
+)
 from ._autograd import ClosedForm
 from ._gaussian import gaussian_cross_entropy_and_gradient, gradient_of_outputs
 
@@ -202,7 +209,7 @@ def normal_inverse_gamma_start(
     Returns
     -------
     outputs : Tensor of shape (..., 4 t)
-        Within one and a half per cent of the minimiser in the shape, exact in the others.
+        The minimiser.
     """
     return _start(target, weight, n_groups=target.mean.shape[-1])
 
@@ -221,7 +228,7 @@ def normal_inverse_wishart_start(
     Returns
     -------
     outputs : Tensor of shape (..., 2 t + 2)
-        Within some ten per cent of the minimiser in the degrees of freedom, exact in the others.
+        The minimiser.
     """
     return _start(target, weight, n_groups=1)
 
@@ -241,14 +248,25 @@ def _start(target: NormalInverseGammaTarget, weight: Tensor | None, n_groups: in
         statistic.unflatten(-1, (n_groups, size)).mean(-1).clamp(min=_TINY)
         for statistic in (square, gap)
     )
-    # Root of ln alpha - digamma(alpha) = gap, as in the likelihood of Gamma (Minka, 2002).
-    alpha = (3 - gap + ((gap - 3).square() + 24 * gap).sqrt()) / (12 * gap)
-    # To first order in 1 / alpha, the expected variances are those of targets on their own.
-    excess = (0.5 * (size + 1) * (alpha - 1)).clamp(min=_TINY)
     raw = _inverse_softplus((1 / mean_precision - 1e-6).clamp(min=1e-6))
-    logarithms = torch.cat((-square.log(), excess.log()), -1)
-    logarithms = logarithms.clamp(*NormalInverseGamma.output_limits)
-    return torch.cat((centre, raw, logarithms), -1).to(target.mean)
+    log_nu = (-square.log()).clamp(*NormalInverseGamma.output_limits)
+    log_excess = (_half_of_gap(gap, size) - 0.5 * (size + 1)).log()
+    return torch.cat((centre, raw, log_nu, log_excess), -1).to(target.mean)
+
+
+def _half_of_gap(gap: Tensor, size: int) -> Tensor:
+    """Most likely half of the degrees of freedom, within the limits of the outputs."""
+    least = 0.5 * (size + 1)
+    low, high = (least + math.exp(limit) for limit in NormalInverseGamma.output_limits)
+    # Root of ln half - digamma(half) = gap, as in the likelihood of Gamma (Minka, 2002), taken for
+    # several targets to first order in 1 / half.
+    half = least * (3 - gap + ((gap - 3).square() + 24 * gap).sqrt()) / (12 * gap)
+    half = half.clamp(low, high)
+    for _ in range(5):  # Newton's method in 1 / half
+        score = _multivariate(torch.digamma, half, size) / size - half.log() + gap
+        slope = _multivariate(partial(torch.polygamma, 1), half, size) / size - 1 / half
+        half = (half / (1 + score / (half * slope))).clamp(low, high)
+    return half
 
 
 # ------------------------------------------------------------------------------------------
@@ -420,7 +438,7 @@ def _normal_inverse_nll_and_gradient(
 
 
 def _multivariate(function: Callable[[Tensor], Tensor], half: Tensor, size: int) -> Tensor:
-    """Multivariate log Gamma function of `size` dimensions, or its derivative; no constants."""
+    """Multivariate log Gamma function of `size` dimensions, or a derivative; no constants."""
     result = function(half)
     for i in range(1, size):
         result = result + function(half - 0.5 * i)
@@ -538,7 +556,9 @@ def normal_inverse_wishart_nll(outputs: Tensor, target: NormalInverseGammaTarget
 # ------------------------------------------------------------------------------------------
 
 
-def label_nll(student: GaussianNormal | NormalInverseGamma | LogitNormal, y: Tensor) -> Tensor:
+def label_nll(
+    student: GaussianNormal | NormalInverseGamma | NormalInverseWishart | LogitNormal, y: Tensor
+) -> Tensor:
     """Negative log density of labels, the distribution over predictions integrated out.
 
     Parameters

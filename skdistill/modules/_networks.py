@@ -50,7 +50,8 @@ class MLP(nn.Sequential):
     residual : bool, default=False
         Whether hidden layers that are as wide as their input add it to their output.
     dropout : float, default=0.0
-        Probability that a hidden unit is dropped in training, of 0 and more, less than 1.
+        Probability that a hidden unit is dropped in training, at least 0 and less than 1; of
+        residual layers, that their sum is.
     generator : torch.Generator, default=None
         Source of the initial weights; None is torch's global generator.
 

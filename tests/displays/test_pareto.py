@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 from __future__ import annotations
 
+import itertools
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -59,6 +61,22 @@ def test_any_column_may_be_the_cost():
     assert ax.get_xlabel() == "Mean score time"
     front = display.fronts_["accuracy"]["mean_score_time"]["candidates"]
     assert_array_equal(front.get_xydata(), [[1.0, 0.88], [3.0, 0.9]])
+
+
+@pytest.mark.parametrize("n_decades", [0.7, 1.5, 3, 4, 6])
+def test_ticks_of_the_cost_are_readable(n_decades):
+    flops = np.geomspace(1e4, 10 ** (4 + n_decades), 7)
+    results = {"mean_test_neg_flops": -flops, "mean_test_neg_log_loss": np.linspace(-2, -1, 7)}
+    display = ParetoDisplay.from_cv_results(
+        {"search": results}, scores=["neg_log_loss"], costs=["neg_flops"]
+    )
+    (panel,) = display.axes_
+    display.figure_.canvas.draw()
+    low, high = panel.get_xlim()
+    labels = [label for label in panel.get_xticklabels() if low <= label.get_position()[0] <= high]
+    assert len([label for label in labels if label.get_text()]) >= 2
+    boxes = sorted((label.get_window_extent() for label in labels), key=lambda box: box.x0)
+    assert all(left.x1 <= right.x0 for left, right in itertools.pairwise(boxes))
 
 
 def test_candidates_that_failed_are_left_out():

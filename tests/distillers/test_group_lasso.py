@@ -28,6 +28,7 @@ def test_students_get_smaller(pruned, task):
     assert sum(widths(pruned.module_)) < 40 + 30
     assert pruned.n_parameters_ == n_parameters(pruned.module_)
     assert pruned.flops_ == flops(pruned, task.X)
+    assert all(parameter.grad is None for parameter in pruned.module_.parameters())
     full = clone(pruned).set_params(group_lasso=0.0).fit(*task.data)
     assert pruned.n_parameters_ < full.n_parameters_
     assert pruned.flops_ < full.flops_
@@ -40,6 +41,14 @@ def test_copies_predict_the_same(pruned, task):
     np.testing.assert_array_equal(copied.predict_members(task.X), pruned.predict_members(task.X))
     assert widths(copied.module_) == widths(pruned.module_)
     assert len(copied.net_.history) == 240
+
+
+def test_heads_of_networks_with_dropout_are_built_again(task, frozen):
+    settings = {"module__hidden_units": (8, 8), "module__dropout": 0.2, "head_layers": 2}
+    student = task.student(frozen, group_lasso=0.5, max_epochs=40, transfer=None, **settings)
+    student.fit(*task.data)
+    copied = pickle.loads(pickle.dumps(student))
+    np.testing.assert_array_equal(copied.predict_members(task.X), student.predict_members(task.X))
 
 
 def test_fitting_again_starts_from_the_full_width(pruned, task):

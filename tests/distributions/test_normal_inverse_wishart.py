@@ -13,10 +13,13 @@ from scipy import stats
 from skdistill.distributions import NormalInverseGamma, NormalInverseWishart
 
 
-def student(n=4, t=3, seed=0, dtype=torch.float64):
+def randn(*shape, seed=0):
     generator = torch.Generator().manual_seed(seed)
-    outputs = torch.randn(n, 2 * t + 2, generator=generator, dtype=torch.float64)
-    return NormalInverseWishart.from_outputs(outputs.to(dtype))
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+
+def student(n=4, t=3, dtype=torch.float64):
+    return NormalInverseWishart.from_outputs(randn(n, 2 * t + 2).to(dtype))
 
 
 def referee(d, row):
@@ -65,12 +68,12 @@ def test_each_target_by_itself_is_students_t():
 
 
 def test_one_target_is_normal_inverse_gamma():
-    outputs = torch.randn(4, 4, dtype=torch.float64)
+    outputs = randn(4, 4)
     wishart = NormalInverseWishart.from_outputs(outputs)
     gamma = NormalInverseGamma.from_outputs(outputs)
     for name in ("mean", "nu", "alpha", "beta"):
         close(getattr(wishart.marginals, name), getattr(gamma, name))
-    y = torch.randn(4, 1, dtype=torch.float64)
+    y = randn(4, 1)
     close(wishart.log_prob(y), gamma.log_prob(y).squeeze(1))
 
 
@@ -110,7 +113,7 @@ def test_affine_moves_what_is_read():
     moved = d.affine(loc, scale.numpy())
     for part, before in zip(moved.uncertainty(), d.uncertainty(), strict=True):
         close(part, scale.square() * before)
-    y = torch.randn(4, 3, dtype=torch.float64)
+    y = randn(4, 3)
     close(moved.log_prob(loc + scale * y), d.log_prob(y) - scale.abs().log().sum())
 
 
@@ -127,5 +130,7 @@ def test_float32_stays_and_no_rows_are_fine():
 def test_bad_input_is_named():
     with pytest.raises(ValueError, match=r"2 t \+ 2 for t targets; got \(3, 7\)"):
         NormalInverseWishart.from_outputs(torch.zeros(3, 7))
+    with pytest.raises(ValueError, match=r"2 t \+ 2 for t targets; got \(3, 2\)"):
+        NormalInverseWishart.from_outputs(torch.zeros(3, 2))
     with pytest.raises(ValueError, match=r"y must have shape \(n, t\) = \(4, 3\), got \(4,\)"):
         student().log_prob(torch.zeros(4))
