@@ -63,7 +63,7 @@ MASKS = {"0": 0, "29": 15}  # per cent, and pixels of the square's side
 PRIOR_PRECISION = 10
 
 CHAIN: dict[str, Any] = {"step_size": 8e-5, "burn_in": 0.3, "thinning": 1}
-STUDENT: dict[str, Any] = {"lr": 4e-3, "module__hidden_units": (400, 400)}
+STUDENT: dict[str, Any] = {"lr": 2e-3, "module__hidden_units": (400, 400)}
 METHODS: dict[str, dict[str, Any]] = {
     "GPED U_o": {"estimate": "online"},
     "GPED U_s": {"estimate": {"predictive": "stochastic"}},

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What every test shares: one thread, no window, and the folder of real data."""
+"""What every test shares: one thread, one seed, no window, and the folder of real data."""
 
 from __future__ import annotations
 
@@ -13,10 +13,18 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("SCIPY_ARRAY_API", "1")  # without it scikit-learn leaves out a few checks
 os.environ["MPLBACKEND"] = "Agg"
 
+import numpy as np
 import pytest
 import torch
 
 torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    """Give what draws from the global generators, such as ``random_state=None``, one seed."""
+    np.random.seed(0)  # noqa: NPY002 -- what random_state=None stands for
+    torch.manual_seed(0)
 
 
 @pytest.fixture(scope="session")
