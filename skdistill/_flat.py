@@ -69,7 +69,7 @@ class FlatForm:
     @staticmethod
     def supports(module: nn.Module) -> bool:
         """Tell whether steps of `module` can be computed so."""
-        raise NotImplementedError
+        raise NotImplementedError  # each form says
 
     def views(self, flat: Tensor) -> list[Tensor]:
         """Views of a flat buffer at the places, and in the shapes, of the module's parameters."""
@@ -100,7 +100,7 @@ class FlatForm:
         losses : Tensor of shape (S, n)
             Weighted loss of each row.
         """
-        raise NotImplementedError
+        raise NotImplementedError  # each form says
 
     @torch.no_grad()
     def outputs(self, X: Tensor) -> Tensor:
@@ -108,7 +108,7 @@ class FlatForm:
 
         Valid until the next call of this, or of the form itself.
         """
-        raise NotImplementedError
+        raise NotImplementedError  # each form says
 
     def _add_penalties(self) -> None:
         # Of decay / 2 * sum of squares; one number for all weights takes half the time.

@@ -216,16 +216,16 @@ class BDistilStudent(ProgressiveDistillation, Distiller):
     @property
     def task_temperature(self) -> float | None:
         """Temperature of the task loss; None for the squared error."""
-        raise NotImplementedError
+        raise NotImplementedError  # by the task: classes or numbers
 
     @property
     def _n_played(self) -> int:
         """How many of the outputs, the first, the game is about."""
-        raise NotImplementedError
+        raise NotImplementedError  # by the task: classes or numbers
 
     def _target_of(self, answers: np.ndarray) -> np.ndarray:
         """What learners are to say, (n, L), of the answers of a teacher (n, S, ...)."""
-        raise NotImplementedError
+        raise NotImplementedError  # by the task: classes or numbers
 
     def _count_epochs(self, n_rows: int) -> int:
         if self.max_epochs != "auto":
@@ -290,7 +290,8 @@ class BDistilStudent(ProgressiveDistillation, Distiller):
     # --- predictions from some of the rounds
 
     def _labels_or_means(self, distribution: Any) -> np.ndarray:
-        raise NotImplementedError
+        """What `predict` gives of a distribution: labels (n,), or means in units of y."""
+        raise NotImplementedError  # by the task: classes or numbers
 
     def _limited_run(self, X, **limits) -> LimitedRun:
         X = self._validate_rows(X)

@@ -252,11 +252,11 @@ class DistributionStudent(DistributionDistillation, Distiller):
     @property
     def _size(self) -> int:
         """Number of targets or classes."""
-        raise NotImplementedError
+        raise NotImplementedError  # by the task: classes or numbers
 
     def _members_of(self, answers: Tensor) -> Any:
         """Answers (..., n, M, ...) of a teacher as the family takes them."""
-        raise NotImplementedError
+        raise NotImplementedError  # by the task: classes or numbers
 
     @property
     def _out_features(self) -> int:

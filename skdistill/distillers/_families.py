@@ -57,24 +57,24 @@ class Family:
     @property
     def n_outputs(self) -> int:
         """How many numbers the network gives for a row."""
-        raise NotImplementedError
+        raise NotImplementedError  # each family says
 
     @property
     def meaning(self) -> str:
         """What these numbers are, for messages."""
-        raise NotImplementedError
+        raise NotImplementedError  # each family says
 
     def read(self, outputs: Tensor) -> Any:
         """Distribution of outputs (1, n, n_outputs), on the scale of the loss."""
-        raise NotImplementedError
+        raise NotImplementedError  # each family says
 
     def term(self, members: Any, temperature: Tensor) -> Term:
         """Loss against members that are softened by the temperature, as the outputs will be."""
-        raise NotImplementedError
+        raise NotImplementedError  # each family says
 
     def start(self, members: Any, weight: Tensor) -> Tensor:
         """Outputs to start from, given members for some rows, of a family that `has_start`."""
-        raise NotImplementedError
+        raise NotImplementedError  # each family says
 
 
 # ------------------------------------------------------------------------------------------
@@ -310,7 +310,7 @@ class HeadFamily(CategoricalMixtureFamily):
 
     def head(self, core: nn.Module, layer: StackedLinear, n_drawn: int) -> RandomHead:
         """The network, given its core and its last layer."""
-        raise NotImplementedError
+        raise NotImplementedError  # each family says
 
     def term(self, members: Tensor, temperature: Tensor) -> Term:
         softened = (members / temperature).log_softmax(-1)

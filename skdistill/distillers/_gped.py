@@ -239,7 +239,7 @@ class GPEDStudent(GPED, Distiller):
     @property
     def _example(self) -> Any:
         """Two members and three rows."""
-        raise NotImplementedError
+        raise NotImplementedError  # by the task: classes or numbers
 
     def _columns_of(self, label: str) -> slice | None:
         """Place of an expectation among the outputs."""
@@ -270,7 +270,7 @@ class GPEDStudent(GPED, Distiller):
 
     def _distribution_of(self, outputs: Tensor) -> Any:
         """Distribution that outputs (1, n, n_outputs) mean, on the scale of training."""
-        raise NotImplementedError
+        raise NotImplementedError  # by the task: classes or numbers
 
     def _values(self, members: Any) -> np.ndarray:
         """g of members, rows first: (n, S, sum of n_values), or their mean if that will do."""
@@ -495,7 +495,7 @@ class GPEDStudent(GPED, Distiller):
 
     def _members_of(self, student: Any, chains: Any, outputs: Tensor) -> Any:
         """Members that the outputs (S, n, p) of the chains' module stand for."""
-        raise NotImplementedError
+        raise NotImplementedError  # by the task: classes or numbers
 
     # --- what is read off
 

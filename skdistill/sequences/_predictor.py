@@ -49,7 +49,7 @@ class SequencePredictor:
 
     def _distribution(self, source: Tensor | None, target_in: Tensor, at: Tensor) -> Any:
         """Distribution of the tokens after those of `target_in`, (n, T), where `at`, (n, T)."""
-        raise NotImplementedError
+        raise NotImplementedError  # ensemble and student say
 
     # --- read-offs ----------------------------------------------------------------------------
 
