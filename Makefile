@@ -13,7 +13,7 @@ DOCS := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format doc clean
+.PHONY: help demo test lint format measured doc clean fuzz
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z.]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -36,6 +36,13 @@ demo: $(ENVIRONMENT)  ## distil an ensemble into one network on real data, print
 test: $(ENVIRONMENT)  ## run the whole test suite (PYTEST_ARGS="-k engine" instead of "-n 2" chooses how)
 	OMP_NUM_THREADS=1 SCIPY_ARRAY_API=1 $(BIN)/python -m pytest $(PYTEST_ARGS)
 
+# Ten times the cases and many times the seeds of `make test`, and other ones each time.
+SEEDS ?= 100# of each family and loss; 2000 take four hours of one core
+FUZZ := HYPOTHESIS_PROFILE=fuzz SKDISTILL_FUZZ_SEEDS=$(SEEDS)
+fuzz: $(ENVIRONMENT)  ## try 20,000 calls with anything, and small fits of SEEDS=100 seeds
+	$(FUZZ) OMP_NUM_THREADS=1 SCIPY_ARRAY_API=1 $(BIN)/python -m pytest $(PYTEST_ARGS) \
+		tests/fuzz tests/distillers/test_small_fits.py
+
 lint: $(ENVIRONMENT)  ## check style, formatting and types; changes nothing
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
@@ -44,6 +51,9 @@ lint: $(ENVIRONMENT)  ## check style, formatting and types; changes nothing
 format: $(ENVIRONMENT)  ## mend what ruff can mend
 	$(BIN)/python -m ruff check --fix .
 	$(BIN)/python -m ruff format .
+
+measured: $(ENVIRONMENT)  ## write the tables of README and doc/measured from benchmarks/results
+	$(BIN)/python benchmarks/report.py
 
 doc: $(DOCS)  ## build the documentation into doc/_build/html
 	MPLBACKEND=Agg $(BIN)/python -m sphinx -W --keep-going -q -b html doc doc/_build/html

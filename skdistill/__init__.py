@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from ._through import predict_interval, predict_members, predict_quantiles, predict_uncertainty
+from ._predict import predict_interval, predict_members, predict_quantiles, predict_uncertainty
+from ._version import __version__ as __version__
 from .distillers import (
     BDistilBooster,
     DistributionDistiller,
@@ -13,8 +14,6 @@ from .distillers import (
     SequenceDistributionDistiller,
 )
 from .ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
-
-__version__ = "0.1.0.dev0"
 
 __all__ = [
     "BDistilBooster",

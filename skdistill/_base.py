@@ -5,17 +5,21 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import math
 from collections.abc import Callable, Iterator
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import torch
+from sklearn import get_config
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from ._parameters import DunderParameters, Number, OneOf
+from ._parameters import DunderParameters, Number, OneOf, Seed, errors_about
+from ._process import torch_threads
 from ._warnings import warn
 from .modules import (
     GLOBAL_GENERATOR_LOCK,
@@ -55,6 +59,9 @@ except ImportError:  # scikit-learn < 1.9 has no callbacks
 
 
 SEED_LIMIT = 2**31 - 1
+
+# Weights of rows that sum to more, or to less than its inverse, are beyond float32's arithmetic.
+_LARGEST_TOTAL = 1e30
 
 # They want a closure, sparse gradients, or matrices only.
 _UNSUITED_OPTIMIZERS = frozenset({"LBFGS", "Muon", "Optimizer", "SparseAdam"})
@@ -107,6 +114,8 @@ class NetEstimator(CallbackSupportMixin, DunderParameters):
         "lr_schedule": OneOf((None, "cosine")),
         "compile": OneOf(("auto", True, False)),
         "n_threads": Number(Integral, 1, others=("auto",)),
+        "verbose": Number(Integral, 0, others=(True, False)),
+        "random_state": Seed(),
     }
 
     # Defaults of the module's parameters where they are not the module's own.
@@ -134,6 +143,22 @@ class NetEstimator(CallbackSupportMixin, DunderParameters):
                 f"{self.callbacks!r}."
             )
         _check_signature(self._optimizer_class(), self._params_of("optimizer"), "optimizer")
+        with errors_about("device"):
+            weight = torch.zeros(1, device=self._device())
+            weight.cpu()  # not so on a device without numbers, such as "meta"
+        self._check_optimizer_settings(weight.requires_grad_())
+
+    def _check_optimizer_settings(self, weight: Tensor) -> None:
+        """Try the settings of an optimizer of torch on a weight: some fail in its first step."""
+        settings, optimizer = self._params_of("optimizer"), self._optimizer_class()
+        if not settings or not optimizer.__module__.startswith("torch."):
+            return
+        weight.grad = torch.ones_like(weight)
+        try:
+            optimizer([weight], **{"lr": self.lr, **settings}).step()
+        except Exception as error:  # whatever an optimizer does with what it does not expect
+            given = {f"optimizer__{name}": value for name, value in settings.items()}
+            raise ValueError(f"{optimizer.__name__} cannot take {given}: {error}") from error
 
     def _model_classes(self) -> list[Any]:
         """What is given as `module`, one by one where it may be several."""
@@ -249,7 +274,7 @@ class NetEstimator(CallbackSupportMixin, DunderParameters):
         return module
 
     def _device(self) -> torch.device:
-        if self.device == "auto":
+        if isinstance(self.device, str) and self.device == "auto":
             return torch.device("cuda" if torch.cuda.is_available() else "cpu")
         try:
             return torch.device(self.device)
@@ -334,6 +359,17 @@ class NetEstimator(CallbackSupportMixin, DunderParameters):
         self.history_ = [*getattr(self, "history_", ()), *net.history]
         if net.interrupted_:
             raise KeyboardInterrupt
+        if guard.worse_.any():
+            self._warn_of_worse("The student is")
+
+    def _warn_of_worse(self, who_is: str) -> None:
+        """Warn that training has left something worse than a constant prediction."""
+        warn(
+            f"{who_is} worse than a constant prediction on the training rows: the last loss is far "
+            f"above that of outputs of zero. Try a smaller lr than {self.lr}, clip_norm, more "
+            "epochs, or X with scaled columns.",
+            ConvergenceWarning,
+        )
 
     def _set_module(self, module) -> None:
         """Keep a module without gradients, and what it costs."""
@@ -368,7 +404,9 @@ class NetEstimator(CallbackSupportMixin, DunderParameters):
         """Set the fitted module to the network built anew, with these weights."""
         tensors = {name: torch.tensor(value) for name, value in weights.items()}
         buffers = {name: value for name, value in tensors.items() if "." not in name}
-        dtype = next(value.dtype for value in tensors.values() if value.is_floating_point())
+        # The location and scale of the targets may be kept more precisely than the network.
+        dtypes = {value.dtype for value in tensors.values() if value.is_floating_point()}
+        dtype = min(dtypes, key=lambda dtype: dtype.itemsize)
         module = self._build_module([0] * self._n_networks, dtype, buffers)
         module.load_state_dict(tensors)
         device = self._device()
@@ -391,7 +429,8 @@ class NetEstimator(CallbackSupportMixin, DunderParameters):
         weights = state.pop("_weights", None)
         super().__setstate__(state)
         if weights is not None:
-            self._load_weights(weights)
+            with torch_threads(1):  # torch's threads would not be there in a forked child
+                self._load_weights(weights)
 
 
 def weights_of(module: nn.Module) -> dict[str, np.ndarray]:
@@ -408,7 +447,7 @@ def own_dropout(module: nn.Module, seed: int) -> Iterator[None]:
     if not draws_globally(module):
         yield
         return
-    with GLOBAL_GENERATOR_LOCK, torch.random.fork_rng():
+    with GLOBAL_GENERATOR_LOCK.held(), torch.random.fork_rng():
         torch.manual_seed(seed)
         yield
 
@@ -418,13 +457,41 @@ def draws_globally(module: nn.Module) -> bool:
     return any(getattr(part, "draws_globally", False) for part in module.modules())
 
 
+def check_trainable(X: np.ndarray, dtype, name: str = "X") -> None:
+    """Raise ValueError if the squares that training takes of a value would overflow."""
+    check_magnitude(X, math.sqrt(np.finfo(dtype).max), name)
+
+
+def check_magnitude(X: np.ndarray, limit: float, name: str = "X") -> None:
+    """Raise ValueError if a value is beyond `limit`, naming its place."""
+    place, value = largest(X)
+    if abs(value) > limit:
+        raise ValueError(
+            f"{name} must be within {limit:.3g} of 0, beyond which the model's arithmetic "
+            f"overflows; got {value:.6g} at {list(place)}, its row and column. Scale the columns, "
+            "or leave out the row."
+        )
+
+
+def largest(X: np.ndarray) -> tuple[tuple[int, ...], float]:
+    """Place and value of the largest magnitude."""
+    flat = max(int(X.argmax()), int(X.argmin()), key=lambda i: abs(float(X.flat[i])))
+    return tuple(int(i) for i in np.unravel_index(flat, X.shape)), float(X.flat[flat])
+
+
+def rows_in_memory(answer: np.ndarray | Tensor) -> int:
+    """How many rows' answers fit scikit-learn's ``working_memory``, given that to one row."""
+    return max(1, int(get_config()["working_memory"] * 2**20) // answer.nbytes)
+
+
 def check_weights(sample_weight, n: int, name: str = "sample_weight") -> np.ndarray | None:
     """Check weights of rows: None, a number, or an array of shape (n,), none of them negative."""
     if sample_weight is None:
         return None
-    if isinstance(sample_weight, Real):
-        sample_weight = np.full(n, sample_weight)
-    weight = check_array(sample_weight, dtype=np.float64, ensure_2d=False, input_name=name)
+    with errors_about(name):
+        if isinstance(sample_weight, Real):
+            sample_weight = np.full(n, float(sample_weight))
+        weight = check_array(sample_weight, dtype=np.float64, ensure_2d=False, input_name=name)
     if weight.shape != (n,):
         raise ValueError(f"{name} must have shape ({n},), got {weight.shape}.")
     if (weight < 0).any():
@@ -433,6 +500,12 @@ def check_weights(sample_weight, n: int, name: str = "sample_weight") -> np.ndar
         )
     if not weight.any():
         raise ValueError(f"{name} must have at least one positive value, got zeros only.")
+    total = weight.sum()
+    if not 1 / _LARGEST_TOTAL <= total <= _LARGEST_TOTAL:
+        raise ValueError(
+            f"{name} must have a sum from {1 / _LARGEST_TOTAL:g} to {_LARGEST_TOTAL:g}, got "
+            f"{total:.6g}; multiply it by a number."
+        )
     return weight
 
 
@@ -442,7 +515,10 @@ def _name_of(module: Callable) -> str:
 
 def _check_signature(build: Callable, given: dict[str, Any], prefix: str) -> None:
     """Hold the names given as ``prefix__<name>`` against what `build` takes."""
-    accepted = inspect.signature(build).parameters
+    try:
+        accepted = inspect.signature(build).parameters
+    except ValueError as error:
+        raise TypeError(f"{prefix} must tell which arguments it takes: {error}.") from error
     if any(p.kind is p.VAR_KEYWORD for p in accepted.values()):
         return
     unknown = sorted(set(given) - set(accepted))

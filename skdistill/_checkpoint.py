@@ -3,47 +3,133 @@
 
 from __future__ import annotations
 
+import copy
+import hashlib
+import io
 import os
+import re
+import sys
+import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import joblib
+import numpy as np
 import torch
 
-_PLAIN = (str, int, float, type(None))
+from ._warnings import warn
+
+if sys.platform != "win32":
+    import fcntl
+
+# A file is this line, the SHA-256 of all that follows it, the version of the format, and what
+# torch.save makes of a state.
+_FIRST_LINE = b"skdistill checkpoint\n"
+_VERSION = b"1"
+
+# By this key a dict stands for an array or scalar of NumPy, which torch.load would not make.
+_NUMPY = "__numpy__"
 
 
 class Checkpoint:
     """A file that holds the state of one fit, of the last time that it was due.
+
+    It is a context manager that holds the file for this fit alone, where there is ``fcntl``: not on
+    Windows. The lock, on a file beside it, ends with the process, however that ends.
 
     Parameters
     ----------
     path : str or os.PathLike
     interval : float
         Seconds that are to pass between two writings, at least.
-    belongs_to : str
-        What tells the fit from others, see :func:`fingerprint`.
+    belongs_to : dict of str to str
+        What tells the fit from others, see :func:`skdistill._fingerprint.digests`.
+
+    Raises
+    ------
+    ValueError
+        On entering, if the file could not be written, or another fit uses it.
     """
 
-    def __init__(self, path, interval: float, belongs_to: str):
-        self.path = Path(path)
+    def __init__(self, path, interval: float, belongs_to: dict[str, str]):
+        self.name = f"checkpoint={os.fspath(path)!r}"
+        self.path = Path(path).absolute()
         self.interval = interval
         self.belongs_to = belongs_to
         self.last = time.monotonic()
+        self.failed: set[str] = set()  # what has been warned of
 
     @property
     def is_due(self) -> bool:
         return time.monotonic() - self.last >= self.interval
 
+    # --- for one fit alone
+
+    def __enter__(self) -> Checkpoint:
+        if os.path.exists(self.path) and not os.path.isfile(self.path):
+            raise ValueError(f"{self.name} must name a file, but it is something else.")
+        self.lock_path = self.path.with_name(f".{self.path.name}.lock")
+        try:
+            lock = _locked(self.lock_path)
+        except (OSError, ValueError) as error:
+            raise ValueError(
+                f"{self.name} must name a file in a folder that can be written to: {error}."
+            ) from error
+        if lock is None:
+            raise ValueError(
+                f"{self.name} is in use by another fit. Fits that run at the same time need a file "
+                "each, or checkpoint=None."
+            )
+        self.lock = lock
+        self._warn_if_it_fails("cleaned up", self._remove_leftovers)
+        return self
+
+    def __exit__(self, *error) -> None:
+        self._warn_if_it_fails("unlocked", self.lock_path.unlink)
+        os.close(self.lock)
+
+    def _remove_leftovers(self) -> None:
+        """Remove what writings that were killed have left behind."""
+        is_part = re.compile(rf"\.{re.escape(self.path.name)}\.[a-z0-9_]{{8}}\.part").fullmatch
+        for path in self.path.parent.iterdir():
+            if is_part(path.name):
+                path.unlink()
+
+    def _warn_if_it_fails(self, done: str, do: Callable, *args: Any) -> None:
+        """Do what a fit can do without, and warn of the first failure."""
+        try:
+            do(*args)
+        except Exception as error:  # of any kind: a fit is worth more than its checkpoint
+            if done not in self.failed:
+                self.failed.add(done)
+                warn(
+                    f"{self.name} could not be {done} ({_first_line(error)}). The fit "
+                    "goes on, and what is there stays as it is."
+                )
+
+    # --- the file
+
     def write(self, state: dict[str, Any]) -> None:
-        """Write tensors and plain Python; whoever reads finds the last state or this one, whole."""
-        with self._part.open("wb") as file:
-            torch.save({"belongs_to": self.belongs_to, "state": state}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        self._part.replace(self.path)
+        """Write tensors, numbers, text, arrays, and lists and dicts of such.
+
+        Whoever reads finds the last state or this one, whole. Failing that, warn once.
+        """
+        self._warn_if_it_fails("written", self._write, state)
         self.last = time.monotonic()
+
+    def _write(self, state: dict[str, Any]) -> None:
+        content = _packed({"belongs_to": self.belongs_to, "state": state})
+        start = f".{self.path.name}."
+        handle, part = tempfile.mkstemp(".part", start, self.path.parent)  # follows no link
+        try:
+            with open(handle, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, self.path)
+        finally:
+            Path(part).unlink(missing_ok=True)
 
     def read(self) -> dict[str, Any] | None:
         """Return the state, None where there is no file.
@@ -51,37 +137,136 @@ class Checkpoint:
         Raises
         ------
         ValueError
-            If the file is that of another fit.
+            If the file is that of another fit, or damaged.
         """
-        if not self.path.exists():
+        try:
+            found = _unpacked(self.path.read_bytes())
+        except FileNotFoundError:
             return None
-        found = torch.load(self.path, map_location="cpu", weights_only=True)
-        if found["belongs_to"] != self.belongs_to:
-            raise ValueError(
-                f"checkpoint={str(self.path)!r} is of a fit with other data or parameters. Delete "
-                "it, or name another file."
-            )
+        except (OSError, ValueError) as error:
+            raise self._unusable(str(error)) from error
+        belonged_to = found["belongs_to"]
+        others = [
+            name
+            for name in {**self.belongs_to, **belonged_to}
+            if self.belongs_to.get(name) != belonged_to.get(name)
+        ]
+        if others:
+            what = ", ".join(others)
+            raise self._unusable(f"is of a fit with other data or parameters; what differs: {what}")
         return found["state"]
+
+    def misfit(self, error: Exception) -> ValueError:
+        """Return what to raise if the state is not one that this fit can go on from."""
+        return self._unusable(f"holds no state of this fit ({_first_line(error)})")
+
+    def _unusable(self, what: str) -> ValueError:
+        return ValueError(f"{self.name} {what}. Delete it to begin anew, or name another file.")
 
     def remove(self) -> None:
         """Remove the file of a fit that is through."""
-        for path in (self.path, self._part):
-            path.unlink(missing_ok=True)
-
-    @property
-    def _part(self) -> Path:
-        """Where what is written is until it is whole."""
-        return self.path.with_name(f"{self.path.name}.part")
+        self._warn_if_it_fails("removed", self.path.unlink, True)
 
 
-def fingerprint(params: dict[str, Any], *arrays: Any) -> str:
-    """Tell a fit by its data, and by those of its parameters that are plain values."""
-    plain = [(name, repr(value)) for name, value in params.items() if _is_plain(value)]
-    return joblib.hash((sorted(plain), arrays))
+def _locked(path: Path) -> int | None:
+    """Open a file that no one else has locked, and lock it; None if someone has."""
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        if sys.platform == "win32":
+            return handle
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            return None
+        except OSError as error:
+            warn(
+                f"{path} cannot be locked ({error}): give no other fit the same checkpoint as long "
+                "as this one runs."
+            )
+            return handle
+        if _is_at(path, handle):
+            return handle
+        os.close(handle)  # its last owner has removed it in between
 
 
-def _is_plain(value: Any) -> bool:
-    """Whether it is a value, or a tuple of such, and looks the same in every process."""
-    if isinstance(value, (tuple, list)):
-        return all(map(_is_plain, value))
-    return isinstance(value, _PLAIN)
+def _is_at(path: Path, handle: int) -> bool:
+    """Whether an open file is the one that a path leads to."""
+    try:
+        return os.path.samestat(os.lstat(path), os.fstat(handle))
+    except FileNotFoundError:
+        return False
+
+
+def _packed(value: dict[str, Any]) -> bytes:
+    """The content of a file.
+
+    Raises
+    ------
+    Exception
+        Of any kind, if it could not be read again.
+    """
+    file = io.BytesIO()
+    torch.save(_without_numpy(value), file)
+    payload = file.getvalue()
+    _loaded(payload)
+    body = _VERSION + b"\n" + payload
+    return _FIRST_LINE + hashlib.sha256(body).hexdigest().encode() + b"\n" + body
+
+
+def _unpacked(content: bytes) -> dict[str, Any]:
+    """What :func:`_packed` was given; a ValueError says what a file is instead."""
+    if not content.startswith(_FIRST_LINE):
+        raise ValueError("is no checkpoint of this version, or its beginning is damaged")
+    digest, _, body = content.removeprefix(_FIRST_LINE).partition(b"\n")
+    if hashlib.sha256(body).hexdigest().encode() != digest:
+        raise ValueError("is damaged: its checksum is not that of its contents")
+    format_version, _, payload = body.partition(b"\n")
+    if format_version != _VERSION:
+        raise ValueError("is in the format of another version of skdistill")
+    try:
+        value = _with_numpy(_loaded(payload))
+    except Exception as error:  # of any kind: torch.load raises what it comes across
+        raise ValueError(f"holds no state ({_first_line(error)})") from error
+    parts = value if isinstance(value, dict) else {}
+    if not all(isinstance(parts.get(name), dict) for name in ("belongs_to", "state")):
+        raise ValueError("holds no state")
+    return value
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+
+
+def _loaded(payload: bytes) -> Any:
+    return torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
+
+
+def _without_numpy(value: Any) -> Any:
+    """The same with arrays and scalars of NumPy written out."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        if value.dtype.hasobject:
+            raise TypeError("arrays of objects cannot be kept")
+        shape = value.shape if isinstance(value, np.ndarray) else None
+        return {_NUMPY: (value.dtype.str, shape, value.tobytes().hex())}
+    return _rebuilt(value, _without_numpy)
+
+
+def _with_numpy(value: Any) -> Any:
+    """The inverse of :func:`_without_numpy`."""
+    if isinstance(value, dict) and _NUMPY in value:
+        dtype, shape, content = value[_NUMPY]
+        array = np.frombuffer(bytearray.fromhex(content), dtype)
+        return array[0] if shape is None else array.reshape(shape)
+    return _rebuilt(value, _with_numpy)
+
+
+def _rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
+    """A container of what its contents are changed to; anything else as it is."""
+    if isinstance(value, dict):
+        changed = copy.copy(value)  # of its kind, with attributes such as a state_dict's _metadata
+        changed.update((key, change(item)) for key, item in value.items())
+        return changed
+    if type(value) in (list, tuple):
+        return type(value)(map(change, value))
+    return value

@@ -20,14 +20,15 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from sklearn import get_config
 from skorch import NeuralNet
 from skorch.callbacks import Callback, EpochTimer, LRScheduler, PrintLog
 from torch import Tensor
 
+from ._base import rows_in_memory
 from ._closed_form import ClosedForm
 from ._flat import FlatForm
 from ._flat_update import FlatUpdate
+from ._process import is_forked, torch_threads
 from ._traced import TracedForm
 from ._warnings import warn
 from .modules import StackedModule
@@ -36,12 +37,21 @@ from .modules import StackedModule
 # copy still fits the cache.
 _GATHER_BYTES = 2**22
 
+# Rows are drawn in the places of so many bytes of them at a time: a teacher had better be asked
+# about many, and what is drawn must not depend on the memory for its answers.
+_DRAW_BYTES = 2**26
+
 # A step of less work is small: a second thread would cost more than it brings, and most of its time
 # is not arithmetic but what leads there, so that recording it pays.
 _FLOP_OF_SMALL_STEP = 15e6
 
-# A member has diverged when its loss is this many times the scale of its first epoch's.
+# How far a member's loss may be above that of a constant prediction, in units of 1 + |the latter|:
+# beyond the first it is worse than that, beyond the second it has exploded.
+_WORSE = 0.5
 _EXPLOSION = 1e3
+
+# For so many epochs in a row a member may be exploded without a new lowest loss.
+_EPOCHS_TO_RECOVER = 10
 
 # Ways to compute a training step on flat buffers, the fastest first.
 _NAMES: dict[type[FlatForm], str] = {ClosedForm: "closed_form", TracedForm: "traced"}
@@ -80,7 +90,7 @@ class Rows(torch.utils.data.Dataset):
         self.X = X
         self.targets = targets
         self.weight = None if weight is None else weight / weight.mean(-1, keepdim=True)
-        self.batch_size = min(batch_size or len(X), len(X))
+        self.batch_size = int(min(batch_size or len(X), len(X)))
         self.generators = [torch.Generator().manual_seed(seed) for seed in seeds]
         self._order = torch.empty(len(seeds), len(X), dtype=torch.int32)
 
@@ -111,10 +121,7 @@ class Rows(torch.utils.data.Dataset):
             stop = min(start + step, n_full)
             # (S, k * size) -> (k, S, size): one batch after the other, each contiguous.
             index = order[:, start * size : stop * size].unflatten(1, (stop - start, size))
-            X, (targets, weight) = self.take(index.transpose(0, 1).contiguous())
-            weights = itertools.repeat(None) if weight is None else weight.unbind()
-            dealt = zip(*(target.unbind() for target in targets), strict=True)
-            yield from zip(X.unbind(), zip(dealt, weights, strict=False), strict=True)
+            yield from self.deal(index.transpose(0, 1).contiguous())
         if n % size:
             yield self.take(order[:, n_full * size :])
 
@@ -137,6 +144,10 @@ class Rows(torch.utils.data.Dataset):
         """Inputs, targets and weights of the rows at `index`, of shape (..., S or 1, size)."""
         targets = tuple(_rows_at(target, index) for target in self.targets)
         return _rows_at(self.X, index), (targets, self._weight_at(index))
+
+    def deal(self, index: Tensor) -> Iterator[Batch]:
+        """Batches of the rows at `index`, of shape (k, S or 1, size), one after the other."""
+        yield from _one_by_one(self.take(index))
 
     def _weight_at(self, index: Tensor) -> Tensor | None:
         if self.weight is None:
@@ -192,33 +203,57 @@ class TaughtRows(Rows):
 
     def _affordable_rows(self) -> int:
         answer = self._ask(self.X[:1]) if self.answers is None else self.answers[:1]
-        return max(1, int(get_config()["working_memory"] * 2**20) // answer.nbytes)
+        return rows_in_memory(answer)
 
     def _ask(self, rows: Tensor) -> Tensor:
         return torch.as_tensor(self.teacher(rows.cpu().numpy())).to(rows)
 
     def gather_limit(self) -> int:
-        knows_all = self.draw is None and self.answers is not None
-        return super().gather_limit() if knows_all else self.limit
+        if self.draw is not None:  # not by memory: what is drawn depends on it
+            return _DRAW_BYTES // self.X[:1].nbytes
+        return self.limit if self.answers is None else super().gather_limit()
 
     def take(self, index: Tensor) -> Batch:
-        X, (targets, weight) = super().take(index)
-        is_kept = index < self.n_kept
-        if self.draw is not None:
-            drawn = self.draw(X, index, self.draw_generator)
-            X = torch.where(is_kept.view(*index.shape, *[1] * (X.ndim - index.ndim)), X, drawn)
-        return X, ((self._answers_to(X, index, is_kept), *targets), weight)
+        return self._answered(index, self._drawn(index))
 
-    def _answers_to(self, X: Tensor, index: Tensor, is_kept: Tensor) -> Tensor:
+    def deal(self, index: Tensor) -> Iterator[Batch]:
+        size = max(1, self.limit // index[0].numel())
+        for part, X in zip(index.split(size), self._drawn(index).split(size), strict=True):
+            yield from _one_by_one(self._answered(part, X))
+
+    def _drawn(self, index: Tensor) -> Tensor:
+        """Rows to ask about, (..., *row): those at `index`, or new ones in their places."""
+        X = _rows_at(self.X, index)
+        if self.draw is None:
+            return X
+        drawn = self.draw(X, index, self.draw_generator)
+        is_kept = (index < self.n_kept).view(*index.shape, *[1] * (X.ndim - index.ndim))
+        return torch.where(is_kept, X, drawn)
+
+    def _answered(self, index: Tensor, X: Tensor) -> Batch:
+        """Batch of the rows X in the places of those at `index`."""
+        targets = (_rows_at(target, index) for target in self.targets)
+        return X, ((self._answers_to(X, index), *targets), self._weight_at(index))
+
+    def _answers_to(self, X: Tensor, index: Tensor) -> Tensor:
         """Answers to rows (..., *row) of which those that are kept may be known already."""
         if self.answers is None:
             return self._ask(X.flatten(0, index.ndim - 1)).unflatten(0, index.shape)
+        is_kept = index < self.n_kept
         if self.draw is None or is_kept.all():
             return _rows_at(self.answers, index)
         answers = self.answers.new_empty(*index.shape, *self.answers.shape[1:])
         answers[is_kept] = self.answers[index[is_kept]]
         answers[~is_kept] = self._ask(X[~is_kept])
         return answers
+
+
+def _one_by_one(batches: Batch) -> Iterator[Batch]:
+    """Batches of tensors whose first axis they are along."""
+    X, (targets, weight) = batches
+    weights = itertools.repeat(None) if weight is None else weight.unbind()
+    dealt = zip(*(target.unbind() for target in targets), strict=True)
+    yield from zip(X.unbind(), zip(dealt, weights, strict=False), strict=True)
 
 
 def _rows_at(values: Tensor, index: Tensor) -> Tensor:
@@ -236,6 +271,7 @@ class StackNet(NeuralNet):
     ``fit(train, valid)`` takes :class:`Rows`. Callbacks, history and optimiser behave as in every
     skorch net; ``train_loss`` and ``valid_loss`` are means over members, and
     ``member_losses_["train"]`` and ``["valid"]`` hold the last epoch's loss of each member.
+    ``constant_losses_`` has what outputs of zero would have lost in the first epoch.
 
     Parameters
     ----------
@@ -299,8 +335,7 @@ class StackNet(NeuralNet):
     def get_loss(self, y_pred, y_true, X=None, training=False):
         """Sum over members of the weighted mean over rows; each row's is kept in passing."""
         targets, weight = y_true
-        per_row = self.criterion_(y_pred, targets)  # (S, n)
-        losses = per_row if weight is None else weight * per_row
+        losses = _weighted(self.criterion_(y_pred, targets), weight)  # (S, n)
         self.row_losses_ = losses.detach()
         # Weights have mean one over all rows: this is sum w l / sum w for a full batch, and an
         # unbiased estimate of it for a minibatch.
@@ -320,11 +355,13 @@ class StackNet(NeuralNet):
             X, (targets, weight) = batch
             # Not through skorch's __setattr__, which takes as long as a layer of a small network.
             outputs, self.__dict__["row_losses_"] = self.form_(X, targets, weight)
+            self.__dict__["output_shape_"] = outputs.shape
             if self.clip_norm is not None:
                 gradients = [self.form_.d_flat] if self.n_members == 1 else self.form_.gradients
                 _clip_each_member(gradients, self.n_members, self.clip_norm)
             return {"y_pred": outputs}
         outputs, loss = self.loss_(*batch)
+        self.__dict__["output_shape_"] = outputs.shape
         loss.backward()
         for weight, decay in self.weight_decay:
             if weight.grad is not None:  # frozen by a callback
@@ -538,6 +575,8 @@ class StackNet(NeuralNet):
     def _tallied(self, iterator: Rows, training: bool) -> Iterator[Batch]:
         """Pass the batches on and add up the losses that each step leaves behind."""
         after_step = self.after_step if training else None
+        is_first = training and len(self.history) == 1
+        of_constant: list[Tensor] = []
         sums: dict[int, Tensor] = {}  # by the number of rows
         for batch in iterator:
             yield batch
@@ -549,7 +588,19 @@ class StackNet(NeuralNet):
                 sums[n_rows] += losses
             else:
                 sums[n_rows] = losses.clone()
+            if is_first:
+                of_constant.append(self._losses_of_constant(batch).sum(-1))
         self._sums = sums
+        if is_first:
+            self.constant_losses_ = torch.stack(of_constant).sum(0) / len(iterator)
+
+    @torch.no_grad()
+    def _losses_of_constant(self, batch: Batch) -> Tensor:
+        """Losses (S, n) of outputs of zero, which say the same about every row."""
+        X, (targets, weight) = batch
+        *lead, _, n_outputs = self.output_shape_
+        zeros = X.new_zeros(*lead, X.shape[1], n_outputs, dtype=self.row_losses_.dtype)
+        return _weighted(self.criterion_(zeros, targets), weight)
 
     def _record(self, name: str, value: float) -> None:
         self.history.record(name, value)
@@ -557,6 +608,10 @@ class StackNet(NeuralNet):
         self.history.record(f"{name}_best", is_best)
         if is_best:
             self.lowest_losses_[name] = value
+
+
+def _weighted(losses: Tensor, weight: Tensor | None) -> Tensor:
+    return losses if weight is None else weight * losses
 
 
 @contextlib.contextmanager
@@ -733,17 +788,36 @@ def _member_state(net: StackNet) -> dict[str, Tensor]:
 
 
 class DivergenceGuard(Callback):
-    """Find the members whose loss or weights have left the finite, or exploded.
+    r"""Find the members that have diverged, and those that are worse than a constant prediction.
 
-    A member's numbers never touch another's, so the rest of the stack trains on undisturbed.
+    The scale is the loss c of a constant prediction, outputs of zero, for the rows of the first
+    epoch: neither the inputs nor the learning rate have a part in it. A member's loss has exploded
+    where it is more than 1,000 (1 + \|c\|) above c. A member has diverged
+
+    - as soon as its loss is not finite;
+    - when its loss has been exploded for ten epochs in a row without a new lowest value (a spike,
+      or a bad start, may recover);
+    - when training has ended, if its weights are not finite or its last loss is exploded.
+
+    It is worse than a constant when its last loss is more than (1 + \|c\|) / 2 above c. A member's
+    numbers never touch another's, so the rest of the stack trains on undisturbed.
 
     Parameters
     ----------
     stopping : MemberEarlyStopping, default=None
-        Comes before this callback; what becomes of a member after it has stopped is no matter.
+        Comes before this callback; what becomes of a member after it has stopped is no matter, and
+        its last loss is that of its best epoch.
     ends_with : {torch.all, torch.any}, default=torch.all
         Whether training ends when all members have diverged, or when one has.
+
+    Attributes
+    ----------
+    diverged_, worse_ : Tensor of shape (S,)
+        Which members have diverged, and which others are worse than a constant; the latter is known
+        when training has ended.
     """
+
+    _STATE = ("diverged_", "constant_", "last_", "lowest_", "n_exploded_")
 
     def __init__(self, stopping: MemberEarlyStopping | None = None, ends_with=torch.all):
         self.stopping = stopping
@@ -751,29 +825,47 @@ class DivergenceGuard(Callback):
 
     def on_train_begin(self, net, **kwargs):
         self.diverged_ = torch.zeros(net.n_members, dtype=torch.bool)
-        self.scale_: Tensor | None = None
+        self.worse_ = torch.zeros_like(self.diverged_)
+        self.constant_: Any = None
+        self.last_ = torch.full((net.n_members,), math.inf)
+        self.lowest_ = self.last_
+        self.n_exploded_ = torch.zeros(net.n_members, dtype=torch.long)
 
     def on_epoch_end(self, net, **kwargs):
         loss = net.member_losses_["train"].cpu()
-        if self.scale_ is None:
-            self.scale_ = 1.0 + loss.abs()
-        diverged = ~(loss < _EXPLOSION * self.scale_)
+        if self.constant_ is None:
+            self.constant_ = net.constant_losses_.cpu()
+        is_stuck = self._is_above(_EXPLOSION, loss) & ~(loss < self.lowest_)
+        self.n_exploded_ = torch.where(is_stuck, self.n_exploded_ + 1, 0)
+        self.lowest_ = torch.fmin(self.lowest_, loss)
+        diverged = ~loss.isfinite() | (self.n_exploded_ >= _EPOCHS_TO_RECOVER)
+        is_kept = torch.ones_like(diverged)
         if self.stopping is not None:
             diverged &= ~self.stopping.stopped_
+            is_kept = self.stopping.best_epoch_ == len(net.history)
+        self.last_ = torch.where(is_kept, loss, self.last_)
         self.diverged_ |= diverged
         if self.ends_with(self.diverged_):
             raise KeyboardInterrupt
 
-    def state_dict(self) -> dict[str, Tensor | None]:
-        return {"diverged": self.diverged_, "scale": self.scale_}
+    def _is_above(self, factor: float, loss: Tensor) -> Tensor:
+        """Whether losses are more than so many times 1 + |c| above c."""
+        return loss > self.constant_ + factor * (1.0 + self.constant_.abs())
 
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        self.diverged_, self.scale_ = state["diverged"], state["scale"]
+    def state_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self._STATE}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for name in self._STATE:
+            setattr(self, name, state[name])
 
     def on_train_end(self, net, **kwargs):
         for parameter in net.module_.parameters():
             finite = parameter.detach().isfinite().reshape(net.n_members, -1).all(1)
             self.diverged_ |= ~finite.cpu()
+        if self.constant_ is not None:  # else not one epoch was ended
+            self.diverged_ |= self._is_above(_EXPLOSION, self.last_)
+            self.worse_ = self._is_above(_WORSE, self.last_) & ~self.diverged_
 
 
 class TaskPerEpoch(Callback):
@@ -818,14 +910,15 @@ def optimizer_defaults(optimizer: type[torch.optim.Optimizer], lr: float, step: 
 def suited_threads(flop_per_step: float, n_threads: int | str = "auto") -> Iterator[None]:
     """Use `n_threads` threads; "auto" is one where a training step is too small for more.
 
-    The caller's setting is restored.
+    The caller's setting is restored. A forked child always uses one, see :mod:`._process`.
     """
-    before = torch.get_num_threads()
-    try:
-        if isinstance(n_threads, int):
-            torch.set_num_threads(n_threads)
-        elif flop_per_step < _FLOP_OF_SMALL_STEP:
-            torch.set_num_threads(1)
+    is_small = flop_per_step < _FLOP_OF_SMALL_STEP
+    automatic = 1 if is_small else torch.get_num_threads()
+    number = automatic if n_threads == "auto" else int(n_threads)
+    if number > 1 and is_forked():
+        warn(
+            f"n_threads={number} has no effect in a forked process, which goes on with one "
+            "thread. Start processes by 'spawn' or 'forkserver' for more."
+        )
+    with torch_threads(number):
         yield
-    finally:
-        torch.set_num_threads(before)

@@ -3,12 +3,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
+from collections.abc import Iterator
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_scalar
+from sklearn.utils import check_random_state, check_scalar
+
+from ._settings import check_kind
+from ._version import __version__
+from ._warnings import warn
+
+_PLAIN = (str, int, float, np.bool_)
 
 
 class Number(NamedTuple):
@@ -24,9 +33,8 @@ class Number(NamedTuple):
         if any(type(value) is type(other) and value == other for other in self.others):
             return
         alternatives = "".join(f", or {other!r}" for other in self.others)
-        if isinstance(value, bool) or not isinstance(value, self.kind) or value != value:
-            kind = "an integer" if self.kind is Integral else "a number"
-            raise TypeError(f"{name} must be {kind}{alternatives}, got {value!r}.")
+        kind = "an integer" if self.kind is Integral else "a number"
+        check_kind(value, self.kind, f"{name} must be {kind}{alternatives}")
         if value in (np.inf, -np.inf):
             raise ValueError(f"{name} must be finite{alternatives}, got {value!r}.")
         check_scalar(
@@ -45,8 +53,22 @@ class OneOf(NamedTuple):
     values: tuple
 
     def check(self, value: Any, name: str) -> None:
-        if not any(value is option or value == option for option in self.values):
+        is_plain = isinstance(value, _PLAIN)  # a tensor may be equal, and be no such value
+        if not any(value is option or (is_plain and value == option) for option in self.values):
             raise ValueError(f"{name} must be one of {list(self.values)}, got {value!r}.")
+
+
+class Seed:
+    """None, a seed, or numpy's generator."""
+
+    def check(self, value: Any, name: str) -> None:
+        try:
+            check_random_state(value)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ValueError(
+                f"{name} must be None, an integer from 0 to 2**32 - 1 or a numpy RandomState, got "
+                f"{value!r}."
+            ) from error
 
 
 class ClassWeight:
@@ -59,6 +81,25 @@ class ClassWeight:
             raise ValueError(f"{name} must be a dict, 'balanced' or None, got {value!r}.")
         for label, weight in value.items():
             Number(Real, 0).check(weight, f"{name}[{label!r}]")
+
+
+@contextlib.contextmanager
+def errors_about(names: str) -> Iterator[None]:
+    """Make what libraries raise about arguments a TypeError or ValueError that names one of them.
+
+    Parameters
+    ----------
+    names : str
+        Such as "X and y".
+    """
+    try:
+        yield
+    except (TypeError, ValueError, RuntimeError, OverflowError, AssertionError) as error:
+        is_named = any(re.search(rf"\b{name}\b", str(error)) for name in names.split(" and "))
+        if is_named and isinstance(error, (TypeError, ValueError)):
+            raise
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{names}: {error}") from error
 
 
 class DunderParameters(BaseEstimator):
@@ -108,3 +149,23 @@ class DunderParameters(BaseEstimator):
         super().set_params(**{k: v for k, v in params.items() if k not in dunder})
         self.__dict__.update(dunder)
         return self
+
+    def __getstate__(self):
+        return {**super().__getstate__(), "_skdistill_version": __version__}
+
+    def __setstate__(self, state):
+        state = dict(state)
+        _warn_of_other_version(type(self).__name__, state.pop("_skdistill_version", None))
+        super().__setstate__(state)
+
+
+def _warn_of_other_version(estimator: str, version: str | None) -> None:
+    """Warn unless `version`, which pickled an estimator, is the one that loads it."""
+    if version == __version__:
+        return
+    writer = "an older version, which noted no number" if version is None else version
+    warn(
+        f"{estimator} was pickled by skdistill {writer} and is loaded by {__version__}: its "
+        "predictions may be wrong, or fail. Load it with the version that pickled it, or fit it "
+        "anew.",
+    )

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -12,14 +13,21 @@ import torch
 from sklearn import get_config
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.exceptions import DataConversionWarning
-from sklearn.utils import check_random_state, check_scalar
+from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from ._base import SEED_LIMIT, NetEstimator, check_weights
-from ._columns import standardisation
-from ._parameters import OneOf
+from ._base import (
+    SEED_LIMIT,
+    NetEstimator,
+    check_magnitude,
+    check_trainable,
+    check_weights,
+    largest,
+)
+from ._columns import resolves, standardisation
+from ._parameters import Number, OneOf, Seed, errors_about
 from ._warnings import warn
 from .distributions import Uncertainty
 from .modules import CategoricalStack, GaussianStack, activations_per_row
@@ -29,6 +37,10 @@ _CHUNK_BYTES = 2**22
 
 # Up to this many numbers, arrays of rows are checked by hand and predicted in one piece.
 _FEW = 4096
+
+# Neither squares nor exponentials of smaller outputs overflow, nor their products with a scale of
+# y, which is kept this factor below what its dtype can hold the square of.
+_SMALL = 64.0
 
 
 class DistributionEstimator(NetEstimator):
@@ -95,8 +107,9 @@ class DistributionEstimator(NetEstimator):
         check_is_fitted(self)
         if self._is_plain(X):
             return X
-        self._check_axes(X)
-        X = validate_data(self, X, dtype=(np.float64, np.float32), reset=False, allow_nd=True)
+        with errors_about("X"):
+            self._check_axes(X)
+            X = validate_data(self, X, dtype=(np.float64, np.float32), reset=False, allow_nd=True)
         if X.shape[1:] != self._row_shape:
             raise ValueError(
                 f"X must have rows of shape {self._row_shape}, as in fit; got {X.shape[1:]}."
@@ -116,7 +129,10 @@ class DistributionEstimator(NetEstimator):
         """Put rows where the module is."""
         # A copy: torch warns of memory that it may not write to (memory-mapped arrays).
         weight = next(self.module_.parameters())
-        return torch.tensor(np.ascontiguousarray(X), dtype=weight.dtype, device=weight.device)
+        rows = torch.tensor(np.ascontiguousarray(X), dtype=weight.dtype, device=weight.device)
+        if X.dtype.itemsize > weight.dtype.itemsize and not _is_finite(rows):
+            check_magnitude(X, torch.finfo(weight.dtype).max)
+        return rows
 
     def _is_plain(self, X) -> bool:
         """Whether `X` is a small array that `validate_data` would return as it is.
@@ -132,31 +148,40 @@ class DistributionEstimator(NetEstimator):
             and bool(np.isfinite(X).all())
         )
 
-    def _read(self, X, read: Callable[[Any], Any]):
+    def _read(self, X, read: Callable[[Any], Any], **kwargs):
         """Check rows, predict them and keep what `read` takes, as :meth:`_read_checked` does."""
-        return self._read_checked(self._validate_rows(X), read)
+        return self._read_checked(self._validate_rows(X), read, **kwargs)
 
-    def _read_checked(self, X: np.ndarray, read: Callable[[Any], Any], raw: bool = False):
+    def _read_checked(
+        self,
+        X: np.ndarray,
+        read: Callable[[Any], Any],
+        raw: bool = False,
+        may_be_infinite: bool = False,
+    ):
         """Predict chunk by chunk and keep what `read` takes from each, rows first, as numpy.
 
         `read` is given a distribution, or the outputs if `raw`, and gives a tensor, or a tuple of
-        tensors.
+        tensors. Outputs must be finite, and so must be what is read, unless it `may_be_infinite`.
         """
         rows = self._as_tensor(X)
         size = self._rows_at_a_time(X)
-        predict = self.module_.outputs if raw else self.module_.distribution
         with torch.inference_mode():
-            first = read(predict(rows[:size]))
-            parts = first if isinstance(first, tuple) else (first,)
-            # Written into place: results kept chunk by chunk would fragment the memory.
-            out = [np.empty((len(X), *part.shape[1:]), dtype=_numpy_dtype(part)) for part in parts]
+            out: list[np.ndarray] = []
             for start in range(0, len(X), size):
-                if start:
-                    chunk = read(predict(rows[start : start + size]))
-                    parts = chunk if isinstance(chunk, tuple) else (chunk,)
+                outputs = self.module_.outputs(rows[start : start + size])
+                is_small = _is_small(outputs)
+                if not is_small:
+                    check_outputs(outputs, X[start:], range(start, len(X)), axis=-2)
+                found = read(outputs if raw else self.module_.of_outputs(outputs))
+                parts = found if isinstance(found, tuple) else (found,)
+                # Written into place: results kept chunk by chunk would fragment the memory.
+                out = out or [_empty_like(part, len(X)) for part in parts]
                 for array, part in zip(out, parts, strict=True):
+                    if not (is_small or may_be_infinite):
+                        check_outputs(part, X[start:], range(start, len(X)))
                     array[start : start + size] = part.cpu().numpy()
-        return tuple(out) if isinstance(first, tuple) else out[0]
+        return tuple(out) if isinstance(found, tuple) else out[0]
 
     def _rows_at_a_time(self, X: np.ndarray) -> int:
         return len(X) if X.size <= _FEW else self._chunk_rows()
@@ -185,16 +210,20 @@ class DistributionRegressor(RegressorMixin, DistributionEstimator):
 
     def _check_X_y(self, X, y):
         """Inputs, and targets of shape (n, t)."""
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            dtype=(np.float64, np.float32),
-            order="C",  # torch knows no negative strides
-            allow_nd=True,
-            multi_output=True,
-            y_numeric=True,
-        )
+        with errors_about("X and y"):
+            X, y = validate_data(
+                self,
+                X,
+                y,
+                dtype=(np.float64, np.float32),
+                order="C",  # torch knows no negative strides
+                allow_nd=True,
+                multi_output=True,
+                y_numeric=True,
+            )
+        if np.iscomplexobj(y):
+            raise ValueError(f"y must be real numbers, got {y.dtype}.")
+        check_trainable(X, X.dtype)
         if y.ndim == 2 and y.shape[1] == 1:
             warn(
                 "A column-vector y was passed when a 1d array was expected. Please change the "
@@ -203,12 +232,17 @@ class DistributionRegressor(RegressorMixin, DistributionEstimator):
             )
             y = y.ravel()
         self._y_is_1d = y.ndim == 1
-        y = y.reshape(len(y), -1).astype(np.float64)
+        with errors_about("y"):
+            y = y.reshape(len(y), -1).astype(np.float64)
         self.n_outputs_ = y.shape[1]
         return X, y
 
     def _target_buffers(self, y, weight, dtype):
         y_loc, y_scale = self._target_scale(y, weight, dtype)
+        # What is predicted is in the dtype of these, and would be rounded to nothing by float32
+        # where y is far from 0: dates, say.
+        if not resolves(dtype, y_loc, y_scale):
+            dtype = np.float64
         return {"y_loc": y_loc.astype(dtype), "y_scale": y_scale.astype(dtype)}
 
     def _encoded(self, y, buffers, dtype):
@@ -218,11 +252,12 @@ class DistributionRegressor(RegressorMixin, DistributionEstimator):
     def _target_scale(self, y, weight, dtype) -> tuple[np.ndarray, np.ndarray]:
         """Location and scale by which targets (n, t) are standardised for training."""
         if not self.normalize_y:
+            check_trainable(y, dtype, "y, with normalize_y=False,")
             return np.zeros_like(y[0]), np.ones_like(y[0])
         y_loc, y_scale = standardisation(y, weight)
         limits = np.finfo(dtype)
-        held = (y_scale > np.sqrt(limits.tiny)) & (y_scale < np.sqrt(limits.max))
-        if not (held & (np.abs(y_loc) < limits.max)).all():
+        held = (y_scale > np.sqrt(limits.tiny)) & (_SMALL * y_scale < np.sqrt(limits.max))
+        if not (held & np.isfinite(y_loc)).all():
             raise ValueError(
                 f"y has a standard deviation of {y_scale.tolist()}, whose square "
                 f"{np.dtype(dtype)} cannot hold; rescale y, or pass X as float64."
@@ -231,10 +266,24 @@ class DistributionRegressor(RegressorMixin, DistributionEstimator):
 
     def _encoded_members(self, members, buffers, dtype):
         """Moments of standardised targets, (n, S, t, 2)."""
+        if not resolves(members.dtype, buffers["y_loc"], buffers["y_scale"]):
+            raise ValueError(
+                f"The teacher's answers, or member_predictions, are {members.dtype}, which cannot "
+                f"tell apart means around {buffers['y_loc'].tolist()} whose standard deviation is "
+                f"{buffers['y_scale'].tolist()}; give them as float64."
+            )
         members = members.astype(np.float64)  # a copy
         members[..., 0] = (members[..., 0] - buffers["y_loc"]) / buffers["y_scale"]
         members[..., 1] /= np.square(buffers["y_scale"])
-        return members.astype(dtype)
+        with np.errstate(over="ignore"):
+            members = members.astype(dtype)
+        if not (np.isfinite(members).all() and (members[..., 1] > 0).all()):
+            raise ValueError(
+                "The teacher's answers, or member_predictions, must have means and variances that "
+                f"{np.dtype(dtype)} can hold in units of y's standard deviation "
+                f"{buffers['y_scale'].tolist()}."
+            )
+        return members
 
     @property
     def _out_features(self) -> int:
@@ -246,9 +295,9 @@ class DistributionRegressor(RegressorMixin, DistributionEstimator):
 
     def _wrap(self, network: nn.Module, buffers: dict[str, Tensor]) -> GaussianStack:
         like = next(network.parameters())
-        y_loc = buffers.get("y_loc", torch.zeros(self.n_outputs_))
-        y_scale = buffers.get("y_scale", torch.ones(self.n_outputs_))
-        return GaussianStack(network, y_loc.to(like), y_scale.to(like), **self._reader())
+        y_loc = buffers.get("y_loc", like.new_zeros(self.n_outputs_)).to(like.device)
+        y_scale = buffers.get("y_scale", like.new_ones(self.n_outputs_)).to(like.device)
+        return GaussianStack(network, y_loc, y_scale, **self._reader())
 
     def _per_target(self, array: np.ndarray) -> np.ndarray:
         return array[:, 0] if self._y_is_1d else array
@@ -271,6 +320,7 @@ class DistributionRegressor(RegressorMixin, DistributionEstimator):
         std : ndarray of the same shape, only if `return_std`
             Square root of the total variance, in units of y.
         """
+        OneOf((True, False)).check(return_std, "return_std")
         if not return_std:
             return self._per_target(self._read(X, lambda d: d.mean))
         mean, variance = self._read(X, lambda d: (d.mean, d.variance))
@@ -306,7 +356,9 @@ class DistributionRegressor(RegressorMixin, DistributionEstimator):
         quantiles : ndarray of shape (n_samples, n_quantiles) or (n_samples, n_targets, n_quantiles)
             In units of y.
         """
-        return self._per_target(self._read(X, lambda d: d.quantile(quantiles)))
+        with errors_about("quantiles"):
+            levels = torch.as_tensor(quantiles, dtype=torch.float64).tolist()
+        return self._per_target(self._read(X, lambda d: d.quantile(levels)))
 
     def predict_members(self, X):
         """Predict the mean and the variance of every member.
@@ -339,7 +391,8 @@ class DistributionRegressor(RegressorMixin, DistributionEstimator):
         y : ndarray of shape (n_samples_X, n_samples) or (n_samples_X, n_targets, n_samples)
             In units of y.
         """
-        check_scalar(n_samples, "n_samples", Integral, min_val=1)
+        Number(Integral, 1).check(n_samples, "n_samples")
+        Seed().check(random_state, "random_state")
         seed = int(check_random_state(random_state).randint(SEED_LIMIT))
 
         def draw(distribution):
@@ -359,8 +412,12 @@ class DistributionClassifier(ClassifierMixin, DistributionEstimator):
 
     def _check_X_y(self, X, y):
         """Inputs, and class codes of shape (n,), positions in ``classes_``."""
-        X, y = validate_data(self, X, y, dtype=(np.float64, np.float32), order="C", allow_nd=True)
-        check_classification_targets(y)
+        dtypes = (np.float64, np.float32)
+        with errors_about("X and y"):
+            X, y = validate_data(self, X, y, dtype=dtypes, order="C", allow_nd=True)
+        with errors_about("y"):
+            check_classification_targets(y)
+        check_trainable(X, X.dtype)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
@@ -443,7 +500,7 @@ class DistributionClassifier(ClassifierMixin, DistributionEstimator):
         -------
         log_proba : ndarray of shape (n_samples, n_classes)
         """
-        return self._read(X, lambda d: d.log_mean)
+        return self._read(X, lambda d: d.log_mean, may_be_infinite=True)
 
     def predict_members(self, X):
         """Predict the class probabilities of every member.
@@ -474,7 +531,8 @@ class DistributionClassifier(ClassifierMixin, DistributionEstimator):
         -------
         y : ndarray of shape (n_samples_X, n_samples)
         """
-        check_scalar(n_samples, "n_samples", Integral, min_val=1)
+        Number(Integral, 1).check(n_samples, "n_samples")
+        Seed().check(random_state, "random_state")
         seed = int(check_random_state(random_state).randint(SEED_LIMIT))
 
         def draw(distribution):
@@ -502,6 +560,56 @@ def _weights_of_classes(class_weight, classes: np.ndarray, totals: np.ndarray) -
             f"{missing}, which are."
         )
     return np.array([class_weight.get(label, 1.0) for label in labels])
+
+
+def check_outputs(values: Tensor, X, numbers: Sequence[int] | Tensor, axis: int = 0) -> None:
+    """Hold what is predicted for rows to be finite.
+
+    Parameters
+    ----------
+    values : Tensor of shape (..., n, ...)
+    X : array or Tensor of shape (at least n, ...)
+        The rows that it is predicted for.
+    numbers : sequence or Tensor of int
+        Number of each of these rows in what the user gave.
+    axis : int, default=0
+        Axis of the rows in `values`.
+
+    Raises
+    ------
+    ValueError
+        If a number is not finite. It names the row, and its largest value. With scikit-learn's
+        ``assume_finite=True`` nobody looks.
+    """
+    if _is_finite(values) or get_config()["assume_finite"]:
+        return
+    is_wrong = ~values.transpose(0, axis).isfinite().flatten(1).all(1)
+    row = int(is_wrong.nonzero()[0])
+    (_, *place), value = largest(np.asarray(X[row : row + 1]))
+    number = int(numbers[row])
+    raise ValueError(
+        f"X must have rows for which the model's arithmetic does not overflow; what it predicts "
+        f"for row {number} is not finite. The largest value there is X{[number, *place]} = "
+        f"{value:.6g}."
+    )
+
+
+def _is_small(outputs: Tensor) -> bool:
+    """Whether outputs are so small that nothing that is read off them overflows.
+
+    So it is with most rows that are predicted alone, of whose time it takes a third of what looking
+    at each result would.
+    """
+    return torch.linalg.vector_norm(outputs).item() < _SMALL
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    # A sum is several times faster than looking at each number, but may overflow.
+    return math.isfinite(tensor.sum().item()) or bool(tensor.isfinite().all())
+
+
+def _empty_like(part: Tensor, n_rows: int) -> np.ndarray:
+    return np.empty((n_rows, *part.shape[1:]), dtype=_numpy_dtype(part))
 
 
 def _numpy_dtype(tensor: Tensor) -> np.dtype:

@@ -9,6 +9,7 @@ on more than its inputs, its weights, its buffers and torch's random numbers can
 from __future__ import annotations
 
 import contextlib
+import operator
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,8 +18,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.fx.node import map_aggregate
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ._flat import FlatForm
+from ._process import DISPATCH_MODE_LOCK
 from ._warnings import warn
 from .modules import StackedModule
 
@@ -35,7 +39,7 @@ _CANNOT_BE_RECORDED: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 
 
 class TracedForm(FlatForm):
-    """Loss and gradient of a stack by autograd, recorded with ``make_fx`` where that can be done.
+    """Loss and gradient of a stack by autograd, recorded where that can be done.
 
     Parameters
     ----------
@@ -128,21 +132,81 @@ def recorded(step: Step, tensors: list[Tensor]) -> Step:
     RuntimeError
         If the record does not give what the step gives, with the same random numbers.
     """
-    from torch.fx.experimental.proxy_tensor import make_fx  # takes half a second to import
-
-    graph_module = make_fx(step)(*tensors)
-    _remove_idle_calls(graph_module.graph)
-    graph_module.graph.set_codegen(torch.fx.graph.CodeGen())  # plain arguments, plain results
-    graph_module.recompile()
-    record = graph_module.forward
+    with DISPATCH_MODE_LOCK.held(), _Recorder(tensors) as recorder:
+        results = step(*tensors)
+    record = recorder.record(results)
+    # Held against it on other tensors: what was read off the first ones must be no constant.
+    others = [tensor.flip(int(tensor.ndim > 1)) for tensor in tensors]
     with torch.random.fork_rng(devices=[]):
-        found = record(*tensors)
+        found = record(*others)
     with torch.random.fork_rng(devices=[]):
-        expected = step(*tensors)
+        expected = step(*others)
     for a, b in zip(found, expected, strict=True):
         if not torch.allclose(a, b, rtol=1e-4, atol=1e-6, equal_nan=True):
             raise RuntimeError("its results depend on more than inputs, weights and buffers")
     return record
+
+
+class _Recorder(TorchDispatchMode):
+    """Writes down the calls that a function of tensors comes down to.
+
+    It sees what its own thread calls, below ``vmap`` and autograd. (``make_fx`` gives such records
+    too, but replaces methods of ``nn.Module`` meanwhile, which all threads see.)
+
+    Parameters
+    ----------
+    tensors : list of Tensor
+        What the function is called with; other tensors that it reads are constants of the record.
+    """
+
+    def __init__(self, tensors: list[Tensor]):
+        super().__init__()
+        self.graph = torch.fx.Graph()
+        self.constants = nn.Module()
+        self.nodes: dict[int, torch.fx.Node] = {}
+        self.seen: list[Tensor] = []  # kept, so that no other tensor gets the id of one of them
+        for i, tensor in enumerate(tensors):
+            self._note(tensor, self.graph.placeholder(f"tensor_{i}"))
+
+    def record(self, results: Sequence[Tensor]) -> Step:
+        """Return what was written down, as a function that gives these results."""
+        self.graph.output(tuple(map(self._node_of, results)))
+        self.graph.eliminate_dead_code()
+        return torch.fx.GraphModule(self.constants, self.graph).forward
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func is aten.lift_fresh.default:  # of a constant, which in-place calls must not change
+            func = aten.lift_fresh_copy.default
+        if torch.Tag.dynamic_output_shape in func.tags:
+            raise RuntimeError(f"the shape of what {func} gives depends on data")
+        outputs = func(*args, **(kwargs or {}))
+        if func is aten.detach.default or (func in _VIEWS and outputs.shape == args[0].shape):
+            self._note(outputs, self._node_of(args[0]))
+            return outputs
+        call = map_aggregate((args, kwargs or {}), self._node_of)
+        self._note(outputs, self.graph.call_function(func, *call))
+        return outputs
+
+    def _note(self, outputs: Any, node: torch.fx.Node) -> None:
+        """Note which node of the graph gives a tensor, or several."""
+        if isinstance(outputs, Tensor):
+            self.nodes[id(outputs)] = node
+            self.seen.append(outputs)
+        elif isinstance(outputs, (tuple, list)):
+            for i, output in enumerate(outputs):
+                self._note(output, self.graph.call_function(operator.getitem, (node, i)))
+        elif outputs is not None:
+            raise RuntimeError(f"{node.target} reads a number off a tensor")
+
+    def _node_of(self, value: Any) -> Any:
+        """The node that gives a tensor; whatever else is an argument stands for itself."""
+        if not isinstance(value, Tensor):
+            return value
+        if id(value) not in self.nodes:
+            name = f"constant_{len(self.seen)}"
+            self.constants.register_buffer(name, value)
+            self._note(value, self.graph.get_attr(name))
+        return self.nodes[id(value)]
 
 
 @contextlib.contextmanager
@@ -153,23 +217,3 @@ def _keeping(buffers: Iterable[Tensor]) -> Iterator[None]:
         yield
     for buffer, value in before:
         buffer.copy_(value)
-
-
-def _remove_idle_calls(graph: torch.fx.Graph) -> None:
-    """Take out calls that return what they are given: views of the same shape and the like."""
-    for node in graph.nodes:
-        if node.op == "call_function" and node.args and _is_idle(node):
-            node.replace_all_uses_with(node.args[0])
-            graph.erase_node(node)
-    graph.eliminate_dead_code()
-
-
-def _is_idle(node: torch.fx.Node) -> bool:
-    if node.target is aten.detach.default:
-        return True
-    source: Any = node.args[0]
-    return node.target in _VIEWS and "val" in source.meta and _shape(source) == _shape(node)
-
-
-def _shape(node: torch.fx.Node) -> torch.Size:
-    return node.meta["val"].shape

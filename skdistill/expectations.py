@@ -11,13 +11,12 @@ Distillation for Deep Neural Networks".
 from __future__ import annotations
 
 import math
-from numbers import Real
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ._settings import Settings
+from ._settings import Settings, is_number
 from .losses import (
     EXPECTATION_LINKS,
     EXPECTATION_LOSSES,
@@ -62,7 +61,7 @@ class Expectation(Settings):
     Expectation(g=<function margin at 0x...>, link='sigmoid')
     """
 
-    needs_mean = False  # whether g of one sample alone tells nothing of it
+    is_variance = False  # whether it is a variance over samples, of which one alone tells nothing
 
     def __init__(self, g, loss="squared", link="identity", *, name=None, weight=1.0):
         self.g = g
@@ -88,8 +87,7 @@ class Expectation(Settings):
                     f"Expectation {self.label!r}: {parameter} must be callable or one of "
                     f"{list(values)}, got {value!r}."
                 )
-        is_number = isinstance(self.weight, Real) and not isinstance(self.weight, bool)
-        if not (is_number and 0 < self.weight < math.inf):
+        if not (is_number(self.weight) and 0 < self.weight < math.inf):
             raise ValueError(
                 f"Expectation {self.label!r}: weight must be a number > 0, got {self.weight!r}."
             )
@@ -122,6 +120,19 @@ class Expectation(Settings):
         if values.isnan().any():
             raise ValueError(f"Expectation {self.label!r}: g gives values that are not a number.")
         return values.view(n_members, n_rows, -1)
+
+    def pooled(self, values: Tensor) -> Tensor:
+        """Return what the values of several members come to: their mean.
+
+        Parameters
+        ----------
+        values : Tensor of shape (S, ..., n, k)
+
+        Returns
+        -------
+        mean : Tensor of shape (..., n, k)
+        """
+        return values[0] if len(values) == 1 else values.mean(0)
 
     def target(self, mean: Tensor) -> Tensor:
         """Return what is learnt, given the mean of g over members: the mean itself.
@@ -188,13 +199,29 @@ class _Known(Expectation):
 
 
 class _EpistemicVariance(_Known):
-    """Variance of the members' means: of the mean of g, two moments, what is learnt is this."""
+    """Variance of the members' means.
 
-    needs_mean = True
+    Its values are means and, behind them, variances over members; of one member these are 0. The
+    textbook's E[mu^2] - E[mu]^2 would lose the variance to rounding where the means are large.
+    """
+
+    is_variance = True
+
+    def pooled(self, values: Tensor) -> Tensor:
+        pooled = super().pooled(values)
+        if len(values) > 1:
+            mean, variance = values.chunk(2, dim=-1)[0], pooled.chunk(2, dim=-1)[1]
+            variance += mean.var(0, correction=0)
+        return pooled
 
     def target(self, mean: Tensor) -> Tensor:
-        first, second = mean.chunk(2, dim=-1)
-        return (second - first.square()).clamp(min=0)
+        return mean.chunk(2, dim=-1)[1]
+
+    def loss_and_gradient(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Return them as for any expectation; 0 for rows whose target is not known yet, NaN."""
+        is_known = ~target.isnan()
+        loss, gradient = super().loss_and_gradient(outputs, target)
+        return loss.where(is_known.all(-1), 0), gradient.where(is_known, 0)
 
 
 class DirichletExpectation(_Known):
@@ -242,8 +269,8 @@ def _variance(members: Any) -> Tensor:
     return members.variance
 
 
-def _moments(members: Any) -> Tensor:
-    return torch.cat((members.mean, members.mean.square()), dim=-1)
+def _mean_and_spread(members: Any) -> Tensor:
+    return torch.cat((members.mean, torch.zeros_like(members.mean)), dim=-1)
 
 
 def _by_name(*expectations: Expectation) -> dict[str, Expectation]:
@@ -261,6 +288,6 @@ KNOWN: dict[str, dict[str, Expectation]] = {
     "regressor": _by_name(
         _Known(_mean, "squared", "identity", name="mean"),
         _Known(_variance, "gamma", "softplus", name="aleatoric"),
-        _EpistemicVariance(_moments, "gamma", "softplus", name="epistemic"),
+        _EpistemicVariance(_mean_and_spread, "gamma", "softplus", name="epistemic"),
     ),
 }

@@ -20,8 +20,8 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.utils import check_scalar, indexable
 from threadpoolctl import threadpool_limits
 
+from ._meta_estimators import innermost
 from ._parameters import Number, OneOf
-from ._through import innermost
 from .modules import count_flop
 from .modules import n_parameters as n_parameters_of_module
 

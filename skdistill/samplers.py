@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ._settings import Settings
+from ._settings import Settings, check_kind
 
 __all__ = [
     "SGLD",
@@ -317,11 +317,13 @@ class _Rule(NamedTuple):
     def check(self, value: Any, name: str) -> None:
         if any(type(value) is type(other) and value == other for other in self.others):
             return
-        message = f"{name} must be {self.wanted}, got {value!r}."
-        if isinstance(value, bool) or not isinstance(value, self.kind) or value != value:
-            raise TypeError(message)
+        start = f"{name} must be {self.wanted}"
+        if self.kind is not str:
+            check_kind(value, self.kind, start)
+        elif not isinstance(value, str):
+            raise TypeError(f"{start}, got {value!r}.")
         if not self.holds(value):
-            raise ValueError(message)
+            raise ValueError(f"{start}, got {value!r}.")
 
 
 def _is_positive(value: Any) -> bool:

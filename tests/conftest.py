@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 # Read when numpy, scipy and matplotlib are first imported, hence before anything else; the same as
@@ -16,8 +18,29 @@ os.environ["MPLBACKEND"] = "Agg"
 import numpy as np
 import pytest
 import torch
+from hypothesis import HealthCheck, Phase, settings
 
 torch.set_num_threads(1)
+
+# `make test` tries the same few cases each time, and does not look for smaller ones that fail too;
+# `make fuzz` tries ten times as many, other ones each time, and does. What is slow is a model that
+# is fitted first; of fixtures, cases share what stays the same.
+_OF_ALL = {
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+}
+settings.register_profile(
+    "ci",
+    derandomize=True,
+    database=None,
+    max_examples=6,
+    phases=[Phase.explicit, Phase.generate],
+    **_OF_ALL,
+)
+settings.register_profile("fuzz", max_examples=60, print_blob=True, **_OF_ALL)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+_TALLY = "cases tried"
 
 
 @pytest.fixture(autouse=True)
@@ -25,6 +48,33 @@ def seeded() -> None:
     """Give what draws from the global generators, such as ``random_state=None``, one seed."""
     np.random.seed(0)  # noqa: NPY002 -- what random_state=None stands for
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def tally(record_property) -> Callable[[str, int], None]:
+    """Count cases that a test has tried, ``tally("damaged files", 20)``; the run's end prints sums.
+
+    What is recorded travels with a test's report, so that the workers of pytest-xdist are counted.
+    """
+
+    def add(what: str, n_cases: int = 1) -> None:
+        record_property(_TALLY, (what, n_cases))
+
+    return add
+
+
+def pytest_terminal_summary(terminalreporter) -> None:
+    reports = [report for group in terminalreporter.stats.values() for report in group]
+    tallies: Counter[str] = Counter()
+    for report in reports:
+        if getattr(report, "when", None) == "call":
+            for name, value in report.user_properties:
+                if name == _TALLY:
+                    tallies[value[0]] += value[1]
+    if tallies:
+        terminalreporter.section("cases tried")
+    for what, n_cases in sorted(tallies.items()):
+        terminalreporter.write_line(f"{n_cases:8,} {what}")
 
 
 @pytest.fixture(scope="session")

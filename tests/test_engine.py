@@ -17,14 +17,23 @@ from joblib import Parallel, delayed
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from sklearn import config_context
-from sklearn.exceptions import NotFittedError
+from sklearn.base import clone
+from sklearn.datasets import load_diabetes, load_iris
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from skorch import callbacks as skorch_callbacks
 from skorch.callbacks import Callback
 from skorch.utils import noop
 from torch import nn
 from torch.nn import functional as F
 
-from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor, _engine
+from skdistill import (
+    BayesianEnsembleClassifier,
+    BayesianEnsembleRegressor,
+    DistributionDistiller,
+    HydraPlusClassifier,
+    HydraPlusRegressor,
+    _engine,
+)
 from skdistill._base import Objective
 from skdistill._engine import (
     DivergenceGuard,
@@ -767,11 +776,15 @@ def test_a_member_that_stopped_predicts_as_in_its_best_epoch(module):
     torch.testing.assert_close(losses, stopping.best_loss_.double(), rtol=1e-6, atol=0)
 
 
-def follow(callback, validation_losses):
-    """Feed a callback losses (epochs, S) and weights that tell the epoch; return the net."""
+def follow(callback, validation_losses, constant=1.0):
+    """Feed a callback losses (epochs, S) and weights that tell the epoch; return the net.
+
+    `constant` is the loss of a constant prediction.
+    """
     n_members = len(validation_losses[0])
     module = nn.ParameterDict({"w": torch.zeros(n_members, 2)})
     net = SimpleNamespace(n_members=n_members, module_=module, history=[], member_losses_={})
+    net.constant_losses_ = torch.full((n_members,), float(constant))
     callback.on_train_begin(net)
     with contextlib.suppress(KeyboardInterrupt):
         for epoch, losses in enumerate(validation_losses, start=1):
@@ -851,24 +864,155 @@ def test_a_loss_that_explodes_is_found():
 
 
 @pytest.mark.parametrize(
-    ("losses", "diverged"),
+    ("constant", "losses", "verdict"),
     [
-        ([1.0, 0.5, 0.4], False),
-        ([1.0, 1900.0, 1.0], False),  # large, and no explosion: a thousand times 1 + the first
-        ([1.0, 2100.0, 1.0], True),  # once is enough
-        ([-3.0, 3900.0], False),
-        ([-3.0, 4100.0], True),
-        ([-3.0, -1e9], False),
-        ([1.0, math.nan], True),
-        ([1.0, math.inf], True),
-        ([math.nan, 1.0], True),
-        ([math.inf, 1.0], True),
+        (1.0, [1.0, 0.5, 0.4], "fine"),
+        (1.0, [1.5, 1.9], "fine"),  # within half of 1 + 1 of the constant's
+        (1.0, [0.1, 2.1], "worse"),
+        (1.0, [1.0, 2000.0], "worse"),
+        (1.0, [1.0, 2002.0], "diverged"),  # a thousand times 1 + 1 above
+        (-3.0, [-3.0, -1.1], "fine"),
+        (-3.0, [-3.0, -0.9], "worse"),
+        (-3.0, [-3.0, 3998.0], "diverged"),
+        (-3.0, [-3.0, -1e9], "fine"),
+        (1.0, [1.0, 1e9, 1.0], "fine"),  # a spike
+        (1.0, [1e9] * 10 + [1.0], "fine"),  # the first is a new lowest loss, nine are not
+        (1.0, [1e9] * 11 + [1.0], "diverged"),
+        (1.0, [10.0 ** (20 - epoch) for epoch in range(21)], "fine"),  # a bad start, ever better
+        (1.0, ([1e9] * 9 + [1.0]) * 3, "fine"),  # ten in a row count, not ten
+        (1.0, [1.0, math.nan, 1.0], "diverged"),
+        (1.0, [1.0, math.inf, 1.0], "diverged"),
+        (1.0, [math.nan, 1.0], "diverged"),
+        (1.0, [math.inf, 1.0], "diverged"),
     ],
 )
-def test_divergence_by_hand(losses, diverged):
+def test_divergence_by_hand(constant, losses, verdict):
     guard = DivergenceGuard()
-    follow(guard, [[loss, 1.0] for loss in losses])
-    assert guard.diverged_.tolist() == [diverged, False]
+    follow(guard, [[loss, constant] for loss in losses], constant)
+    assert guard.diverged_.tolist() == [verdict == "diverged", False]
+    assert guard.worse_.tolist() == [verdict == "worse", False]
+
+
+@pytest.mark.parametrize("epoch", [3, 12])
+def test_a_guard_goes_on_from_its_state(epoch):
+    losses = [[1e9, 1.0, 3.0]] * 15  # member 0 is given up after epoch 11
+    guard, first, second = DivergenceGuard(), DivergenceGuard(), DivergenceGuard()
+    follow(guard, losses)
+    follow(first, losses[:epoch])
+    second.on_train_begin(SimpleNamespace(n_members=3))
+    second.load_state_dict(first.state_dict())
+    net = follow(MemberEarlyStopping(99, 0.0), [[0.0] * 3])  # any net
+    for row in losses[epoch:]:
+        net.member_losses_["train"] = torch.tensor(row)
+        second.on_epoch_end(net)
+    second.on_train_end(net)
+    assert guard.diverged_.tolist() == second.diverged_.tolist() == [True, False, False]
+    assert guard.worse_.tolist() == second.worse_.tolist() == [False, False, True]
+
+
+def test_a_member_is_judged_by_the_epoch_that_early_stopping_keeps():
+    stopping = MemberEarlyStopping(patience=2, tol=0.0)
+    guard = DivergenceGuard(stopping)
+
+    class Both(Callback):
+        def __getattribute__(self, name):
+            if not name.startswith("on_"):
+                return super().__getattribute__(name)
+            return lambda net, **kwargs: [getattr(cb, name)(net) for cb in (stopping, guard)]
+
+    follow(Both(), [[1.0, 9.0, 5e9], [0.5, 8.0, 4e9], [6.0, 9e9, 5e9], [0.7, 9.0, 4.5e9]])
+    assert stopping.best_epoch_.tolist() == [2, 2, 2]
+    assert guard.diverged_.tolist() == [False, False, True]
+    assert guard.worse_.tolist() == [False, True, False]
+
+
+RATES = (1.0, 10.0, 1e3, 1e6, 1e30, 1e300)
+
+
+@pytest.mark.parametrize("lr", RATES)
+@pytest.mark.parametrize("task", ["regressor", "classifier"])
+def test_no_learning_rate_fails_in_silence(task, lr, tally):
+    """Every fit raises the error that says why, warns, or is no worse than a constant."""
+    is_regressor = task == "regressor"
+    X, y = (load_diabetes if is_regressor else load_iris)(return_X_y=True)
+    X, y = X[::2] / X.std(0), y[::2]
+    teacher = (BayesianEnsembleRegressor if is_regressor else BayesianEnsembleClassifier)(
+        2, max_epochs=5, random_state=0
+    )
+    settings = {"lr": lr, "max_epochs": 10, "random_state": 0}
+    of_constant = 0.0 if is_regressor else 1 / 3
+    for model in (
+        clone(teacher).set_params(**settings, max_restarts=1),
+        clone(teacher).set_params(**settings, max_restarts=0, optimizer="SGD"),
+        (HydraPlusRegressor if is_regressor else HydraPlusClassifier)(teacher, **settings),
+        DistributionDistiller(teacher, **settings),
+    ):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            error, score = "", math.nan
+            try:
+                score = model.fit(X, y).score(X, y)
+            except ValueError as raised:
+                error = str(raised)
+        is_warned = any(w.category is ConvergenceWarning for w in caught)
+        assert f"smaller lr than {lr}" in error or is_warned or score >= of_constant
+        tally("learning rates", 1)
+
+
+def test_a_learning_rate_that_ruins_an_ensemble_is_named():
+    X, y = load_diabetes(return_X_y=True)
+    model = BayesianEnsembleRegressor(2, max_epochs=20, max_restarts=0, random_state=0)
+    with pytest.warns(ConvergenceWarning, match=r"Member\(s\) \[0, 1\] are worse than a constant"):
+        model.set_params(lr=1.0).fit(X / X.std(0), y)
+    with pytest.raises(ValueError, match=r"Every member diverged.*smaller lr than 1000\.0"):
+        model.set_params(lr=1e3).fit(X / X.std(0), y)
+
+
+@pytest.mark.parametrize(
+    ("seed", "batch_size", "lr"), [(5, 8, 0.05), (5, 32, 0.03), (12, 32, 0.03)]
+)
+def test_members_that_recover_are_not_trained_anew(seed, batch_size, lr):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_t(1, size=(40, 4))  # has neither a variance nor a mean
+    y = np.tanh(X[:, 0]) + 0.3 * rng.normal(size=40)
+    peaks = Peaks()
+    model = BayesianEnsembleRegressor(
+        4,
+        lr=lr,
+        batch_size=batch_size,
+        max_epochs=30,
+        module__activation="relu",
+        callbacks=[peaks],
+        random_state=seed,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that some are worse than a constant is another matter
+        model.fit(X, y)
+    assert peaks.highest.max() > 1e3
+    assert_array_equal(model.n_restarts_, 0)
+    assert model.n_members_ == 4
+
+
+class Peaks(Callback):
+    """Notes each member's highest loss, relative to that of its first epoch."""
+
+    def on_epoch_end(self, net, **kwargs):
+        loss = net.member_losses_["train"]
+        if len(net.history) == 1:
+            self.first, self.highest = 1 + loss.abs(), torch.ones_like(loss)
+        self.highest = torch.maximum(self.highest, loss / self.first)
+
+
+def test_the_constant_is_what_outputs_of_zero_lose():
+    X, y = (torch.tensor(a) for a in data(n=40))
+    weight = torch.rand(2, 40, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    weight /= weight.mean(1, keepdim=True)
+    expected = (weight * y.square()).mean(1)
+    for batch_size in (8, 12, 40):
+        members = [build_member(plain_member, s, in_features=D, out_features=1) for s in (1, 2)]
+        rows = Rows(X, (y[:, None],), weight, batch_size, [1, 2])
+        net = StackNet(stack(members).double(), SquaredError(), max_epochs=2, verbose=0).fit(rows)
+        torch.testing.assert_close(net.constant_losses_, expected, rtol=1e-12, atol=0)
 
 
 def test_weights_that_are_no_numbers_at_the_end_are_found():

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The engine's state between two epochs, the file it is kept in, and outputs in between steps."""
+"""The engine's state between two epochs, and outputs in between steps."""
 
 from __future__ import annotations
 
 import copy
-import os
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from torch import nn
 from torch.func import functional_call
 
 from skdistill import BayesianEnsembleRegressor
-from skdistill._checkpoint import Checkpoint, fingerprint
 from skdistill._engine import Rows
 from skdistill.samplers import SGHMC, SGLD
 
@@ -130,43 +128,3 @@ def test_the_order_of_rows_goes_on_from_its_state():
     rows.load_state(state)
     for one, (other, _) in zip(second, rows, strict=True):
         assert torch.equal(one, other)
-
-
-# --- the file ---------------------------------------------------------------------------------
-
-
-def test_a_checkpoint_gives_back_what_was_written(tmp_path):
-    checkpoint = Checkpoint(tmp_path / "x", 0, "me")
-    assert checkpoint.read() is None
-    for number in (1, 2):
-        checkpoint.write({"n": number, "weights": torch.arange(3), "none": None, "t": [1.5]})
-    found = Checkpoint(str(tmp_path / "x"), 0, "me").read()
-    assert found["n"] == 2
-    assert found["none"] is None
-    assert torch.equal(found["weights"], torch.arange(3))
-    with pytest.raises(ValueError, match=r"checkpoint='.*x' is of a fit with other data"):
-        Checkpoint(tmp_path / "x", 0, "somebody else").read()
-    checkpoint.remove()
-    assert os.listdir(tmp_path) == []
-
-
-def test_a_checkpoint_is_due_after_its_interval(tmp_path):
-    assert Checkpoint(tmp_path / "x", 0, "me").is_due
-    later = Checkpoint(tmp_path / "x", 1000, "me")
-    assert not later.is_due
-    later.last -= 1001
-    assert later.is_due
-    later.write({})
-    assert not later.is_due
-
-
-def test_a_fingerprint_is_of_values_and_arrays():
-    same = [fingerprint({"a": 1, "b": (2, "x"), "f": object()}, X, None) for _ in range(2)]
-    assert same[0] == same[1]
-    others = [
-        fingerprint({"a": 2, "b": (2, "x")}, X, None),
-        fingerprint({"a": 1, "b": (2, "y")}, X, None),
-        fingerprint({"a": 1, "b": (2, "x")}, X + 1, None),
-        fingerprint({"a": 1, "b": (2, "x")}, X, Y),
-    ]
-    assert len({same[0], *others}) == 5

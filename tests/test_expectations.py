@@ -45,9 +45,7 @@ def test_known_expectations_of_classes(probs):
 
 def test_known_expectations_of_numbers(gaussians):
     known = KNOWN["regressor"]
-    targets = {
-        name: known[name].target(known[name].of_members(gaussians).mean(0)) for name in known
-    }
+    targets = {name: e.target(e.pooled(e.of_members(gaussians))) for name, e in known.items()}
     torch.testing.assert_close(targets["mean"], gaussians.mean.mean(0))
     torch.testing.assert_close(targets["aleatoric"], gaussians.variance.mean(0))
     torch.testing.assert_close(targets["epistemic"], gaussians.mean.var(0, correction=0))

@@ -1,26 +1,45 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The code on pages of the user guide runs, one block after the other."""
+"""The code on README and on pages of the user guide runs, one block after the other."""
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 
-GUIDE = Path(__file__).parents[1] / "doc" / "user_guide"
+ROOT = Path(__file__).parents[1]
+GUIDE = ROOT / "doc" / "user_guide"
 
-# A paragraph, no directive, that ends in two colons; and the indented block that follows.
-BLOCK = re.compile(r"^(?! *\.\. ).*::\n\n((?:    .*\n|\n)+)", re.MULTILINE)
+BLOCKS = {
+    # A paragraph, no directive, that ends in two colons; and the indented block that follows.
+    ".rst": re.compile(r"^(?! *\.\. ).*::\n\n((?:    .*\n|\n)+)", re.MULTILINE),
+    ".md": re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL),
+}
 
 
 def blocks_of(page):
     """Code of each block, at the line where it stands on the page."""
     text = page.read_text(encoding="utf-8")
-    for match in BLOCK.finditer(text):
+    for match in BLOCKS[page.suffix].finditer(text):
         n_lines = text.count("\n", 0, match.start(1))
         yield "\n" * n_lines + textwrap.dedent(match[1])
+
+
+def run(page, changes=()):
+    """Run a page's blocks, with some texts exchanged."""
+    found = list(blocks_of(page))
+    assert found
+    names: dict[str, object] = {}
+    for block in found:
+        for old, new in changes:
+            assert old in block
+            block = block.replace(old, new)
+        exec(compile(block, str(page), "exec"), names)
 
 
 @pytest.mark.slow
@@ -29,9 +48,41 @@ def blocks_of(page):
 )
 def test_page(name):
     pytest.importorskip("matplotlib")
-    page = GUIDE / f"{name}.rst"
-    found = list(blocks_of(page))
-    assert found
-    names: dict[str, object] = {}
-    for block in found:
-        exec(compile(block, str(page), "exec"), names)
+    run(GUIDE / f"{name}.rst")
+
+
+def test_readme():
+    few = [
+        ("n_members=20,", "n_members=3, max_epochs=3,"),
+        ("(teacher,", "(teacher, max_epochs=3,"),
+    ]
+    run(ROOT / "README.md", few)
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
+def test_targets_of_make_exist(name):
+    named = set(re.findall(r"\bmake ([a-z]+)\b", (ROOT / name).read_text(encoding="utf-8")))
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
+    assert named
+    assert named <= targets
+
+
+def test_readme_links_to_pages_that_exist():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    links = re.findall(r"(?:\]\(|src=\")(doc/[^)\"]+)", readme)
+    assert "doc/images/teacher_and_student.png" in links
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_picture_of_readme_is_drawn(tmp_path):
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "picture.png"
+    script = ROOT / "doc" / "images" / "teacher_and_student.py"
+    subprocess.run(
+        [sys.executable, script, "--members", "3", "--epochs", "3", "--picture", picture],
+        env={**os.environ, "MPLBACKEND": "Agg", "PYTHONPATH": str(ROOT)},
+        check=True,
+    )
+    assert picture.stat().st_size > 10_000
+    assert script.with_suffix(".png").stat().st_size < 100_000

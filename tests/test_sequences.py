@@ -128,6 +128,32 @@ def test_a_wider_beam_finds_what_greed_overlooks():
     np.testing.assert_allclose(np.exp(log_probs), [0.36, 0.24], rtol=1e-6)
 
 
+@pytest.mark.parametrize("begin_token", [BEGIN, 7], ids=["a token", "beyond the vocabulary"])
+def test_the_begin_token_is_never_predicted(begin_token):
+    def next_log_probs(tokens):  # most probable of all is the begin token, if it is one
+        log_probs = torch.tensor([0.0, 0.6, 0.1, 0.2, 0.1]).log()
+        return log_probs.expand(*tokens.shape[:2], 5)
+
+    special = {**TOKENS, "begin_token": begin_token}
+    prefix = torch.zeros((2, 0), dtype=torch.int64)
+    found, log_probs = beam_search(next_log_probs, prefix, 3, LONGEST, **special)
+    if begin_token == BEGIN:
+        assert not (found == BEGIN).any()
+        assert found[0, 0].tolist() == [END, PAD, PAD], "of .1, and 3 3 3 of .008"
+    else:
+        assert found[0, 0].tolist() == [1, 1, 1]
+    assert log_probs.isfinite().all()
+
+
+def test_a_begin_token_that_is_the_end_token_too_ends_a_sequence():
+    def next_log_probs(tokens):
+        return torch.tensor([0.0, 0.3, 0.6, 0.1]).log().expand(*tokens.shape[:2], 4)
+
+    tokens = {"begin_token": 2, "end_token": 2, "pad_token": 0}
+    found, _ = beam_search(next_log_probs, torch.zeros((1, 0), dtype=torch.int64), 1, 3, **tokens)
+    assert found.tolist() == [[[2]]]
+
+
 def test_a_sequence_goes_on_from_what_is_given(members):
     for prefix in ([4], [3, 4], [4, PAD]):
         given = [token for token in prefix if token != PAD]
@@ -172,6 +198,22 @@ def test_error_rates_know_other_padding():
 def test_references_without_a_token_are_refused():
     with pytest.raises(ValueError, match="y_true must have a token in each row; row 1 has none"):
         token_error_rates([[3], [0]], [[3], [3]])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (([[3]], [[3], [4]]), ValueError, "y_pred must have 1 rows as y_true has, got 2"),
+        (([[3, 0, 4]], [[3]]), ValueError, "y_true must have padding .0. at the end of a row only"),
+        (([[3]], [[0, 4]]), ValueError, "y_pred must have padding .0. at the end of a row only"),
+        (([[3]], [[3.5]]), ValueError, "y_pred must be tokens, whole numbers"),
+        (([[3]], int), ValueError, "Expected 2D array, got scalar"),
+        (([[3]], [[3]], "0"), TypeError, "pad_token must be an instance of int"),
+    ],
+)
+def test_error_rates_of_what_are_no_tokens_are_refused(arguments, error, message):
+    with pytest.raises(error, match=message):
+        token_error_rates(*arguments)
 
 
 # ------------------------------------------------------------------------------------------

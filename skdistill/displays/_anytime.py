@@ -8,7 +8,7 @@ import itertools
 import numpy as np
 from sklearn.utils import check_consistent_length
 
-from .._through import innermost
+from .._meta_estimators import innermost
 from ._drawing import (
     CLASS_COLORS,
     LINE_COLOR,

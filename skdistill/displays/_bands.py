@@ -8,7 +8,7 @@ from numbers import Real
 import numpy as np
 from sklearn.utils import check_scalar
 
-from .._through import predict_uncertainty
+from .._predict import predict_uncertainty
 from ._drawing import (
     ALEATORIC_COLOR,
     LINE_COLOR,

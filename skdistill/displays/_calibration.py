@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._through import predict_quantiles
+from .._predict import predict_quantiles
 from ..metrics import regression_calibration_curve, regression_calibration_error
 from ._drawing import (
     REFERENCE_COLOR,

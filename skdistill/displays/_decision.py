@@ -8,7 +8,7 @@ from itertools import chain, repeat
 import numpy as np
 from sklearn.base import is_classifier
 
-from .._through import predict_uncertainty
+from .._predict import predict_uncertainty
 from ..distributions import Uncertainty
 from ._drawing import (
     PARTS,

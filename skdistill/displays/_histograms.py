@@ -10,7 +10,7 @@ from numbers import Integral
 import numpy as np
 from sklearn.utils import check_scalar
 
-from .._through import predict_uncertainty
+from .._predict import predict_uncertainty
 from ..metrics import uncertainty_total_variation
 from ._drawing import (
     CONTRAST_COLOR,

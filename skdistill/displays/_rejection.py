@@ -8,7 +8,7 @@ from functools import reduce
 import numpy as np
 from sklearn.base import is_classifier
 
-from .._through import predict_uncertainty
+from .._predict import predict_uncertainty
 from ..metrics import aurc, prediction_rejection_ratio, risk_coverage_curve
 from ._drawing import given_or_new_axes, import_pyplot, labelled, merge_style, told_parts
 from ._grids import check_target

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from .._through import predict_uncertainty
+from .._predict import predict_uncertainty
 from ..metrics import ause, sparsification_curve
 from ._drawing import given_or_new_axes, import_pyplot, labelled, merge_style
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from numbers import Integral, Real
 from typing import Any
 
@@ -12,12 +12,13 @@ import numpy as np
 import torch
 from sklearn.base import is_classifier
 from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils import gen_batches
 from sklearn.utils.metaestimators import available_if
 from torch import Tensor
 
-from .._base import SEED_LIMIT, Objective
+from .._base import SEED_LIMIT, Objective, rows_in_memory
 from .._parameters import DunderParameters, Number, OneOf
-from .._read_offs import DistributionClassifier, DistributionRegressor
+from .._read_offs import DistributionClassifier, DistributionRegressor, check_outputs
 from ..losses import DistillationGame
 from ..modules import (
     CONNECTIONS,
@@ -30,7 +31,7 @@ from ..modules import (
     n_parameters,
     stack,
 )
-from ._bdistil_anytime import Anytime, LimitedRun, Limits
+from ._bdistil_anytime import Anytime, EarlyExits, LimitedRun, Limits
 from ._bdistil_search import Round, Search, WeakLearnerObjective
 from ._distiller import Distiller, Lesson
 from ._meta import MetaDistiller, student_can
@@ -250,7 +251,10 @@ class BDistilStudent(ProgressiveDistillation, Distiller):
             else:
                 X, weight = np.concatenate([X, made]), np.concatenate([weight, weight])
                 answers = None if answers is None else np.concatenate([answers, ask(made)])
-        return X, self._target_of(ask(X) if answers is None else answers), weight
+        if answers is not None:
+            return X, self._target_of(answers), weight
+        portions = gen_batches(len(X), rows_in_memory(ask(X[:1])))
+        return X, np.concatenate([self._target_of(ask(X[rows])) for rows in portions]), weight
 
     def _distil(self, lesson: Lesson, ask, maker, buffers, task, random_state) -> None:
         """Play the game; what was found is kept also if it is interrupted."""
@@ -293,31 +297,65 @@ class BDistilStudent(ProgressiveDistillation, Distiller):
         """What `predict` gives of a distribution: labels (n,), or means in units of y."""
         raise NotImplementedError  # by the task: classes or numbers
 
-    def _limited_run(self, X, **limits) -> LimitedRun:
-        X = self._validate_rows(X)
+    def _check_limits(self, limits: dict[str, Any]) -> Limits:
         if unknown := sorted(set(limits) - set(Limits._fields)):
             raise TypeError(f"limits of a prediction are {list(Limits._fields)}, got {unknown}.")
         given = Limits(**limits)
         given.check(max(self.n_rounds, self.n_rounds_), is_classifier(self))
-        costs = [found.flop for found in self.rounds_]
-        return LimitedRun(self.module_, self._as_tensor(X), costs, given, self._rows_at_a_time(X))
+        return given
+
+    @property
+    def _costs(self) -> list[float]:
+        """Floating-point operations of each round for a row."""
+        return [found.flop for found in self.rounds_]
 
     def _read_within(self, X, read: Callable[[Any], Any], return_exits=False, **limits):
         """What `read` takes from the distribution that is predicted within limits."""
+        OneOf((True, False)).check(return_exits, "return_exits")
         if not return_exits and all(limit is None for limit in limits.values()):
             return read(self.predict_distribution(X))
-        outputs, exits = self._limited_run(X, **limits).outputs()
-        found = read(self.module_.of_outputs(outputs.unsqueeze(0)))
-        return (found, exits) if return_exits else found
+        X, given = self._validate_rows(X), self._check_limits(limits)
+        n_rounds, size = given.affordable(self._costs), self._rows_at_a_time(X)
 
-    def _staged(self, X) -> Iterator[Any]:
-        """Distributions after each round."""
-        run = self._limited_run(X)
-        while run.advance():
-            yield self.module_.of_outputs(run.played.mean.unsqueeze(0))
+        def parts(rows: Tensor, first: int) -> list[np.ndarray]:
+            run = LimitedRun(self.module_, rows, n_rounds, given, size, first)
+            outputs, taken = run.outputs()
+            found = read(self.module_.of_outputs(outputs.unsqueeze(0)))
+            return [*(found if isinstance(found, tuple) else (found,)), taken]
+
+        # Until a deadline all rows go from round to round together.
+        *found, taken = self._by_chunks(X, parts, size if given.deadline is None else len(X))
+        result = tuple(found) if len(found) > 1 else found[0]
+        return (result, EarlyExits.after(taken, self._costs)) if return_exits else result
+
+    def _staged(self, X, read: Callable[[Any], np.ndarray]) -> Iterator[np.ndarray]:
+        """What `read` takes from the distribution after each round."""
+        X = self._validate_rows(X)
+
+        def after_each_round(rows: Tensor, first: int) -> Iterator[np.ndarray]:
+            run = LimitedRun(self.module_, rows, self.n_rounds_, Limits(), first=first)
+            while run.advance():
+                yield read(run.distribution())
+
+        yield from self._by_chunks(X, after_each_round, self._rows_at_a_time(X))
+
+    def _by_chunks(
+        self, X: np.ndarray, parts: Callable[[Tensor, int], Iterable[np.ndarray]], size: int
+    ) -> list[np.ndarray]:
+        """The arrays, rows first, of which `parts` gives those for `size` rows at a time.
+
+        It is given the rows, and the number of the first.
+        """
+        whole: list[np.ndarray] = []
+        for rows in gen_batches(len(X), size):
+            for number, part in enumerate(parts(self._as_tensor(X[rows]), rows.start)):
+                if rows.start == 0:  # written into place: pieces would fragment the memory
+                    whole.append(np.empty((len(X), *part.shape[1:]), dtype=part.dtype))
+                whole[number][rows] = part
+        return whole
 
     def staged_predict(self, X) -> Iterator[np.ndarray]:
-        return map(self._labels_or_means, self._staged(X))
+        return self._staged(X, self._labels_or_means)
 
     def staged_score(self, X, y, sample_weight=None) -> np.ndarray:
         score = accuracy_score if is_classifier(self) else r2_score
@@ -327,8 +365,12 @@ class BDistilStudent(ProgressiveDistillation, Distiller):
     def anytime(self, X, method, max_rounds, max_flops, deadline) -> Anytime:
         reads = self._reads()
         OneOf(tuple(reads)).check(method, "method")
-        run = self._limited_run(X, max_rounds=max_rounds, max_flops=max_flops, deadline=deadline)
-        return Anytime(run, reads[method])
+        X = self._validate_rows(X)
+        limits = {"max_rounds": max_rounds, "max_flops": max_flops, "deadline": deadline}
+        given = self._check_limits(limits)
+        n_rounds = given.affordable(self._costs)
+        rows, size = self._as_tensor(X), self._rows_at_a_time(X)
+        return Anytime(LimitedRun(self.module_, rows, n_rounds, given, size), reads[method])
 
     def _reads(self) -> dict[str, Callable[[Any], np.ndarray]]:
         """What can be read off round by round, by the name of the method."""
@@ -374,6 +416,7 @@ class BDistilStudentRegressor(BDistilStudent, DistributionRegressor):
         return self._labels_or_means(distribution), np.sqrt(variance)
 
     def predict(self, X, return_std=False, **limits):
+        OneOf((True, False)).check(return_std, "return_std")
         read = self._means_and_deviations if return_std else self._labels_or_means
         return self._read_within(X, read, **limits)
 
@@ -410,22 +453,27 @@ class BDistilStudentClassifier(BDistilStudent, DistributionClassifier):
         return self._read_within(X, self._probabilities, **limits)
 
     def staged_predict_proba(self, X) -> Iterator[np.ndarray]:
-        return map(self._probabilities, self._staged(X))
+        return self._staged(X, self._probabilities)
 
     @available_if(lambda self: self.early)
     def predict_early(self, X, threshold) -> tuple[np.ndarray, np.ndarray]:
         Number(Real, 0, 1).check(threshold, "threshold")
         rows = self._as_tensor(self._validate_rows(X))
-        parts = [self._early(part, threshold) for part in rows.split(self._chunk_rows())]
+        size = self._chunk_rows()
+        parts = [
+            self._early(rows[start : start + size], threshold, start)
+            for start in range(0, len(rows), size)
+        ]
         codes, steps = (np.concatenate(part) for part in zip(*parts, strict=True))
         return self.classes_[codes], steps
 
     @torch.inference_mode()
-    def _early(self, rows: Tensor, threshold: float) -> tuple[np.ndarray, np.ndarray]:
+    def _early(self, rows: Tensor, threshold: float, start: int) -> tuple[np.ndarray, np.ndarray]:
         """Codes of the classes, and how many time steps had been read when they were sure."""
         rounds = Rounds(self.module_.network, rows, over_time=True)
         for _ in self.rounds_:
             rounds.advance()
+        check_outputs(rounds.mean, rows, range(start, start + len(rows)), axis=1)
         proba = torch.softmax(rounds.mean, -1).cpu().numpy()  # (time, n, K)
         is_sure = proba.max(-1) >= threshold
         is_sure[-1] = True
@@ -579,7 +627,8 @@ class BDistilBooster(ProgressiveDistillation, MetaDistiller):
             - ``max_rounds``, a number of rounds, at most ``n_rounds``;
             - ``max_flops``, a number of floating-point operations for a row;
             - ``deadline``, in seconds from now: a round that is not finished then is given up. The
-              first is always run;
+              first is always run. All rows go from round to round together, and what the next round
+              needs of them is held in memory, whatever scikit-learn's ``working_memory`` is;
             - ``early_exit``, a threshold at which a row leaves between rounds, and ``exit_on``, of
               what: "confidence", the probability of the class being at least the threshold, or
               "spread", the epistemic uncertainty that the rounds so far would have if they were

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from .._parameters import Number, OneOf
+from .._read_offs import check_outputs
 from .._warnings import warn
 from ..modules import Rounds
 
@@ -34,6 +35,12 @@ class EarlyExits(NamedTuple):
     rounds: np.ndarray
     shares: np.ndarray
     flop: float
+
+    @classmethod
+    def after(cls, rounds: np.ndarray, costs: Sequence[float]) -> EarlyExits:
+        """Sum up after how many rounds the rows left, at these costs of each round."""
+        n_left = np.bincount(rounds - 1, minlength=len(costs))
+        return cls(rounds, n_left / len(rounds), float(np.cumsum(costs)[rounds - 1].mean()))
 
 
 class Limits(NamedTuple):
@@ -94,27 +101,43 @@ class Stopwatch:
 
 
 class LimitedRun:
-    """Rounds of a booster within limits.
+    """Rounds of a booster within limits, which all rows go through together.
+
+    What the next rounds need is held for all of them.
 
     Parameters
     ----------
     module : DistributionStack
         Around the booster.
     rows : Tensor of shape (n, ...)
-    costs : list of float
-        Floating-point operations of each round for a row.
+    n_rounds : int
+        Number of rounds at most.
     limits : Limits
-    chunk : int
-        Rows to run at a time.
+    chunk : int, default=None
+        Rows to run at a time; None is all of them.
+    first : int, default=0
+        Number of the first row, for errors.
     """
 
-    def __init__(self, module: Any, rows: Tensor, costs: list[float], limits: Limits, chunk: int):
+    def __init__(
+        self,
+        module: Any,
+        rows: Tensor,
+        n_rounds: int,
+        limits: Limits,
+        chunk: int | None = None,
+        first: int = 0,
+    ):
         self.module = module
-        self.costs = costs
+        self.n_rounds = n_rounds
         self.limits = limits
         self.watch = Stopwatch(limits.deadline)
-        self.n_rounds = limits.affordable(costs)
-        self.played = Rounds(module.network, rows, chunk=chunk, before_chunk=self.watch)
+        network = module.network
+        self.played = Rounds(
+            network, rows, chunk=chunk, before_chunk=self.watch, reach=network.reach
+        )
+        self.first = first
+        self.inside = torch.arange(len(rows), device=rows.device)  # rows that have not left
 
     def advance(self) -> bool:
         """Run a round more; False if there is none, or no time for it."""
@@ -122,36 +145,39 @@ class LimitedRun:
             return False
         try:
             with torch.inference_mode():
-                self.played.advance()
+                outputs = self.played.advance()
         except OutOfTime:
             return False
+        check_outputs(outputs, self.played.x, self.first + self.inside)
         if not self.watch.has_result and self.limits.deadline is not None and self.watch.is_late():
             _warn("deadline", self.limits.deadline, "the seconds of one round")
         self.watch.has_result = True
         return True
 
-    def outputs(self) -> tuple[Tensor, EarlyExits]:
-        """Outputs (n, L) after the rounds that each row takes, and where the rows left."""
+    def distribution(self) -> Any:
+        """What the rounds so far say together."""
+        return self.module.of_outputs(self.played.mean.unsqueeze(0))
+
+    def outputs(self) -> tuple[Tensor, np.ndarray]:
+        """Outputs (n, L) after the rounds that each row takes, and how many these are, (n,)."""
         rounds = np.zeros(len(self.played.x), dtype=np.int64)
-        inside = torch.arange(len(rounds), device=self.played.x.device)
         outputs = None
-        while len(inside) and self.advance():
-            rounds[inside.cpu()] += 1
+        while len(self.inside) and self.advance():
+            rounds[self.inside.cpu()] += 1
             if self.limits.early_exit is None:
                 continue
             mean = self.played.mean
-            outputs = mean.clone() if outputs is None else outputs.index_copy_(0, inside, mean)
+            outputs = mean.clone() if outputs is None else outputs.index_copy_(0, self.inside, mean)
             stays = ~self._leaves()
             self.played.keep(stays)
-            inside = inside[stays]
-        return self.played.mean if outputs is None else outputs, self._exits(rounds)
+            self.inside = self.inside[stays]
+        return self.played.mean if outputs is None else outputs, rounds
 
     def _leaves(self) -> Tensor:
         """Which of the rows inside are sure enough, (n,)."""
         threshold, outputs = self.limits.early_exit, self.played.outputs
         if self._exit_on == "confidence":
-            mean = self.module.of_outputs(self.played.mean.unsqueeze(0))
-            return mean.mean.amax(-1) >= threshold
+            return self.distribution().mean.amax(-1) >= threshold
         if len(outputs) == 1:  # one round has no spread
             return torch.zeros(len(outputs[0]), dtype=torch.bool, device=outputs[0].device)
         spread = self.module.of_outputs(torch.stack(outputs)).uncertainty().epistemic
@@ -162,10 +188,6 @@ class LimitedRun:
         if self.limits.exit_on != "auto":
             return self.limits.exit_on
         return "confidence" if self.module.network.centred else "spread"
-
-    def _exits(self, rounds: np.ndarray) -> EarlyExits:
-        shares = np.bincount(rounds - 1, minlength=len(self.costs)) / len(rounds)
-        return EarlyExits(rounds, shares, float(np.cumsum(self.costs)[rounds - 1].mean()))
 
 
 class Anytime:
@@ -198,8 +220,7 @@ class Anytime:
         if not self._run.advance():
             return False
         with torch.inference_mode():
-            mean = self._run.played.mean.unsqueeze(0)
-            self.result = self._read(self._run.module.of_outputs(mean))
+            self.result = self._read(self._run.distribution())
         self.n_rounds = len(self._run.played.outputs)
         return True
 

@@ -234,6 +234,8 @@ class Search:
                     "is kept."
                 )
             return None
+        if guard.worse_.any():
+            student._warn_of_worse(f"Learner {len(self.rounds)} is")
         (trained,) = unstack(module)
         learner.load_trained(trained)
         return list(net.history)

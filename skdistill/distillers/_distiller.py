@@ -14,11 +14,12 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_memory
 from torch import Tensor, nn
 
-from .._base import SEED_LIMIT, Objective, check_weights, with_callbacks
-from .._parameters import Number, OneOf
+from .._base import SEED_LIMIT, Objective, check_trainable, check_weights, with_callbacks
+from .._meta_estimators import is_prefitted
+from .._parameters import Number, OneOf, errors_about
+from .._predict import predict_members
 from .._read_offs import DistributionEstimator
-from .._teaching import as_teacher_rows, fit_teacher, seed_where_unset
-from .._through import predict_members
+from .._settings import is_number
 from ..modules import weights_and_fan_ins
 from ..pruning import GroupLasso, prune, widths
 from ..teachers import (
@@ -26,10 +27,10 @@ from ..teachers import (
     align_classes,
     as_teacher,
     check_member_predictions,
-    is_prefitted,
     out_of_fold_members,
 )
 from ..transfer import TransferMaker, TransferSet, make_transfer
+from ._fit_teacher import as_teacher_rows, fit_teacher, seed_where_unset
 
 # For max_epochs="auto": how many rows the student is to see, and within how many epochs.
 _ROWS_SEEN = 800_000
@@ -43,7 +44,7 @@ class TransferRule:
 
     def check(self, value: Any, name: str) -> None:
         try:
-            if value != "auto":
+            if not (isinstance(value, str) and value == "auto"):
                 make_transfer(value)
         except (TypeError, ValueError) as error:
             raise type(error)(f"{error} It may also be 'auto'.") from None
@@ -53,15 +54,27 @@ class FoldsRule:
     """What `teacher_cv` may be."""
 
     def check(self, value: Any, name: str) -> None:
-        is_number = isinstance(value, Integral) and not isinstance(value, bool)
+        is_count = is_number(value, Integral)
         is_folds = hasattr(value, "split") or isinstance(value, Iterable)
-        if isinstance(value, str) or not (value is None or is_number or is_folds):
+        are_no_folds = isinstance(value, (str, bytes, type, np.ndarray, Tensor))
+        if are_no_folds or not (value is None or is_count or is_folds):
             raise TypeError(
                 f"{name} must be None, a number of folds, a cross-validation splitter, or an "
                 f"iterable of pairs of train and test rows; got {value!r}."
             )
-        if is_number and value < 2:
+        if is_count and value < 2:
             raise ValueError(f"{name} must be at least 2 folds, got {value!r}.")
+
+
+class MemoryRule:
+    """What `memory` may be."""
+
+    def check(self, value: Any, name: str) -> None:
+        if not (value is None or isinstance(value, str) or hasattr(value, "cache")):
+            raise ValueError(
+                f"{name} must be None, the path of a folder as a string, or a joblib.Memory, got "
+                f"{value!r}."
+            )
 
 
 class Lesson(NamedTuple):
@@ -104,6 +117,7 @@ class Distiller(DistributionEstimator):
         "transfer": TransferRule(),
         "transfer_only": OneOf((True, False)),
         "teacher_cv": FoldsRule(),
+        "memory": MemoryRule(),
     }
 
     @with_callbacks
@@ -114,7 +128,8 @@ class Distiller(DistributionEstimator):
         ----------
         X : array-like of shape (n_samples, n_features)
             Inputs, best standardised; images or series of shape (n_samples, ...) if `module` takes
-            them. float32 is computed in float32, all else in float64.
+            them. float32 is computed in float32, all else in float64. Predictions have the same
+            dtype, but are float64 where float32 would round targets that are far from 0.
         y : array-like of shape (n_samples,)
             Targets, for regression also of shape (n_samples, n_targets), or class labels.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -323,10 +338,13 @@ class Distiller(DistributionEstimator):
                     f"got None and transfer={self.transfer!r}."
                 )
             return np.empty((0, *self._row_shape), dtype=dtype)
-        if len(X_transfer) == 0:
-            raise ValueError("X_transfer must have at least one row, or be None; got none.")
         names = getattr(X_transfer, "columns", None)
-        X_transfer = check_array(X_transfer, dtype=dtype, input_name="X_transfer", allow_nd=True)
+        with errors_about("X_transfer"):
+            if len(X_transfer) == 0:
+                raise ValueError("X_transfer must have at least one row, or be None; got none.")
+            X_transfer = check_array(
+                X_transfer, dtype=dtype, input_name="X_transfer", allow_nd=True
+            )
         if X_transfer.shape[1:] != self._row_shape:
             raise ValueError(
                 f"X_transfer must have {self._row_shape[0]} columns as X has, got "
@@ -336,6 +354,7 @@ class Distiller(DistributionEstimator):
                 f"{X_transfer.shape[1:]}."
             )
         self._check_names(names, "X_transfer has")
+        check_trainable(X_transfer, dtype, "X_transfer")
         return X_transfer
 
     def _rows_with_transfer(self, lesson: Lesson, ask: Ask | None) -> tuple:

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
 import torch
 from sklearn.base import is_classifier
 from sklearn.utils.metaestimators import available_if
@@ -16,13 +18,16 @@ from .. import losses
 from .._base import Objective
 from .._parameters import DunderParameters, Number, OneOf
 from .._read_offs import DistributionClassifier, DistributionRegressor
+from .._settings import is_number
 from .._warnings import warn
 from ..distributions import Gaussian
 from ..modules import MLP, GaussianHead, StackedLinear, split_head, stack
 from ._distiller import PRUNING_PARAMETERS, Ask, Distiller, Lesson
 from ._families import (
+    SETTINGS,
     CategoricalMixtureFamily,
     DirichletFamily,
+    DirichletLikelihoodFamily,
     DropoutHeadFamily,
     Family,
     GaussianFamily,
@@ -42,6 +47,16 @@ _AUTO = {"regressor": "gaussian", "classifier": "dirichlet"}
 # Precision of the proxy, at most, for each class.
 _PRECISION_PER_CLASS = 1e3
 
+# Loss of a row for each class or target, in nats, from which on it counts as its logarithm; but for
+# the first steps of some, rows of ordinary fits stay below a tenth of it.
+_LARGE_LOSS = 300.0
+
+# Weight of the uniform distribution where the likelihood would see probabilities of zero.
+_SMOOTHING = 1e-3
+
+# Members whose answers differ by no more agree: on standardised targets, or in nats.
+_ROUNDING = 1e-6
+
 # Rows, at most, that the teacher is asked about to begin with.
 _ROWS_FOR_START = 256
 
@@ -50,9 +65,9 @@ class CovarianceRule:
     """What `covariance` may be."""
 
     def check(self, value: Any, name: str) -> None:
-        if value in ("diagonal", "full"):
+        if isinstance(value, str) and value in ("diagonal", "full"):
             return
-        if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
+        if not is_number(value, Integral) or value < 1:
             raise ValueError(
                 f"{name} must be 'diagonal', 'full', or the rank of its part of low rank, at least "
                 f"1; got {value!r}."
@@ -61,6 +76,8 @@ class CovarianceRule:
 
 class DistributionObjective(Objective):
     """Loss of a family against the members, and of the labels (Eqs 16 and 17).
+
+    A row's loss that is too large to be of use grows as its logarithm.
 
     Targets are the members' predictions (1, n, M, ...), the labels (1, n, ...), and whether a row
     has a label (1, n). A temperature T divides the logits of both sides, and the loss is multiplied
@@ -85,6 +102,7 @@ class DistributionObjective(Objective):
         self.family = family
         self.members_of = members_of
         self.n_rows = n_rows
+        self.limit = _LARGE_LOSS * family.size
         self.register_buffer("temperature", torch.ones(()))
         self.begin_epoch(0)
 
@@ -101,7 +119,7 @@ class DistributionObjective(Objective):
             student = self.family.read(outputs.flatten(0, -3))
             of_labels = losses.label_nll(student, y.squeeze(0)).unsqueeze(0)
             total = total + weight * labelled * of_labels  # Eqs 16 and 17
-        return total
+        return losses.logarithmic_beyond(total, self.limit)
 
     def loss_and_gradient(
         self, outputs: Tensor, targets: tuple[Tensor, ...]
@@ -112,7 +130,8 @@ class DistributionObjective(Objective):
         loss, gradient = term.loss_and_gradient(outputs / self.temperature, *term.arguments)
         weight = self.temperature * term.weight
         of_outputs = weight if weight.ndim == 0 else weight.unsqueeze(-1)
-        return loss * weight * self.temperature, gradient * of_outputs
+        loss, gradient = loss * weight * self.temperature, gradient * of_outputs
+        return losses.logarithmic_beyond_and_gradient(loss, gradient, self.limit)
 
     def penalty(self, module: Any) -> Tensor | None:
         if not isinstance(module.network, GaussianHead):
@@ -220,7 +239,8 @@ class DistributionStudent(DistributionDistillation, Distiller):
     def _check_weights_of_terms(self) -> None:
         """Hold parameters against each other, and note the family."""
         task = "classifier" if is_classifier(self) else "regressor"
-        name = _AUTO[task] if self.family == "auto" else self.family
+        is_auto = isinstance(self.family, str) and self.family == "auto"
+        name = _AUTO[task] if is_auto else self.family
         if not isinstance(name, str) or name not in self._families:
             raise ValueError(
                 f"family must be 'auto' or one of {sorted(self._families)} with a {task} as "
@@ -242,12 +262,21 @@ class DistributionStudent(DistributionDistillation, Distiller):
 
     def _set_recipe(self) -> None:
         self._family = self._families[self.family_](self, self._size)
-        if self.temperature != 1 and not self._family.has_temperature:
-            raise ValueError(
-                f"temperature must be 1 with family={self.family_!r}, whose loss knows none; got "
-                f"{self.temperature!r}."
-            )
+        self._members_agree = self._family.tells_parts  # until an answer shows that they do not
+        self._refuse_unread_settings()
         super()._set_recipe()
+
+    def _refuse_unread_settings(self) -> None:
+        """Raise a ValueError for a parameter that other families read, set for this one."""
+        defaults = inspect.signature(DistributionDistillation.__init__).parameters
+        for name in sorted(SETTINGS - self._family.settings):
+            value, default = getattr(self, name), defaults[name].default
+            if value != default:
+                by_loss = f" and loss={self.loss!r}" if "loss" in self._family.settings else ""
+                raise ValueError(
+                    f"{name} must be {default!r} with family={self.family_!r}{by_loss}, which "
+                    f"does not read it; got {value!r}."
+                )
 
     @property
     def _size(self) -> int:
@@ -268,7 +297,7 @@ class DistributionStudent(DistributionDistillation, Distiller):
 
     @property
     def _tells_parts(self) -> bool:
-        return self._family.tells_parts
+        return self._family.tells_parts and self.n_members_ > 1
 
     @property
     def _n_networks(self) -> int:
@@ -278,8 +307,8 @@ class DistributionStudent(DistributionDistillation, Distiller):
         self.n_members_ = n_members
         if n_members == 1 and self._family.tells_parts:
             warn(
-                "The teacher has one member, which disagrees with nobody: the student's epistemic "
-                "uncertainty has nothing to learn from.",
+                "The teacher has one member, which disagrees with nobody: the student cannot tell "
+                "the parts of the uncertainty, which are None.",
             )
         return 1
 
@@ -297,7 +326,27 @@ class DistributionStudent(DistributionDistillation, Distiller):
         return self._family.head(stack([core]), layer, n_drawn)
 
     def _reader(self) -> dict[str, Any]:
-        return {"read": self._family.read}
+        return {"read": self._family.read_agreed if self._members_agree else self._family.read}
+
+    def _set_module(self, module) -> None:
+        module.read = self._reader()["read"]  # whether members agree is known after training
+        super()._set_module(module)
+
+    def _note_agreement(self, answers: np.ndarray) -> None:
+        """Note whether the members still agree, given what they say about further rows."""
+        if self._members_agree:
+            same = np.isclose(answers, answers[:, :1], rtol=_ROUNDING, atol=_ROUNDING)
+            self._members_agree = bool(same.all())
+
+    def _noting_agreement(self, ask: Ask) -> Ask:
+        """The same question, whose answers are noted."""
+
+        def ask_and_note(rows: np.ndarray) -> np.ndarray:
+            answers = ask(rows)
+            self._note_agreement(answers)
+            return answers
+
+        return ask_and_note
 
     def _set_start(self, module: nn.Module, lesson: Lesson, ask: Ask | None) -> None:
         """Set the bias of the last layer to the best outputs that are the same for all rows."""
@@ -313,11 +362,19 @@ class DistributionStudent(DistributionDistillation, Distiller):
         with torch.no_grad():
             last.copy_(start.expand_as(last))
 
-    def _distil(self, lesson: Lesson, *args) -> None:
+    def _distil(self, lesson: Lesson, ask: Ask | None, *args) -> None:
         n_transfer = len(lesson.X_transfer)
         leaves_out_X = self.transfer_only and n_transfer > 0
         self._n_rows = n_transfer + (0.0 if leaves_out_X else float(lesson.weight.sum()))
-        super()._distil(lesson, *args)
+        if lesson.answers is not None:
+            self._note_agreement(lesson.answers)
+        super()._distil(lesson, None if ask is None else self._noting_agreement(ask), *args)
+        if self._members_agree and self.n_members_ > 1:
+            warn(
+                "The teacher's members never disagreed about the rows that the student learnt "
+                "from: its epistemic uncertainty is 0 everywhere. Ask about other rows, by "
+                "transfer or X_transfer, or members that have not seen them, by teacher_cv.",
+            )
 
     def _student_objective(self, n_members: int) -> Objective:
         return DistributionObjective(self, self._family, self._members_of, self._n_rows)
@@ -365,9 +422,9 @@ class DistributionStudentClassifier(DistributionStudent, DistributionClassifier)
         "logit_normal": lambda settings, size: LogitNormalFamily(
             size, _rank(settings), _smoothing(settings), settings.n_samples
         ),
-        "dirichlet": lambda settings, size: DirichletFamily(
-            size, settings.loss, _max_precision(settings, size), _smoothing(settings)
-        ),
+        "dirichlet": lambda settings, size: (
+            DirichletLikelihoodFamily if settings.loss == "nll" else DirichletFamily
+        )(size, settings.loss, _max_precision(settings, size), _smoothing(settings)),
         "mixture": lambda settings, size: CategoricalMixtureFamily(size),
         "gauss_head": lambda settings, size: GaussianHeadFamily(size, settings.n_samples),
         "dropout_head": lambda settings, size: DropoutHeadFamily(
@@ -381,6 +438,37 @@ class DistributionStudentClassifier(DistributionStudent, DistributionClassifier)
 
     def _members_of(self, answers: Tensor) -> Tensor:
         return answers.transpose(-3, -2)
+
+    def _encoded_members(self, members, buffers, dtype):
+        if self.smoothing == "auto" and "smoothing" in self._family.settings:
+            members = without_zeros(members)
+        return super()._encoded_members(members, buffers, dtype)
+
+
+def without_zeros(members: np.ndarray) -> np.ndarray:
+    """Probabilities of members, none of which is zero where one was; other rows as they are.
+
+    What one of M members gives no probability may have as much as M members cannot tell from none:
+    each is mixed with a further one, their mean, whose weight is 1 / (M + 1). The mean stays, but
+    for a trace of the uniform distribution, for classes to which nobody gives any.
+
+    Parameters
+    ----------
+    members : ndarray of shape (n, M, K)
+
+    Returns
+    -------
+    members : ndarray of shape (n, M, K)
+    """
+    rows = (members == 0).any(axis=(1, 2))
+    if not rows.any():
+        return members
+    share = 1 / (members.shape[1] + 1)
+    mean = members[rows].mean(axis=1, keepdims=True)
+    further = (1 - _SMOOTHING) * mean + _SMOOTHING / members.shape[2]
+    members = members.copy()
+    members[rows] = (1 - share) * members[rows] + share * further
+    return members
 
 
 def _kind_of_covariance(settings) -> str:
@@ -405,7 +493,7 @@ def _rank(settings) -> int:
 def _smoothing(settings) -> float:
     if settings.smoothing != "auto":
         return float(settings.smoothing)
-    return 1e-3 if settings.family_ == "dirichlet" and settings.loss == "nll" else 0.0
+    return _SMOOTHING if settings.family_ == "dirichlet" and settings.loss == "nll" else 0.0
 
 
 def _max_precision(settings, n_classes: int) -> float:
@@ -473,11 +561,12 @@ class DistributionDistiller(DistributionDistillation, MetaDistiller):
         members' likelihood (Eq 11, EnD2), neither of which trains with many classes.
     max_precision : float, default="auto"
         Largest precision of the proxy, which members that agree would make infinite; "auto" is
-        1,000 for each class.
+        1,000 for each class. In float32 it is 8,400 for each class at most, as much as losses hold.
     smoothing : float, default="auto"
         Weight of the uniform distribution that is mixed into every member for "dirichlet" and
-        "logit_normal". Members that give probabilities of zero, as trees do, want 1e-3; "auto" is
-        that for ``loss="nll"`` and 0 else.
+        "logit_normal". "auto" is 1e-3 for ``loss="nll"`` and 0 else; and where one of M members
+        gives a class a probability of exactly zero, as trees do, members are mixed with their mean,
+        whose weight is 1 / (M + 1): the mean stays, and their disagreement stays finite.
     temperature : float or tuple (temperature, first_epoch, last_epoch), default=1.0
         Divides the logits of members and student in training, with "dirichlet", "mixture" and the
         random heads; constant (not with "dirichlet"), or falling linearly to 1 between two epochs.
@@ -552,6 +641,12 @@ class DistributionDistiller(DistributionDistillation, MetaDistiller):
     All uncertainties have a closed form but those of "logit_normal", means over draws (see
     :class:`skdistill.distributions.LogitNormal` for their error), and the expected noise variance
     of "gaussian", which is a Gauss-Hermite quadrature.
+
+    A teacher of one member cannot tell the parts of the uncertainty, and neither can its student:
+    they are None. Where members never disagree about a row that the student learns from, it
+    predicts what they say, with an epistemic part of 0. A warning says so in either case.
+
+    A parameter that the family does not read must have its default.
 
     Ctrl-C during the student's training keeps it as trained so far and raises
     ``KeyboardInterrupt``.

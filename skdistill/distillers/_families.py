@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from .. import losses
 from ..distributions import (
@@ -51,8 +52,10 @@ class Family:
 
     tells_parts: ClassVar[bool] = True  # of the uncertainty
     has_members: ClassVar[bool] = False
-    has_temperature: ClassVar[bool] = False
     has_start: ClassVar[bool] = False
+
+    # Parameters of the distiller that it reads, of those that not all families do.
+    settings: ClassVar[frozenset[str]] = frozenset()
 
     @property
     def n_outputs(self) -> int:
@@ -67,6 +70,10 @@ class Family:
     def read(self, outputs: Tensor) -> Any:
         """Distribution of outputs (1, n, n_outputs), on the scale of the loss."""
         raise NotImplementedError  # each family says
+
+    def read_agreed(self, outputs: Tensor) -> Any:
+        """The expected prediction alone, as of one member, where members never disagreed."""
+        raise NotImplementedError  # each family that tells parts says
 
     def term(self, members: Any, temperature: Tensor) -> Term:
         """Loss against members that are softened by the temperature, as the outputs will be."""
@@ -83,10 +90,20 @@ class Family:
 
 
 @dataclass(frozen=True)
-class GaussianFamily(Family):
+class OfGaussians(Family):
+    """A distribution over Gaussians; of the outputs, t means and t raw variances come first."""
+
+    def read_agreed(self, outputs: Tensor) -> EmpiricalGaussian:
+        return EmpiricalGaussian.from_outputs(outputs[..., : 2 * self.size])
+
+
+@dataclass(frozen=True)
+class GaussianFamily(OfGaussians):
     """A normal distribution over the mean and the raw variance (Eqs 12 and 13)."""
 
     covariance: str = "diagonal"
+
+    settings: ClassVar[frozenset[str]] = frozenset({"covariance"})
 
     @property
     def n_outputs(self) -> int:
@@ -112,7 +129,7 @@ class GaussianFamily(Family):
 
 
 @dataclass(frozen=True)
-class NormalInverseGammaFamily(Family):
+class NormalInverseGammaFamily(OfGaussians):
     """A normal-inverse-gamma distribution over the mean and the variance (Eq 11)."""
 
     has_start: ClassVar[bool] = True
@@ -142,7 +159,7 @@ class NormalInverseGammaFamily(Family):
 
 
 @dataclass(frozen=True)
-class NormalInverseWishartFamily(Family):
+class NormalInverseWishartFamily(OfGaussians):
     """A normal-inverse-Wishart distribution over the means and the covariance (Eq 11)."""
 
     has_start: ClassVar[bool] = True
@@ -209,6 +226,7 @@ class LogitNormalFamily(Family):
     seed: int = 0
 
     has_members: ClassVar[bool] = True
+    settings: ClassVar[frozenset[str]] = frozenset({"covariance", "smoothing", "n_samples"})
 
     @property
     def n_outputs(self) -> int:
@@ -221,6 +239,10 @@ class LogitNormalFamily(Family):
 
     def read(self, outputs: Tensor) -> LogitNormal:
         return LogitNormal.from_outputs(outputs, self.rank, self.n_samples, self.seed)
+
+    def read_agreed(self, outputs: Tensor) -> EmpiricalCategorical:
+        logits = outputs[..., : self.size - 1]
+        return EmpiricalCategorical.from_logits(pad(logits, (0, 1)))  # Eq 9
 
     def term(self, members: Tensor, temperature: Tensor) -> Term:
         z = losses.relative_logits(members, self.smoothing)  # Eq 9
@@ -237,7 +259,9 @@ class DirichletFamily(Family):
     max_precision: float = float("inf")
     smoothing: float = 0.0
 
-    has_temperature: ClassVar[bool] = True
+    settings: ClassVar[frozenset[str]] = frozenset(
+        {"loss", "max_precision", "smoothing", "temperature"}
+    )
 
     @property
     def n_outputs(self) -> int:
@@ -255,14 +279,12 @@ class DirichletFamily(Family):
         """
         return Dirichlet.from_outputs(outputs, offset=0.0)  # Eq 6
 
+    def read_agreed(self, outputs: Tensor) -> EmpiricalCategorical:
+        return EmpiricalCategorical.from_logits(outputs.clamp(*Dirichlet.output_limits))
+
     def term(self, members: Tensor, temperature: Tensor) -> Term:
-        if self.loss == "nll":
-            statistics = losses.MemberStatistics(temperature, self.smoothing).add_together(members)
-            target: tuple = (statistics.mean_log, 0.0)
-            return Term(losses.dirichlet_nll, losses.dirichlet_nll_and_gradient, target)
-        mean, precision = losses.proxy_target(
-            members, self.max_precision, temperature, self.smoothing
-        )
+        cap = min(self.max_precision, losses.largest_precision(self.size, members.dtype))
+        mean, precision = losses.proxy_target(members, cap, temperature, self.smoothing)
         if self.loss == "reverse_kl_reference":
             reference = losses.dirichlet_reverse_kl_reference
             and_gradient = losses.dirichlet_reverse_kl_reference_and_gradient
@@ -276,12 +298,24 @@ class DirichletFamily(Family):
 
 
 @dataclass(frozen=True)
+class DirichletLikelihoodFamily(DirichletFamily):
+    """The same, by the likelihood of the members' probabilities (Eqs 7 and 11)."""
+
+    settings: ClassVar[frozenset[str]] = DirichletFamily.settings - {"max_precision"}
+
+    def term(self, members: Tensor, temperature: Tensor) -> Term:
+        statistics = losses.MemberStatistics(temperature, self.smoothing).add_together(members)
+        target = (statistics.mean_log, 0.0)
+        return Term(losses.dirichlet_nll, losses.dirichlet_nll_and_gradient, target)
+
+
+@dataclass(frozen=True)
 class CategoricalMixtureFamily(Family):
     """The members' mean probabilities (Eqs 5 and 6), plain ensemble distillation: total only."""
 
     tells_parts: ClassVar[bool] = False
     has_members: ClassVar[bool] = True
-    has_temperature: ClassVar[bool] = True
+    settings: ClassVar[frozenset[str]] = frozenset({"temperature"})
 
     @property
     def n_outputs(self) -> int:
@@ -307,6 +341,10 @@ class HeadFamily(CategoricalMixtureFamily):
     seed: int = 0
 
     tells_parts: ClassVar[bool] = True
+    settings: ClassVar[frozenset[str]] = frozenset({"temperature", "n_samples"})
+
+    def read_agreed(self, outputs: Tensor) -> EmpiricalCategorical:
+        return EmpiricalCategorical(self.read(outputs).log_mean.unsqueeze(0))
 
     def head(self, core: nn.Module, layer: StackedLinear, n_drawn: int) -> RandomHead:
         """The network, given its core and its last layer."""
@@ -339,5 +377,16 @@ class DropoutHeadFamily(HeadFamily):
 
     rate: float = 0.5
 
+    settings: ClassVar[frozenset[str]] = HeadFamily.settings | {"dropout_rate"}
+
     def head(self, core: nn.Module, layer: StackedLinear, n_drawn: int) -> DropoutHead:
         return DropoutHead(core, layer, n_drawn, self.n_samples, self.seed, rate=self.rate)
+
+
+# Parameters of the distiller that some families read and others do not.
+SETTINGS = frozenset().union(
+    *(
+        family.settings
+        for family in (GaussianFamily, LogitNormalFamily, DirichletFamily, DropoutHeadFamily)
+    )
+)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from functools import partial
 from itertools import accumulate, pairwise
 from numbers import Real
@@ -17,10 +18,9 @@ from sklearn.utils.metaestimators import available_if
 from torch import Tensor, nn
 
 from .._base import SEED_LIMIT, Objective, own_dropout, with_callbacks
-from .._checkpoint import Checkpoint, fingerprint
-from .._parameters import DunderParameters, Number
+from .._checkpoint import Checkpoint
+from .._parameters import DunderParameters, Number, OneOf
 from .._read_offs import DistributionClassifier, DistributionRegressor
-from .._teaching import fit_teacher, seed_where_unset
 from ..distributions import Dirichlet, ExpectedCategorical, ExpectedGaussian, Gaussian
 from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ..expectations import KNOWN, Expectation
@@ -33,7 +33,8 @@ from ..modules import (
 from ..samplers import SGHMC, SGLD
 from ..transfer import TransferSet
 from ._distiller import PRUNING_PARAMETERS, Distiller, Lesson
-from ._gped_estimates import Targets, targets_of
+from ._fit_teacher import fit_teacher, seed_where_unset
+from ._gped_estimates import Targets, pooled, targets_of
 from ._gped_objectives import ExpectationObjective, ReplayObjective
 from ._meta import MetaDistiller, student_can
 
@@ -53,6 +54,10 @@ class PathRule:
     def check(self, value: Any, name: str) -> None:
         if not (value is None or isinstance(value, str) or hasattr(value, "__fspath__")):
             raise TypeError(f"{name} must be the path of a file or None, got {value!r}.")
+
+
+# Parameters that change nothing about a fit.
+_NO_MATTER = ("checkpoint", "checkpoint_interval", "verbose", "n_threads")
 
 
 def runs_chains(teacher: Any) -> bool:
@@ -102,13 +107,16 @@ def chosen_estimates(estimate: Any, expectations: list[Expectation]) -> list[str
     """Estimate of each expectation, checked."""
     labels = [expectation.label for expectation in expectations]
     given = estimate if isinstance(estimate, dict) else dict.fromkeys(labels, estimate)
-    if not (set(given) <= set(labels) and all(value in _ESTIMATES for value in given.values())):
+    if not (
+        set(given) <= set(labels)
+        and all(isinstance(e, str) and e in _ESTIMATES for e in given.values())
+    ):
         raise ValueError(
             f"estimate must be one of {list(_ESTIMATES)}, or a dict of them by names of {labels}; "
             f"got {estimate!r}."
         )
     for expectation in expectations:
-        if expectation.needs_mean and given.get(expectation.label) == "stochastic":
+        if expectation.is_variance and given.get(expectation.label) == "stochastic":
             raise ValueError(
                 f"estimate of {expectation.label!r} must be 'online': no one sample tells it; got "
                 f"{estimate!r}."
@@ -273,11 +281,11 @@ class GPEDStudent(GPED, Distiller):
         raise NotImplementedError  # by the task: classes or numbers
 
     def _values(self, members: Any) -> np.ndarray:
-        """g of members, rows first: (n, S, sum of n_values), or their mean if that will do."""
-        values = torch.cat([e.of_members(members) for e in self._expectations], dim=-1)
-        if "stochastic" not in self._estimates:
-            values = values.mean(0, keepdim=True)
-        return values.transpose(0, 1).numpy()
+        """g of members, rows first: (n, S, sum of n_values), or pooled, S = 1, if that will do."""
+        values = [expectation.of_members(members) for expectation in self._expectations]
+        if "stochastic" in self._estimates:
+            return torch.cat(values, dim=-1).transpose(0, 1).numpy()
+        return pooled(self._expectations, values).unsqueeze(1).numpy()
 
     def _student_objective(self, n_members: int) -> Objective:
         return ReplayObjective(self._expectations, self._columns, self._estimates, self._n_values)
@@ -318,13 +326,19 @@ class GPEDStudent(GPED, Distiller):
         start_chains = self.__dict__.pop("_start_chains", None)
         monitored = self._monitored_rows(lesson.X.dtype)
         if start_chains is not None:
-            self._distil_online(start_chains, lesson, monitored, maker, buffers, random_state)
+            with self._checkpoint_of(lesson, monitored, buffers) as checkpoint:
+                self._distil_online(
+                    start_chains, lesson, monitored, maker, buffers, random_state, checkpoint
+                )
+                if checkpoint is not None:
+                    checkpoint.remove()
             return
         if monitored is not None and ask is None:
             raise ValueError("X_monitor must be None with member_predictions: nobody can be asked.")
         super()._distil(lesson, ask, maker, buffers, task, random_state)
         if monitored is not None:
-            mean = torch.from_numpy(ask(monitored)).mean(1)
+            values = torch.from_numpy(ask(monitored)).movedim(1, 0).split(self._n_values, dim=-1)
+            mean = pooled(self._expectations, values)
             self._set_monitor(monitored, targets_of(self._expectations, self._n_values, mean))
 
     def _monitored_rows(self, dtype) -> np.ndarray | None:
@@ -344,7 +358,7 @@ class GPEDStudent(GPED, Distiller):
         return rows
 
     def _distil_online(
-        self, start_chains, lesson: Lesson, monitored, maker, buffers, random_state
+        self, start_chains, lesson: Lesson, monitored, maker, buffers, random_state, checkpoint
     ) -> None:
         """Run the chains and the student together (Algorithm 1)."""
         from ._gped_loop import Monitor, OnlineDistillation, Stream, n_epochs, n_waiting
@@ -368,8 +382,7 @@ class GPEDStudent(GPED, Distiller):
         if monitored is not None:
             shown = torch.tensor(monitored, device=device)
             distillation.monitor = Monitor(shown, rows.batch_size, *what)
-        if self.checkpoint is not None:
-            distillation.checkpoint = self._checkpoint_of(lesson, monitored)
+        distillation.checkpoint = checkpoint
         self._run_chains(start_chains, distillation, seeds[0])
         self._keep(distillation.student, module, distillation.guard)
         if self.group_lasso:
@@ -377,8 +390,6 @@ class GPEDStudent(GPED, Distiller):
             self._finetune(distillation, len(due))
         if distillation.monitor is not None:
             self._set_monitor(monitored, distillation.monitor.values())
-        if distillation.checkpoint is not None:
-            distillation.checkpoint.remove()
 
     def _student_net(self, module: nn.Module, rows) -> Any:
         """The student's net, ready for training."""
@@ -404,11 +415,10 @@ class GPEDStudent(GPED, Distiller):
             n_more = -(-n_steps // (2 * n_batches))  # half of the steps before
         if "stochastic" in self._estimates or not n_more:
             return
-        targets = distillation.targets.means()
-        met = targets.isfinite().all(1)
+        met, targets = distillation.targets.met()
         weight = None if shown.weight is None else shown.weight[:, met]
         seeds = [shown.generators[0].initial_seed() + 1]
-        rows = Rows(shown.X[met], (targets[met].to(shown.X),), weight, shown.batch_size, seeds)
+        rows = Rows(shown.X[met], (targets.to(shown.X),), weight, shown.batch_size, seeds)
         guard = DivergenceGuard()
         decay = [(w, self.weight_decay) for w, _ in weights_and_fan_ins(self.module_)]
         net = self._train(
@@ -453,17 +463,20 @@ class GPEDStudent(GPED, Distiller):
             None if maker is None else maker.prepare(rows, weights if is_weighted else None),
         )
 
-    def _checkpoint_of(self, lesson: Lesson, monitored) -> Checkpoint | None:
+    def _checkpoint_of(self, lesson: Lesson, monitored, buffers) -> Any:
+        """The checkpoint, if there is to be one, or None, to enter."""
         if self.checkpoint is None:
-            return None
-        others = ("checkpoint", "checkpoint_interval", "verbose", "n_threads")
-        params = {
-            name: value
-            for name, value in self.get_params().items()
-            if name.split("__")[-1] not in others
+            return contextlib.nullcontext()
+        from .._fingerprint import digests
+
+        data = {
+            "X": lesson.X,
+            "y": (lesson.y, buffers, getattr(self, "classes_", None)),
+            "sample_weight": lesson.weight,
+            "X_transfer": lesson.X_transfer,
+            "X_monitor": monitored,
         }
-        labels = [expectation.label for expectation in self._expectations]
-        belongs_to = fingerprint({**params, "labels": tuple(labels)}, *lesson, monitored)
+        belongs_to = digests(self, data, _NO_MATTER)
         return Checkpoint(self.checkpoint, self.checkpoint_interval, belongs_to)
 
     def _run_chains(self, start_chains, distillation, seed: int) -> None:
@@ -487,6 +500,10 @@ class GPEDStudent(GPED, Distiller):
             net.interrupted_ = True
         except StudentStopped:
             pass  # _keep will say why
+        except Exception as error:  # of any kind: a state that does not fit fails anywhere
+            if distillation.is_loading:
+                raise distillation.checkpoint.misfit(error) from error
+            raise
         finally:
             teacher.set_params(**own)
             if not teacher.__sklearn_is_fitted__():
@@ -501,10 +518,9 @@ class GPEDStudent(GPED, Distiller):
 
     def predict_expectation(self, X, name):
         X = self._validate_rows(X)
-        columns = self._columns_of(name)
-        if columns is None:
-            labels = [expectation.label for expectation in self._expectations]
-            raise ValueError(f"name must be one of {labels}, got {name!r}.")
+        labels = [expectation.label for expectation in self._expectations]
+        OneOf(tuple(labels)).check(name, "name")
+        columns = self._columns[labels.index(name)]
         outputs = self._read_checked(X, lambda outputs: outputs[0, :, columns], raw=True)
         expectation = self._expectations[self._columns.index(columns)]
         return self._in_units(expectation, expectation.predict(torch.from_numpy(outputs)))
@@ -582,9 +598,9 @@ class GPEDStudentRegressor(GPEDStudent, DistributionRegressor):
 
     def _members_of(self, student, chains, outputs):
         # From the scale of the teacher's training to that of the student's, mostly the same.
-        scale = chains.y_scale / student.y_scale
+        scale = (chains.y_scale / student.y_scale).to(outputs)
         mean, variance = Gaussian.from_outputs(outputs)
-        shift = (chains.y_loc - student.y_loc) / student.y_scale
+        shift = ((chains.y_loc - student.y_loc) / student.y_scale).to(outputs)
         return Gaussian(shift + scale * mean, scale.square() * variance)
 
     def _distribution_of(self, outputs: Tensor) -> ExpectedGaussian:
@@ -661,8 +677,10 @@ class GPEDDistiller(GPED, MetaDistiller):
     checkpoint : str or path, default=None
         File that holds the state of a fit beside chains while it lasts. A fit that finds it, with
         the same data and parameters, goes on where the one that wrote it was when it was killed,
-        to the same student (on a CPU bit for bit); at the end the file is removed. What callbacks
-        of your own remember is not part of it.
+        to the same student (on a CPU bit for bit); at the end the file is removed. One that is
+        damaged, of another fit, or in use by another fit, is refused with a ValueError, and so are
+        parameters that cannot be told from others, such as objects that hold a lock. What
+        callbacks of your own remember is not part of it.
     checkpoint_interval : float, default=60.0
         Seconds between two writings, at least; it is written at the end of an epoch of the chains.
     callbacks, device, compile, n_threads, verbose

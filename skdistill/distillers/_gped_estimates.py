@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from itertools import accumulate, compress, pairwise
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,9 @@ class RunningMean:
     It keeps sums in float32 and counts, ``4 (n_values + 1)`` bytes for each row; sums that would
     take more than `limit` bytes lie in a temporary file that is mapped into memory.
 
+    Some values may be variances of others over the samples. Theirs is the variance of all samples
+    so far, by the update of Chan, Golub and LeVeque (1979), which rounding does not harm.
+
     Parameters
     ----------
     n_rows, n_values : int
@@ -27,9 +31,18 @@ class RunningMean:
         Where the sums are, unless they are in a file.
     limit : float
         Bytes that the sums may take in memory.
+    variances : sequence of (slice, slice), default=()
+        Columns, and those of their variances.
     """
 
-    def __init__(self, n_rows: int, n_values: int, device: torch.device, limit: float):
+    def __init__(
+        self,
+        n_rows: int,
+        n_values: int,
+        device: torch.device,
+        limit: float,
+        variances: Sequence[tuple[slice, slice]] = (),
+    ):
         shape = n_rows, n_values
         if 4 * n_rows * n_values > limit:
             with tempfile.TemporaryFile() as file:  # on the disk as long as it is mapped
@@ -37,8 +50,9 @@ class RunningMean:
         else:
             self.sums = torch.zeros(shape, device=device)
         self.counts = torch.zeros(n_rows, 1, device=self.sums.device)
+        self.variances = variances
 
-    def update(self, index: Tensor, values: Tensor) -> Tensor:
+    def update(self, index: Tensor, values: Tensor, n_samples: int = 1) -> Tensor:
         """Add values of some rows, and return the means of those rows.
 
         Parameters
@@ -46,21 +60,36 @@ class RunningMean:
         index : Tensor of int64 of shape (m,)
             No row twice.
         values : Tensor of shape (m, n_values)
+            Means over samples, or variances over them.
+        n_samples : int, default=1
+            How many samples these are.
 
         Returns
         -------
         means : Tensor of shape (m, n_values)
+            Variances of a single sample are NaN.
         """
         index = index.to(self.sums.device)
-        sums = self.sums.index_select(0, index).add_(values.to(self.sums))
-        counts = self.counts.index_select(0, index).add_(1)
+        new = values.to(self.sums)
+        sums, before = self.sums.index_select(0, index), self.counts.index_select(0, index)
+        counts = before + n_samples
+        for mean, variance in self.variances:
+            step = new[:, mean] - sums[:, mean] / before.clamp(min=1)
+            sums[:, variance] += step.square() * (before * n_samples / counts)
+        sums.add_(new, alpha=n_samples)
         self.sums.index_copy_(0, index, sums)
         self.counts.index_copy_(0, index, counts)
-        return sums.div_(counts).to(values)  # Eq 10
+        return self._means(sums, counts).to(values)
 
     def means(self) -> Tensor:
         """Return the means of all rows, of shape (n_rows, n_values), NaN for those without any."""
-        return self.sums / self.counts
+        return self._means(self.sums, self.counts)
+
+    def _means(self, sums: Tensor, counts: Tensor) -> Tensor:
+        means = sums / counts  # Eq 10
+        for _, variance in self.variances:
+            means[:, variance].masked_fill_(counts < 2, torch.nan)
+        return means
 
     def state(self) -> dict[str, Tensor]:
         """Return the sums and counts, not copied."""
@@ -107,24 +136,33 @@ class Targets:
         self.online = columns.nonzero().squeeze(1).to(device)
         self.running = None
         if any(is_online):
-            self.running = RunningMean(n_rows, len(self.online), device, limit)
+            kept = list(compress(expectations, is_online)), list(compress(n_values, is_online))
+            variances = variance_columns(*kept)
+            self.running = RunningMean(n_rows, len(self.online), device, limit, variances)
 
     def update(self, members: Any, index: Tensor) -> Tensor:
         """Targets, of shape (m, n_outputs), for the rows at `index`, of shape (m,).
 
         Members are what the chains' samples say about these rows, see ``skdistill.expectations``.
         """
-        mean = mean_of_members(self.expectations, members)  # U_s, Eq 9
+        mean, n_samples = pooled_members(self.expectations, members)  # U_s, Eq 9
         if self.running is not None and self.all_online:
-            mean = self.running.update(index, mean)
+            mean = self.running.update(index, mean, n_samples)
         elif self.running is not None:
-            mean[:, self.online] = self.running.update(index, mean[:, self.online])
+            mean[:, self.online] = self.running.update(index, mean[:, self.online], n_samples)
         return targets_of(self.expectations, self.n_values, mean)
 
-    def means(self) -> Tensor:
-        """Targets of all rows, (n_rows, n_outputs), if all estimates are online; NaN for none."""
+    def met(self) -> tuple[Tensor, Tensor]:
+        """Which rows have met a sample, if all estimates are online, and their targets.
+
+        Returns
+        -------
+        index : Tensor of int64 of shape (m,)
+        targets : Tensor of shape (m, n_outputs)
+        """
         assert self.running is not None
-        return targets_of(self.expectations, self.n_values, self.running.means())
+        index = self.running.counts.squeeze(1).nonzero().squeeze(1)
+        return index, targets_of(self.expectations, self.n_values, self.running.means()[index])
 
     def state(self) -> dict[str, Tensor]:
         """Return the running means, not copied."""
@@ -136,10 +174,28 @@ class Targets:
             self.running.load_state(state)
 
 
-def mean_of_members(expectations: Sequence[Expectation], members: Any) -> Tensor:
-    """Mean over members of each g, (n, sum of n_values)."""
+def variance_columns(
+    expectations: Sequence[Expectation], n_values: Sequence[int]
+) -> list[tuple[slice, slice]]:
+    """Columns of means whose variances are values too, each with the columns of these."""
+    ends = pairwise(accumulate(n_values, initial=0))
+    return [
+        (slice(start, (start + end) // 2), slice((start + end) // 2, end))
+        for expectation, (start, end) in zip(expectations, ends, strict=True)
+        if expectation.is_variance
+    ]
+
+
+def pooled(expectations: Sequence[Expectation], values: Sequence[Tensor]) -> Tensor:
+    """What g of all members comes to: tensors (S, ..., k) to one of shape (..., sum of k)."""
+    pairs = zip(expectations, values, strict=True)
+    return torch.cat([expectation.pooled(g) for expectation, g in pairs], dim=-1)
+
+
+def pooled_members(expectations: Sequence[Expectation], members: Any) -> tuple[Tensor, int]:
+    """The same for members; and how many these are."""
     values = [expectation.of_members(members) for expectation in expectations]
-    return torch.cat([g[0] if len(g) == 1 else g.mean(0) for g in values], dim=-1)
+    return pooled(expectations, values), len(values[0])
 
 
 def targets_of(expectations: Sequence[Expectation], n_values: list[int], mean: Tensor) -> Tensor:

@@ -20,7 +20,13 @@ from torch import Tensor
 from .._base import draws_globally
 from .._checkpoint import Checkpoint
 from .._engine import Batch, Callback, DivergenceGuard, Rows, StackNet, suited_threads
-from ._gped_estimates import RunningMean, Targets, mean_of_members, targets_of
+from ._gped_estimates import (
+    RunningMean,
+    Targets,
+    pooled_members,
+    targets_of,
+    variance_columns,
+)
 
 # Minibatches that wait for the student, at most: so many, and about so many bytes of their rows.
 _N_WAITING = 100
@@ -132,7 +138,8 @@ class Monitor:
     def __init__(self, rows: Tensor, batch_size: int, expectations, n_values: list[int]):
         self.expectations = expectations
         self.n_values = n_values
-        self.running = RunningMean(len(rows), sum(n_values), rows.device, math.inf)
+        variances = variance_columns(expectations, n_values)
+        self.running = RunningMean(len(rows), sum(n_values), rows.device, math.inf, variances)
         index = torch.arange(len(rows), device=rows.device)
         self.chunks = list(zip(index.split(batch_size), rows.split(batch_size), strict=True))
 
@@ -140,7 +147,7 @@ class Monitor:
         """Add the members that `answer` gives for rows (1, m, ...)."""
         for index, rows in self.chunks:
             members = answer(rows.unsqueeze(0))
-            self.running.update(index, mean_of_members(self.expectations, members))
+            self.running.update(index, *pooled_members(self.expectations, members))
 
     def values(self) -> Tensor:
         """Return what a student should say about the rows, (n_monitor, n_outputs)."""
@@ -174,6 +181,8 @@ class OnlineDistillation(Callback):
         May be set; it is shown the chains' samples whenever the student has been taught by them.
     checkpoint : Checkpoint or None
         May be set; the state of both nets is written to it, and read from it when they begin.
+    is_loading : bool
+        Whether a state that was read is being loaded, until the chains' first epoch.
     """
 
     def __init__(
@@ -194,6 +203,7 @@ class OnlineDistillation(Callback):
         self.n_threads = n_threads
         self.monitor: Monitor | None = None
         self.checkpoint: Checkpoint | None = None
+        self.is_loading = False
 
     def on_train_begin(self, net, X=None, y=None, **kwargs):
         self.chain_rows = X
@@ -202,7 +212,11 @@ class OnlineDistillation(Callback):
         self.waiting = Waiting(n_waiting(self.stream.rows))
         saved = None if self.checkpoint is None else self.checkpoint.read()
         if saved is not None:
+            self.is_loading = True
             self._load_state(net, saved)
+
+    def on_epoch_begin(self, net, **kwargs):
+        self.is_loading = False
 
     def _after_step(self, net: StackNet) -> None:
         iteration = self.keeper.iteration

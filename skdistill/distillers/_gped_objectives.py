@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .._base import Objective
 from ..expectations import Expectation
-from ._gped_estimates import targets_of
+from ._gped_estimates import pooled, targets_of
 
 
 class ExpectationObjective(Objective):
@@ -79,7 +79,9 @@ class ReplayObjective(ExpectationObjective):
 
     def _target(self, targets: tuple[Tensor, ...]) -> Tensor:
         members = targets[0]
-        mean = members.mean(-2)  # Eq 4
+        mean = pooled(
+            self.expectations, members.movedim(-2, 0).split(self.n_values, dim=-1)
+        )  # Eq 4
         if not self.all_online:
             n_rows, n_members, n_values = members.shape[-3:]
             turn = (torch.arange(n_rows, device=members.device) + self.offset) % n_members

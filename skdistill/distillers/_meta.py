@@ -86,7 +86,8 @@ class MetaDistiller(MetaEstimatorMixin, CallbackSupportMixin, DunderParameters):
         ----------
         X : array-like of shape (n_samples, n_features)
             Inputs, best standardised; images or series of shape (n_samples, ...) if `module` takes
-            them. float32 is computed in float32, all else in float64.
+            them. float32 is computed in float32, all else in float64. Predictions have the same
+            dtype, but are float64 where float32 would round targets that are far from 0.
         y : array-like of shape (n_samples,)
             Targets, for regression also of shape (n_samples, n_targets), or class labels.
         sample_weight : array-like of shape (n_samples,), default=None

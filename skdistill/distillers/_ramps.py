@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._settings import is_number
+
 
 class Ramp(NamedTuple):
     """What such a setting may be; `positive` forbids zero."""
@@ -17,11 +19,8 @@ class Ramp(NamedTuple):
     def check(self, value: Any, name: str) -> None:
         is_ramp = isinstance(value, (tuple, list)) and len(value) == 3
         number, first, last = value if is_ramp else (value, 0, 1)
-        are_numbers = all(
-            isinstance(part, Real) and not isinstance(part, bool) for part in (number, first, last)
-        )
         if not (
-            are_numbers
+            all(map(is_number, (number, first, last)))
             and 0 <= number < np.inf
             and not (self.positive and number == 0)
             and 0 <= first < last

@@ -60,7 +60,8 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         predicts probabilities only, and cannot tell the parts of the uncertainty.
     max_precision : float or "auto", default="auto"
         Largest precision of the proxy, where members agree; "auto" is 1000 for each token of the
-        vocabulary.
+        vocabulary. In float32 it is 8,400 for each token at most, as much as losses hold. "nll" and
+        "mixture" have no proxy.
     smoothing : float or "auto", default="auto"
         Weight of the uniform distribution that is mixed into every member, from 0 to 1; "auto" is
         1e-3 for ``loss="nll"``, else 0.
@@ -104,6 +105,8 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
     ----------
     n_tokens_ : int
         Number of tokens that are predicted: K.
+    n_members_ : int
+        Number of members of the teacher.
     module_ : nn.Module
         The student, as a stack of one.
     net_ : skorch.NeuralNet
@@ -239,10 +242,16 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         tokens = {name: getattr(self, name) for name in ("begin_token", "end_token", "pad_token")}
         teacher = SequenceTeacher(self.teacher, has_source=has_source, **tokens)
         self._loss, self._has_source, self.n_tokens_ = self.loss, has_source, teacher.n_tokens_
-        if self._tells_parts and len(teacher.members) == 1:
+        if self.max_precision != "auto" and not TOKEN_LOSSES[self._loss].has_proxy:
+            raise ValueError(
+                f"max_precision must be 'auto' with loss={self.loss!r}, which does not read it; "
+                f"got {self.max_precision!r}."
+            )
+        self.n_members_ = len(teacher.members)
+        if self.n_members_ == 1 and TOKEN_LOSSES[self._loss].tells_parts:
             warn(
-                "teacher has one member, which cannot disagree with itself: the student learns "
-                "nothing of epistemic uncertainty. Give several, or loss='mixture'.",
+                "teacher has one member, which cannot disagree with itself: the student cannot "
+                "tell the parts of the uncertainty, which are None. Give several.",
             )
         data = self._validate_fit_data(X, y, sample_weight)
         task = self._init_callback_context(max_subtasks=self.max_epochs)
@@ -380,7 +389,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
 
     @property
     def _tells_parts(self) -> bool:
-        return TOKEN_LOSSES[self._loss].tells_parts
+        return TOKEN_LOSSES[self._loss].tells_parts and self.n_members_ > 1
 
     def _check_source(self, X):
         check_is_fitted(self)

@@ -33,6 +33,8 @@ class TokenLoss(NamedTuple):
         Whether that distribution knows how far the members disagree.
     smoothing : float
         What "auto" stands for.
+    has_proxy : bool
+        Whether it reads the largest precision.
     """
 
     target: Callable[[MemberStatistics, float], Tensor]
@@ -42,12 +44,14 @@ class TokenLoss(NamedTuple):
     distribution: Callable[[Tensor], Any] = partial(Dirichlet.from_outputs, offset=0.0)
     tells_parts: bool = True
     smoothing: float = 0.0
+    has_proxy: bool = True
 
 
 def _proxy(statistics: MemberStatistics, max_precision: float) -> Tensor:
     """Mean and precision of the proxy, in one: of shape (N, K + 1)."""
     mean, mean_log = statistics.mean, statistics.mean_log
-    precision = losses.proxy_precision(mean, mean_log, max_precision)
+    cap = min(max_precision, losses.largest_precision(mean.shape[-1], mean.dtype))
+    precision = losses.proxy_precision(mean, mean_log, cap)
     return torch.cat([mean, precision.unsqueeze(-1)], -1)
 
 
@@ -92,6 +96,7 @@ TOKEN_LOSSES = {
         partial(losses.dirichlet_nll, offset=0.0),
         partial(losses.dirichlet_nll_and_gradient, offset=0.0),
         smoothing=1e-3,
+        has_proxy=False,
     ),
     "mixture": TokenLoss(
         lambda statistics, _: statistics.mean,
@@ -99,6 +104,7 @@ TOKEN_LOSSES = {
         losses.cross_entropy_and_gradient,
         distribution=lambda outputs: EmpiricalCategorical.from_logits(outputs.unsqueeze(0)),
         tells_parts=False,
+        has_proxy=False,
     ),
 }
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ._shared import check_n_samples
 from ._uncertainty import Uncertainty
 
 _CHUNK = 2**15  # elements of one temporary: 128 KiB of float32, several fit the cache
@@ -178,6 +179,8 @@ class EmpiricalCategorical:
             If `codes` are not n whole numbers from 0 to K - 1.
         """
         n_members, n_rows, n_classes = self.log_probs.shape
+        if not isinstance(codes, Tensor):
+            raise TypeError(f"codes must be a tensor, got {codes!r}.")
         is_code = codes.dtype == torch.int64 and codes.shape == (n_rows,)
         if not (is_code and ((codes >= 0) & (codes < n_classes)).all()):
             raise ValueError(
@@ -207,6 +210,7 @@ class EmpiricalCategorical:
         Tensor of int64 of shape (n_samples, n)
             Classes, counted from 0; none of probability zero.
         """
+        check_n_samples(n_samples)
         device = self.log_probs.device
         uniform = torch.rand(
             n_samples,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ._shared import Marginal, normal_cdf
+from ._shared import Marginal, check_n_samples, check_targets, normal_cdf
 from ._uncertainty import Uncertainty
 
 _EPS = torch.finfo(torch.float64).eps
@@ -252,6 +252,7 @@ class EmpiricalGaussian(Marginal):
         Tensor of shape (n_samples, n, t)
             In units of y.
         """
+        check_n_samples(n_samples)
         n_members, _, n_targets = self.means.shape
         source = self.means.device if generator is None else generator.device
         member = torch.randint(n_members, (n_samples,), generator=generator, device=source)
@@ -266,10 +267,7 @@ class EmpiricalGaussian(Marginal):
 
     def _standardise(self, y: Tensor) -> Tensor:
         """Standard scores of y under each member, of shape (S, n, t)."""
-        if y.shape != self.means.shape[1:]:
-            raise ValueError(
-                f"y must have shape (n, t) = {tuple(self.means.shape[1:])}, got {tuple(y.shape)}."
-            )
+        check_targets(y, self.means[0])
         return (y - self.means) / self.variances.sqrt()
 
     def _tail_quantile(self, tail: Tensor, upper: Tensor) -> Tensor:

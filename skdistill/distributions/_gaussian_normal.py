@@ -13,7 +13,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ._gaussian import Gaussian
-from ._shared import Marginal, check_targets, lower_quantile, normal_cdf, of_one_network
+from ._shared import (
+    Marginal,
+    check_n_samples,
+    check_targets,
+    lower_quantile,
+    normal_cdf,
+    of_one_network,
+)
 from ._uncertainty import Uncertainty
 
 _CHUNK = 2**15  # elements of one float64 temporary of the quantile search: 256 KiB, fits caches
@@ -218,6 +225,7 @@ class GaussianNormal(Marginal):
         Tensor of shape (n_samples, n, t)
             In units of y.
         """
+        check_n_samples(n_samples)
         raw, noise = torch.randn(
             (2, n_samples, 1, self.mean.shape[1]),
             generator=generator,

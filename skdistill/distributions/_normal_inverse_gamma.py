@@ -13,7 +13,7 @@ from scipy import special
 from torch import Tensor
 
 from ._gaussian import Gaussian
-from ._shared import Marginal, check_targets, of_one_network
+from ._shared import Marginal, check_n_samples, check_targets, of_one_network
 from ._uncertainty import Uncertainty
 
 
@@ -185,6 +185,7 @@ class NormalInverseGamma(Marginal):
         Tensor of shape (n_samples, n, t)
             In units of y. No gradient passes through.
         """
+        check_n_samples(n_samples)
         uniform = torch.rand(
             (n_samples, 1, self.mean.shape[1]),
             generator=generator,

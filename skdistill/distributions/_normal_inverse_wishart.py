@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ._gaussian import Gaussian
 from ._normal_inverse_gamma import NormalInverseGamma, t_log_density
-from ._shared import Marginal, check_targets, of_one_network
+from ._shared import Marginal, check_n_samples, check_targets, of_one_network
 from ._uncertainty import Uncertainty
 
 
@@ -181,6 +181,7 @@ class NormalInverseWishart(Marginal):
         Tensor of shape (n_samples, n, t)
             In units of y. No gradient passes through.
         """
+        check_n_samples(n_samples)
         device = self.mean.device if generator is None else generator.device
         shape = (n_samples, 1, self.mean.shape[1])
         normal = torch.randn(shape, generator=generator, device=device, dtype=torch.float64)

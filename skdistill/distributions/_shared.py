@@ -6,10 +6,13 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from numbers import Integral
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from .._settings import check_kind
 
 _EPS = torch.finfo(torch.float64).eps
 _MAX_STEPS = 200  # bisection alone closes a bracket of float64 in fewer
@@ -37,12 +40,13 @@ class Marginal(ABC):
         ValueError
             If a probability is not strictly between 0 and 1.
         """
-        levels = torch.as_tensor(q, dtype=torch.float64, device=self._device)
+        wanted = "quantiles must be a number or a 1-D sequence of numbers strictly between 0 and 1"
+        try:
+            levels = torch.as_tensor(q, dtype=torch.float64, device=self._device)
+        except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+            raise TypeError(f"{wanted}, got {q!r}.") from error
         if levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
-            raise ValueError(
-                "quantiles must be a number or a 1-D sequence of numbers strictly between 0 and 1, "
-                f"got {levels.tolist()}."
-            )
+            raise ValueError(f"{wanted}, got {levels.tolist()}.")
         levels = torch.atleast_1d(levels)
         return self._tail_quantile(torch.minimum(levels, 1 - levels), upper=levels > 0.5)
 
@@ -97,9 +101,18 @@ def of_one_network(outputs: Tensor, blocks: int, what: str, at_least: int = 0) -
 
 
 def check_targets(y: Tensor, like: Tensor) -> None:
-    """Raise ValueError if `y` has not the shape (n, t) of `like`."""
+    """Raise ValueError if `y` has not the shape (n, t) of `like`, TypeError if it is no tensor."""
+    if not isinstance(y, Tensor):
+        raise TypeError(f"y must be a tensor, got {y!r}.")
     if y.shape != like.shape:
         raise ValueError(f"y must have shape (n, t) = {tuple(like.shape)}, got {tuple(y.shape)}.")
+
+
+def check_n_samples(n_samples: int) -> None:
+    """Raise TypeError or ValueError if `n_samples` is no number of draws."""
+    check_kind(n_samples, Integral, "n_samples must be an integer")
+    if n_samples < 0:
+        raise ValueError(f"n_samples must not be negative, got {n_samples!r}.")
 
 
 def normal_cdf(z: Tensor) -> Tensor:

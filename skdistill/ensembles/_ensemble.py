@@ -24,6 +24,11 @@ from ._training import ChainTrainer, DropoutTrainer, EnsembleTrainer, Trainer
 # layer; with more of them the work no longer fits the cache.
 _BLOCK_ACTIVATIONS = 2**19
 
+# For n_iter_no_change="auto": a part of all epochs, as the learning rate falls over all of them and
+# with it the loss, after a long stretch on which noise alone decides about the lowest loss so far.
+_PATIENCE_SHARE = 4
+_LEAST_PATIENCE = 20
+
 _TRAINERS: dict[type, type[Trainer]] = {
     str: EnsembleTrainer,
     SGLD: ChainTrainer,
@@ -56,7 +61,7 @@ class BayesianEnsemble(DistributionEstimator):
         "bootstrap": OneOf((True, False)),
         "early_stopping": OneOf((True, False)),
         "validation_fraction": Number(Real, 0, 1, closed="neither"),
-        "n_iter_no_change": Number(Integral, 1),
+        "n_iter_no_change": Number(Integral, 1, others=("auto",)),
         "tol": Number(Real, 0),
         "max_restarts": Number(Integral, 0),
         "member_block": Number(Integral, 1, others=("auto",)),
@@ -70,7 +75,8 @@ class BayesianEnsemble(DistributionEstimator):
         ----------
         X : array-like of shape (n_samples, n_features)
             Inputs, best standardised; images or series of shape (n_samples, ...) if `module` takes
-            them. float32 is computed in float32, all else in float64.
+            them. float32 is computed in float32, all else in float64. Predictions have the same
+            dtype, but are float64 where float32 would round targets that are far from 0.
         y : array-like of shape (n_samples,)
             Targets, for regression also of shape (n_samples, n_targets), or class labels.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -103,6 +109,8 @@ class BayesianEnsemble(DistributionEstimator):
                 self._gather(trainer)
             raise
         self._gather(trainer)
+        if trainer.worse:
+            self._warn_of_worse(f"{trainer.network_is}(s) {trainer.worse} are")
         if isinstance(trainer, ChainTrainer):
             self.sampler_diagnostics_ = diagnose(self, X)
         task.call_on_fit_task_end(estimator=self, X=X, y=y)
@@ -143,6 +151,13 @@ class BayesianEnsemble(DistributionEstimator):
             (X[rows], y[rows], None if weight is None else weight[rows]) for rows in (train, valid)
         )
         return tuple(both)
+
+    @property
+    def _patience(self) -> int:
+        """Epochs without improvement after which a member stops."""
+        if self.n_iter_no_change != "auto":
+            return self.n_iter_no_change
+        return max(_LEAST_PATIENCE, self.max_epochs // _PATIENCE_SHARE)
 
     def _block_size(self, n_rows: int) -> int:
         """How many members to train together on so many rows."""

@@ -68,8 +68,10 @@ class BayesianEnsembleRegressor(DistributionRegressor, BayesianEnsemble):
         `n_iter_no_change` epochs.
     validation_fraction : float, default=0.1
         Share of the rows that `early_stopping` holds out, between 0 and 1.
-    n_iter_no_change : int, default=20
-        Epochs without improvement after which a member stops.
+    n_iter_no_change : int or "auto", default="auto"
+        Epochs without improvement after which a member stops; "auto" is a quarter of `max_epochs`
+        and at least 20. Far fewer stop members before the learning rate has fallen, and with it
+        the loss.
     tol : float, default=1e-4
         Smallest decrease of the validation loss that counts as improvement.
     max_restarts : int, default=3
@@ -171,7 +173,7 @@ class BayesianEnsembleRegressor(DistributionRegressor, BayesianEnsemble):
         clip_norm=None,
         early_stopping=False,
         validation_fraction=0.1,
-        n_iter_no_change=20,
+        n_iter_no_change="auto",
         tol=1e-4,
         max_restarts=3,
         member_block="auto",

@@ -36,18 +36,22 @@ class Trainer:
         Parameters and buffers of each member that there is.
     n_restarts : ndarray of shape (n_members,)
     best_epochs : dict of int to int
+    worse : list of int
+        Networks that training has left worse than a constant prediction, by what they are called.
     history : list of dict
     n_blocks : int
         Stacks that are trained one after the other, if none diverges.
     """
 
     _ends_with = staticmethod(torch.all)  # of the networks of a stack, how many may diverge
+    network_is = "Member"
 
     def __init__(self, estimator: BayesianEnsemble, train, valid):
         self.estimator = estimator
         self.weights: dict[int, dict[str, np.ndarray]] = {}
         self.best_epochs: dict[int, int] = {}
         self.n_restarts = np.zeros(estimator.n_members, dtype=int)
+        self.worse: list[int] = []
         self.history: list[dict] = []
         self.n_blocks = 1
         X, y, weight = train
@@ -141,7 +145,7 @@ class EnsembleTrainer(Trainer):
         if self.valid is not None:
             X_valid, y_valid, weight_valid = self.valid
             valid = Rows(X_valid, (y_valid,), weight_valid)
-            stopping = [MemberEarlyStopping(estimator.n_iter_no_change, estimator.tol)]
+            stopping = [MemberEarlyStopping(estimator._patience, estimator.tol)]
         drawn = list(seeds.values())
         module = self._build(drawn)
         net, guard = self._fit(
@@ -152,6 +156,8 @@ class EnsembleTrainer(Trainer):
         for k, member in enumerate(seeds):
             if not guard.diverged_[k]:
                 self.weights[member] = {name: value[k] for name, value in weights.items()}
+                if guard.worse_[k]:
+                    self.worse.append(member)
                 if stopping:
                     self.best_epochs[member] = int(stopping[0].best_epoch_[k])
         if net.interrupted_:
@@ -178,6 +184,7 @@ class ChainTrainer(Trainer):
     """
 
     _ends_with = staticmethod(torch.any)
+    network_is = "Chain"
 
     def train_all(self, random_state, task):
         estimator, inference = self.estimator, self.estimator.inference
@@ -205,6 +212,7 @@ class ChainTrainer(Trainer):
             **settings,
         )
         self.history = [{**row, "chains": list(range(len(seeds)))} for row in net.history]
+        self.worse = torch.nonzero(guard.worse_).flatten().tolist()
         self._keep(keeper, module)
         if net.interrupted_:
             raise KeyboardInterrupt
@@ -276,12 +284,15 @@ class _StateKeeper:
 class DropoutTrainer(Trainer):
     """Trains one network with dropout; members are its weights with units dropped for good."""
 
+    network_is = "Network"
+
     def train_all(self, random_state, task):
         estimator = self.estimator
         seeds = random_state.randint(SEED_LIMIT, size=estimator.n_members).tolist()
         module = self._build(seeds[:1])
         net, guard = self._fit(module, seeds[:1], self.train[2], task)
         self.history = list(net.history)
+        self.worse = torch.nonzero(guard.worse_).flatten().tolist()
         if guard.diverged_.any():
             raise ValueError(
                 f"The network diverged. Try a smaller lr than {estimator.lr}, clip_norm, or other "

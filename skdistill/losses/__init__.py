@@ -44,6 +44,7 @@ from ._dirichlet import (
     dirichlet_reverse_kl_and_gradient,
     dirichlet_reverse_kl_reference,
     dirichlet_reverse_kl_reference_and_gradient,
+    largest_precision,
     proxy_concentrations,
     proxy_precision,
     proxy_target,
@@ -72,6 +73,7 @@ from ._gaussian import (
     spread_mismatch_and_gradient,
 )
 from ._heads import diversity, pairing
+from ._influence import logarithmic_beyond, logarithmic_beyond_and_gradient
 from ._second_order import (
     NormalInverseGammaTarget,
     PairedNormal,
@@ -139,6 +141,9 @@ __all__ = [
     "log_barrier",
     "log_barrier_and_gradient",
     "label_nll",
+    "largest_precision",
+    "logarithmic_beyond",
+    "logarithmic_beyond_and_gradient",
     "low_rank_normal_nll",
     "low_rank_normal_nll_and_gradient",
     "moments",

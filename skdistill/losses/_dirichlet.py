@@ -30,6 +30,10 @@ _CHUNK_ELSEWHERE = 2**22
 
 _PROXY_EPS = torch.finfo(torch.float32).eps  # added to the denominator of Eq 17, as released
 
+# Rounding of a concentration, at most, where those of a row are alike. Losses are sums and
+# gradients differences of numbers as large: with more, nothing right is left of either.
+_ROUNDING = 1e-3
+
 # B_2k, k = 1 to 3, of Stirling's series: from 4 on, three terms leave out less than float32 rounds.
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42)
 _SHIFT = 4
@@ -148,6 +152,23 @@ def proxy_precision(mean: Tensor, mean_log: Tensor, max_precision: float = math.
     divergence = terms.sum(-1).clamp_(min=0)  # mean KL(mean || member)
     denominator = divergence.mul_(2).add_(_PROXY_EPS)
     return denominator.reciprocal_().mul_(mean.shape[-1] - 1).clamp_(max=max_precision)  # Eq 17
+
+
+def largest_precision(n_classes: int, dtype: torch.dtype) -> float:
+    """Largest precision of a proxy whose losses and gradients a dtype can hold.
+
+    Parameters
+    ----------
+    n_classes : int
+        K.
+    dtype : torch.dtype
+
+    Returns
+    -------
+    precision : float
+        8,400 for each class in float32; in float64 more than there ever is.
+    """
+    return n_classes * _ROUNDING / torch.finfo(dtype).eps
 
 
 def proxy_target(

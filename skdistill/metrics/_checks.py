@@ -10,12 +10,16 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils import check_array, check_scalar
 
 from .._base import check_weights
+from .._parameters import errors_about
 from .._warnings import warn
 
 
 def check_floats(values, name, ndims):
     """Return `values` as a finite float64 array whose number of dimensions is in `ndims`."""
-    array = check_array(values, dtype=np.float64, ensure_2d=False, allow_nd=True, input_name=name)
+    with errors_about(name):
+        array = check_array(
+            values, dtype=np.float64, ensure_2d=False, allow_nd=True, input_name=name
+        )
     if array.ndim not in ndims:
         accepted = " or ".join(map(str, ndims))
         raise ValueError(f"{name} must have {accepted} dimension(s), got shape {array.shape}.")
@@ -92,7 +96,8 @@ def check_vector(values, name):
 
 def check_labels(values, name):
     """Return labels, strings or numbers, of shape (n,)."""
-    array = check_array(values, dtype=None, ensure_2d=False, allow_nd=True, input_name=name)
+    with errors_about(name):
+        array = check_array(values, dtype=None, ensure_2d=False, allow_nd=True, input_name=name)
     if array.ndim != 1:
         raise ValueError(f"{name} must have shape (n_samples,), got {array.shape}.")
     if array.dtype == object:

@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 import inspect
-import threading
 from collections.abc import Callable, Sequence
 
 import torch
 from torch import nn
 
+from .._process import ProcessLock
+
 # Modules that draw from torch's global generator are built, and trained, one at a time.
-GLOBAL_GENERATOR_LOCK = threading.RLock()
+GLOBAL_GENERATOR_LOCK = ProcessLock()
 
 
 def build_member(module: Callable[..., nn.Module], seed: int, **kwargs) -> nn.Module:
@@ -37,7 +38,7 @@ def build_members(
     def build(seed: int) -> nn.Module:
         if "generator" in accepted:
             return module(generator=torch.Generator().manual_seed(seed), **kwargs)
-        with GLOBAL_GENERATOR_LOCK, torch.random.fork_rng(devices=[]):
+        with GLOBAL_GENERATOR_LOCK.held(), torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed GPUs too
             return module(**kwargs)
 

@@ -8,6 +8,7 @@ width). Everything here works on the last axis.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -326,6 +327,12 @@ class Booster(nn.Module):
         if len(networks) > 1 and are_alike and StackedSequential.supports(networks[0]):
             self._stack = [stack(networks)]
 
+    def _apply(self, fn, recurse=True):
+        """Change the dtype or device of the learners side by side, too."""
+        for stacked in self._stack:
+            stacked._apply(fn, recurse)
+        return super()._apply(fn, recurse)
+
     def forward(self, x: Tensor) -> Tensor:
         """Map rows (1, n, ...) to outputs (1, n, L)."""
         if self._stack:
@@ -334,6 +341,11 @@ class Booster(nn.Module):
         for _ in self.learners:
             rounds.advance()
         return rounds.mean.unsqueeze(0)
+
+    @property
+    def reach(self) -> int:
+        """How many earlier learners one reads at most."""
+        return max(len(learner.connections) for learner in self.learners)
 
     @property
     def extra_activations(self) -> int:
@@ -354,6 +366,8 @@ class Rounds:
         Rows to run at a time; None is all of them.
     before_chunk : callable, default=None
         Called before each of them; what it raises leaves the rounds so far as they are.
+    reach : int, default=None
+        How many rounds back learners read at most; older activations are let go. None keeps all.
 
     Attributes
     ----------
@@ -368,6 +382,7 @@ class Rounds:
         over_time: bool = False,
         chunk: int | None = None,
         before_chunk: Callable[[], None] | None = None,
+        reach: int | None = None,
     ):
         self.booster = booster
         self.x = x
@@ -375,11 +390,11 @@ class Rounds:
         self.chunk = chunk or len(x)
         self.before_chunk = before_chunk
         self.outputs: list[Tensor] = []
-        self.hidden: list[Tensor] = []
+        self.hidden: deque[Tensor] = deque(maxlen=reach)
 
     def sources_of(self, learner: Learner) -> list[Tensor]:
         """Activations that a learner of the next round reads, the last first."""
-        return self.hidden[::-1][: len(learner.connections)]
+        return list(reversed(self.hidden))[: len(learner.connections)]
 
     def try_out(self, learner: Learner) -> Tensor:
         """Outputs of a learner in the next round, of which nothing is kept."""
@@ -411,5 +426,5 @@ class Rounds:
     def keep(self, rows: Tensor) -> None:
         """Go on with some of the rows, given as a mask (n,)."""
         self.x = self.x[rows]
-        self.hidden = [hidden[rows] for hidden in self.hidden]
+        self.hidden = deque((hidden[rows] for hidden in self.hidden), self.hidden.maxlen)
         self.outputs = [outputs[rows] for outputs in self.outputs]

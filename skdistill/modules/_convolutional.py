@@ -17,6 +17,7 @@ from ._layers import (
     one_for_each,
     row_shape,
     started,
+    whole_number,
     whole_numbers,
 )
 from ._networks import MLP
@@ -120,7 +121,7 @@ class ConvNet(nn.Sequential):
         channels = whole_numbers("channels", channels)
         kernels = one_for_each("kernel_size", kernel_size, len(channels))
         paddings = one_for_each("padding", padding, len(channels), least=0)
-        (pool_size,) = whole_numbers("pool_size", (pool_size,))
+        pool_size = whole_number("pool_size", pool_size)
         check_choice("pooling", pooling, [*_POOLINGS, None])
 
         layers: list[nn.Module] = [_AddChannel()] if len(in_features) == 2 else []

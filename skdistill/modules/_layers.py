@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
+from numbers import Integral
+from types import NoneType
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
 from torch import nn
 
-from ._networks import ACTIVATIONS
+from .._settings import is_number
+from ._networks import ACTIVATIONS, as_tuple
 
 Layer = TypeVar("Layer", bound=nn.Module)
 
@@ -37,13 +39,13 @@ def activation_named(name: str) -> nn.Module:
 
 def check_choice(name: str, value: Any, choices: Collection[str | None]) -> None:
     """Raise a ValueError that names the parameter if its value is none of the choices."""
-    if value not in choices:
+    if not isinstance(value, (str, NoneType)) or value not in choices:
         raise ValueError(f"{name} must be one of {list(choices)}, got {value!r}.")
 
 
 def row_shape(in_features: Any, n_axes: Collection[int], form: str) -> tuple[int, ...]:
     """Shape of one row as a tuple; a ValueError says which `form` is accepted."""
-    shape = _as_tuple(in_features)
+    shape = as_tuple(in_features)
     if len(shape) not in n_axes or not _are_whole(shape):
         raise ValueError(
             f"in_features must be {form}, the shape of one row of X; got {in_features!r}."
@@ -53,7 +55,7 @@ def row_shape(in_features: Any, n_axes: Collection[int], form: str) -> tuple[int
 
 def whole_numbers(name: str, value: Any, least: int = 1) -> tuple[int, ...]:
     """One or more integers as a tuple; a ValueError names the parameter."""
-    numbers = _as_tuple(value)
+    numbers = as_tuple(value)
     if not numbers or not _are_whole(numbers, least):
         raise ValueError(
             f"{name} must be an integer of at least {least}, or a tuple of them; got {value!r}."
@@ -69,9 +71,13 @@ def one_for_each(name: str, value: Any, n: int, least: int = 1) -> tuple[int, ..
     return numbers * (n // len(numbers))
 
 
-def _as_tuple(value: Any) -> tuple:
-    return tuple(value) if isinstance(value, Iterable) else (value,)
+def whole_number(name: str, value: Any) -> int:
+    """A positive integer; a ValueError names the parameter."""
+    numbers = whole_numbers(name, value)
+    if len(numbers) > 1:
+        raise ValueError(f"{name} must be one integer, got {value!r}.")
+    return numbers[0]
 
 
 def _are_whole(numbers: tuple, least: int = 1) -> bool:
-    return all(isinstance(number, (int, np.integer)) and number >= least for number in numbers)
+    return all(is_number(number, Integral) and number >= least for number in numbers)

@@ -118,7 +118,8 @@ class GaussianStack(DistributionStack):
         As in :class:`DistributionStack`; by default the outputs are a mean and a raw variance for
         each of t standardised targets.
     y_loc, y_scale : Tensor of shape (t,)
-        Location and scale of the targets in their own units, in which the distribution is.
+        Location and scale of the targets in their own units, in which the distribution is. In
+        float64 they make the distribution one in float64, whatever the network computes in.
     """
 
     y_loc: Tensor
@@ -136,6 +137,7 @@ class GaussianStack(DistributionStack):
         self.register_buffer("y_scale", y_scale)
 
     def of_outputs(self, outputs: Tensor) -> Any:
+        outputs = outputs.to(self.y_loc.dtype)
         return super().of_outputs(outputs).affine(self.y_loc, self.y_scale)
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
-from numbers import Real
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+from .._settings import is_number
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "relu": nn.ReLU,
@@ -20,6 +22,12 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
     "gelu": nn.GELU,
     "identity": nn.Identity,
 }
+
+
+def as_tuple(value: Any) -> tuple:
+    """One or several values as a tuple."""
+    is_one = not isinstance(value, Iterable) or isinstance(value, (Tensor, Mapping, bytes, type))
+    return (value,) if is_one else tuple(value)
 
 
 class ResidualLayer(nn.Module):
@@ -71,23 +79,23 @@ class MLP(nn.Sequential):
         dropout: Any = 0.0,
         generator: torch.Generator | None = None,
     ):
-        if not isinstance(hidden_units, Iterable):
-            hidden_units = (hidden_units,)
         if not isinstance(in_features, (int, np.integer)):
             raise ValueError(
                 f"in_features must be an integer, the number of columns of X; got {in_features!r}. "
                 "For images and series there are ConvNet, ResNet and Recurrent."
             )
-        widths = (in_features, *hidden_units, out_features)
-        if not all(isinstance(width, (int, np.integer)) and width >= 1 for width in widths):
+        if not is_number(out_features, Integral) or out_features < 1:
+            raise ValueError(f"out_features must be a positive integer, got {out_features!r}.")
+        widths = (in_features, *as_tuple(hidden_units), out_features)
+        if not all(is_number(width, Integral) and width >= 1 for width in widths):
             raise ValueError(f"hidden_units must be positive integers, got {hidden_units!r}.")
-        names = (activation,) if isinstance(activation, str) else tuple(activation)
-        if not names or not set(names) <= set(ACTIVATIONS):
+        names = (activation,) if isinstance(activation, str) else as_tuple(activation)
+        if not names or not all(isinstance(name, str) and name in ACTIVATIONS for name in names):
             raise ValueError(
                 f"activation must be one of {sorted(ACTIVATIONS)}, or a tuple of them; got "
                 f"{activation!r}."
             )
-        if not (isinstance(dropout, Real) and 0 <= float(dropout) < 1):
+        if not (is_number(dropout) and 0 <= dropout < 1):
             raise ValueError(f"dropout must be a number in [0, 1), got {dropout!r}.")
         layers: list[nn.Module] = []
         for k, (fan_in, fan_out) in enumerate(itertools.pairwise(widths[:-1])):

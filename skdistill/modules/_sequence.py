@@ -8,7 +8,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from ._layers import started, whole_numbers
+from ._layers import started, whole_number
 from ._networks import MLP
 
 
@@ -57,7 +57,7 @@ class RecurrentSequenceModel(nn.Module):
         generator: torch.Generator | None = None,
     ):
         super().__init__()
-        (width,) = whole_numbers("hidden_units", hidden_units)
+        width = whole_number("hidden_units", hidden_units)
         self.pad_token = pad_token
         self.target = _Reader("out_features", out_features, width, generator)
         n_read = 1
@@ -96,7 +96,7 @@ class _Reader(nn.Module):
 
     def __init__(self, name: str, n_tokens: int, width: int, generator: torch.Generator | None):
         super().__init__()
-        (n_tokens,) = whole_numbers(name, n_tokens)
+        n_tokens = whole_number(name, n_tokens)
         weight = torch.empty(n_tokens, width).normal_(generator=generator)
         self.embedding = nn.Embedding(n_tokens, width, _weight=weight)
         cell = nn.GRU(width, width, batch_first=True, device="meta")

@@ -7,13 +7,16 @@ import contextlib
 import copy
 import math
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
+from .._process import DISPATCH_MODE_LOCK
 from .._warnings import warn
 from ._networks import ACTIVATIONS, ResidualLayer
 from ._recurrent import written_out
@@ -123,6 +126,40 @@ def _ties_weights(network: nn.Sequential) -> bool:
     return used > len(list(network.parameters()))
 
 
+class _Skeletons:
+    """A network that lends its code to calls with weights of others, in any number of threads.
+
+    Such a call swaps the weights inside the module that it goes through, for a while. So each call
+    takes a copy that no other call has, and gives it back; the network itself is never run.
+    """
+
+    def __init__(self, network: nn.Module):
+        self.network = network
+        self._idle: list[nn.Module] = []
+
+    @contextlib.contextmanager
+    def one(self) -> Iterator[nn.Module]:
+        """Lend a copy, which shares the weights of the network; an error keeps it from reuse."""
+        try:
+            copied = self._idle.pop()
+        except IndexError:
+            copied = _twin(self.network)
+        yield copied
+        self._idle.append(copied)
+
+    def __reduce__(self):
+        return _Skeletons, (self.network,)
+
+
+def _twin(network: nn.Module) -> nn.Module:
+    """Copy a network without copying its weights: both hold the same tensors.
+
+    Its mode, its hooks, and weights that are swapped in for a call are its own.
+    """
+    shared = {id(tensor): tensor for tensor in (*network.parameters(), *network.buffers())}
+    return copy.deepcopy(network, shared)
+
+
 class StackedModule(nn.Module):
     """A stack of any module, by ``torch.vmap``; by a loop over members where vmap cannot go.
 
@@ -146,18 +183,21 @@ class StackedModule(nn.Module):
                 self.register_parameter(safe, nn.Parameter(value, trains))
             else:
                 self.register_buffer(safe, value)
-        # One member lends its code to all; kept in a list so that it is no submodule.
-        self._template = [copy.deepcopy(members[0])]
-        self._vectorisable = [written_out(self._template[0])]
+        # One member lends its code to all.
+        template = copy.deepcopy(members[0])
+        self._template, self._vectorisable = _Skeletons(template), _Skeletons(written_out(template))
+        self.row_shape: torch.Size | None = None  # of the rows that it was given first
         self.loops_ = False
         self._vmaps: set[bool] = set()  # whether training, of the calls that vmap has taken
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (*lead, n, ...), or rows shared where a lead axis is 1, to (*lead, n, ...)."""
         n_axes = len(self.lead)
+        if self.row_shape is None:
+            self.row_shape = x.shape[n_axes + 1 :]
         rows = x.expand(*self.lead, *x.shape[n_axes:]).flatten(0, n_axes - 1)
         state = {name: getattr(self, safe).flatten(0, n_axes - 1) for safe, name in self._names}
-        if not self.loops_ and not _is_faster_one_by_one(self._template[0], rows):
+        if not self.loops_ and not _is_faster_one_by_one(self._template.network, rows):
             if self.training in self._vmaps:
                 return self._vmapped(state, rows).unflatten(0, self.lead)
             before = [buffer.clone() for buffer in self.buffers()]
@@ -172,10 +212,17 @@ class StackedModule(nn.Module):
                 self._warn_of_loop(error)
         return self._looped(state, rows).unflatten(0, self.lead)
 
+    @cached_property
+    def n_activations(self) -> int:
+        """Numbers in the outputs of all layers, for one row of the shape that was given first."""
+        row_shape: Any = self.row_shape
+        return math.prod(self.lead) * sum(_output_sizes(self._template.network, row_shape))
+
     def _warn_of_loop(self, error: Exception) -> None:
+        template = self._template.network
         warn(
-            f"{type(self._template[0]).__name__} cannot be vectorised over members, so they run "
-            f"one by one, which is slower. {_cure(self._template[0])} torch says: "
+            f"{type(template).__name__} cannot be vectorised over members, so they run "
+            f"one by one, which is slower. {_cure(template)} torch says: "
             f"{str(error).strip().splitlines()[0]}",
         )
 
@@ -189,14 +236,16 @@ class StackedModule(nn.Module):
         return outputs
 
     def _vmapped(self, state: dict[str, Tensor], rows: Tensor) -> Tensor:
-        call = partial(self._call, self._vectorisable[0])
-        return vmap(call, randomness="different")(state, rows)
+        with self._vectorisable.one() as template:
+            call = partial(self._call, template)
+            return vmap(call, randomness="different")(state, rows)
 
     def _looped(self, state: dict[str, Tensor], rows: Tensor) -> Tensor:
-        call = partial(self._call, self._template[0])
         values = {name: value.unbind() for name, value in state.items()}
         slices = ({name: value[m] for name, value in values.items()} for m in range(len(rows)))
-        return torch.stack([call(one, x) for one, x in zip(slices, rows.unbind(), strict=True)])
+        with self._template.one() as template:
+            call = partial(self._call, template)
+            return torch.stack([call(one, x) for one, x in zip(slices, rows.unbind(), strict=True)])
 
 
 def _is_faster_one_by_one(network: nn.Module, rows: Tensor) -> bool:
@@ -272,7 +321,7 @@ def unstack(stacked: Any) -> list[nn.Module]:
     if isinstance(stacked, StackedSequential):
         return [nn.Sequential(*(_unstacked(layer, m) for layer in stacked)) for m in members]
     n_axes, like = len(stacked.lead), next(stacked.parameters())
-    networks = [copy.deepcopy(stacked._template[0]).to(like) for _ in members]
+    networks = [copy.deepcopy(stacked._template.network).to(like) for _ in members]
     with torch.no_grad():
         for safe, name in stacked._names:
             values = getattr(stacked, safe).flatten(0, n_axes - 1)
@@ -356,17 +405,33 @@ def count_flop(module: nn.Module, row_shape: Sequence[int]) -> int:
     -------
     flop : int
     """
-    from torch.utils.flop_counter import FlopCounterMode
-
     # In float64, since torch's kernel for LSTMs in float32 is counted as nothing; for prediction,
     # since batch normalisation takes no single row in training.
-    state = {name: value.double() for name, value in module.state_dict().items()}
-    row = next(module.parameters()).new_zeros(1, 1, *row_shape, dtype=torch.float64)
-    was_training = module.training
-    with FlopCounterMode(display=False) as counter, torch.inference_mode():
-        functional_call(module.eval(), state, (row,))
-    module.train(was_training)
-    return counter.get_total_flops()
+    network = copy.deepcopy(getattr(module, "network", module))  # without what reads its outputs
+    network.double().eval()
+    row = next(network.parameters()).new_zeros(1, 1, *row_shape)
+    with DISPATCH_MODE_LOCK.held(), _FlopCounter() as counter, torch.no_grad():
+        network(row)
+    return counter.flop
+
+
+class _FlopCounter(TorchDispatchMode):
+    """Counts the operations of matrix products in this thread.
+
+    Torch's ``FlopCounterMode`` hooks into all modules of the process, those that other threads run
+    included.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.flop = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        outputs = func(*args, **kwargs)
+        if func.overloadpacket in flop_registry:
+            self.flop += flop_registry[func.overloadpacket](*args, **kwargs, out_val=outputs)
+        return outputs
 
 
 def widest_activation(network: nn.Module, row_shape: Sequence[int]) -> int:
@@ -402,18 +467,10 @@ def activations_per_row(module: nn.Module, row_shape: Sequence[int]) -> int:
     total = sum(layer.bias.numel() for layer in linear)
     total += sum(getattr(part, "extra_activations", 0) for part in module.modules())
     stacks = [part for part in module.modules() if isinstance(part, StackedModule)]
-    inputs: dict[nn.Module, Sequence[int]] = {}
-
-    def note(part, args):
-        inputs[part] = args[0].shape[len(part.lead) + 1 :]
-
-    if stacks:
-        row = next(module.parameters()).new_zeros(1, 1, *row_shape)
-        with _hooked([part.register_forward_pre_hook(note) for part in stacks]):
-            module(row)
-    for part in stacks:
-        total += math.prod(part.lead) * sum(_output_sizes(part._template[0], inputs[part]))
-    return total
+    if any(part.row_shape is None for part in stacks):
+        with torch.no_grad():
+            module(next(module.parameters()).new_zeros(1, 1, *row_shape))
+    return total + sum(part.n_activations for part in stacks)
 
 
 def _output_sizes(network: nn.Module, row_shape: Sequence[int]) -> list[int]:
@@ -423,20 +480,11 @@ def _output_sizes(network: nn.Module, row_shape: Sequence[int]) -> list[int]:
     def note(layer, args, outputs):
         sizes.append(outputs.numel() if isinstance(outputs, Tensor) else 1)
 
-    layers = [part for part in network.modules() if not any(True for _ in part.children())]
-    was_training = network.training
+    network = _twin(network).eval()
+    for part in network.modules():
+        if not any(True for _ in part.children()):
+            part.register_forward_hook(note)
     like = next(network.parameters(), torch.zeros(()))
-    with _hooked([layer.register_forward_hook(note) for layer in layers]), torch.no_grad():
-        network.eval()(torch.zeros(1, *row_shape, dtype=like.dtype, device=like.device))
-    network.train(was_training)
+    with torch.no_grad():
+        network(torch.zeros(1, *row_shape, dtype=like.dtype, device=like.device))
     return sizes
-
-
-@contextlib.contextmanager
-def _hooked(handles: list) -> Iterator[None]:
-    """Take hooks away afterwards."""
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()

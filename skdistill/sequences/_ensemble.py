@@ -8,6 +8,7 @@ from numbers import Integral
 import torch
 from torch import Tensor, nn
 
+from .._settings import check_kind
 from ..distributions import EmpiricalCategorical
 from ..losses import MemberStatistics
 from ._predictor import SequencePredictor
@@ -140,8 +141,17 @@ class SequenceEnsemble(SequencePredictor):
         member = self.members[number]
         device = _device_of(member)
         inputs = (target_in,) if source is None else (source, target_in)
-        logits = member(*(tokens.to(device) for tokens in inputs))
         who = f"{self._called}: number {number} ({type(member).__name__})"
+        try:
+            logits = member(*(tokens.to(device) for tokens in inputs))
+        except (IndexError, RuntimeError) as error:
+            if isinstance(error, torch.OutOfMemoryError):
+                raise
+            raise ValueError(
+                f"{who} cannot read the tokens: those of X and y, begin_token, end_token and "
+                "pad_token must be in its vocabulary, and y None for a language model only "
+                f"({error})."
+            ) from error
         if not isinstance(logits, Tensor) or logits.shape[:-1] != target_in.shape:
             shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
             raise ValueError(
@@ -167,8 +177,7 @@ def check_special_tokens(begin_token, end_token, pad_token) -> None:
     """Check that the special tokens are whole numbers, and padding none of the others."""
     tokens = {"begin_token": begin_token, "end_token": end_token, "pad_token": pad_token}
     for name, token in tokens.items():
-        if isinstance(token, bool) or not isinstance(token, Integral):
-            raise TypeError(f"{name} must be an integer, got {token!r}.")
+        check_kind(token, Integral, f"{name} must be an integer")
         if token < 0:
             raise ValueError(f"{name} must be at least 0, got {token!r}.")
     if pad_token in (begin_token, end_token):

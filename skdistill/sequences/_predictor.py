@@ -8,19 +8,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.utils import check_array, check_scalar
 from torch import Tensor
 from torch.nn.functional import pad
 
+from .._parameters import Number
 from ..distributions import Uncertainty
 from ._scored import ScoredSequences
 from ._search import beam_search
+from ._tokens import check_tokens, first_row
 
 # Rows are predicted in chunks of about this many log probabilities.
 _CHUNK_NUMBERS = 2**22
-
-# Tokens pass through float32, which holds all whole numbers up to here.
-_TOO_LARGE = 2**24
 
 
 class SequencePredictor:
@@ -40,7 +38,9 @@ class SequencePredictor:
 
     def _check_source(self, X) -> np.ndarray:
         """Check inputs, tokens of shape (n, S): sources, or what a language model is given."""
-        return self._check_tokens(X, "X") if self._has_source else self._check_target(X, "X")
+        return (
+            check_tokens(X, "X", self.pad_token) if self._has_source else self._check_target(X, "X")
+        )
 
     @property
     def _tells_parts(self) -> bool:
@@ -90,7 +90,7 @@ class SequencePredictor:
             B for each row, the most probable first; what was given is part of the tokens and is
             not scored.
         """
-        check_scalar(beam_size, "beam_size", Integral, min_val=1)
+        Number(Integral, 1).check(beam_size, "beam_size")
         source = self._check_source(X)
         tokens = self._search(source, beam_size, max_length)
         is_scored = tokens != self.pad_token
@@ -165,27 +165,9 @@ class SequencePredictor:
             raise ValueError(f"y must have {len(source)} rows as X has, got {len(y)}.")
         return source, y
 
-    def _check_tokens(self, tokens, name: str) -> np.ndarray:
-        """Rows of tokens: whole numbers, not negative, with padding at the end only."""
-        tokens = check_array(tokens, input_name=name)
-        is_whole = (tokens == np.floor(tokens)).all()
-        if not is_whole or tokens.min() < 0 or tokens.max() >= _TOO_LARGE:
-            raise ValueError(
-                f"{name} must be tokens, whole numbers from 0 to {_TOO_LARGE - 1}; got "
-                f"{tokens.dtype} from {tokens.min()} to {tokens.max()}."
-            )
-        tokens = tokens.astype(np.int64)
-        goes_on = (tokens[:, :-1] == self.pad_token) & (tokens[:, 1:] != self.pad_token)
-        if goes_on.any():
-            raise ValueError(
-                f"{name} must have padding ({self.pad_token}) at the end of a row only; row "
-                f"{_first_row(goes_on)} goes on after it."
-            )
-        return tokens
-
     def _check_target(self, y, name: str) -> np.ndarray:
         """Tokens of targets; each may have one end token, its last."""
-        y = self._check_tokens(y, name)
+        y = check_tokens(y, name, self.pad_token)
         if y.max() >= self.n_tokens_:
             raise ValueError(
                 f"{name} must hold tokens that can be predicted, below {self.n_tokens_}; got "
@@ -194,13 +176,13 @@ class SequencePredictor:
         if self.begin_token != self.end_token and (y == self.begin_token).any():
             raise ValueError(
                 f"{name} must not hold begin_token, which is put before each sequence; row "
-                f"{_first_row(y == self.begin_token)} has it ({self.begin_token})."
+                f"{first_row(y == self.begin_token)} has it ({self.begin_token})."
             )
         goes_on = (y[:, :-1] == self.end_token) & (y[:, 1:] != self.pad_token)
         if goes_on.any():
             raise ValueError(
                 f"{name} must hold only padding ({self.pad_token}) after end_token "
-                f"({self.end_token}); row {_first_row(goes_on)} goes on."
+                f"({self.end_token}); row {first_row(goes_on)} goes on."
             )
         return y
 
@@ -208,7 +190,7 @@ class SequencePredictor:
         """Tokens (n, B, T) of the sequences that a beam search finds."""
         if max_length is None:
             max_length = 2 * source.shape[1] + 1
-        check_scalar(max_length, "max_length", Integral, min_val=1)
+        Number(Integral, 1).check(max_length, "max_length")
         shape = len(source), beam_size, max_length
         out = np.full(shape, self.pad_token, dtype=np.int64)
         longest = 1
@@ -282,7 +264,3 @@ class SequencePredictor:
         per_row = beam_size * length * self.n_tokens_ * self._n_members
         size = max(1, _CHUNK_NUMBERS // per_row)
         return (slice(start, start + size) for start in range(0, n_rows, size))
-
-
-def _first_row(condition: np.ndarray) -> int:
-    return int(np.flatnonzero(condition.any(1))[0])

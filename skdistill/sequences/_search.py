@@ -4,10 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Integral
 
 import numpy as np
 import torch
+from sklearn.utils import check_scalar
 from torch import Tensor
+
+from ._tokens import check_tokens
 
 
 def beam_search(
@@ -39,7 +43,8 @@ def beam_search(
     max_length : int
         Largest number of tokens, the end token included and `begin_token` not.
     begin_token, end_token, pad_token : int
-        Padding is no token to be predicted: what probability it has is lost.
+        Padding, and `begin_token` unless it is the end token too, are no tokens to be predicted:
+        what probability they have is lost. `begin_token` need not be among the K.
 
     Returns
     -------
@@ -57,6 +62,8 @@ def beam_search(
     for t in range(max_length):
         log_probs = next_log_probs(tokens).to(total.dtype, copy=True)
         log_probs[..., pad_token] = -torch.inf
+        if begin_token != end_token:
+            log_probs[..., begin_token : begin_token + 1] = -torch.inf  # empty beyond the K
         if t < n_given:
             _follow(log_probs, prefix[:, t], pad_token)
         log_probs[has_ended] = -torch.inf
@@ -100,8 +107,8 @@ def token_error_rates(y_true, y_pred, pad_token=0):
 
     Raises
     ------
-    ValueError
-        If a row of `y_true` has no token.
+    TypeError, ValueError
+        If an argument is not what it may be, or a row of `y_true` has no token.
 
     Examples
     --------
@@ -109,7 +116,13 @@ def token_error_rates(y_true, y_pred, pad_token=0):
     >>> token_error_rates([[5, 6, 7, 2]], [[5, 7, 2, 0]])
     array([0.25])
     """
-    y_true, y_pred = np.asarray(y_true), np.asarray(y_pred)
+    check_scalar(pad_token, "pad_token", Integral, min_val=0)
+    y_true, y_pred = (
+        check_tokens(y_true, "y_true", pad_token),
+        check_tokens(y_pred, "y_pred", pad_token),
+    )
+    if len(y_true) != len(y_pred):
+        raise ValueError(f"y_pred must have {len(y_true)} rows as y_true has, got {len(y_pred)}.")
     n_true, n_pred = ((y != pad_token).sum(1) for y in (y_true, y_pred))
     if not n_true.all():
         raise ValueError(f"y_true must have a token in each row; row {n_true.argmin()} has none.")

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
+from .._meta_estimators import is_prefitted
 from ._fitted import FittedModels
 from ._members import align_classes
 from ._out_of_fold import out_of_fold_members
 from ._predictions import check_member_predictions
 from ._teacher import Teacher, as_teacher
-from ._walking import is_prefitted
 
 __all__ = [
     "as_teacher",

@@ -6,10 +6,11 @@ from __future__ import annotations
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, is_classifier, is_regressor
-from sklearn.utils import gen_batches
+from sklearn.utils import check_array, gen_batches
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
+from .._parameters import errors_about
 from ..distributions import Gaussian
 from ._members import (
     align_classes,
@@ -119,7 +120,9 @@ class FittedModels(BaseEstimator):
     def _check_classes(self) -> None:
         known = self._known_classes()
         if self.classes is not None:
-            known = {"the parameter classes": list(self.classes), **known}
+            with errors_about("classes"):
+                given = check_array(self.classes, dtype=None, ensure_2d=False, input_name="classes")
+            known = {"the parameter classes": given.tolist(), **known}
         if len({frozenset(classes) for classes in known.values()}) > 1:
             raise ValueError(f"models must know the same classes, got {known}.")
 

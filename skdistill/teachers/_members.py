@@ -29,8 +29,8 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import validate_data
 from torch import nn
 
-from .._through import predict_members
-from ._walking import final_step, has_members
+from .._meta_estimators import final_step, has_members
+from .._predict import predict_members
 
 # Weights of voters are made whole numbers that sum to at most this.
 _MOST_VOTES = 100
@@ -120,13 +120,13 @@ def group_moments(moments: np.ndarray, n_groups: int) -> np.ndarray:
 @members_of_classifier.register(RandomForestClassifier)
 @members_of_classifier.register(ExtraTreesClassifier)
 def _(model, X):
-    return _from_leaves(model, X, lambda tree, leaves: tree.tree_.value[leaves, 0])
+    return _from_leaves(model, X, lambda tree, leaves: tree.tree_.value[leaves, 0], dtype_for(X))
 
 
 @members_of_regressor.register(RandomForestRegressor)
 @members_of_regressor.register(ExtraTreesRegressor)
 def _(model, X, n_targets):
-    return _from_leaves(model, X, _leaf_moments)
+    return _from_leaves(model, X, _leaf_moments, np.float64)
 
 
 @members_of_regressor.register(DecisionTreeRegressor)
@@ -134,11 +134,11 @@ def _(model, X, n_targets):
     return _leaf_moments(model, model.apply(X))[:, None]
 
 
-def _from_leaves(forest, X, read: Callable) -> np.ndarray:
+def _from_leaves(forest, X, read: Callable, dtype) -> np.ndarray:
     """What ``read(tree, leaves)`` finds for each tree: X is validated once, not tree by tree."""
     leaves = forest.apply(X)
     first = read(forest.estimators_[0], leaves[:1, 0])[0]
-    out = np.empty((*leaves.shape, *first.shape), dtype=dtype_for(X))
+    out = np.empty((*leaves.shape, *first.shape), dtype=dtype)
 
     def fill(s: int) -> None:
         out[:, s] = read(forest.estimators_[s], leaves[:, s])
@@ -146,6 +146,10 @@ def _from_leaves(forest, X, read: Callable) -> np.ndarray:
     jobs = (delayed(fill)(s) for s in range(leaves.shape[1]))
     Parallel(n_jobs=forest.n_jobs, require="sharedmem")(jobs)
     return out
+
+
+# Of a tree's variance, what rounding may take for its leaves' impurities to count as variances.
+_SHARE_OF_ROUNDING = 1e-3
 
 
 def _leaf_moments(model, leaves: np.ndarray) -> np.ndarray:
@@ -156,11 +160,15 @@ def _leaf_moments(model, leaves: np.ndarray) -> np.ndarray:
         variance = impurity + residual variance / n
 
     so that a leaf of one row has the residual variance, and one of many rows its own. (A leaf's
-    rows scatter about their own mean, which falls short by the n-th part of the variance.)
+    rows scatter about their own mean, which falls short by the n-th part of the variance.) Impurity
+    is found as a difference of squares; where y is so far from 0 that nothing is left of it, leaves
+    have the residual variance.
     """
     tree = model.tree_
     moments = moments_of_means(tree.value[leaves, :, 0])
-    knows_variance = model.criterion in ("squared_error", "friedman_mse")
+    rounding = np.finfo(np.float64).eps * np.square(tree.value[0]).max()
+    is_variance = model.criterion in ("squared_error", "friedman_mse")
+    knows_variance = is_variance and rounding < _SHARE_OF_ROUNDING * tree.impurity[0]
     if knows_variance and moments.shape[1] == 1:  # with more targets, impurity is their mean
         moments[:, 0, 1] = tree.impurity[leaves]
         moments[:, 0, 2] = 1 / tree.n_node_samples[leaves]

@@ -8,13 +8,15 @@ from numbers import Integral
 import numpy as np
 from sklearn.base import is_classifier
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv
+from sklearn.utils import gen_batches
 
-from .._base import check_weights
+from .._base import check_weights, rows_in_memory
+from .._meta_estimators import is_prefitted
 from .._parameters import Number
-from .._through import predict_members
-from ._members import align_classes, dtype_for
+from .._predict import predict_members
+from ._members import align_classes
+from ._rows_and_folds import as_rows, fits_on_folds, rows_at
 from ._teacher import Teacher, as_teacher
-from ._walking import as_rows, fits_on_folds, is_prefitted, rows_at
 
 
 def out_of_fold_members(teacher, X, y, *, cv=5, sample_weight=None, random_state=None, name="cv"):
@@ -55,7 +57,8 @@ def out_of_fold_members(teacher, X, y, *, cv=5, sample_weight=None, random_state
     teacher, X, y = as_teacher(teacher), as_rows(X), np.asarray(y)
     if is_prefitted(teacher.estimator if isinstance(teacher, Teacher) else teacher):
         raise ValueError(
-            "teacher must not be fitted to be fitted on folds; the given one is, and stays so."
+            f"teacher must not be fitted to be fitted on the folds of {name}; the given one is, "
+            "and stays so."
         )
     classes = np.unique(y) if is_classifier(teacher) else None
     weight = check_weights(sample_weight, len(y))
@@ -63,17 +66,17 @@ def out_of_fold_members(teacher, X, y, *, cv=5, sample_weight=None, random_state
     members: np.ndarray | None = None
     folds = _folds(cv, y, classes, random_state, name)
     for fitted, rows in fits_on_folds(teacher, X, y, weight, folds):
-        answers = predict_members(fitted, rows_at(X, rows))
-        if classes is not None:
-            answers = align_classes(answers, fitted.classes_, classes)
+        first = _answers(fitted, X, rows[:1], classes)
         if members is None:
-            members = np.empty((len(y), *answers.shape[1:]), dtype=dtype_for(X))
-        if answers.shape[1:] != members.shape[1:]:
-            raise ValueError(
-                "teacher must have as many members in every fold, got predictions of shapes "
-                f"{answers.shape[1:]} and {members.shape[1:]}."
-            )
-        members[rows] = answers
+            members = np.empty((len(y), *first.shape[1:]), dtype=first.dtype)
+        for portion in gen_batches(len(rows), rows_in_memory(first)):
+            answers = _answers(fitted, X, rows[portion], classes)
+            if answers.shape[1:] != members.shape[1:]:
+                raise ValueError(
+                    "teacher must have as many members in every fold, got predictions of shapes "
+                    f"{answers.shape[1:]} and {members.shape[1:]}."
+                )
+            members[rows[portion]] = answers
         found[rows] += 1
     if (found != 1).any():
         raise ValueError(
@@ -81,6 +84,12 @@ def out_of_fold_members(teacher, X, y, *, cv=5, sample_weight=None, random_state
             f"and {(found > 1).sum()} in several."
         )
     return members
+
+
+def _answers(fitted, X, rows: np.ndarray, classes: np.ndarray | None) -> np.ndarray:
+    """Members' predictions of some rows; the columns of classes in the order of `classes`."""
+    answers = predict_members(fitted, rows_at(X, rows))
+    return answers if classes is None else align_classes(answers, fitted.classes_, classes)
 
 
 def _folds(cv, y: np.ndarray, classes: np.ndarray | None, random_state, name: str):

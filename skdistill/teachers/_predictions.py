@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from .._parameters import errors_about
+
 # How far probabilities may miss a sum of one: half precision is good for three digits.
 _TOLERANCE = 1e-3
 
@@ -41,12 +43,10 @@ def check_member_predictions(
         If the shape is another, a number is not finite, probabilities are negative or miss a sum
         of one by more than 1e-3, or variances are not positive.
     """
-    try:
+    with errors_about(f"{name} must be an array of numbers"):
         members = np.asarray(members)
         if members.dtype != np.float32:
             members = members.astype(np.float64, copy=False)
-    except ValueError as error:
-        raise ValueError(f"{name} must be an array of numbers: {error}") from error
     _check_shape(members, n_samples, n_classes, n_targets, name)
     if n_targets is None:
         return _normalised(members, name)

@@ -10,15 +10,9 @@ from sklearn.model_selection import KFold
 
 from .._base import check_weights
 from .._columns import standardisation
+from .._meta_estimators import final_step, is_prefitted, is_search
 from ._members import group_moments
-from ._walking import (
-    BaseSearchCV,
-    final_step,
-    fits_on_folds,
-    in_chunks,
-    is_prefitted,
-    rows_at,
-)
+from ._rows_and_folds import fits_on_folds, in_chunks, rows_at
 
 _N_FOLDS = 5
 
@@ -50,10 +44,15 @@ def residual_variance(estimator, fitted, read: Callable, X, y, sample_weight) ->
     elif (unseen := _out_of_bag(final_step(fitted)[0], len(y))) is not None:
         means = in_chunks(read, X, lambda moments, rows: _mean_of(moments, unseen[rows]))
     else:
-        tuned = fitted.best_estimator_ if isinstance(fitted, BaseSearchCV) else estimator
+        tuned = fitted.best_estimator_ if is_search(fitted) else estimator
         means = _out_of_fold(tuned, X, y, weight)
     targets = y.reshape(means.shape).astype(np.float64)
     known = np.isfinite(means).all(axis=1)
+    if weight is not None and not weight[known].any():
+        raise ValueError(
+            "sample_weight must be positive for a row that a model has not seen when it was fitted,"
+            " or the residual variance cannot be told; it is 0 for all of these."
+        )
     squares = np.square(targets[known] - means[known])
     variance = np.average(squares, axis=0, weights=None if weight is None else weight[known])
     return np.maximum(variance, np.square(_LEAST_STD * standardisation(targets, weight)[1]))

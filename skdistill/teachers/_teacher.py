@@ -14,8 +14,10 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
+from .._base import check_weights
+from .._columns import resolves, standardisation
+from .._meta_estimators import final_step, has_members, weights_for
 from .._parameters import Number
-from .._teaching import weights_for
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian, Uncertainty
 from ._fitted import FittedModels
 from ._members import (
@@ -28,7 +30,7 @@ from ._members import (
 )
 from ._predictions import check_member_predictions
 from ._residuals import residual_variance
-from ._walking import as_rows, final_step, has_members, in_chunks, rows_at
+from ._rows_and_folds import as_rows, in_chunks, rows_at
 
 
 def as_teacher(model, *, task=None, classes=None, max_members=None):
@@ -227,7 +229,8 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
         members : ndarray of shape (n_samples, n_members, n_classes) or \
                 (n_samples, n_members, n_targets, 2)
             Class probabilities; or means ``[..., 0]`` in units of y and variances ``[..., 1]`` in
-            squared units. float32 if X is.
+            squared units. float32 if X is, unless it cannot tell apart targets as far from 0 as
+            those in `fit`.
         """
         check_is_fitted(self)
         return self._members(X, self.max_members)
@@ -333,7 +336,10 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
         )
         if not is_classifier(self):
             members = self._with_variance(members)
-        return members.astype(dtype_for(X), copy=False)
+        dtype = dtype_for(X)
+        if not is_classifier(self) and not resolves(dtype, *self._y_scale):
+            return members
+        return members.astype(dtype, copy=False)
 
     def _with_variance(self, moments: np.ndarray) -> np.ndarray:
         """Means and variances (n, S, t, 2) from moments (n, S, t, 3)."""
@@ -374,6 +380,8 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
     def _note_targets(self, X, y: np.ndarray, sample_weight) -> None:
         self._y_is_1d = y.ndim == 1 or y.shape[1] == 1
         self.n_outputs_ = 1 if self._y_is_1d else y.shape[1]
+        targets, weight = y.reshape(len(y), -1), check_weights(sample_weight, len(y))
+        self._y_scale = standardisation(targets, weight)
         self.residual_variance_ = None
         if self._read(rows_at(X, slice(0, 1)))[..., 2].any():
             self.residual_variance_ = residual_variance(

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._settings import Settings
+from .._settings import Settings, is_number
 
 # Rows of shape (..., *row), their index of shape (...), a generator on their device -> new rows.
 Draw = Callable[[Tensor, Tensor, torch.Generator], Tensor]
@@ -109,14 +109,14 @@ class TransferMaker(Settings, ABC):
 
 def as_variables(categorical: Any, n_columns: int) -> Variables | None:
     """Read a mask of columns, or their numbers and tuples of numbers; None if it is neither."""
-    if not isinstance(categorical, Iterable) or isinstance(categorical, str):
+    if not isinstance(categorical, Iterable) or isinstance(categorical, (str, bytes, Tensor, type)):
         return None
     items = list(categorical)
     if items and all(isinstance(item, (bool, np.bool_)) for item in items):
         return [(int(c),) for c in np.flatnonzero(items)] if len(items) == n_columns else None
     variables = [tuple(item) if isinstance(item, Iterable) else (item,) for item in items]
     columns = [column for variable in variables for column in variable]
-    if not all(isinstance(c, Integral) and not isinstance(c, bool) for c in columns):
+    if not all(is_number(column, Integral) for column in columns):
         return None
     is_valid = all(0 <= c < n_columns for c in columns) and len(set(columns)) == len(columns)
     return variables if is_valid and all(variables) else None

@@ -17,8 +17,8 @@ from ._maker import Draw, TransferMaker, Variables
 # With more dimensions than this a tree looks at nearly every point, and products are faster.
 _TREE_DIMENSIONS = 10
 
-# Squared distances that are held at a time: 64 MiB.
-_DISTANCES = 2**23
+# Squared distances are held for so many pairs of rows, squared, at a time: 8 MiB.
+_BLOCK = 2**10
 
 
 class Munge(TransferMaker):
@@ -151,11 +151,17 @@ def nearest_by_products(points: np.ndarray) -> np.ndarray:
     """Number of the nearest other point for each, by |a - b|^2 - |a|^2 = |b|^2 - 2 a b."""
     at = torch.from_numpy(points)
     squares = at.square().sum(1)
-    nearest = torch.empty(len(at), dtype=torch.int64)
-    buffer = at.new_empty(max(1, _DISTANCES // len(at)), len(at))
-    for start in range(0, len(at), len(buffer)):
-        block = at[start : start + len(buffer)]
-        distances = torch.addmm(squares, block, at.T, alpha=-2, out=buffer[: len(block)])
-        distances.diagonal(start).fill_(torch.inf)  # to itself
-        torch.argmin(distances, 1, out=nearest[start : start + len(block)])
+    nearest = torch.zeros(len(at), dtype=torch.int64)
+    least = torch.full_like(squares, torch.inf)
+    for start in range(0, len(at), _BLOCK):
+        rows = slice(start, start + _BLOCK)
+        for first in range(0, len(at), _BLOCK):
+            others = slice(first, first + _BLOCK)
+            distances = torch.addmm(squares[others], at[rows], at[others].T, alpha=-2)
+            if first == start:
+                distances.fill_diagonal_(torch.inf)  # to itself
+            distance, number = distances.min(1)
+            is_nearer = distance < least[rows]
+            nearest[rows] = torch.where(is_nearer, number + first, nearest[rows])
+            torch.minimum(least[rows], distance, out=least[rows])
     return nearest.numpy()

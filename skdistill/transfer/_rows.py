@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from operator import length_hint
 from typing import Any
 
 __all__ = ["TransferSet"]
@@ -31,4 +32,4 @@ class TransferSet:
         self.rows = rows
 
     def __repr__(self) -> str:
-        return f"TransferSet({len(self.rows)} rows)"
+        return f"TransferSet({length_hint(self.rows)} rows)"

@@ -14,6 +14,7 @@ import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import softmax
+from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier, is_regressor
 from sklearn.datasets import load_diabetes, load_digits
 from sklearn.dummy import DummyClassifier, DummyRegressor
@@ -26,10 +27,12 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPClassifier
 from torch.testing import assert_close
 
-from skdistill import BayesianEnsembleClassifier, BDistilBooster
+from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor, BDistilBooster
+from skdistill.distillers import _bdistil_anytime
 from skdistill.distillers._bdistil_search import WeakLearnerObjective
 from skdistill.losses import cross_entropy, log_barrier
-from skdistill.modules import MLP, Booster, Learner, Recurrent
+from skdistill.model_selection import flops
+from skdistill.modules import MLP, Booster, Learner, Recurrent, Rounds
 from skdistill.teachers import as_teacher
 
 SMALL = {
@@ -654,3 +657,48 @@ def test_series_without_early_prediction(series):
     booster.fit(X, y)
     assert booster.score(X, y) > 0.95
     assert not hasattr(booster, "predict_early")
+
+
+@pytest.mark.parametrize("kind", ["classifier", "regressor"])
+def test_rows_go_through_the_rounds_in_chunks_that_fit_working_memory(kind, monkeypatch, tally):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 4))
+    y = X[:, 0] * X[:, 1]
+    if kind == "classifier":
+        y = np.array(["ash", "elm", "oak"])[np.digitize(y, [-0.5, 0.5])]
+    member = {"max_epochs": 3, "module__hidden_units": (8,), "random_state": 0}
+    Ensemble = BayesianEnsembleClassifier if kind == "classifier" else BayesianEnsembleRegressor
+    model = BDistilBooster(Ensemble(2, **member), connect="always", **SMALL).fit(X[:200], y[:200])
+    student, sizes = model.student_, []
+
+    class Witness(Rounds):
+        def __init__(self, booster, x, **settings):
+            sizes.append(len(x))
+            super().__init__(booster, x, **settings)
+
+    calls = {
+        "early exit": lambda: model.predict(X, early_exit=0.5, return_exits=True)[1].rounds,
+        "max rounds": lambda: model.predict(X, max_rounds=2),
+        "stages": lambda: np.stack(list(model.staged_predict(X))),
+    }
+    whole = {name: call() for name, call in calls.items()}
+    monkeypatch.setattr(_bdistil_anytime, "Rounds", Witness)
+    with config_context(working_memory=0.05):
+        assert 1 < student._chunk_rows() < 300
+        for name, call in calls.items():
+            found = call()
+            if found.dtype.kind == "f":
+                assert_allclose(found, whole[name], rtol=1e-9, atol=1e-12)
+            else:
+                assert_array_equal(found, whole[name])
+            tally("predictions under a small working_memory")
+        assert max(sizes) == student._chunk_rows()
+    assert model.n_rounds_ > 1
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_operations_of_learners_side_by_side_are_counted(dtype, diabetes):
+    X, y = (array.astype(dtype) for array in diabetes)
+    model = BDistilBooster(LinearRegression(), **SMALL).fit(X, y)
+    assert model.module_.network._stack
+    assert flops(model, X) == model.n_rounds_ * 2 * (10 * 16 + 16 * 2)

@@ -34,7 +34,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from torch import nn
 
-from skdistill import predict_members
+from skdistill import BDistilBooster, DistributionDistiller, predict_members
 from skdistill.distillers import _distiller
 from skdistill.teachers import as_teacher
 from skdistill.transfer import GaussianNoise, Mixup, Munge, TransferSet, UniformBox
@@ -1059,6 +1059,24 @@ def test_working_memory_bounds_the_questions(transfer, task, witness):
         bounded = clone(model).fit(*task.data)
     sizes = [max(map(len, each.teacher_.asked_)) for each in (bounded, unbounded)]
     assert sizes[0] < sizes[1]
-    if transfer is None:
-        assert_same_members(bounded, unbounded, task.X)
-    assert np.isfinite(bounded.predict_members(task.X)).all()
+    assert_same_members(bounded, unbounded, task.X)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [*({"transfer": name} for name in ("noise", "mixup", "munge")), {"teacher_cv": 2}],
+    ids=str,
+)
+@pytest.mark.filterwarnings("ignore:No weak learner:sklearn.exceptions.ConvergenceWarning")
+def test_the_student_does_not_depend_on_working_memory(how, task, frozen, tally):
+    # What is drawn in the places of the rows depended on how many answers fit the memory.
+    settings = {"max_epochs": 1, "batch_size": 10, "module__hidden_units": (4,), "random_state": 0}
+    for Student in (task.Student, DistributionDistiller, BDistilBooster):
+        rounds = {"n_rounds": 2} if Student is BDistilBooster else {}
+        teacher = task.ensemble(max_epochs=1) if "teacher_cv" in how else frozen
+        model = Student(teacher, **settings, **rounds, **how).fit(*task.data)
+        with config_context(working_memory=0.001):
+            bounded = clone(model).fit(*task.data)
+        found, expected = (m.predict_uncertainty(task.X).total for m in (bounded, model))
+        np.testing.assert_allclose(found, expected, rtol=1e-7)
+        tally("fits under a small working_memory")

@@ -8,11 +8,13 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from sklearn import config_context
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
+from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV
 
 from skdistill import (
@@ -22,6 +24,8 @@ from skdistill import (
     losses,
     predict_uncertainty,
 )
+from skdistill.distillers._distribution import without_zeros
+from skdistill.distillers._families import SETTINGS
 from skdistill.distributions import (
     Dirichlet,
     EmpiricalCategorical,
@@ -33,6 +37,7 @@ from skdistill.distributions import (
     NormalInverseWishart,
 )
 from skdistill.modules import GaussianHead
+from skdistill.teachers import as_teacher
 
 N_ROWS = 6
 X = np.eye(N_ROWS)  # rows that a linear network can tell what it likes about
@@ -496,6 +501,52 @@ def test_a_covariance_of_low_rank_is_for_classes(data):
         small_student("regressor", covariance=2).fit(data[0], data[1])
 
 
+OTHER = {
+    "covariance": {"gaussian": "full", None: 1},
+    "loss": {None: "forward_kl"},
+    "max_precision": {None: 3.0},
+    "smoothing": {None: 0.1},
+    "temperature": {None: (4.0, 0, 4)},
+    "n_samples": {None: 7},
+    "dropout_rate": {None: 0.1},
+}
+
+
+@pytest.mark.parametrize("name", sorted(OTHER))
+@pytest.mark.parametrize(
+    ("kind", "family", "loss"),
+    [("regressor", family, "reverse_kl") for family in REGRESSION]
+    + [("classifier", family, "reverse_kl") for family in CLASSIFICATION]
+    + [("classifier", "dirichlet", "nll")],
+)
+def test_a_parameter_is_read_or_refused(kind, family, loss, name):
+    """No parameter is taken that changes nothing."""
+    rows = np.random.default_rng(0).normal(size=(12, 2))
+    if kind == "regressor":
+        y, members = rows[:, 0], np.abs(np.random.default_rng(1).normal(size=(12, 3, 1, 2))) + 0.1
+    else:
+        y, members = np.arange(12) % 4, np.concatenate([categorical_members(n_members=3)] * 2)
+    model = DistributionDistiller(
+        kind, family=family, loss=loss, max_epochs=3, module__hidden_units=(4,), random_state=0
+    )
+    if loss == "nll" and name == "loss":
+        return  # set already, and read
+    other = OTHER[name].get(family, OTHER[name][None])
+    changed = clone(model).set_params(**{name: other})
+    model.fit(rows, y, member_predictions=members)
+    if name not in model.student_._family.settings:
+        with pytest.raises(ValueError, match=f"^{name} must be .*(does not read it|'full')"):
+            changed.fit(rows, y, member_predictions=members)
+        return
+    changed.fit(rows, y, member_predictions=members)
+    outputs = [m.predict_uncertainty(rows).total for m in (model, changed)]
+    assert not np.array_equal(*outputs), f"{name} is taken and changes nothing"
+
+
+def test_every_setting_of_families_is_tried():
+    assert set(OTHER) == SETTINGS
+
+
 @pytest.mark.parametrize("family", CLASSIFICATION)
 @pytest.mark.parametrize("case", ["identical", "certain", "two classes"])
 def test_hard_members(family, case):
@@ -514,17 +565,138 @@ def test_hard_members(family, case):
 
 def test_the_cap_holds_where_members_are_identical():
     members = categorical_members()
-    members[:] = members[:, :1]
+    members[1:] = members[1:, :1]  # on all rows but one: were it on all, there were nothing to cap
     model = linear("classifier", family="dirichlet", max_precision=500.0)
     model.fit(X, np.arange(N_ROWS) % 4, member_predictions=members)
     precision = model.predict_distribution(X).precision
-    np.testing.assert_allclose(precision, 500.0, rtol=0.1)
+    np.testing.assert_allclose(precision[1:], 500.0, rtol=0.1)
 
 
-def test_one_member_is_warned_of(data):
+@pytest.mark.parametrize("loss", ["reverse_kl", "reverse_kl_reference", "forward_kl"])
+def test_without_a_cap_float32_learns_as_float64_does(loss):
+    members = categorical_members()
+    members[1:] = members[1:, :1]
+    model = linear("classifier", loss=loss, max_precision=float("inf"), max_epochs=60)
+    y = np.arange(N_ROWS) % 4
+    last = [
+        model.fit(rows, y, member_predictions=members).history_[-1]["train_loss"]
+        for rows in (X, X.astype(np.float32))
+    ]
+    assert min(last) > 0
+    if loss != "forward_kl":  # over its precision, it does not depend on the cap to first order
+        assert last[1] == pytest.approx(last[0], rel=0.2)
+    np.testing.assert_allclose(model.predict_proba(X), members.mean(1), atol=0.05)
+
+
+# ------------------------------------------------------------------------------------------
+# Members that never disagree
+# ------------------------------------------------------------------------------------------
+
+TELLING = [("regressor", family) for family in REGRESSION if family != "mixture"]
+TELLING += [("classifier", family) for family in CLASSIFICATION if family != "mixture"]
+
+
+def agreeing(kind, n_members):
+    """Rows, labels, and what members say who agree."""
+    rows = np.random.default_rng(0).normal(size=(40, 2))
+    if kind == "regressor":
+        members = np.stack([rows[:, :1], np.full((40, 1), 0.1)], axis=-1)
+        return rows, rows[:, 0], np.repeat(members[:, None], n_members, axis=1)
+    p = 1 / (1 + np.exp(-rows[:, 0]))
+    members = np.stack([p, 1 - p], axis=-1)
+    return rows, np.arange(40) % 2, np.repeat(members[:, None], n_members, axis=1)
+
+
+@pytest.mark.parametrize(("kind", "family"), TELLING)
+def test_where_members_agree_there_is_no_epistemic_part(kind, family):
+    rows, y, members = agreeing(kind, 4)
+    model = DistributionDistiller(kind, family=family, max_epochs=60, random_state=0)
+    with pytest.warns(UserWarning, match="members never disagreed") as warned:
+        model.fit(rows, y, member_predictions=members)
+    assert len(warned) == 1
+    total, aleatoric, epistemic = model.predict_uncertainty(rows)
+    assert (epistemic == 0).all()
+    np.testing.assert_array_equal(aleatoric, total)
+    expected = (
+        0.1
+        if kind == "regressor"
+        else EmpiricalCategorical(torch.from_numpy(np.log(members)).transpose(0, 1))
+        .uncertainty()
+        .total
+    )
+    np.testing.assert_allclose(total, expected, atol=0.08)
+    if family in ("logit_normal", "gauss_head", "dropout_head"):
+        assert model.predict_members(rows).shape == (40, 1, 2)
+    copied = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(copied.predict_uncertainty(rows).total, total)
+    assert (copied.predict_uncertainty(rows).epistemic == 0).all()
+    members[0, 0] = members[0, 0, ..., ::-1]  # one of them differs, on one row
+    model.fit(rows, y, member_predictions=members)
+    assert (model.predict_uncertainty(rows).epistemic > 0).all()
+
+
+@pytest.mark.parametrize(("kind", "family"), TELLING)
+def test_one_member_cannot_tell_the_parts(kind, family):
+    rows, y, members = agreeing(kind, 1)
+    model = DistributionDistiller(kind, family=family, max_epochs=5, random_state=0)
+    with pytest.warns(UserWarning, match="one member") as warned:
+        model.fit(rows, y, member_predictions=members)
+    assert len(warned) == 1
+    for fitted in (model, pickle.loads(pickle.dumps(model))):
+        total, *parts = fitted.predict_uncertainty(rows)
+        assert parts == [None, None]
+        assert np.isfinite(total).all()
+
+
+def test_one_model_is_a_teacher_of_one_member(data):
     student = small_student("classifier", teacher=LogisticRegression())
     with pytest.warns(UserWarning, match="one member"):
         student.fit(data[0], data[2])
+    assert student.predict_uncertainty(data[0]).epistemic is None
+
+
+@pytest.mark.parametrize("working_memory", [1e-4, 1024])
+def test_agreement_is_looked_for_on_all_rows_that_are_asked_about(working_memory, data):
+    """Trees that have learnt X by heart agree there, and nowhere else."""
+    X, y, _ = data
+    by_heart = RandomForestRegressor(5, bootstrap=False, max_features=1, random_state=0).fit(X, y)
+    same = as_teacher([LinearRegression().fit(X, y)] * 3).fit(X, y)
+    with config_context(working_memory=working_memory):
+        student = small_student("regressor", teacher=FrozenEstimator(by_heart))
+        assert (student.fit(X, y).predict_uncertainty(X).epistemic > 0).all()
+        student.set_params(teacher=FrozenEstimator(same))
+        with pytest.warns(UserWarning, match="members never disagreed"):
+            student.fit(X, y)
+    assert (student.predict_uncertainty(X).epistemic == 0).all()
+
+
+# ------------------------------------------------------------------------------------------
+# Members that rule classes out
+# ------------------------------------------------------------------------------------------
+
+
+def test_rows_without_a_zero_stay_as_they_are():
+    members = categorical_members()
+    assert without_zeros(members) is members
+    mixed = members.copy()
+    mixed[2, 3] = [0.0, 0.5, 0.5, 0.0]
+    found = without_zeros(mixed)
+    others = np.arange(N_ROWS) != 2
+    np.testing.assert_array_equal(found[others], members[others])
+    assert (found > 0).all()
+    np.testing.assert_allclose(found.sum(-1), 1)
+    np.testing.assert_allclose(found[2].mean(0), mixed[2].mean(0), atol=1e-4)
+
+
+@pytest.mark.parametrize("params", [{}, {"loss": "nll"}, {"family": "logit_normal"}], ids=str)
+def test_a_student_of_a_forest_is_as_right_as_the_forest(params):
+    rows, y = load_digits(return_X_y=True)
+    rows = rows.astype(np.float32) / 16
+    forest = RandomForestClassifier(20, random_state=0).fit(rows[:600], y[:600])
+    members = as_teacher(FrozenEstimator(forest)).fit(rows, y).predict_members(rows[:600])
+    model = DistributionDistiller("classifier", max_epochs=60, random_state=0, **params)
+    model.fit(rows[:600], y[:600], member_predictions=members)
+    assert model.score(rows[600:], y[600:]) > forest.score(rows[600:], y[600:]) - 0.02
 
 
 def test_nan_names_member_and_row():

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.datasets import make_moons
+from sklearn.datasets import make_friedman1, make_moons
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import StandardScaler, scale
 from torch.nn.functional import softplus
 
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor
@@ -236,6 +236,35 @@ def test_regression_is_in_units_of_y(line):
     for name, part in (("aleatoric", aleatoric), ("epistemic", epistemic)):
         assert np.abs(np.log(part / teacher_says[name])).mean() < 0.4
     assert fits[0].score(X, y) > 0.8
+
+
+def test_the_epistemic_part_begins_where_the_chains_spread_is_known():
+    # A row's first sample has no variance: taken for 0 it drew the output to 1e-6, and the ratio of
+    # the second visit's to that made losses of hundreds, or an explosion.
+    X, y = make_friedman1(1000, noise=1.0, random_state=0)
+    X = scale(X).astype("f4")
+    inference = SGLD(2e-5, prior_precision=1)
+    teacher = chains(BayesianEnsembleRegressor, inference, max_epochs=10, batch_size=10)
+    fitted = student(teacher, module__hidden_units=(20,), batch_size=10).fit(X, y, X_monitor=X)
+    assert max(row["train_loss"] for row in fitted.history_) < 10
+    assert fitted.monitor_error_["epistemic"] < 0.6 * fitted.monitor_["epistemic"].mean()
+
+
+@pytest.mark.parametrize("replayed", [False, True])
+@few_draws
+def test_an_offset_of_y_leaves_the_epistemic_part(replayed, line):
+    X, y = line[0].astype("f4"), line[1] / 10
+    found = []
+    for offset in (0, 300):
+        params = {"max_epochs": 30, "batch_size": 20, "n_members": 8}
+        teacher = chains(BayesianEnsembleRegressor, SGLD(1e-4, burn_in=0), **params)
+        if replayed:
+            teacher = FrozenEstimator(teacher.fit(X, y + offset))
+        distiller = student(teacher, normalize_y=False, max_epochs=2 if replayed else "auto")
+        fitted = distiller.fit(X, y + offset, X_monitor=X)
+        found.append(fitted.monitor_["epistemic"])
+    assert (found[1] > 0).all()
+    np.testing.assert_allclose(found[1], found[0], rtol=0.05)
 
 
 def test_several_targets(line):

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from skdistill.distillers._gped_estimates import RunningMean, Targets
+from skdistill.distillers._gped_estimates import RunningMean, Targets, pooled
 from skdistill.distillers._gped_objectives import ExpectationObjective, ReplayObjective
+from skdistill.distributions import Gaussian
 from skdistill.expectations import KNOWN, Expectation
 from skdistill.losses import cross_entropy
 
@@ -69,6 +70,74 @@ def test_a_running_mean_goes_on_from_its_state(running):
     other.load_state({name: value.clone() for name, value in running.state().items()})
     values = torch.full((2, 2), 3.0)
     assert other.update(torch.tensor([1, 2]), values)[0].tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("n_samples", [1, 3])
+@pytest.mark.parametrize("offset", [0.0, 300.0])
+def test_variances_are_those_of_all_samples_wherever_their_mean_is(offset, n_samples):
+    # In float32, where E[mu^2] - E[mu]^2 would be rounded to multiples of .008 at 300.
+    running = RunningMean(4, 3, CPU, 1e6, variances=[(slice(0, 1), slice(2, 3))])
+    rng = np.random.RandomState(0)
+    met: list[list] = [[] for _ in range(4)]
+    for _ in range(50):
+        index = rng.permutation(4)[:3]
+        values = offset + 0.05 * rng.randn(n_samples, 3).astype("f4")
+        added = np.stack([values.mean(0), values.mean(0), values.var(0)], axis=1)
+        means = running.update(torch.tensor(index), torch.tensor(added), n_samples)
+        for row, one in zip(index, values.T, strict=True):
+            met[row].extend(one)
+        expected = [np.var(met[row]) if len(met[row]) > 1 else np.nan for row in index]
+        np.testing.assert_allclose(means[:, 2], expected, rtol=2e-3)
+    np.testing.assert_allclose(running.means()[:, 2], [np.var(m) for m in met], rtol=2e-3)
+    np.testing.assert_allclose(running.means()[:, 1], [np.mean(m) for m in met], rtol=1e-6)
+
+
+NUMBERS = [KNOWN["regressor"][name] for name in ("mean", "aleatoric", "epistemic")]
+
+
+def drawn_gaussians(n_members, n_rows, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return Gaussian(*torch.rand(2, n_members, n_rows, 1, generator=generator) + 0.1)
+
+
+@pytest.mark.parametrize("aleatoric", ["online", "stochastic"])
+def test_one_sample_tells_no_variance_and_two_do(aleatoric):
+    index = torch.tensor([2, 0])
+    visits = [drawn_gaussians(1, 2, seed) for seed in range(2)]
+    teaching = Targets(NUMBERS, [1, 1, 2], ["online", aleatoric, "online"], 4, CPU, limit=1e6)
+    first, second = (teaching.update(visit, index) for visit in visits)
+    assert first[:, 2].isnan().all()
+    assert first[:, :2].isfinite().all()
+    means = torch.cat([visit.mean for visit in visits])
+    torch.testing.assert_close(second[:, 2:], means.var(0, correction=0))
+    several = Targets(NUMBERS, [1, 1, 2], ["online"] * 3, 4, CPU, limit=1e6)
+    chains = drawn_gaussians(4, 2)
+    found = several.update(chains, index)
+    torch.testing.assert_close(found[:, 2:], chains.mean.var(0, correction=0))
+
+
+def test_rows_that_were_met_once_are_tuned_on_but_for_their_variance():
+    teaching = Targets(NUMBERS, [1, 1, 2], ["online"] * 3, 4, CPU, limit=1e6)
+    teaching.update(drawn_gaussians(1, 2), torch.tensor([3, 1]))
+    index, found = teaching.met()
+    assert index.tolist() == [1, 3]
+    assert found.isnan().tolist() == [[False, False, True]] * 2
+
+
+def test_what_is_not_known_yet_is_not_learnt():
+    columns = [slice(0, 1), slice(1, 2), slice(2, 3)]
+    objective = ExpectationObjective(NUMBERS, columns)
+    outputs, target = torch.randn(1, 3, 3), torch.rand(1, 3, 3)
+    target[0, 1, 2] = torch.nan
+    loss, gradient = objective.loss_and_gradient(outputs, (target,))
+    without = ExpectationObjective(NUMBERS[:2], columns[:2])
+    expected, _ = without.loss_and_gradient(outputs[..., :2], (target,))
+    torch.testing.assert_close(loss[0, 1], expected[0, 1])
+    assert (loss[0, [0, 2]] > expected[0, [0, 2]]).all()
+    assert gradient[0, :, 2].ne(0).tolist() == [True, False, True]
+    # A network that has diverged is seen all the same.
+    outputs[0, 0, 2] = torch.nan
+    assert objective.loss_and_gradient(outputs, (target,))[0][0, 0].isnan()
 
 
 def targets(*estimates):
@@ -165,3 +234,16 @@ def test_replayed_members(outputs):
         assert found == {tuple(one) for one in members[:, row].tolist()}
     online = ReplayObjective(EXPECTATIONS, COLUMNS, ["online", "online"], [3, 1])
     torch.testing.assert_close(online._target(stored)[0], values.mean(0))
+
+
+def test_replayed_members_far_from_zero_have_their_variance():
+    members = Gaussian(300 + 0.05 * torch.randn(5, 6, 1), torch.rand(5, 6, 1))
+    values = [e.of_members(members) for e in NUMBERS]
+    expected = members.mean.var(0, correction=0)
+    assert expected.max() < 0.008  # the spacing of float32 around the square of 300
+    columns = [slice(0, 1), slice(1, 2), slice(2, 3)]
+    for estimates in (["online"] * 3, ["stochastic", "online", "online"]):
+        replay = ReplayObjective(NUMBERS, columns, estimates, [1, 1, 2])
+        for stored in (torch.cat(values, -1), pooled(NUMBERS, values).unsqueeze(0)):
+            target = replay._target((stored.transpose(0, 1).unsqueeze(0),))
+            torch.testing.assert_close(target[0, :, 2:], expected)

@@ -3,24 +3,32 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
+import random
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from sklearn.datasets import make_moons
+from sklearn.model_selection import GridSearchCV
 
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor
-from skdistill._checkpoint import Checkpoint
+from skdistill._checkpoint import Checkpoint, _unpacked
 from skdistill.distillers import GPEDDistiller
+from skdistill.distillers._gped_loop import OnlineDistillation
 from skdistill.expectations import Expectation
 from skdistill.samplers import SGHMC, SGLD
 from skdistill.transfer import GaussianNoise
 
+ROOT = Path(__file__).parents[2]
 X, Y = make_moons(60, noise=0.2, random_state=0)
 
 
@@ -28,19 +36,9 @@ class Stopped(BaseException):
     """Ends a fit at once, as a kill does."""
 
 
-class Largest:
-    """Largest probability, or mean; call number `fatal` ends the fit."""
-
-    def __init__(self, fatal, end):
-        self.fatal = fatal
-        self.end = end
-        self.n_calls = 0
-
-    def __call__(self, members):
-        self.n_calls += 1
-        if self.n_calls == self.fatal:
-            self.end()
-        return members.amax(-1) if isinstance(members, torch.Tensor) else members.mean
+def largest(members):
+    """Largest probability, or mean."""
+    return members.amax(-1) if isinstance(members, torch.Tensor) else members.mean
 
 
 def stop():
@@ -49,6 +47,28 @@ def stop():
 
 def kill():
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def ending(fatal, end=stop):
+    """Let fits end when the chains are about to be asked for the `fatal`-th time."""
+    countdown = itertools.count(fatal - 1, -1)
+
+    def ask(self, net):
+        if next(countdown) == 0:
+            end()
+        return real(self, net)
+
+    real, OnlineDistillation._ask = OnlineDistillation._ask, ask
+    try:
+        yield
+    finally:
+        OnlineDistillation._ask = real
+
+
+def stopped_fit(gped, fatal=9):
+    with ending(fatal), pytest.raises(Stopped):
+        fit(gped)
 
 
 class Dropping(torch.nn.Sequential):
@@ -68,11 +88,18 @@ CASES = {
     "momentum": {"optimizer": "SGD", "optimizer__momentum": 0.9, "lr_schedule": None},
     "any module": {"teacher__module": Dropping, "teacher__module__hidden_units": None},
     "numbers": {},
+    "numbers of NumPy": {
+        "lr": np.float32(0.01),
+        "batch_size": np.int64(16),
+        "teacher__batch_size": np.int32(16),
+        "teacher__inference__step_size": np.logspace(-4, -2, 3)[1],
+        "optimizer__betas": (np.float64(0.9), np.float64(0.99)),
+    },
     "pruned": {"group_lasso": 0.3, "module__hidden_units": (30,), "teacher__max_epochs": 30},
 }
 
 
-def distiller(case="sgld", fatal=0, end=stop, **params):
+def distiller(case="sgld", **params):
     cls = BayesianEnsembleRegressor if case == "numbers" else BayesianEnsembleClassifier
     teacher = cls(
         inference=SGLD(2e-3, burn_in=7, thinning=2),
@@ -81,7 +108,7 @@ def distiller(case="sgld", fatal=0, end=stop, **params):
         max_epochs=12,
         random_state=0,
     )
-    own = Expectation(Largest(fatal, end), "squared", name="own")
+    own = Expectation(largest, "squared", name="own")
     names = ("mean", "aleatoric", "epistemic") if case == "numbers" else ("predictive", "entropy")
     gped = GPEDDistiller(
         teacher,
@@ -92,7 +119,12 @@ def distiller(case="sgld", fatal=0, end=stop, **params):
         checkpoint_interval=0,
         random_state=0,
     ).set_params(**{**CASES[case], **params})
-    for part in (gped, gped.teacher):  # those of a module that takes none
+    return without_none(gped)
+
+
+def without_none(gped):
+    """Without the widths of a module that takes none."""
+    for part in (gped, gped.teacher):
         if getattr(part, "module__hidden_units", ()) is None:
             del part.module__hidden_units
     return gped
@@ -121,10 +153,8 @@ def assert_same(one, other):
 @pytest.mark.filterwarnings("ignore:The training step cannot be recorded")
 def test_a_fit_that_was_stopped_twice_gives_the_same_student(case, tmp_path):
     path = tmp_path / "checkpoint"
-    # In each fit the module is tried out once before; about 20 steps of the student in all.
-    for fatal in (9, 6):
-        with pytest.raises(Stopped):
-            fit(distiller(case, fatal, checkpoint=path))
+    for fatal in (8, 5):  # of about 20 steps of the student
+        stopped_fit(distiller(case, checkpoint=path), fatal)
         assert path.exists()
     resumed = fit(distiller(case, checkpoint=path))
     assert list(tmp_path.iterdir()) == []
@@ -134,11 +164,10 @@ def test_a_fit_that_was_stopped_twice_gives_the_same_student(case, tmp_path):
 def test_a_fit_that_was_killed_gives_the_same_student(tmp_path):
     path = tmp_path / "checkpoint"
     code = (
-        "import sys; from tests.distillers.test_gped_resume import distiller, fit, kill; "
-        "fit(distiller(fatal=14, end=kill, checkpoint=sys.argv[1]))"
+        "import sys; from tests.distillers.test_gped_resume import *\n"
+        "with ending(13, kill): fit(distiller(checkpoint=sys.argv[1]))"
     )
-    root = Path(__file__).parents[2]
-    run = subprocess.run([sys.executable, "-c", code, str(path)], cwd=root, check=False)
+    run = subprocess.run([sys.executable, "-c", code, str(path)], cwd=ROOT, check=False)
     assert run.returncode == -signal.SIGKILL
     assert path.exists()
     assert_same(fit(distiller(checkpoint=path)), fit(distiller()))
@@ -160,23 +189,211 @@ def test_without_a_file_a_fit_begins_anew(tmp_path):
     assert not path.exists()
 
 
-@pytest.mark.parametrize(
-    "params", [{"lr": 0.02}, {"teacher__inference__step_size": 1e-3}, {"estimate": "stochastic"}]
-)
-def test_a_checkpoint_of_other_parameters_is_refused(params, tmp_path):
+# ------------------------------------------------------------------------------------------
+# Kills
+# ------------------------------------------------------------------------------------------
+
+
+def kill_and_resume(n_kills, folder):
+    """Kill fits at moments of chance, and go on; print how many were killed before their end."""
+    params = {"teacher__max_epochs": 60}
+    start = time.monotonic()
+    expected = fit(distiller(**params))
+    duration, rng, n_killed = time.monotonic() - start, random.Random(), 0
+    for i in range(n_kills):
+        path = Path(folder) / str(i)
+        child = os.fork()
+        if child == 0:
+            fit(distiller(checkpoint=path, **params))
+            os._exit(0)
+        time.sleep(duration * rng.uniform(0.05, 0.8))
+        os.kill(child, signal.SIGKILL)
+        n_killed += os.WIFSIGNALED(os.waitpid(child, 0)[1])
+        assert_same(fit(distiller(checkpoint=path, **params)), expected)
+        assert os.listdir(folder) == []
+    print(n_killed)  # noqa: T201 -- the test that started this process reads it
+
+
+def test_fits_that_were_killed_at_any_moment_give_the_same_student(tmp_path, tally):
+    n_kills = int(os.environ.get("SKDISTILL_KILLS", "4"))
+    code = (
+        "import sys; from tests.distillers.test_gped_resume import kill_and_resume; "
+        f"kill_and_resume({n_kills}, sys.argv[1])"
+    )
+    run = [sys.executable, "-c", code, str(tmp_path)]
+    found = subprocess.run(run, cwd=ROOT, check=True, capture_output=True, text=True)
+    assert int(found.stdout) > n_kills / 4  # a few are over before they are killed
+    tally("kills", int(found.stdout))
+
+
+# ------------------------------------------------------------------------------------------
+# Files of other fits, and damaged ones
+# ------------------------------------------------------------------------------------------
+
+
+class Linear(torch.nn.Linear):
+    """A network of one layer."""
+
+
+def another(cls, **attributes):
+    """A class of the same name, with other contents."""
+    namespace = {"__module__": cls.__module__, **attributes}
+    return type(cls.__name__, cls.__bases__, namespace)
+
+
+def a_third(members):
+    return members.amax(-1) / 3
+
+
+def own(g=largest, **params):
+    return {"expectations": ("predictive", "entropy", Expectation(g, name="own", **params))}
+
+
+LINEAR = {"module": Linear, "module__hidden_units": None}
+
+# What a run began with, what it is to go on with, and what is to be named.
+CHANGES = {
+    "a number": ({}, {"lr": 0.02}, "lr"),
+    "an integer of NumPy": (
+        {"batch_size": np.int64(16)},
+        {"batch_size": np.int64(8)},
+        "batch_size",
+    ),
+    "a sampler": ({}, {"teacher__inference__step_size": 1e-3}, "teacher__inference__step_size"),
+    "a dict": ({"estimate": {"own": "online"}}, {"estimate": {"own": "stochastic"}}, "estimate"),
+    "another dict": (
+        {"teacher__class_weight": {0: 1.0, 1: 2.0}},
+        {"teacher__class_weight": {0: 2.0, 1: 1.0}},
+        "teacher__class_weight",
+    ),
+    "a loss": ({}, own(loss="absolute"), "expectations"),
+    "a weight": ({}, own(weight=2.0), "expectations"),
+    "a function": ({}, own(a_third), "expectations"),
+    "a module": (LINEAR, {**LINEAR, "module": another(Linear, n=3)}, "module"),
+    "a maker": (
+        {"estimate": "stochastic", "transfer": GaussianNoise(0.1)},
+        {"estimate": "stochastic", "transfer": GaussianNoise(0.2)},
+        "transfer__scale",
+    ),
+    "an optimizer": (
+        {"optimizer": torch.optim.Adam},
+        {"optimizer": torch.optim.AdamW},
+        "optimizer",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_a_checkpoint_of_other_parameters_is_refused(what, tmp_path):
+    begun, changed, name = CHANGES[what]
     path = tmp_path / "checkpoint"
-    with pytest.raises(Stopped):
-        fit(distiller(fatal=9, checkpoint=path))
-    with pytest.raises(ValueError, match=r"checkpoint=.* is of a fit with other data"):
-        fit(distiller(checkpoint=path).set_params(**params))
-    with pytest.raises(ValueError, match="other data or parameters"):
-        distiller(checkpoint=path).fit(X + 1, Y, X_monitor=X[:9])
+    stopped_fit(distiller(checkpoint=path, **begun), 5)
+    content = path.read_bytes()
+    message = rf"checkpoint=.* is of a fit with other data or parameters; what differs: {name}\."
+    with ending(1), pytest.raises(ValueError, match=message):
+        fit(distiller(checkpoint=path, **{**begun, **changed}))
+    assert path.read_bytes() == content
+
+
+def test_a_checkpoint_of_other_data_is_refused(tmp_path):
+    path, weight = tmp_path / "checkpoint", np.ones(60)
+    further = {"X_transfer": X[:5] + 1, "sample_weight": weight, "X_monitor": X[:9]}
+    with ending(9), pytest.raises(Stopped):
+        distiller("numbers", checkpoint=path).fit(X, Y, **further)
+    heavier = np.r_[2.0, weight[1:]]
+    for name, data in {
+        "X": {"X": np.nextafter(X, 9)},
+        "y": {"y": 2 * Y + 3},  # the same when it is standardised
+        "X_transfer": {"X_transfer": X[:5] + 2},
+        "X_monitor": {"X_monitor": X[:8]},
+        "sample_weight": {"sample_weight": heavier},
+    }.items():
+        with pytest.raises(
+            ValueError, match=rf"other data or parameters; .* differs: (.*, )?{name}"
+        ):
+            distiller("numbers", checkpoint=path).fit(**{"X": X, "y": Y, **further, **data})
+
+
+def test_a_parameter_that_cannot_be_told_is_refused(tmp_path):
+    class Locked(torch.nn.Linear):
+        lock = threading.Lock()
+
+    gped = distiller(checkpoint=tmp_path / "checkpoint", **{**LINEAR, "module": Locked})
+    with pytest.raises(ValueError, match="module cannot be told from other values"):
+        fit(gped)
+    fit(gped.set_params(checkpoint=None))
+
+
+def test_what_changes_nothing_may_change(tmp_path):
+    path = tmp_path / "checkpoint"
+    stopped_fit(distiller(checkpoint=path))
+    gped = distiller(checkpoint=str(path), checkpoint_interval=9, n_threads=1, teacher__n_threads=1)
+    with ending(15):  # of the 20 steps, fewer are left
+        fit(gped)
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "state"])
+def test_a_damaged_checkpoint_is_refused(damage, tmp_path):
+    path = tmp_path / "checkpoint"
+    stopped_fit(distiller(checkpoint=path))
+    content = bytearray(path.read_bytes())
+    if damage == "state":  # as another version would leave it
+        with Checkpoint(path, 0, {}) as checkpoint:
+            checkpoint.belongs_to = _unpacked(content)["belongs_to"]
+            state = checkpoint.read()
+            state["chains"]["module"].popitem()
+            checkpoint.write(state)
+    else:
+        content[-300] ^= 4
+        path.write_bytes({"cut": content[:-9], "flipped": content, "empty": b""}[damage])
+    with pytest.raises(ValueError, match=r"checkpoint='.*checkpoint' .* Delete it"):
+        fit(distiller(checkpoint=path))
+
+
+# ------------------------------------------------------------------------------------------
+# Files that cannot be written, and two fits at once
+# ------------------------------------------------------------------------------------------
+
+
+def test_a_missing_folder_is_found_before_training(tmp_path):
+    with ending(1), pytest.raises(ValueError, match=r"checkpoint=.* must name a file in a folder"):
+        fit(distiller(checkpoint=tmp_path / "missing" / "checkpoint"))
+
+
+def test_a_write_that_fails_does_not_end_a_fit(tmp_path, monkeypatch):
+    def fail(*args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.warns(UserWarning, match=r"checkpoint=.* could not be written .*No space"):
+        fitted = fit(distiller(checkpoint=tmp_path / "checkpoint"))
+    assert os.listdir(tmp_path) == []
+    assert_same(fitted, fit(distiller()))
+
+
+def test_two_fits_at_once_are_refused(tmp_path):
+    path, refused = tmp_path / "checkpoint", []
+
+    def begin_another():
+        with pytest.raises(ValueError, match=r"checkpoint=.* is in use by another fit") as caught:
+            fit(distiller(lr=0.02, checkpoint=path))
+        refused.append(caught)
+
+    with ending(9, begin_another):
+        fitted = fit(distiller(checkpoint=path))
+    assert len(refused) == 1
+    assert_same(fitted, fit(distiller()))
+
+
+def test_candidates_of_a_search_may_share_a_file_one_by_one(tmp_path):
+    search = GridSearchCV(distiller(checkpoint=tmp_path / "checkpoint"), {"lr": [0.01, 0.02]}, cv=2)
+    search.set_params(error_score="raise").fit(X, Y)
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_file_that_is_cut_off_is_never_found(tmp_path, monkeypatch):
     path = tmp_path / "checkpoint"
-    with pytest.raises(Stopped):
-        fit(distiller(fatal=9, checkpoint=path))
+    stopped_fit(distiller(checkpoint=path))
     before = path.read_bytes()
 
     def half(state, file):

@@ -484,7 +484,10 @@ def test_members_that_agree_have_the_largest_precision(data):
 
 def test_one_member_is_warned_of(data):
     with pytest.warns(UserWarning, match="teacher has one member"):
-        distiller([network(0)]).fit(*data)
+        student = distiller([network(0)]).fit(*data)
+    total, *parts = student.predict_uncertainty(data[0][:3])
+    assert np.isfinite(total).all()
+    assert parts == [None, None]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         distiller([network(0)], loss="mixture").fit(*data)
@@ -495,6 +498,8 @@ def test_one_member_is_warned_of(data):
     [
         ({"loss": "kl"}, ValueError, r"loss must be one of \['reverse_kl', .*'mixture'\]"),
         ({"max_precision": 0}, ValueError, "max_precision == 0, must be > 0"),
+        ({"max_precision": 9.0, "loss": "nll"}, ValueError, "max_precision must be 'auto' with"),
+        ({"max_precision": 9.0, "loss": "mixture"}, ValueError, "max_precision must be 'auto'"),
         ({"smoothing": 1.0}, ValueError, "smoothing == 1.0, must be < 1"),
         ({"temperature": (2, 3)}, ValueError, "temperature must be a positive number, or a tuple"),
         ({"teacher": None}, TypeError, "teacher must be a list of torch modules, got None"),

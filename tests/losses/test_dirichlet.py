@@ -310,6 +310,28 @@ def test_identical_members_have_a_large_precision_that_can_be_capped(dtype, tole
     assert (capped == 1e4).all()
 
 
+@pytest.mark.parametrize("n_classes", [3, 1000])
+@pytest.mark.parametrize("name", ["reverse_kl", "reverse_kl_reference", "forward_kl"])
+def test_in_float32_losses_of_the_largest_precision_are_as_in_float64(name, n_classes):
+    loss = getattr(losses, f"dirichlet_{name}_and_gradient")
+    n_rows = 800 if n_classes == 3 else 4  # enough for the series
+    mean = randn(n_rows, n_classes).mul(2).softmax(-1)
+    largest = losses.largest_precision(n_classes, torch.float32)
+    assert largest == pytest.approx(8400 * n_classes, rel=0.01)
+    precision = torch.full((n_rows,), largest, dtype=torch.float64)
+    for share in (0.0, 0.5, 1.0):  # of the way from a flat Dirichlet to the proxy's precision
+        outputs = mean.log() + share * math.log(largest) + 0.3 * randn(n_rows, n_classes, seed=1)
+        target = (mean, precision)
+        if name != "reverse_kl_reference":
+            target = (losses.proxy_concentrations(*target),)
+        expected, d_expected = loss(outputs, *target)
+        found, gradient = loss(outputs.float(), *(t.float() for t in target))
+        assert (found > 0).all()
+        close(found.double(), expected, rtol=0.02)
+        miss = (gradient - d_expected).norm(dim=-1) / d_expected.norm(dim=-1)
+        assert miss.max() < 0.01
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_probabilities_of_zero_and_one_give_finite_targets(dtype):
     certain = torch.tensor([[0.0, -math.inf], [-math.inf, 0.0]], dtype=dtype)

@@ -361,6 +361,18 @@ def test_impurities_that_are_no_variances_are_not_taken_for_some(criterion, numb
     assert_allclose(teacher.predict_members(X)[..., 1], teacher.residual_variance_[0])
 
 
+@pytest.mark.parametrize("offset", [1e4, 1e8, 1e12])
+def test_impurities_that_rounding_has_destroyed_are_not_taken(offset, numbers):
+    X, y = numbers
+    X, y = X.astype(np.float32), (y - y.mean()) / y.std() + offset
+    teacher = as_teacher(trees(RandomForestRegressor, min_samples_leaf=4)).fit(X, y)
+    members = teacher.predict_members(X)
+    assert members.dtype == np.float64
+    assert (members[..., 1] > 0).all()
+    takes_residual = members[..., 1] == teacher.residual_variance_[0]
+    assert takes_residual.all() if offset > 1e4 else not takes_residual.any()
+
+
 def test_each_target_has_its_residual_variance(numbers):
     X, y = numbers
     forest = trees(RandomForestRegressor, min_samples_leaf=4)
@@ -419,7 +431,7 @@ def test_mixtures_are_the_same_however_many_rows_fit_in_memory(numbers, monkeypa
     X, y = numbers
     teacher = as_teacher(trees(RandomForestRegressor), max_members=3).fit(X, y)
     expected = teacher.predict_members(X)
-    monkeypatch.setattr("skdistill.teachers._walking._CHUNK_BYTES", 5000)
+    monkeypatch.setattr("skdistill.teachers._rows_and_folds._CHUNK_BYTES", 5000)
     assert_array_equal(teacher.predict_members(X), expected)
     again = as_teacher(trees(RandomForestRegressor), max_members=3).fit(X, y)
     assert_allclose(again.residual_variance_, teacher.residual_variance_)

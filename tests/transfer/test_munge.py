@@ -98,7 +98,7 @@ def test_both_ways_to_find_neighbours_agree_with_all_distances(d, monkeypatch):
     expected = distances.argmin(1)
     assert_array_equal(_munge.nearest_by_tree(points), expected)
     assert_array_equal(_munge.nearest_by_products(points), expected)
-    monkeypatch.setattr(_munge, "_DISTANCES", 7 * 300 + 5)  # blocks of seven rows
+    monkeypatch.setattr(_munge, "_BLOCK", 7)
     assert_array_equal(_munge.nearest_by_products(points), expected)
     assert_array_equal(_munge.nearest_rows(points, []), _nearest_standardised(points))
 

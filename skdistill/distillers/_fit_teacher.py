@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a distiller does with its teacher before it asks it anything."""
+"""How a distiller fits its teacher, seeds it, and puts rows in the form that it expects."""
 
 from __future__ import annotations
 
@@ -8,16 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn import get_config
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import Pipeline
 
-from ._base import SEED_LIMIT
-
-__all__ = ["BaseSearchCV", "as_teacher_rows", "fit_teacher", "seed_where_unset", "weights_for"]
-
-BaseSearchCV: Any = GridSearchCV.__base__  # it has no public name
+from .._base import SEED_LIMIT
+from .._meta_estimators import weights_for
 
 
 def fit_teacher(teacher, X, y, sample_weight, task, student):
@@ -28,22 +22,6 @@ def fit_teacher(teacher, X, y, sample_weight, task, student):
         teacher.fit(X, y, **weights_for(teacher, sample_weight))
         task.call_on_fit_task_end(estimator=student, X=X, y=y)
     return teacher
-
-
-def weights_for(model, sample_weight) -> dict[str, Any]:
-    """Weights by the name under which the model's fit takes them; nothing for None."""
-    if sample_weight is None:
-        return {}
-    routed = get_config()["enable_metadata_routing"]
-    return {"sample_weight" if routed else _name_of_weights(model): sample_weight}
-
-
-def _name_of_weights(model) -> str:
-    if isinstance(model, BaseSearchCV):
-        return _name_of_weights(model.estimator)
-    if isinstance(model, Pipeline):
-        return f"{model.steps[-1][0]}__{_name_of_weights(model[-1])}"
-    return "sample_weight"
 
 
 def seed_where_unset(estimator, seed: int) -> None:
@@ -58,7 +36,7 @@ def seed_where_unset(estimator, seed: int) -> None:
 
 
 def as_teacher_rows(X, names) -> Callable[[np.ndarray], Any]:
-    """How to dress arrays for a teacher: as a frame, of X's kind, if it knows columns by name."""
+    """Return what puts an array into a frame, of X's kind, for a teacher that has named columns."""
     if names is None:
         return lambda rows: rows
     if not hasattr(X, "columns"):

@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The read-offs through Pipeline, searches, FrozenEstimator and TransformedTargetRegressor.
+"""Functions that predict with an estimator of ours inside Pipelines, searches and the like.
 
 scikit-learn's meta-estimators hand on ``predict`` but not our own methods.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
+from ._meta_estimators import innermost
 from .distributions import EmpiricalGaussian, Uncertainty
 
 __all__ = [
@@ -121,35 +119,6 @@ def predict_interval(model, X, coverage=0.9) -> np.ndarray:
     estimator, X, inverses = innermost(model, X, "predict_interval")
     ends = _quantiles_through(inverses, estimator.predict_interval(X, coverage))
     return np.sort(ends, axis=-1) if inverses else ends
-
-
-def innermost(model, X, method: str, caller: str = ""):
-    """The estimator inside `model` that has `method`, its X, and the target's inverse transforms.
-
-    The inverse transforms come in the order in which they apply. `method` may be any attribute, of
-    interest to `caller`, and X None, which nothing transforms.
-    """
-    inverses: list[Callable] = []
-    while not hasattr(model, method):  # FrozenEstimator hands on whatever is in it
-        if hasattr(model, "steps"):  # Pipeline
-            for _, step in model.steps[:-1]:
-                is_idle = X is None or step is None or step == "passthrough"
-                X = X if is_idle else step.transform(X)
-            model = model.steps[-1][1]
-        elif hasattr(model, "best_estimator_"):  # GridSearchCV and the other searches
-            model = model.best_estimator_
-        elif hasattr(model, "regressor_"):  # TransformedTargetRegressor
-            inverses.insert(0, model.transformer_.inverse_transform)
-            model = model.regressor_
-        else:
-            if hasattr(model, "estimator") or hasattr(model, "regressor"):
-                check_is_fitted(model)  # what is inside shows only after fit
-            raise TypeError(
-                f"{type(model).__name__} has no {method}; skdistill.{caller or method} takes a "
-                "fitted skdistill estimator, or a Pipeline, search (with refit=True), "
-                "FrozenEstimator or TransformedTargetRegressor around one."
-            )
-    return model, X, inverses
 
 
 def _quantiles_through(inverses, values: np.ndarray) -> np.ndarray:

@@ -1,0 +1,940 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Write the tables of README.md and of doc/measured/ from the files in results/.
+
+The pages hold their own prose. What stands between two comments,
+
+    .. measured: NAME ARGUMENT            <!-- measured: NAME ARGUMENT -->
+
+    .. end                                <!-- end -->
+
+is what the function NAME of this file returns, and is replaced. So no measured number is typed;
+tests/test_measured.py fails where a page and its files disagree. A number in bold misses what was
+wanted.
+
+    python benchmarks/report.py           # or `make measured`
+"""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from collections.abc import Iterable
+from math import inf
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import gped
+import uci
+from _pages import (
+    Table,
+    block,
+    comparisons,
+    duration,
+    filled,
+    limits,
+    marked,
+    pick,
+    spread,
+    stored,
+    table,
+)
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "doc" / "measured").glob("*.rst"))]
+
+# By results file, what printed it.
+COMMANDS = {
+    "bdistil": ["bdistil.py"],
+    "engine": ["engine.py"],
+    "forest": ["forest.py"],
+    "gped": [
+        "gped.py --iterations 20000",
+        'gped.py --iterations 20000 --param "module__hidden_units=(1000, 1000)" lr=1e-3',
+    ],
+    "hydra": ["hydra.py --ablations"],
+    "logits": ["logits.py"],
+    "many_classes": ["many_classes.py"],
+    "mnist": ["mnist.py --threads 1"],
+    "pareto": ["pareto.py"],
+    "predict": ["predict.py"],
+    "sgld": ["sgld.py"],
+    "shift": ["shift.py"],
+    "students": ["students.py"],
+    "translation": ["translation.py"],
+    "uci": ["uci.py --jobs 2"],
+    "uci_distribution": ["uci.py --student distribution --splits 5"],
+}
+
+# What was wanted and does not stand in the files.
+UCI_WANTED = {"rank_correlation": 0.88, "median_ratio": 0.8, "rmse_ratio": 1.05}
+DEEP_ENSEMBLES_NLL = 0.05  # what a teacher may be behind those published
+DISTRIBUTION_NLL = 0.06  # what a student that predicts a distribution may be behind, on average
+DISTRIBUTION_AUSE = 0.05  # and by how much its AUSE may differ
+GPED_AUROC = 0.05  # what a student may be behind its chain, by epistemic uncertainty
+
+
+@block
+def source(name: str) -> str:
+    """What printed a results file, when, on what machine and with what versions."""
+    found = stored(name)
+    machine, system = found["machine"], found["machine"]["system"].partition("-")[0]
+    commands = " and ".join(f"``python benchmarks/{command}``" for command in COMMANDS[name])
+    versions = ", ".join(f"{package} {version}" for package, version in found["versions"].items())
+    text = (
+        f"Printed by {commands} on {found['date'][:10]}, stored in "
+        f"``benchmarks/results/{name}.json``; {machine['processor']}, {machine['cores']} cores, "
+        f"{machine['memory_gib']:g} GiB, {system}; {versions}."
+    )
+    return textwrap.fill(text, 100, break_on_hyphens=False)
+
+
+# Regression ---------------------------------------------------------------------------------------
+
+
+def by_set(name: str) -> list[tuple[str, dict, dict, dict]]:
+    """Name, teacher, student and fidelity of each set of a file that uci.py has written."""
+    results = sorted(stored(name)["results"].items())
+    return [
+        (key, *(row[part] for part in ("teacher", "student", "fidelity"))) for key, row in results
+    ]
+
+
+@block
+def uci_scores() -> Table:
+    """RMSE and NLL beside those of Deep Ensembles."""
+    rows = []
+    for name, theirs, ours, _ in by_set("uci"):
+        rmse, nll = uci.DEEP_ENSEMBLES[name]
+        rows.append([name, theirs["rmse"], ours["rmse"], rmse, theirs["nll"], ours["nll"], nll])
+    return table(
+        "set | RMSE, teacher:.3f | RMSE, student:.3f | RMSE, Deep Ensembles:.2f | "
+        "NLL, teacher:.3f | NLL, student:.3f | NLL, Deep Ensembles:.2f",
+        rows,
+    )
+
+
+@block
+def uci_calibration() -> Table:
+    """Scores of the uncertainty, and the likelihood of one Gaussian for each row."""
+    measures = "gaussian_nll ause coverage_90"
+    rows = (
+        [
+            name,
+            *(
+                value
+                for pair in zip(pick(theirs, measures), pick(ours, measures), strict=True)
+                for value in pair
+            ),
+        ]
+        for name, theirs, ours, _ in by_set("uci")
+    )
+    return table(
+        "set | NLL of a Gaussian, teacher:.3f | student:.3f | AUSE, teacher:.3f | student:.3f | "
+        "90 % coverage, teacher:.3f | student:.3f",
+        rows,
+    )
+
+
+@block
+def uci_fidelity() -> Table:
+    """How close each student is to its teacher, and what was wanted."""
+    rows: list[list[Any]] = []
+    least_rank, least_ratio, most = UCI_WANTED.values()
+    for name, theirs, ours, fidelity in by_set("uci"):
+        rank, ratio, _ = fidelity.values()
+        rmse = ours["rmse"] / theirs["rmse"]
+        rows.append(
+            [
+                name,
+                marked(rank, ".3f", rank >= least_rank),
+                marked(ratio, ".3f", ratio >= least_ratio),
+                marked(rmse, ".3f", rmse <= most),
+                ours["nll"] - theirs["nll"],
+                ours["ause"] - theirs["ause"],
+                ours["parameters"] / theirs["parameters"],
+            ]
+        )
+    wanted = [f"at least {least_rank}", f"at least {least_ratio}", f"at most {most}"]
+    rows.append(["wanted", *wanted, None, None, None])
+    return table(
+        "set | rank of epistemic | median ratio | RMSE ratio | NLL gap:+.3f | AUSE gap:+.3f | "
+        "parameters, student / teacher:.2f",
+        rows,
+    )
+
+
+@block
+def uci_distribution() -> Table:
+    """Students that predict a distribution, beside their teachers; the last rows have the means."""
+    rows: list[list[Any]] = [
+        [
+            name,
+            *(model[score] for score in ("rmse", "nll") for model in (theirs, ours)),
+            ours["nll"] - theirs["nll"],
+            ours["ause"] - theirs["ause"],
+            *pick(ours, "coverage_90"),
+            *pick(fidelity, "rank_correlation median_ratio"),
+            ours["parameters"] / theirs["parameters"],
+        ]
+        for name, theirs, ours, fidelity in by_set("uci_distribution")
+    ]
+    nll, ause = (mean(row[column] for row in rows) for column in (5, 6))
+    nll_text = marked(nll, "+.3f", nll <= DISTRIBUTION_NLL)
+    ause_text = marked(ause, "+.3f", abs(ause) <= DISTRIBUTION_AUSE)
+    limits_of_gaps = [f"at most {DISTRIBUTION_NLL:+g}", f"within {DISTRIBUTION_AUSE:g}"]
+    rows.append(["mean", *[None] * 4, nll_text, ause_text, *[None] * 4])
+    rows.append(["wanted", *[None] * 4, *limits_of_gaps, *[None] * 4])
+    return table(
+        "set | RMSE, teacher:.3f | student:.3f | NLL, teacher:.3f | student:.3f | NLL gap:+.3f | "
+        "AUSE gap:+.3f | 90 % coverage:.3f | rank of epistemic:.3f | median ratio:.2f | "
+        "parameters, student / teacher:.3f",
+        rows,
+    )
+
+
+# Classification -----------------------------------------------------------------------------------
+
+
+@block
+def hydra_sets() -> Table:
+    """Hydra+ and its rivals on four sets."""
+    rows = (
+        [
+            name,
+            model,
+            *pick(full, "nll ece test.rank_correlation test.median_ratio"),
+            *pick(some, "left_out.median_ratio"),
+            *pick(full, "test.tv_epistemic"),
+            *pick(some, "left_out.tv_epistemic ood_auroc"),
+            *pick(full, "parameters fit_seconds"),
+        ]
+        for name, found in stored("hydra")["sets"].items()
+        for model, full in found["all"].items()
+        for some in [found["some_left_out"][model]]
+    )
+    return table(
+        "set | model | NLL:.3f | ECE:.3f | rank of epistemic:.3f | median ratio, test:.2f | "
+        "left out:.2f | TV, test:.3f | left out:.3f | AUROC:.3f | parameters:, | fit, s:.1f",
+        rows,
+    )
+
+
+@block
+def hydra_targets() -> Table:
+    """What Hydra+ should reach, by set."""
+    sets = stored("hydra")["sets"]
+    by_target = zip(*(found["targets"] for found in sets.values()), strict=True)
+    rows = (
+        [
+            first["target"],
+            None if "below" in first["target"] else limits(first),
+            *(marked(row["value"], ".3f", row["reached"]) for row in (first, *others)),
+        ]
+        for first, *others in by_target
+    )
+    return table(" | ".join(["target", "wanted", *sets]), rows)
+
+
+@block
+def hydra_ablations() -> Table:
+    """Hydra+ with one part changed."""
+    paths = (
+        "change nll_gap ece test.rank_correlation test.median_ratio test.tv_epistemic "
+        "left_out.median_ratio ood_auroc parameters fit_seconds"
+    )
+    return table(
+        "model | NLL gap:.3f | ECE:.3f | rank of epistemic:.3f | median ratio:.2f | TV:.3f | "
+        "ratio, left out:.2f | AUROC:.3f | parameters:, | fit, s:.1f",
+        (pick(row, paths) for row in stored("hydra")["ablations"]),
+    )
+
+
+@block
+def hydra_toys() -> Table:
+    """The toy problems of the paper."""
+    paths = (
+        "problem model heads nll epistemic_around rank_correlation median_ratio parameters "
+        "papers_parameters fit_seconds"
+    )
+    return table(
+        "problem | model | heads:d | NLL:.3f | mean epistemic:.3f | rank:.3f | median ratio:.2f | "
+        "parameters:, | in the paper:, | fit, s:.1f",
+        (pick(row, paths) for row in stored("hydra")["toys"]),
+    )
+
+
+@block
+def forest_scores() -> Table:
+    """Forests and their students."""
+    rows = []
+    for name, found in stored("forest")["results"].items():
+        ranks = {"student": found["fidelity"]["rank_correlation"]}
+        for model, scores in found["scores"].items():
+            values = pick(scores, "accuracy nll ece parameters fit_seconds")
+            rows.append([name, model, *values, ranks.get(model)])
+    return table(
+        "set | model | accuracy:.4f | NLL:.3f | ECE:.3f | parameters:, | fit, s:.0f | "
+        "rank of epistemic:.2f",
+        rows,
+    )
+
+
+@block
+def forest_times() -> Table:
+    """How fast a forest and its student predict."""
+    results = stored("forest")["results"].values()
+    return comparisons([row for found in results for row in found["times"]])
+
+
+@block
+def shift_uncertainties() -> Table:
+    """Teacher and Hydra+ on shifted rows, and how far all students' uncertainties are off."""
+    shifts: dict[tuple[str, str], dict[str, dict]] = {}
+    for row in stored("shift")["results"]:
+        shift = " ".join(str(part) for part in (row["shift"], row["degree"]) if part is not None)
+        shifts.setdefault((row["set"], shift), {})[row["model"]] = row
+    rows = (
+        [
+            *place,
+            *(found[model][key] for key in ("error", "ece") for model in ("teacher", "Hydra+")),
+            *pick(found["Hydra+"], "tv_total tv_aleatoric tv_epistemic"),
+            *(found[model]["tv_epistemic"] for model in ("Hydra", "Dirichlet", "logit-normal")),
+        ]
+        for place, found in shifts.items()
+    )
+    return table(
+        "set | shift | error, teacher:.3f | Hydra+:.3f | ECE, teacher:.3f | Hydra+:.3f | "
+        "TV of Hydra+, total:.3f | aleatoric:.3f | epistemic:.3f | "
+        "TV of epistemic, Hydra:.3f | Dirichlet:.3f | logit-normal:.3f",
+        rows,
+    )
+
+
+# Distribution distillation ------------------------------------------------------------------------
+
+
+@block
+def students() -> Table:
+    """All students of one teacher."""
+    paths = (
+        "nll ece test.tv_total test.tv_aleatoric test.tv_epistemic test.rank_correlation "
+        "left_out.tv_total left_out.tv_aleatoric left_out.tv_epistemic ood_auroc parameters"
+    )
+    rows = (
+        [name, student, *pick(row, paths)]
+        for name, found in stored("students")["results"].items()
+        for student, row in found.items()
+    )
+    return table(
+        "set | student | NLL:.3f | ECE:.3f | TV on test rows, total:.3f | aleatoric:.3f | "
+        "epistemic:.3f | rank of epistemic:.3f | TV on rows left out, total:.3f | aleatoric:.3f | "
+        "epistemic:.3f | AUROC:.3f | parameters:,",
+        rows,
+    )
+
+
+@block
+def logits_cifar() -> Table:
+    """SVHN told from CIFAR-10 by students of stored logits."""
+    found = stored("logits")["results"]["cifar10"]
+    wanted = {row["target"].rpartition(", ")[2]: row for row in found["targets"]}
+    rows = []
+    for name, model in found["models"].items():
+        row: list[Any] = [name, model["auroc"], None, None, None]
+        if name in wanted:
+            gap = marked(model["difference"], "+.3f", wanted[name]["reached"])
+            row[2:] = [gap, interval(model), limits(wanted[name])]
+        rows.append(row)
+    return table("model | AUROC:.3f | less the ensemble's | 95 % interval | wanted", rows)
+
+
+def interval(found: dict[str, Any]) -> str:
+    """Ends of a confidence interval."""
+    return "{:+z.3f} to {:+z.3f}".format(*found["interval"])
+
+
+@block
+def logits_proxies() -> Table:
+    """Rank correlation of the uncertainties of an ensemble and of a Dirichlet in its place."""
+    found = stored("logits")["results"]["imagenet"]
+    names = {
+        "with the one": "Eq. 17, with the one added",
+        "without the one": "without it, as predictions are read",
+        "released": "as released by the authors",
+        "by mutual information": "by mutual information, with the one",
+    }
+    measures = "total mutual_information reverse_mutual_information pairwise_kl"
+    rows = [[names[name], *pick(row, measures)] for name, row in found["proxies"].items()]
+    rows[0][1:] = [marked(row["value"], ".3f", row["reached"]) for row in found["targets"]]
+    rows.append(["wanted of Eq. 17", *(limits(row) for row in found["targets"])])
+    return table(
+        "proxy | total:.3f | mutual information:.3f | reverse mutual information:.3f | "
+        "pairwise divergence:.3f",
+        rows,
+    )
+
+
+@block
+def logits_models() -> Table:
+    """Students of one ImageNet network's logits."""
+    models = stored("logits")["results"]["imagenet"]["models"]
+    paths = "log_loss accuracy rank_total rank_mutual_information"
+    return table(
+        "model | log loss:.3f | accuracy:.3f | rank of total:.3f | rank of mutual information:.3f",
+        ([name, *pick(row, paths)] for name, row in models.items()),
+    )
+
+
+# Boosters -----------------------------------------------------------------------------------------
+
+
+@block
+def bdistil_rounds() -> Table:
+    """Accuracy after 1, 2, 4 and 7 rounds."""
+    rows = (
+        [
+            name,
+            found["teacher"],
+            *(found["booster"][n - 1] for n in (1, 2, 4, 7)),
+            *(found["average"][n - 1] if "average" in found else None for n in (1, 2, 4, 7)),
+            found.get("oracle"),
+        ]
+        for name, found in stored("bdistil")["results"].items()
+        if name != "series"
+    )
+    return table(
+        "set | teacher:.4f | booster, round 1:.4f | 2:.4f | 4:.4f | 7:.4f | average of 1:.4f | "
+        "2:.4f | 4:.4f | 7:.4f | oracle of 7:.4f",
+        rows,
+    )
+
+
+@block
+def bdistil_targets() -> Table:
+    """What the booster should reach."""
+    rows = (
+        [row["target"], marked(row["value"], "+.4f", row["reached"]), row["limit"]]
+        for found in stored("bdistil")["results"].values()
+        for row in found["targets"]
+    )
+    return table("target | measured | at most:g", rows)
+
+
+@block
+def bdistil_times() -> Table:
+    """How fast a booster predicts one row."""
+    results = stored("bdistil")["results"]
+    return comparisons([row for name in ("letter", "magic") for row in results[name]["times"]])
+
+
+@block
+def bdistil_series() -> Table:
+    """Early prediction of activities."""
+    found = stored("bdistil")["results"]["series"]
+    rows = (
+        [*pick(ours, "time accuracy share"), *pick(peer, "accuracy share")]
+        for ours, peer in zip(found["booster"], found["peer"], strict=True)
+    )
+    return table(
+        "share of the time:.0% | booster, accuracy:.3f | predicted:.0% | E-RNN, accuracy:.3f | "
+        "predicted:.0%",
+        rows,
+    )
+
+
+# Posteriors ---------------------------------------------------------------------------------------
+
+
+@block
+def mnist_inference() -> Table:
+    """Ways to draw members, on MNIST."""
+    rows = (
+        [
+            name,
+            row["nll"],
+            1 - row["accuracy"],
+            *pick(row, "ece ood_auroc_epistemic members iterations cpu_seconds"),
+        ]
+        for name, row in stored("mnist")["results"].items()
+    )
+    return table(
+        "inference | NLL:.3f | error:.1% | ECE:.3f | AUROC of KMNIST:.3f | members:d | "
+        "iterations:, | fit, CPU s:.0f",
+        rows,
+    )
+
+
+@block
+def gped_quality() -> Table:
+    """Students of a chain's expectations, those with its architecture and the largest ones."""
+    sizes = {"quality": "", "quality_of_the_largest_student": ", largest"}
+    rows = [
+        [f"{mask} %", name + size, *gped_row(mask, name, row, found[mask]["teacher"])]
+        for mask in ("0", "29")
+        for part, size in sizes.items()
+        for found in [stored("gped")[part]]
+        for name, row in found[mask].items()
+        if name != "teacher" or not size
+    ]
+    mae = f"at most {gped.TARGETS['entropy_mae']:g}"
+    auroc = f"at most {GPED_AUROC:g} below"
+    rows += [["0 %", "wanted of GPED U_o", *[None] * 2, mae, *[None] * 4]]
+    rows += [["both", "wanted of GPED", *[None] * 4, auroc, *[None] * 2]]
+    return table(
+        "mask | model | NLL:.3f | error:.1% | MAE | AUROC, total:.3f | AUROC, epistemic | "
+        "nDCG, total:.3f | nDCG, epistemic:.3f",
+        rows,
+    )
+
+
+def gped_row(mask: str, name: str, row: dict[str, Any], chain: dict[str, Any]) -> list[Any]:
+    """Numbers of `gped_quality`."""
+    mae, auroc = row.get("entropy_mae"), row["ood_auroc_epistemic"]
+    highest = gped.TARGETS["entropy_mae"] if (mask, name) == ("0", "GPED U_o") else inf
+    lowest = chain["ood_auroc_epistemic"] - GPED_AUROC if name.startswith("GPED") else -inf
+    return [
+        row["nll"],
+        1 - row["accuracy"],
+        None if mae is None else marked(mae, ".4f", mae <= highest),
+        row["ood_auroc_total"],
+        marked(auroc, ".3f", auroc >= lowest),
+        *pick(row, "ndcg_total ndcg_epistemic"),
+    ]
+
+
+# Smaller students ---------------------------------------------------------------------------------
+
+
+@block
+def pareto_students() -> Table:
+    """The widest student of a search over widths, and pruned ones beside the search's front."""
+    found = stored("pareto")["results"]
+    search, *pruned = found["students"].values()
+    scores = ("nll", "entropy_mae")
+    verdicts = zip(
+        *(found["verdicts"][score]["interpolated"]["each"] for score in scores), strict=True
+    )
+    widest = max(search, key=lambda row: row["flops"])
+    rows = [pareto_row("searched", widest, [None, None])]
+    for row, pair in zip((row for group in pruned for row in group), verdicts, strict=True):
+        start = "-".join(map(str, row["params"]["module__hidden_units"]))
+        differences = [
+            f"{marked(one['difference'], '+z.3f', one['verdict'] != 'loses')} ({interval(one)})"
+            for one in pair
+        ]
+        rows.append(pareto_row(f"{start}, {row['params']['group_lasso']:g}", row, differences))
+    return table(
+        "student | from, strength | kFLOP:.0f | parameters:, | NLL:.3f | MAE:.3f | "
+        "NLL less the search's | MAE less the search's | 1 row, µs:.0f | 1,000 rows, ms:.1f",
+        rows,
+    )
+
+
+def pareto_row(start: str, row: dict[str, Any], differences: list[Any]) -> list[Any]:
+    """Numbers of `pareto_students`."""
+    latency = row["latency_ms"]
+    return [
+        "-".join(map(str, row["widths"])),
+        start,
+        row["flops"] / 1e3,
+        *pick(row, "parameters nll entropy_mae"),
+        *differences,
+        1e3 * latency["1"],
+        latency["1000"],
+    ]
+
+
+@block
+def pareto_counts() -> Table:
+    """How many of the pruned students are ahead of the search."""
+    names = {"nll": "NLL", "entropy_mae": "MAE of the entropy"}
+    rows = (
+        [names[score], against, *pick(found["counts"], "dominates matches loses")]
+        for score, kinds in stored("pareto")["results"]["verdicts"].items()
+        for against, found in kinds.items()
+    )
+    return table("score | search's front | dominate:d | match:d | lose:d", rows)
+
+
+# Speed --------------------------------------------------------------------------------------------
+
+
+@block
+def engine_training() -> Table:
+    """How many times as fast a fit is as others."""
+    peers = ("skorch", "plain loop", "Bagging of MLPs", "bare torch loop")
+    settings: dict[str, dict[str, str]] = {}
+    for row in stored("engine")["training"]:
+        faster = row["ratio"] if row["measure"] == "times as fast" else 1 / row["ratio"]
+        ratios = settings.setdefault(row["setting"], {})
+        ratios[row["peer"]] = marked(faster, ".3g", row["reached"])
+    rows = ([setting, *map(ratios.get, peers)] for setting, ratios in settings.items())
+    return table(" | ".join(["rows x columns", *peers]), rows)
+
+
+@block
+def engine_costs() -> Table:
+    """What a fit costs beside its steps."""
+    overhead, memory = stored("engine")["overhead"], stored("engine")["memory"]
+    beyond = duration(overhead["overhead_seconds"])
+    rows = [["one epoch beyond its steps", overhead["setting"], beyond]]
+    rows += [
+        [f"peak memory, {row['contender']}", row["setting"], f"{row['peak_mib']:.1f} MiB"]
+        for row in memory
+        if row["members"] == 10  # the other loops were measured with two
+    ]
+    return table("what | setting | measured", rows)
+
+
+@block
+def predict_times() -> Table:
+    """How fast prediction is."""
+    return comparisons(stored("predict")["prediction"])
+
+
+@block
+def predict_memory() -> Table:
+    """By how much memory grows in a prediction."""
+    paths = "model method rows working_memory_mib copy_and_results_mib peak_mib"
+    return table(
+        "model | method | rows:, | working memory, MiB:d | copy and twice the results, MiB:.1f | "
+        "peak growth, MiB:.1f",
+        (pick(row, paths) for row in stored("predict")["memory"]),
+    )
+
+
+@block
+def sgld_times() -> Table:
+    """How fast sampling is."""
+    return comparisons(stored("sgld")["sampling"])
+
+
+@block
+def many_classes_step() -> Table:
+    """Time of a step with forty thousand classes."""
+    return comparisons(stored("many_classes")["step"])
+
+
+@block
+def many_classes_memory() -> Table:
+    """Memory of a step with forty thousand classes."""
+    found = stored("many_classes")["memory"]
+    shares = {"reverse KL": marked(found["share_of_naive"], ".2f", found["reached"])}
+    rows = ([name, peak, shares.get(name)] for name, peak in found["peak_mib"].items())
+    share = f"share of the naive form, at most {found['target']:g} wanted"
+    return table(f"loss | peak, MiB:.0f | {share}", rows)
+
+
+@block
+def gped_speed() -> Table:
+    """What a chain costs that teaches a student after each step."""
+    found = stored("gped")["speed"]
+    hours = found["hours_for_a_million_iterations"]
+    over_sum = marked(found["over_sum"], ".2f", found["reached"])
+    rows = [
+        *([f"{name}, ms a step", f"{ms:.2f}"] for name, ms in found["step_ms"].items()),
+        [f"loop over SGLD and student, at most {found['target']:g} wanted", over_sum],
+        ["share of matrix products", f"{found['gemm_share']:.0%}"],
+        *([f"a million iterations, {name}, hours", f"{hour:.1f}"] for name, hour in hours.items()),
+    ]
+    return table(f"{found['setting']} | measured", rows)
+
+
+# Sequences ----------------------------------------------------------------------------------------
+
+
+def translation(headings: str, keys: str) -> Table:
+    """Means and standard deviations over repetitions."""
+    names = {
+        "single": "single network",
+        "ensemble": "ensemble",
+        "proxy": "its proxies, no student",
+        "EnD": '`"mixture"` (EnD)',
+        "EnD2": '`"nll"` (EnD2)',
+        "proxy student": '`"reverse_kl"`',
+        "proxy student, released form": '`"reverse_kl_reference"`',
+        "proxy student, shown more": '`"reverse_kl"`, shown more',
+    }
+
+    def written(key: str, found: dict[str, float] | None) -> str | None:
+        digits = 3 if key == "nll" else 1
+        return found and f"{found['mean']:.{digits}f} ± {found['std']:.{digits}f}"
+
+    results = stored("translation")["results"]
+    rows = (
+        [shown, *map(written, keys.split(), pick(results[name], keys))]
+        for name, shown in names.items()
+    )
+    return table(f"loss or model | {headings}", rows)
+
+
+@block
+def translation_quality() -> Table:
+    """How good translations are, and how well uncertainty ranks their errors."""
+    return translation(
+        "exact, % | edits per token, % | NLL per token | PRR by EoE, % | PRR by RMI, %",
+        "accuracy error_rate nll prr_eoe prr_rmi",
+    )
+
+
+@block
+def translation_detection() -> Table:
+    """How well sentences of another kind are told."""
+    return translation(
+        "rare words, EoE | RMI | permuted, EoE | RMI | a noun never seen, EoE | RMI",
+        "rare_eoe rare_rmi permuted_eoe permuted_rmi foreign_eoe foreign_rmi",
+    )
+
+
+# README: which student ----------------------------------------------------------------------------
+
+
+@block
+def which_student() -> Table:
+    """Which student to take, by what is wanted of it."""
+    return table(
+        "you want | take | measured | parameters, student / teacher",
+        [
+            hydra_numbers(),
+            hydra_classes(),
+            distribution_numbers(),
+            distribution_classes(),
+            gped_choice(),
+            bdistil_choice(),
+            sequence_choice(),
+        ],
+    )
+
+
+def share(pairs: Iterable[tuple[dict, dict]], spec: str) -> str:
+    """Smallest and largest share of its teacher's parameters that a student has."""
+    return spread((ours["parameters"] / theirs["parameters"] for theirs, ours in pairs), spec)
+
+
+def hydra_numbers() -> list[Any]:
+    """Hydra+ for numbers."""
+    found = by_set("uci")
+    ranks = spread((fidelity["rank_correlation"] for *_, fidelity in found), ".2f")
+    return [
+        "numbers, and which rows the model does not know",
+        "`HydraPlusRegressor`",
+        f"six UCI sets: rank correlation of the epistemic variance {ranks}",
+        share(((theirs, ours) for _, theirs, ours, _ in found), ".2f"),
+    ]
+
+
+def hydra_classes() -> list[Any]:
+    """Hydra+ for classes."""
+    found = [row["all"] for row in stored("hydra")["sets"].values()]
+    ranks = spread((row["Hydra+"]["test"]["rank_correlation"] for row in found), ".2f")
+    return [
+        "the same for classes",
+        "`HydraPlusClassifier`",
+        f"four sets: rank correlation of the epistemic entropy {ranks}",
+        share(((row["teacher"], row["Hydra+"]) for row in found), ".2f"),
+    ]
+
+
+def distribution_numbers() -> list[Any]:
+    """Distribution distillation for numbers."""
+    found = by_set("uci_distribution")
+    name, *_, fidelity = max(found, key=lambda row: row[-1]["median_ratio"])
+    return [
+        "a tiny network for numbers and intervals",
+        "`DistributionDistiller`",
+        f"six UCI sets: NLL {distribution_gap():+.3f} on average; epistemic variance too large, "
+        f"up to {fidelity['median_ratio']:.0f} times ({name})",
+        share(((theirs, ours) for _, theirs, ours, _ in found), ".3f"),
+    ]
+
+
+def distribution_gap() -> float:
+    """NLL of students that predict a distribution, less their teachers', on average."""
+    return mean(ours["nll"] - theirs["nll"] for _, theirs, ours, _ in by_set("uci_distribution"))
+
+
+def distribution_classes() -> list[Any]:
+    """Distribution distillation for classes."""
+    found = [(row["teacher"], row["Dirichlet"]) for row in stored("students")["results"].values()]
+    behind = max(ours["nll"] - theirs["nll"] for theirs, ours in found)
+    ranks = spread((ours["test"]["rank_correlation"] for _, ours in found), ".2f")
+    return [
+        "a small network for classes, two to tens of thousands",
+        "`DistributionDistiller`",
+        f"three sets: NLL at most {behind:+.3f}; rank correlation of the epistemic entropy {ranks}",
+        share(found, ".2f"),
+    ]
+
+
+def gped_choice() -> list[Any]:
+    """A chain's expectations."""
+    found = stored("gped")["quality"]["0"]
+    ours, chain = found["GPED U_s"], found["teacher"]
+    return [
+        "a posterior by Markov chains, no sample kept",
+        "`GPEDDistiller`",
+        f"MNIST: NLL {ours['nll'] - chain['nll']:+.3f}; expected entropy off by "
+        f"{ours['entropy_mae']:.3f} nats on average",
+        "one network for the chain",
+    ]
+
+
+def bdistil_choice() -> list[Any]:
+    """A model decomposed into small networks."""
+    found = stored("bdistil")["results"]["letter"]
+    return [
+        "predictions from as many rounds as there is time for",
+        "`BDistilBooster`",
+        f"letter, from gradient boosting: the first round {found['times'][0]['ratio']:.0f} times "
+        f"as fast for one row, accuracy {found['booster'][0]:.3f} ({found['teacher']:.3f})",
+        None,
+    ]
+
+
+def sequence_choice() -> list[Any]:
+    """Sequences."""
+    found = stored("translation")["results"]
+    ours, theirs = found["proxy student"], found["ensemble"]
+    return [
+        "translators and language models",
+        "`SequenceDistributionDistiller`",
+        f"made-up languages: NLL per token {ours['nll']['mean'] - theirs['nll']['mean']:+.3f}; "
+        f"AUROC of unknown nouns {ours['foreign_rmi']['mean']:.0f} % "
+        f"({theirs['foreign_rmi']['mean']:.0f} %)",
+        "one network for five",
+    ]
+
+
+# README: reached and missed -----------------------------------------------------------------------
+
+Highlight = tuple[str, str, str, bool, str]  # what, measured, wanted, reached, page
+
+
+@block
+def highlights() -> Table:
+    """Ten of the targets, reached and missed."""
+    found = [
+        deep_ensembles(),
+        hydra_student("NLL less the teacher's", "NLL of Hydra+ less its teacher's"),
+        tiny_student(),
+        forest_student(),
+        training(),
+        large_set(),
+        hydra_student(
+            "median ratio, classes left out", "Epistemic entropy of unknown classes, Hydra+"
+        ),
+        masked_chain(),
+        cube(),
+        pruned(),
+    ]
+    rows = (
+        [
+            what,
+            measured,
+            wanted,
+            "yes" if reached else "**no**",
+            f"[{page}](doc/measured/{page}.rst)",
+        ]
+        for what, measured, wanted, reached, page in found
+    )
+    return table("what | measured | wanted | reached | page", rows)
+
+
+def deep_ensembles() -> Highlight:
+    """Teachers beside the published Deep Ensembles."""
+    behind = {
+        name: theirs["nll"] - uci.DEEP_ENSEMBLES[name][1] for name, theirs, *_ in by_set("uci")
+    }
+    name = max(behind, key=behind.__getitem__)
+    what = f"NLL of the teacher less that of Deep Ensembles (2017), worst of six UCI sets ({name})"
+    reached = behind[name] <= DEEP_ENSEMBLES_NLL
+    return what, f"{behind[name]:+.3f}", f"at most {DEEP_ENSEMBLES_NLL:+g}", reached, "regression"
+
+
+def large_set() -> Highlight:
+    """Fidelity on the largest of the UCI sets."""
+    rank = stored("uci")["results"]["protein"]["fidelity"]["rank_correlation"]
+    wanted = UCI_WANTED["rank_correlation"]
+    what = "Rank correlation of Hydra+'s epistemic variance with its teacher's, protein"
+    return what, f"{rank:.2f}", f"at least {wanted}", rank >= wanted, "regression"
+
+
+def hydra_student(target: str, what: str) -> Highlight:
+    """The worst of four sets, in one of the targets of hydra.py."""
+    rows = {
+        name: row
+        for name, found in stored("hydra")["sets"].items()
+        for row in found["targets"]
+        if row["target"] == target
+    }
+    name, row = min(rows.items(), key=lambda item: margin(item[1]))
+    measured = f"{row['value']:.3f}" + " times the teacher's" * ("ratio" in target)
+    what = f"{what}, worst of four sets ({name})"
+    return what, measured, limits(row), row["reached"], "classification"
+
+
+def margin(target: dict[str, Any]) -> float:
+    """By how much a target is kept; negative where it is missed."""
+    low, high, value = pick(target, "low high value")
+    return min(inf if low is None else value - low, inf if high is None else high - value)
+
+
+def tiny_student() -> Highlight:
+    """A distribution over numbers from one small network."""
+    gap = distribution_gap()
+    what = "NLL of `DistributionDistiller` less its teacher's, mean of six UCI sets"
+    wanted = f"at most {DISTRIBUTION_NLL:+g}"
+    return what, f"{gap:+.3f}", wanted, gap <= DISTRIBUTION_NLL, "distributions"
+
+
+def forest_student() -> Highlight:
+    """A forest as one network."""
+    row = stored("forest")["results"]["adult"]["times"][0]
+    what = "Predictions of a network distilled from 500 trees, all test rows of adult"
+    measured = f"{row['ratio']:.0f} times as fast"
+    return what, measured, f"at least {row['target']} times", row["reached"], "forest"
+
+
+def training() -> Highlight:
+    """Speed of training."""
+    row = stored("engine")["training"][0]
+    what = "Training ten networks on 506 rows, beside a loop over skorch nets"
+    measured = f"{row['ratio']:.0f} times as fast"
+    return what, measured, f"at least {row['target']} times", row["reached"], "speed"
+
+
+def masked_chain() -> Highlight:
+    """What a student of a chain keeps on masked images."""
+    rows = stored("gped")["quality"]["29"]
+    gap = rows["GPED U_s"]["ood_auroc_epistemic"] - rows["teacher"]["ood_auroc_epistemic"]
+    what = "AUROC by epistemic uncertainty, `GPEDDistiller` less its chain, masked MNIST"
+    return what, f"{gap:+.3f}", f"at least {-GPED_AUROC}", gap >= -GPED_AUROC, "gped"
+
+
+def cube() -> Highlight:
+    """A booster beside an average."""
+    row = stored("bdistil")["results"]["cube"]["targets"][0]
+    what = "Accuracy by which `BDistilBooster` is behind an average of as many networks, cube"
+    return what, f"{row['value']:.4f}", f"at most {row['limit']:g}", row["reached"], "b_distil"
+
+
+def pruned() -> Highlight:
+    """Pruned students beside a search over widths."""
+    counts = stored("pareto")["results"]["verdicts"]["nll"]["interpolated"]["counts"]
+    n_students = sum(counts.values())
+    good = n_students - counts["loses"]
+    what = "Pruned students as good as a search over widths at equal FLOPs, in NLL"
+    return what, f"{good} of {n_students}", "all", good == n_students, "pruning"
+
+
+def main() -> None:
+    """Write all pages anew."""
+    formatter = argparse.RawDescriptionHelpFormatter
+    argparse.ArgumentParser(description=__doc__, formatter_class=formatter).parse_args()
+    for page in PAGES:
+        page.write_text(filled(page), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Digests of parameters and data, by which a fit is told from another one.
+
+They are made of contents alone, without addresses or the order of sets, so that they are the same
+in another process. What has contents that cannot be seen is refused.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import dis
+import functools
+import hashlib
+import platform
+import sys
+import types
+from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import version
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ._version import __version__
+
+# Libraries whose arithmetic ends up in the numbers.
+_LIBRARIES = ("numpy", "torch", "scikit-learn", "skorch")
+
+
+def digests(estimator: Any, data: dict[str, Any], ignored: Iterable[str] = ()) -> dict[str, str]:
+    """Return a digest of each parameter, of each of the data, and of each library's version.
+
+    Parameters
+    ----------
+    estimator : object with get_params
+        Parameters of parameters are called ``<parameter>__<name>``.
+    data : dict
+    ignored : iterable of str
+        Parameters that make no difference, wherever they are.
+
+    Returns
+    -------
+    digests : dict of str to str
+
+    Raises
+    ------
+    ValueError
+        If a parameter has contents that cannot be seen, such as an open file.
+    """
+    python = ".".join(platform.python_version_tuple()[:2])
+    versions = {"skdistill": __version__, "Python": python} | {n: version(n) for n in _LIBRARIES}
+    values = dict(_parameters(estimator, frozenset(ignored))) | data
+    values |= {f"the version of {name}": value for name, value in versions.items()}
+    found = {}
+    for name, value in values.items():
+        try:
+            found[name] = digest(value)
+        except Exception as error:  # of any kind: the user's own objects may say how to copy them
+            raise ValueError(
+                f"{name} cannot be told from other values, as a checkpoint needs: {error}. Give "
+                f"another {name}, or checkpoint=None."
+            ) from error
+    return found
+
+
+def _parameters(owner: Any, ignored: frozenset[str], prefix: str = "") -> Iterator:
+    """Parameters by name; those that have some themselves, as what they are besides."""
+    for name, value in owner.get_params(deep=False).items():
+        if name in ignored:
+            continue
+        if isinstance(value, type) or not hasattr(value, "get_params"):
+            yield prefix + name, value
+            continue
+        yield from _parameters(value, ignored, f"{prefix}{name}__")
+        known = value.get_params(deep=False)
+        rest = {k: v for k, v in vars(value).items() if k not in known and k.strip("_") == k}
+        yield prefix + name, (type(value), rest)
+
+
+def digest(value: Any) -> str:
+    """Return the SHA-256 of what a value is made of, in hexadecimal digits.
+
+    Functions and classes are made of their code and of the values that it refers to; those of an
+    installed library count by their name and its version.
+
+    Raises
+    ------
+    TypeError
+        If it has contents that cannot be seen.
+    """
+    return _Digester().of(value).hex()
+
+
+class _Digester:
+    """Digests of values that may contain one another."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, tuple[bytes, Any]] = {}  # with the values, lest ids are used again
+        self.depth: dict[int, int] = {}  # of those that are being looked at
+
+    def of(self, value: Any) -> bytes:
+        key = id(value)
+        if key in self.depth:  # it contains itself
+            return b"%d levels up" % (len(self.depth) - self.depth[key])
+        if key not in self.known:
+            self.depth[key] = len(self.depth)
+            look = _KINDS.get(type(value), _class if isinstance(value, type) else _pickled)
+            self.known[key] = hashlib.sha256(look(self, value)).digest(), value
+            del self.depth[key]
+        return self.known[key][0]
+
+    def all(self, kind: str, values: Iterable[Any]) -> bytes:
+        return kind.encode() + b":" + b"".join(map(self.of, values))
+
+
+# ------------------------------------------------------------------------------------------
+# What values of a kind are made of
+# ------------------------------------------------------------------------------------------
+
+
+def _plain(digester: _Digester, value: Any) -> bytes:
+    return f"{type(value).__name__} {value!r}".encode()
+
+
+def _sequence(digester: _Digester, value: Any) -> bytes:
+    return digester.all(type(value).__name__, value)
+
+
+def _set(digester: _Digester, value: Any) -> bytes:
+    return b"set " + b"".join(sorted(map(digester.of, value)))
+
+
+def _dict(digester: _Digester, value: Any) -> bytes:
+    pairs = (digester.of(key) + digester.of(item) for key, item in value.items())
+    return b"dict " + b"".join(sorted(pairs))
+
+
+def _array(digester: _Digester, value: np.ndarray) -> bytes:
+    contents = value.tolist() if value.dtype.hasobject else value.tobytes()
+    return digester.all("array", (repr(value.dtype), value.shape, contents))
+
+
+def _tensor(digester: _Digester, value: torch.Tensor) -> bytes:
+    if value.layout is not torch.strided or value.is_quantized:
+        raise TypeError(f"{value.layout} tensors are not looked into")
+    data = value.detach().cpu().resolve_conj().resolve_neg().contiguous().view(-1)
+    contents = data.view(torch.uint8).numpy().tobytes()
+    return digester.all("tensor", (str(value.dtype), tuple(value.shape), contents))
+
+
+def _pickled(digester: _Digester, value: Any) -> bytes:
+    """Of any object, what a pickle would hold; without what was learnt, if it has parameters."""
+    if hasattr(value, "get_params"):
+        state = {name: item for name, item in vars(value).items() if not name.endswith("_")}
+        return digester.all("parameters", (type(value), state))
+    if name := _name_in_library(value):
+        return _plain(digester, name)
+    reduce = copyreg.dispatch_table.get(type(value))
+    reduced: Any = value.__reduce_ex__(4) if reduce is None else reduce(value)
+    if not isinstance(reduced, str):
+        make, arguments, state, items, pairs = (*reduced, None, None, None)[:5]
+        contents = (make, arguments, state, list(items or ()), list(pairs or ()))
+        return digester.all("object", (type(value), *contents))
+    if name := _name_in_library(value, reduced):
+        return _plain(digester, name)
+    if hasattr(value, "__wrapped__"):
+        return digester.all("wrapper", (type(value), value.__wrapped__))
+    raise TypeError(f"of {value!r} there is only a name")
+
+
+def _function(digester: _Digester, value: types.FunctionType) -> bytes:
+    if name := _name_in_library(value):
+        return _plain(digester, name)
+    names = _globals_of(value.__code__) & value.__globals__.keys()
+    context = value.__defaults__, value.__kwdefaults__, value.__closure__
+    used = {name: value.__globals__[name] for name in names}
+    parts = value.__module__, value.__qualname__, value.__code__, context, used
+    return digester.all("function", parts)
+
+
+def _globals_of(code: types.CodeType) -> set[str]:
+    """Names that code looks up outside of itself."""
+    loads = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
+    names = {step.argval for step in dis.get_instructions(code) if step.opname in loads}
+    inner = (item for item in code.co_consts if isinstance(item, types.CodeType))
+    return names.union(*map(_globals_of, inner))
+
+
+def _code(digester: _Digester, value: types.CodeType) -> bytes:
+    names = value.co_names, value.co_varnames, value.co_freevars, value.co_cellvars
+    counts = value.co_argcount, value.co_posonlyargcount, value.co_kwonlyargcount, value.co_flags
+    return digester.all("code", (value.co_code, value.co_consts, names, counts))
+
+
+def _cell(digester: _Digester, value: types.CellType) -> bytes:
+    try:
+        return digester.all("cell", (value.cell_contents,))
+    except ValueError:  # of a name that is not set yet
+        return b"empty cell"
+
+
+# What Python adds to the namespace of a class.
+_ADDED = frozenset(
+    {"__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", "__firstlineno__"}
+    | {"__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__"}
+    | {"__static_attributes__", "__abstractmethods__", "_abc_impl", "__parameters__"}
+)
+
+
+def _class(digester: _Digester, value: type) -> bytes:
+    if name := _name_in_library(value):
+        return _plain(digester, name)
+    namespace = {name: item for name, item in vars(value).items() if name not in _ADDED}
+    names = value.__module__, value.__qualname__
+    return digester.all("class", (names, type(value), value.__bases__, namespace))
+
+
+def _module(digester: _Digester, value: types.ModuleType) -> bytes:
+    if _is_in_library(value.__name__):
+        return _plain(digester, f"{value.__name__} {_version_of(value.__name__)}")
+    file = getattr(value, "__file__", None)
+    if file is None:
+        raise TypeError(f"{value!r} has no file")
+    return digester.all("module", (value.__name__, Path(file).read_bytes()))
+
+
+def _by_attributes(*names: str) -> Callable[[_Digester, Any], bytes]:
+    def look(digester: _Digester, value: Any) -> bytes:
+        contents = (getattr(value, name) for name in names)
+        return digester.all(type(value).__name__, contents)
+
+    return look
+
+
+_KINDS: dict[type, Callable[[_Digester, Any], bytes]] = {
+    **dict.fromkeys((type(None), bool, int, float, complex, str, bytes, type(...)), _plain),
+    **dict.fromkeys((tuple, list), _sequence),
+    **dict.fromkeys((set, frozenset), _set),
+    **dict.fromkeys((dict, types.MappingProxyType), _dict),
+    **dict.fromkeys((np.ndarray, np.memmap), _array),
+    **dict.fromkeys((torch.Tensor, torch.nn.Parameter), _tensor),
+    types.FunctionType: _function,
+    types.CodeType: _code,
+    types.CellType: _cell,
+    types.ModuleType: _module,
+    property: _by_attributes("fget", "fset", "fdel"),
+    staticmethod: _by_attributes("__func__"),
+    classmethod: _by_attributes("__func__"),
+    functools.cached_property: _by_attributes("func", "attrname"),
+    types.MemberDescriptorType: _by_attributes("__name__"),
+    types.GetSetDescriptorType: _by_attributes("__name__"),
+}
+
+
+# ------------------------------------------------------------------------------------------
+# What belongs to a library
+# ------------------------------------------------------------------------------------------
+
+
+def _name_in_library(value: Any, name: str | None = None) -> str | None:
+    """Name and version under which a library has a value; None for what none has."""
+    module = getattr(value, "__module__", None)
+    name = name or getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
+    if not (isinstance(module, str) and isinstance(name, str) and _is_in_library(module)):
+        return None
+    try:
+        found = attrgetter(name)(sys.modules[module])
+    except (KeyError, AttributeError):  # made inside of a function
+        return None
+    return f"{module}.{name} {_version_of(module)}" if found is value else None
+
+
+@functools.cache
+def _is_in_library(module: str) -> bool:
+    """Whether a module is Python's own, ours, or installed: not the user's own code."""
+    top = module.partition(".")[0]
+    if top in sys.stdlib_module_names or top == __name__.partition(".")[0]:
+        return True
+    file = getattr(sys.modules.get(top), "__file__", None) or ""
+    return not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)
+
+
+def _version_of(module: str) -> str:
+    return str(getattr(sys.modules[module.partition(".")[0]], "__version__", ""))

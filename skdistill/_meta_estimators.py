@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Models inside scikit-learn's meta-estimators, and how rows and weights reach them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sklearn import get_config
+from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+# What a search tries is given by one of these parameters: those of scikit-learn's searches and of
+# Optuna's, and scikit-optimize's.
+_SEARCHED = ("param_grid", "param_distributions", "search_spaces")
+
+
+def is_search(model: Any) -> bool:
+    """Tell whether a model is a search over the parameters of an estimator, of any library."""
+    return hasattr(model, "estimator") and any(hasattr(model, name) for name in _SEARCHED)
+
+
+def inside(model: Any, *, fitted: bool = False) -> Any:
+    """Return the model in a Pipeline, search or FrozenEstimator; None in anything else.
+
+    In a search it is the best one, or before its fit the one to be fitted, unless `fitted`.
+    """
+    if isinstance(model, FrozenEstimator):
+        return model.estimator
+    if isinstance(model, Pipeline):
+        return model.steps[-1][1]
+    if is_search(model):
+        return getattr(model, "best_estimator_", None if fitted else model.estimator)
+    return None
+
+
+def rows_inside(model: Any, X: Any) -> Any:
+    """Return rows as the model inside gets them: transformed by a Pipeline's other steps."""
+    if X is None or not isinstance(model, Pipeline) or len(model) == 1:
+        return X
+    return model[:-1].transform(X)
+
+
+def final_step(model: Any, X: Any = None) -> tuple[Any, Any]:
+    """Return the model at the end of Pipelines, searches and FrozenEstimators, and its X.
+
+    Without X nothing is transformed, and nothing need be fitted.
+    """
+    while (inner := inside(model)) is not None:
+        model, X = inner, rows_inside(model, X)
+    return model, X
+
+
+def innermost(
+    model: Any, X: Any, method: str, caller: str = ""
+) -> tuple[Any, Any, list[Callable[[Any], Any]]]:
+    """Return the fitted estimator inside `model` that has `method`, and its X.
+
+    The third value are the inverse transforms of the targets on the way back, in the order in which
+    they apply. `method` may be any attribute, of interest to `caller`, and X None.
+    """
+    inverses: list[Callable[[Any], Any]] = []
+    while not hasattr(model, method):  # FrozenEstimator hands on whatever is in it
+        inner = inside(model, fitted=True)
+        if inner is not None:
+            model, X = inner, rows_inside(model, X)
+        elif hasattr(model, "regressor_"):  # TransformedTargetRegressor
+            inverses.insert(0, model.transformer_.inverse_transform)
+            model = model.regressor_
+        else:
+            if hasattr(model, "estimator") or hasattr(model, "regressor"):
+                check_is_fitted(model)  # what is inside shows only after fit
+            raise TypeError(
+                f"{type(model).__name__} has no {method}; skdistill.{caller or method} takes a "
+                "fitted skdistill estimator, or a Pipeline, search (with refit=True), "
+                "FrozenEstimator or TransformedTargetRegressor around one."
+            )
+    return model, X, inverses
+
+
+def has_members(model: Any) -> bool:
+    """Tell whether :func:`skdistill.predict_members` finds members in the model, once fitted."""
+    model, _ = final_step(model)
+    if isinstance(model, TransformedTargetRegressor):
+        return has_members(model.regressor)
+    return hasattr(model, "predict_members")
+
+
+def is_prefitted(model: Any) -> bool:
+    """Tell whether a model, or one inside it, is fitted already and stays so when cloned.
+
+    Parameters
+    ----------
+    model : estimator
+
+    Returns
+    -------
+    is_prefitted : bool
+    """
+    return model is not None and (clone(model) is model or is_prefitted(inside(model)))
+
+
+def weights_for(model: Any, sample_weight: Any) -> dict[str, Any]:
+    """Weights by the name under which the model's fit takes them; nothing for None."""
+    if sample_weight is None:
+        return {}
+    routed = get_config()["enable_metadata_routing"]
+    return {"sample_weight" if routed else _name_of_weights(model): sample_weight}
+
+
+def _name_of_weights(model: Any) -> str:
+    if is_search(model):
+        return _name_of_weights(model.estimator)
+    if isinstance(model, Pipeline):
+        return f"{model.steps[-1][0]}__{_name_of_weights(model[-1])}"
+    return "sample_weight"

@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Predictions of many threads are those of one, also while others fit and pickle."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import random
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
+from torch import nn
+
+from skdistill import (
+    BayesianEnsembleClassifier,
+    BayesianEnsembleRegressor,
+    BDistilBooster,
+    DistributionDistiller,
+    GPEDDistiller,
+    HydraPlusClassifier,
+    HydraPlusRegressor,
+    SequenceDistributionDistiller,
+    _read_offs,
+    _traced,
+)
+from skdistill.datasets import TRANSLATION_TOKENS, make_translation
+from skdistill.model_selection import flops
+from skdistill.modules import MLP, ConvNet, Recurrent, RecurrentSequenceModel, ResNet, count_flop
+from skdistill.samplers import SGLD
+from skdistill.sequences import SequenceEnsemble
+
+N_THREADS = 32
+N_CALLS = 4  # of each thread, on each model
+N_ROWS = 24
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Loops cannot be vectorised"),
+    pytest.mark.filterwarnings("ignore:R-hat is above:sklearn.exceptions.ConvergenceWarning"),
+    pytest.mark.filterwarnings("ignore:No weak learner:sklearn.exceptions.ConvergenceWarning"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _restless(monkeypatch):
+    """Threads take turns all the time, and few rows are many."""
+    monkeypatch.setattr(_read_offs, "_FEW", 100)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+# ------------------------------------------------------------------------------------------
+# Models
+# ------------------------------------------------------------------------------------------
+
+
+class Own(nn.Module):
+    """A network that only vmap can stack."""
+
+    def __init__(self, in_features, out_features):
+        super().__init__()
+        self.norm = nn.LayerNorm(in_features)
+        self.layers = MLP(in_features, out_features, (12, 5))
+
+    def forward(self, x):
+        return self.layers(self.norm(x))
+
+
+class Loops(Own):
+    """A network that vmap cannot take."""
+
+    def forward(self, x):
+        return super().forward(x) if x.sum() < 1e9 else x[:, :2]
+
+
+def normalised(in_features, out_features):
+    return nn.Sequential(
+        nn.Linear(in_features, 8), nn.LayerNorm(8), nn.ReLU(), nn.Linear(8, out_features)
+    )
+
+
+MODULES = {
+    "mlp": (MLP, (8,), {"hidden_units": (6,)}),
+    "convnet": (ConvNet, (8, 8), {"channels": (2, 3), "hidden_units": (4,)}),
+    "resnet": (ResNet, (6, 6), {"blocks": 1, "channels": (3,)}),
+    "lstm": (Recurrent, (6, 2), {"hidden_units": (5,)}),
+    "gru": (Recurrent, (6, 2), {"cell": "gru", "hidden_units": (5,)}),
+    "own": (Own, (8,), {}),
+    "loops": (Loops, (8,), {}),
+}
+
+
+def data(classes: bool, dtype, shape=(8,)):
+    rng = np.random.RandomState(0)
+    X = rng.normal(size=(N_ROWS, *shape)).astype(dtype)
+    return X, np.array(["a", "b", "c"])[rng.randint(3, size=N_ROWS)] if classes else rng.normal(
+        size=N_ROWS
+    )
+
+
+def ensemble(name: str, classes: bool, **params):
+    module, _, settings = MODULES[name]
+    cls = BayesianEnsembleClassifier if classes else BayesianEnsembleRegressor
+    given = {f"module__{key}": value for key, value in settings.items()}
+    settings = {"max_epochs": 1, "random_state": 0, "device": "cpu", **params}
+    return cls(3, module=module, **given, **settings)
+
+
+def student(name: str, classes: bool, dtype):
+    """A fitted student of a small ensemble, with a module that only vmap can stack."""
+    X, y = data(classes, dtype)
+    teacher = FrozenEstimator(ensemble("mlp", classes).fit(X, y))
+    settings = {"random_state": 0, "max_epochs": 1, "device": "cpu", "module": Own}
+    if name == "gped":
+        inference = SGLD(1e-3, prior_precision=1.0, burn_in=2, thinning=1)
+        teacher = ensemble("own", classes, inference=inference, max_epochs=12)
+        del settings["max_epochs"]
+    make: dict[str, Callable] = {
+        "hydra": HydraPlusClassifier if classes else HydraPlusRegressor,
+        "distribution": DistributionDistiller,
+        "gped": GPEDDistiller,
+        "booster": BDistilBooster,
+        "connected booster": BDistilBooster,
+    }
+    if name in ("hydra", "booster"):
+        settings["module"] = normalised
+    if "booster" in name:
+        settings.update(n_rounds=2, gamma=0.01)
+    if name == "connected booster":
+        settings.update(module=MLP, module__hidden_units=(5,), connection="gru")
+    return make[name](teacher, **settings).fit(X, y)
+
+
+# ------------------------------------------------------------------------------------------
+# What is asked of them
+# ------------------------------------------------------------------------------------------
+
+READ_OFFS: dict[str, Callable[[Any, np.ndarray], Any]] = {
+    "predict": lambda model, X: model.predict(X),
+    "predict_proba": lambda model, X: model.predict_proba(X),
+    "predict_log_proba": lambda model, X: model.predict_log_proba(X),
+    "predict_uncertainty": lambda model, X: tuple(model.predict_uncertainty(X)),
+    "predict_interval": lambda model, X: model.predict_interval(X),
+    "predict_quantiles": lambda model, X: model.predict_quantiles(X, [0.1, 0.5]),
+    "predict_members": lambda model, X: model.predict_members(X),
+    "predict_distribution": lambda model, X: model.predict_distribution(X).mean,
+    "sample_y": lambda model, X: model.sample_y(X, 3, random_state=0),
+    "staged_predict": lambda model, X: tuple(model.staged_predict(X)),
+    "anytime": lambda model, X: tuple(model.anytime(X)),
+    "early_exit": lambda model, X: model.predict(X, early_exit=0.5),
+    "generate": lambda model, X: tuple(model.generate(X, beam_size=2).log_probs),
+}
+
+
+def arrays(answer) -> list[np.ndarray]:
+    parts = answer if isinstance(answer, tuple) else (answer,)
+    return [np.asarray(part) for part in parts if part is not None]
+
+
+def can(model, name: str) -> bool:
+    if name == "early_exit":
+        return hasattr(model, "anytime")
+    if name == "predict_distribution":
+        return hasattr(model, name) and not isinstance(model, GPEDDistiller)
+    return hasattr(model, name)
+
+
+def questions(model, X) -> list[tuple[Callable[[], Any], list[np.ndarray]]]:
+    """Every read-off of single rows and of batches, with the answers that one thread gets."""
+    reads = [read for name, read in READ_OFFS.items() if can(model, name)]
+    batches = [X[:1], X[1:2], X, X[:13]]
+    calls = [lambda read=read, X=X: read(model, X) for read in reads for X in batches]
+    return [(call, arrays(call())) for call in calls]
+
+
+def asker(asked, seed: int, n_calls: int) -> Callable[[], int]:
+    """Ask some of the questions, in an order of one's own; each answer must be the same."""
+
+    def ask() -> int:
+        for call, expected in random.Random(seed).choices(asked, k=n_calls):
+            for found, value in zip(arrays(call()), expected, strict=True):
+                np.testing.assert_array_equal(found, value)
+        return n_calls
+
+    return ask
+
+
+def together(jobs: list[Callable[[], Any]]) -> list[Any]:
+    """Run each job in a thread of its own, all at once; raise what one of them raises."""
+    barrier = threading.Barrier(len(jobs))
+
+    def run(job):
+        barrier.wait(timeout=30)
+        return job()
+
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        return list(pool.map(run, jobs))
+
+
+def compare(models_and_rows, tally) -> None:
+    for model, X in models_and_rows:
+        asked = questions(model, X)
+        counts = together([asker(asked, seed, N_CALLS) for seed in range(N_THREADS)])
+        tally("predictions compared under 32 threads", sum(counts))
+
+
+# ------------------------------------------------------------------------------------------
+# Predictions
+# ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", MODULES)
+def test_ensembles_of_every_module_predict_as_in_one_thread(name, dtype, tally):
+    fitted = []
+    for classes in (False, True):
+        X, y = data(classes, dtype, MODULES[name][1])
+        fitted.append((ensemble(name, classes).fit(X, y), X))
+    compare(fitted, tally)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", ["hydra", "distribution", "gped", "booster", "connected booster"])
+def test_students_predict_as_in_one_thread(name, dtype, tally):
+    compare([(student(name, c, dtype), data(c, dtype)[0]) for c in (False, True)], tally)
+
+
+def test_sequence_models_predict_as_in_one_thread(tally):
+    X, y = make_translation(20, random_state=0)
+    sizes = TRANSLATION_TOKENS.n_source, TRANSLATION_TOKENS.n_target
+    torch.manual_seed(0)
+    members = [RecurrentSequenceModel(*sizes, hidden_units=4) for _ in range(2)]
+    settings = {"module__hidden_units": 4, "max_epochs": 1, "random_state": 0}
+    taught = SequenceDistributionDistiller(members, **settings).fit(X, y)
+    compare([(taught, X[:2, :2]), (SequenceEnsemble(members), X[:2, :2])], tally)
+
+
+# ------------------------------------------------------------------------------------------
+# While others fit, pickle, copy and measure
+# ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["own", "gru", "convnet"])
+def test_models_can_be_asked_fitted_pickled_and_measured_at_once(name, tally, monkeypatch):
+    monkeypatch.setattr(_traced, "_STEPS_WORTH_RECORDING", 2)
+    shape = MODULES[name][1]
+    X, y = data(True, np.float64, shape)
+    model = ensemble(name, True).fit(X, y)
+    asked = questions(model, X)
+    weights, cost = pickle.dumps(model), flops(model, X)
+
+    def fit(seed):
+        return ensemble(name, True, max_epochs=4, batch_size=6, random_state=seed).fit(X, y)
+
+    alone = [fit(seed).predict_proba(X) for seed in range(3)]
+
+    def fits():
+        return [
+            np.testing.assert_array_equal(fit(seed).predict_proba(X), expected)
+            for seed, expected in enumerate(alone)
+        ]
+
+    def pickles():
+        for _ in range(8):
+            assert pickle.dumps(model) == weights
+            again = pickle.loads(weights)
+            np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+
+    def copies():
+        for _ in range(8):
+            np.testing.assert_array_equal(
+                copy.deepcopy(model).predict_proba(X), model.predict_proba(X)
+            )
+            assert clone(model).get_params()["random_state"] == 0
+            assert model.net_.module_ is model.module_
+
+    def measures():
+        for _ in range(8):
+            assert flops(model, X) == count_flop(model.module_, shape) == cost
+
+    askers = [asker(asked, seed, 3 * N_CALLS) for seed in range(8)]
+    together([*askers, fits, fits, pickles, pickles, copies, measures, measures])
+    tally("predictions compared beside fits and pickles", 8 * 3 * N_CALLS)
+    assert type(nn.Module.__call__).__name__ == "function"
+    assert nn.Module.__call__.__module__ == "torch.nn.modules.module"
+    assert not torch.utils._python_dispatch.is_in_torch_dispatch_mode()
+
+
+def test_a_record_is_made_without_a_change_to_other_threads_modules(monkeypatch):
+    """What recording and counting do to torch, if anything, they do in their own thread."""
+
+    class Watches(Own):
+        def forward(self, x):
+            seen.add((nn.Module.__call__, nn.Module.__getattr__, len(hooks)))
+            return super().forward(x)
+
+    hooks = nn.modules.module._global_forward_pre_hooks
+    seen: set = {(nn.Module.__call__, nn.Module.__getattr__, 0)}
+    monkeypatch.setattr(_traced, "_STEPS_WORTH_RECORDING", 2)
+    X, y = data(False, np.float64)
+    settings = {"max_epochs": 4, "batch_size": 6, "random_state": 0}
+    model = BayesianEnsembleRegressor(2, module=Watches, **settings).fit(X, y)
+    assert model.net_.engine_ == "traced"
+    assert flops(model, X) > 0
+    assert len(seen) == 1
