@@ -571,10 +571,16 @@ def complaints_about_function(name, function):
     return complaints
 
 
+def is_protocol(cls):
+    return getattr(cls, "_is_protocol", False)
+
+
 def complaints_about_class(name, cls):
     docstring = inspect.getdoc(cls) or ""
     if hasattr(cls, "_fields"):  # a NamedTuple may tell of its fields in a sentence
         missing = {field for field in cls._fields if field not in docstring.lower()}
+    elif is_protocol(cls):  # nobody constructs one
+        missing = set()
     else:
         parameters = set(inspect.signature(cls).parameters)
         missing = parameters - described(sections(docstring).get("Parameters", ""))

@@ -80,19 +80,58 @@ class NumericDistribution(Distribution, Protocol):
         ...
 
     def cdf(self, y: Tensor) -> Tensor:
-        """Probability of each target being at most `y`, both of shape (n, t)."""
+        """Probability of each target being at most `y`.
+
+        Parameters
+        ----------
+        y : Tensor of shape (n, t)
+
+        Returns
+        -------
+        Tensor of shape (n, t)
+        """
         ...
 
     def quantile(self, q: Any) -> Tensor:
-        """Quantiles of each target, of shape (n, t, len(q))."""
+        """Quantiles of each target.
+
+        Parameters
+        ----------
+        q : array-like of shape (n_quantiles,)
+            Probabilities between 0 and 1.
+
+        Returns
+        -------
+        Tensor of shape (n, t, n_quantiles)
+        """
         ...
 
     def interval(self, coverage: float) -> Tensor:
-        """Central intervals that hold each target with probability `coverage`, (n, t, 2)."""
+        """Central intervals that hold each target with a given probability.
+
+        Parameters
+        ----------
+        coverage : float
+            Probability between 0 and 1.
+
+        Returns
+        -------
+        Tensor of shape (n, t, 2)
+            Lower and upper ends.
+        """
         ...
 
     def affine(self, loc: Any, scale: Any) -> NumericDistribution:
-        """Return the distribution of ``loc + scale * y``, with `loc` and `scale` of shape (t,)."""
+        """Return the distribution of ``loc + scale * y``.
+
+        Parameters
+        ----------
+        loc, scale : array-like of shape (t,)
+
+        Returns
+        -------
+        NumericDistribution
+        """
         ...
 
 
