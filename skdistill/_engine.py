@@ -24,10 +24,10 @@ from skorch import NeuralNet
 from skorch.callbacks import Callback, EpochTimer, LRScheduler, PrintLog
 from torch import Tensor
 
-from ._base import rows_in_memory
 from ._closed_form import ClosedForm
 from ._flat import FlatForm
 from ._flat_update import FlatUpdate
+from ._memory import rows_in_memory
 from ._process import is_forked, torch_threads
 from ._traced import TracedForm
 from ._warnings import warn

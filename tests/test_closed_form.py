@@ -16,10 +16,10 @@ from skorch.callbacks import Callback
 from torch import nn
 
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor, _flat_update
-from skdistill._base import Objective
 from skdistill._closed_form import ClosedForm, blocks_of
 from skdistill._engine import StackNet
 from skdistill._flat_update import FlatUpdate
+from skdistill._objective import Objective
 from skdistill.distillers._hydra_objectives import GaussianHydraObjective
 from skdistill.distributions import Gaussian
 from skdistill.losses import gaussian_nll, gaussian_nll_and_gradient

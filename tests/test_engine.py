@@ -34,7 +34,6 @@ from skdistill import (
     HydraPlusRegressor,
     _engine,
 )
-from skdistill._base import Objective
 from skdistill._engine import (
     DivergenceGuard,
     MemberEarlyStopping,
@@ -46,6 +45,7 @@ from skdistill._engine import (
     listens_to_batches,
     suited_threads,
 )
+from skdistill._objective import Objective
 from skdistill.modules import MLP, build_member, stack
 from skdistill.transfer._noise import add_noise
 

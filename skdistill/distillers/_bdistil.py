@@ -4,484 +4,81 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-import torch
-from sklearn.base import is_classifier
-from sklearn.metrics import accuracy_score, r2_score
-from sklearn.utils import gen_batches
+from sklearn.base import MetaEstimatorMixin
 from sklearn.utils.metaestimators import available_if
-from torch import Tensor
+from sklearn.utils.validation import check_is_fitted
 
-from .._base import SEED_LIMIT, Objective, rows_in_memory
-from .._parameters import DunderParameters, Number, OneOf
-from .._read_offs import DistributionClassifier, DistributionRegressor, check_outputs
-from ..losses import DistillationGame
-from ..modules import (
-    CONNECTIONS,
-    MLP,
-    Booster,
-    Learner,
-    Rounds,
-    build_member,
-    flop_per_row,
-    n_parameters,
-    stack,
+from .._estimator import fit_task, recipe_for, with_callbacks
+from .._parameters import Number, OneOf
+from .._plans import Plan
+from .._read_offs import DistributionEstimator, is_a
+from .._reading import as_rows, check_rows, rows_at_a_time
+from .._tasks import Task
+from ..modules import CONNECTIONS, MLP
+from ._bdistil_anytime import (
+    Anytime,
+    EarlyExits,
+    LimitedRun,
+    Limits,
+    predict_after_each_round,
+    predict_along_time,
+    predict_within,
 )
-from ._bdistil_anytime import Anytime, EarlyExits, LimitedRun, Limits
-from ._bdistil_search import Round, Search, WeakLearnerObjective
-from ._distiller import Distiller, Lesson
-from ._meta import MetaDistiller, student_can
-
-# Teachers' probabilities are at least this before the logarithm is taken.
-_LEAST_PROBABILITY = 1e-6
-
-# Teachers' variances likewise, in units of the standardised targets.
-_LEAST_VARIANCE = 1e-5
-
-# For max_epochs="auto": how many rows each learner is to see, and within how many epochs.
-_ROWS_SEEN = 300_000
-_EPOCHS_WITHIN = (10, 200)
+from ._bdistil_search import Round, play_game
+from ._kinds import check_kind, kind_as_teacher
+from ._parameters import NORMALIZE_Y, PARAMETER_TABLE
+from ._setup import set_up
+from ._teaching import fit_teacher_of
+from .plans import LearnerRecipes, RoundsPlan
 
 
-class ProgressiveDistillation(DunderParameters):
-    """Parameters of :class:`BDistilBooster`, and of the students that it builds."""
-
-    def __init__(
-        self,
-        teacher,
-        *,
-        n_rounds=7,
-        module=MLP,
-        head_layers=1,
-        connection="residual",
-        expansions=2,
-        connect="when_needed",
-        max_search=5,
-        gamma=1.0,
-        temperature=1.0,
-        eta="auto",
-        early=False,
-        transfer=None,
-        transfer_only=False,
-        teacher_cv=None,
-        weight_decay=0.0,
-        optimizer="Adam",
-        lr=0.01,
-        lr_schedule="cosine",
-        max_epochs="auto",
-        batch_size=32,
-        clip_norm=5.0,
-        normalize_y=True,
-        memory=None,
-        callbacks=None,
-        device="auto",
-        compile="auto",
-        n_threads="auto",
-        verbose=0,
-        random_state=None,
-        **kwargs,
-    ):
-        self.teacher = teacher
-        self.n_rounds = n_rounds
-        self.module = module
-        self.head_layers = head_layers
-        self.connection = connection
-        self.expansions = expansions
-        self.connect = connect
-        self.max_search = max_search
-        self.gamma = gamma
-        self.temperature = temperature
-        self.eta = eta
-        self.early = early
-        self.transfer = transfer
-        self.transfer_only = transfer_only
-        self.teacher_cv = teacher_cv
-        self.weight_decay = weight_decay
-        self.optimizer = optimizer
-        self.lr = lr
-        self.lr_schedule = lr_schedule
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.clip_norm = clip_norm
-        self.normalize_y = normalize_y
-        self.memory = memory
-        self.callbacks = callbacks
-        self.device = device
-        self.compile = compile
-        self.n_threads = n_threads
-        self.verbose = verbose
-        self.random_state = random_state
-        self._set_extra_params(kwargs)
+def model_classes(module: Any) -> list[Any]:
+    """Return what is given as `module`, one or several model classes."""
+    if not isinstance(module, (list, tuple)):
+        return [module]
+    if not module:
+        raise ValueError("module must have at least one model class, got an empty list.")
+    return list(module)
 
 
-class BDistilStudent(ProgressiveDistillation, Distiller):
-    """What students for classes and for numbers share: rounds, and what is read off them."""
+def recipes_of(booster: Any, plan: Plan, row_shape: tuple[int, ...]) -> LearnerRecipes:
+    """Return how to build the networks of each model class."""
+    modules = model_classes(booster.module)
+    return LearnerRecipes(tuple(recipe_for(booster, plan, row_shape, m) for m in modules))
 
-    _parameter_table = {
-        **Distiller._parameter_table,
-        "n_rounds": Number(Integral, 1),
-        "head_layers": Number(Integral, 1),
-        "connection": OneOf(("none", *CONNECTIONS)),
-        "expansions": Number(Integral, 1),
-        "connect": OneOf(("when_needed", "always")),
-        "max_search": Number(Integral, 1),
-        "gamma": Number(Real, 0, closed="neither"),
-        "temperature": Number(Real, 0, closed="neither"),
-        "eta": Number(Real, 0, closed="neither", others=("auto",)),
-        "early": OneOf((True, False)),
-        "weight_decay": Number(Real, 0),
-    }
-    _module_defaults = {"hidden_units": (32, 32)}
 
-    rounds_: list[Round]
-
-    # --- what the student is made of
-
-    def _model_classes(self) -> list[Any]:
-        if not isinstance(self.module, (list, tuple)):
-            return [self.module]
-        if not self.module:
-            raise ValueError("module must have at least one model class, got an empty list.")
-        return list(self.module)
-
-    def _set_recipe(self) -> None:
-        self._recipes = [self._recipe_of(module) for module in self._model_classes()]
-        self._recipe = self._recipes[0]
-        self._structure: list[tuple[int, int]] = []
-
-    def _recipe_of(self, module: Any) -> dict[str, Any]:
-        connects = {"connection": self.connection, "over_time": self.early}
-        return {**super()._recipe_of(module), **connects}
-
-    def classes(self) -> list[tuple[int, int]]:
-        """Classes to search, each the number of a model class and of its connections."""
-        last = 0 if self.connection == "none" else self.expansions - 1
-        first = min(last, 1) if self.connect == "always" else 0
-        return list(itertools.product(range(len(self._recipes)), range(first, last + 1)))
-
-    def build_learner(self, number: int, sources, seed: int) -> Learner:
-        """Build a learner of a model class that reads some earlier ones, the last first."""
-        recipe = self._recipes[number]
-        return Learner(
-            build_member(recipe["module"], seed, **recipe["kwargs"]),
-            self._row_shape,
-            recipe["head_layers"],
-            recipe["connection"],
-            sources,
-            recipe["over_time"],
-            torch.Generator().manual_seed(seed),
+def plan_of(booster: Any, task: Task) -> RoundsPlan:
+    """Return what the series is made of; raise for parameters that do not go together."""
+    if task.kind == "regressor" and booster.temperature != 1:
+        raise ValueError(
+            "temperature must be 1 with a regressor as teacher, whose loss is the squared "
+            f"error; got {booster.temperature!r}."
         )
-
-    def cost_of_network(self, number: int) -> tuple[float, int]:
-        """Floating-point operations for a row, and parameters, of a network without connections."""
-        recipe = self._recipes[number]
-        network = build_member(recipe["module"], 0, **recipe["kwargs"])
-        return flop_per_row(stack([network]), self._row_shape), n_parameters(network)
-
-    def new_booster(self, learners: list[Learner], loc: Tensor, bound: Tensor) -> Booster:
-        """Put learners together."""
-        return Booster(learners, loc, bound, centred=is_classifier(self))
-
-    def _build_network(self, seeds: list[int]) -> Booster:
-        """Booster of the learners found, or of one of each class before there are any."""
-        learners: list[Learner] = []
-        structure = self._structure or self.classes()
-        for (number, n_sources), seed in zip(structure, itertools.cycle(seeds)):
-            sources = learners[::-1][:n_sources]
-            learners.append(self.build_learner(number, sources, seed))
-        zeros = torch.zeros(self._out_features)
-        return self.new_booster(learners, zeros, zeros.clone())
-
-    @property
-    def _n_networks(self) -> int:
-        return len(self._structure)
-
-    @property
-    def _tells_parts(self) -> bool:
-        return False  # rounds correct each other: their spread is no posterior's
-
-    def _load_weights(self, weights: dict[str, np.ndarray]) -> None:
-        super()._load_weights(weights)
-        self.module_.network.put_side_by_side()
-
-    def _objective(self) -> Objective:
-        """What the learner of the first round minimises."""
-        return WeakLearnerObjective(self.module_.network, self.task_temperature, 1 / self.gamma)
-
-    # --- fit
-
-    @property
-    def task_temperature(self) -> float | None:
-        """Temperature of the task loss; None for the squared error."""
-        raise NotImplementedError  # by the task: classes or numbers
-
-    @property
-    def _n_played(self) -> int:
-        """How many of the outputs, the first, the game is about."""
-        raise NotImplementedError  # by the task: classes or numbers
-
-    def _target_of(self, answers: np.ndarray) -> np.ndarray:
-        """What learners are to say, (n, L), of the answers of a teacher (n, S, ...)."""
-        raise NotImplementedError  # by the task: classes or numbers
-
-    def _count_epochs(self, n_rows: int) -> int:
-        if self.max_epochs != "auto":
-            return self.max_epochs
-        low, high = _EPOCHS_WITHIN
-        return min(max(_ROWS_SEEN // n_rows, low), high)
-
-    def _rows_and_targets(self, lesson: Lesson, ask, maker, seed: int) -> tuple:
-        """Rows of the game, what is to be said of them, and their weights.
-
-        The game is between learners and rows that stay as they are: those that `transfer` makes are
-        made once.
-        """
-        X, _, weight, answers, _ = self._rows_with_transfer(lesson, ask)
-        if maker is not None:
-            rows = torch.tensor(X)
-            draw = maker.prepare(rows, torch.tensor(weight))
-            generator = torch.Generator().manual_seed(seed)
-            made = draw(rows, torch.arange(len(X)), generator).numpy()
-            if self.transfer_only:
-                X, answers = made, None
-            else:
-                X, weight = np.concatenate([X, made]), np.concatenate([weight, weight])
-                answers = None if answers is None else np.concatenate([answers, ask(made)])
-        if answers is not None:
-            return X, self._target_of(answers), weight
-        portions = gen_batches(len(X), rows_in_memory(ask(X[:1])))
-        return X, np.concatenate([self._target_of(ask(X[rows])) for rows in portions]), weight
-
-    def _distil(self, lesson: Lesson, ask, maker, buffers, task, random_state) -> None:
-        """Play the game; what was found is kept also if it is interrupted."""
-        seed = int(random_state.randint(SEED_LIMIT))
-        X, target, weight = self._rows_and_targets(lesson, ask, maker, seed)
-        rows = torch.tensor(X, device=self._device())
-        self.n_epochs_ = self._count_epochs(len(rows))
-        game = DistillationGame(
-            torch.tensor(target, device=rows.device),
-            self.n_rounds,
-            None if self.eta == "auto" else self.eta,
-            torch.tensor(weight, device=rows.device),
-            self._n_played,
+    if task.kind == "regressor" and booster.early:
+        raise ValueError(
+            "early must be False with a regressor as teacher, which has no class to be "
+            f"confident of early; got {booster.early!r}."
         )
-        subtask = task.subcontext(task_name="student", max_subtasks=None)
-        subtask.call_on_fit_task_begin(estimator=self)
-        search = Search(self, game, rows, subtask, random_state)
-        try:
-            search.play()
-        finally:
-            if search.rounds:
-                self._keep_rounds(search, buffers)
-        subtask.call_on_fit_task_end(estimator=self)
-
-    def _keep_rounds(self, search: Search, buffers: dict[str, np.ndarray]) -> None:
-        """Make what was found the fitted module."""
-        self._structure = [(found.module, found.n_connections) for found in search.rounds]
-        self.rounds_ = search.rounds
-        self.n_rounds_ = len(search.rounds)
-        self.eta_ = search.game.eta.cpu().numpy()
-        self.history_ = search.history
-        self.n_parameters_ = n_parameters(search.booster)
-        tensors = {name: torch.tensor(value) for name, value in buffers.items()}
-        search.booster.put_side_by_side()
-        self.module_ = self._wrap(search.booster, tensors).eval().to(search.played.x.device)
-
-    # --- predictions from some of the rounds
-
-    def _labels_or_means(self, distribution: Any) -> np.ndarray:
-        """What `predict` gives of a distribution: labels (n,), or means in units of y."""
-        raise NotImplementedError  # by the task: classes or numbers
-
-    def _check_limits(self, limits: dict[str, Any]) -> Limits:
-        if unknown := sorted(set(limits) - set(Limits._fields)):
-            raise TypeError(f"limits of a prediction are {list(Limits._fields)}, got {unknown}.")
-        given = Limits(**limits)
-        given.check(max(self.n_rounds, self.n_rounds_), is_classifier(self))
-        return given
-
-    @property
-    def _costs(self) -> list[float]:
-        """Floating-point operations of each round for a row."""
-        return [found.flop for found in self.rounds_]
-
-    def _read_within(self, X, read: Callable[[Any], Any], return_exits=False, **limits):
-        """What `read` takes from the distribution that is predicted within limits."""
-        OneOf((True, False)).check(return_exits, "return_exits")
-        if not return_exits and all(limit is None for limit in limits.values()):
-            return read(self.predict_distribution(X))
-        X, given = self._validate_rows(X), self._check_limits(limits)
-        n_rounds, size = given.affordable(self._costs), self._rows_at_a_time(X)
-
-        def parts(rows: Tensor, first: int) -> list[np.ndarray]:
-            run = LimitedRun(self.module_, rows, n_rounds, given, size, first)
-            outputs, taken = run.outputs()
-            found = read(self.module_.of_outputs(outputs.unsqueeze(0)))
-            return [*(found if isinstance(found, tuple) else (found,)), taken]
-
-        # Until a deadline all rows go from round to round together.
-        *found, taken = self._by_chunks(X, parts, size if given.deadline is None else len(X))
-        result = tuple(found) if len(found) > 1 else found[0]
-        return (result, EarlyExits.after(taken, self._costs)) if return_exits else result
-
-    def _staged(self, X, read: Callable[[Any], np.ndarray]) -> Iterator[np.ndarray]:
-        """What `read` takes from the distribution after each round."""
-        X = self._validate_rows(X)
-
-        def after_each_round(rows: Tensor, first: int) -> Iterator[np.ndarray]:
-            run = LimitedRun(self.module_, rows, self.n_rounds_, Limits(), first=first)
-            while run.advance():
-                yield read(run.distribution())
-
-        yield from self._by_chunks(X, after_each_round, self._rows_at_a_time(X))
-
-    def _by_chunks(
-        self, X: np.ndarray, parts: Callable[[Tensor, int], Iterable[np.ndarray]], size: int
-    ) -> list[np.ndarray]:
-        """The arrays, rows first, of which `parts` gives those for `size` rows at a time.
-
-        It is given the rows, and the number of the first.
-        """
-        whole: list[np.ndarray] = []
-        for rows in gen_batches(len(X), size):
-            for number, part in enumerate(parts(self._as_tensor(X[rows]), rows.start)):
-                if rows.start == 0:  # written into place: pieces would fragment the memory
-                    whole.append(np.empty((len(X), *part.shape[1:]), dtype=part.dtype))
-                whole[number][rows] = part
-        return whole
-
-    def staged_predict(self, X) -> Iterator[np.ndarray]:
-        return self._staged(X, self._labels_or_means)
-
-    def staged_score(self, X, y, sample_weight=None) -> np.ndarray:
-        score = accuracy_score if is_classifier(self) else r2_score
-        stages = self.staged_predict(X)
-        return np.array([score(y, said, sample_weight=sample_weight) for said in stages])
-
-    def anytime(self, X, method, max_rounds, max_flops, deadline) -> Anytime:
-        reads = self._reads()
-        OneOf(tuple(reads)).check(method, "method")
-        X = self._validate_rows(X)
-        limits = {"max_rounds": max_rounds, "max_flops": max_flops, "deadline": deadline}
-        given = self._check_limits(limits)
-        n_rounds = given.affordable(self._costs)
-        rows, size = self._as_tensor(X), self._rows_at_a_time(X)
-        return Anytime(LimitedRun(self.module_, rows, n_rounds, given, size), reads[method])
-
-    def _reads(self) -> dict[str, Callable[[Any], np.ndarray]]:
-        """What can be read off round by round, by the name of the method."""
-        return {"predict": self._labels_or_means}
+    last = 0 if booster.connection == "none" else booster.expansions - 1
+    first = min(last, 1) if booster.connect == "always" else 0
+    numbers = range(len(model_classes(booster.module)))
+    return RoundsPlan(
+        task,
+        booster.head_layers,
+        booster.connection,
+        booster.early,
+        booster.gamma,
+        booster.temperature,
+        tuple(itertools.product(numbers, range(first, last + 1))),
+    )
 
 
-class BDistilStudentRegressor(BDistilStudent, DistributionRegressor):
-    """Student of a regressor: means are a game, raw variances are learnt beside them."""
-
-    _parameter_table = {
-        **DistributionRegressor._parameter_table,
-        **BDistilStudent._parameter_table,
-    }
-    task_temperature = None
-
-    def _check_weights_of_terms(self) -> None:
-        if self.temperature != 1:
-            raise ValueError(
-                "temperature must be 1 with a regressor as teacher, whose loss is the squared "
-                f"error; got {self.temperature!r}."
-            )
-        if self.early:
-            raise ValueError(
-                "early must be False with a regressor as teacher, which has no class to be "
-                f"confident of early; got {self.early!r}."
-            )
-
-    @property
-    def _n_played(self) -> int:
-        return self.n_outputs_
-
-    def _target_of(self, answers: np.ndarray) -> np.ndarray:
-        means, variances = answers[..., 0], answers[..., 1]
-        variance = variances.mean(1) + means.var(1)
-        raw_variance = np.log(np.expm1(np.maximum(variance, _LEAST_VARIANCE)))  # softplus inverted
-        return np.concatenate([means.mean(1), raw_variance], axis=1)
-
-    def _labels_or_means(self, distribution) -> np.ndarray:
-        return self._per_target(distribution.mean.cpu().numpy())
-
-    def _means_and_deviations(self, distribution) -> tuple[np.ndarray, np.ndarray]:
-        variance = self._per_target(distribution.variance.cpu().numpy())
-        return self._labels_or_means(distribution), np.sqrt(variance)
-
-    def predict(self, X, return_std=False, **limits):
-        OneOf((True, False)).check(return_std, "return_std")
-        read = self._means_and_deviations if return_std else self._labels_or_means
-        return self._read_within(X, read, **limits)
-
-
-class BDistilStudentClassifier(BDistilStudent, DistributionClassifier):
-    """Student of a classifier: the game is about centred logits."""
-
-    @property
-    def task_temperature(self) -> float:
-        return self.temperature
-
-    @property
-    def _n_played(self) -> int:
-        return len(self.classes_)
-
-    def _target_of(self, answers: np.ndarray) -> np.ndarray:
-        proba = np.exp(answers).mean(1)
-        logits = np.log(np.maximum(proba, _LEAST_PROBABILITY))
-        return logits - logits.mean(1, keepdims=True)
-
-    def _labels_or_means(self, distribution) -> np.ndarray:
-        return self.classes_[distribution.mean.argmax(-1).cpu().numpy()]
-
-    def _probabilities(self, distribution) -> np.ndarray:
-        return distribution.mean.cpu().numpy()
-
-    def _reads(self):
-        return {**super()._reads(), "predict_proba": self._probabilities}
-
-    def predict(self, X, **limits):
-        return self._read_within(X, self._labels_or_means, **limits)
-
-    def predict_proba(self, X, **limits):
-        return self._read_within(X, self._probabilities, **limits)
-
-    def staged_predict_proba(self, X) -> Iterator[np.ndarray]:
-        return self._staged(X, self._probabilities)
-
-    @available_if(lambda self: self.early)
-    def predict_early(self, X, threshold) -> tuple[np.ndarray, np.ndarray]:
-        Number(Real, 0, 1).check(threshold, "threshold")
-        rows = self._as_tensor(self._validate_rows(X))
-        size = self._chunk_rows()
-        parts = [
-            self._early(rows[start : start + size], threshold, start)
-            for start in range(0, len(rows), size)
-        ]
-        codes, steps = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return self.classes_[codes], steps
-
-    @torch.inference_mode()
-    def _early(self, rows: Tensor, threshold: float, start: int) -> tuple[np.ndarray, np.ndarray]:
-        """Codes of the classes, and how many time steps had been read when they were sure."""
-        rounds = Rounds(self.module_.network, rows, over_time=True)
-        for _ in self.rounds_:
-            rounds.advance()
-        check_outputs(rounds.mean, rows, range(start, start + len(rows)), axis=1)
-        proba = torch.softmax(rounds.mean, -1).cpu().numpy()  # (time, n, K)
-        is_sure = proba.max(-1) >= threshold
-        is_sure[-1] = True
-        first = is_sure.argmax(0)
-        return proba[first, np.arange(len(rows))].argmax(-1), first + 1
-
-
-class BDistilBooster(ProgressiveDistillation, MetaDistiller):
+class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
     """Decompose a teacher into small networks whose mean comes nearer to it round by round [1]_.
 
     Each round looks for a *weak learner*, a network that errs against the sum of the errors made
@@ -556,8 +153,6 @@ class BDistilBooster(ProgressiveDistillation, MetaDistiller):
 
     Attributes
     ----------
-    student_ : estimator
-        What the prediction is handed on to; it has the attributes below, too.
     teacher_ : estimator
         The fitted teacher.
     n_rounds_ : int
@@ -609,18 +204,158 @@ class BDistilBooster(ProgressiveDistillation, MetaDistiller):
     (5, 3)
     """
 
-    _students = {
-        "classifier": BDistilStudentClassifier,
-        "regressor": BDistilStudentRegressor,
+    _kind = kind_as_teacher
+    _parameter_table = {
+        **PARAMETER_TABLE,
+        **NORMALIZE_Y,
+        "n_rounds": Number(Integral, 1),
+        "head_layers": Number(Integral, 1),
+        "connection": OneOf(("none", *CONNECTIONS)),
+        "expansions": Number(Integral, 1),
+        "connect": OneOf(("when_needed", "always")),
+        "max_search": Number(Integral, 1),
+        "gamma": Number(Real, 0, closed="neither"),
+        "temperature": Number(Real, 0, closed="neither"),
+        "eta": Number(Real, 0, closed="neither", others=("auto",)),
+        "early": OneOf((True, False)),
+    }
+    _module_defaults = {
+        "classifier": {"hidden_units": (32, 32)},
+        "regressor": {"hidden_units": (32, 32)},
     }
 
-    @available_if(student_can("predict"))
-    def predict(self, X, **limits):
+    rounds_: list[Round]
+
+    def __init__(
+        self,
+        teacher,
+        *,
+        n_rounds=7,
+        module=MLP,
+        head_layers=1,
+        connection="residual",
+        expansions=2,
+        connect="when_needed",
+        max_search=5,
+        gamma=1.0,
+        temperature=1.0,
+        eta="auto",
+        early=False,
+        transfer=None,
+        transfer_only=False,
+        teacher_cv=None,
+        weight_decay=0.0,
+        optimizer="Adam",
+        lr=0.01,
+        lr_schedule="cosine",
+        max_epochs="auto",
+        batch_size=32,
+        clip_norm=5.0,
+        normalize_y=True,
+        memory=None,
+        callbacks=None,
+        device="auto",
+        compile="auto",
+        n_threads="auto",
+        verbose=0,
+        random_state=None,
+        **kwargs,
+    ):
+        self.teacher = teacher
+        self.n_rounds = n_rounds
+        self.module = module
+        self.head_layers = head_layers
+        self.connection = connection
+        self.expansions = expansions
+        self.connect = connect
+        self.max_search = max_search
+        self.gamma = gamma
+        self.temperature = temperature
+        self.eta = eta
+        self.early = early
+        self.transfer = transfer
+        self.transfer_only = transfer_only
+        self.teacher_cv = teacher_cv
+        self.weight_decay = weight_decay
+        self.optimizer = optimizer
+        self.lr = lr
+        self.lr_schedule = lr_schedule
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.clip_norm = clip_norm
+        self.normalize_y = normalize_y
+        self.memory = memory
+        self.callbacks = callbacks
+        self.device = device
+        self.compile = compile
+        self.n_threads = n_threads
+        self.verbose = verbose
+        self.random_state = random_state
+        self._set_extra_params(kwargs)
+
+    @with_callbacks
+    def fit(self, X, y, sample_weight=None, X_transfer=None, member_predictions=None):
+        """Fit the teacher, if it is not fitted, and distil it.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs, best standardised; images or series of shape (n_samples, ...) if `module` takes
+            them. float32 is computed in float32, all else in float64. Predictions have the same
+            dtype, but are float64 where float32 would round targets that are far from 0.
+        y : array-like of shape (n_samples,)
+            Targets, for regression also of shape (n_samples, n_targets), or class labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows, in the teacher's fit and in the student's loss.
+        X_transfer : array-like of shape (n_rows, n_features) or TransferSet, default=None
+            Further rows, without labels, on which the student imitates the teacher, with weight
+            1. In a cross-validation wrap them as :class:`skdistill.transfer.TransferSet`.
+        member_predictions : array-like, default=None
+            Predictions of a teacher's members about X, instead of a teacher: class probabilities of
+            shape (n_samples, n_members, n_classes), columns in the order of the sorted labels; or
+            means and variances, (n_samples, n_members, n_targets, 2), in units of y. `teacher`
+            is "classifier" or "regressor" then, and nobody can be asked about other rows.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a parameter or an argument is not what it may be, the teacher is for another task,
+            has no members or was fitted on other columns or classes, the module's output does not
+            have the width that it should, or the student diverged.
+        KeyboardInterrupt
+            On Ctrl-C; during the student's training with what was trained kept.
+        """
+        check_kind(self, member_predictions)
+        setup = set_up(
+            self,
+            lambda task: plan_of(self, task),
+            X,
+            y,
+            sample_weight,
+            X_transfer,
+            member_predictions,
+            recipes_of=recipes_of,
+            modules=model_classes(self.module),
+        )
+        with fit_task(self, X, y, 2) as context:
+            predictions = fit_teacher_of(self, setup, context)
+            play_game(self, setup, predictions, context)
+        return self
+
+    # --- predictions from some of the rounds
+
+    def predict(self, X, return_std=False, **limits):
         """Predict the class of each row, or its mean.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+        return_std : bool, default=False
+            Whether a regressor is to return the standard deviation too.
         **limits : dict
             What the prediction may cost:
 
@@ -634,8 +369,7 @@ class BDistilBooster(ProgressiveDistillation, MetaDistiller):
               "spread", the epistemic uncertainty that the rounds so far would have if they were
               members (mutual information in nats, or variance in squared units of y) being at most
               the threshold. "auto" is the confidence of classifiers and the spread of regressors;
-            - ``return_exits=True``, to return also where the rows left;
-            - ``return_std=True``, for regressors, to return the standard deviation too.
+            - ``return_exits=True``, to return also where the rows left.
 
         Returns
         -------
@@ -647,9 +381,11 @@ class BDistilBooster(ProgressiveDistillation, MetaDistiller):
             through; `shares`, of shape (`n_rounds_`,), the share of the rows that left after each
             round; and `flop`, the mean of the operations that the rows took.
         """
-        return self._fitted_student().predict(X, **limits)
+        kinds = (True, False) if self._kind == "regressor" else (False,)
+        OneOf(kinds).check(return_std, "return_std")
+        return self._predict_within(X, self._means_and_std if return_std else self._points, limits)
 
-    @available_if(student_can("predict_proba"))
+    @available_if(is_a("classifier"))
     def predict_proba(self, X, **limits):
         """Predict the probability of each class.
 
@@ -666,7 +402,7 @@ class BDistilBooster(ProgressiveDistillation, MetaDistiller):
         exits : EarlyExits, only with ``return_exits``
             As in :meth:`predict`.
         """
-        return self._fitted_student().predict_proba(X, **limits)
+        return self._predict_within(X, _probabilities, limits)
 
     def staged_predict(self, X):
         """Predict after each round.
@@ -679,9 +415,9 @@ class BDistilBooster(ProgressiveDistillation, MetaDistiller):
         ------
         y : ndarray of shape (n_samples,) or (n_samples, n_targets)
         """
-        yield from self._fitted_student().staged_predict(X)
+        return self._after_each_round(X, self._points)
 
-    @available_if(student_can("staged_predict_proba"))
+    @available_if(is_a("classifier"))
     def staged_predict_proba(self, X):
         """Predict the probability of each class after each round.
 
@@ -693,7 +429,7 @@ class BDistilBooster(ProgressiveDistillation, MetaDistiller):
         ------
         proba : ndarray of shape (n_samples, n_classes)
         """
-        yield from self._fitted_student().staged_predict_proba(X)
+        return self._after_each_round(X, _probabilities)
 
     def staged_score(self, X, y, sample_weight=None):
         """Return the accuracy, or R2, after each round.
@@ -708,7 +444,9 @@ class BDistilBooster(ProgressiveDistillation, MetaDistiller):
         -------
         scores : ndarray of shape (`n_rounds_`,)
         """
-        return self._fitted_student().staged_score(X, y, sample_weight)
+        stages = list(self.staged_predict(X))
+        score = self._plan.task.score
+        return np.array([score(y, stage, sample_weight=sample_weight) for stage in stages])
 
     def anytime(self, X, method="predict", *, max_rounds=None, max_flops=None, deadline=None):
         """Predict better and better, until the prediction is wanted.
@@ -748,9 +486,19 @@ class BDistilBooster(ProgressiveDistillation, MetaDistiller):
         >>> predictions.result.shape
         (442,)
         """
-        return self._fitted_student().anytime(X, method, max_rounds, max_flops, deadline)
+        X = self._rows(X)
+        reads = {"predict": self._points}
+        if self._kind == "classifier":
+            reads["predict_proba"] = _probabilities
+        OneOf(tuple(reads)).check(method, "method")
+        limits = self._limits(
+            {"max_rounds": max_rounds, "max_flops": max_flops, "deadline": deadline}
+        )
+        rows, size = as_rows(self.module_, X), rows_at_a_time(self.module_, X)
+        n_rounds = limits.affordable(self._costs)
+        return Anytime(LimitedRun(self.module_, rows, n_rounds, limits, size), reads[method])
 
-    @available_if(student_can("predict_early"))
+    @available_if(lambda self: self._kind == "classifier" and self.early)
     def predict_early(self, X, threshold):
         """Predict the class of each series as soon as it is clear enough.
 
@@ -770,4 +518,52 @@ class BDistilBooster(ProgressiveDistillation, MetaDistiller):
         steps : ndarray of shape (n_samples,), int
             How many time steps had been read, from 1 to `n_times`.
         """
-        return self._fitted_student().predict_early(X, threshold)
+        Number(Real, 0, 1).check(threshold, "threshold")
+        codes, steps = predict_along_time(self.module_, self._rows(X), self.n_rounds_, threshold)
+        return self._plan.task.decode(codes), steps
+
+    def _rows(self, X) -> np.ndarray:
+        """Check rows to predict."""
+        check_is_fitted(self)
+        return check_rows(self, X, self._recipe.row_shape)
+
+    def _limits(self, given: dict[str, Any]) -> Limits:
+        """Check what a prediction may cost."""
+        if unknown := sorted(set(given) - set(Limits._fields)):
+            raise TypeError(f"limits of a prediction are {list(Limits._fields)}, got {unknown}.")
+        limits = Limits(**given)
+        limits.check(max(self.n_rounds, self.n_rounds_), self._kind == "classifier")
+        return limits
+
+    @property
+    def _costs(self) -> list[float]:
+        """Floating-point operations of each round for a row."""
+        return [found.flop for found in self.rounds_]
+
+    def _points(self, distribution: Any) -> np.ndarray:
+        """Labels, or means in units of y."""
+        task = self._plan.task
+        return task.decode(task.point(distribution).cpu().numpy())
+
+    def _means_and_std(self, distribution: Any) -> tuple[np.ndarray, np.ndarray]:
+        variance = self._plan.task.per_target(distribution.variance.cpu().numpy())
+        return self._points(distribution), np.sqrt(variance)
+
+    def _predict_within(self, X, read: Callable[[Any], Any], limits: dict[str, Any]):
+        """What `read` takes from the distribution that is predicted within limits."""
+        return_exits = limits.pop("return_exits", False)
+        OneOf((True, False)).check(return_exits, "return_exits")
+        if not return_exits and all(limit is None for limit in limits.values()):
+            return read(self.predict_distribution(X))
+        X, given = self._rows(X), self._limits(limits)
+        n_rounds = given.affordable(self._costs)
+        found, taken = predict_within(self.module_, X, read, n_rounds, given)
+        return (found, EarlyExits.after(taken, self._costs)) if return_exits else found
+
+    def _after_each_round(self, X, read: Callable[[Any], np.ndarray]):
+        X = self._rows(X)
+        return predict_after_each_round(self.module_, X, read, self.n_rounds_)
+
+
+def _probabilities(distribution: Any) -> np.ndarray:
+    return distribution.mean.cpu().numpy()

@@ -5,16 +5,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from sklearn.utils import gen_batches
 from torch import Tensor
 
+from .._checks import check_outputs
 from .._parameters import Number, OneOf
-from .._read_offs import check_outputs
+from .._reading import as_rows, chunk_size, rows_at_a_time
 from .._warnings import warn
 from ..modules import Rounds
 
@@ -238,6 +240,79 @@ class Anytime:
             raise StopIteration
         self._is_new = False
         return self.result
+
+
+Read = Callable[[Any], Any]
+
+
+def predict_within(
+    module: Any, X: np.ndarray, read: Read, n_rounds: int, limits: Limits
+) -> tuple[Any, np.ndarray]:
+    """Read off what rounds within limits predict, and after how many rounds each row left."""
+    size = rows_at_a_time(module, X)
+
+    def parts(rows: Tensor, first: int) -> list[np.ndarray]:
+        run = LimitedRun(module, rows, n_rounds, limits, size, first)
+        outputs, taken = run.outputs()
+        found = read(module.of_outputs(outputs.unsqueeze(0)))
+        return [*(found if isinstance(found, tuple) else (found,)), taken]
+
+    # Until a deadline all rows go from round to round together.
+    *found, taken = _by_chunks(module, X, parts, size if limits.deadline is None else len(X))
+    return (tuple(found) if len(found) > 1 else found[0]), taken
+
+
+def predict_after_each_round(
+    module: Any, X: np.ndarray, read: Read, n_rounds: int
+) -> Iterator[np.ndarray]:
+    """Read off what the rounds so far predict, after each."""
+
+    def parts(rows: Tensor, first: int) -> Iterator[np.ndarray]:
+        run = LimitedRun(module, rows, n_rounds, Limits(), first=first)
+        while run.advance():
+            yield read(run.distribution())
+
+    yield from _by_chunks(module, X, parts, rows_at_a_time(module, X))
+
+
+def predict_along_time(
+    module: Any, X: np.ndarray, n_rounds: int, threshold: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Codes of the classes, and how many time steps had been read when they were sure."""
+
+    @torch.inference_mode()
+    def parts(rows: Tensor, first: int) -> list[np.ndarray]:
+        rounds = Rounds(module.network, rows, over_time=True)
+        for _ in range(n_rounds):
+            rounds.advance()
+        check_outputs(rounds.mean, rows, range(first, first + len(rows)), axis=1)
+        proba = torch.softmax(rounds.mean, -1).cpu().numpy()  # (time, n, K)
+        is_sure = proba.max(-1) >= threshold
+        is_sure[-1] = True
+        step = is_sure.argmax(0)
+        return [proba[step, np.arange(len(rows))].argmax(-1), step + 1]
+
+    codes, steps = _by_chunks(module, X, parts, chunk_size(module, X.shape[1:]))
+    return codes, steps
+
+
+def _by_chunks(
+    module: Any,
+    X: np.ndarray,
+    parts: Callable[[Tensor, int], Iterable[np.ndarray]],
+    size: int,
+) -> list[np.ndarray]:
+    """The arrays, rows first, of which `parts` gives those for `size` rows at a time.
+
+    It is given the rows, and the number of the first.
+    """
+    whole: list[np.ndarray] = []
+    for rows in gen_batches(len(X), size):
+        for number, part in enumerate(parts(as_rows(module, X[rows]), rows.start)):
+            if rows.start == 0:  # written into place: pieces would fragment the memory
+                whole.append(np.empty((len(X), *part.shape[1:]), dtype=part.dtype))
+            whole[number][rows] = part
+    return whole
 
 
 def _warn(name: str, value: float, needed: str) -> None:

@@ -3,16 +3,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import gen_batches
 from torch import Tensor
 
-from .. import losses
-from .._base import SEED_LIMIT, Objective
+from .._memory import rows_in_memory
+from .._plans import Extent, as_tensors
+from .._training import decay_of_weights, n_epochs_for
 from .._warnings import warn
-from ..modules import Booster, Learner, Rounds, n_parameters, stack, unstack, weights_and_fan_ins
+from ..losses import DistillationGame
+from ..modules import Learner, Rounds, n_parameters, stack, unstack
+from ._setup import Setup
+from ._student import rows_with_transfer
+from ._teaching import MemberPredictions
+from .plans import RoundsPlan
+from .plans._rounds import WeakLearnerObjective, cost_of_network
+
+# For max_epochs="auto": how many rows each learner is to see, and within how many epochs.
+_ROWS_SEEN = 300_000
+_EPOCHS_WITHIN = (10, 200)
 
 # Each restart of a search weighs the barrier so many times as much as the one before.
 _RAMP = 3.0
@@ -47,66 +61,70 @@ class Round(NamedTuple):
     n_connection_parameters: int
 
 
-class WeakLearnerObjective(Objective):
-    """What a learner minimises (Eq 6): a task loss, and the barrier.
+def play_game(booster: Any, setup: Setup, predictions: MemberPredictions, context: Any) -> None:
+    """Search learners for a booster; what was found is kept also if it is interrupted."""
+    (seed,) = setup.draw_seeds(1)
+    X, target, weight = _rows_and_targets(booster, setup, predictions, seed)
+    rows = torch.tensor(X, device=setup.training.device)
+    booster.n_epochs_ = n_epochs_for(booster.max_epochs, len(rows), _ROWS_SEEN, *_EPOCHS_WITHIN)
+    game = DistillationGame(
+        torch.tensor(target, device=rows.device),
+        booster.n_rounds,
+        None if booster.eta == "auto" else booster.eta,
+        torch.tensor(weight, device=rows.device),
+        setup.plan.task.size,  # of regressors the means; raw variances are learnt beside them
+    )
+    subtask = context.subcontext(task_name="student", max_subtasks=None)
+    subtask.call_on_fit_task_begin(estimator=booster)
+    search = Search(booster, setup, game, rows, subtask)
+    try:
+        search.play()
+    finally:
+        if search.rounds:
+            _keep_rounds(booster, setup, search)
+    subtask.call_on_fit_task_end(estimator=booster)
 
-    Targets are what it is to say (1, n, L), and which way it had better err (1, n, L). Outputs are
-    raw, (1, n, L), or (1, time, n, L), where the task loss is a mean over the time steps (the loss
-    of E-RNN) and the barrier is for the last.
 
-    Parameters
-    ----------
-    booster : Booster
-        Whose bounds to keep to.
-    temperature : float or None
-        Of the cross-entropy between classes; None is half the squared error.
-    barrier_weight : float
-        Weight of the barrier, 1 / gamma.
+def _rows_and_targets(
+    booster: Any, setup: Setup, predictions: MemberPredictions, seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows of the game, what learners are to come near there, and the rows' weights.
+
+    The game is between learners and rows that stay as they are: those that `transfer` makes are
+    made once.
     """
+    plan, maker = setup.plan, setup.maker
+    predict: Any = predictions.predict  # not None where it is called
+    X, _, weight, known, _ = rows_with_transfer(booster, setup, predictions)
+    if maker is not None:
+        rows = torch.tensor(X)
+        draw = maker.prepare(rows, torch.tensor(weight))
+        generator = torch.Generator().manual_seed(seed)
+        made = draw(rows, torch.arange(len(X)), generator).numpy()
+        if booster.transfer_only:
+            X, known = made, None
+        else:
+            X, weight = np.concatenate([X, made]), np.concatenate([weight, weight])
+            known = None if known is None else np.concatenate([known, predict(made)])
+    if known is not None:
+        return X, plan.target_of(known), weight
+    portions = gen_batches(len(X), rows_in_memory(predict(X[:1])))
+    target = np.concatenate([plan.target_of(predict(X[rows])) for rows in portions])
+    return X, target, weight
 
-    def __init__(self, booster: Booster, temperature: float | None, barrier_weight: float):
-        super().__init__()
-        self.loc, self.bound, self.centred = booster.loc, booster.bound, booster.centred
-        self.temperature = temperature
-        self.barrier_weight = barrier_weight
 
-    def forward(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Tensor:
-        target, signs = targets
-        said, aim = self._along_time(outputs, target)
-        barrier = losses.log_barrier(said[:, -1] - target, signs, self.bound)
-        return self._task_loss(said, aim).mean(1) + self.barrier_weight * barrier  # Eq 6
-
-    def loss_and_gradient(
-        self, outputs: Tensor, targets: tuple[Tensor, ...]
-    ) -> tuple[Tensor, Tensor]:
-        target, signs = targets
-        said, aim = self._along_time(outputs, target)
-        gradient = self._task_gradient(said, aim) / said.shape[1]
-        error = said[:, -1] - target
-        barrier, d_barrier = losses.log_barrier_and_gradient(error, signs, self.bound)
-        gradient[:, -1] += self.barrier_weight * d_barrier
-        loss = self._task_loss(said, aim).mean(1) + self.barrier_weight * barrier  # Eq 6
-        gradient = losses.gradient_of_raw(gradient, said, self.loc, self.bound, self.centred)
-        return loss, gradient.view_as(outputs)
-
-    def _along_time(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """What is said, (1, time, n, L), and what is to be, (1, 1, n, L)."""
-        said = losses.bounded_outputs(outputs, self.loc, self.bound, self.centred)
-        return said.view(1, -1, *target.shape[1:]), target.unsqueeze(1)
-
-    def _task_loss(self, said: Tensor, aim: Tensor) -> Tensor:
-        if self.temperature is None:
-            return 0.5 * (said - aim).square().sum(-1)
-        log_probs = torch.log_softmax(said / self.temperature, -1)
-        return -(self.temperature**2) * (self._softened(aim) * log_probs).sum(-1)
-
-    def _task_gradient(self, said: Tensor, aim: Tensor) -> Tensor:
-        if self.temperature is None:
-            return said - aim
-        return self.temperature * (self._softened(said) - self._softened(aim))
-
-    def _softened(self, logits: Tensor) -> Tensor:
-        return torch.softmax(logits / (self.temperature or 1.0), -1)
+def _keep_rounds(booster: Any, setup: Setup, search: Search) -> None:
+    """Make what was found the fitted module."""
+    structure = tuple((found.module, found.n_connections) for found in search.rounds)
+    plan = replace(setup.plan, structure=structure)
+    booster.rounds_ = search.rounds
+    booster.n_rounds_ = len(search.rounds)
+    booster.eta_ = search.game.eta.cpu().numpy()
+    booster.n_parameters_ = n_parameters(search.network)
+    search.network.put_side_by_side()
+    module = plan.wrap(search.network, as_tensors(setup.scaling)).eval()
+    module = module.to(search.played.x.device)
+    booster._keep(plan, setup.recipe, module, search.history, Extent(booster.n_epochs_))
 
 
 class Search:
@@ -114,40 +132,44 @@ class Search:
 
     Parameters
     ----------
-    student : BDistilStudent
-        Whose settings to use; it builds the learners and trains them.
-    game : losses.DistillationGame
+    booster : BDistilBooster
+        Whose parameters to use.
+    setup : Setup
+        With the plan of the learners, the recipes by which they are built, and how to train them.
+    game : DistillationGame
     X : Tensor of shape (N, ...)
         The rows, on the device on which to train.
-    task : sklearn.callback.CallbackContext
+    context : sklearn.callback.CallbackContext
         The task whose subtasks the trainings are.
-    random_state : RandomState
 
     Attributes
     ----------
-    booster : Booster
+    network : Booster
         The learners found so far.
     rounds : list of Round
     history : list of dict
         One row for each epoch of the learners that were accepted.
     """
 
-    def __init__(self, student, game: losses.DistillationGame, X: Tensor, task, random_state):
-        self.student = student
+    def __init__(self, booster: Any, setup: Setup, game: DistillationGame, X: Tensor, context: Any):
+        self.parameters = booster
+        self.setup = setup
+        self.plan: RoundsPlan = setup.plan
         self.game = game
-        self.task = task
-        self.random_state = random_state
+        self.context = context
         self.target = game.target.to(X.dtype)
         self.weight = _unless_equal(game.weight.to(X.dtype).T)
-        self.booster = student.new_booster([], game.loc.to(X), game.bound.to(X))
-        self.played = Rounds(self.booster, X)
-        self.classes = student.classes()
+        self.network = self.plan.new_booster([], game.loc.to(X), game.bound.to(X))
+        self.played = Rounds(self.network, X)
+        self.classes = list(self.plan.classes)
         self.rounds: list[Round] = []
         self.history: list[dict[str, Any]] = []
 
     def play(self) -> None:
         """Find learners (Algorithm 1)."""
-        while len(self.rounds) < self.student.n_rounds and not (self.rounds and self.game.is_over):
+        while len(self.rounds) < self.parameters.n_rounds and not (
+            self.rounds and self.game.is_over
+        ):
             learner = self.find()
             if learner is None:
                 warn(
@@ -157,7 +179,7 @@ class Search:
                     ConvergenceWarning,
                 )
                 return
-            self.booster.learners.append(learner)
+            self.network.learners.append(learner)
             with torch.no_grad():
                 self.game.add(self.played.advance())
 
@@ -170,12 +192,13 @@ class Search:
         while self.classes:
             number, n_sources = self.classes[0]
             n_sources = min(n_sources, len(self.rounds))
-            for restart in range(self.student.max_search if self.rounds else 1):
+            for restart in range(self.parameters.max_search if self.rounds else 1):
                 n_searches += 1
-                sources = self.booster.learners[::-1][:n_sources]
-                learner = self.student.build_learner(number, sources, self._seed())
+                sources = self.network.learners[::-1][:n_sources]
+                recipe = self.setup.recipe.of_classes[number]
+                learner = self.plan.build_learner(recipe, sources, self._seed())
                 learner.to(self.played.x)
-                history = self.train(learner, _RAMP**restart / self.student.gamma)
+                history = self.train(learner, _RAMP**restart / self.plan.gamma)
                 if history is not None and self._accept(learner, number, n_searches):
                     self.history += [{**row, "round": len(self.rounds)} for row in history]
                     return learner
@@ -189,7 +212,7 @@ class Search:
         if not self.game.accepts(outputs):
             return False
         edges = self.game.edges(outputs)[self.game.is_played]
-        flop, n_own = self.student.cost_of_network(number)
+        flop, n_own = cost_of_network(self.setup.recipe.of_classes[number])
         n_total = n_parameters(learner)
         self.rounds.append(
             Round(
@@ -209,39 +232,41 @@ class Search:
         """Train a learner (Eq 6); return the history, None if it diverged."""
         from .._engine import DivergenceGuard, Rows, TaskPerEpoch
 
-        student, guard = self.student, DivergenceGuard()
+        parameters, guard = self.parameters, DivergenceGuard()
         X = learner.pack(self.played.x, self.played.sources_of(learner))
         signs = self.game.signs().to(X)
-        rows = Rows(X, (self.target, signs), self.weight, student.batch_size, [self._seed()])
+        rows = Rows(X, (self.target, signs), self.weight, parameters.batch_size, [self._seed()])
         module = stack([learner.trainable()])
-        subtask = self.task.subcontext(task_name="learner", max_subtasks=student.n_epochs_)
-        subtask.call_on_fit_task_begin(estimator=student)
-        net = student._train(
+        n_epochs = parameters.n_epochs_
+        subtask = self.context.subcontext(task_name="learner", max_subtasks=n_epochs)
+        subtask.call_on_fit_task_begin(estimator=parameters)
+        net = self.setup.training.fit(
             module,
-            WeakLearnerObjective(self.booster, student.task_temperature, barrier_weight),
+            WeakLearnerObjective(self.network, self.plan.task_temperature, barrier_weight),
             rows,
-            callbacks=[TaskPerEpoch(subtask, student), guard],
-            weight_decay=[(w, student.weight_decay) for w, _ in weights_and_fan_ins(module)],
+            n_epochs,
+            callbacks=[TaskPerEpoch(subtask, parameters), guard],
+            weight_decay=decay_of_weights(module, parameters.weight_decay),
         )
-        subtask.call_on_fit_task_end(estimator=student)
+        subtask.call_on_fit_task_end(estimator=parameters)
         if net.interrupted_:
             raise KeyboardInterrupt
         if guard.diverged_.any():
             if not self.rounds:
                 raise ValueError(
                     "The first learner's loss became infinite, not a number, or exploded. Try a "
-                    f"smaller lr than {student.lr} or clip_norm than {student.clip_norm}; teacher_ "
-                    "is kept."
+                    f"smaller lr than {parameters.lr} or clip_norm than {parameters.clip_norm}; "
+                    "teacher_ is kept."
                 )
             return None
         if guard.worse_.any():
-            student._warn_of_worse(f"Learner {len(self.rounds)} is")
+            self.setup.training.warn_of_worse(f"Learner {len(self.rounds)} is")
         (trained,) = unstack(module)
         learner.load_trained(trained)
         return list(net.history)
 
     def _seed(self) -> int:
-        return int(self.random_state.randint(SEED_LIMIT))
+        return self.setup.draw_seeds(1)[0]
 
 
 def _unless_equal(weight: Tensor) -> Tensor | None:

@@ -4,61 +4,32 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-import torch
-from sklearn.base import is_classifier
-from sklearn.utils.metaestimators import available_if
-from torch import Tensor, nn
+from sklearn.base import MetaEstimatorMixin
 
-from .. import losses
-from .._base import Objective
-from .._parameters import DunderParameters, Number, OneOf
-from .._read_offs import DistributionClassifier, DistributionRegressor
+from .._estimator import fit_task, with_callbacks
+from .._parameters import Number, OneOf
+from .._read_offs import DistributionEstimator
 from .._settings import is_number
+from .._tasks import Task
 from .._warnings import warn
-from ..distributions import Gaussian
-from ..modules import MLP, GaussianHead, StackedLinear, split_head, stack
-from ._distiller import PRUNING_PARAMETERS, Ask, Distiller, Lesson
-from ._families import (
-    SETTINGS,
-    CategoricalMixtureFamily,
-    DirichletFamily,
-    DirichletLikelihoodFamily,
-    DropoutHeadFamily,
-    Family,
-    GaussianFamily,
-    GaussianHeadFamily,
-    GaussianMixtureFamily,
-    HeadFamily,
-    LogitNormalFamily,
-    NormalInverseGammaFamily,
-    NormalInverseWishartFamily,
-)
-from ._meta import MetaDistiller
-from ._ramps import Ramp, value_on_ramp
+from ..modules import MLP
+from ._kinds import check_kind, kind_as_teacher
+from ._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING_PARAMETERS
+from ._ramps import Ramp
+from ._setup import set_up
+from ._student import train_student
+from ._teaching import MemberPredictions, fit_teacher_of
+from .plans import FAMILIES, FAMILY_SETTINGS, FamilyPlan
 
 _LOSSES = ("reverse_kl", "reverse_kl_reference", "forward_kl", "nll")
-_AUTO = {"regressor": "gaussian", "classifier": "dirichlet"}
 
-# Precision of the proxy, at most, for each class.
-_PRECISION_PER_CLASS = 1e3
-
-# Loss of a row for each class or target, in nats, from which on it counts as its logarithm; but for
-# the first steps of some, rows of ordinary fits stay below a tenth of it.
-_LARGE_LOSS = 300.0
-
-# Weight of the uniform distribution where the likelihood would see probabilities of zero.
-_SMOOTHING = 1e-3
-
-# Members whose answers differ by no more agree: on standardised targets, or in nats.
+# Members whose predictions differ by no more agree: on standardised targets, or in nats.
 _ROUNDING = 1e-6
-
-# Rows, at most, that the teacher is asked about to begin with.
-_ROWS_FOR_START = 256
 
 
 class CovarianceRule:
@@ -74,435 +45,86 @@ class CovarianceRule:
             )
 
 
-class DistributionObjective(Objective):
-    """Loss of a family against the members, and of the labels (Eqs 16 and 17).
-
-    A row's loss that is too large to be of use grows as its logarithm.
-
-    Targets are the members' predictions (1, n, M, ...), the labels (1, n, ...), and whether a row
-    has a label (1, n). A temperature T divides the logits of both sides, and the loss is multiplied
-    by T^2.
+class Agreement:
+    """Whether a teacher's members have agreed so far, in all the predictions that were asked for.
 
     Parameters
     ----------
-    settings : DistributionDistillation
-        Whose temperature and weight of the labels to use.
-    family : Family
-    members_of : callable
-        Takes the predictions to what the family takes for members.
-    n_rows : float
-        How many rows there are, the sum of their weights; it matters for a Gaussian head only.
-    """
+    predictions : MemberPredictions
 
-    temperature: Tensor
-
-    def __init__(self, settings, family: Family, members_of: Callable, n_rows: float):
-        super().__init__()
-        self.settings = settings
-        self.family = family
-        self.members_of = members_of
-        self.n_rows = n_rows
-        self.limit = _LARGE_LOSS * family.size
-        self.register_buffer("temperature", torch.ones(()))
-        self.begin_epoch(0)
-
-    def begin_epoch(self, epoch: int) -> None:
-        self.temperature.fill_(value_on_ramp(self.settings.temperature, epoch, end=1.0))
-
-    def forward(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Tensor:
-        answers, y, labelled = targets
-        term = self.family.term(self.members_of(answers), self.temperature)
-        loss = term.loss(outputs / self.temperature, *term.arguments)
-        total = self.temperature.square() * term.weight * loss
-        weight = self.settings.supervised_weight
-        if weight:
-            student = self.family.read(outputs.flatten(0, -3))
-            of_labels = losses.label_nll(student, y.squeeze(0)).unsqueeze(0)
-            total = total + weight * labelled * of_labels  # Eqs 16 and 17
-        return losses.logarithmic_beyond(total, self.limit)
-
-    def loss_and_gradient(
-        self, outputs: Tensor, targets: tuple[Tensor, ...]
-    ) -> tuple[Tensor, Tensor]:
-        if self.settings.supervised_weight:
-            return super().loss_and_gradient(outputs, targets)
-        term = self.family.term(self.members_of(targets[0]), self.temperature)
-        loss, gradient = term.loss_and_gradient(outputs / self.temperature, *term.arguments)
-        weight = self.temperature * term.weight
-        of_outputs = weight if weight.ndim == 0 else weight.unsqueeze(-1)
-        loss, gradient = loss * weight * self.temperature, gradient * of_outputs
-        return losses.logarithmic_beyond_and_gradient(loss, gradient, self.limit)
-
-    def penalty(self, module: Any) -> Tensor | None:
-        if not isinstance(module.network, GaussianHead):
-            return None
-        return module.network.divergence() / self.n_rows  # the evidence lower bound, per row
-
-
-class DistributionDistillation(DunderParameters):
-    """Parameters of :class:`DistributionDistiller`, and of the students that it builds."""
-
-    def __init__(
-        self,
-        teacher,
-        *,
-        family="auto",
-        covariance="diagonal",
-        loss="reverse_kl",
-        max_precision="auto",
-        smoothing="auto",
-        temperature=1.0,
-        supervised_weight=0.0,
-        n_samples=100,
-        dropout_rate=0.5,
-        module=MLP,
-        transfer="auto",
-        transfer_only=False,
-        teacher_cv=None,
-        weight_decay=0.0,
-        group_lasso=0.0,
-        prune_threshold=1e-3,
-        finetune_epochs="auto",
-        optimizer="Adam",
-        lr=0.01,
-        lr_schedule="cosine",
-        max_epochs="auto",
-        batch_size=32,
-        clip_norm=5.0,
-        normalize_y=True,
-        memory=None,
-        callbacks=None,
-        device="auto",
-        compile="auto",
-        n_threads="auto",
-        verbose=0,
-        random_state=None,
-        **kwargs,
-    ):
-        self.teacher = teacher
-        self.family = family
-        self.covariance = covariance
-        self.loss = loss
-        self.max_precision = max_precision
-        self.smoothing = smoothing
-        self.temperature = temperature
-        self.supervised_weight = supervised_weight
-        self.n_samples = n_samples
-        self.dropout_rate = dropout_rate
-        self.module = module
-        self.transfer = transfer
-        self.transfer_only = transfer_only
-        self.teacher_cv = teacher_cv
-        self.weight_decay = weight_decay
-        self.group_lasso = group_lasso
-        self.prune_threshold = prune_threshold
-        self.finetune_epochs = finetune_epochs
-        self.optimizer = optimizer
-        self.lr = lr
-        self.lr_schedule = lr_schedule
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.clip_norm = clip_norm
-        self.normalize_y = normalize_y
-        self.memory = memory
-        self.callbacks = callbacks
-        self.device = device
-        self.compile = compile
-        self.n_threads = n_threads
-        self.verbose = verbose
-        self.random_state = random_state
-        self._set_extra_params(kwargs)
-
-
-class DistributionStudent(DistributionDistillation, Distiller):
-    """What students for classes and for numbers share: one network, and a family."""
-
-    _parameter_table = {
-        **Distiller._parameter_table,
-        "covariance": CovarianceRule(),
-        "loss": OneOf(_LOSSES),
-        "max_precision": Number(Real, 0, closed="neither", others=("auto", float("inf"))),
-        "smoothing": Number(Real, 0, 1, closed="left", others=("auto",)),
-        "temperature": Ramp(positive=True),
-        "supervised_weight": Number(Real, 0),
-        "n_samples": Number(Integral, 1),
-        "dropout_rate": Number(Real, 0, 1, closed="left"),
-        "weight_decay": Number(Real, 0),
-        **PRUNING_PARAMETERS,
-    }
-
-    _family: Family
-
-    # What makes a family of these settings, by name.
-    _families: dict[str, Callable[[Any, int], Family]]
-
-    def _check_weights_of_terms(self) -> None:
-        """Hold parameters against each other, and note the family."""
-        task = "classifier" if is_classifier(self) else "regressor"
-        is_auto = isinstance(self.family, str) and self.family == "auto"
-        name = _AUTO[task] if is_auto else self.family
-        if not isinstance(name, str) or name not in self._families:
-            raise ValueError(
-                f"family must be 'auto' or one of {sorted(self._families)} with a {task} as "
-                f"teacher, got {self.family!r}."
-            )
-        if self.transfer_only and self.supervised_weight:
-            raise ValueError(
-                "supervised_weight must be 0 with transfer_only=True, whose rows have no labels; "
-                f"got {self.supervised_weight!r}."
-            )
-        is_constant = isinstance(self.temperature, Real) and self.temperature != 1
-        if name == "dirichlet" and is_constant:
-            raise ValueError(
-                "temperature must be 1 with family='dirichlet', or fall to it: (temperature, "
-                "first_epoch, last_epoch). A constant one would raise the precision to its power; "
-                f"got {self.temperature!r}."
-            )
-        self.family_ = name
-
-    def _set_recipe(self) -> None:
-        self._family = self._families[self.family_](self, self._size)
-        self._members_agree = self._family.tells_parts  # until an answer shows that they do not
-        self._refuse_unread_settings()
-        super()._set_recipe()
-
-    def _refuse_unread_settings(self) -> None:
-        """Raise a ValueError for a parameter that other families read, set for this one."""
-        defaults = inspect.signature(DistributionDistillation.__init__).parameters
-        for name in sorted(SETTINGS - self._family.settings):
-            value, default = getattr(self, name), defaults[name].default
-            if value != default:
-                by_loss = f" and loss={self.loss!r}" if "loss" in self._family.settings else ""
-                raise ValueError(
-                    f"{name} must be {default!r} with family={self.family_!r}{by_loss}, which "
-                    f"does not read it; got {value!r}."
-                )
-
-    @property
-    def _size(self) -> int:
-        """Number of targets or classes."""
-        raise NotImplementedError  # by the task: classes or numbers
-
-    def _members_of(self, answers: Tensor) -> Any:
-        """Answers (..., n, M, ...) of a teacher as the family takes them."""
-        raise NotImplementedError  # by the task: classes or numbers
-
-    @property
-    def _out_features(self) -> int:
-        return self._family.n_outputs
-
-    @property
-    def _out_features_mean(self) -> str:
-        return self._family.meaning
-
-    @property
-    def _tells_parts(self) -> bool:
-        return self._family.tells_parts and self.n_members_ > 1
-
-    @property
-    def _n_networks(self) -> int:
-        return 1
-
-    def _count_networks(self, n_members: int) -> int:
-        self.n_members_ = n_members
-        if n_members == 1 and self._family.tells_parts:
-            warn(
-                "The teacher has one member, which disagrees with nobody: the student cannot tell "
-                "the parts of the uncertainty, which are None.",
-            )
-        return 1
-
-    def _build_network(self, seeds: list[int]) -> nn.Module:
-        networks = self._build_members(seeds)
-        if not isinstance(self._family, HeadFamily):
-            return stack(networks)
-        core, head = split_head(networks[0], 1)
-        layer = list(stack([head]).children())[-1]
-        if not isinstance(layer, StackedLinear):
-            raise ValueError(
-                f"module must end in a linear layer with family={self.family_!r}, got {head}."
-            )
-        n_drawn = getattr(self, "n_members_", 1)  # unknown yet when the module is tried out
-        return self._family.head(stack([core]), layer, n_drawn)
-
-    def _reader(self) -> dict[str, Any]:
-        return {"read": self._family.read_agreed if self._members_agree else self._family.read}
-
-    def _set_module(self, module) -> None:
-        module.read = self._reader()["read"]  # whether members agree is known after training
-        super()._set_module(module)
-
-    def _note_agreement(self, answers: np.ndarray) -> None:
-        """Note whether the members still agree, given what they say about further rows."""
-        if self._members_agree:
-            same = np.isclose(answers, answers[:, :1], rtol=_ROUNDING, atol=_ROUNDING)
-            self._members_agree = bool(same.all())
-
-    def _noting_agreement(self, ask: Ask) -> Ask:
-        """The same question, whose answers are noted."""
-
-        def ask_and_note(rows: np.ndarray) -> np.ndarray:
-            answers = ask(rows)
-            self._note_agreement(answers)
-            return answers
-
-        return ask_and_note
-
-    def _set_start(self, module: nn.Module, lesson: Lesson, ask: Ask | None) -> None:
-        """Set the bias of the last layer to the best outputs that are the same for all rows."""
-        *_, last = module.parameters()
-        if not self._family.has_start or last.shape[-1] != self._out_features:
-            return
-        answers, rows = lesson.answers, slice(None)
-        if answers is None and ask is not None:
-            rows = slice(None, None, -(-len(lesson.X) // _ROWS_FOR_START))
-            answers = ask(lesson.X[rows])
-        members = self._members_of(torch.as_tensor(answers))
-        start = self._family.start(members, torch.as_tensor(lesson.weight[rows]))
-        with torch.no_grad():
-            last.copy_(start.expand_as(last))
-
-    def _distil(self, lesson: Lesson, ask: Ask | None, *args) -> None:
-        n_transfer = len(lesson.X_transfer)
-        leaves_out_X = self.transfer_only and n_transfer > 0
-        self._n_rows = n_transfer + (0.0 if leaves_out_X else float(lesson.weight.sum()))
-        if lesson.answers is not None:
-            self._note_agreement(lesson.answers)
-        super()._distil(lesson, None if ask is None else self._noting_agreement(ask), *args)
-        if self._members_agree and self.n_members_ > 1:
-            warn(
-                "The teacher's members never disagreed about the rows that the student learnt "
-                "from: its epistemic uncertainty is 0 everywhere. Ask about other rows, by "
-                "transfer or X_transfer, or members that have not seen them, by teacher_cv.",
-            )
-
-    def _student_objective(self, n_members: int) -> Objective:
-        return DistributionObjective(self, self._family, self._members_of, self._n_rows)
-
-    def _objective(self) -> Objective:
-        return self._student_objective(self.n_members_)
-
-    @available_if(lambda self: self._family.has_members)
-    def predict_members(self, X):
-        return super().predict_members(X)
-
-
-class DistributionStudentRegressor(DistributionStudent, DistributionRegressor):
-    """Student of a regressor."""
-
-    _parameter_table = {
-        **DistributionRegressor._parameter_table,
-        **DistributionStudent._parameter_table,
-    }
-    _module_defaults = {"hidden_units": (128, 128), "activation": ("tanh", "silu")}
-    _families = {
-        "gaussian": lambda settings, size: GaussianFamily(size, _kind_of_covariance(settings)),
-        "normal_inverse_gamma": lambda settings, size: NormalInverseGammaFamily(size),
-        "normal_inverse_wishart": lambda settings, size: NormalInverseWishartFamily(size),
-        "mixture": lambda settings, size: GaussianMixtureFamily(size),
-    }
-
-    @property
-    def _size(self) -> int:
-        return self.n_outputs_
-
-    def _members_of(self, answers: Tensor) -> Gaussian:
-        return Gaussian(*answers.transpose(-4, -3).unbind(-1))
-
-
-class DistributionStudentClassifier(DistributionStudent, DistributionClassifier):
-    """Student of a classifier."""
-
-    _parameter_table = {
-        **DistributionClassifier._parameter_table,
-        **DistributionStudent._parameter_table,
-    }
-    _module_defaults = {"hidden_units": (128, 128), "activation": ("relu", "silu")}
-    _families = {
-        "logit_normal": lambda settings, size: LogitNormalFamily(
-            size, _rank(settings), _smoothing(settings), settings.n_samples
-        ),
-        "dirichlet": lambda settings, size: (
-            DirichletLikelihoodFamily if settings.loss == "nll" else DirichletFamily
-        )(size, settings.loss, _max_precision(settings, size), _smoothing(settings)),
-        "mixture": lambda settings, size: CategoricalMixtureFamily(size),
-        "gauss_head": lambda settings, size: GaussianHeadFamily(size, settings.n_samples),
-        "dropout_head": lambda settings, size: DropoutHeadFamily(
-            size, settings.n_samples, rate=settings.dropout_rate
-        ),
-    }
-
-    @property
-    def _size(self) -> int:
-        return len(self.classes_)
-
-    def _members_of(self, answers: Tensor) -> Tensor:
-        return answers.transpose(-3, -2)
-
-    def _encoded_members(self, members, buffers, dtype):
-        if self.smoothing == "auto" and "smoothing" in self._family.settings:
-            members = without_zeros(members)
-        return super()._encoded_members(members, buffers, dtype)
-
-
-def without_zeros(members: np.ndarray) -> np.ndarray:
-    """Probabilities of members, none of which is zero where one was; other rows as they are.
-
-    What one of M members gives no probability may have as much as M members cannot tell from none:
-    each is mixed with a further one, their mean, whose weight is 1 / (M + 1). The mean stays, but
-    for a trace of the uniform distribution, for classes to which nobody gives any.
-
-    Parameters
+    Attributes
     ----------
-    members : ndarray of shape (n, M, K)
-
-    Returns
-    -------
-    members : ndarray of shape (n, M, K)
+    holds : bool
+    predictions : MemberPredictions
+        The same, watched.
     """
-    rows = (members == 0).any(axis=(1, 2))
-    if not rows.any():
+
+    def __init__(self, predictions: MemberPredictions):
+        self.holds = True
+        self._predict = predictions.predict
+        predict = None if predictions.predict is None else self._watched
+        self.predictions = MemberPredictions(predictions.of_X, predict)
+        if predictions.of_X is not None:
+            self._watch(predictions.of_X)
+
+    def _watched(self, rows: np.ndarray) -> np.ndarray:
+        assert self._predict is not None
+        members = self._predict(rows)
+        self._watch(members)
         return members
-    share = 1 / (members.shape[1] + 1)
-    mean = members[rows].mean(axis=1, keepdims=True)
-    further = (1 - _SMOOTHING) * mean + _SMOOTHING / members.shape[2]
-    members = members.copy()
-    members[rows] = (1 - share) * members[rows] + share * further
-    return members
+
+    def _watch(self, members: np.ndarray) -> None:
+        if self.holds:
+            same = np.isclose(members, members[:, :1], rtol=_ROUNDING, atol=_ROUNDING)
+            self.holds = bool(same.all())
 
 
-def _kind_of_covariance(settings) -> str:
-    if settings.covariance not in ("diagonal", "full"):
+def chosen_family(distiller: Any, kind: str) -> str:
+    """Return the name of the family, checked, that `distiller` is to predict."""
+    families = FAMILIES[kind]
+    is_auto = isinstance(distiller.family, str) and distiller.family == "auto"
+    name = next(iter(families)) if is_auto else distiller.family
+    if not isinstance(name, str) or name not in families:
         raise ValueError(
-            "covariance must be 'diagonal' or 'full' with family='gaussian', got "
-            f"{settings.covariance!r}."
+            f"family must be 'auto' or one of {sorted(families)} with a {kind} as teacher, got "
+            f"{distiller.family!r}."
         )
-    return settings.covariance
+    return name
 
 
-def _rank(settings) -> int:
-    """Rank of the part of low rank of a covariance of logits."""
-    if settings.covariance == "full":
+def family_plan(distiller: Any, name: str, task: Task) -> FamilyPlan:
+    """Return what a student of a family is made of; raise for parameters that do not fit it."""
+    if distiller.transfer_only and distiller.supervised_weight:
         raise ValueError(
-            "covariance must be 'diagonal' or the rank of its part of low rank with "
-            "family='logit_normal', got 'full'."
+            "supervised_weight must be 0 with transfer_only=True, whose rows have no labels; "
+            f"got {distiller.supervised_weight!r}."
         )
-    return 0 if settings.covariance == "diagonal" else int(settings.covariance)
+    is_constant = isinstance(distiller.temperature, Real) and distiller.temperature != 1
+    if name == "dirichlet" and is_constant:
+        raise ValueError(
+            "temperature must be 1 with family='dirichlet', or fall to it: (temperature, "
+            "first_epoch, last_epoch). A constant one would raise the precision to its power; "
+            f"got {distiller.temperature!r}."
+        )
+    plan = FAMILIES[task.kind][name].of(distiller, task)
+    _refuse_unread(distiller, name, plan)
+    return plan
 
 
-def _smoothing(settings) -> float:
-    if settings.smoothing != "auto":
-        return float(settings.smoothing)
-    return _SMOOTHING if settings.family_ == "dirichlet" and settings.loss == "nll" else 0.0
+def _refuse_unread(distiller: Any, name: str, plan: FamilyPlan) -> None:
+    """Raise a ValueError for a parameter that other families read, set for this one."""
+    defaults = inspect.signature(type(distiller).__init__).parameters
+    for setting in sorted(FAMILY_SETTINGS - plan.settings):
+        value, default = getattr(distiller, setting), defaults[setting].default
+        if value != default:
+            by_loss = f" and loss={distiller.loss!r}" if "loss" in plan.settings else ""
+            raise ValueError(
+                f"{setting} must be {default!r} with family={name!r}{by_loss}, which does not "
+                f"read it; got {value!r}."
+            )
 
 
-def _max_precision(settings, n_classes: int) -> float:
-    if settings.max_precision == "auto":
-        return _PRECISION_PER_CLASS * n_classes
-    return float(settings.max_precision)
-
-
-class DistributionDistiller(DistributionDistillation, MetaDistiller):
+class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
     """Distil an ensemble into one network that predicts a distribution over predictions.
 
     The student is a classifier or a regressor as its teacher is. For a row it predicts not an
@@ -605,8 +227,6 @@ class DistributionDistiller(DistributionDistillation, MetaDistiller):
 
     Attributes
     ----------
-    student_ : estimator
-        The fitted student. Its attributes, those below, are the distiller's too.
     teacher_ : estimator
         The fitted teacher.
     family_ : str
@@ -676,7 +296,164 @@ class DistributionDistiller(DistributionDistillation, MetaDistiller):
     (3,)
     """
 
-    _students = {
-        "classifier": DistributionStudentClassifier,
-        "regressor": DistributionStudentRegressor,
+    _plan: FamilyPlan
+    _kind = kind_as_teacher
+    _parameter_table = {
+        **PARAMETER_TABLE,
+        **NORMALIZE_Y,
+        "covariance": CovarianceRule(),
+        "loss": OneOf(_LOSSES),
+        "max_precision": Number(Real, 0, closed="neither", others=("auto", float("inf"))),
+        "smoothing": Number(Real, 0, 1, closed="left", others=("auto",)),
+        "temperature": Ramp(positive=True),
+        "supervised_weight": Number(Real, 0),
+        "n_samples": Number(Integral, 1),
+        "dropout_rate": Number(Real, 0, 1, closed="left"),
+        **PRUNING_PARAMETERS,
     }
+    _module_defaults = {
+        "classifier": {"hidden_units": (128, 128), "activation": ("relu", "silu")},
+        "regressor": {"hidden_units": (128, 128), "activation": ("tanh", "silu")},
+    }
+
+    def __init__(
+        self,
+        teacher,
+        *,
+        family="auto",
+        covariance="diagonal",
+        loss="reverse_kl",
+        max_precision="auto",
+        smoothing="auto",
+        temperature=1.0,
+        supervised_weight=0.0,
+        n_samples=100,
+        dropout_rate=0.5,
+        module=MLP,
+        transfer="auto",
+        transfer_only=False,
+        teacher_cv=None,
+        weight_decay=0.0,
+        group_lasso=0.0,
+        prune_threshold=1e-3,
+        finetune_epochs="auto",
+        optimizer="Adam",
+        lr=0.01,
+        lr_schedule="cosine",
+        max_epochs="auto",
+        batch_size=32,
+        clip_norm=5.0,
+        normalize_y=True,
+        memory=None,
+        callbacks=None,
+        device="auto",
+        compile="auto",
+        n_threads="auto",
+        verbose=0,
+        random_state=None,
+        **kwargs,
+    ):
+        self.teacher = teacher
+        self.family = family
+        self.covariance = covariance
+        self.loss = loss
+        self.max_precision = max_precision
+        self.smoothing = smoothing
+        self.temperature = temperature
+        self.supervised_weight = supervised_weight
+        self.n_samples = n_samples
+        self.dropout_rate = dropout_rate
+        self.module = module
+        self.transfer = transfer
+        self.transfer_only = transfer_only
+        self.teacher_cv = teacher_cv
+        self.weight_decay = weight_decay
+        self.group_lasso = group_lasso
+        self.prune_threshold = prune_threshold
+        self.finetune_epochs = finetune_epochs
+        self.optimizer = optimizer
+        self.lr = lr
+        self.lr_schedule = lr_schedule
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.clip_norm = clip_norm
+        self.normalize_y = normalize_y
+        self.memory = memory
+        self.callbacks = callbacks
+        self.device = device
+        self.compile = compile
+        self.n_threads = n_threads
+        self.verbose = verbose
+        self.random_state = random_state
+        self._set_extra_params(kwargs)
+
+    @with_callbacks
+    def fit(self, X, y, sample_weight=None, X_transfer=None, member_predictions=None):
+        """Fit the teacher, if it is not fitted, and distil it.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs, best standardised; images or series of shape (n_samples, ...) if `module` takes
+            them. float32 is computed in float32, all else in float64. Predictions have the same
+            dtype, but are float64 where float32 would round targets that are far from 0.
+        y : array-like of shape (n_samples,)
+            Targets, for regression also of shape (n_samples, n_targets), or class labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows, in the teacher's fit and in the student's loss.
+        X_transfer : array-like of shape (n_rows, n_features) or TransferSet, default=None
+            Further rows, without labels, on which the student imitates the teacher, with weight
+            1. In a cross-validation wrap them as :class:`skdistill.transfer.TransferSet`.
+        member_predictions : array-like, default=None
+            Predictions of a teacher's members about X, instead of a teacher: class probabilities of
+            shape (n_samples, n_members, n_classes), columns in the order of the sorted labels; or
+            means and variances, (n_samples, n_members, n_targets, 2), in units of y. `teacher`
+            is "classifier" or "regressor" then, and nobody can be asked about other rows.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a parameter or an argument is not what it may be, the teacher is for another task,
+            has no members or was fitted on other columns or classes, the module's output does not
+            have the width that it should, or the student diverged.
+        KeyboardInterrupt
+            On Ctrl-C; during the student's training with what was trained kept.
+        """
+        check_kind(self, member_predictions)
+
+        def plan_of(task: Task) -> FamilyPlan:
+            return family_plan(self, chosen_family(self, task.kind), task)
+
+        chosen_family(self, self._kind)
+        setup = set_up(self, plan_of, X, y, sample_weight, X_transfer, member_predictions)
+        self.family_ = chosen_family(self, self._kind)
+        with fit_task(self, X, y, 2) as context:
+            agreement = Agreement(fit_teacher_of(self, setup, context))
+            self.n_members_ = agreement.predictions.count(setup.X)
+            plan = replace(setup.plan, n_members=self.n_members_)
+            if self.n_members_ == 1 and plan.can_tell_parts:
+                warn(
+                    "The teacher has one member, which disagrees with nobody: the student cannot "
+                    "tell the parts of the uncertainty, which are None.",
+                )
+            try:
+                train_student(self, setup, agreement.predictions, plan, context)
+            finally:
+                if hasattr(self, "module_") and agreement.holds and plan.can_tell_parts:
+                    self._predict_expected_only()
+        return self
+
+    def _predict_expected_only(self) -> None:
+        """Predict from now on what the members agreed upon, with an epistemic part of 0."""
+        self._plan = replace(self._plan, members_agree=True)
+        self.module_.read = self._plan.read
+        if self.n_members_ > 1:
+            warn(
+                "The teacher's members never disagreed about the rows that the student learnt "
+                "from: its epistemic uncertainty is 0 everywhere. Ask about other rows, by "
+                "transfer or X_transfer, or members that have not seen them, by teacher_cv.",
+            )

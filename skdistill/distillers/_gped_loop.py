@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._base import draws_globally
 from .._checkpoint import Checkpoint
 from .._engine import Batch, Callback, DivergenceGuard, Rows, StackNet, suited_threads
+from .._training import draws_globally
 from ._gped_estimates import (
     RunningMean,
     Targets,
@@ -207,7 +207,6 @@ class OnlineDistillation(Callback):
 
     def on_train_begin(self, net, X=None, y=None, **kwargs):
         self.chain_rows = X
-        self.keeper, net.after_step = net.after_step, self._after_step
         self.is_due = frozenset(self.due.tolist())
         self.waiting = Waiting(n_waiting(self.stream.rows))
         saved = None if self.checkpoint is None else self.checkpoint.read()
@@ -218,9 +217,8 @@ class OnlineDistillation(Callback):
     def on_epoch_begin(self, net, **kwargs):
         self.is_loading = False
 
-    def _after_step(self, net: StackNet) -> None:
-        iteration = self.keeper.iteration
-        self.keeper(net)
+    def after_step(self, net: StackNet, iteration: int) -> None:
+        """Ask the chains' samples if they are due, and teach the student what has waited."""
         if iteration in self.is_due:
             self._ask(net)
         if self.waiting.is_full:
@@ -257,7 +255,7 @@ class OnlineDistillation(Callback):
         return {
             "chains": net.state(),
             "chain_rows": self.chain_rows.state(),
-            "iteration": self.keeper.iteration,
+            "iteration": net.after_step.iteration,
             "student": self.student.state(),
             "stream": self.stream.state(),
             "targets": self.targets.state(),
@@ -268,7 +266,7 @@ class OnlineDistillation(Callback):
     def _load_state(self, net: StackNet, saved: dict[str, Any]) -> None:
         net.state_to_load_ = saved["chains"]
         self.chain_rows.load_state(saved["chain_rows"])
-        self.keeper.iteration = saved["iteration"]
+        net.after_step.iteration = saved["iteration"]
         self.student.load_state(saved["student"])
         self.stream.load_state(saved["stream"])
         self.targets.load_state(saved["targets"])

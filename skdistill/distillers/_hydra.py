@@ -4,70 +4,86 @@
 from __future__ import annotations
 
 from numbers import Integral, Real
+from typing import Any
 
-from .._base import Objective
+from sklearn.base import ClassifierMixin, RegressorMixin
+
+from .._estimator import fit_task, with_callbacks
 from .._parameters import Number, OneOf
-from .._read_offs import DistributionClassifier, DistributionRegressor
+from .._read_offs import DistributionEstimator
+from .._tasks import Task
 from .._warnings import warn
 from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
-from ..modules import MLP, MultiHead, split_head, stack
+from ..modules import MLP
 from ..transfer import GaussianNoise
-from ._distiller import PRUNING_PARAMETERS, Distiller
-from ._hydra_objectives import CategoricalHydraObjective, GaussianHydraObjective
+from ._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING_PARAMETERS
 from ._ramps import Ramp
+from ._setup import set_up
+from ._student import train_student
+from ._teaching import fit_teacher_of
+from .plans import HydraPlan
 
 # More heads than this are hardly what a user of a forest meant.
 _MANY_HEADS = 100
 
-
-class HydraPlus(Distiller):
-    """What Hydra+ does for classes and for numbers alike: a core, heads, and four terms."""
-
-    _parameter_table = {
-        **Distiller._parameter_table,
-        "head_layers": Number(Integral, 1),
-        "n_heads": Number(Integral, 1, others=(None,)),
-        "alpha": Number(Real, 0, 1),
-        "beta": Number(Real, 0, 1),
-        "diversity_weight": Ramp(),
-        "diversity": OneOf(("mean", "pairwise")),
-        "spread_weight": Number(Real, 0),
-        "weight_decay": Number(Real, 0),
-        **PRUNING_PARAMETERS,
-    }
-
-    def _check_weights_of_terms(self) -> None:
-        if self.transfer_only and self.alpha < 1:
-            raise ValueError(
-                "alpha must be 1 with transfer_only=True, whose rows have no labels; got "
-                f"{self.alpha!r}."
-            )
-
-    def _count_networks(self, n_members: int) -> int:
-        self.n_heads_ = n_members if self.n_heads is None else self.n_heads
-        if self.n_heads is None and n_members > _MANY_HEADS:
-            warn(
-                f"The teacher has {n_members} members, and with n_heads=None the student a head "
-                "for each. Fewer are cheaper: n_heads=20, say, or "
-                "as_teacher(teacher, max_members=20).",
-            )
-        return self.n_heads_
-
-    def _build_network(self, seeds: list[int]) -> MultiHead:
-        head_layers = self._recipe["head_layers"]
-        networks = self._build_members(seeds)
-        cores, heads = zip(*(split_head(net, head_layers) for net in networks), strict=True)
-        return MultiHead(stack(cores[:1]), stack(heads, lead=(1, len(heads))))
-
-    @property
-    def _n_networks(self) -> int:
-        return self.n_heads_
-
-    def _objective(self) -> Objective:
-        return self._student_objective(self.n_heads_)
+_HYDRA_PARAMETERS = {
+    **PARAMETER_TABLE,
+    "head_layers": Number(Integral, 1),
+    "n_heads": Number(Integral, 1, others=(None,)),
+    "alpha": Number(Real, 0, 1),
+    "beta": Number(Real, 0, 1),
+    "diversity_weight": Ramp(),
+    "diversity": OneOf(("mean", "pairwise")),
+    "spread_weight": Number(Real, 0),
+    **PRUNING_PARAMETERS,
+}
 
 
-class HydraPlusRegressor(DistributionRegressor, HydraPlus):
+@with_callbacks
+def _fit(hydra: Any, X, y, *arguments, default_teacher: Any, auto_transfer: Any = None) -> Any:
+    """Fit a teacher, if there is no fitted one, and distil it into a core with heads."""
+
+    def plan_of(task: Task) -> HydraPlan:
+        return _plan(hydra, task, n_members=1)
+
+    setup = set_up(hydra, plan_of, X, y, *arguments, auto_transfer=auto_transfer)
+    with fit_task(hydra, X, y, 2) as context:
+        predictions = fit_teacher_of(hydra, setup, context, default_teacher)
+        plan = _plan(hydra, setup.plan.task, predictions.count(setup.X))
+        hydra.n_heads_ = plan.n_networks
+        train_student(hydra, setup, predictions, plan, context)
+    return hydra
+
+
+def _plan(hydra: Any, task: Task, n_members: int) -> HydraPlan:
+    """What a student with a head for each member, or so many as are wanted, is made of."""
+    if hydra.transfer_only and hydra.alpha < 1:
+        raise ValueError(
+            "alpha must be 1 with transfer_only=True, whose rows have no labels; got "
+            f"{hydra.alpha!r}."
+        )
+    if hydra.n_heads is None and n_members > _MANY_HEADS:
+        warn(
+            f"The teacher has {n_members} members, and with n_heads=None the student a head "
+            "for each. Fewer are cheaper: n_heads=20, say, or "
+            "as_teacher(teacher, max_members=20).",
+        )
+    return HydraPlan(
+        task,
+        hydra.head_layers,
+        float(hydra.alpha),
+        float(hydra.beta),
+        hydra.diversity_weight,
+        hydra.diversity,
+        hydra.spread_weight,
+        getattr(hydra, "aggregate_temperature", 1.0),
+        getattr(hydra, "member_temperature", 1.0),
+        n_networks=n_members if hydra.n_heads is None else hydra.n_heads,
+        n_members=n_members,
+    )
+
+
+class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
     """Distil an ensemble into one network with a shared core and many heads (Hydra+ [1]_).
 
     Member n of the teacher is imitated by head n mod M. The loss is Eq 10 of [1]_, plus two terms
@@ -207,9 +223,10 @@ class HydraPlusRegressor(DistributionRegressor, HydraPlus):
     (3,)
     """
 
-    _parameter_table = {**DistributionRegressor._parameter_table, **HydraPlus._parameter_table}
+    _kind = "regressor"
+    _parameter_table = {**_HYDRA_PARAMETERS, **NORMALIZE_Y}
     # Bounded first, so that far from the data the student levels off as its teacher does.
-    _module_defaults = {"hidden_units": (128, 128), "activation": ("tanh", "silu")}
+    _module_defaults = {"regressor": {"hidden_units": (128, 128), "activation": ("tanh", "silu")}}
 
     def __init__(
         self,
@@ -278,14 +295,53 @@ class HydraPlusRegressor(DistributionRegressor, HydraPlus):
         self.random_state = random_state
         self._set_extra_params(kwargs)
 
-    def _default_teacher(self):
-        return BayesianEnsembleRegressor()
+    def fit(self, X, y, sample_weight=None, X_transfer=None, member_predictions=None):
+        """Fit the teacher, if it is not fitted, and distil it.
 
-    def _student_objective(self, n_members: int) -> Objective:
-        return GaussianHydraObjective(self, n_members, self.n_heads_)
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs, best standardised; images or series of shape (n_samples, ...) if `module` takes
+            them. float32 is computed in float32, all else in float64. Predictions have the same
+            dtype, but are float64 where float32 would round targets that are far from 0.
+        y : array-like of shape (n_samples,)
+            Targets, for regression also of shape (n_samples, n_targets), or class labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows, in the teacher's fit and in the student's loss.
+        X_transfer : array-like of shape (n_rows, n_features) or TransferSet, default=None
+            Further rows, without labels, on which the student imitates the teacher, with weight
+            1. In a cross-validation wrap them as :class:`skdistill.transfer.TransferSet`.
+        member_predictions : array-like, default=None
+            Predictions of a teacher's members about X, instead of a teacher: class probabilities of
+            shape (n_samples, n_members, n_classes), columns in the order of the sorted labels; or
+            means and variances, (n_samples, n_members, n_targets, 2), in units of y. No
+            teacher is fitted then, and nobody can be asked about other rows.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a parameter or an argument is not what it may be, the teacher is for another task,
+            has no members or was fitted on other columns or classes, the module's output does not
+            have the width that it should, or the student diverged.
+        KeyboardInterrupt
+            On Ctrl-C; during the student's training with what was trained kept.
+        """
+        return _fit(
+            self,
+            X,
+            y,
+            sample_weight,
+            X_transfer,
+            member_predictions,
+            default_teacher=BayesianEnsembleRegressor,
+        )
 
 
-class HydraPlusClassifier(DistributionClassifier, HydraPlus):
+class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
     """Distil an ensemble of classifiers into one network with a core and many heads [1]_.
 
     Member n of the teacher is imitated by head n mod M. The loss is Eq 10 of [1]_, plus a term of
@@ -393,14 +449,14 @@ class HydraPlusClassifier(DistributionClassifier, HydraPlus):
     (3,)
     """
 
+    _kind = "classifier"
     _parameter_table = {
-        **DistributionClassifier._parameter_table,
-        **HydraPlus._parameter_table,
+        **_HYDRA_PARAMETERS,
         "aggregate_temperature": Number(Real, 0, closed="neither"),
         "member_temperature": Number(Real, 0, closed="neither"),
     }
     # Rectified first, as the teacher; then smooth, which ranks rows by the epistemic part better.
-    _module_defaults = {"hidden_units": (128, 128), "activation": ("relu", "silu")}
+    _module_defaults = {"classifier": {"hidden_units": (128, 128), "activation": ("relu", "silu")}}
 
     def __init__(
         self,
@@ -471,13 +527,25 @@ class HydraPlusClassifier(DistributionClassifier, HydraPlus):
         self.random_state = random_state
         self._set_extra_params(kwargs)
 
-    def _default_teacher(self):
-        return BayesianEnsembleClassifier()
+    def fit(self, X, y, sample_weight=None, X_transfer=None, member_predictions=None):
+        """Fit the teacher, if it is not fitted, and distil it.
 
-    def _transfer_maker(self, can_ask):
-        if self.transfer == "auto" and can_ask:
-            return GaussianNoise(share_power=1.5)
-        return super()._transfer_maker(can_ask)
+        Parameters
+        ----------
+        X, y, sample_weight : as in :meth:`HydraPlusRegressor.fit`
+        X_transfer, member_predictions : as in :meth:`HydraPlusRegressor.fit`
 
-    def _student_objective(self, n_members: int) -> Objective:
-        return CategoricalHydraObjective(self, n_members, self.n_heads_)
+        Returns
+        -------
+        self
+        """
+        return _fit(
+            self,
+            X,
+            y,
+            sample_weight,
+            X_transfer,
+            member_predictions,
+            default_teacher=BayesianEnsembleClassifier,
+            auto_transfer=GaussianNoise(share_power=1.5),
+        )

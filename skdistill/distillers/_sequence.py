@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 from numbers import Real
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,19 +13,19 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from .._base import SEED_LIMIT, NetEstimator, check_weights, with_callbacks
+from .._checks import check_weights
+from .._estimator import NetEstimator, check_parameters, fit_task, forget, with_callbacks
 from .._parameters import Number, OneOf
+from .._plans import Extent, NetworkRecipe, build_module
+from .._training import SEED_LIMIT, Training
 from .._warnings import warn
-from ..modules import RecurrentSequenceModel, stack
+from ..modules import RecurrentSequenceModel, count_flop, n_parameters
 from ..sequences import SequenceEnsemble, SequencePredictor
 from ._ramps import Ramp
-from ._sequence_objective import TOKEN_LOSSES, TokenObjective
+from .plans import TOKEN_LOSSES, TokensPlan
 
 # Members are asked about so many rows at a time that what they say of them takes about these bytes.
 _CHUNK_BYTES = 2**24
-
-# Precision of the proxy, at most, for each token of the vocabulary.
-_PRECISION_PER_TOKEN = 1e3
 
 
 class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
@@ -152,6 +153,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
     ((4,), (4,))
     """
 
+    _plan: TokensPlan
     _parameter_table = {
         **NetEstimator._parameter_table,
         "loss": OneOf(tuple(TOKEN_LOSSES)),
@@ -236,34 +238,47 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         KeyboardInterrupt
             On Ctrl-C, with what was trained kept.
         """
-        self._check_parameters()
+        training = check_parameters(self)
         random_state = check_random_state(self.random_state)
         has_source = y is not None
         tokens = {name: getattr(self, name) for name in ("begin_token", "end_token", "pad_token")}
         teacher = SequenceTeacher(self.teacher, has_source=has_source, **tokens)
-        self._loss, self._has_source, self.n_tokens_ = self.loss, has_source, teacher.n_tokens_
-        if self.max_precision != "auto" and not TOKEN_LOSSES[self._loss].has_proxy:
+        self._check_loss(len(teacher.members))
+        self._has_source, self.n_tokens_ = has_source, teacher.n_tokens_
+        self.n_members_ = len(teacher.members)
+        forget(self)
+        rows, is_token, weight = self._check_sequences(X, y, sample_weight)
+        plan, recipe = self._plan_and_recipe(rows)
+        self.n_epochs_ = self.max_epochs
+        with fit_task(self, X, y, self.max_epochs) as context:
+            seed, order_seed = random_state.randint(SEED_LIMIT, size=2).tolist()
+            module = build_module(plan, recipe, [seed], torch.float32)
+            objective = plan.objective(module, Extent())
+            data = rows, is_token, weight
+            learnt = _training_rows(self, training, plan, teacher, objective, data, order_seed)
+            self._train(training, plan, recipe, module, objective, learnt, context)
+        return self
+
+    def _check_loss(self, n_members: int) -> None:
+        """Hold parameters of the loss against each other, and against the number of members."""
+        loss = TOKEN_LOSSES[self.loss]
+        if self.max_precision != "auto" and not loss.has_proxy:
             raise ValueError(
                 f"max_precision must be 'auto' with loss={self.loss!r}, which does not read it; "
                 f"got {self.max_precision!r}."
             )
-        self.n_members_ = len(teacher.members)
-        if self.n_members_ == 1 and TOKEN_LOSSES[self._loss].tells_parts:
+        if n_members == 1 and loss.tells_parts:
             warn(
                 "teacher has one member, which cannot disagree with itself: the student cannot "
                 "tell the parts of the uncertainty, which are None. Give several.",
             )
-        data = self._validate_fit_data(X, y, sample_weight)
-        task = self._init_callback_context(max_subtasks=self.max_epochs)
-        task.call_on_fit_task_begin(estimator=self, X=X, y=y)
-        self._distil(teacher, data, task, random_state)
-        task.call_on_fit_task_end(estimator=self, X=X, y=y)
-        return self
 
-    # --- what is to be learnt -----------------------------------------------------------------
+    def _check_sequences(self, X, y, sample_weight) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Rows of positive weight: source, begin token and target, (n, S + 1 + T), and more.
 
-    def _check_X_y(self, X, y):
-        """Source, begin token and target of each row, (n, S + 1 + T), and where it has a token."""
+        The second array tells where a target has a token, (n, T). The third are weights of the mean
+        over a row's tokens, such that tokens of all rows weigh alike.
+        """
         source = super()._check_source(X)
         self.n_features_in_ = source.shape[1]
         source, target = self._check_pairs(source, y)
@@ -273,123 +288,59 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
                 f"{'y' if self._has_source else 'X'} must hold a token to predict, got padding "
                 f"({self.pad_token}) only."
             )
-        self._n_source_tokens = int(source.max()) + 1 if self._has_source else None
         begin = np.full((len(target), 1), self.begin_token)
         parts = [source, begin, target] if self._has_source else [begin, target]
-        return np.hstack(parts).astype(np.float32), is_token.astype(np.float32)
-
-    def _weight_of_rows(self, is_token, sample_weight):
-        """Weight of the mean over a row's tokens, such that tokens of all rows weigh alike."""
-        weight = check_weights(sample_weight, len(is_token))
+        rows = np.hstack(parts).astype(np.float32)
+        given = check_weights(sample_weight, len(is_token))
         n_tokens = is_token.sum(1, dtype=np.float64)
-        return n_tokens if weight is None else weight * n_tokens
+        weight = n_tokens if given is None else given * n_tokens
+        kept = weight > 0
+        return rows[kept], is_token[kept].astype(np.float32), weight[kept]
 
-    def _taught_rows(self, teacher, objective, data, seed: int):
-        """Rows to learn from, about which the members are asked."""
-        from .._engine import TaughtRows
-
-        rows, is_token, weight = (
-            torch.tensor(array, dtype=torch.float32, device=self._device()) for array in data
+    def _plan_and_recipe(self, rows: np.ndarray) -> tuple[TokensPlan, NetworkRecipe]:
+        n_source = self.n_features_in_ if self._has_source else 0
+        plan = TokensPlan(
+            self.loss,
+            self.n_tokens_,
+            n_source,
+            rows.shape[1] - 1 - n_source,
+            self.n_members_,
+            TOKEN_LOSSES[self.loss].smoothing if self.smoothing == "auto" else self.smoothing,
+            self.max_precision,
+            self.temperature,
         )
-        size = max(1, _CHUNK_BYTES // (4 * self.n_tokens_ * is_token.shape[1]))
-
-        def ask(asked: np.ndarray) -> Tensor:
-            """What is to be learnt at the tokens of some rows, (n, T, width)."""
-            parts = torch.from_numpy(asked).long().split(size)
-            return torch.cat([self._target(teacher, objective, tokens) for tokens in parts])
-
-        return TaughtRows(
-            rows,
-            (is_token,),
-            weight[None],
-            self.batch_size,
-            [seed],
-            teacher=ask,
-            # While the temperature falls, what members say changes from epoch to epoch.
-            draw=None if isinstance(self.temperature, Real) else _as_they_are,
-        )
-
-    def _target(self, teacher: SequenceEnsemble, objective: TokenObjective, tokens: Tensor):
-        """What is to be learnt at the tokens of a few rows; zeros where there is padding."""
-        source, target = self._split(tokens)
-        is_token = target[:, 1:] != self.pad_token
-        kind = TOKEN_LOSSES[self._loss]
-        statistics = teacher.member_statistics(
-            source,
-            target[:, :-1],
-            is_token,
-            float(objective.temperature),
-            kind.smoothing if self.smoothing == "auto" else self.smoothing,
-        )
-        automatic = _PRECISION_PER_TOKEN * self.n_tokens_
-        known = kind.target(
-            statistics, automatic if self.max_precision == "auto" else self.max_precision
-        )
-        target = known.new_zeros(*is_token.shape, known.shape[-1])
-        target[is_token.to(known.device)] = known
-        return target
-
-    def _split(self, rows: Tensor) -> tuple[Tensor | None, Tensor]:
-        """Sources, if there are any, and targets with their begin token."""
-        source, target = rows.tensor_split([self._n_source], dim=1)
-        return source if self._has_source else None, target
-
-    # --- the student --------------------------------------------------------------------------
-
-    def _distil(self, teacher, data, task, random_state) -> None:
-        """Train the student on what the members say."""
-        from .._engine import DivergenceGuard, TaskPerEpoch
-
-        self.n_epochs_ = self.max_epochs
-        seed, order_seed = random_state.randint(SEED_LIMIT, size=2).tolist()
-        module = self._build_module([seed], torch.float32)
-        objective = self._objective()
-        rows = self._taught_rows(teacher, objective, data, order_seed)
-        guard = DivergenceGuard()
-        net = self._train(module, objective, rows, callbacks=[TaskPerEpoch(task, self), guard])
-        self._keep(net, module, guard)
-
-    def _objective(self) -> TokenObjective:
-        return TokenObjective(TOKEN_LOSSES[self._loss], self.temperature)
-
-    def _set_recipe(self) -> None:
-        accepted = inspect.signature(self.module).parameters
         known = {
-            "in_features": self._n_source_tokens,
+            "in_features": int(rows[:, :n_source].max()) + 1 if n_source else None,
             "out_features": self.n_tokens_,
             "pad_token": self.pad_token,
         }
-        kwargs = {name: value for name, value in known.items() if name in accepted}
-        self._recipe = {"module": self.module, "kwargs": kwargs | self._params_of("module")}
+        accepted = inspect.signature(self.module).parameters
+        settings = {name: value for name, value in known.items() if name in accepted}
+        settings |= self._params_of("module")
+        return plan, NetworkRecipe(self.module, settings, rows.shape[1:])
 
-    def _build_network(self, seeds: list[int]) -> nn.Module:
-        return stack([TokenRows(net, self._n_source) for net in self._build_members(seeds)])
+    def _train(self, training: Training, plan, recipe, module, objective, rows, context) -> None:
+        """Train the student, and keep it as the fitted module."""
+        from .._engine import DivergenceGuard, TaskPerEpoch
 
-    def _wrap(self, network: nn.Module, buffers) -> nn.Module:
-        return network
-
-    @property
-    def _n_source(self) -> int:
-        """How many of a row's tokens are the source."""
-        return self.n_features_in_ if self._has_source else 0
-
-    @property
-    def _n_networks(self) -> int:
-        return 1
-
-    @property
-    def _out_features(self) -> int:
-        return self.n_tokens_ * (self._row_shape[0] - 1 - self._n_source)
-
-    @property
-    def _out_features_mean(self) -> str:
-        return f"logits of {self.n_tokens_} tokens after each token of the target, side by side"
+        guard = DivergenceGuard()
+        callbacks = [TaskPerEpoch(context, self), guard]
+        net = training.fit(module, objective, rows, self.n_epochs_, callbacks=callbacks)
+        training.refuse_diverged(net, guard)
+        module.zero_grad()
+        self._keep(plan, recipe, module, list(net.history), Extent(self.n_epochs_))
+        self.n_parameters_ = n_parameters(module)
+        self.flops_ = count_flop(module, recipe.row_shape)
+        if net.interrupted_:
+            raise KeyboardInterrupt
+        if guard.worse_.any():
+            training.warn_of_worse("The student is")
 
     # --- read-offs ----------------------------------------------------------------------------
 
     @property
     def _tells_parts(self) -> bool:
-        return TOKEN_LOSSES[self._loss].tells_parts and self.n_members_ > 1
+        return self._plan.tells_parts
 
     def _check_source(self, X):
         check_is_fitted(self)
@@ -401,7 +352,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
                 f"X must have at most {self.n_features_in_} columns, as in fit; got "
                 f"{source.shape[1]}. Pad the sources of fit to have room for longer ones."
             )
-        n_known = self._recipe["kwargs"].get("in_features")
+        n_known = self._recipe.settings.get("in_features")
         if n_known is not None and source.max() >= n_known:
             raise ValueError(
                 f"X must hold tokens below {n_known}, the student's vocabulary; got "
@@ -417,38 +368,64 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         weight = next(self.module_.parameters())
         rows = torch.cat(parts, 1).to(weight)
         logits = self.module_(rows.unsqueeze(0)).view(*target_in.shape, self.n_tokens_)
-        return TOKEN_LOSSES[self._loss].distribution(logits[at.to(logits.device)])
+        return self._plan.kind.distribution(logits[at.to(logits.device)])
+
+
+def _training_rows(
+    distiller: Any,
+    training: Training,
+    plan: TokensPlan,
+    teacher: SequenceEnsemble,
+    objective: Any,
+    data: tuple[np.ndarray, np.ndarray, np.ndarray],
+    seed: int,
+) -> Any:
+    """Rows to learn from, dealt with what is to be learnt at their tokens."""
+    from .._engine import TaughtRows
+
+    rows, is_token, weight = (
+        torch.tensor(array, dtype=torch.float32, device=training.device) for array in data
+    )
+    size = max(1, _CHUNK_BYTES // (4 * plan.n_tokens * is_token.shape[1]))
+
+    def targets(asked: np.ndarray) -> Tensor:
+        """What is to be learnt at the tokens of some rows, (n, T, width)."""
+        parts = torch.from_numpy(asked).long().split(size)
+        temperature = float(objective.temperature)
+        pad = distiller.pad_token
+        return torch.cat([_targets_of(teacher, plan, temperature, pad, rows) for rows in parts])
+
+    return TaughtRows(
+        rows,
+        (is_token,),
+        weight[None],
+        distiller.batch_size,
+        [seed],
+        teacher=targets,
+        # While the temperature falls, what members predict changes from epoch to epoch.
+        draw=None if isinstance(plan.temperature, Real) else _as_they_are,
+    )
+
+
+def _targets_of(
+    teacher: SequenceEnsemble, plan: TokensPlan, temperature: float, pad_token: int, rows: Tensor
+) -> Tensor:
+    """What is to be learnt at the tokens of a few rows; zeros where there is padding."""
+    source, target = rows.tensor_split([plan.n_source], dim=1)
+    is_token = target[:, 1:] != pad_token
+    statistics = teacher.member_statistics(
+        source if plan.n_source else None, target[:, :-1], is_token, temperature, plan.smoothing
+    )
+    known = plan.target_of(statistics)
+    learnt = known.new_zeros(*is_token.shape, known.shape[-1])
+    learnt[is_token.to(known.device)] = known
+    return learnt
 
 
 class SequenceTeacher(SequenceEnsemble):
     """The members, as a student's messages call them."""
 
     _called = "teacher"
-
-
-class TokenRows(nn.Module):
-    """A network of tokens, as the engine takes networks: rows of numbers in, rows of numbers out.
-
-    Parameters
-    ----------
-    network : nn.Module
-        Gives logits (n, T, K).
-    n_source : int
-        How many of a row's tokens are the source; 0 where there is none. The others are the target
-        with its begin token, the last of which is not read.
-    """
-
-    def __init__(self, network: nn.Module, n_source: int):
-        super().__init__()
-        self.network = network
-        self.n_source = n_source
-
-    def forward(self, rows: Tensor) -> Tensor:
-        """Map tokens (n, S + 1 + T) to logits (n, T * K)."""
-        tokens = rows.long()
-        source, target_in = tokens[:, : self.n_source], tokens[:, self.n_source : -1]
-        logits = self.network(source, target_in) if self.n_source else self.network(target_in)
-        return logits.flatten(1)
 
 
 def _as_they_are(X: Tensor, index: Tensor, generator: torch.Generator) -> Tensor:

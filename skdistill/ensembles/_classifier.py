@@ -3,17 +3,15 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from sklearn.base import ClassifierMixin
 
-from .._base import Objective
 from .._parameters import ClassWeight
-from .._read_offs import DistributionClassifier
-from ..losses import cross_entropy, cross_entropy_and_gradient
+from .._read_offs import DistributionEstimator
 from ..modules import MLP
-from ._ensemble import BayesianEnsemble
+from ._fit import PARAMETER_TABLE, fit_ensemble
 
 
-class BayesianEnsembleClassifier(DistributionClassifier, BayesianEnsemble):
+class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
     """Ensemble of networks that each predict class probabilities.
 
     Every member minimises the cross-entropy of the labels with a Gaussian prior on the weights;
@@ -134,12 +132,12 @@ class BayesianEnsembleClassifier(DistributionClassifier, BayesianEnsemble):
     """
 
     _parameter_table = {
-        **DistributionClassifier._parameter_table,
-        **BayesianEnsemble._parameter_table,
+        **PARAMETER_TABLE,
         "class_weight": ClassWeight(),
     }
 
-    _module_defaults = {"hidden_units": (50, 50)}
+    _kind = "classifier"
+    _module_defaults = {"classifier": {"hidden_units": (50, 50)}}
 
     def __init__(
         self,
@@ -196,17 +194,29 @@ class BayesianEnsembleClassifier(DistributionClassifier, BayesianEnsemble):
         self.random_state = random_state
         self._set_extra_params(kwargs)
 
-    def _objective(self) -> Objective:
-        return CategoricalObjective()
+    def fit(self, X, y, sample_weight=None):
+        """Train the members.
 
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs, best standardised; images or series of shape (n_samples, ...) if `module` takes
+            them. float32 is computed in float32, all else in float64. Predictions have the same
+            dtype.
+        y : array-like of shape (n_samples,)
+            Labels.
+        sample_weight : array-like of shape (n_samples,), default=None
 
-class CategoricalObjective(Objective):
-    """Cross-entropy of the labels under each member's class probabilities."""
+        Returns
+        -------
+        self
 
-    def forward(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Tensor:
-        (codes,) = targets
-        return cross_entropy(outputs, codes.expand(outputs.shape[:-1]))
-
-    def loss_and_gradient(self, outputs: Tensor, targets: tuple[Tensor, ...]):
-        (codes,) = targets
-        return cross_entropy_and_gradient(outputs, codes.expand(outputs.shape[:-1]))
+        Raises
+        ------
+        TypeError, ValueError
+            If a parameter or an argument is not what it may be, the module's output does not have
+            the width that it should, or every member diverged.
+        KeyboardInterrupt
+            On Ctrl-C, with what was trained kept.
+        """
+        return fit_ensemble(self, X, y, sample_weight)

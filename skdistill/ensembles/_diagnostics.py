@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import fdtri
 from sklearn.exceptions import ConvergenceWarning
 
+from .._reading import read_in_chunks
 from .._warnings import warn
 from ..samplers import effective_sample_size, split_r_hat
 
@@ -43,7 +44,8 @@ class SamplerDiagnostics(NamedTuple):
 def diagnose(ensemble: Any, X: np.ndarray) -> SamplerDiagnostics:
     """Diagnostics of an ensemble whose members are draws of chains, with a warning if need be."""
     rows = X[:: -(-len(X) // _N_ROWS)]
-    members = np.moveaxis(ensemble._read_checked(rows, lambda d: d.members), 1, 0)  # (S, n, ...)
+    members = read_in_chunks(ensemble.module_, rows, lambda d: d.members)
+    members = np.moveaxis(members, 1, 0)  # (S, n, ...)
     n_chains = ensemble.inference.n_chains
     draws = members.reshape(n_chains, -1, len(rows), int(np.prod(members.shape[2:])))
     if draws.shape[1] < 4:

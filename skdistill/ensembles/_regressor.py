@@ -5,18 +5,15 @@ from __future__ import annotations
 
 from numbers import Real
 
-from torch import Tensor
+from sklearn.base import RegressorMixin
 
-from .._base import Objective
-from .._parameters import Number
-from .._read_offs import DistributionRegressor
-from ..distributions import Gaussian
-from ..losses import gaussian_nll, gaussian_nll_and_gradient
+from .._parameters import Number, OneOf
+from .._read_offs import DistributionEstimator
 from ..modules import MLP
-from ._ensemble import BayesianEnsemble
+from ._fit import PARAMETER_TABLE, fit_ensemble
 
 
-class BayesianEnsembleRegressor(DistributionRegressor, BayesianEnsemble):
+class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
     """Ensemble of networks that each predict a mean and a variance.
 
     Every member minimises the negative log-likelihood of a Gaussian (or its beta-NLL [2]_) with a
@@ -149,12 +146,13 @@ class BayesianEnsembleRegressor(DistributionRegressor, BayesianEnsemble):
     """
 
     _parameter_table = {
-        **DistributionRegressor._parameter_table,
-        **BayesianEnsemble._parameter_table,
+        **PARAMETER_TABLE,
+        "normalize_y": OneOf((True, False)),
         "beta": Number(Real, 0),
     }
 
-    _module_defaults = {"hidden_units": (50, 50), "activation": "tanh"}
+    _kind = "regressor"
+    _module_defaults = {"regressor": {"hidden_units": (50, 50), "activation": "tanh"}}
 
     def __init__(
         self,
@@ -213,22 +211,29 @@ class BayesianEnsembleRegressor(DistributionRegressor, BayesianEnsemble):
         self.random_state = random_state
         self._set_extra_params(kwargs)
 
-    def _objective(self) -> Objective:
-        return GaussianObjective(0.0 if self._runs_chains else self.beta)
+    def fit(self, X, y, sample_weight=None):
+        """Train the members.
 
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs, best standardised; images or series of shape (n_samples, ...) if `module` takes
+            them. float32 is computed in float32, all else in float64. Predictions have the same
+            dtype, but are float64 where float32 would round targets that are far from 0.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            Targets.
+        sample_weight : array-like of shape (n_samples,), default=None
 
-class GaussianObjective(Objective):
-    """Negative log-likelihood of the targets under each member's Gaussian, or its beta-NLL."""
+        Returns
+        -------
+        self
 
-    def __init__(self, beta: float):
-        super().__init__()
-        self.beta = beta
-
-    def forward(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Tensor:
-        (y,) = targets
-        # beta-NLL is no proper score: members are validated by the likelihood itself.
-        return gaussian_nll(Gaussian.from_outputs(outputs), y, self.beta if self.training else 0.0)
-
-    def loss_and_gradient(self, outputs: Tensor, targets: tuple[Tensor, ...]):
-        (y,) = targets
-        return gaussian_nll_and_gradient(outputs, y, self.beta if self.training else 0.0)
+        Raises
+        ------
+        TypeError, ValueError
+            If a parameter or an argument is not what it may be, the module's output does not have
+            the width that it should, or every member diverged.
+        KeyboardInterrupt
+            On Ctrl-C, with what was trained kept.
+        """
+        return fit_ensemble(self, X, y, sample_weight)

@@ -5,20 +5,74 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
-from .._base import SEED_LIMIT, weights_of
+from .._plans import Extent, NetworkRecipe, as_tensors, build_module, weights_of
+from .._tasks import Buffers
+from .._training import SEED_LIMIT, Training, has_epochs
 from .._warnings import warn
-from ..modules import weights_and_fan_ins
+from ..modules import weights_and_fan_ins, widest_activation
 from ..samplers import kept_iterations
+from ._plan import EnsemblePlan
 
-if TYPE_CHECKING:
-    from ._ensemble import BayesianEnsemble
+# On a CPU as many members are trained together as have about this many activations in their widest
+# layer; with more of them the work no longer fits the cache.
+_BLOCK_ACTIVATIONS = 2**19
+
+# For n_iter_no_change="auto": a part of all epochs, as the learning rate falls over all of them and
+# with it the loss, after a long stretch on which noise alone decides about the lowest loss so far.
+_PATIENCE_SHARE = 4
+_LEAST_PATIENCE = 20
+
+
+class Data(NamedTuple):
+    """Rows, their targets and their weights, which may be None."""
+
+    X: np.ndarray
+    y: np.ndarray
+    weight: np.ndarray | None
+
+    def at(self, rows: np.ndarray) -> Data:
+        """Return some of the rows."""
+        weight = None if self.weight is None else self.weight[rows]
+        return Data(self.X[rows], self.y[rows], weight)
+
+
+class Job(NamedTuple):
+    """What is to be trained, and how.
+
+    Attributes
+    ----------
+    ensemble : BayesianEnsembleClassifier or BayesianEnsembleRegressor
+        Whose parameters to use.
+    training, plan, recipe
+        How stacks are trained, what they minimise, and how networks are built.
+    scaling : dict of str to ndarray
+        Of the targets, see :class:`skdistill._tasks.Numbers`.
+    train : Data
+    valid : Data or None
+    """
+
+    ensemble: Any
+    training: Training
+    plan: EnsemblePlan
+    recipe: NetworkRecipe
+    scaling: Buffers
+    train: Data
+    valid: Data | None
+
+
+class ChainObserver(Protocol):
+    """Watches Markov chains: a skorch callback of the net that runs them, and a hook."""
+
+    def after_step(self, net: Any, iteration: int) -> None:
+        """Look at the chains' states after an iteration, counted from 0."""
+        ...
 
 
 class Trainer:
@@ -26,9 +80,9 @@ class Trainer:
 
     Parameters
     ----------
-    estimator : BayesianEnsemble
-    train, valid : tuple (X, y, weight)
-        Arrays; an absent weight is None, and so is an absent `valid`.
+    job : Job
+    observer : ChainObserver or None
+        Of Markov chains.
 
     Attributes
     ----------
@@ -46,63 +100,64 @@ class Trainer:
     _ends_with = staticmethod(torch.all)  # of the networks of a stack, how many may diverge
     network_is = "Member"
 
-    def __init__(self, estimator: BayesianEnsemble, train, valid):
-        self.estimator = estimator
+    def __init__(self, job: Job, observer: ChainObserver | None = None):
+        self.job = job
+        self.observer = observer
         self.weights: dict[int, dict[str, np.ndarray]] = {}
         self.best_epochs: dict[int, int] = {}
-        self.n_restarts = np.zeros(estimator.n_members, dtype=int)
+        self.n_restarts = np.zeros(job.ensemble.n_members, dtype=int)
         self.worse: list[int] = []
         self.history: list[dict] = []
         self.n_blocks = 1
-        X, y, weight = train
-        self.n_rows = len(X) if weight is None else float(weight.sum())
-        self.dtype = X.dtype
-        self.buffers = estimator._target_buffers(y, weight, X.dtype)
-        self.train = self._as_tensors(train)
-        self.valid = None if valid is None else self._as_tensors(valid)
+        weight = job.train.weight
+        self.n_rows = len(job.train.X) if weight is None else float(weight.sum())
+        self.dtype = job.train.X.dtype
+        self.train = self._as_tensors(job.train)
+        self.valid = None if job.valid is None else self._as_tensors(job.valid)
 
     def train_all(self, random_state: np.random.RandomState, task) -> None:
         """Fill `weights`; the epochs are reported as subtasks of `task`."""
         raise NotImplementedError
 
-    def _as_tensors(self, data) -> list[Any]:
+    def _as_tensors(self, data: Data) -> list[Any]:
         """Inputs, targets as the loss wants them, and weights of shape (1, n) or None."""
         X, y, weight = data
-        y = self.estimator._encoded(y, self.buffers, self.dtype)
+        y = self.job.plan.task.encode(y, self.job.scaling, self.dtype)
         weight = None if weight is None else weight[None].astype(self.dtype)
-        tensor = partial(torch.tensor, device=self.estimator._device())
+        tensor = partial(torch.tensor, device=self.job.training.device)
         return [None if array is None else tensor(array) for array in (X, y, weight)]
 
     def _build(self, seeds: list[int]) -> Any:
-        buffers = {name: torch.tensor(value) for name, value in self.buffers.items()}
-        return self.estimator._build_module(seeds, self.train[0].dtype, buffers)
+        buffers = as_tensors(self.job.scaling)
+        return build_module(self.job.plan, self.job.recipe, seeds, self.train[0].dtype, buffers)
 
     def _fit(self, module: Any, seeds: list[int], weight, task, callbacks=(), **net_settings):
         """Train a stack whose networks have these seeds; gives the net, and its guard."""
         from .._engine import DivergenceGuard, Rows, TaskPerEpoch
 
-        estimator = self.estimator
+        ensemble, plan = self.job.ensemble, self.job.plan
         X, y, _ = self.train
         # Not the seed of the weights again: the order of the rows is another random draw.
         order_seeds = [seed + SEED_LIMIT for seed in seeds]
-        rows = Rows(X, (y,), weight, estimator.batch_size, order_seeds)
+        rows = Rows(X, (y,), weight, ensemble.batch_size, order_seeds)
         guard = DivergenceGuard(callbacks[0] if callbacks else None, self._ends_with)
-        tasks = [] if task is None else [TaskPerEpoch(task, estimator)]
+        tasks = [] if task is None else [TaskPerEpoch(task, ensemble)]
         net_settings.setdefault("weight_decay", self._prior(module))
-        net = estimator._train(
+        net = self.job.training.fit(
             module,
-            estimator._objective(),
+            plan.objective(module, Extent()),
             rows,
+            ensemble.n_epochs_,
             callbacks=[*tasks, *callbacks, guard],
             **net_settings,
         )
-        if net.interrupted_ and not any("train_loss" in row for row in net.history):
+        if net.interrupted_ and not has_epochs(net):
             raise KeyboardInterrupt  # before the end of the first epoch: nothing to keep
         return net, guard
 
     def _prior(self, module: nn.Module) -> list[tuple[nn.Parameter, float]]:
         """Weight decay of each layer that stands for the prior N(0, prior_scale^2 / fan_in)."""
-        scale = self.estimator.prior_scale
+        scale = self.job.ensemble.prior_scale
         if np.isinf(scale):
             return []
         return [(w, fan_in / scale**2 / self.n_rows) for w, fan_in in weights_and_fan_ins(module)]
@@ -111,41 +166,60 @@ class Trainer:
 class EnsembleTrainer(Trainer):
     """Trains members block by block, anew where they diverge, and keeps what is trained."""
 
-    def __init__(self, estimator, train, valid):
-        super().__init__(estimator, train, valid)
-        self.block_size = estimator._block_size(len(self.train[0]))
-        self.n_blocks = -(-estimator.n_members // self.block_size)
+    def __init__(self, job, observer=None):
+        super().__init__(job, observer)
+        self.block_size = self._members_of_block()
+        self.n_blocks = -(-job.ensemble.n_members // self.block_size)
+
+    def _members_of_block(self) -> int:
+        """How many members to train together."""
+        ensemble, recipe = self.job.ensemble, self.job.recipe
+        if ensemble.member_block != "auto":
+            return ensemble.member_block
+        if self.job.training.device.type != "cpu":
+            return ensemble.n_members
+        (member,) = recipe.build([0])
+        widest = widest_activation(member, recipe.row_shape)
+        n_rows = min(ensemble.batch_size, len(self.job.train.X))
+        return max(1, _BLOCK_ACTIVATIONS // (n_rows * widest))
+
+    @property
+    def _patience(self) -> int:
+        """Epochs without improvement after which a member stops."""
+        ensemble = self.job.ensemble
+        if ensemble.n_iter_no_change != "auto":
+            return ensemble.n_iter_no_change
+        return max(_LEAST_PATIENCE, ensemble.max_epochs // _PATIENCE_SHARE)
 
     def train_all(self, random_state, task):
-        estimator = self.estimator
-        pending = list(range(estimator.n_members))
-        for attempt in range(estimator.max_restarts + 1):
+        ensemble = self.job.ensemble
+        pending = list(range(ensemble.n_members))
+        for attempt in range(ensemble.max_restarts + 1):
             seeds = random_state.randint(SEED_LIMIT, size=len(pending)).tolist()
             for block in _batched(list(zip(pending, seeds, strict=True)), self.block_size):
                 self._train_block(dict(block), task if attempt == 0 else None)
             pending = [m for m in pending if m not in self.weights]
             if not pending:
                 return
-            if attempt < estimator.max_restarts:
+            if attempt < ensemble.max_restarts:
                 self.n_restarts[pending] += 1
                 _warn_diverged(pending, "trained anew from another seed")
         if not self.weights:
             raise ValueError(
-                f"Every member diverged, also after {estimator.max_restarts} restarts. Try a "
-                f"smaller lr than {estimator.lr}, clip_norm, or other module parameters."
+                f"Every member diverged, also after {ensemble.max_restarts} restarts. Try a "
+                f"smaller lr than {ensemble.lr}, clip_norm, or other module parameters."
             )
-        _warn_diverged(pending, f"left out after {estimator.max_restarts} restarts")
+        _warn_diverged(pending, f"left out after {ensemble.max_restarts} restarts")
 
     def _train_block(self, seeds: dict[int, int], task) -> None:
         """Train the members that are the keys of `seeds`."""
         from .._engine import MemberEarlyStopping, Rows
 
-        estimator = self.estimator
         valid, stopping = None, []
         if self.valid is not None:
             X_valid, y_valid, weight_valid = self.valid
             valid = Rows(X_valid, (y_valid,), weight_valid)
-            stopping = [MemberEarlyStopping(estimator._patience, estimator.tol)]
+            stopping = [MemberEarlyStopping(self._patience, self.job.ensemble.tol)]
         drawn = list(seeds.values())
         module = self._build(drawn)
         net, guard = self._fit(
@@ -166,7 +240,7 @@ class EnsembleTrainer(Trainer):
     def _weights_of_rows(self, seeds: dict[int, int]) -> Tensor | None:
         """Weights of the training rows: shared, (1, n), or of each member's bootstrap, (S, n)."""
         X, _, weight = self.train
-        if not self.estimator.bootstrap:
+        if not self.job.ensemble.bootstrap:
             return weight
         n = len(X)
         shares = np.full(n, 1 / n) if weight is None else weight[0].cpu().double().numpy()
@@ -187,13 +261,15 @@ class ChainTrainer(Trainer):
     network_is = "Chain"
 
     def train_all(self, random_state, task):
-        estimator, inference = self.estimator, self.estimator.inference
+        ensemble, inference = self.job.ensemble, self.job.ensemble.inference
         seeds = random_state.randint(SEED_LIMIT, size=inference.n_chains + 1).tolist()
-        noise = torch.Generator(estimator._device()).manual_seed(seeds.pop())
-        n_iterations = estimator.n_epochs_ * -(-len(self.train[0]) // estimator.batch_size)
-        keeper = _StateKeeper(
-            inference, n_iterations, kept_iterations(inference, n_iterations, estimator.n_members)
-        )
+        noise = torch.Generator(self.job.training.device).manual_seed(seeds.pop())
+        n_iterations = ensemble.n_epochs_ * -(-len(self.train[0]) // ensemble.batch_size)
+        if self.observer is None:
+            due = kept_iterations(inference, n_iterations, ensemble.n_members)
+        else:
+            due = inference.sampling_iterations(n_iterations)[-1:]
+        keeper = _StateKeeper(inference, n_iterations, due, self.observer)
         module = self._build(seeds)
         settings: dict[str, Any] = {}
         if inference.prior_precision is not None:
@@ -204,7 +280,7 @@ class ChainTrainer(Trainer):
             seeds,
             self.train[2],
             task,
-            optimizer=(
+            sampler=(
                 inference.optimizer_class,
                 {**keeper.settings(), "n_rows": self.n_rows, "generator": noise},
             ),
@@ -232,7 +308,7 @@ class ChainTrainer(Trainer):
     def _keep(self, keeper: _StateKeeper, module: Any) -> None:
         """Make members of the states, in the order of the chains; finite ones only."""
         buffers = {name: value.cpu().numpy() for name, value in module.network.named_buffers()}
-        n_chains = self.estimator.inference.n_chains
+        n_chains = self.job.ensemble.inference.n_chains
         for draw, state in enumerate(keeper.states):
             for chain in range(n_chains):
                 member = {name: value[chain] for name, value in (state | buffers).items()}
@@ -251,11 +327,12 @@ class _StateKeeper:
         Weights of the chains' networks, each of shape (n_chains, ...).
     """
 
-    def __init__(self, inference, n_iterations: int, due: np.ndarray):
+    def __init__(self, inference, n_iterations: int, due: np.ndarray, observer=None):
         self.inference = inference
         self.n_iterations = n_iterations
         self.due = frozenset(due.tolist())
         self.n_draws = len(due)
+        self.observer = observer
         self.iteration = 0
         self.states: list[dict[str, np.ndarray]] = []
 
@@ -279,6 +356,8 @@ class _StateKeeper:
         self.iteration += 1
         (group,) = net.optimizer_.param_groups
         group.update(self.settings())
+        if self.observer is not None:
+            self.observer.after_step(net, self.iteration - 1)
 
 
 class DropoutTrainer(Trainer):
@@ -287,22 +366,22 @@ class DropoutTrainer(Trainer):
     network_is = "Network"
 
     def train_all(self, random_state, task):
-        estimator = self.estimator
-        seeds = random_state.randint(SEED_LIMIT, size=estimator.n_members).tolist()
+        ensemble = self.job.ensemble
+        seeds = random_state.randint(SEED_LIMIT, size=ensemble.n_members).tolist()
         module = self._build(seeds[:1])
         net, guard = self._fit(module, seeds[:1], self.train[2], task)
         self.history = list(net.history)
         self.worse = torch.nonzero(guard.worse_).flatten().tolist()
         if guard.diverged_.any():
             raise ValueError(
-                f"The network diverged. Try a smaller lr than {estimator.lr}, clip_norm, or other "
+                f"The network diverged. Try a smaller lr than {ensemble.lr}, clip_norm, or other "
                 "module parameters."
             )
         network: Any = self._build(seeds).network
         trained = {name: value[0] for name, value in weights_of(module.network).items()}
         masks = [(k, v) for k, v in network.named_buffers() if k.endswith("dropout_mask")]
         drawn = {name: mask.numpy() for name, mask in masks}
-        for member in range(estimator.n_members):
+        for member in range(ensemble.n_members):
             own = {name: value[member] for name, value in drawn.items()}
             self.weights[member] = {**trained, **own}
         if net.interrupted_:

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils import check_array, check_scalar
 
-from .._base import check_weights
+from .._checks import check_weights
 from .._parameters import errors_about
 from .._warnings import warn
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from sklearn.model_selection import KFold
 
-from .._base import check_weights
+from .._checks import check_weights
 from .._columns import standardisation
 from .._meta_estimators import final_step, is_prefitted, is_search
 from ._members import group_moments

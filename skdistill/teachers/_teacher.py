@@ -14,7 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from .._base import check_weights
+from .._checks import check_weights
 from .._columns import resolves, standardisation
 from .._meta_estimators import final_step, has_members, weights_for
 from .._parameters import Number

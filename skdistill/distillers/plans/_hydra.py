@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The losses of Hydra+, for numbers and for classes (Ferianc & Rodrigues, 2022)."""
+"""A core with heads, one for each member (Hydra+, Ferianc & Rodrigues, 2022)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .. import losses
-from .._base import Objective
-from ..distributions import Gaussian
-from ._ramps import value_on_ramp
+from ... import losses
+from ..._objective import Objective
+from ..._plans import Extent, NetworkRecipe, Plan
+from ..._tasks import Numbers, Task
+from ...distributions import Gaussian
+from ...modules import MultiHead, split_head, stack
+from .._ramps import value_on_ramp
 
 # Weights of the two spread-matching terms for numbers, for `spread_weight=1`.
 _RESIDUAL_WEIGHT = 0.5
@@ -20,6 +24,48 @@ _SPREAD_WEIGHT = 0.25
 
 # A term's weight, its function without and with gradient, and their arguments.
 Term = tuple[float | Tensor, Callable, Callable, tuple]
+
+
+@dataclass(frozen=True)
+class HydraPlan(Plan):
+    """A core with heads; member n is imitated by head n mod M.
+
+    Parameters
+    ----------
+    task : Numbers or Classes
+    head_layers, alpha, beta, diversity_weight, diversity, spread_weight
+        See :class:`skdistill.HydraPlusRegressor`.
+    aggregate_temperature, member_temperature
+        See :class:`skdistill.HydraPlusClassifier`.
+    n_networks, n_members : int
+        Number of heads M, and of the teacher's members; one until they are known.
+    """
+
+    task: Task
+    head_layers: int
+    alpha: float
+    beta: float
+    diversity_weight: Any
+    diversity: str
+    spread_weight: float
+    aggregate_temperature: float = 1.0
+    member_temperature: float = 1.0
+    n_networks: int = 1
+    n_members: int = 1
+
+    @property
+    def tells_parts(self) -> bool:
+        return self.n_networks > 1
+
+    def build(self, recipe: NetworkRecipe, seeds: Sequence[int]) -> MultiHead:
+        networks = recipe.build(seeds)
+        cores, heads = zip(*(split_head(net, self.head_layers) for net in networks), strict=True)
+        return MultiHead(stack(cores[:1]), stack(heads, lead=(1, len(heads))))
+
+    def objective(self, module: Any, extent: Extent) -> Objective:
+        is_numeric = isinstance(self.task, Numbers)
+        kind = GaussianHydraObjective if is_numeric else CategoricalHydraObjective
+        return kind(self, extent.n_epochs)
 
 
 class HydraObjective(Objective):
@@ -30,9 +76,8 @@ class HydraObjective(Objective):
 
     Parameters
     ----------
-    settings : HydraPlus
-        Whose weights of the terms to use.
-    n_members, n_heads : int
+    plan : HydraPlan
+    n_epochs : int
     """
 
     member_index: Tensor
@@ -40,11 +85,12 @@ class HydraObjective(Objective):
     diversity_weight: Tensor
     spread_weight: Tensor
 
-    def __init__(self, settings, n_members: int, n_heads: int):
+    def __init__(self, plan: HydraPlan, n_epochs: int):
         super().__init__()
-        self.settings = settings
-        self.in_order = n_members == n_heads
-        member_index, head_index = losses.pairing(n_members, n_heads)
+        self.plan = plan
+        self.n_epochs = n_epochs
+        self.in_order = plan.n_members == plan.n_networks
+        member_index, head_index = losses.pairing(plan.n_members, plan.n_networks)
         self.register_buffer("member_index", member_index)
         self.register_buffer("head_index", head_index)
         self.register_buffer("diversity_weight", torch.zeros(()))
@@ -52,11 +98,11 @@ class HydraObjective(Objective):
         self.begin_epoch(0)
 
     def begin_epoch(self, epoch: int) -> None:
-        settings = self.settings
-        self.diversity_weight.fill_(value_on_ramp(settings.diversity_weight, epoch, start=0.0))
+        plan = self.plan
+        self.diversity_weight.fill_(value_on_ramp(plan.diversity_weight, epoch, start=0.0))
         # Means first: in early epochs the steep gradients of the spread would drown theirs.
-        share = min(1.0, (epoch + 1) / settings.n_epochs_)
-        self.spread_weight.fill_(settings.spread_weight * share)
+        share = min(1.0, (epoch + 1) / self.n_epochs)
+        self.spread_weight.fill_(plan.spread_weight * share)
 
     def forward(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Tensor:
         total = torch.zeros_like(targets[-1])
@@ -70,7 +116,7 @@ class HydraObjective(Objective):
 
     def _terms(self, heads: Any, answers: Tensor, y: Tensor, labelled: Tensor) -> Iterator[Term]:
         """Terms whose weight is not zero."""
-        raise NotImplementedError
+        yield from ()  # each kind says
 
     def _paired(self, members: Any, heads: Any) -> tuple[Any, ...]:
         """Arguments of the terms that compare a member with its head."""
@@ -78,10 +124,10 @@ class HydraObjective(Objective):
         return members, heads, *pairs
 
     def penalty(self, module: Any) -> Tensor | None:
-        if self.settings.diversity_weight == 0:
+        if self.plan.diversity_weight == 0:
             return None
         weights = module.network.head_weights()
-        return self.diversity_weight * losses.diversity(weights, self.settings.diversity)  # L4
+        return self.diversity_weight * losses.diversity(weights, self.plan.diversity)  # L4
 
 
 def _add(total: Tensor, more: Tensor, weight: float | Tensor) -> None:
@@ -113,8 +159,8 @@ class GaussianHydraObjective(HydraObjective):
 
     def _terms(self, heads: Gaussian, answers: Tensor, y: Tensor, labelled: Tensor):
         members = losses.Mixture(*answers.transpose(-4, -3).unbind(-1))  # (S, N, n, t)
-        settings = self.settings
-        alpha, beta = float(settings.alpha), float(settings.beta)
+        plan = self.plan
+        alpha, beta = float(plan.alpha), float(plan.beta)
         both, paired = (members, heads), self._paired(members, heads)
         L1 = _labelled_correctness, _labelled_correctness_and_gradient
         L2 = losses.aggregation, losses.aggregation_and_gradient
@@ -127,7 +173,7 @@ class GaussianHydraObjective(HydraObjective):
             yield alpha * (1 - beta), *L2, both
         if alpha > 0 and beta > 0:
             yield alpha * beta, *L3, paired
-        if settings.spread_weight > 0:
+        if plan.spread_weight > 0:
             yield _RESIDUAL_WEIGHT * self.spread_weight, *residual, paired
             yield _SPREAD_WEIGHT * self.spread_weight, *spread, both
 
@@ -149,8 +195,8 @@ class CategoricalHydraObjective(HydraObjective):
 
     def _terms(self, heads: Tensor, answers: Tensor, y: Tensor, labelled: Tensor):
         members = answers.transpose(-3, -2)  # (S, N, n, K)
-        settings = self.settings
-        alpha, beta = settings.alpha, settings.beta
+        plan = self.plan
+        alpha, beta = plan.alpha, plan.beta
         L1 = _labelled_class, _labelled_class_and_gradient
         L2 = losses.categorical_aggregation, losses.categorical_aggregation_and_gradient
         L3 = losses.categorical_individuality, losses.categorical_individuality_and_gradient
@@ -159,10 +205,10 @@ class CategoricalHydraObjective(HydraObjective):
         if alpha < 1:
             yield 1 - alpha, *L1, (heads, y, labelled)
         if alpha > 0 and beta < 1:
-            yield alpha * (1 - beta), *L2, (members, heads, settings.aggregate_temperature)
+            yield alpha * (1 - beta), *L2, (members, heads, plan.aggregate_temperature)
         if alpha > 0 and beta > 0:
-            yield alpha * beta, *L3, (members, heads, pairs, settings.member_temperature)
-        if settings.spread_weight > 0:
+            yield alpha * beta, *L3, (members, heads, pairs, plan.member_temperature)
+        if plan.spread_weight > 0:
             yield self.spread_weight, *spread, (members, heads)
 
 

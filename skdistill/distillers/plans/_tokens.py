@@ -1,20 +1,26 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The losses of distribution distillation, token by token."""
+"""Distributions over the next token, learnt token by token (Ryabinin, Malinin & Gales, 2021)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from .. import losses
-from .._base import Objective
-from ..distributions import Dirichlet, EmpiricalCategorical
-from ..losses import MemberStatistics
-from ._ramps import value_on_ramp
+from ... import losses
+from ..._objective import Objective
+from ..._plans import Extent, NetworkRecipe, Plan
+from ...distributions import Dirichlet, EmpiricalCategorical
+from ...losses import MemberStatistics
+from ...modules import stack
+from .._ramps import value_on_ramp
+
+# Precision of the proxy, at most, for each token of the vocabulary.
+_PRECISION_PER_TOKEN = 1e3
 
 
 class TokenLoss(NamedTuple):
@@ -109,6 +115,70 @@ TOKEN_LOSSES = {
 }
 
 
+@dataclass(frozen=True)
+class TokensPlan(Plan):
+    """A network that predicts a distribution over the probabilities of the next token.
+
+    Parameters
+    ----------
+    loss : str
+        One of `TOKEN_LOSSES`.
+    n_tokens : int
+        Number of tokens that are predicted: K.
+    n_source : int
+        How many of a row's tokens are the source; 0 for a language model.
+    n_target : int
+        How many tokens of a row are predicted.
+    n_members : int
+        Number of members of the teacher.
+    smoothing, max_precision, temperature
+        See :class:`skdistill.SequenceDistributionDistiller`.
+    """
+
+    loss: str
+    n_tokens: int
+    n_source: int
+    n_target: int
+    n_members: int
+    smoothing: float
+    max_precision: Any
+    temperature: Any
+
+    task: ClassVar[Any] = None  # neither numbers nor classes of rows
+
+    @property
+    def kind(self) -> TokenLoss:
+        """What the student learns of the members, and what it predicts."""
+        return TOKEN_LOSSES[self.loss]
+
+    @property
+    def tells_parts(self) -> bool:
+        return self.kind.tells_parts and self.n_members > 1
+
+    @property
+    def n_outputs(self) -> int:
+        return self.n_tokens * self.n_target
+
+    @property
+    def meaning_of_outputs(self) -> str:
+        return f"logits of {self.n_tokens} tokens after each token of the target, side by side"
+
+    def build(self, recipe: NetworkRecipe, seeds: Sequence[int]) -> nn.Module:
+        return stack([TokenRows(network, self.n_source) for network in recipe.build(seeds)])
+
+    def wrap(self, network: Any, buffers: dict[str, Tensor]) -> Any:
+        return network
+
+    def objective(self, module: Any, extent: Extent) -> TokenObjective:
+        return TokenObjective(self.kind, self.temperature)
+
+    def target_of(self, statistics: MemberStatistics) -> Tensor:
+        """Return what is to be learnt at some tokens, given what is known of the members there."""
+        is_auto = self.max_precision == "auto"
+        cap = _PRECISION_PER_TOKEN * self.n_tokens if is_auto else self.max_precision
+        return self.kind.target(statistics, cap)
+
+
 class TokenObjective(Objective):
     """Mean over a row's tokens of the loss of each.
 
@@ -157,3 +227,28 @@ class TokenObjective(Objective):
     def _share(self, is_token: Tensor) -> Tensor:
         """Factor of each token's loss in that of its row, (1, n, T)."""
         return is_token / is_token.sum(-1, keepdim=True) * self.temperature.square()
+
+
+class TokenRows(nn.Module):
+    """A network of tokens, as the engine takes networks: rows of numbers in, rows of numbers out.
+
+    Parameters
+    ----------
+    network : nn.Module
+        Gives logits (n, T, K).
+    n_source : int
+        How many of a row's tokens are the source; 0 where there is none. The others are the target
+        with its begin token, the last of which is not read.
+    """
+
+    def __init__(self, network: nn.Module, n_source: int):
+        super().__init__()
+        self.network = network
+        self.n_source = n_source
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Map tokens (n, S + 1 + T) to logits (n, T * K)."""
+        tokens = rows.long()
+        source, target_in = tokens[:, : self.n_source], tokens[:, self.n_source : -1]
+        logits = self.network(source, target_in) if self.n_source else self.network(target_in)
+        return logits.flatten(1)

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What all estimators share: their parameters, and their state."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from numbers import Integral, Real
+from typing import Any
+
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from ._parameters import Number, OneOf, Seed
+from ._plans import Extent, NetworkRecipe, Plan, rebuild_module, weights_of
+from ._process import torch_threads
+from ._training import Training, check_modules, device_of
+from ._version import __version__
+from ._warnings import warn
+from .modules import MLP
+
+try:
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:  # scikit-learn < 1.9 has no callbacks
+
+    class _NoTask:
+        """A task that nobody watches."""
+
+        def subcontext(self, **kwargs):
+            return self
+
+        def call_on_fit_task_begin(self, **kwargs):
+            return self
+
+        def call_on_fit_task_end(self, **kwargs):
+            return False
+
+        def propagate_callback_context(self, sub_estimator):
+            return contextlib.nullcontext()
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        def _init_callback_context(self, **kwargs):
+            return _NoTask()
+
+    def with_callbacks(method):
+        return method
+
+
+# Parts of an estimator whose parameters it takes, as ``<part>__<name>``.
+_PARTS = ("module", "optimizer", "callbacks")
+
+
+class NetEstimator(CallbackSupportMixin, BaseEstimator):
+    """Base of everything that trains a stack of networks and holds the result.
+
+    Parameters of the module and of the optimiser are given as ``module__<name>`` and
+    ``optimizer__<name>``, those of named callbacks as ``callbacks__<callback>__<name>``. They are
+    attributes like any other parameter, and ``get_params``, ``set_params`` and ``clone`` know them.
+    """
+
+    # What the parameters may be; classes add their own.
+    _parameter_table: dict[str, Any] = {
+        "lr": Number(Real, 0, closed="neither"),
+        "max_epochs": Number(Integral, 1),
+        "batch_size": Number(Integral, 1),
+        "clip_norm": Number(Real, 0, closed="neither", others=(None,)),
+        "lr_schedule": OneOf((None, "cosine")),
+        "compile": OneOf(("auto", True, False)),
+        "n_threads": Number(Integral, 1, others=("auto",)),
+        "verbose": Number(Integral, 0, others=(True, False)),
+        "random_state": Seed(),
+    }
+
+    # Defaults of an MLP's parameters where they are not its own, for classifiers and regressors.
+    _module_defaults: dict[str, dict[str, Any]]
+
+    module_: Any  # a stack that predicts distributions
+    n_epochs_: int
+    _plan: Plan
+    _recipe: Any
+
+    # --- parameters
+
+    def _set_extra_params(self, params: dict[str, Any]) -> None:
+        """Store the keyword arguments of the constructor; unknown ones are reported by fit."""
+        self.__dict__.update(params)
+        unknown = [name for name in params if name.split("__")[0] not in _PARTS]
+        if unknown:
+            self._unknown_params = unknown
+
+    def _params_of(self, part: str) -> dict[str, Any]:
+        """Parameters given as ``<part>__<name>``, by name."""
+        start = f"{part}__"
+        return {
+            name.removeprefix(start): value
+            for name, value in vars(self).items()
+            if name.startswith(start)
+        }
+
+    def get_params(self, deep=True):
+        own = [name for name in vars(self) if _is_of_part(name)]
+        own += getattr(self, "_unknown_params", ())
+        return {**super().get_params(deep=deep), **{name: getattr(self, name) for name in own}}
+
+    def set_params(self, **params):
+        super().set_params(**{k: v for k, v in params.items() if not _is_of_part(k)})
+        self.__dict__.update({k: v for k, v in params.items() if _is_of_part(k)})
+        return self
+
+    # --- state: numpy arrays and plain Python only, so that pickle, joblib and skops work
+
+    def _keep(self, plan: Plan, recipe: Any, module: Any, history: list, extent: Extent) -> None:
+        """Make a trained stack the fitted module."""
+        self._plan, self._recipe, self._extent = plan, recipe, extent
+        self.module_, self.history_ = module, history
+
+    @property
+    def net_(self):
+        """A skorch net around the fitted module, built anew, with the history of its training.
+
+        It is for looking at; predict with the estimator.
+        """
+        check_is_fitted(self)
+        objective = self._plan.objective(self.module_, self._extent)
+        net = Training.of(self).net(self.module_, objective, self.n_epochs_).initialize()
+        net.history.extend(self.history_)
+        return net
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "module_")
+
+    def __getstate__(self):
+        state = {**super().__getstate__(), "_skdistill_version": __version__}
+        if "module_" in state:
+            state["_weights"] = weights_of(state.pop("module_"))
+        return state
+
+    def __setstate__(self, state):
+        state = dict(state)
+        _warn_of_other_version(type(self).__name__, state.pop("_skdistill_version", None))
+        weights = state.pop("_weights", None)
+        super().__setstate__(state)
+        if weights is not None:
+            with torch_threads(1):  # torch's threads would not be there in a forked child
+                module = rebuild_module(self._plan, self._recipe, weights)
+            self.module_ = module.to(available_device(self.device))
+
+
+def _is_of_part(name: str) -> bool:
+    """Tell whether a parameter is one of a part, given as ``<part>__<name>``."""
+    part, delimiter, _ = name.partition("__")
+    return bool(delimiter) and part in _PARTS
+
+
+def check_parameters(estimator: NetEstimator, modules: list[Any] | None = None) -> Training:
+    """Hold every parameter against its rule, and return how stacks are trained.
+
+    `modules` are the model classes where `module` may give several.
+    """
+    if unknown := getattr(estimator, "_unknown_params", ()):
+        raise TypeError(
+            f"{type(estimator).__name__} got unknown parameters {sorted(unknown)}; it takes "
+            f"{estimator._get_param_names()}, and parameters of its parts as "
+            f"{[f'{part}__<name>' for part in _PARTS]}."
+        )
+    for name, rule in estimator._parameter_table.items():
+        rule.check(getattr(estimator, name), name)
+    given = [estimator.module] if modules is None else modules
+    check_modules(given, estimator._params_of("module"))
+    return Training.of(estimator)
+
+
+def recipe_for(
+    estimator: NetEstimator, plan: Plan, row_shape: tuple[int, ...], module: Any = None
+) -> NetworkRecipe:
+    """Return how to build the networks of a plan, as the estimator's parameters say.
+
+    `module` is the model class where the parameter of that name may give several.
+    """
+    module = estimator.module if module is None else module
+    defaults = estimator._module_defaults[plan.task.kind] if module is MLP else {}
+    settings = {**defaults, **estimator._params_of("module")}
+    return NetworkRecipe.of(module, row_shape, plan.n_outputs, settings)
+
+
+def forget(estimator: NetEstimator, *names: str) -> None:
+    """Remove what an earlier fit has left: one that fails leaves no model of other data behind."""
+    for name in ("module_", "_plan", "_recipe", "_extent", "history_", *names):
+        estimator.__dict__.pop(name, None)
+
+
+@contextlib.contextmanager
+def fit_task(estimator: NetEstimator, X: Any, y: Any, n_subtasks: int) -> Iterator[Any]:
+    """Tell scikit-learn's callbacks that a fit begins, and that it has ended well."""
+    task = estimator._init_callback_context(max_subtasks=n_subtasks)
+    task.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
+    yield task
+    task.call_on_fit_task_end(estimator=estimator, X=X, y=y)
+
+
+def available_device(device: Any) -> torch.device:
+    """Return a torch device; the CPU, with a warning, where there is no such GPU."""
+    found = device_of(device)
+    if found.type == "cuda" and not torch.cuda.is_available():
+        warn(f"device={device!r} is not there; the model is put on the CPU.")
+        return torch.device("cpu")
+    return found
+
+
+def _warn_of_other_version(estimator: str, version: str | None) -> None:
+    """Warn unless `version`, which pickled an estimator, is the one that loads it."""
+    if version == __version__:
+        return
+    writer = "an older version, which noted no number" if version is None else version
+    warn(
+        f"{estimator} was pickled by skdistill {writer} and is loaded by {__version__}: its "
+        "predictions may be wrong, or fail. Load it with the version that pickled it, or fit it "
+        "anew.",
+    )

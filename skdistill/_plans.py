@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a method is made of, as a value: a plan, and the networks that it is carried out with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ._objective import Objective
+from ._tasks import Buffers, Task
+from .modules import build_members, stack
+from .pruning import narrow
+
+
+@dataclass(frozen=True)
+class NetworkRecipe:
+    """How to build a network, whatever becomes of the estimator's parameters later.
+
+    Parameters
+    ----------
+    module : callable
+        A model class, or a function that builds a network.
+    settings : dict
+        Its arguments.
+    row_shape : tuple of int
+        Shape of a row of X.
+    widths : object, default=None
+        Units that pruning has left, see :func:`skdistill.pruning.narrow`.
+    """
+
+    module: Callable[..., nn.Module]
+    settings: dict[str, Any]
+    row_shape: tuple[int, ...]
+    widths: Any = None
+
+    @classmethod
+    def of(
+        cls, module: Any, row_shape: tuple[int, ...], n_outputs: int, settings: dict[str, Any]
+    ) -> NetworkRecipe:
+        """Return the recipe for a network that takes rows of this shape."""
+        in_features = row_shape[0] if len(row_shape) == 1 else row_shape
+        widths = {"in_features": in_features, "out_features": n_outputs}
+        return cls(module, {**widths, **settings}, row_shape)
+
+    def build(self, seeds: Sequence[int]) -> list[nn.Module]:
+        """Build a network for each seed."""
+        networks = build_members(self.module, seeds, **self.settings)
+        if self.widths is None:
+            return networks
+        return [narrow(network, self.widths) for network in networks]
+
+
+class Extent(NamedTuple):
+    """How much a student learns from, as far as what it minimises depends on it.
+
+    Attributes
+    ----------
+    n_epochs : int
+    n_rows : float
+        Sum of the rows' weights.
+    """
+
+    n_epochs: int = 1
+    n_rows: float = 1.0
+
+
+class Plan(Protocol):
+    """What a method is made of.
+
+    Subclasses are frozen dataclasses, and say what is minimised; the rest is that of a network
+    that predicts the task directly, unless they say otherwise.
+    """
+
+    task: Task
+
+    read: Callable[[Tensor], Any] | None = None  # outputs (S, n, p) as a distribution
+
+    @property
+    def n_networks(self) -> int:
+        """How many seeds building the stack takes."""
+        return 1
+
+    @property
+    def tells_parts(self) -> bool:
+        """Whether aleatoric and epistemic uncertainty can be told apart."""
+        return True
+
+    @property
+    def has_members(self) -> bool:
+        """Whether members, or draws that stand for them, can be predicted."""
+        return True
+
+    @property
+    def has_start(self) -> bool:
+        """Whether `start` sets where training begins."""
+        return False
+
+    @property
+    def n_outputs(self) -> int:
+        """How many numbers the network gives for a row."""
+        return self.task.n_outputs
+
+    @property
+    def meaning_of_outputs(self) -> str:
+        """What these numbers are, for messages."""
+        return self.task.meaning_of_outputs
+
+    def build(self, recipe: Any, seeds: Sequence[int]) -> Any:
+        """Build the stack, of a network (or head) for each seed."""
+        return stack(recipe.build(seeds))
+
+    def wrap(self, network: Any, buffers: dict[str, Tensor]) -> Any:
+        """Make a stack one that predicts distributions."""
+        return self.task.wrap(network, buffers, self.read)
+
+    def encode_members(self, members: np.ndarray, scaling: Buffers, dtype) -> np.ndarray:
+        """Return members' predictions, rows first, as the objective compares with them."""
+        return self.task.encode_members(members, scaling, dtype)
+
+    def complete(self, module: Any) -> None:
+        """Do what is to be done once a module has its weights."""
+        return None
+
+    def start(self, module: Any, predictions: Tensor, weight: Tensor) -> None:
+        """Set where training begins, of a plan that `has_start`.
+
+        `predictions` are those of members, (n, S, ...), encoded, for rows with this weight.
+        """
+        return None
+
+    def objective(self, module: Any, extent: Extent) -> Objective:
+        """Return what a module minimises, in the state in which training begins."""
+        ...
+
+
+def build_module(
+    plan: Plan,
+    recipe: Any,
+    seeds: Sequence[int],
+    dtype: torch.dtype,
+    buffers: dict[str, Tensor] | None = None,
+) -> Any:
+    """Build the stack that predicts distributions, checked to give as many numbers as planned.
+
+    Raises
+    ------
+    ValueError
+        If the module's output has another width.
+    """
+    network = plan.build(recipe, seeds).to(dtype=dtype)
+    module = plan.wrap(network, buffers or {}).eval()
+    with torch.no_grad():
+        outputs = module(torch.zeros(1, 3, *recipe.row_shape, dtype=dtype))
+    given, expected = tuple(outputs.shape[len(network.lead) :]), (3, plan.n_outputs)
+    if given != expected:
+        raise ValueError(
+            f"module must give a tensor of shape (n, {expected[1]}), {plan.meaning_of_outputs}; "
+            f"{name_of(recipe.module)} gives {given} for 3 rows."
+        )
+    return module
+
+
+def as_tensors(arrays: dict[str, np.ndarray]) -> dict[str, Tensor]:
+    """Return copies of arrays as tensors."""
+    return {name: torch.tensor(value) for name, value in arrays.items()}
+
+
+def weights_of(module: nn.Module) -> dict[str, np.ndarray]:
+    """Return parameters and buffers of a module as numpy arrays."""
+    return {name: value.detach().cpu().numpy() for name, value in module.state_dict().items()}
+
+
+def rebuild_module(plan: Plan, recipe: Any, weights: dict[str, np.ndarray]) -> Any:
+    """Build a fitted module anew, with these parameters and buffers."""
+    tensors = as_tensors(weights)
+    buffers = {name: value for name, value in tensors.items() if "." not in name}
+    # The location and scale of the targets may be kept more precisely than the network.
+    dtypes = {value.dtype for value in tensors.values() if value.is_floating_point()}
+    dtype = min(dtypes, key=lambda dtype: dtype.itemsize)
+    module = build_module(plan, recipe, [0] * plan.n_networks, dtype, buffers)
+    module.load_state_dict(tensors)
+    plan.complete(module)
+    return module.eval()
+
+
+def name_of(module: Callable) -> str:
+    """Return the name of a model class or function."""
+    return getattr(module, "__name__", type(module).__name__)

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How a fitted module predicts rows: checked, and chunk by chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils.validation import validate_data
+from torch import Tensor
+
+from ._checks import check_magnitude, check_outputs, is_finite, is_small
+from ._memory import working_memory
+from ._parameters import errors_about
+from .modules import activations_per_row
+
+# Rows are predicted in chunks whose activations take about this many bytes, to stay in the cache.
+_CHUNK_BYTES = 2**22
+
+# Up to this many numbers, arrays of rows are checked by hand and predicted in one piece.
+_FEW = 4096
+
+
+def check_rows(estimator: Any, X: Any, row_shape: tuple[int, ...]) -> np.ndarray:
+    """Check rows to predict, of the shape of those in `fit`."""
+    if _is_plain(estimator, X, row_shape):
+        return X
+    n_axes = 1 + len(row_shape)
+    with errors_about("X"):
+        if n_axes > 2 and np.ndim(X) != n_axes:  # before scikit-learn takes an axis for features
+            raise ValueError(
+                f"X must have {n_axes} axes, rows of shape {row_shape} as in fit; got an array of "
+                f"shape {np.shape(X)}. A single row is X[None]."
+            )
+        X = validate_data(estimator, X, dtype=(np.float64, np.float32), reset=False, allow_nd=True)
+    if X.shape[1:] != row_shape:
+        raise ValueError(f"X must have rows of shape {row_shape}, as in fit; got {X.shape[1:]}.")
+    return X
+
+
+def _is_plain(estimator: Any, X: Any, row_shape: tuple[int, ...]) -> bool:
+    """Whether `X` is a small array that `validate_data` would return as it is.
+
+    Checking one row by `validate_data` takes longer than predicting it.
+    """
+    return (
+        type(X) is np.ndarray
+        and X.dtype in (np.float32, np.float64)
+        and 0 < X.size <= _FEW
+        and X.shape[1:] == row_shape
+        and not hasattr(estimator, "feature_names_in_")
+        and bool(np.isfinite(X).all())
+    )
+
+
+def as_rows(module: Any, X: np.ndarray) -> Tensor:
+    """Put rows where a module is."""
+    # A copy: torch warns of memory that it may not write to (memory-mapped arrays).
+    weight = next(module.parameters())
+    rows = torch.tensor(np.ascontiguousarray(X), dtype=weight.dtype, device=weight.device)
+    if X.dtype.itemsize > weight.dtype.itemsize and not is_finite(rows):
+        check_magnitude(X, torch.finfo(weight.dtype).max)
+    return rows
+
+
+def rows_at_a_time(module: Any, X: np.ndarray) -> int:
+    """Return how many rows to predict at a time: all, if they are few."""
+    return len(X) if X.size <= _FEW else chunk_size(module, X.shape[1:])
+
+
+def chunk_size(module: Any, row_shape: tuple[int, ...]) -> int:
+    """Return how many rows to predict at a time, within scikit-learn's ``working_memory``."""
+    affordable = min(_CHUNK_BYTES, working_memory())
+    return max(1, affordable // (8 * activations_per_row(module, row_shape)))
+
+
+def read_in_chunks(
+    module: Any,
+    X: np.ndarray,
+    read: Callable[[Any], Any],
+    raw: bool = False,
+    may_be_infinite: bool = False,
+) -> Any:
+    """Predict chunk by chunk and keep what `read` takes from each, rows first, as numpy.
+
+    Parameters
+    ----------
+    module : DistributionStack
+    X : ndarray of shape (n, ...)
+        Checked rows.
+    read : callable
+        Is given a distribution, or the outputs if `raw`; gives a tensor, or a tuple of tensors.
+    raw, may_be_infinite : bool, default=False
+        Outputs must be finite, and so must be what is read, unless it `may_be_infinite`.
+
+    Returns
+    -------
+    arrays : ndarray, or tuple of ndarray
+    """
+    rows = as_rows(module, X)
+    size = rows_at_a_time(module, X)
+    with torch.inference_mode():
+        out: list[np.ndarray] = []
+        for start in range(0, len(X), size):
+            outputs = module.outputs(rows[start : start + size])
+            outputs_are_small = is_small(outputs)
+            if not outputs_are_small:
+                check_outputs(outputs, X[start:], range(start, len(X)), axis=-2)
+            found = read(outputs if raw else module.of_outputs(outputs))
+            parts = found if isinstance(found, tuple) else (found,)
+            # Written into place: results kept chunk by chunk would fragment the memory.
+            out = out or [_empty_like(part, len(X)) for part in parts]
+            for array, part in zip(out, parts, strict=True):
+                if not (outputs_are_small or may_be_infinite):
+                    check_outputs(part, X[start:], range(start, len(X)))
+                array[start : start + size] = part.cpu().numpy()
+    return tuple(out) if isinstance(found, tuple) else out[0]
+
+
+def _empty_like(part: Tensor, n_rows: int) -> np.ndarray:
+    dtype = part[:0].cpu().numpy().dtype
+    return np.empty((n_rows, *part.shape[1:]), dtype=dtype)

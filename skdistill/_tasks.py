@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What is predicted: numbers, or classes.
+
+A task checks and encodes targets and members' predictions, and reads predictions back. It knows
+nothing of networks and losses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from sklearn.exceptions import DataConversionWarning
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+from torch import Tensor, nn
+
+from ._checks import SMALL_OUTPUT, check_trainable, check_weights
+from ._columns import resolves, standardisation
+from ._parameters import errors_about
+from ._warnings import warn
+from .distributions import EmpiricalCategorical, EmpiricalGaussian
+from .modules import CategoricalStack, GaussianStack
+
+Buffers = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Predicting t real numbers for each row, each by a mean and a variance.
+
+    Parameters
+    ----------
+    size : int
+        Number of targets t.
+    is_1d : bool
+        Whether y had no axis of targets, so that predictions have none either.
+    """
+
+    size: int
+    is_1d: bool
+
+    kind: ClassVar[str] = "regressor"
+    measure: ClassVar[str] = "variance"  # of the uncertainty
+    score = staticmethod(r2_score)
+
+    @classmethod
+    def check(cls, estimator, X, y) -> tuple[np.ndarray, np.ndarray, Numbers]:
+        """Check inputs and targets of `fit`; the latter get the shape (n, t)."""
+        with errors_about("X and y"):
+            X, y = validate_data(
+                estimator,
+                X,
+                y,
+                dtype=(np.float64, np.float32),
+                order="C",  # torch knows no negative strides
+                allow_nd=True,
+                multi_output=True,
+                y_numeric=True,
+            )
+        if np.iscomplexobj(y):
+            raise ValueError(f"y must be real numbers, got {y.dtype}.")
+        check_trainable(X, X.dtype)
+        if y.ndim == 2 and y.shape[1] == 1:
+            warn(
+                "A column-vector y was passed when a 1d array was expected. Please change the "
+                "shape of y to (n_samples,), for example using ravel().",
+                DataConversionWarning,
+            )
+            y = y.ravel()
+        is_1d = y.ndim == 1
+        with errors_about("y"):
+            y = y.reshape(len(y), -1).astype(np.float64)
+        return X, y, cls(y.shape[1], is_1d)
+
+    @property
+    def fitted_attributes(self) -> dict[str, Any]:
+        """What an estimator tells its users about the task."""
+        return {"n_outputs_": self.size}
+
+    # --- targets ------------------------------------------------------------------------------
+
+    @property
+    def n_outputs(self) -> int:
+        """How many numbers a network gives that predicts the task directly."""
+        return 2 * self.size
+
+    @property
+    def meaning_of_outputs(self) -> str:
+        return f"a mean and a raw variance for each of {self.size} target(s)"
+
+    def weights_of_rows(self, y, sample_weight, class_weight=None) -> np.ndarray | None:
+        """Check the weights of the rows."""
+        return check_weights(sample_weight, len(y))
+
+    def scaling(self, y, weight, dtype, normalize_y: bool = True) -> Buffers:
+        """Location and scale by which targets (n, t) are standardised, for the module's buffers."""
+        y_loc, y_scale = self._location_and_scale(y, weight, dtype, normalize_y)
+        # What is predicted is in the dtype of these, and would be rounded to nothing by float32
+        # where y is far from 0: dates, say.
+        if not resolves(dtype, y_loc, y_scale):
+            dtype = np.float64
+        return {"y_loc": y_loc.astype(dtype), "y_scale": y_scale.astype(dtype)}
+
+    def _location_and_scale(self, y, weight, dtype, normalize_y):
+        if not normalize_y:
+            check_trainable(y, dtype, "y, with normalize_y=False,")
+            return np.zeros_like(y[0]), np.ones_like(y[0])
+        y_loc, y_scale = standardisation(y, weight)
+        limits = np.finfo(dtype)
+        held = (y_scale > np.sqrt(limits.tiny)) & (SMALL_OUTPUT * y_scale < np.sqrt(limits.max))
+        if not (held & np.isfinite(y_loc)).all():
+            raise ValueError(
+                f"y has a standard deviation of {y_scale.tolist()}, whose square "
+                f"{np.dtype(dtype)} cannot hold; rescale y, or pass X as float64."
+            )
+        return y_loc, y_scale
+
+    def encode(self, y, scaling: Buffers, dtype) -> np.ndarray:
+        """Return standardised targets."""
+        return ((y - scaling["y_loc"]) / scaling["y_scale"]).astype(dtype)
+
+    @property
+    def shape_of_members(self) -> dict[str, int]:
+        """What members' predictions are held against, see `check_member_predictions`."""
+        return {"n_targets": self.size}
+
+    def encode_members(self, members: np.ndarray, scaling: Buffers, dtype) -> np.ndarray:
+        """Return moments of standardised targets, (n, S, t, 2)."""
+        y_loc, y_scale = scaling["y_loc"], scaling["y_scale"]
+        if not resolves(members.dtype, y_loc, y_scale):
+            raise ValueError(
+                f"The teacher's predictions, or member_predictions, are {members.dtype}, which "
+                f"cannot tell apart means around {y_loc.tolist()} whose standard deviation is "
+                f"{y_scale.tolist()}; give them as float64."
+            )
+        members = members.astype(np.float64)  # a copy
+        members[..., 0] = (members[..., 0] - y_loc) / y_scale
+        members[..., 1] /= np.square(y_scale)
+        with np.errstate(over="ignore"):
+            members = members.astype(dtype)
+        if not (np.isfinite(members).all() and (members[..., 1] > 0).all()):
+            raise ValueError(
+                "The teacher's predictions, or member_predictions, must have means and variances "
+                f"that {np.dtype(dtype)} can hold in units of y's standard deviation "
+                f"{y_scale.tolist()}."
+            )
+        return members
+
+    # --- predictions --------------------------------------------------------------------------
+
+    def wrap(self, network: nn.Module, buffers: dict[str, Tensor], read=None) -> GaussianStack:
+        """Make a stack one that predicts distributions; `buffers` may lack what has a default."""
+        like = next(network.parameters())
+        y_loc = buffers.get("y_loc", like.new_zeros(self.size)).to(like.device)
+        y_scale = buffers.get("y_scale", like.new_ones(self.size)).to(like.device)
+        return GaussianStack(network, y_loc, y_scale, read or EmpiricalGaussian.from_outputs)
+
+    def per_target(self, array: np.ndarray) -> np.ndarray:
+        """Drop the axis of the targets, the second, if y had none."""
+        return array[:, 0] if self.is_1d else array
+
+    def point(self, distribution: Any) -> Tensor:
+        """Return what `predict` is read off: the mean, (n, t)."""
+        return distribution.mean
+
+    def draws(self, distribution: Any, n_samples: int, generator: torch.Generator) -> Tensor:
+        """Draw targets, (n, t, n_samples)."""
+        return distribution.sample(n_samples, generator).permute(1, 2, 0)
+
+    def decode(self, array: np.ndarray) -> np.ndarray:
+        """Return points or draws as the user is to have them."""
+        return self.per_target(array)
+
+
+@dataclass(frozen=True, eq=False)
+class Classes:
+    """Predicting one of K classes for each row, by their probabilities.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (K,)
+        Sorted.
+    """
+
+    labels: np.ndarray
+
+    kind: ClassVar[str] = "classifier"
+    measure: ClassVar[str] = "entropy"
+    score = staticmethod(accuracy_score)
+
+    @classmethod
+    def check(cls, estimator, X, y) -> tuple[np.ndarray, np.ndarray, Classes]:
+        """Check inputs and labels of `fit`; the latter become codes, positions in `labels`."""
+        with errors_about("X and y"):
+            X, y = validate_data(
+                estimator, X, y, dtype=(np.float64, np.float32), order="C", allow_nd=True
+            )
+        with errors_about("y"):
+            check_classification_targets(y)
+        check_trainable(X, X.dtype)
+        labels, codes = np.unique(y, return_inverse=True)
+        if len(labels) < 2:
+            raise ValueError(
+                "y must hold at least two classes to tell apart; it has one class, "
+                f"{labels.tolist()}."
+            )
+        return X, codes, cls(labels)
+
+    @property
+    def size(self) -> int:
+        """Number of classes K."""
+        return len(self.labels)
+
+    @property
+    def fitted_attributes(self) -> dict[str, Any]:
+        """What an estimator tells its users about the task."""
+        return {"classes_": self.labels}
+
+    # --- targets ------------------------------------------------------------------------------
+
+    @property
+    def n_outputs(self) -> int:
+        """How many numbers a network gives that predicts the task directly."""
+        return self.size
+
+    @property
+    def meaning_of_outputs(self) -> str:
+        return "a logit for each class"
+
+    def weights_of_rows(self, codes, sample_weight, class_weight=None) -> np.ndarray | None:
+        """Weights of the rows, times those of their classes."""
+        weight = check_weights(sample_weight, len(codes))
+        if class_weight is None:
+            return weight
+        weight = np.ones(len(codes)) if weight is None else weight
+        of_class = _weights_of_classes(class_weight, self.labels, np.bincount(codes, weight))
+        return check_weights(of_class[codes] * weight, len(codes), "class_weight")
+
+    def scaling(self, y, weight, dtype, normalize_y: bool = True) -> Buffers:
+        """Nothing: classes have no scale."""
+        return {}
+
+    def encode(self, y, scaling: Buffers, dtype) -> np.ndarray:
+        """Return the class codes as they are."""
+        return y
+
+    @property
+    def shape_of_members(self) -> dict[str, int]:
+        """What members' predictions are held against, see `check_member_predictions`."""
+        return {"n_classes": self.size}
+
+    def encode_members(self, members: np.ndarray, scaling: Buffers, dtype) -> np.ndarray:
+        """Return log-probabilities, (n, S, K); ``-inf`` for what a member rules out."""
+        with np.errstate(divide="ignore"):
+            return np.log(members).astype(dtype)
+
+    # --- predictions --------------------------------------------------------------------------
+
+    def wrap(self, network: nn.Module, buffers: dict[str, Tensor], read=None) -> CategoricalStack:
+        """Make a stack one that predicts distributions."""
+        return CategoricalStack(network, read or EmpiricalCategorical.from_logits)
+
+    def per_target(self, array: np.ndarray) -> np.ndarray:
+        """Return the array: there is no axis of targets."""
+        return array
+
+    def point(self, distribution: Any) -> Tensor:
+        """Return what `predict` is read off: the code of the most probable class, (n,)."""
+        return distribution.mean.argmax(-1)
+
+    def draws(self, distribution: Any, n_samples: int, generator: torch.Generator) -> Tensor:
+        """Draw codes of classes, (n, n_samples)."""
+        return distribution.sample(n_samples, generator).t()
+
+    def decode(self, codes: np.ndarray) -> np.ndarray:
+        """Return the labels of codes."""
+        return self.labels[codes]
+
+
+Task = Numbers | Classes
+TASKS: dict[str, type[Numbers] | type[Classes]] = {"regressor": Numbers, "classifier": Classes}
+
+
+def _weights_of_classes(class_weight, classes: np.ndarray, totals: np.ndarray) -> np.ndarray:
+    """Weight of each class, whose rows' own weights add up to `totals`.
+
+    scikit-learn's function takes labels such as "1" for numbers, and knows weights of rows only
+    from version 1.7 on.
+    """
+    if class_weight == "balanced":
+        n_present = np.count_nonzero(totals)
+        return np.divide(totals.sum(), n_present * totals, np.ones_like(totals), where=totals > 0)
+    labels = classes.tolist()
+    missing = [label for label in labels if label not in class_weight]
+    unknown = [label for label in class_weight if label not in labels]
+    if missing and unknown:
+        raise ValueError(
+            f"class_weight has weights for {unknown}, which are no classes of y, and none for "
+            f"{missing}, which are."
+        )
+    return np.array([class_weight.get(label, 1.0) for label in labels])

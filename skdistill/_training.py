@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How an estimator's parameters train a stack of networks."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor, nn
+
+from ._objective import Objective
+from ._parameters import errors_about
+from ._plans import name_of
+from ._warnings import warn
+from .modules import GLOBAL_GENERATOR_LOCK, flop_per_row, weights_and_fan_ins
+
+SEED_LIMIT = 2**31 - 1
+
+# They want a closure, sparse gradients, or matrices only.
+_UNSUITED_OPTIMIZERS = frozenset({"LBFGS", "Muon", "Optimizer", "SparseAdam"})
+
+# Arguments of modules and optimizers that are filled in.
+_FILLED_IN = frozenset({"in_features", "out_features", "generator", "params", "lr"})
+
+
+@dataclass(frozen=True)
+class Training:
+    """How stacks are trained.
+
+    Parameters
+    ----------
+    optimizer : type of torch.optim.Optimizer
+    optimizer_settings, callback_settings : dict
+        What the user gave as ``optimizer__<name>`` and ``callbacks__<callback>__<name>``.
+    lr, lr_schedule, batch_size, clip_norm, callbacks, compile, n_threads, verbose
+        The estimator's parameters.
+    device : torch.device
+    """
+
+    optimizer: type[torch.optim.Optimizer]
+    optimizer_settings: dict[str, Any]
+    lr: float
+    lr_schedule: str | None
+    batch_size: int
+    clip_norm: float | None
+    callbacks: Sequence[Any]
+    callback_settings: dict[str, Any]
+    device: torch.device
+    compile: bool | str
+    n_threads: int | str
+    verbose: int
+
+    @classmethod
+    def of(cls, estimator: Any) -> Training:
+        """Read an estimator's parameters, and raise a TypeError or ValueError for what is wrong."""
+        if not isinstance(estimator.callbacks, (list, tuple, type(None))):
+            raise TypeError(
+                "callbacks must be a list of skorch callbacks or of (name, callback) pairs, got "
+                f"{estimator.callbacks!r}."
+            )
+        optimizer = _optimizer_class(estimator.optimizer)
+        settings = estimator._params_of("optimizer")
+        check_signature(optimizer, settings, "optimizer")
+        device = device_of(estimator.device)
+        _try_out(optimizer, {"lr": estimator.lr, **settings}, settings, device)
+        return cls(
+            optimizer,
+            settings,
+            estimator.lr,
+            estimator.lr_schedule,
+            estimator.batch_size,
+            estimator.clip_norm,
+            estimator.callbacks or (),
+            estimator._params_of("callbacks"),
+            device,
+            estimator.compile,
+            estimator.n_threads,
+            estimator.verbose,
+        )
+
+    def net(
+        self,
+        module: nn.Module,
+        objective: Objective,
+        n_epochs: int,
+        callbacks: Sequence[Any] = (),
+        sampler: tuple[type[torch.optim.Optimizer], dict[str, Any]] | None = None,
+        **net_settings,
+    ) -> Any:
+        """Return the skorch net around a stack.
+
+        `sampler` is a class of optimizers and its settings that take the place of the user's, and
+        of the schedule of the learning rate.
+        """
+        from . import _engine  # skorch takes most of a second to import, and predicting needs none
+
+        optimizer, settings = sampler or (self.optimizer, self.optimizer_settings)
+        step = self._step(optimizer)
+        if sampler is None:
+            settings = {**_engine.optimizer_defaults(optimizer, self.lr, step), **settings}
+            if self.lr_schedule == "cosine":
+                callbacks = [("lr_schedule", _engine.cosine_schedule(n_epochs)), *callbacks]
+        return _engine.StackNet(
+            module,
+            objective,
+            optimizer=optimizer,
+            lr=self.lr,
+            max_epochs=n_epochs,
+            batch_size=self.batch_size,
+            clip_norm=self.clip_norm,
+            step=step,
+            **net_settings,
+            callbacks=[*self.callbacks, *callbacks],
+            device=str(self.device),
+            verbose=self.verbose,
+            **{f"optimizer__{name}": value for name, value in settings.items()},
+            **{f"callbacks__{name}": value for name, value in self.callback_settings.items()},
+        )
+
+    def fit(
+        self,
+        module: nn.Module,
+        objective: Objective,
+        rows: Any,
+        n_epochs: int,
+        valid: Any = None,
+        **net_settings,
+    ) -> Any:
+        """Train a stack on `rows` and return its net; the caller's threads and seeds are kept."""
+        from ._engine import suited_threads
+
+        flop = flop_per_step(module, rows)
+        net = self.net(module, objective, n_epochs, flop_per_step=flop, **net_settings)
+        with (
+            suited_threads(flop, self.n_threads),
+            own_dropout(module, rows.generators[0].initial_seed()),
+        ):
+            net.fit(rows, valid)
+        return net
+
+    def _step(self, optimizer: type[torch.optim.Optimizer]) -> str:
+        """How the engine runs a training step, as `compile` and the device have it."""
+        if self.compile != "auto":
+            return "compiled" if self.compile else "eager"
+        # An optimizer that is not made for capture would freeze its learning rate in the graph.
+        capturable = "capturable" in inspect.signature(optimizer).parameters
+        return "captured" if self.device.type == "cuda" and capturable else "eager"
+
+    def refuse_diverged(self, net: Any, guard: Any) -> None:
+        """Raise a ValueError if a student has diverged, KeyboardInterrupt if it learnt nothing."""
+        if net.interrupted_ and not has_epochs(net):
+            raise KeyboardInterrupt  # before the end of the first epoch: nothing to keep
+        if not guard.diverged_.any():
+            return
+        if net.interrupted_:
+            raise KeyboardInterrupt
+        raise ValueError(
+            "The student's loss became infinite, not a number, or exploded. Try a smaller lr "
+            f"than {self.lr} or clip_norm than {self.clip_norm}; teacher_, if any, is kept."
+        )
+
+    def warn_of_worse(self, who_is: str) -> None:
+        """Warn that training has left something worse than a constant prediction."""
+        warn(
+            f"{who_is} worse than a constant prediction on the training rows: the last loss is far "
+            f"above that of outputs of zero. Try a smaller lr than {self.lr}, clip_norm, more "
+            "epochs, or X with scaled columns.",
+            ConvergenceWarning,
+        )
+
+
+def has_epochs(net: Any) -> bool:
+    """Tell whether a net has ended an epoch of training."""
+    return any("train_loss" in row for row in net.history)
+
+
+def flop_per_step(module: nn.Module, rows: Any) -> float:
+    """Floating-point operations of a training step, forward and backward."""
+    return 3 * rows.batch_size * flop_per_row(module, rows.X.shape[1:])
+
+
+def decay_of_weights(module: nn.Module, strength: float) -> list[tuple[nn.Parameter, float]]:
+    """Give the weights of a stack's layers, not their biases, the same decay."""
+    return [(weight, strength) for weight, _ in weights_and_fan_ins(module)]
+
+
+def n_epochs_for(max_epochs: int | str, n_rows: int, n_seen: int, low: int, high: int) -> int:
+    """Return `max_epochs`; "auto" shows `n_seen` rows in all, within `low` to `high` epochs."""
+    return min(max(n_seen // n_rows, low), high) if max_epochs == "auto" else int(max_epochs)
+
+
+def device_of(device: Any) -> torch.device:
+    """Return a torch device; "auto" is CUDA if there is one.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there is no such device.
+    """
+    if isinstance(device, str) and device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(
+            f"device must be 'auto' or a torch device such as 'cpu', got {device!r}."
+        ) from error
+
+
+def _optimizer_class(optimizer: Any) -> type[torch.optim.Optimizer]:
+    found: Any = optimizer
+    if isinstance(optimizer, str):
+        found = getattr(torch.optim, optimizer, None)
+    is_class = isinstance(found, type) and issubclass(found, torch.optim.Optimizer)
+    if not is_class or found.__name__ in _UNSUITED_OPTIMIZERS:
+        raise ValueError(
+            "optimizer must be a torch optimizer class or the name of one in torch.optim, "
+            f"such as 'Adam', and none of {sorted(_UNSUITED_OPTIMIZERS)}; got {optimizer!r}."
+        )
+    return found
+
+
+def _try_out(optimizer, settings: dict[str, Any], given: dict[str, Any], device) -> None:
+    """Try the device, and settings of an optimizer of torch: some fail in its first step."""
+    with errors_about("device"):
+        weight = torch.zeros(1, device=device)
+        weight.cpu()  # not so on a device without numbers, such as "meta"
+    if not given or not optimizer.__module__.startswith("torch."):
+        return
+    weight.requires_grad_().grad = torch.ones_like(weight)
+    try:
+        optimizer([weight], **settings).step()
+    except Exception as error:  # whatever an optimizer does with what it does not expect
+        named = {f"optimizer__{name}": value for name, value in given.items()}
+        raise ValueError(f"{optimizer.__name__} cannot take {named}: {error}") from error
+
+
+def check_modules(modules: Sequence[Any], settings: dict[str, Any]) -> None:
+    """Hold model classes, and what is given as ``module__<name>``, to be such as build networks."""
+    for module in modules:
+        if isinstance(module, nn.Module) or not callable(module):
+            raise TypeError(
+                f"module must be a class or function that builds a network, got {module!r}."
+            )
+        check_signature(module, settings, "module")
+
+
+def check_signature(build: Callable, given: dict[str, Any], prefix: str) -> None:
+    """Hold the names given as ``prefix__<name>`` against what `build` takes."""
+    try:
+        accepted = inspect.signature(build).parameters
+    except ValueError as error:
+        raise TypeError(f"{prefix} must tell which arguments it takes: {error}.") from error
+    if any(p.kind is p.VAR_KEYWORD for p in accepted.values()):
+        return
+    unknown = sorted(set(given) - set(accepted))
+    if unknown:
+        raise ValueError(
+            f"{name_of(build)} takes no {[f'{prefix}__{name}' for name in unknown]}; it takes "
+            f"{[f'{prefix}__{name}' for name in accepted if name not in _FILLED_IN]}."
+        )
+
+
+@contextlib.contextmanager
+def own_dropout(module: nn.Module, seed: int) -> Iterator[None]:
+    """Give modules that draw from torch's global generator a seed, and put its state back.
+
+    Most stacks draw nothing, and leave the global generator alone also under threads.
+    """
+    if not draws_globally(module):
+        yield
+        return
+    with GLOBAL_GENERATOR_LOCK.held(), torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield
+
+
+def draws_globally(module: nn.Module) -> bool:
+    """Tell whether a stack may draw from torch's global generator, for dropout."""
+    return any(getattr(part, "draws_globally", False) for part in module.modules())
+
+
+def on_device(values: Any, device: torch.device, dtype: Any = None) -> Tensor:
+    """Copy an array to a device; `dtype`, of numpy, is for real numbers only."""
+    import numpy as np
+
+    is_real = dtype is not None and np.issubdtype(values.dtype, np.floating)
+    return torch.tensor(values.astype(dtype) if is_real else values, device=device)

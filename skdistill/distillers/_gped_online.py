@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A student is distilled while the chains of its teacher run (GPED, Algorithm 1)."""
+
+from __future__ import annotations
+
+import contextlib
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils import check_array
+from torch import Tensor
+
+from .._checkpoint import Checkpoint
+from .._estimator import check_parameters
+from .._memory import working_memory
+from .._plans import Extent, as_tensors, build_module
+from .._training import decay_of_weights, flop_per_step, own_dropout
+from ..ensembles import fit_ensemble
+from ..transfer import TransferSet
+from ._gped_estimates import Targets
+from ._setup import Setup, group_lasso
+from ._student import Student, rows_with_transfer
+from ._teaching import (
+    MemberPredictions,
+    check_teacher,
+    seed_where_unset,
+    task_of_teacher,
+    unfitted_teacher,
+)
+
+# Parameters that change nothing about a fit.
+_NO_MATTER = ("checkpoint", "checkpoint_interval", "verbose", "n_threads")
+
+
+def check_monitored_rows(X_monitor: Any, X: np.ndarray) -> np.ndarray | None:
+    """Return rows of interest, checked to be like X."""
+    if X_monitor is None:
+        return None
+    rows = X_monitor.rows if isinstance(X_monitor, TransferSet) else X_monitor
+    rows = check_array(rows, dtype=X.dtype, input_name="X_monitor", allow_nd=True)
+    if rows.shape[1:] != X.shape[1:]:
+        raise ValueError(
+            f"X_monitor must have rows of shape {X.shape[1:]} as X has, got {rows.shape[1:]}."
+        )
+    return rows
+
+
+def distil_online(
+    distiller: Any, setup: Setup, monitored: np.ndarray | None, context: Any
+) -> Tensor | None:
+    """Run the chains of the teacher and the student together; the student is kept.
+
+    Returns
+    -------
+    means : Tensor of shape (n_monitor, n_outputs) or None
+        What the chains expect for the rows of interest.
+    """
+    from ._gped_loop import Monitor, OnlineDistillation, Stream, n_epochs, n_waiting
+
+    distiller.teacher_ = teacher = unfitted_teacher(distiller)
+    check_parameters(teacher)
+    (seed,) = setup.draw_seeds(1)
+    if distiller.random_state is not None:
+        seed_where_unset(teacher, seed)
+    with _checkpoint_of(distiller, setup, monitored) as checkpoint:
+        module_seed, order_seed = setup.draw_seeds(2)
+        due, epoch_length = _due_iterations(teacher, len(setup.X))
+        rows = _transfer_rows(distiller, setup, order_seed)
+        plan, scaling = setup.plan, as_tensors(setup.scaling)
+        module = build_module(plan, setup.recipe, [module_seed], rows.X.dtype, scaling)
+        distiller.n_epochs_ = n_epochs(due, epoch_length, n_waiting(rows))
+        student = Student(distiller, setup, plan, setup.recipe, Extent(distiller.n_epochs_))
+        device, limit = rows.X.device, working_memory()
+        what = plan.expectations, plan.n_values
+        distillation = OnlineDistillation(
+            _student_net(student, module, rows),
+            Stream(rows),
+            Targets(*what, plan.estimates, len(rows), device, limit),
+            partial(plan.members_of, module),
+            due,
+            distiller.n_threads,
+        )
+        if monitored is not None:
+            shown = torch.tensor(monitored, device=device)
+            distillation.monitor = Monitor(shown, rows.batch_size, *what)
+        distillation.checkpoint = checkpoint
+        _run_chains(distiller, setup, distillation, module_seed, context)
+        student.keep(module, distillation.student, distillation.guard)
+        if distiller.group_lasso:
+            _finetune(student.pruned(), distillation, len(due))
+        if checkpoint is not None:
+            checkpoint.remove()
+    return None if distillation.monitor is None else distillation.monitor.values()
+
+
+def _student_net(student: Student, module: Any, rows: Any) -> Any:
+    """The student's net, ready for training."""
+    from .._engine import DivergenceGuard
+
+    distiller, training = student.distiller, student.setup.training
+    return training.net(
+        module,
+        student.plan.objective(module, student.extent),
+        student.extent.n_epochs,
+        callbacks=[("guard", DivergenceGuard())],
+        flop_per_step=flop_per_step(module, rows),
+        weight_decay=decay_of_weights(module, distiller.weight_decay),
+        after_step=group_lasso(distiller, module),
+    ).initialize()
+
+
+def _finetune(student: Student, distillation: Any, n_steps: int) -> None:
+    """Train what is left of the student on the running means, if they are all kept."""
+    from .._engine import Rows
+
+    distiller, shown = student.distiller, distillation.stream.rows
+    n_batches = -(-len(shown) // shown.batch_size)
+    n_more = distiller.finetune_epochs
+    if n_more == "auto":
+        n_more = -(-n_steps // (2 * n_batches))  # half of the steps before
+    if "stochastic" in student.plan.estimates or not n_more:
+        return
+    met, targets = distillation.targets.met()
+    weight = None if shown.weight is None else shown.weight[:, met]
+    seeds = [shown.generators[0].initial_seed() + 1]
+    rows = Rows(shown.X[met], (targets.to(shown.X),), weight, shown.batch_size, seeds)
+    module = distiller.module_
+    student.train(module, student.plan.objective(module, student.extent), rows, n_more)
+
+
+def _due_iterations(teacher: Any, n_rows: int) -> tuple[np.ndarray, int]:
+    """Iterations of the chains after which the student takes a step, and length of an epoch."""
+    inference = teacher.inference
+    epoch_length = -(-n_rows // min(teacher.batch_size, n_rows))
+    n_iterations = teacher.max_epochs * epoch_length
+    every = 1 if inference.thinning == "auto" else inference.thinning
+    due = inference.sampling_iterations(n_iterations)[every - 1 :: every]  # line 6
+    if not len(due):
+        raise ValueError(
+            f"teacher__inference__burn_in={inference.burn_in!r} and thinning="
+            f"{inference.thinning!r} leave the student none of the chains' {n_iterations} "
+            f"iterations, teacher__max_epochs={teacher.max_epochs} times {epoch_length}."
+        )
+    return due, epoch_length
+
+
+def _transfer_rows(distiller: Any, setup: Setup, seed: int) -> Any:
+    """The transfer set D': rows whose only target is their place in it."""
+    from ._gped_loop import DrawnRows
+
+    X, _, weight, *_ = rows_with_transfer(distiller, setup, MemberPredictions(None, None))
+    device, dtype = setup.training.device, torch.from_numpy(X[:0]).dtype
+    rows, weights = (torch.as_tensor(a, dtype=dtype, device=device) for a in (X, weight))
+    is_weighted = not (weight == weight[0]).all()
+    maker = setup.maker
+    return DrawnRows(
+        rows,
+        (torch.arange(len(rows), device=device),),
+        weights[None] if is_weighted else None,
+        distiller.batch_size,
+        [seed],
+        None if maker is None else maker.prepare(rows, weights if is_weighted else None),
+    )
+
+
+def _checkpoint_of(distiller: Any, setup: Setup, monitored: np.ndarray | None) -> Any:
+    """The checkpoint, if there is to be one, or None, to enter."""
+    if distiller.checkpoint is None:
+        return contextlib.nullcontext()
+    from .._fingerprint import digests
+
+    data = {
+        "X": setup.X,
+        "y": (setup.y, setup.scaling, getattr(distiller, "classes_", None)),
+        "sample_weight": setup.weight,
+        "X_transfer": setup.X_transfer,
+        "X_monitor": monitored,
+    }
+    belongs_to = digests(distiller, data, _NO_MATTER)
+    return Checkpoint(distiller.checkpoint, distiller.checkpoint_interval, belongs_to)
+
+
+def _run_chains(distiller: Any, setup: Setup, distillation: Any, seed: int, context: Any) -> None:
+    """Fit the teacher beside the student; of the chains only the last states are kept."""
+    from ._gped_loop import StudentStopped
+
+    teacher, net = distiller.teacher_, distillation.student
+    X, y, sample_weight = setup.given
+    subtask = context.subcontext(task_name="teacher")
+    net.notify("on_train_begin", X=distillation.stream.rows, y=None)
+    try:
+        with (
+            own_dropout(net.module_, seed),
+            task_of_teacher(teacher, X, y, subtask, distiller),
+        ):
+            fit_ensemble(teacher, X, y, sample_weight, observer=distillation)
+        check_teacher(distiller)
+    except KeyboardInterrupt:  # while the chains took a step
+        net.interrupted_ = True
+    except StudentStopped:
+        pass  # keeping the student will say why
+    except Exception as error:  # of any kind: a state that does not fit fails anywhere
+        if distillation.is_loading:
+            raise distillation.checkpoint.misfit(error) from error
+        raise
+    finally:
+        if not teacher.__sklearn_is_fitted__():
+            del distiller.teacher_
+    net.notify("on_train_end", X=distillation.stream.rows, y=None)

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the parameters that distillers share may be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from .._parameters import Number, OneOf
+from .._read_offs import DistributionEstimator
+from .._settings import is_number
+from ..transfer import make_transfer
+
+
+class TransferRule:
+    """What `transfer` may be."""
+
+    def check(self, value: Any, name: str) -> None:
+        try:
+            if not (isinstance(value, str) and value == "auto"):
+                make_transfer(value)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{error} It may also be 'auto'.") from None
+
+
+class FoldsRule:
+    """What `teacher_cv` may be."""
+
+    def check(self, value: Any, name: str) -> None:
+        is_count = is_number(value, Integral)
+        is_folds = hasattr(value, "split") or isinstance(value, Iterable)
+        are_no_folds = isinstance(value, (str, bytes, type, np.ndarray, Tensor))
+        if are_no_folds or not (value is None or is_count or is_folds):
+            raise TypeError(
+                f"{name} must be None, a number of folds, a cross-validation splitter, or an "
+                f"iterable of pairs of train and test rows; got {value!r}."
+            )
+        if is_count and value < 2:
+            raise ValueError(f"{name} must be at least 2 folds, got {value!r}.")
+
+
+class MemoryRule:
+    """What `memory` may be."""
+
+    def check(self, value: Any, name: str) -> None:
+        if not (value is None or isinstance(value, str) or hasattr(value, "cache")):
+            raise ValueError(
+                f"{name} must be None, the path of a folder as a string, or a joblib.Memory, got "
+                f"{value!r}."
+            )
+
+
+PARAMETER_TABLE = {
+    **DistributionEstimator._parameter_table,
+    "max_epochs": Number(Integral, 1, others=("auto",)),
+    "transfer": TransferRule(),
+    "transfer_only": OneOf((True, False)),
+    "teacher_cv": FoldsRule(),
+    "memory": MemoryRule(),
+    "weight_decay": Number(Real, 0),
+}
+
+NORMALIZE_Y = {"normalize_y": OneOf((True, False))}
+
+PRUNING_PARAMETERS = {
+    "group_lasso": Number(Real, 0),
+    "prune_threshold": Number(Real, 0),
+    "finetune_epochs": Number(Integral, 0, others=("auto",)),
+}

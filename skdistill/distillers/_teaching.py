@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How a distiller comes by its fitted teacher, and by the predictions of the teacher's members."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import clone, is_classifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils.validation import check_memory
+
+from .._meta_estimators import is_prefitted, weights_for
+from .._predict import predict_members
+from .._training import SEED_LIMIT
+from ..teachers import (
+    Teacher,
+    align_classes,
+    as_teacher,
+    check_member_predictions,
+    out_of_fold_members,
+)
+from ._setup import Setup, check_names
+
+Predict = Callable[[np.ndarray], np.ndarray]
+
+
+class MemberPredictions(NamedTuple):
+    """Predictions of a teacher's members, encoded as the student's objective takes them.
+
+    Attributes
+    ----------
+    of_X : ndarray of shape (n, S, ...) or None
+        About the rows of X, if they are known already.
+    predict : callable or None
+        Takes rows (m, ...), gives predictions (m, S, ...); None if there is no teacher.
+    """
+
+    of_X: np.ndarray | None
+    predict: Predict | None
+
+    def count(self, X: np.ndarray) -> int:
+        """Return the number of members."""
+        known = [] if self.of_X is None else [self.of_X.shape[1]]
+        found = [] if self.predict is None else [self.predict(X[:1]).shape[1]]
+        n_members, *others = found + known
+        if any(n_members != other for other in others):
+            raise ValueError(
+                "teacher must have as many members when it is fitted on all rows as on the folds "
+                f"of teacher_cv; got {n_members} and {known[0]}."
+            )
+        return n_members
+
+
+def fit_teacher_of(
+    distiller: Any, setup: Setup, context: Any, default: Callable[[], Any] | None = None
+) -> MemberPredictions:
+    """Fit `teacher_` of a distiller, if there is to be one; return its members' predictions.
+
+    Parameters
+    ----------
+    distiller : estimator
+    setup : Setup
+    context : sklearn.callback.CallbackContext
+        The task whose subtask the fit is.
+    default : callable, default=None
+        Makes the teacher that ``teacher=None`` stands for.
+    """
+    (seed,) = setup.draw_seeds(1)
+    if setup.member_predictions is not None:
+        return MemberPredictions(setup.member_predictions, None)
+    teacher = unfitted_teacher(distiller, default)
+    if distiller.random_state is not None:
+        seed_where_unset(teacher, seed)
+    subtask = context.subcontext(task_name="teacher")
+    of_X = _out_of_fold(distiller, teacher, setup, seed)
+    model = teacher.estimator if isinstance(teacher, Teacher) else teacher
+    memory = check_memory(None if is_prefitted(model) else distiller.memory)
+    fit = memory.cache(fit_teacher, ignore=["context", "student"])
+    distiller.teacher_ = fit(teacher, *setup.given, subtask, distiller)
+    check_teacher(distiller)
+    return MemberPredictions(of_X, _predictor(distiller.teacher_, setup))
+
+
+def _out_of_fold(distiller: Any, teacher: Any, setup: Setup, seed: int) -> np.ndarray | None:
+    """Predictions of members that have not seen the rows, encoded, if they are wanted."""
+    if distiller.teacher_cv is None:
+        return None
+    predict = check_memory(distiller.memory).cache(out_of_fold_members)
+    X, y, sample_weight = setup.given
+    members = predict(
+        teacher,
+        X,
+        y,
+        cv=distiller.teacher_cv,
+        sample_weight=sample_weight,
+        # A seed of chance would keep the predictions from being found in the memory again.
+        random_state=None if distiller.random_state is None else seed,
+        name="teacher_cv",
+    )
+    members = _checked(setup, members, len(members), teacher)
+    given = setup.plan.task.weights_of_rows(members, sample_weight)
+    kept = members if given is None else members[given > 0]
+    return setup.plan.encode_members(kept, setup.scaling, setup.dtype)
+
+
+def unfitted_teacher(distiller: Any, default: Callable[[], Any] | None = None) -> Any:
+    """Return a copy of `teacher` to fit, held against what the distiller is."""
+    if distiller.teacher is None and default is not None:
+        return default()
+    if isinstance(distiller.teacher, type) or not hasattr(distiller.teacher, "get_params"):
+        raise TypeError(
+            "teacher must be an estimator; skdistill.teachers.as_teacher makes one of a list "
+            f"of fitted models, or of a torch module. Got {distiller.teacher!r}."
+        )
+    teacher = as_teacher(clone(distiller.teacher))
+    kinds = ("regressor", "classifier")
+    wanted, found = (kinds[is_classifier(model)] for model in (distiller, teacher))
+    if wanted != found:
+        raise ValueError(
+            f"teacher must be a {wanted} to teach {type(distiller).__name__}; "
+            f"{type(distiller.teacher).__name__} is a {found}."
+        )
+    return teacher
+
+
+def check_teacher(distiller: Any) -> None:
+    """Hold the columns and classes that `teacher_` knows against those of X and y."""
+    teacher, n_columns = distiller.teacher_, distiller.n_features_in_
+    n_features = getattr(teacher, "n_features_in_", n_columns)
+    if n_features != n_columns:
+        raise ValueError(f"teacher was fitted on {n_features} columns, but X has {n_columns}.")
+    check_names(distiller, getattr(teacher, "feature_names_in_", None), "teacher was fitted on")
+    if is_classifier(distiller):
+        own, known = distiller.classes_.tolist(), np.asarray(teacher.classes_).tolist()
+        if set(own) != set(known):
+            raise ValueError(f"teacher must know the classes of y, {own}; it knows {known}.")
+
+
+def _predictor(teacher: Any, setup: Setup) -> Predict:
+    """How to ask a fitted teacher about rows."""
+    as_given = frames_like(setup.given.X, getattr(teacher, "feature_names_in_", None))
+    plan = setup.plan
+    labels = getattr(plan.task, "labels", None)
+
+    def predict(rows: np.ndarray) -> np.ndarray:
+        members = predict_members(teacher, as_given(rows))
+        if labels is not None:
+            members = align_classes(members, teacher.classes_, labels)
+        members = _checked(setup, members, len(rows), teacher)
+        return plan.encode_members(members, setup.scaling, setup.dtype)
+
+    return predict
+
+
+def _checked(setup: Setup, members: Any, n_rows: int, teacher: Any) -> np.ndarray:
+    name = f"the predictions of teacher {type(teacher).__name__}"
+    kind = setup.plan.task.shape_of_members
+    return check_member_predictions(members, n_rows, name=name, **kind)
+
+
+def fit_teacher(teacher, X, y, sample_weight, context, student):
+    """Fit a teacher as a task of its student, with the weights for the last step of a Pipeline."""
+    with task_of_teacher(teacher, X, y, context, student):
+        teacher.fit(X, y, **weights_for(teacher, sample_weight))
+    return teacher
+
+
+@contextlib.contextmanager
+def task_of_teacher(teacher, X, y, context, student):
+    """Tell scikit-learn's callbacks of a student that its teacher is fitted."""
+    is_fitted_before = isinstance(teacher, FrozenEstimator)
+    propagated = context.propagate_callback_context
+    with contextlib.nullcontext() if is_fitted_before else propagated(teacher):
+        context.call_on_fit_task_begin(estimator=student, X=X, y=y)
+        yield
+        context.call_on_fit_task_end(estimator=student, X=X, y=y)
+
+
+def seed_where_unset(estimator, seed: int) -> None:
+    """Give every ``random_state`` in an estimator that is None a seed drawn from `seed`."""
+    draw = np.random.RandomState(seed)
+    seeds = {
+        name: int(draw.randint(SEED_LIMIT))
+        for name, value in sorted(estimator.get_params(deep=True).items(), key=lambda p: p[0])
+        if name.split("__")[-1] == "random_state" and value is None
+    }
+    estimator.set_params(**seeds)
+
+
+def frames_like(X, names) -> Callable[[np.ndarray], Any]:
+    """Return what puts an array into a frame, of X's kind, for a teacher that has named columns."""
+    if names is None:
+        return lambda rows: rows
+    if not hasattr(X, "columns"):
+        import pandas as pd  # the teacher has seen a frame, so there is a library of frames
+
+        return lambda rows: pd.DataFrame(rows, columns=list(names))
+    keyword = "schema" if type(X).__module__.startswith("polars") else "columns"
+    return lambda rows: type(X)(rows, **{keyword: list(names)})

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What each method of distillation is made of: a plan, see :class:`skdistill._plans.Plan`."""
+
+from __future__ import annotations
+
+from ._dirichlet import DirichletPlan
+from ._expectations import (
+    ExpectationsPlan,
+    chosen_estimates,
+    chosen_expectations,
+    expectations_plan,
+)
+from ._family import FamilyPlan
+from ._gaussian import GaussianPlan
+from ._hydra import HydraPlan
+from ._logit_normal import LogitNormalPlan
+from ._mixture import CategoricalMixturePlan, GaussianMixturePlan
+from ._normal_inverse import NormalInverseGammaPlan, NormalInverseWishartPlan
+from ._random_heads import DropoutHeadPlan, GaussianHeadPlan
+from ._rounds import LearnerRecipes, RoundsPlan
+from ._tokens import TOKEN_LOSSES, TokensPlan
+
+# Families of distributions by the task and by name; the first is what "auto" stands for.
+FAMILIES: dict[str, dict[str, type[FamilyPlan]]] = {
+    "regressor": {
+        "gaussian": GaussianPlan,
+        "normal_inverse_gamma": NormalInverseGammaPlan,
+        "normal_inverse_wishart": NormalInverseWishartPlan,
+        "mixture": GaussianMixturePlan,
+    },
+    "classifier": {
+        "dirichlet": DirichletPlan,
+        "logit_normal": LogitNormalPlan,
+        "mixture": CategoricalMixturePlan,
+        "gauss_head": GaussianHeadPlan,
+        "dropout_head": DropoutHeadPlan,
+    },
+}
+
+# Parameters of the distiller that some families read and others do not.
+FAMILY_SETTINGS = frozenset().union(
+    *(family.settings for families in FAMILIES.values() for family in families.values())
+)
+
+__all__ = [
+    "FAMILIES",
+    "FAMILY_SETTINGS",
+    "TOKEN_LOSSES",
+    "ExpectationsPlan",
+    "FamilyPlan",
+    "HydraPlan",
+    "LearnerRecipes",
+    "RoundsPlan",
+    "TokensPlan",
+    "chosen_estimates",
+    "chosen_expectations",
+    "expectations_plan",
+]

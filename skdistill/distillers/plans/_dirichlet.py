@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A Dirichlet distribution over the probabilities of a member.
+
+Equations are those of M. Ryabinin, A. Malinin and M. Gales, "Scaling Ensemble Distribution
+Distillation to Many Classes with Proxy Targets" (2021), unless said otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from torch import Tensor
+
+from ... import losses
+from ..._tasks import Buffers, Task
+from ...distributions import Dirichlet, EmpiricalCategorical
+from ._family import FamilyPlan, OfProbabilities, Term
+from ._zeros import SMOOTHING, without_zeros
+
+# Precision of the proxy, at most, for each class.
+_PRECISION_PER_CLASS = 1e3
+
+
+@dataclass(frozen=True)
+class DirichletPlan(OfProbabilities):
+    """A Dirichlet distribution over the probabilities (Ryabinin et al., 2021)."""
+
+    loss: str = "reverse_kl"
+    max_precision: float = float("inf")
+    smoothing: float = 0.0
+    mends_zeros: bool = False  # of members, see `without_zeros`
+
+    settings: ClassVar[frozenset[str]] = frozenset(
+        {"loss", "max_precision", "smoothing", "temperature"}
+    )
+
+    @classmethod
+    def of(cls, parameters: Any, task: Task, **fields: Any) -> FamilyPlan:
+        by_likelihood = parameters.loss == "nll"
+        automatic = SMOOTHING if by_likelihood else 0.0
+        is_auto = parameters.smoothing == "auto"
+        cap = parameters.max_precision
+        plan = DirichletLikelihoodPlan if by_likelihood else DirichletPlan
+        return plan(
+            task,
+            parameters.temperature,
+            parameters.supervised_weight,
+            loss=parameters.loss,
+            max_precision=_PRECISION_PER_CLASS * task.size if cap == "auto" else float(cap),
+            smoothing=automatic if is_auto else float(parameters.smoothing),
+            mends_zeros=is_auto,
+            **fields,
+        )
+
+    def encode_members(self, members: np.ndarray, scaling: Buffers, dtype) -> np.ndarray:
+        members = without_zeros(members) if self.mends_zeros else members
+        return super().encode_members(members, scaling, dtype)
+
+    @property
+    def n_outputs(self) -> int:
+        return self.size
+
+    @property
+    def meaning_of_outputs(self) -> str:
+        return "the logarithm of a concentration for each class"
+
+    def distribution(self, outputs: Tensor) -> Dirichlet:
+        """The plain concentrations ``exp(z)``.
+
+        The one that is added to both sides of the divergence (Sec. 3) is there to train well. Read
+        with it, the mean would be drawn to the uniform distribution by K units of precision.
+        """
+        return Dirichlet.from_outputs(outputs, offset=0.0)  # Eq 6
+
+    def expected(self, outputs: Tensor) -> EmpiricalCategorical:
+        return EmpiricalCategorical.from_logits(outputs.clamp(*Dirichlet.output_limits))
+
+    def term(self, members: Tensor, temperature: Tensor) -> Term:
+        cap = min(self.max_precision, losses.largest_precision(self.size, members.dtype))
+        mean, precision = losses.proxy_target(members, cap, temperature, self.smoothing)
+        if self.loss == "reverse_kl_reference":
+            reference = losses.dirichlet_reverse_kl_reference
+            and_gradient = losses.dirichlet_reverse_kl_reference_and_gradient
+            return Term(reference, and_gradient, (mean, precision))
+        beta = losses.proxy_concentrations(mean, precision)  # Eq 17
+        if self.loss == "forward_kl":
+            forward = losses.dirichlet_forward_kl, losses.dirichlet_forward_kl_and_gradient
+            return Term(*forward, (beta,))
+        reverse = losses.dirichlet_reverse_kl, losses.dirichlet_reverse_kl_and_gradient
+        return Term(*reverse, (beta,), weight=1 / (precision + self.size))
+
+
+@dataclass(frozen=True)
+class DirichletLikelihoodPlan(DirichletPlan):
+    """The same, by the likelihood of the members' probabilities (Eqs 7 and 11)."""
+
+    settings: ClassVar[frozenset[str]] = DirichletPlan.settings - {"max_precision"}
+
+    def term(self, members: Tensor, temperature: Tensor) -> Term:
+        statistics = losses.MemberStatistics(temperature, self.smoothing).add_together(members)
+        target = (statistics.mean_log, 0.0)
+        return Term(losses.dirichlet_nll, losses.dirichlet_nll_and_gradient, target)

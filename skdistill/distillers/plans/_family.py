@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What all students of distributions are made of: one network, compared with members.
+
+Equations are those of J. Lindqvist, A. Olmin, F. Lindsten and L. Svensson, "A general framework for
+ensemble distribution distillation" (2020), unless said otherwise.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ... import losses
+from ..._objective import Objective
+from ..._plans import Extent, Plan
+from ..._tasks import Task
+from ...distributions import EmpiricalGaussian, Gaussian
+from ...modules import GaussianHead
+from .._ramps import value_on_ramp
+
+# Loss of a row for each class or target, in nats, from which on it counts as its logarithm; but for
+# the first steps of some, rows of ordinary fits stay below a tenth of it.
+_LARGE_LOSS = 300.0
+
+
+class Term(NamedTuple):
+    """A loss without and with its gradient, their arguments after the outputs, weights of rows."""
+
+    loss: Callable
+    loss_and_gradient: Callable
+    arguments: tuple
+    weight: float | Tensor = 1.0
+
+
+@dataclass(frozen=True)
+class FamilyPlan(Plan):
+    """A network that predicts a distribution over predictions, of one family.
+
+    Subclasses say of which, and how it is compared with the members. These stand on the axis before
+    the rows: Gaussians of shape (..., M, n, t), or log probabilities (..., M, n, K).
+
+    Parameters
+    ----------
+    task : Numbers or Classes
+    temperature : float or tuple (temperature, first_epoch, last_epoch), default=1.0
+    supervised_weight : float, default=0.0
+        Weight of the labels' negative log-likelihood.
+    n_members : int, default=2
+        Number of members of the teacher; one cannot tell the parts of the uncertainty.
+    members_agree : bool, default=False
+        Whether the members never disagreed on the rows that were learnt from, so that the expected
+        prediction is all there is.
+    """
+
+    task: Task
+    temperature: Any = 1.0
+    supervised_weight: float = 0.0
+    n_members: int = 2
+    members_agree: bool = False
+
+    can_tell_parts: ClassVar[bool] = True  # of the uncertainty, given several members
+    has_members: ClassVar[bool] = False
+    has_start: ClassVar[bool] = False
+
+    # Parameters of the distiller that it reads, of those that not all families do.
+    settings: ClassVar[frozenset[str]] = frozenset()
+
+    @classmethod
+    def of(cls, parameters: Any, task: Task, **fields: Any) -> FamilyPlan:
+        """Return the plan that a distiller's parameters ask for."""
+        return cls(task, parameters.temperature, parameters.supervised_weight, **fields)
+
+    @property
+    def size(self) -> int:
+        """Number of targets t, or of classes K."""
+        return self.task.size
+
+    @property
+    def tells_parts(self) -> bool:
+        return self.can_tell_parts and self.n_members > 1
+
+    def read(self, outputs: Tensor) -> Any:
+        return self.expected(outputs) if self.members_agree else self.distribution(outputs)
+
+    def objective(self, module: Any, extent: Extent) -> Objective:
+        return DistributionObjective(self, extent.n_rows)
+
+    @abstractmethod
+    def distribution(self, outputs: Tensor) -> Any:
+        """Return the distribution that outputs (1, n, n_outputs) mean, on the scale of the loss."""
+
+    @abstractmethod
+    def expected(self, outputs: Tensor) -> Any:
+        """Return the expected prediction alone, as of one member."""
+
+    @abstractmethod
+    def members(self, predictions: Tensor) -> Any:
+        """Return members' predictions (..., n, M, ...) as the loss takes them."""
+
+    @abstractmethod
+    def term(self, members: Any, temperature: Tensor) -> Term:
+        """Return the loss against members softened by the temperature, as the outputs will be."""
+
+
+@dataclass(frozen=True)
+class OfGaussians(FamilyPlan):
+    """A distribution over Gaussians; of the outputs, t means and t raw variances come first."""
+
+    def expected(self, outputs: Tensor) -> EmpiricalGaussian:
+        return EmpiricalGaussian.from_outputs(outputs[..., : 2 * self.size])
+
+    def members(self, predictions: Tensor) -> Gaussian:
+        return Gaussian(*predictions.transpose(-4, -3).unbind(-1))
+
+
+@dataclass(frozen=True)
+class OfProbabilities(FamilyPlan):
+    """A distribution over the probabilities of classes."""
+
+    def members(self, predictions: Tensor) -> Tensor:
+        return predictions.transpose(-3, -2)
+
+
+def start_at(module: nn.Module, outputs: Tensor) -> None:
+    """Set the bias of the last layer to outputs that are the same for all rows."""
+    *_, last = module.parameters()
+    if last.shape[-1] == outputs.shape[-1]:  # it has a bias
+        with torch.no_grad():
+            last.copy_(outputs.expand_as(last))
+
+
+class DistributionObjective(Objective):
+    """Loss of a family against the members, and of the labels (Eqs 16 and 17).
+
+    A row's loss that is too large to be of use grows as its logarithm.
+
+    Targets are the members' predictions (1, n, M, ...), the labels (1, n, ...), and whether a row
+    has a label (1, n). A temperature T divides the logits of both sides, and the loss is multiplied
+    by T^2.
+
+    Parameters
+    ----------
+    plan : FamilyPlan
+    n_rows : float
+        How many rows there are, the sum of their weights; it matters for a Gaussian head only.
+    """
+
+    temperature: Tensor
+
+    def __init__(self, plan: FamilyPlan, n_rows: float):
+        super().__init__()
+        self.plan = plan
+        self.n_rows = n_rows
+        self.limit = _LARGE_LOSS * plan.size
+        self.register_buffer("temperature", torch.ones(()))
+        self.begin_epoch(0)
+
+    def begin_epoch(self, epoch: int) -> None:
+        self.temperature.fill_(value_on_ramp(self.plan.temperature, epoch, end=1.0))
+
+    def forward(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Tensor:
+        answers, y, labelled = targets
+        term = self.plan.term(self.plan.members(answers), self.temperature)
+        loss = term.loss(outputs / self.temperature, *term.arguments)
+        total = self.temperature.square() * term.weight * loss
+        weight = self.plan.supervised_weight
+        if weight:
+            student = self.plan.distribution(outputs.flatten(0, -3))
+            of_labels = losses.label_nll(student, y.squeeze(0)).unsqueeze(0)
+            total = total + weight * labelled * of_labels  # Eqs 16 and 17
+        return losses.logarithmic_beyond(total, self.limit)
+
+    def loss_and_gradient(
+        self, outputs: Tensor, targets: tuple[Tensor, ...]
+    ) -> tuple[Tensor, Tensor]:
+        if self.plan.supervised_weight:
+            return super().loss_and_gradient(outputs, targets)
+        term = self.plan.term(self.plan.members(targets[0]), self.temperature)
+        loss, gradient = term.loss_and_gradient(outputs / self.temperature, *term.arguments)
+        weight = self.temperature * term.weight
+        of_outputs = weight if weight.ndim == 0 else weight.unsqueeze(-1)
+        loss, gradient = loss * weight * self.temperature, gradient * of_outputs
+        return losses.logarithmic_beyond_and_gradient(loss, gradient, self.limit)
+
+    def penalty(self, module: Any) -> Tensor | None:
+        if not isinstance(module.network, GaussianHead):
+            return None
+        return module.network.divergence() / self.n_rows  # the evidence lower bound, per row

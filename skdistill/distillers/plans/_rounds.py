@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Small networks that correct each other, round by round (B-DISTIL)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ... import losses
+from ..._objective import Objective
+from ..._plans import Extent, NetworkRecipe, Plan
+from ..._tasks import Numbers, Task
+from ...modules import Booster, Learner, build_member, flop_per_row, n_parameters, stack
+
+# Teachers' probabilities are at least this before the logarithm is taken.
+_LEAST_PROBABILITY = 1e-6
+
+# Teachers' variances likewise, in units of the standardised targets.
+_LEAST_VARIANCE = 1e-5
+
+
+class LearnerRecipes(NamedTuple):
+    """How to build the networks of each model class.
+
+    Attributes
+    ----------
+    of_classes : tuple of NetworkRecipe
+    """
+
+    of_classes: tuple[NetworkRecipe, ...]
+
+    @property
+    def module(self) -> Any:
+        """The first model class."""
+        return self.of_classes[0].module
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """Shape of a row of X."""
+        return self.of_classes[0].row_shape
+
+
+@dataclass(frozen=True)
+class RoundsPlan(Plan):
+    """A series of learners, whose mean is the prediction.
+
+    Parameters
+    ----------
+    task : Numbers or Classes
+    head_layers, connection, early, gamma, temperature
+        See :class:`skdistill.BDistilBooster`.
+    classes : tuple of (int, int)
+        Classes to search: the number of a model class, and that of its connections.
+    structure : tuple of (int, int), default=()
+        The same for each learner that was found.
+    """
+
+    task: Task
+    head_layers: int
+    connection: str
+    early: bool
+    gamma: float
+    temperature: float
+    classes: tuple[tuple[int, int], ...]
+    structure: tuple[tuple[int, int], ...] = ()
+
+    tells_parts: ClassVar[bool] = False  # learners correct each other
+
+    @property
+    def is_centred(self) -> bool:
+        """Whether outputs are logits, of which only the differences matter."""
+        return not isinstance(self.task, Numbers)
+
+    @property
+    def n_networks(self) -> int:
+        return max(1, len(self.structure))
+
+    @property
+    def task_temperature(self) -> float | None:
+        """Temperature of the task loss; None for the squared error."""
+        return None if isinstance(self.task, Numbers) else self.temperature
+
+    def build_learner(
+        self, recipe: NetworkRecipe, sources: Sequence[Learner], seed: int
+    ) -> Learner:
+        """Build a learner of a model class that reads some earlier ones, the last first."""
+        (network,) = recipe.build([seed])
+        return Learner(
+            network,
+            recipe.row_shape,
+            self.head_layers,
+            self.connection,
+            sources,
+            self.early,
+            torch.Generator().manual_seed(seed),
+        )
+
+    def new_booster(self, learners: list[Learner], loc: Tensor, bound: Tensor) -> Booster:
+        """Put learners together."""
+        return Booster(learners, loc, bound, centred=self.is_centred)
+
+    def build(self, recipe: LearnerRecipes, seeds: Sequence[int]) -> Booster:
+        """Build a booster of the learners found, or of one of each class before there are any."""
+        learners: list[Learner] = []
+        structure = self.structure or self.classes
+        for (number, n_sources), seed in zip(structure, itertools.cycle(seeds), strict=False):
+            sources = learners[::-1][:n_sources]
+            learners.append(self.build_learner(recipe.of_classes[number], sources, seed))
+        zeros = torch.zeros(self.n_outputs)
+        return self.new_booster(learners, zeros, zeros.clone())
+
+    def complete(self, module: Any) -> None:
+        module.network.put_side_by_side()
+
+    def objective(self, module: Any, extent: Extent) -> Objective:
+        """Return what the learner of the first round minimises."""
+        return WeakLearnerObjective(module.network, self.task_temperature, 1 / self.gamma)
+
+    def target_of(self, predictions: np.ndarray) -> np.ndarray:
+        """Return what learners are to come near, (n, L), given members' predictions (n, S, ...)."""
+        if isinstance(self.task, Numbers):
+            means, variances = predictions[..., 0], predictions[..., 1]
+            variance = np.maximum(variances.mean(1) + means.var(1), _LEAST_VARIANCE)
+            raw_variance = np.log(np.expm1(variance))  # softplus inverted
+            return np.concatenate([means.mean(1), raw_variance], axis=1)
+        logits = np.log(np.maximum(np.exp(predictions).mean(1), _LEAST_PROBABILITY))
+        return logits - logits.mean(1, keepdims=True)
+
+
+def cost_of_network(recipe: NetworkRecipe) -> tuple[float, int]:
+    """Return floating-point operations for a row, and parameters, of a network alone."""
+    network = build_member(recipe.module, 0, **recipe.settings)
+    return flop_per_row(stack([network]), recipe.row_shape), n_parameters(network)
+
+
+class WeakLearnerObjective(Objective):
+    """What a learner minimises (Eq 6): a task loss, and the barrier.
+
+    Targets are what it is to say (1, n, L), and which way it had better err (1, n, L). Outputs are
+    raw, (1, n, L), or (1, time, n, L), where the task loss is a mean over the time steps (the loss
+    of E-RNN) and the barrier is for the last.
+
+    Parameters
+    ----------
+    booster : Booster
+        Whose bounds to keep to.
+    temperature : float or None
+        Of the cross-entropy between classes; None is half the squared error.
+    barrier_weight : float
+        Weight of the barrier, 1 / gamma.
+    """
+
+    def __init__(self, booster: Booster, temperature: float | None, barrier_weight: float):
+        super().__init__()
+        self.loc, self.bound, self.centred = booster.loc, booster.bound, booster.centred
+        self.temperature = temperature
+        self.barrier_weight = barrier_weight
+
+    def forward(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Tensor:
+        target, signs = targets
+        said, aim = self._along_time(outputs, target)
+        barrier = losses.log_barrier(said[:, -1] - target, signs, self.bound)
+        return self._task_loss(said, aim).mean(1) + self.barrier_weight * barrier  # Eq 6
+
+    def loss_and_gradient(
+        self, outputs: Tensor, targets: tuple[Tensor, ...]
+    ) -> tuple[Tensor, Tensor]:
+        target, signs = targets
+        said, aim = self._along_time(outputs, target)
+        gradient = self._task_gradient(said, aim) / said.shape[1]
+        error = said[:, -1] - target
+        barrier, d_barrier = losses.log_barrier_and_gradient(error, signs, self.bound)
+        gradient[:, -1] += self.barrier_weight * d_barrier
+        loss = self._task_loss(said, aim).mean(1) + self.barrier_weight * barrier  # Eq 6
+        gradient = losses.gradient_of_raw(gradient, said, self.loc, self.bound, self.centred)
+        return loss, gradient.view_as(outputs)
+
+    def _along_time(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """What is said, (1, time, n, L), and what is to be, (1, 1, n, L)."""
+        said = losses.bounded_outputs(outputs, self.loc, self.bound, self.centred)
+        return said.view(1, -1, *target.shape[1:]), target.unsqueeze(1)
+
+    def _task_loss(self, said: Tensor, aim: Tensor) -> Tensor:
+        if self.temperature is None:
+            return 0.5 * (said - aim).square().sum(-1)
+        log_probs = torch.log_softmax(said / self.temperature, -1)
+        return -(self.temperature**2) * (self._softened(aim) * log_probs).sum(-1)
+
+    def _task_gradient(self, said: Tensor, aim: Tensor) -> Tensor:
+        if self.temperature is None:
+            return said - aim
+        return self.temperature * (self._softened(said) - self._softened(aim))
+
+    def _softened(self, logits: Tensor) -> Tensor:
+        return torch.softmax(logits / (self.temperature or 1.0), -1)

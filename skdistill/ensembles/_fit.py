@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How an ensemble is fitted, from its parameters to its members."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_random_state
+
+from .._estimator import check_parameters, fit_task, forget, recipe_for, with_callbacks
+from .._parameters import Number, OneOf
+from .._plans import Extent, rebuild_module
+from .._read_offs import DistributionEstimator
+from .._tasks import TASKS, Task
+from ..samplers import SGHMC, SGLD, MCDropout
+from ._diagnostics import diagnose
+from ._plan import EnsemblePlan
+from ._training import (
+    ChainObserver,
+    ChainTrainer,
+    Data,
+    DropoutTrainer,
+    EnsembleTrainer,
+    Job,
+    Trainer,
+)
+
+_TRAINERS: dict[type, type[Trainer]] = {
+    str: EnsembleTrainer,
+    SGLD: ChainTrainer,
+    SGHMC: ChainTrainer,
+    MCDropout: DropoutTrainer,
+}
+
+
+class InferenceRule:
+    """What `inference` may be."""
+
+    def check(self, value: Any, name: str) -> None:
+        if type(value) in _TRAINERS and not isinstance(value, str):
+            value.check()
+        elif not (isinstance(value, str) and value == "deep_ensemble"):
+            raise ValueError(
+                f"{name} must be 'deep_ensemble', or an SGLD(...), SGHMC(...) or MCDropout(...) of "
+                f"skdistill.samplers, an object and not its class; got {value!r}."
+            )
+
+
+PARAMETER_TABLE = {
+    **DistributionEstimator._parameter_table,
+    "n_members": Number(Integral, 1),
+    "inference": InferenceRule(),
+    "prior_scale": Number(Real, 0, closed="neither", others=(np.inf,)),
+    "bootstrap": OneOf((True, False)),
+    "early_stopping": OneOf((True, False)),
+    "validation_fraction": Number(Real, 0, 1, closed="neither"),
+    "n_iter_no_change": Number(Integral, 1, others=("auto",)),
+    "tol": Number(Real, 0),
+    "max_restarts": Number(Integral, 0),
+    "member_block": Number(Integral, 1, others=("auto",)),
+}
+
+
+@with_callbacks
+def fit_ensemble(ensemble: Any, X, y, sample_weight=None, observer: ChainObserver | None = None):
+    """Train the members of an ensemble, and return it.
+
+    Parameters
+    ----------
+    ensemble : BayesianEnsembleClassifier or BayesianEnsembleRegressor
+    X, y, sample_weight
+        As in its `fit`.
+    observer : ChainObserver, default=None
+        Is shown the samples of Markov chains; only the last of them become members then.
+    """
+    training = check_parameters(ensemble)
+    _check_settings_of_inference(ensemble)
+    forget(ensemble, "best_epochs_", "sampler_diagnostics_")
+    X, y, task = TASKS[ensemble._kind].check(ensemble, X, y)
+    vars(ensemble).update(task.fitted_attributes)
+    weight = task.weights_of_rows(y, sample_weight, getattr(ensemble, "class_weight", None))
+    if weight is not None:
+        X, y, weight = (array[weight > 0] for array in (X, y, weight))
+    random_state = check_random_state(ensemble.random_state)
+    ensemble.n_epochs_ = ensemble.max_epochs
+    plan = _plan_of(ensemble, task)
+    recipe = recipe_for(ensemble, plan, X.shape[1:])
+    train, valid = _split(ensemble, task, Data(X, y, weight), random_state)
+    scaling = task.scaling(train.y, train.weight, X.dtype, getattr(ensemble, "normalize_y", True))
+    job = Job(ensemble, training, plan, recipe, scaling, train, valid)
+    trainer = _trainer_of(ensemble)(job, observer)
+    n_epochs = trainer.n_blocks * ensemble.n_epochs_
+    with fit_task(ensemble, X, y, n_epochs) as context:
+        try:
+            trainer.train_all(random_state, context)
+        except (KeyboardInterrupt, ValueError):
+            if trainer.weights:
+                _keep_members(job, trainer)
+            raise
+        _keep_members(job, trainer)
+        if trainer.worse:
+            training.warn_of_worse(f"{trainer.network_is}(s) {trainer.worse} are")
+        if isinstance(trainer, ChainTrainer):
+            ensemble.sampler_diagnostics_ = diagnose(ensemble, X)
+    return ensemble
+
+
+def _trainer_of(ensemble: Any) -> type[Trainer]:
+    return _TRAINERS[type(ensemble.inference)]
+
+
+def _check_settings_of_inference(ensemble: Any) -> None:
+    """Refuse what makes no sense together."""
+    if ensemble.inference == "deep_ensemble":
+        return
+    kind = type(ensemble.inference).__name__
+    for name in ("bootstrap", "early_stopping"):
+        if getattr(ensemble, name):
+            raise ValueError(f"{name} must be False with inference={kind}(...), got True.")
+    if _trainer_of(ensemble) is ChainTrainer and ensemble.clip_norm is not None:
+        raise ValueError(
+            f"clip_norm must be None with inference={kind}(...), whose chains would no longer "
+            f"draw from the posterior; got {ensemble.clip_norm!r}."
+        )
+
+
+def _plan_of(ensemble: Any, task: Task) -> EnsemblePlan:
+    inference = ensemble.inference
+    rate = inference.rate if isinstance(inference, MCDropout) else None
+    runs_chains = _trainer_of(ensemble) is ChainTrainer
+    beta = 0.0 if runs_chains else getattr(ensemble, "beta", 0.0)
+    return EnsemblePlan(task, ensemble.n_members, beta, rate)
+
+
+def _split(ensemble: Any, task: Task, data: Data, random_state) -> tuple[Data, Data | None]:
+    """Training rows, and validation rows or None."""
+    if not ensemble.early_stopping:
+        return data, None
+    labels = task.decode(data.y) if task.kind == "classifier" else None
+    fraction = ensemble.validation_fraction
+    try:
+        train, valid = train_test_split(
+            np.arange(len(data.X)), test_size=fraction, random_state=random_state, stratify=labels
+        )
+    except ValueError as error:
+        raise ValueError(
+            f"early_stopping cannot hold out validation_fraction={fraction} of the rows"
+            f"{'' if labels is None else ' of every class'}. {error}"
+        ) from error
+    return data.at(train), data.at(valid)
+
+
+def _keep_members(job: Job, trainer: Trainer) -> None:
+    """Make one fitted module of the members that were trained."""
+    ensemble, numbers = job.ensemble, sorted(trainer.weights)
+    members = [trainer.weights[number] for number in numbers]
+    ensemble.n_members_ = len(members)
+    ensemble.n_restarts_ = trainer.n_restarts
+    if ensemble.early_stopping:
+        ensemble.best_epochs_ = np.array([trainer.best_epochs[number] for number in numbers])
+    stacked = {
+        f"network.{name}": np.stack([member[name] for member in members]) for name in members[0]
+    }
+    plan = replace(job.plan, n_networks=len(members))
+    module = rebuild_module(plan, job.recipe, {**stacked, **job.scaling})
+    module = module.to(job.training.device)
+    ensemble._keep(plan, job.recipe, module, trainer.history, Extent())
