@@ -131,7 +131,7 @@ class Trainer:
         buffers = as_tensors(self.job.scaling)
         return build_module(self.job.plan, self.job.recipe, seeds, self.train[0].dtype, buffers)
 
-    def _fit(self, module: Any, seeds: list[int], weight, task, callbacks=(), **net_settings):
+    def _fit(self, module: Any, seeds: list[int], weight, task, stopping=None, **net_settings):
         """Train a stack whose networks have these seeds; gives the net, and its guard."""
         from .._engine import DivergenceGuard, Rows, TaskPerEpoch
 
@@ -140,15 +140,16 @@ class Trainer:
         # Not the seed of the weights again: the order of the rows is another random draw.
         order_seeds = [seed + SEED_LIMIT for seed in seeds]
         rows = Rows(X, (y,), weight, ensemble.batch_size, order_seeds)
-        guard = DivergenceGuard(callbacks[0] if callbacks else None, self._ends_with)
-        tasks = [] if task is None else [TaskPerEpoch(task, ensemble)]
+        guard = DivergenceGuard(stopping, self._ends_with)
+        per_epoch = None if task is None else TaskPerEpoch(task, ensemble)
+        callbacks = [c for c in (self.observer, per_epoch, stopping, guard) if c is not None]
         net_settings.setdefault("weight_decay", self._prior(module))
         net = self.job.training.fit(
             module,
             plan.objective(module, Extent()),
             rows,
             ensemble.n_epochs_,
-            callbacks=[*tasks, *callbacks, guard],
+            callbacks=callbacks,
             **net_settings,
         )
         if net.interrupted_ and not has_epochs(net):
@@ -215,11 +216,11 @@ class EnsembleTrainer(Trainer):
         """Train the members that are the keys of `seeds`."""
         from .._engine import MemberEarlyStopping, Rows
 
-        valid, stopping = None, []
+        valid, stopping = None, None
         if self.valid is not None:
             X_valid, y_valid, weight_valid = self.valid
             valid = Rows(X_valid, (y_valid,), weight_valid)
-            stopping = [MemberEarlyStopping(self._patience, self.job.ensemble.tol)]
+            stopping = MemberEarlyStopping(self._patience, self.job.ensemble.tol)
         drawn = list(seeds.values())
         module = self._build(drawn)
         net, guard = self._fit(
@@ -232,8 +233,8 @@ class EnsembleTrainer(Trainer):
                 self.weights[member] = {name: value[k] for name, value in weights.items()}
                 if guard.worse_[k]:
                     self.worse.append(member)
-                if stopping:
-                    self.best_epochs[member] = int(stopping[0].best_epoch_[k])
+                if stopping is not None:
+                    self.best_epochs[member] = int(stopping.best_epoch_[k])
         if net.interrupted_:
             raise KeyboardInterrupt
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ._dirichlet import DirichletPlan
 from ._expectations import (
     ExpectationsPlan,
@@ -21,7 +23,7 @@ from ._rounds import LearnerRecipes, RoundsPlan
 from ._tokens import TOKEN_LOSSES, TokensPlan
 
 # Families of distributions by the task and by name; the first is what "auto" stands for.
-FAMILIES: dict[str, dict[str, type[FamilyPlan]]] = {
+FAMILIES: dict[str, dict[str, Any]] = {
     "regressor": {
         "gaussian": GaussianPlan,
         "normal_inverse_gamma": NormalInverseGammaPlan,

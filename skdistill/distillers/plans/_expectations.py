@@ -88,6 +88,10 @@ class ExpectationsPlan(Plan):
             return torch.cat(values, dim=-1).transpose(0, 1).numpy()
         return pooled(self.expectations, values).unsqueeze(1).numpy()
 
+    def in_units(self, label: str, values: Tensor, module: Any) -> np.ndarray:
+        """Return values (n, k) of an expectation in y's units, of shape (n,) if k is one."""
+        return (values[:, 0] if values.shape[1] == 1 else values).numpy()
+
     def objective(self, module: Any, extent: Extent) -> Objective:
         if not self.replays:
             return ExpectationObjective(self.expectations, self.columns)
@@ -119,10 +123,6 @@ class CategoricalExpectationsPlan(ExpectationsPlan):
         """Return the members that outputs (S, n, p) of the chains' module stand for."""
         return outputs.softmax(-1)
 
-    def in_units(self, label: str, values: Tensor, module: Any) -> np.ndarray:
-        """Return values (n, k) of an expectation, of shape (n,) if k is one."""
-        return (values[:, 0] if values.shape[1] == 1 else values).numpy()
-
 
 @dataclass(frozen=True)
 class GaussianExpectationsPlan(ExpectationsPlan):
@@ -146,13 +146,12 @@ class GaussianExpectationsPlan(ExpectationsPlan):
         return Gaussian(shift + scale * mean, scale.square() * variance)
 
     def in_units(self, label: str, values: Tensor, module: Any) -> np.ndarray:
-        """Return values (n, k) of an expectation in y's units, of shape (n,) if k is one."""
         scale, loc = module.y_scale.cpu(), module.y_loc.cpu()
         if label == "mean":
             values = loc + scale * values
         elif label in ("aleatoric", "epistemic"):
             values = scale.square() * values
-        return (values[:, 0] if values.shape[1] == 1 else values).numpy()
+        return super().in_units(label, values, module)
 
 
 def expectations_plan(

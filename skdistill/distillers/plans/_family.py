@@ -94,9 +94,9 @@ class FamilyPlan(Plan):
     def distribution(self, outputs: Tensor) -> Any:
         """Return the distribution that outputs (1, n, n_outputs) mean, on the scale of the loss."""
 
-    @abstractmethod
     def expected(self, outputs: Tensor) -> Any:
         """Return the expected prediction alone, as of one member."""
+        return self.distribution(outputs)
 
     @abstractmethod
     def members(self, predictions: Tensor) -> Any:

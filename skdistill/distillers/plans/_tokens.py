@@ -144,7 +144,7 @@ class TokensPlan(Plan):
     max_precision: Any
     temperature: Any
 
-    task: ClassVar[Any] = None  # neither numbers nor classes of rows
+    task: Any = None  # neither numbers nor classes of rows
 
     @property
     def kind(self) -> TokenLoss:
