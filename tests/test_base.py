@@ -42,13 +42,14 @@ from skdistill import (
     GPEDDistiller,
     HydraPlusClassifier,
     HydraPlusRegressor,
-    _read_offs,
+    _reading,
     predict_interval,
     predict_members,
     predict_quantiles,
     predict_uncertainty,
 )
 from skdistill._columns import standardisation
+from skdistill._reading import chunk_size
 from skdistill.distributions import EmpiricalGaussian
 from skdistill.modules import MLP, GaussianStack
 from skdistill.samplers import SGLD
@@ -717,14 +718,14 @@ def test_a_row_does_not_depend_on_its_chunk(read, fitted, data, chunks, monkeypa
     assert chunks == [60]
     single = np.concatenate([READS[read](fitted, X[i : i + 1]) for i in range(len(X))])
     np.testing.assert_allclose(single, whole, rtol=1e-11)
-    monkeypatch.setattr(_read_offs, "_FEW", 0)
+    monkeypatch.setattr(_reading, "_FEW", 0)
     with config_context(working_memory=1e-6):  # less than a row's worth: one row at a time
-        assert fitted._chunk_rows() == 1
+        assert chunk_size(fitted.module_, fitted._recipe.row_shape) == 1
         chunks.clear()
         np.testing.assert_allclose(READS[read](fitted, X), whole, rtol=1e-11)
         assert chunks == 60 * [1]
     activations = 3 * (8 + 2 * fitted.n_outputs_)  # of a row, in three networks of two layers
-    monkeypatch.setattr(_read_offs, "_CHUNK_BYTES", 7 * 8 * activations)
+    monkeypatch.setattr(_reading, "_CHUNK_BYTES", 7 * 8 * activations)
     chunks.clear()
     np.testing.assert_allclose(READS[read](fitted, X), whole, rtol=1e-11)
     assert chunks == [*8 * [7], 4]
@@ -734,8 +735,8 @@ def test_a_row_does_not_depend_on_its_chunk(read, fitted, data, chunks, monkeypa
 def test_chunks_hold_every_row_once(n_rows, data, chunks, monkeypatch):
     model = ensemble().fit(*data)
     expected = model.predict_members(data[0][:n_rows])
-    monkeypatch.setattr(_read_offs, "_FEW", 0)
-    monkeypatch.setattr(BayesianEnsembleRegressor, "_chunk_rows", lambda self: 7)
+    monkeypatch.setattr(_reading, "_FEW", 0)
+    monkeypatch.setattr(_reading, "chunk_size", lambda module, row_shape: 7)
     chunks.clear()
     members = model.predict_members(data[0][:n_rows])
     np.testing.assert_allclose(members, expected, rtol=1e-11)
@@ -747,11 +748,11 @@ def test_a_few_rows_are_predicted_in_one_piece(data, chunks, monkeypatch):
     X, y = data
     model = ensemble().fit(X, y)
     with config_context(working_memory=1e-6):
-        monkeypatch.setattr(_read_offs, "_FEW", X.size)
+        monkeypatch.setattr(_reading, "_FEW", X.size)
         model.predict(X)
         assert chunks == [60]
         chunks.clear()
-        monkeypatch.setattr(_read_offs, "_FEW", X.size - 1)
+        monkeypatch.setattr(_reading, "_FEW", X.size - 1)
         model.predict(X)
         assert chunks == 60 * [1]
 
@@ -759,18 +760,20 @@ def test_a_few_rows_are_predicted_in_one_piece(data, chunks, monkeypatch):
 def test_chunks_follow_the_cache_and_working_memory(data, monkeypatch):
     model = ensemble(n_members=10, module__hidden_units=(100, 30), max_epochs=1).fit(*data)
     per_row = 10 * (100 + 30 + 2) * 8  # activations of all layers and members, in float64
-    assert model._chunk_rows() == _read_offs._CHUNK_BYTES // per_row
+    assert chunk_size(model.module_, model._recipe.row_shape) == _reading._CHUNK_BYTES // per_row
     with config_context(working_memory=1):
-        assert model._chunk_rows() == 2**20 // per_row
-    monkeypatch.setattr(_read_offs, "_CHUNK_BYTES", 2 * per_row)
-    assert model._chunk_rows() == 2
-    monkeypatch.setattr(_read_offs, "_CHUNK_BYTES", per_row - 1)
-    assert model._chunk_rows() == 1  # never less than a row
+        assert chunk_size(model.module_, model._recipe.row_shape) == 2**20 // per_row
+    monkeypatch.setattr(_reading, "_CHUNK_BYTES", 2 * per_row)
+    assert chunk_size(model.module_, model._recipe.row_shape) == 2
+    monkeypatch.setattr(_reading, "_CHUNK_BYTES", per_row - 1)
+    assert chunk_size(model.module_, model._recipe.row_shape) == 1  # never less than a row
 
 
 def test_the_chunks_of_a_student_count_its_core_once(data):
     model = student(module__hidden_units=(100, 30), max_epochs=1).fit(*data)
-    assert model._chunk_rows() == _read_offs._CHUNK_BYTES // ((100 + 30 + 3 * 2) * 8)
+    assert chunk_size(model.module_, model._recipe.row_shape) == _reading._CHUNK_BYTES // (
+        (100 + 30 + 3 * 2) * 8
+    )
 
 
 class WithScalar(torch.nn.Module):
@@ -788,7 +791,9 @@ class WithScalar(torch.nn.Module):
 def test_parameters_without_axes_are_chunked_too(data):
     model = BayesianEnsembleRegressor(2, module=WithScalar, max_epochs=1).fit(*data)
     assert model.predict(data[0]).shape == (60,)
-    assert model._chunk_rows() == _read_offs._CHUNK_BYTES // (2 * 2 * 8)
+    assert chunk_size(model.module_, model._recipe.row_shape) == _reading._CHUNK_BYTES // (
+        2 * 2 * 8
+    )
 
 
 # ------------------------------------------------------------------------------------------
@@ -800,13 +805,13 @@ def test_parameters_without_axes_are_chunked_too(data):
 def validated(monkeypatch):
     """The rows that scikit-learn's ``validate_data`` was asked about."""
     seen: list = []
-    original = _read_offs.validate_data
+    original = _reading.validate_data
 
     def spy(estimator, X, *args, **kwargs):
         seen.append(X)
         return original(estimator, X, *args, **kwargs)
 
-    monkeypatch.setattr(_read_offs, "validate_data", spy)
+    monkeypatch.setattr(_reading, "validate_data", spy)
     return seen
 
 
@@ -836,7 +841,7 @@ def test_plain_arrays_need_no_validation(fitted_dtype, dtype, layout, data, vali
     validated.clear()
     by_hand = model.predict_members(rows)
     assert validated == []
-    monkeypatch.setattr(_read_offs, "_FEW", 0)
+    monkeypatch.setattr(_reading, "_FEW", 0)
     by_sklearn = model.predict_members(rows)
     assert len(validated) == 1
     np.testing.assert_array_equal(by_hand, by_sklearn)
@@ -849,7 +854,7 @@ def test_plain_arrays_need_no_validation(fitted_dtype, dtype, layout, data, vali
 def test_arrays_are_plain_up_to_a_size(make, data, validated, monkeypatch):
     X, y = data
     model = make().fit(X, y)
-    monkeypatch.setattr(_read_offs, "_FEW", 30)
+    monkeypatch.setattr(_reading, "_FEW", 30)
     validated.clear()
     few, more = model.predict(X[:10]), model.predict(X[:11])
     assert [len(rows) for rows in validated] == [11]
@@ -966,7 +971,7 @@ def test_scikit_learn_refuses_rows_few_or_many(rows, data, monkeypatch):
     model = ensemble().fit(X, y)
     with pytest.raises(error, match=message) as few:
         model.predict(make(X))
-    monkeypatch.setattr(_read_offs, "_FEW", 0)
+    monkeypatch.setattr(_reading, "_FEW", 0)
     with pytest.raises(error, match=message) as many:
         model.predict(make(X))
     assert str(few.value) == str(many.value)

@@ -44,18 +44,18 @@ def _fit(hydra: Any, X, y, *arguments, default_teacher: Any, auto_transfer: Any 
     """Fit a teacher, if there is no fitted one, and distil it into a core with heads."""
 
     def plan_of(task: Task) -> HydraPlan:
-        return _plan(hydra, task, n_members=1)
+        return hydra_plan(hydra, task, n_members=1)
 
     setup = set_up(hydra, plan_of, X, y, *arguments, auto_transfer=auto_transfer)
     with fit_task(hydra, X, y, 2) as context:
         predictions = fit_teacher_of(hydra, setup, context, default_teacher)
-        plan = _plan(hydra, setup.plan.task, predictions.count(setup.X))
+        plan = hydra_plan(hydra, setup.plan.task, predictions.count(setup.X))
         hydra.n_heads_ = plan.n_networks
         train_student(hydra, setup, predictions, plan, context)
     return hydra
 
 
-def _plan(hydra: Any, task: Task, n_members: int) -> HydraPlan:
+def hydra_plan(hydra: Any, task: Task, n_members: int) -> HydraPlan:
     """What a student with a head for each member, or so many as are wanted, is made of."""
     if hydra.transfer_only and hydra.alpha < 1:
         raise ValueError(

@@ -89,7 +89,7 @@ def fit_ensemble(ensemble: Any, X, y, sample_weight=None, observer: ChainObserve
     ensemble.n_epochs_ = ensemble.max_epochs
     plan = _plan_of(ensemble, task)
     recipe = recipe_for(ensemble, plan, X.shape[1:])
-    train, valid = _split(ensemble, task, Data(X, y, weight), random_state)
+    train, valid = split(ensemble, task, Data(X, y, weight), random_state)
     scaling = task.scaling(train.y, train.weight, X.dtype, getattr(ensemble, "normalize_y", True))
     job = Job(ensemble, training, plan, recipe, scaling, train, valid)
     trainer = _trainer_of(ensemble)(job, observer)
@@ -136,8 +136,8 @@ def _plan_of(ensemble: Any, task: Task) -> EnsemblePlan:
     return EnsemblePlan(task, ensemble.n_members, beta, rate)
 
 
-def _split(ensemble: Any, task: Task, data: Data, random_state) -> tuple[Data, Data | None]:
-    """Training rows, and validation rows or None."""
+def split(ensemble: Any, task: Task, data: Data, random_state) -> tuple[Data, Data | None]:
+    """Return training rows, and validation rows or None."""
     if not ensemble.early_stopping:
         return data, None
     labels = task.decode(data.y) if task.kind == "classifier" else None

@@ -169,20 +169,9 @@ class EnsembleTrainer(Trainer):
 
     def __init__(self, job, observer=None):
         super().__init__(job, observer)
-        self.block_size = self._members_of_block()
+        device = job.training.device
+        self.block_size = block_size(job.ensemble, job.recipe, device, len(job.train.X))
         self.n_blocks = -(-job.ensemble.n_members // self.block_size)
-
-    def _members_of_block(self) -> int:
-        """How many members to train together."""
-        ensemble, recipe = self.job.ensemble, self.job.recipe
-        if ensemble.member_block != "auto":
-            return ensemble.member_block
-        if self.job.training.device.type != "cpu":
-            return ensemble.n_members
-        (member,) = recipe.build([0])
-        widest = widest_activation(member, recipe.row_shape)
-        n_rows = min(ensemble.batch_size, len(self.job.train.X))
-        return max(1, _BLOCK_ACTIVATIONS // (n_rows * widest))
 
     @property
     def _patience(self) -> int:
@@ -387,6 +376,17 @@ class DropoutTrainer(Trainer):
             self.weights[member] = {**trained, **own}
         if net.interrupted_:
             raise KeyboardInterrupt
+
+
+def block_size(ensemble: Any, recipe: NetworkRecipe, device: torch.device, n_rows: int) -> int:
+    """Return how many members to train together on so many rows."""
+    if ensemble.member_block != "auto":
+        return ensemble.member_block
+    if device.type != "cpu":
+        return ensemble.n_members
+    (member,) = recipe.build([0])
+    widest = widest_activation(member, recipe.row_shape)
+    return max(1, _BLOCK_ACTIVATIONS // (min(ensemble.batch_size, n_rows) * widest))
 
 
 def _batched(items: list, size: int) -> Iterator[list]:

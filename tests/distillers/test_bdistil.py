@@ -28,8 +28,9 @@ from sklearn.neural_network import MLPClassifier
 from torch.testing import assert_close
 
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor, BDistilBooster
+from skdistill._reading import chunk_size
 from skdistill.distillers import _bdistil_anytime
-from skdistill.distillers._bdistil_search import WeakLearnerObjective
+from skdistill.distillers.plans._rounds import WeakLearnerObjective
 from skdistill.losses import cross_entropy, log_barrier
 from skdistill.model_selection import flops
 from skdistill.modules import MLP, Booster, Learner, Recurrent, Rounds
@@ -669,7 +670,7 @@ def test_rows_go_through_the_rounds_in_chunks_that_fit_working_memory(kind, monk
     member = {"max_epochs": 3, "module__hidden_units": (8,), "random_state": 0}
     Ensemble = BayesianEnsembleClassifier if kind == "classifier" else BayesianEnsembleRegressor
     model = BDistilBooster(Ensemble(2, **member), connect="always", **SMALL).fit(X[:200], y[:200])
-    student, sizes = model.student_, []
+    sizes: list[int] = []
 
     class Witness(Rounds):
         def __init__(self, booster, x, **settings):
@@ -684,7 +685,7 @@ def test_rows_go_through_the_rounds_in_chunks_that_fit_working_memory(kind, monk
     whole = {name: call() for name, call in calls.items()}
     monkeypatch.setattr(_bdistil_anytime, "Rounds", Witness)
     with config_context(working_memory=0.05):
-        assert 1 < student._chunk_rows() < 300
+        assert 1 < chunk_size(model.module_, (4,)) < 300
         for name, call in calls.items():
             found = call()
             if found.dtype.kind == "f":
@@ -692,7 +693,7 @@ def test_rows_go_through_the_rounds_in_chunks_that_fit_working_memory(kind, monk
             else:
                 assert_array_equal(found, whole[name])
             tally("predictions under a small working_memory")
-        assert max(sizes) == student._chunk_rows()
+        assert max(sizes) == chunk_size(model.module_, (4,))
     assert model.n_rounds_ > 1
 
 

@@ -35,7 +35,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from torch import nn
 
 from skdistill import BDistilBooster, DistributionDistiller, predict_members
-from skdistill.distillers import _distiller
+from skdistill.distillers import _student
 from skdistill.teachers import as_teacher
 from skdistill.transfer import GaussianNoise, Mixup, Munge, TransferSet, UniformBox
 
@@ -50,14 +50,14 @@ def rows_learnt(monkeypatch):
 
     def fit(model, *args, **kwargs):
         caught = []
-        original = _distiller.Distiller._taught_rows
+        original = _student.training_rows
 
-        def spy(self, *spied):
-            caught.append(original(self, *spied))
+        def spy(*spied):
+            caught.append(original(*spied))
             return caught[-1]
 
         with monkeypatch.context() as patch:
-            patch.setattr(_distiller.Distiller, "_taught_rows", spy)
+            patch.setattr(_student, "training_rows", spy)
             model.fit(*args, **kwargs)
         return caught
 
@@ -964,8 +964,8 @@ def test_auto_shows_as_many_rows_whatever_their_number(n_rows, expected, task):
     ],
 )
 def test_auto_counts_the_rows_learnt_from(params, fit_params, expected, frozen, task, monkeypatch):
-    monkeypatch.setattr(_distiller, "_ROWS_SEEN", 850)
-    monkeypatch.setattr(_distiller, "_EPOCHS_WITHIN", (1, 40))
+    monkeypatch.setattr(_student, "_ROWS_SEEN", 850)
+    monkeypatch.setattr(_student, "_EPOCHS_WITHIN", (1, 40))
     model = task.student(frozen, **{"max_epochs": "auto", **params}).fit(*task.data, **fit_params)
     assert model.n_epochs_ == len(model.history_) == expected
 

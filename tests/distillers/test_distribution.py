@@ -24,8 +24,8 @@ from skdistill import (
     losses,
     predict_uncertainty,
 )
-from skdistill.distillers._distribution import without_zeros
-from skdistill.distillers._families import SETTINGS
+from skdistill.distillers.plans import FAMILY_SETTINGS
+from skdistill.distillers.plans._zeros import without_zeros
 from skdistill.distributions import (
     Dirichlet,
     EmpiricalCategorical,
@@ -295,17 +295,18 @@ def test_read_offs_of_a_regressor_are_those_of_its_distribution(data):
 def test_the_supervised_term_is_the_likelihood_of_the_labels(kind, data):
     y = target_of(kind, data)
     model = small_student(kind, supervised_weight=2.0).fit(data[0], y)
-    objective = model.student_._objective()
-    plain = clone(model).set_params(supervised_weight=0.0).fit(data[0], y).student_._objective()
+    objective = model._plan.objective(model.module_, model._extent)
+    other = clone(model).set_params(supervised_weight=0.0).fit(data[0], y)
+    plain = other._plan.objective(other.module_, other._extent)
     n = 5
-    outputs = torch.randn(1, n, model.student_._out_features, dtype=torch.float64)
+    outputs = torch.randn(1, n, model._plan.n_outputs, dtype=torch.float64)
     if kind == "regressor":
         answers, codes = torch.rand(1, n, 3, 1, 2).double(), torch.randn(1, n, 1).double()
     else:
         answers, codes = torch.randn(1, n, 3, 3).double().log_softmax(-1), torch.arange(n)[None] % 3
     labelled = torch.tensor([[1.0, 1.0, 0.0, 1.0, 0.0]])
     targets = (answers, codes, labelled)
-    log_prob = model.student_._family.read(outputs).log_prob(codes[0]).reshape(n)
+    log_prob = model._plan.distribution(outputs).log_prob(codes[0]).reshape(n)
     expected = plain(outputs, targets) - 2.0 * labelled * log_prob
     torch.testing.assert_close(objective(outputs, targets), expected)
     gradient = objective.loss_and_gradient(outputs, targets)[1]
@@ -332,7 +333,7 @@ def test_labels_mend_what_members_have_wrong():
 @pytest.mark.parametrize("family", ["dirichlet", "mixture"])
 def test_the_temperature_softens_both_sides_and_falls_to_one(family, data):
     model = small_student("classifier", family=family, temperature=(3.0, 2, 6)).fit(*data[::2])
-    objective = model.student_._objective()
+    objective = model._plan.objective(model.module_, model._extent)
     temperatures = []
     for epoch in range(9):
         objective.begin_epoch(epoch)
@@ -408,7 +409,7 @@ def test_the_penalty_of_a_gaussian_head_is_its_divergence_from_the_prior(data):
         q = torch.distributions.Normal(mean, torch.nn.functional.softplus(raw))
         prior = torch.distributions.Normal(torch.zeros_like(mean), torch.ones_like(mean))
         expected = expected + torch.distributions.kl_divergence(q, prior).sum()
-    penalty = model.student_._objective().penalty(model.module_)
+    penalty = model._plan.objective(model.module_, model._extent).penalty(model.module_)
     torch.testing.assert_close(penalty, expected.view(1) / 60)
 
 
@@ -416,22 +417,22 @@ def test_the_prior_of_a_gaussian_head_weighs_as_one_against_all_rows(data):
     X, _, y = data
     model = small_student("classifier", family="gauss_head", transfer=None)
     n_rows = {
-        "plain": model.fit(X, y).student_._n_rows,
-        "weighted": model.fit(X, y, sample_weight=np.full(60, 2.0)).student_._n_rows,
-        "with more": model.fit(X, y, X_transfer=X[:7]).student_._n_rows,
+        "plain": model.fit(X, y)._extent.n_rows,
+        "weighted": model.fit(X, y, sample_weight=np.full(60, 2.0))._extent.n_rows,
+        "with more": model.fit(X, y, X_transfer=X[:7])._extent.n_rows,
     }
     assert n_rows == {"plain": 60, "weighted": 120, "with more": 67}
     model.set_params(transfer_only=True).fit(X, y, X_transfer=X[:7])
-    assert model.student_._n_rows == 7
+    assert model._extent.n_rows == 7
     model.set_params(transfer="box").fit(X, y)
-    assert model.student_._n_rows == 60
+    assert model._extent.n_rows == 60
 
 
 def test_the_likelihood_is_smoothed_by_default_also_where_the_family_is_chosen(data):
     for family in ("auto", "dirichlet"):
         model = small_student("classifier", family=family, loss="nll").fit(data[0], data[2])
-        assert model.student_._family.smoothing == 1e-3
-    assert small_student("classifier").fit(data[0], data[2]).student_._family.smoothing == 0
+        assert model._plan.smoothing == 1e-3
+    assert small_student("classifier").fit(data[0], data[2])._plan.smoothing == 0
 
 
 # ------------------------------------------------------------------------------------------
@@ -534,7 +535,7 @@ def test_a_parameter_is_read_or_refused(kind, family, loss, name):
     other = OTHER[name].get(family, OTHER[name][None])
     changed = clone(model).set_params(**{name: other})
     model.fit(rows, y, member_predictions=members)
-    if name not in model.student_._family.settings:
+    if name not in model._plan.settings:
         with pytest.raises(ValueError, match=f"^{name} must be .*(does not read it|'full')"):
             changed.fit(rows, y, member_predictions=members)
         return
@@ -544,7 +545,7 @@ def test_a_parameter_is_read_or_refused(kind, family, loss, name):
 
 
 def test_every_setting_of_families_is_tried():
-    assert set(OTHER) == SETTINGS
+    assert set(OTHER) == FAMILY_SETTINGS
 
 
 @pytest.mark.parametrize("family", CLASSIFICATION)

@@ -18,6 +18,9 @@ from torch import nn
 from torch.distributions import Categorical, Normal, kl_divergence
 
 from skdistill import _traced, predict_members
+from skdistill._plans import Extent
+from skdistill._tasks import Classes, Numbers
+from skdistill.distillers._hydra import hydra_plan
 from skdistill.modules import MLP
 
 
@@ -259,9 +262,8 @@ def test_a_users_own_sequential_with_normalisation(frozen, task):
 def objective_of(task, n_epochs, **settings):
     """The objective of a student of three members that trains for `n_epochs`."""
     model = task.Student(**settings)
-    model.n_epochs_ = n_epochs
-    model.n_heads_ = 3
-    return model._student_objective(3)
+    task_ = Classes(np.arange(2)) if "Classifier" in task.Student.__name__ else Numbers(1, True)
+    return hydra_plan(model, task_, 3).objective(None, Extent(n_epochs))
 
 
 def test_the_spread_weight_grows_linearly_to_its_full_size(task):

@@ -17,7 +17,9 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import KFold, cross_val_predict
 
 from skdistill import BayesianEnsembleClassifier, HydraPlusClassifier, losses, predict_members
-from skdistill.distillers._hydra_objectives import CategoricalHydraObjective
+from skdistill._plans import Extent
+from skdistill._tasks import Classes
+from skdistill.distillers._hydra import hydra_plan
 from skdistill.modules import ConvNet
 from skdistill.teachers import as_teacher
 
@@ -49,8 +51,9 @@ def answers_and_outputs(n_members, n_heads, n=7, n_classes=4, seed=0):
 def objective_of(case, epoch=3, **settings):
     """The objective of a student in an epoch, by default the last of four."""
     model = HydraPlusClassifier(**settings)
-    model.n_epochs_ = 4
-    objective = CategoricalHydraObjective(model, len(case.members), len(case.heads))
+    model.set_params(n_heads=len(case.heads))
+    plan = hydra_plan(model, Classes(np.arange(4)), len(case.members))
+    objective = plan.objective(None, Extent(n_epochs=4))
     objective.begin_epoch(epoch)
     return objective
 

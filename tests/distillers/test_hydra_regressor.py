@@ -19,7 +19,9 @@ from torch import nn
 from torch.distributions import Normal, kl_divergence
 
 from skdistill import HydraPlusRegressor, predict_members
-from skdistill.distillers._hydra_objectives import GaussianHydraObjective
+from skdistill._plans import Extent
+from skdistill._tasks import Numbers
+from skdistill.distillers._hydra import hydra_plan
 
 # ------------------------------------------------------------------------------------------
 # Teachers
@@ -98,8 +100,8 @@ def answers_and_outputs(n_members, n_heads, n=7, t=2, seed=0):
 def objective_of(n_members, n_heads, n_epochs=4, **settings):
     """The objective of a student that trains for `n_epochs`."""
     model = HydraPlusRegressor(**settings)
-    model.n_epochs_ = n_epochs
-    return GaussianHydraObjective(model, n_members, n_heads)
+    model.set_params(n_heads=n_heads)
+    return hydra_plan(model, Numbers(1, True), n_members).objective(None, Extent(n_epochs))
 
 
 def loss(case, epoch=3, **settings):
