@@ -51,6 +51,7 @@ from skdistill import (
 from skdistill._columns import standardisation
 from skdistill._reading import chunk_size
 from skdistill.distributions import EmpiricalGaussian
+from skdistill.ensembles import _training
 from skdistill.modules import MLP, GaussianStack
 from skdistill.samplers import SGLD
 
@@ -431,7 +432,7 @@ def test_answers_in_float32_that_cannot_hold_the_targets_are_refused(data):
     with pytest.raises(ValueError, match=r"member_predictions, are float32.* \[1000.*float64"):
         model.fit(X, y + 1e8, member_predictions=shifted.astype(np.float32))
     teacher = BaggingRegressor(LinearRegression(), n_estimators=3)  # float32 for such X
-    with pytest.raises(ValueError, match=r"teacher's answers.* are float32.*float64"):
+    with pytest.raises(ValueError, match=r"teacher's predictions.* are float32.*float64"):
         HydraPlusRegressor(teacher, **FAST).fit(X.astype(np.float32), y + 1e8)
 
 
@@ -577,7 +578,7 @@ def test_all_is_read_off_the_distribution(fitted, data):
     X, _ = data
     distribution = fitted.predict_distribution(X)
     assert isinstance(distribution, EmpiricalGaussian)
-    per_target = fitted._per_target
+    per_target = fitted._plan.task.per_target
     mean, std = fitted.predict(X, return_std=True)
     np.testing.assert_allclose(mean, per_target(distribution.mean.numpy()))
     np.testing.assert_allclose(std, per_target(distribution.variance.sqrt().numpy()))
@@ -597,8 +598,8 @@ def test_the_parts_add_up_and_are_the_members_moments(fitted, data):
     X, _ = data
     means, variances = np.moveaxis(fitted.predict_members(X), -1, 0)
     total, aleatoric, epistemic = fitted.predict_uncertainty(X)
-    np.testing.assert_allclose(aleatoric, fitted._per_target(variances.mean(axis=1)))
-    np.testing.assert_allclose(epistemic, fitted._per_target(means.var(axis=1)))
+    np.testing.assert_allclose(aleatoric, fitted._plan.task.per_target(variances.mean(axis=1)))
+    np.testing.assert_allclose(epistemic, fitted._plan.task.per_target(means.var(axis=1)))
     np.testing.assert_array_equal(total, aleatoric + epistemic)
     _, std = fitted.predict(X, return_std=True)
     np.testing.assert_allclose(std, fitted.predict_uncertainty(X).std().total)
@@ -1219,7 +1220,7 @@ def test_every_epoch_is_a_task(data):
 
 @has_callbacks
 def test_every_block_of_members_has_its_epochs(data, monkeypatch):
-    monkeypatch.setattr(BayesianEnsembleRegressor, "_block_size", lambda self, n_rows: 2)
+    monkeypatch.setattr(_training, "block_size", lambda *arguments: 2)
     tasks = Tasks()
     model = ensemble(device="cpu").set_callbacks(tasks).fit(*data)
     assert counted(tasks)["BayesianEnsembleRegressor", "epoch"] == 10

@@ -948,8 +948,8 @@ def test_integer_weights_equal_repetitions_without_noise(frozen, task):
     ],
 )
 def test_auto_shows_as_many_rows_whatever_their_number(n_rows, expected, task):
-    assert task.Student()._count_epochs(n_rows) == expected
-    assert task.Student(max_epochs=7)._count_epochs(n_rows) == 7
+    assert n_epochs_for("auto", n_rows, *automatic) == expected
+    assert n_epochs_for(7, n_rows, *automatic) == 7
 
 
 @pytest.mark.parametrize(

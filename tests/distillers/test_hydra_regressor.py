@@ -71,7 +71,7 @@ class Given(RegressorMixin, BaseEstimator):
 
 @pytest.mark.parametrize("variance", [-1.0, 0.0, np.nan, np.inf])
 def test_a_teacher_whose_variances_are_none_is_named(variance, regression):
-    with pytest.raises(ValueError, match=r"^the answers of teacher Given must be .*positive,"):
+    with pytest.raises(ValueError, match=r"^the predictions of teacher Given must be .*positive,"):
         regression.student(Given(variance)).fit(*regression.data)
 
 
