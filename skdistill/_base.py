@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from ._parameters import DunderParameters, Number, OneOf, Seed, errors_about
 from ._process import torch_threads
 from ._warnings import warn
+from .losses import by_autograd, differentiable
 from .modules import (
     GLOBAL_GENERATOR_LOCK,
     MLP,
@@ -68,25 +69,21 @@ _UNSUITED_OPTIMIZERS = frozenset({"LBFGS", "Muon", "Optimizer", "SparseAdam"})
 
 
 class Objective(nn.Module):
-    """What a stack minimises: a loss for each row, and perhaps a penalty on the weights."""
+    """What a stack minimises: a loss for each row, and perhaps a penalty on the weights.
+
+    Subclasses define `loss_and_gradient` or `forward`, from which the other is derived. A row's
+    loss must not depend on the outputs of other rows.
+    """
 
     def forward(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Tensor:
-        """Return the loss of every member and row, of shape (S, n)."""
-        raise NotImplementedError
+        """Return the loss of every member and row, of shape (S, n), for autograd."""
+        return differentiable(self.loss_and_gradient, outputs, targets)
 
     def loss_and_gradient(
         self, outputs: Tensor, targets: tuple[Tensor, ...]
     ) -> tuple[Tensor, Tensor]:
-        """Return the losses, (S, n), and the gradient of their sum, of the shape of `outputs`.
-
-        Autograd finds the gradient unless a subclass knows it in closed form. A row's loss must not
-        depend on other rows' outputs.
-        """
-        with torch.enable_grad():
-            outputs = outputs.detach().requires_grad_()
-            losses = self(outputs, targets)
-            (gradient,) = torch.autograd.grad(losses.sum(), outputs)
-        return losses.detach(), gradient
+        """Return the losses, (S, n), and the gradient of their sum, of the shape of `outputs`."""
+        return by_autograd(self, outputs, targets)
 
     def penalty(self, module: Any) -> Tensor | None:
         """Return what is added to each member's loss, of shape (S,), or None."""

@@ -109,29 +109,22 @@ class DistributionObjective(Objective):
     def begin_epoch(self, epoch: int) -> None:
         self.temperature.fill_(value_on_ramp(self.settings.temperature, epoch, end=1.0))
 
-    def forward(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Tensor:
-        answers, y, labelled = targets
-        term = self.family.term(self.members_of(answers), self.temperature)
-        loss = term.loss(outputs / self.temperature, *term.arguments)
-        total = self.temperature.square() * term.weight * loss
-        weight = self.settings.supervised_weight
-        if weight:
-            student = self.family.read(outputs.flatten(0, -3))
-            of_labels = losses.label_nll(student, y.squeeze(0)).unsqueeze(0)
-            total = total + weight * labelled * of_labels  # Eqs 16 and 17
-        return losses.logarithmic_beyond(total, self.limit)
-
     def loss_and_gradient(
         self, outputs: Tensor, targets: tuple[Tensor, ...]
     ) -> tuple[Tensor, Tensor]:
-        if self.settings.supervised_weight:
-            return super().loss_and_gradient(outputs, targets)
-        term = self.family.term(self.members_of(targets[0]), self.temperature)
-        loss, gradient = term.loss_and_gradient(outputs / self.temperature, *term.arguments)
-        weight = self.temperature * term.weight
-        of_outputs = weight if weight.ndim == 0 else weight.unsqueeze(-1)
-        loss, gradient = loss * weight * self.temperature, gradient * of_outputs
-        return losses.logarithmic_beyond_and_gradient(loss, gradient, self.limit)
+        answers, y, labelled = targets
+        term = self.family.term(self.members_of(answers), self.temperature)
+        loss, gradient = losses.tempered_sum([term], outputs, self.temperature)
+        weight = self.settings.supervised_weight
+        if weight:
+            of_labels, slope = losses.by_autograd(self._label_nll, outputs, y)
+            loss = loss + weight * labelled * of_labels  # Eqs 16 and 17
+            gradient = gradient + weight * labelled.unsqueeze(-1) * slope
+        return losses.logarithmic_beyond(loss, gradient, self.limit)
+
+    def _label_nll(self, outputs: Tensor, y: Tensor) -> Tensor:
+        student = self.family.read(outputs.flatten(0, -3))
+        return losses.label_nll(student, y.squeeze(0)).unsqueeze(0)
 
     def penalty(self, module: Any) -> Tensor | None:
         if not isinstance(module.network, GaussianHead):

@@ -8,9 +8,8 @@ the rows: Gaussians of shape (..., M, n, t) or log probabilities (..., M, n, K).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 from torch.nn.functional import pad
@@ -26,16 +25,8 @@ from ..distributions import (
     NormalInverseGamma,
     NormalInverseWishart,
 )
+from ..losses import Term
 from ..modules import DropoutHead, GaussianHead, RandomHead, StackedLinear
-
-
-class Term(NamedTuple):
-    """A loss without and with its gradient, their arguments after the outputs, weights of rows."""
-
-    loss: Callable
-    loss_and_gradient: Callable
-    arguments: tuple
-    weight: float | Tensor = 1.0
 
 
 @dataclass(frozen=True)
@@ -123,9 +114,8 @@ class GaussianFamily(OfGaussians):
     def term(self, members: Gaussian, temperature: Tensor) -> Term:
         z = losses.gaussian_parameters(members)  # Eq 12
         if self.covariance == "full":
-            target = (losses.paired_normal_target(z),)
-            return Term(losses.paired_normal_nll, losses.paired_normal_nll_and_gradient, target)
-        return Term(losses.normal_nll, losses.normal_nll_and_gradient, (losses.normal_target(z),))
+            return Term(losses.paired_normal_nll, (losses.paired_normal_target(z),))
+        return Term(losses.normal_nll, (losses.normal_target(z),))
 
 
 @dataclass(frozen=True)
@@ -149,9 +139,8 @@ class NormalInverseGammaFamily(OfGaussians):
         return NormalInverseGamma.from_outputs(outputs)
 
     def term(self, members: Gaussian, temperature: Tensor) -> Term:
-        target = (losses.normal_inverse_gamma_target(members),)
-        nll = losses.normal_inverse_gamma_nll, losses.normal_inverse_gamma_nll_and_gradient
-        return Term(*nll, target)
+        target = losses.normal_inverse_gamma_target(members)
+        return Term(losses.normal_inverse_gamma_nll, (target,))
 
     def start(self, members: Gaussian, weight: Tensor) -> Tensor:
         target = losses.normal_inverse_gamma_target(members)
@@ -179,9 +168,8 @@ class NormalInverseWishartFamily(OfGaussians):
         return NormalInverseWishart.from_outputs(outputs)
 
     def term(self, members: Gaussian, temperature: Tensor) -> Term:
-        target = (losses.normal_inverse_gamma_target(members),)
-        nll = losses.normal_inverse_wishart_nll, losses.normal_inverse_wishart_nll_and_gradient
-        return Term(*nll, target)
+        target = losses.normal_inverse_gamma_target(members)
+        return Term(losses.normal_inverse_wishart_nll, (target,))
 
     def start(self, members: Gaussian, weight: Tensor) -> Tensor:
         target = losses.normal_inverse_gamma_target(members)
@@ -208,7 +196,7 @@ class GaussianMixtureFamily(Family):
 
     def term(self, members: Gaussian, temperature: Tensor) -> Term:
         mixture, _ = losses.moments(members)
-        return Term(losses.normal_nll, losses.normal_nll_and_gradient, (mixture,))  # Eq 6
+        return Term(losses.normal_nll, (mixture,))  # Eq 6
 
 
 # ------------------------------------------------------------------------------------------
@@ -247,8 +235,8 @@ class LogitNormalFamily(Family):
     def term(self, members: Tensor, temperature: Tensor) -> Term:
         z = losses.relative_logits(members, self.smoothing)  # Eq 9
         if self.rank:
-            return Term(losses.low_rank_normal_nll, losses.low_rank_normal_nll_and_gradient, (z,))
-        return Term(losses.normal_nll, losses.normal_nll_and_gradient, (losses.normal_target(z),))
+            return Term(losses.low_rank_normal_nll, (z,))
+        return Term(losses.normal_nll, (losses.normal_target(z),))
 
 
 @dataclass(frozen=True)
@@ -285,16 +273,7 @@ class DirichletFamily(Family):
     def term(self, members: Tensor, temperature: Tensor) -> Term:
         cap = min(self.max_precision, losses.largest_precision(self.size, members.dtype))
         mean, precision = losses.proxy_target(members, cap, temperature, self.smoothing)
-        if self.loss == "reverse_kl_reference":
-            reference = losses.dirichlet_reverse_kl_reference
-            and_gradient = losses.dirichlet_reverse_kl_reference_and_gradient
-            return Term(reference, and_gradient, (mean, precision))
-        beta = losses.proxy_concentrations(mean, precision)  # Eq 17
-        if self.loss == "forward_kl":
-            forward = losses.dirichlet_forward_kl, losses.dirichlet_forward_kl_and_gradient
-            return Term(*forward, (beta,))
-        reverse = losses.dirichlet_reverse_kl, losses.dirichlet_reverse_kl_and_gradient
-        return Term(*reverse, (beta,), weight=1 / (precision + self.size))
+        return losses.proxy_term(self.loss, mean, precision)
 
 
 @dataclass(frozen=True)
@@ -305,8 +284,7 @@ class DirichletLikelihoodFamily(DirichletFamily):
 
     def term(self, members: Tensor, temperature: Tensor) -> Term:
         statistics = losses.MemberStatistics(temperature, self.smoothing).add_together(members)
-        target = (statistics.mean_log, 0.0)
-        return Term(losses.dirichlet_nll, losses.dirichlet_nll_and_gradient, target)
+        return Term(losses.dirichlet_nll, (statistics.mean_log, 0.0))
 
 
 @dataclass(frozen=True)
@@ -330,7 +308,7 @@ class CategoricalMixtureFamily(Family):
 
     def term(self, members: Tensor, temperature: Tensor) -> Term:
         softened = (members / temperature).softmax(-1).mean(-3)  # Eq 5
-        return Term(losses.cross_entropy, losses.cross_entropy_and_gradient, (softened,))
+        return Term(losses.cross_entropy, (softened,))
 
 
 @dataclass(frozen=True)
@@ -352,15 +330,7 @@ class HeadFamily(CategoricalMixtureFamily):
 
     def term(self, members: Tensor, temperature: Tensor) -> Term:
         softened = (members / temperature).log_softmax(-1)
-        return Term(_individuality, _individuality_and_gradient, (softened,))  # Hydra+, L3
-
-
-def _individuality(draws: Tensor, members: Tensor) -> Tensor:
-    return losses.categorical_individuality(members, draws)
-
-
-def _individuality_and_gradient(draws: Tensor, members: Tensor) -> tuple[Tensor, Tensor]:
-    return losses.categorical_individuality_and_gradient(members, draws)
+        return Term(losses.categorical_individuality, (softened,))  # Hydra+, L3
 
 
 @dataclass(frozen=True)

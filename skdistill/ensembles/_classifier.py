@@ -8,7 +8,7 @@ from torch import Tensor
 from .._base import Objective
 from .._parameters import ClassWeight
 from .._read_offs import DistributionClassifier
-from ..losses import cross_entropy, cross_entropy_and_gradient
+from ..losses import cross_entropy
 from ..modules import MLP
 from ._ensemble import BayesianEnsemble
 
@@ -203,10 +203,6 @@ class BayesianEnsembleClassifier(DistributionClassifier, BayesianEnsemble):
 class CategoricalObjective(Objective):
     """Cross-entropy of the labels under each member's class probabilities."""
 
-    def forward(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Tensor:
-        (codes,) = targets
-        return cross_entropy(outputs, codes.expand(outputs.shape[:-1]))
-
     def loss_and_gradient(self, outputs: Tensor, targets: tuple[Tensor, ...]):
         (codes,) = targets
-        return cross_entropy_and_gradient(outputs, codes.expand(outputs.shape[:-1]))
+        return cross_entropy.and_gradient(outputs, codes.expand(outputs.shape[:-1]))

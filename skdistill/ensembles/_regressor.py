@@ -10,8 +10,7 @@ from torch import Tensor
 from .._base import Objective
 from .._parameters import Number
 from .._read_offs import DistributionRegressor
-from ..distributions import Gaussian
-from ..losses import gaussian_nll, gaussian_nll_and_gradient
+from ..losses import gaussian_nll
 from ..modules import MLP
 from ._ensemble import BayesianEnsemble
 
@@ -224,11 +223,7 @@ class GaussianObjective(Objective):
         super().__init__()
         self.beta = beta
 
-    def forward(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Tensor:
-        (y,) = targets
-        # beta-NLL is no proper score: members are validated by the likelihood itself.
-        return gaussian_nll(Gaussian.from_outputs(outputs), y, self.beta if self.training else 0.0)
-
     def loss_and_gradient(self, outputs: Tensor, targets: tuple[Tensor, ...]):
         (y,) = targets
-        return gaussian_nll_and_gradient(outputs, y, self.beta if self.training else 0.0)
+        # beta-NLL is no proper score: members are validated by the likelihood itself.
+        return gaussian_nll.and_gradient(outputs, y, self.beta if self.training else 0.0)

@@ -13,6 +13,8 @@ import math
 import torch
 from torch import Tensor
 
+from ._loss import loss_with_gradient
+
 # How far outputs may go, in units of the target's largest distance from the middle of its column.
 _REACH = 1.5
 
@@ -191,7 +193,8 @@ def average_bound(scale, n_rows: float, n_rounds: int):
     return 1.5 * scale * math.sqrt(math.log(2 * n_rows) / n_rounds)  # Eq 10
 
 
-def log_barrier(error: Tensor, signs: Tensor, bound: Tensor) -> Tensor:
+@loss_with_gradient
+def log_barrier(error: Tensor, signs: Tensor, bound: Tensor) -> tuple[Tensor, Tensor]:
     """Keep a learner from erring as those before it did: the second term of Eq 6.
 
     Parameters
@@ -208,26 +211,9 @@ def log_barrier(error: Tensor, signs: Tensor, bound: Tensor) -> Tensor:
     loss : Tensor of shape (..., n)
         Mean over the columns. It is 0 where the error is.
     """
-    return -torch.log1p(signs * error / (2 * bound).clamp_min(_TINY)).mean(-1)  # Eq 6
-
-
-def log_barrier_and_gradient(error: Tensor, signs: Tensor, bound: Tensor) -> tuple[Tensor, Tensor]:
-    """:func:`log_barrier` with its gradient in closed form.
-
-    Parameters
-    ----------
-    error, signs : Tensor of shape (..., n, L)
-    bound : Tensor of shape (L,)
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-    gradient : Tensor of shape (..., n, L)
-        Of the sum of the losses, with respect to the error.
-    """
     slope = signs / (2 * bound).clamp_min(_TINY)
-    gradient = -slope / (1 + slope * error) / error.shape[-1]
-    return log_barrier(error, signs, bound), gradient
+    loss = -torch.log1p(slope * error).mean(-1)  # Eq 6
+    return loss, -slope / (1 + slope * error) / error.shape[-1]
 
 
 def bounded_outputs(raw: Tensor, loc: Tensor, bound: Tensor, centred: bool) -> Tensor:

@@ -8,10 +8,7 @@ or their mean log probabilities (the likelihood). Equations are those of M. Ryab
 M. Gales, "Scaling Ensemble Distribution Distillation to Many Classes with Proxy Targets" (2021),
 whose Eqs 11, 13 and 14 lack ln before Gamma.
 
-A function whose name ends in ``_and_gradient`` returns the loss together with the gradient of its
-sum with respect to the outputs, in closed form; the others hand that gradient to autograd. Targets
-get none. Rows are taken a few at a time, so that forty thousand classes need no more memory than
-the results.
+Rows are taken a few at a time, so that forty thousand classes need no more memory than the results.
 """
 
 from __future__ import annotations
@@ -23,7 +20,7 @@ import torch
 from torch import Tensor
 
 from ..distributions import Dirichlet
-from ._autograd import ClosedForm
+from ._loss import Term, loss_with_gradient
 
 _CHUNK = {"cpu": 2**15}  # elements of one temporary: some of 128 KiB each fit the cache
 _CHUNK_ELSEWHERE = 2**22
@@ -220,130 +217,14 @@ def proxy_concentrations(mean: Tensor, precision: Tensor, offset: float = 1.0) -
 
 
 # ------------------------------------------------------------------------------------------
-# Losses with their gradients, in closed form
+# Losses
 # ------------------------------------------------------------------------------------------
 
 
-def dirichlet_reverse_kl_and_gradient(
+@loss_with_gradient
+def dirichlet_reverse_kl(
     outputs: Tensor, concentrations: Tensor, offset: float = 1.0
 ) -> tuple[Tensor, Tensor]:
-    """:func:`dirichlet_reverse_kl` with its gradient.
-
-    Parameters
-    ----------
-    outputs : Tensor of shape (..., n, K)
-    concentrations : Tensor of shape (..., n, K)
-    offset : float, default=1.0
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-    gradient : Tensor of shape (..., n, K)
-    """
-
-    def kernel(outputs: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
-        alpha, slope = _concentrations(outputs, offset)
-        alpha_0, beta_0 = _total(alpha), _total(beta)
-        divergence, trigamma = _bregman(beta, alpha)
-        divergence_0, trigamma_0 = _bregman(beta_0, alpha_0)
-        loss = _total(divergence) - divergence_0  # Eq 14
-        common = ((alpha_0 - beta_0) * trigamma_0).to(trigamma.dtype)
-        gradient = (alpha - beta).mul(trigamma).sub_(common).mul_(slope)  # Eq 16
-        return loss.clamp_(min=0), gradient
-
-    return _by_rows(kernel, outputs, concentrations)
-
-
-def dirichlet_reverse_kl_reference_and_gradient(
-    outputs: Tensor, mean: Tensor, precision: Tensor
-) -> tuple[Tensor, Tensor]:
-    """:func:`dirichlet_reverse_kl_reference` with its gradient.
-
-    Parameters
-    ----------
-    outputs : Tensor of shape (..., n, K)
-    mean : Tensor of shape (..., n, K)
-    precision : Tensor of shape (..., n)
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-    gradient : Tensor of shape (..., n, K)
-    """
-    # Eq 18 over its beta_0 is the divergence from these concentrations, but for a constant.
-    beta_0 = precision + mean.shape[-1]
-    concentrations = proxy_concentrations(mean, beta_0)
-    loss, gradient = dirichlet_reverse_kl_and_gradient(outputs, concentrations)
-    return loss.div_(beta_0), gradient.div_(beta_0.unsqueeze(-1))
-
-
-def dirichlet_forward_kl_and_gradient(
-    outputs: Tensor, concentrations: Tensor, offset: float = 1.0
-) -> tuple[Tensor, Tensor]:
-    """:func:`dirichlet_forward_kl` with its gradient.
-
-    Parameters
-    ----------
-    outputs : Tensor of shape (..., n, K)
-    concentrations : Tensor of shape (..., n, K)
-    offset : float, default=1.0
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-    gradient : Tensor of shape (..., n, K)
-    """
-
-    def kernel(outputs: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
-        alpha, slope = _concentrations(outputs, offset)
-        alpha_0, beta_0 = _total(alpha), _total(beta)
-        divergence, _ = _bregman(alpha, beta)
-        divergence_0, _ = _bregman(alpha_0, beta_0)
-        loss = _total(divergence) - divergence_0  # Eq 13
-        # Differences of nearly equal numbers: float64.
-        gradient = alpha.double().digamma().sub_(beta.double().digamma())
-        gradient.sub_(alpha_0.digamma() - beta_0.digamma()).mul_(slope)  # Eq 15
-        return loss.clamp_(min=0), gradient
-
-    return _by_rows(kernel, outputs, concentrations)
-
-
-def dirichlet_nll_and_gradient(
-    outputs: Tensor, mean_log: Tensor, offset: float = 1.0, temperature: float = 1.0
-) -> tuple[Tensor, Tensor]:
-    """:func:`dirichlet_nll` with its gradient.
-
-    Parameters
-    ----------
-    outputs : Tensor of shape (..., n, K)
-    mean_log : Tensor of shape (..., n, K)
-    offset : float, default=1.0
-    temperature : float, default=1.0
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-    gradient : Tensor of shape (..., n, K)
-    """
-
-    def kernel(outputs: Tensor, mean_log: Tensor) -> tuple[Tensor, Tensor]:
-        alpha, slope = _concentrations(outputs / temperature, offset)
-        alpha = alpha.double()  # large numbers whose sum is small
-        alpha_0 = _total(alpha)
-        terms = alpha.lgamma().sub_((alpha - 1).mul_(mean_log))
-        loss = _total(terms) - alpha_0.lgamma()  # Eq 11
-        gradient = alpha.digamma_().sub_(alpha_0.digamma()).sub_(mean_log).mul_(slope)  # Eq 11
-        return loss.mul_(temperature**2), gradient.mul_(temperature)
-
-    return _by_rows(kernel, outputs, mean_log)
-
-
-# ------------------------------------------------------------------------------------------
-# Losses for autograd
-# ------------------------------------------------------------------------------------------
-
-
-def dirichlet_reverse_kl(outputs: Tensor, concentrations: Tensor, offset: float = 1.0) -> Tensor:
     """Divergence of the student's Dirichlet from the teacher's, ``KL(student || teacher)`` (Eq 14).
 
     Its minimiser has the teacher's concentrations. To keep the memory of many classes low, make
@@ -362,10 +243,24 @@ def dirichlet_reverse_kl(outputs: Tensor, concentrations: Tensor, offset: float 
     loss : Tensor of shape (..., n)
         In nats.
     """
-    return ClosedForm.apply(dirichlet_reverse_kl_and_gradient, outputs, concentrations, offset)
+
+    def kernel(outputs: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
+        alpha, slope = _concentrations(outputs, offset)
+        alpha_0, beta_0 = _total(alpha), _total(beta)
+        divergence, trigamma = _bregman(beta, alpha)
+        divergence_0, trigamma_0 = _bregman(beta_0, alpha_0)
+        loss = _total(divergence) - divergence_0  # Eq 14
+        common = ((alpha_0 - beta_0) * trigamma_0).to(trigamma.dtype)
+        gradient = (alpha - beta).mul(trigamma).sub_(common).mul_(slope)  # Eq 16
+        return loss.clamp_(min=0), gradient
+
+    return _by_rows(kernel, outputs, concentrations)
 
 
-def dirichlet_reverse_kl_reference(outputs: Tensor, mean: Tensor, precision: Tensor) -> Tensor:
+@loss_with_gradient
+def dirichlet_reverse_kl_reference(
+    outputs: Tensor, mean: Tensor, precision: Tensor
+) -> tuple[Tensor, Tensor]:
     """The reverse divergence as the paper's authors released it: Eq 18 over its precision.
 
     The reconstruction term, with the mean of the members and a precision of ``precision + K``, is
@@ -385,10 +280,17 @@ def dirichlet_reverse_kl_reference(outputs: Tensor, mean: Tensor, precision: Ten
     -------
     loss : Tensor of shape (..., n)
     """
-    return ClosedForm.apply(dirichlet_reverse_kl_reference_and_gradient, outputs, mean, precision)
+    # Eq 18 over its beta_0 is the divergence from these concentrations, but for a constant.
+    beta_0 = precision + mean.shape[-1]
+    concentrations = proxy_concentrations(mean, beta_0)
+    loss, gradient = dirichlet_reverse_kl.and_gradient(outputs, concentrations)
+    return loss.div_(beta_0), gradient.div_(beta_0.unsqueeze(-1))
 
 
-def dirichlet_forward_kl(outputs: Tensor, concentrations: Tensor, offset: float = 1.0) -> Tensor:
+@loss_with_gradient
+def dirichlet_forward_kl(
+    outputs: Tensor, concentrations: Tensor, offset: float = 1.0
+) -> tuple[Tensor, Tensor]:
     """Divergence of the teacher's Dirichlet from the student's, ``KL(teacher || student)`` (Eq 13).
 
     With many classes its gradient is that of the improbable ones, as is that of the likelihood: the
@@ -407,12 +309,23 @@ def dirichlet_forward_kl(outputs: Tensor, concentrations: Tensor, offset: float 
     loss : Tensor of shape (..., n)
         In nats.
     """
-    return ClosedForm.apply(dirichlet_forward_kl_and_gradient, outputs, concentrations, offset)
+
+    def kernel(outputs: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
+        alpha, slope = _concentrations(outputs, offset)
+        alpha_0, beta_0 = _total(alpha), _total(beta)
+        divergence, _ = _bregman(alpha, beta)
+        divergence_0, _ = _bregman(alpha_0, beta_0)
+        loss = _total(divergence) - divergence_0  # Eq 13
+        # Differences of nearly equal numbers: float64.
+        gradient = alpha.double().digamma().sub_(beta.double().digamma())
+        gradient.sub_(alpha_0.digamma() - beta_0.digamma()).mul_(slope)  # Eq 15
+        return loss.clamp_(min=0), gradient
+
+    return _by_rows(kernel, outputs, concentrations)
 
 
-def dirichlet_nll(
-    outputs: Tensor, mean_log: Tensor, offset: float = 1.0, temperature: float = 1.0
-) -> Tensor:
+@loss_with_gradient
+def dirichlet_nll(outputs: Tensor, mean_log: Tensor, offset: float = 1.0) -> tuple[Tensor, Tensor]:
     """Mean negative log density of the members' probabilities (Eqs 7 and 11).
 
     Parameters
@@ -422,14 +335,44 @@ def dirichlet_nll(
         Mean log probabilities of the members, see :class:`MemberStatistics`.
     offset : float, default=1.0
         Of the student.
-    temperature : float, default=1.0
-        Divides the outputs, as it did the members' logits; the loss is multiplied by its square.
 
     Returns
     -------
     loss : Tensor of shape (..., n)
     """
-    return ClosedForm.apply(dirichlet_nll_and_gradient, outputs, mean_log, offset, temperature)
+
+    def kernel(outputs: Tensor, mean_log: Tensor) -> tuple[Tensor, Tensor]:
+        alpha, slope = _concentrations(outputs, offset)
+        alpha = alpha.double()  # large numbers whose sum is small
+        alpha_0 = _total(alpha)
+        terms = alpha.lgamma().sub_((alpha - 1).mul_(mean_log))
+        loss = _total(terms) - alpha_0.lgamma()  # Eq 11
+        gradient = alpha.digamma_().sub_(alpha_0.digamma()).sub_(mean_log).mul_(slope)  # Eq 11
+        return loss, gradient
+
+    return _by_rows(kernel, outputs, mean_log)
+
+
+def proxy_term(loss: str, mean: Tensor, precision: Tensor) -> Term:
+    """Divergence of a student's Dirichlet and a proxy.
+
+    Parameters
+    ----------
+    loss : {"reverse_kl", "reverse_kl_reference", "forward_kl"}
+        The first is divided by the sum of the proxy's concentrations.
+    mean : Tensor of shape (..., n, K)
+    precision : Tensor of shape (..., n)
+
+    Returns
+    -------
+    term : Term
+    """
+    if loss == "reverse_kl_reference":
+        return Term(dirichlet_reverse_kl_reference, (mean, precision))
+    beta = proxy_concentrations(mean, precision)  # Eq 17
+    if loss == "forward_kl":
+        return Term(dirichlet_forward_kl, (beta,))
+    return Term(dirichlet_reverse_kl, (beta,), weight=1 / (precision + mean.shape[-1]))
 
 
 # ------------------------------------------------------------------------------------------
@@ -474,7 +417,7 @@ def _by_rows(
     """
     n_classes = outputs.shape[-1]
     target = target.expand_as(outputs).reshape(-1, n_classes)
-    flat = outputs.detach().reshape(-1, n_classes)
+    flat = outputs.reshape(-1, n_classes)
     loss, gradient = flat.new_empty(len(flat)), torch.empty_like(flat)
     for rows in _blocks(flat):
         values, gradient[rows] = kernel(flat[rows], target[rows].to(flat.dtype))

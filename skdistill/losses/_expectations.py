@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from ._categorical import cross_entropy_and_gradient
+from ._categorical import cross_entropy
+from ._loss import loss_with_gradient
 
 _FLOOR = 1e-6  # added to both sides of what is compared by its ratio
 _LIMITS = (-20.0, 40.0)  # outputs beyond count as these to "exp", but are let back by its gradient
@@ -61,10 +62,11 @@ def linked(outputs: Tensor, link: str) -> Tensor:
     return _LINKS[link][0](outputs)
 
 
-def expectation_loss_and_gradient(
+@loss_with_gradient
+def expectation_loss(
     outputs: Tensor, target: Tensor, loss: str, link: str
 ) -> tuple[Tensor, Tensor]:
-    """Loss of estimates of a posterior expectation, with its gradient.
+    """Loss of estimates of a posterior expectation, by the names of a loss and a link.
 
     Of a target that is itself an average, or a draw with that average, the minimiser is the average
     for "squared", "gamma" and "cross_entropy", and a median for "absolute".
@@ -83,11 +85,9 @@ def expectation_loss_and_gradient(
     Returns
     -------
     loss : Tensor of shape (..., n)
-    gradient : Tensor of shape (..., n, k)
-        Of the sum of the losses, with respect to the outputs.
     """
     if (loss, link) == ("cross_entropy", "softmax"):  # whose logarithm must not underflow
-        return cross_entropy_and_gradient(outputs, target)
+        return cross_entropy.and_gradient(outputs, target)
     (value_of, back), (loss_of, slope_of) = _LINKS[link], _LOSSES[loss]
     values = value_of(outputs)
     return loss_of(values, target).sum(-1), back(values, slope_of(values, target))
