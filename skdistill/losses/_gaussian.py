@@ -7,7 +7,8 @@ Values are summed over the t targets. Members and heads stand on the axis before
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,28 +19,40 @@ from ._heads import Pairs, at
 from ._loss import loss_with_gradient
 
 
+def _computed_once(function: Callable[[Any], Any]) -> property:
+    """A cached property without the lock of Python 3.11's, which torch.compile cannot pass."""
+    name = f"_{function.__name__}"
+
+    def value(self):
+        if not hasattr(self, name):
+            setattr(self, name, function(self))
+        return getattr(self, name)
+
+    return property(value)
+
+
 class Mixture(Gaussian):
     """Members or heads with the moments of their mixture, each computed once.
 
     Mean and variance of the members have shape (..., M, n, t), the moments (..., 1, n, t).
     """
 
-    @cached_property
+    @_computed_once
     def centre(self) -> Tensor:
         """Mean of the means."""
         return self.mean.mean(-3, keepdim=True)
 
-    @cached_property
+    @_computed_once
     def residuals(self) -> Tensor:
         """Means less their mean, (..., M, n, t)."""
         return self.mean - self.centre
 
-    @cached_property
+    @_computed_once
     def epistemic(self) -> Tensor:
         """Variance of the means."""
         return self.residuals.square().mean(-3, keepdim=True)
 
-    @cached_property
+    @_computed_once
     def aggregate(self) -> Gaussian:
         """Mean and total variance."""
         return Gaussian(self.centre, self.variance.mean(-3, keepdim=True) + self.epistemic)

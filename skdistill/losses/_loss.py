@@ -80,11 +80,17 @@ def by_autograd(loss: Callable[..., Tensor], outputs: Tensor, *args) -> tuple[Te
 class _WithGradient(torch.autograd.Function):
     """A loss as it is; its derivative with respect to `part` is the gradient that is given."""
 
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx, loss: Tensor, part: Tensor, gradient: Tensor) -> Tensor:
+    def forward(loss: Tensor, part: Tensor, gradient: Tensor) -> Tensor:
+        return loss.view_as(loss)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        _, part, gradient = inputs
         ctx.save_for_backward(gradient)
         ctx.shape = part.shape
-        return loss.view_as(loss)
 
     @staticmethod
     @once_differentiable

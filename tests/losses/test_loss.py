@@ -96,6 +96,24 @@ def test_without_autograd_there_is_no_graph():
     assert cubic(outputs, y).requires_grad
 
 
+def test_losses_go_through_the_transforms_of_torch_func():
+    outputs, y = randn(5, 2), randn(5, 2, seed=1)
+    each = torch.vmap(torch.func.grad(lambda z, y: cubic(z, y).sum()))(outputs, y)
+    torch.testing.assert_close(each, cubic.and_gradient(outputs, y)[1])
+
+
+def test_a_loss_of_heads_compiles_as_one_graph():
+    heads, members = mixture(4, 5, 2), mixture(3, 5, 2, seed=5)
+
+    def total(mean, variance):
+        return losses.aggregation(Mixture(mean, variance), members).square().sum()
+
+    compiled = torch.compile(total, backend="aot_eager", fullgraph=True)
+    parts = [part.requires_grad_() for part in heads]
+    expected = torch.autograd.grad(total(*parts), parts)
+    torch.testing.assert_close(torch.autograd.grad(compiled(*parts), parts), expected)
+
+
 def test_a_second_derivative_is_refused():
     outputs = randn(5, 2).requires_grad_()
     loss = cubic(outputs, randn(5, 2, seed=1)).square().sum()
