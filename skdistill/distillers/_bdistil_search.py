@@ -50,9 +50,9 @@ class Round(NamedTuple):
 class WeakLearnerObjective(Objective):
     """What a learner minimises (Eq 6): a task loss, and the barrier.
 
-    Targets are what it is to say (1, n, L), and which way it had better err (1, n, L). Outputs are
-    raw, (1, n, L), or (1, time, n, L), where the task loss is a mean over the time steps (the loss
-    of E-RNN) and the barrier is for the last.
+    Given the targets, (1, n, L), and the wanted signs of the errors, (1, n, L). Outputs are raw,
+    (1, n, L), or (1, time, n, L), where the task loss is a mean over the time steps (the loss of
+    E-RNN) and the barrier is for the last.
 
     Parameters
     ----------
@@ -74,24 +74,24 @@ class WeakLearnerObjective(Objective):
         self, outputs: Tensor, targets: tuple[Tensor, ...]
     ) -> tuple[Tensor, Tensor]:
         target, signs = targets
-        said = losses.bounded_outputs(outputs, self.loc, self.bound, self.centred)
-        said = said.view(1, -1, *target.shape[1:])  # (1, time, n, L)
-        loss, gradient = self._task_loss(said, target.unsqueeze(1))
-        error = said[:, -1] - target
+        bounded = losses.bounded_outputs(outputs, self.loc, self.bound, self.centred)
+        bounded = bounded.view(1, -1, *target.shape[1:])  # (1, time, n, L)
+        loss, gradient = self._task_loss(bounded, target.unsqueeze(1))
+        error = bounded[:, -1] - target
         barrier, d_barrier = losses.log_barrier.and_gradient(error, signs, self.bound)
         loss = loss.mean(1) + self.barrier_weight * barrier  # Eq 6
-        gradient = gradient / said.shape[1]
+        gradient = gradient / bounded.shape[1]
         gradient[:, -1] += self.barrier_weight * d_barrier
-        gradient = losses.gradient_of_raw(gradient, said, self.loc, self.bound, self.centred)
+        gradient = losses.gradient_of_raw(gradient, bounded, self.loc, self.bound, self.centred)
         return loss, gradient.view_as(outputs)
 
-    def _task_loss(self, said: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    def _task_loss(self, bounded: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         if self.temperature is None:
-            error = said - target
+            error = bounded - target
             return 0.5 * error.square().sum(-1), error
-        softened = torch.softmax(target / self.temperature, -1).expand_as(said)
+        softened = torch.softmax(target / self.temperature, -1).expand_as(bounded)
         term = losses.Term(losses.cross_entropy, (softened,))
-        return losses.tempered_sum([term], said, self.temperature)
+        return losses.tempered_sum([term], bounded, self.temperature)
 
 
 class Search:

@@ -22,13 +22,13 @@ from torch import Tensor
 from ..distributions import Dirichlet
 from ._loss import Term, loss_with_gradient
 
-_CHUNK = {"cpu": 2**15}  # elements of one temporary: some of 128 KiB each fit the cache
+_CHUNK = {"cpu": 2**15}  # elements of one temporary: 128 KiB, several fit the cache
 _CHUNK_ELSEWHERE = 2**22
 
 _PROXY_EPS = torch.finfo(torch.float32).eps  # added to the denominator of Eq 17, as released
 
-# Rounding of a concentration, at most, where those of a row are alike. Losses are sums and
-# gradients differences of numbers as large: with more, nothing right is left of either.
+# Largest tolerated rounding error of a concentration, where those of a row are equal. Losses and
+# gradients are small differences of numbers of that size: with more they would be noise.
 _ROUNDING = 1e-3
 
 # B_2k, k = 1 to 3, of Stirling's series: from 4 on, three terms leave out less than float32 rounds.
@@ -43,7 +43,7 @@ _FEW = 2**11  # elements for which torch's own functions take no longer than the
 
 
 class MemberStatistics:
-    """What Dirichlet targets need to know of members, which are added one by one.
+    """Statistics of members that Dirichlet targets are made of, accumulated member by member.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class MemberStatistics:
     smoothing : float, default=0.0
         Weight of the uniform distribution, which is mixed into every member; the paper has 1e-3 for
         the log-likelihood and 0 for the proxy. Use it for members that give probabilities of zero:
-        with 0 these count as the smallest normal number, and leave next to no precision.
+        without it these count as the smallest normal number, and the precision becomes tiny.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class MemberStatistics:
         Parameters
         ----------
         members : Tensor of shape (..., S, n, K)
-            Logits or log probabilities. So many at a time are softened as fit the cache.
+            Logits or log probabilities. They are taken in groups that fit the cache.
 
         Returns
         -------
@@ -109,7 +109,7 @@ class MemberStatistics:
                 n_members += group.shape[-3]
                 share = group.shape[-3] / n_members
                 softened = self._softened(group)
-                # One member is its mean: no pass over it for nothing.
+                # A single member is its own mean: no need to compute it.
                 means = (t.squeeze(-3) if t.shape[-3] == 1 else t.mean(-3) for t in softened)
                 self.mean[..., rows, :].lerp_(next(means), share)
                 self.mean_log[..., rows, :].lerp_(next(means), share)
@@ -138,7 +138,7 @@ def proxy_precision(mean: Tensor, mean_log: Tensor, max_precision: float = math.
     mean, mean_log : Tensor of shape (..., n, K)
         Mean probabilities of the members, and mean log probabilities.
     max_precision : float, default=inf
-        The largest one to be given. Identical members give ``(K - 1) / 1.2e-7`` otherwise.
+        Upper limit. Without it, identical members give ``(K - 1) / 1.2e-7``.
 
     Returns
     -------
@@ -163,7 +163,7 @@ def largest_precision(n_classes: int, dtype: torch.dtype) -> float:
     Returns
     -------
     precision : float
-        8,400 for each class in float32; in float64 more than there ever is.
+        8,400 for each class in float32; in float64 practically no limit.
     """
     return n_classes * _ROUNDING / torch.finfo(dtype).eps
 
@@ -207,7 +207,7 @@ def proxy_concentrations(mean: Tensor, precision: Tensor, offset: float = 1.0) -
     mean : Tensor of shape (..., n, K)
     precision : Tensor of shape (..., n)
     offset : float, default=1.0
-        With 0, a mean probability of zero gives a concentration of zero, which no loss takes.
+        With 0, a mean probability of zero gives a concentration of zero, which no loss accepts.
 
     Returns
     -------
@@ -227,8 +227,8 @@ def dirichlet_reverse_kl(
 ) -> tuple[Tensor, Tensor]:
     """Divergence of the student's Dirichlet from the teacher's, ``KL(student || teacher)`` (Eq 14).
 
-    Its minimiser has the teacher's concentrations. To keep the memory of many classes low, make
-    these within the call and hold no other reference to them.
+    Its minimiser has the teacher's concentrations. With many classes, memory stays low if
+    these are made within the call and nothing else refers to them.
 
     Parameters
     ----------
@@ -397,12 +397,12 @@ def _finite(log_probs: Tensor) -> Tensor:
 
 
 def _affordable(values: Tensor) -> int:
-    """How many tensors like this are to be taken at a time, at least one."""
+    """How many tensors like this one are taken at a time, at least one."""
     return max(1, _CHUNK.get(values.device.type, _CHUNK_ELSEWHERE) // max(1, values.numel()))
 
 
 def _blocks(values: Tensor) -> Iterator[slice]:
-    """Slices of the rows of (..., n, K), of so many as are to be taken at a time."""
+    """Slices of the rows of (..., n, K), of as many as are taken at a time."""
     n_rows = values.shape[-2]
     size = _affordable(values[..., :1, :])
     return (slice(start, start + size) for start in range(0, n_rows, size))
@@ -429,8 +429,8 @@ def _bregman(b: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
     """Bregman divergence of ln Gamma, ``lnG(b) - lnG(a) - (b - a) digamma(a)``, and trigamma(a).
 
     The divergence of two Dirichlets is the sum of this over the classes, less this of the
-    precisions. The logarithms are large beside their difference: for few elements, and in float64,
-    torch's functions in float64 serve; else the series, whose terms are no larger than the result.
+    precisions. The two ``lnG`` are large compared with the result. In float64, or for few elements,
+    torch's functions in float64 are used; else a series whose terms are no larger than the result.
     """
     if a.dtype == torch.float32 and a.numel() > _FEW:
         return _bregman_by_series(b, a)

@@ -118,8 +118,8 @@ def gaussian_nll(
 
     Notes
     -----
-    Written so that small tensors take few calls, and few numbers of Python, which cost as much as
-    a call each.
+    Written for few calls of torch, which dominate the time of small tensors; an operand that is a
+    number of Python costs as much as a call.
     """
     mean, raw = outputs.chunk(2, dim=-1)
     variance = softplus(raw).add_(min_variance)

@@ -11,7 +11,7 @@ def logarithmic_beyond(loss: Tensor, gradient: Tensor, limit: float) -> tuple[Te
 
     A network's outputs for a row far from all others move a long way with each step, and a
     likelihood grows with their square, or exponentially: one such row outweighs all others by many
-    orders of magnitude until the network is led back. Below the limit nothing is changed.
+    orders of magnitude until the network recovers. Below the limit nothing changes.
 
     Parameters
     ----------

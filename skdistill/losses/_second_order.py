@@ -66,7 +66,7 @@ def relative_logits(members: Tensor, smoothing: float = 0.0, min_log_prob: float
         Weight of the uniform distribution, which is mixed into every member. Use it for members
         that give probabilities of zero, which would govern mean and variance of the logits.
     min_log_prob : float, default=-30.0
-        Log probabilities count as this below it.
+        Smaller log probabilities count as this.
 
     Returns
     -------
@@ -104,7 +104,7 @@ class PairedNormal(NamedTuple):
 
 
 class NormalInverseGammaTarget(NamedTuple):
-    """What the normal-inverse-gamma likelihood needs to know of members' means and variances.
+    """Statistics of members' means and variances that the normal-inverse-gamma likelihood needs.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ class NormalInverseGammaTarget(NamedTuple):
     harmonic : Tensor of shape (..., n, t)
         Harmonic mean of the variances.
     scatter : Tensor of shape (..., n, t)
-        Mean squared deviation of the means from theirs, in units of the variances.
+        Mean squared deviation of the means from their mean, in units of the variances.
     gap : Tensor of shape (..., n, t)
         Mean log variance less the log of the harmonic mean; not negative.
     """
@@ -192,15 +192,14 @@ def normal_inverse_gamma_start(
 ) -> Tensor:
     """Outputs of the best student that predicts the same for all rows.
 
-    A network is to start from here, by the bias of its last layer: where noise variances are far
-    from one, the likelihood of other outputs is so steep that Adam does not recover from the first
-    gradients.
+    Networks start from it, by the bias of their last layer: where noise variances are far from
+    one, the likelihood is so steep elsewhere that Adam does not recover from the first gradients.
 
     Parameters
     ----------
     target : NormalInverseGammaTarget of shape (..., n, t)
     weight : Tensor of shape (n,), default=None
-        Of the rows; None is the same for all.
+        Of the rows; None is equal weights.
 
     Returns
     -------
@@ -219,7 +218,7 @@ def normal_inverse_wishart_start(
     ----------
     target : NormalInverseGammaTarget of shape (..., n, t)
     weight : Tensor of shape (n,), default=None
-        Of the rows; None is the same for all.
+        Of the rows; None is equal weights.
 
     Returns
     -------
@@ -354,7 +353,7 @@ def low_rank_normal_nll(outputs: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
     # Woodbury: with C = I + V^T D^-1 V, the inverse of D + V V^T is D^-1 (I - V C^-1 V^T D^-1).
     core = scaled.double() @ factor.double().mT  # may be near singular
     core, failed = torch.linalg.cholesky_ex(core + torch.eye(core.shape[-1]).to(core))
-    core = core.masked_fill(failed.view(*failed.shape, 1, 1) != 0, math.nan)  # it has diverged
+    core = core.masked_fill(failed.view(*failed.shape, 1, 1) != 0, math.nan)  # training diverges
     log_det = variance.log().sum(-1) + 2 * core.diagonal(dim1=-2, dim2=-1).log().sum(-1)
     core = core.to(outputs.dtype)
 
@@ -453,7 +452,7 @@ def _normal_inverse_nll_and_gradient(
     d_log_nu = 0.5 * (nu * square - size)
     d_half = _multivariate(torch.digamma, half, size) - size * half.log() + misfit
     d_logarithms = torch.cat((d_log_nu, excess * d_half), dim=-1)
-    # Beyond a limit, outputs are let back, but get no gradient that leads farther away.
+    # Beyond a limit, a gradient that leads farther away is 0; one that leads back stays.
     d_logarithms = d_logarithms * (d_logarithms * (logarithms - inside) >= 0)
     gradient = torch.cat((d_gaussian, d_logarithms), dim=-1)
     return loss.sum(-1).to(outputs.dtype), gradient.to(outputs.dtype)
