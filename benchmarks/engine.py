@@ -55,7 +55,6 @@ from torch import nn
 
 from skdistill import BayesianEnsembleRegressor
 from skdistill.distributions import Gaussian
-from skdistill.losses import gaussian_nll
 from skdistill.modules import ACTIVATIONS, MLP, build_member, build_members, stack
 
 ACTIVATION = "relu"
@@ -247,8 +246,9 @@ def bare_loop(setting: Setting, X, y) -> None:
     for _ in range(setting.n_epochs):
         order = torch.stack([torch.randperm(len(X)) for _ in members])
         for index in order.split(setting.batch_size, dim=1):
-            prediction = Gaussian.from_outputs(module(X[index]))
-            loss = gaussian_nll(prediction, y[index], beta).mean(-1).sum()
+            mean, variance = Gaussian.from_outputs(module(X[index]))
+            nll = 0.5 * (torch.log(variance) + (y[index] - mean).square() / variance)
+            loss = (variance.detach() ** beta * nll).sum(-1).mean(-1).sum()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

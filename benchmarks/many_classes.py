@@ -146,10 +146,10 @@ def gradient_ratios(n_classes: int) -> dict[str, float]:
     target[0, 0] = 1 - EPSILON
     beta, outputs = 100 * n_classes * target, torch.zeros_like(target)
     steps = {
-        "cross-entropy": losses.cross_entropy_and_gradient(outputs, target),
-        "NLL": losses.dirichlet_nll_and_gradient(outputs, target.log(), offset=0.0),
-        "forward KL": losses.dirichlet_forward_kl_and_gradient(outputs, beta, offset=0.0),
-        "reverse KL": losses.dirichlet_reverse_kl_and_gradient(outputs, beta, offset=0.0),
+        "cross-entropy": losses.cross_entropy.and_gradient(outputs, target),
+        "NLL": losses.dirichlet_nll.and_gradient(outputs, target.log(), offset=0.0),
+        "forward KL": losses.dirichlet_forward_kl.and_gradient(outputs, beta, offset=0.0),
+        "reverse KL": losses.dirichlet_reverse_kl.and_gradient(outputs, beta, offset=0.0),
     }
     return {
         name: (gradient[0, 0] / gradient[0, 1]).abs().item() / n_classes  # Eq 12

@@ -5,30 +5,27 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor, nn
+
+from .losses import by_autograd, differentiable
 
 
 class Objective(nn.Module):
-    """What a stack minimises: a loss for each row, and perhaps a penalty on the weights."""
+    """What a stack minimises: a loss for each row, and perhaps a penalty on the weights.
+
+    Subclasses define `loss_and_gradient` or `forward`, from which the other is derived. A row's
+    loss must not depend on the outputs of other rows.
+    """
 
     def forward(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Tensor:
-        """Return the loss of every member and row, of shape (S, n)."""
-        raise NotImplementedError
+        """Return the loss of every member and row, of shape (S, n), for autograd."""
+        return differentiable(self.loss_and_gradient, outputs, targets)
 
     def loss_and_gradient(
         self, outputs: Tensor, targets: tuple[Tensor, ...]
     ) -> tuple[Tensor, Tensor]:
-        """Return the losses, (S, n), and the gradient of their sum, of the shape of `outputs`.
-
-        Autograd finds the gradient unless a subclass knows it in closed form. A row's loss must not
-        depend on other rows' outputs.
-        """
-        with torch.enable_grad():
-            outputs = outputs.detach().requires_grad_()
-            losses = self(outputs, targets)
-            (gradient,) = torch.autograd.grad(losses.sum(), outputs)
-        return losses.detach(), gradient
+        """Return the losses, (S, n), and the gradient of their sum, of the shape of `outputs`."""
+        return by_autograd(self, outputs, targets)
 
     def penalty(self, module: Any) -> Tensor | None:
         """Return what is added to each member's loss, of shape (S,), or None."""

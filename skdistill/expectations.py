@@ -20,9 +20,12 @@ from ._settings import Settings, is_number
 from .losses import (
     EXPECTATION_LINKS,
     EXPECTATION_LOSSES,
-    dirichlet_nll_and_gradient,
-    expectation_loss_and_gradient,
+    Term,
+    by_autograd,
+    dirichlet_nll,
+    expectation_loss,
     linked,
+    tempered_sum,
 )
 
 __all__ = ["DirichletExpectation", "Expectation"]
@@ -40,7 +43,7 @@ class Expectation(Settings):
         unless ``normalize_y=False``. It gives a tensor of shape (S, n), or (S, n, k) for k values.
         A student that is to be pickled needs a function that can be: no lambda.
     loss : {"squared", "absolute", "gamma", "cross_entropy"} or callable, default="squared"
-        What the student minimises, see :func:`skdistill.losses.expectation_loss_and_gradient`; or a
+        What the student minimises, see :func:`skdistill.losses.expectation_loss`; or a
         function of values and targets, both (..., n, k), that gives one loss for each row. With
         ``estimate="stochastic"`` the student learns the expectation only if its targets' mean
         minimises the mean loss: not so for "absolute", which leads to their median.
@@ -174,16 +177,14 @@ class Expectation(Settings):
         gradient : Tensor of shape (..., n, k)
         """
         if not (callable(self.loss) or callable(self.link)):
-            return expectation_loss_and_gradient(outputs, target, self.loss, self.link)
-        with torch.enable_grad():
-            outputs = outputs.detach().requires_grad_()
-            values = self.predict(outputs)
-            if callable(self.loss):
-                losses = self.loss(values, target)
-            else:
-                losses, _ = expectation_loss_and_gradient(values, target, self.loss, "identity")
-            (gradient,) = torch.autograd.grad(losses.sum(), outputs)
-        return losses.detach(), gradient
+            return expectation_loss.and_gradient(outputs, target, self.loss, self.link)
+        return by_autograd(self._loss_of_outputs, outputs, target)
+
+    def _loss_of_outputs(self, outputs: Tensor, target: Tensor) -> Tensor:
+        values = self.predict(outputs)
+        if callable(self.loss):
+            return self.loss(values, target)
+        return expectation_loss(values, target, self.loss, "identity")
 
 
 # ------------------------------------------------------------------------------------------
@@ -242,7 +243,7 @@ class DirichletExpectation(_Known):
         return (members.clamp(min=tiny).log() / self.temperature).log_softmax(-1)
 
     def loss_and_gradient(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        return dirichlet_nll_and_gradient(outputs, target, 0.0, self.temperature)
+        return tempered_sum([Term(dirichlet_nll, (target, 0.0))], outputs, self.temperature)
 
 
 def _log_probs(probs: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from sklearn.frozen import FrozenEstimator
 from skorch import callbacks as skorch_callbacks
 from skorch.callbacks import Callback
 from torch import nn
+from torch.autograd import gradcheck
 
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor, _flat_update
 from skdistill._closed_form import ClosedForm, blocks_of
@@ -22,7 +23,7 @@ from skdistill._flat_update import FlatUpdate
 from skdistill._objective import Objective
 from skdistill.distillers._hydra_objectives import GaussianHydraObjective
 from skdistill.distributions import Gaussian
-from skdistill.losses import gaussian_nll, gaussian_nll_and_gradient
+from skdistill.losses import gaussian_nll
 from skdistill.modules import (
     ACTIVATIONS,
     MLP,
@@ -515,7 +516,7 @@ def test_a_classifier_has_the_gradient_of_autograd(n_classes):
         {"beta": 1.0, "spread_weight": 0.0},
     ],
 )
-def test_hydras_gradient_is_that_of_autograd(n_members, n_heads, settings):
+def test_hydras_gradient_is_that_of_finite_differences(n_members, n_heads, settings):
     model = HydraPlusRegressor(max_epochs=3, **settings)
     model.n_epochs_ = 3
     objective = GaussianHydraObjective(model, n_members, n_heads)
@@ -524,9 +525,7 @@ def test_hydras_gradient_is_that_of_autograd(n_members, n_heads, settings):
     answers = torch.stack([draw(2, 6, n_members, 3), draw(2, 6, n_members, 3).exp()], dim=-1)
     targets = answers, draw(2, 6, 3), (draw(2, 6) > 0).double()
     outputs = draw(2, 6, n_heads, 6).transpose(1, 2)  # as heads that share their rows give them
-    found = objective.loss_and_gradient(outputs, targets)
-    expected = Objective.loss_and_gradient(objective, outputs, targets)
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+    assert gradcheck(lambda z: objective(z, targets), outputs.requires_grad_())
 
 
 @pytest.mark.parametrize("build", NETWORKS)
@@ -548,6 +547,12 @@ def test_gradient_is_that_of_finite_differences(build):
         assert slope.item() == pytest.approx((gradient @ direction).item(), rel=1e-6, abs=1e-8)
 
 
+def plain_nll(outputs, y, beta=0.0):
+    mean, variance = Gaussian.from_outputs(outputs)
+    loss = 0.5 * (variance.log() + (y - mean).square() / variance)
+    return (variance.detach() ** beta * loss).sum(-1)
+
+
 @pytest.mark.parametrize("beta", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("n_targets", [1, 3])
 def test_gaussian_gradient_is_that_of_autograd(beta, n_targets):
@@ -555,9 +560,9 @@ def test_gaussian_gradient_is_that_of_autograd(beta, n_targets):
     outputs = 5 * torch.randn(2, 50, 2 * n_targets, dtype=torch.float64)
     y = torch.randn(2, 50, n_targets, dtype=torch.float64)
     leaf = outputs.clone().requires_grad_()
-    expected = gaussian_nll(Gaussian.from_outputs(leaf), y, beta)
+    expected = plain_nll(leaf, y, beta)
     expected.sum().backward()
-    loss, gradient = gaussian_nll_and_gradient(outputs, y, beta)
+    loss, gradient = gaussian_nll.and_gradient(outputs, y, beta)
     torch.testing.assert_close(loss, expected.detach(), rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(gradient, leaf.grad, rtol=1e-10, atol=1e-10)
 
@@ -567,19 +572,19 @@ def test_gaussian_gradient_far_out():
     outputs = torch.stack([torch.full_like(raw, 3.0), raw], dim=-1)
     y = torch.zeros(4, 1, dtype=torch.float64)
     leaf = outputs.clone().requires_grad_()
-    gaussian_nll(Gaussian.from_outputs(leaf), y).sum().backward()
-    _, gradient = gaussian_nll_and_gradient(outputs, y)
+    plain_nll(leaf, y).sum().backward()
+    _, gradient = gaussian_nll.and_gradient(outputs, y)
     torch.testing.assert_close(gradient, leaf.grad, rtol=1e-8, atol=0)
 
 
 def test_gaussian_gradient_is_that_of_finite_differences():
     torch.manual_seed(0)
     outputs, y = torch.randn(40, 4).double(), torch.randn(40, 2).double()
-    _, gradient = gaussian_nll_and_gradient(outputs, y)
+    _, gradient = gaussian_nll.and_gradient(outputs, y)
     eps = 1e-6
     for k in range(4):
         step = eps * torch.eye(4, dtype=torch.float64)[k]
-        up, down = (gaussian_nll_and_gradient(outputs + s * step, y)[0] for s in (1, -1))
+        up, down = (gaussian_nll.and_gradient(outputs + s * step, y)[0] for s in (1, -1))
         torch.testing.assert_close((up - down) / (2 * eps), gradient[:, k], rtol=1e-6, atol=1e-7)
 
 
@@ -589,6 +594,6 @@ def test_gaussian_gradient_by_hand():
     raw = np.log(np.expm1(2.0))
     outputs = torch.tensor([[1.0, raw]], dtype=torch.float64)
     y = torch.zeros(1, 1, dtype=torch.float64)
-    loss, gradient = gaussian_nll_and_gradient(outputs, y, min_variance=0.0)
+    loss, gradient = gaussian_nll.and_gradient(outputs, y, min_variance=0.0)
     assert loss.item() == pytest.approx((np.log(2) + 0.5) / 2)
     assert gradient[0].tolist() == pytest.approx([0.5, 0.125 * -np.expm1(-2.0)])

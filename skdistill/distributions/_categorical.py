@@ -15,10 +15,10 @@ from ._shared import check_n_samples
 from ._uncertainty import Uncertainty
 
 _CHUNK = 2**15  # elements of one temporary: 128 KiB of float32, several fit the cache
-_REGISTER = 16  # numbers of float32 in the widest vector register
+_REGISTER = 16  # float32 numbers in the widest vector register
 _LOG_ZERO = -1e3  # stands for log 0: finite, and its exponential is 0 in every dtype
 
-# (1 + d) log(1 + d) - d = d^2 (1/2 - d/6 + d^2/12 - ...), cut where |d| < 0.05 leaves out 1e-13.
+# (1 + d) log(1 + d) - d = d^2 (1/2 - d/6 + d^2/12 - ...); for |d| < 0.05 nine terms err by 1e-13.
 _SMALL = 0.05
 _SERIES = [(-1) ** k / (k * (k - 1)) for k in range(2, 11)]
 
@@ -76,8 +76,8 @@ class EmpiricalCategorical:
         Parameters
         ----------
         members : Tensor or array of shape (n, S, K)
-            Class probabilities, rows first. They may be zero; what their sums over the classes
-            miss of one by rounding is divided out.
+            Class probabilities, rows first. They may be zero. Sums over the classes that
+            differ from one by rounding are normalised.
 
         Returns
         -------
@@ -208,7 +208,7 @@ class EmpiricalCategorical:
         Returns
         -------
         Tensor of int64 of shape (n_samples, n)
-            Classes, counted from 0; none of probability zero.
+            Classes, counted from 0. Those of probability zero are never drawn.
         """
         check_n_samples(n_samples)
         device = self.log_probs.device
@@ -219,7 +219,7 @@ class EmpiricalCategorical:
             dtype=torch.float64,
         )
         cdf = self.mean.double().cumsum(dim=-1)
-        cdf = cdf / cdf[:, -1:]  # ends in 1 exactly, and from the last class that is possible on
+        cdf = cdf / cdf[:, -1:]  # exactly 1 from the last possible class on
         draws = uniform.to(device).repeat(len(cdf), 1)
         return torch.searchsorted(cdf, draws, right=True).T
 
@@ -230,9 +230,9 @@ class EmpiricalCategorical:
 
 
 class Predictive:
-    """Distribution over class probabilities, which predicts classes by the mean of these.
+    """Base of distributions over class probabilities that predict by their mean.
 
-    Subclasses know its logarithm, ``log_mean``.
+    Subclasses provide its logarithm, ``log_mean``.
     """
 
     def log_prob(self, codes: Tensor) -> Tensor:
@@ -289,8 +289,8 @@ def _check_axes(name: str, values: Tensor, expected: str) -> None:
 def _log_softmax(logits: Tensor) -> Tensor:
     """Log of the softmax over the last axis.
 
-    Where that axis is shorter than a vector register, torch's own is several times as slow over it
-    as over another. Of equal members it makes equal ones, to the last bit.
+    Over a last axis that is shorter than a vector register, torch's own is several times as slow as
+    over another axis. Equal members get equal results, to the last bit.
     """
     if logits.shape[-1] < _REGISTER:
         return logits.mT.log_softmax(-2).mT
@@ -302,9 +302,9 @@ def _mean_entropy_and_information(log_probs: Tensor) -> tuple[Tensor, Tensor]:
 
     The difference of two entropies would lose the information to rounding. It is computed as the
     mean over members of ``KL(p || q) = sum_k q_k ((1 + d_k) log(1 + d_k) - d_k)``, where q is the
-    members' mean and ``1 + d = p / q``: no term is negative, and the ``-d``, which make it so, add
-    up to zero over the members. The d come from differences of log probabilities, which are exact
-    for members that nearly agree.
+    members' mean and ``1 + d = p / q``. The ``-d`` add up to zero over the members; with them no
+    term is negative. The d come from differences of log probabilities, which are exact for members
+    that nearly agree.
     """
     log_probs = log_probs.mT.clamp(min=_LOG_ZERO).contiguous()  # (S, K, n)
     entropy = -(log_probs.exp() * log_probs).sum(dim=-2).mean(dim=0)
@@ -318,8 +318,8 @@ def _mean_entropy_and_information(log_probs: Tensor) -> tuple[Tensor, Tensor]:
 def _reverse_information(log_probs: Tensor) -> Tensor:
     """Mean divergence of the mixture of members (S, n, K) from them, of shape (n,).
 
-    ``sum_k q_k (e_k - 1 - log e_k)`` with ``e = p / q`` and q the mixture: no term is negative, and
-    the ``e - 1`` add up to zero over the members.
+    ``sum_k q_k (e_k - 1 - log e_k)`` with ``e = p / q`` and q the mixture. The ``e - 1`` add up to
+    zero over the members, and with them no term is negative.
     """
     log_probs = log_probs.mT.clamp(min=_LOG_ZERO).contiguous()  # (S, K, n)
     log_mean = log_probs.logsumexp(dim=0) - math.log(len(log_probs))
@@ -330,7 +330,7 @@ def _reverse_information(log_probs: Tensor) -> Tensor:
 def _x_log_x_excess(d: Tensor) -> Tensor:
     """``(1 + d) log(1 + d) - d`` for d >= -1, never negative and of full relative accuracy.
 
-    It is d^2/2 for small d, where the two terms cancel; there its series is summed.
+    For small d it is about d^2/2 and the two terms cancel: there a series is summed instead.
     """
     series = torch.full_like(d, _SERIES[-1])
     for coefficient in reversed(_SERIES[:-1]):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The Dirichlet distribution over class probabilities: what one network predicts in their place."""
+"""The Dirichlet distribution over class probabilities."""
 
 from __future__ import annotations
 
@@ -25,9 +25,8 @@ class Dirichlet(Predictive):
     """Class probabilities that follow a Dirichlet distribution, one for every row.
 
     It is what a student of ensemble distribution distillation predicts [1]_, [2]_. Its mean is the
-    predictive distribution, and its precision, the sum of the concentrations, tells how far the
-    members of an ensemble like it would agree. Results have the dtype and the device of the
-    concentrations.
+    predictive distribution. Its precision, the sum of the concentrations, is the larger the more
+    the members of the ensemble agree. Results have the dtype and the device of the concentrations.
 
     Parameters
     ----------
@@ -48,7 +47,7 @@ class Dirichlet(Predictive):
 
     concentrations: Tensor
 
-    # Outputs beyond count as these: products of what the losses make of them fit float32.
+    # Outputs are clipped to these limits, so that the products in the losses fit float32.
     output_limits: ClassVar[tuple[float, float]] = (-20.0, 40.0)
 
     def __post_init__(self) -> None:
@@ -64,7 +63,7 @@ class Dirichlet(Predictive):
         Parameters
         ----------
         outputs : Tensor of shape (n, K) or (1, n, K)
-            They count as -20 below that and as 40 above.
+            Clipped to [-20, 40].
         offset : float, default=1.0
             1 is the form that goes with the proxy target [1]_, 0 the plain one (Eq. 6).
 
@@ -113,8 +112,8 @@ class Dirichlet(Predictive):
     def reverse_mutual_information(self) -> Tensor:
         """Expected divergence of the mean from a draw, ``E KL(mean || p)``, of shape (n,), in nats.
 
-        The divergence from draw to mean, the mutual information, is never larger; hence the
-        difference that it is computed as loses at most one bit.
+        It is computed as :attr:`expected_pairwise_kl` less the mutual information, which is at most
+        half of the former: the difference loses at most one bit.
         """
         return self.expected_pairwise_kl - self.uncertainty().epistemic
 
@@ -160,8 +159,9 @@ def _expected_entropy_and_information(concentrations: Tensor) -> tuple[Tensor, T
     """Expected entropy of draws, and mutual information, of shape (n,), in float64.
 
     With ``g(x) = digamma(x + 1) - log x``, which is positive and falls, the information is
-    ``sum p_k (g(alpha_k) - g(alpha_0))`` and the entropy of the mean is ``-sum p_k log p_k``: every
-    term of the former lies between zero and its term of the latter, also after rounding.
+    ``sum p_k (g(alpha_k) - g(alpha_0))`` and the entropy of the mean is ``-sum p_k log p_k``. Each
+    term of the former is clipped to lie between zero and the term of the latter, so that rounding
+    makes neither part negative.
     """
     alpha = concentrations.double()
     precision = alpha.sum(-1, keepdim=True)
@@ -176,7 +176,7 @@ def _expected_entropy_and_information(concentrations: Tensor) -> tuple[Tensor, T
 def _digamma_excess(x: Tensor) -> Tensor:
     """``digamma(x + 1) - log x`` for x > 0, of full relative accuracy in float64.
 
-    About ``1 / 2x`` for large x, where the two terms cancel: the logarithms are joined before.
+    For large x it is about ``1 / 2x`` and the two terms cancel: the logarithms are combined first.
     """
     w = (x + _SHIFT).reciprocal_()
     excess = (_SHIFT / x).log1p_().sub_(w, alpha=0.5)  # log y - 1/2y - log x, at y = x + shift

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Distributions known by posterior expectations: what a GPED student predicts."""
+"""Distributions of which posterior expectations are known: what a GPED student predicts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ExpectedCategorical(Predictive):
         -------
         Uncertainty
             Tensors of shape (n,), in nats. The aleatoric part is the expected entropy, at most the
-            total; the epistemic part is what is left. Where the expected entropy is not known, the
+            total; the epistemic part is the rest. Where the expected entropy is not known, both
             parts are None.
         """
         total = torch.special.entr(self.mean).sum(-1)

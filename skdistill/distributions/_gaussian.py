@@ -41,7 +41,7 @@ class Gaussian(NamedTuple):
         Gaussian of shape (..., t)
         """
         mean, raw_variance = outputs.tensor_split(2, dim=-1)
-        raw_variance = raw_variance.contiguous()  # softplus takes ten times as long on strides
+        raw_variance = raw_variance.contiguous()  # softplus is ten times slower on strides
         return cls(mean, F.softplus(raw_variance) + min_variance)  # Lindqvist et al., Eq. 12
 
 
@@ -271,12 +271,12 @@ class EmpiricalGaussian(Marginal):
         return (y - self.means) / self.variances.sqrt()
 
     def _tail_quantile(self, tail: Tensor, upper: Tensor) -> Tensor:
-        """Points that leave the probabilities `tail` above them where `upper`, below them else.
+        """See :class:`Marginal`. Exact to rounding.
 
-        Exact to rounding. Where ``tail = k / S`` and a wide gap separates the k lowest members from
-        the others, the distribution function is flat to rounding. The quantile is then the point in
-        the gap at which the upper tails of the ones weigh as much as the lower tails of the others,
-        or, where these underflow, some point in the gap.
+        Where ``tail = k / S`` and a wide gap separates the k lowest members from the others, the
+        distribution function is flat to rounding. The quantile is then the point in the gap at
+        which the upper tails of the lower members have as much mass as the lower tails of the
+        others, or some point in the gap if these tails underflow.
         """
         n_members, n_rows, n_targets = self.means.shape
         chunk = max(1, _CHUNK // (n_members * max(1, len(tail))))

@@ -30,7 +30,7 @@ _CHUNK = 2**15  # elements of one float64 temporary of the quantile search: 256 
 _NODES, _WEIGHTS = (torch.from_numpy(a) for a in np.polynomial.hermite.hermgauss(32))
 _NODES, _WEIGHTS = math.sqrt(2) * _NODES, _WEIGHTS / math.sqrt(math.pi)
 
-_OVERLAP = 0.1  # least variance of z1 given z2, relative to what z2 explains of it
+_OVERLAP = 0.1  # least variance of z1 given z2, relative to the variance of z1 that z2 explains
 
 
 @dataclass(frozen=True, eq=False)  # the == of tensors has no single truth value
@@ -94,7 +94,7 @@ class GaussianNormal(Marginal):
         Raises
         ------
         ValueError
-            If the shape is another one, or the covariance unknown.
+            If `outputs` has another shape, or the covariance unknown.
         """
         if covariance not in cls.outputs_per_target:
             raise ValueError(
@@ -177,9 +177,9 @@ class GaussianNormal(Marginal):
 
         Notes
         -----
-        Integrating over z1 is exact, over z2 it is quadrature with 32 nodes: y is a mixture of as
-        many Gaussians, which has the mean and the variance of y. So that they overlap, a
-        correlation of z1 and z2 beyond .953 counts as that, here and in the quantiles.
+        z1 is integrated out exactly, z2 by quadrature with 32 nodes: the density is that of a
+        mixture of 32 Gaussians with the mean and the variance of y. So that these overlap, a
+        correlation of z1 and z2 beyond .953 counts as .953, here and in the quantiles.
         """
         check_targets(y, self.mean)
         means, variances = self._components()
@@ -237,21 +237,21 @@ class GaussianNormal(Marginal):
         return self.mean + self.slope * raw + variance.sqrt() * noise
 
     def _raw_nodes(self) -> Tensor:
-        """Nodes of z2, less its expectation, (32, n, t)."""
+        """Quadrature nodes of z2, as deviations from its expectation, (32, n, t)."""
         return self.raw_variance.sqrt() * _NODES.to(self.mean).view(-1, 1, 1)
 
     def _components(self) -> tuple[Tensor, Tensor]:
         """Means and variances of y at the nodes of z2, (32, n, t)."""
         raw = self._raw_nodes()
         explained = self.slope.square() * self.raw_variance
-        # What of it is to count as independent of z2, so that neighbouring Gaussians overlap.
+        # The part of it that counts as independent of z2, so that neighbouring Gaussians overlap.
         moved = (_OVERLAP * explained - self.conditional_variance).clamp(min=0) / (1 + _OVERLAP)
         share = moved / explained.clamp(min=torch.finfo(explained.dtype).tiny)
         means = self.mean + self.slope * (1 - share).sqrt() * raw
         return means, self.conditional_variance + moved + self._noise(raw)
 
     def _noise(self, raw: Tensor) -> Tensor:
-        """Noise variance given z2, less its expectation."""
+        """Noise variance, given the deviation of z2 from its expectation."""
         return self.scale.square() * (F.softplus(self.raw_mean + raw) + self.min_variance)  # Eq 12
 
     def _tail_quantile(self, tail: Tensor, upper: Tensor) -> Tensor:

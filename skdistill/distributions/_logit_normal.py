@@ -20,12 +20,12 @@ _EDGE = 1e-9  # keeps the quantiles of draws finite
 
 @dataclass(frozen=True, eq=False)  # the == of tensors has no single truth value
 class LogitNormal(Predictive):
-    """Class probabilities whose logits, less that of the last class, are normal.
+    """Class probabilities whose logits, less that of the last class, are normally distributed.
 
     It is what a student of ensemble distribution distillation predicts for classes (Eqs 9 and 10
-    of [1]_): the softmax of ``(z, 0)``, z normal with a covariance that is diagonal or that plus a
-    matrix of low rank. What it predicts are means over a fixed set of draws, which serve every row;
-    hence predictions are deterministic and do not depend on the rows around them. With 100 draws
+    of [1]_): the softmax of ``(z, 0)``, where z is normal with a covariance that is diagonal, or
+    diagonal plus low rank. Predictions are means over a fixed set of draws, the same for every row;
+    hence they are deterministic and do not depend on the rows around them. With 100 draws
     and ten classes, probabilities err by about .001 and the epistemic part by about three per cent;
     these errors fall at least as ``1 / sqrt(n_samples)``. Results have the dtype and the device of
     the means.
@@ -39,14 +39,14 @@ class LogitNormal(Predictive):
     factor : Tensor of shape (n, K - 1, r) or None, default=None
         V, where ``V V^T`` is the part of low rank.
     n_samples : int, default=100
-        How many draws predictions are means over.
+        Number of draws that predictions are means over.
     seed : int, default=0
         Of these draws.
 
     Raises
     ------
     ValueError
-        If the shapes do not go together.
+        If the shapes do not match.
 
     References
     ----------
@@ -84,7 +84,7 @@ class LogitNormal(Predictive):
         rank : int, default=0
             Rank of the part of low rank; 0 for a diagonal covariance.
         n_samples : int, default=100
-            How many draws predictions are means over.
+            Number of draws that predictions are means over.
         seed : int, default=0
             Of these draws.
 
@@ -95,7 +95,7 @@ class LogitNormal(Predictive):
         Raises
         ------
         ValueError
-            If the shape is another one.
+            If `outputs` has another shape.
         """
         what = f"{2 + rank} (K - 1) for K classes and rank {rank}"
         outputs = of_one_network(outputs, 2 + rank, what)
@@ -110,7 +110,7 @@ class LogitNormal(Predictive):
         Returns
         -------
         EmpiricalCategorical
-            Of `n_samples` members, which hold that many times n K numbers.
+            With `n_samples` members, `n_samples` n K numbers in all.
         """
         return self._drawn(slice(None), *self._draws())
 
@@ -170,7 +170,7 @@ class LogitNormal(Predictive):
         return EmpiricalCategorical.from_logits(torch.cat((logits, last), dim=-1))  # Eq 9
 
     def _chunks(self) -> Iterator[EmpiricalCategorical]:
-        """Members for so many rows at a time that the draws (T, rows, K) stay small."""
+        """Members for a few rows at a time, so that the draws (T, rows, K) stay small."""
         n_rows, n_logits = self.logit_mean.shape
         size = max(1, _CHUNK // (self.n_samples * (n_logits + 1)))
         draws = self._draws()

@@ -31,7 +31,7 @@ class NormalInverseGamma(Marginal):
     mean : Tensor of shape (n, t)
         Expectation of the mean, in units of y; the mean of y.
     nu : Tensor of shape (n, t)
-        Positive: how many times the noise variance the variance of the mean goes into.
+        Positive: the noise variance divided by the variance of the mean.
     alpha : Tensor of shape (n, t)
         More than 1: the shape of the precision's distribution.
     beta : Tensor of shape (n, t)
@@ -55,16 +55,16 @@ class NormalInverseGamma(Marginal):
     def from_outputs(cls, outputs: Tensor) -> NormalInverseGamma:
         """Read network outputs.
 
-        The second of the four is the harmonic mean ``beta / alpha`` of the variance: the likelihood
-        of members is at its maximum there whatever the shape.
+        The second of the four is the harmonic mean ``beta / alpha`` of the variance, whose most
+        likely value does not depend on alpha.
 
         Parameters
         ----------
         outputs : Tensor of shape (n, 4 t) or (1, n, 4 t)
             t columns each: expectation of the mean, raw value of ``beta / alpha``, which is
-            ``softplus(raw) + 1e-6``, ``log nu`` and ``log(alpha - 1)``. These logarithms count as
-            -7 below that and as 6 above, which caps the precision where members are identical: a
-            likelihood that may grow steeper does not train.
+            ``softplus(raw) + 1e-6``, ``log nu`` and ``log(alpha - 1)``. These logarithms are
+            clipped to [-7, 6], which caps the precision where members are identical: training
+            fails where the likelihood may grow ever steeper.
 
         Returns
         -------
@@ -73,7 +73,7 @@ class NormalInverseGamma(Marginal):
         Raises
         ------
         ValueError
-            If the shape is another one.
+            If `outputs` has another shape.
         """
         outputs = of_one_network(outputs, cls.outputs_per_target, "4 t for t targets")
         gaussian, logarithms = outputs.chunk(2, dim=-1)

@@ -32,7 +32,7 @@ class NormalInverseWishart(Marginal):
     mean : Tensor of shape (n, t)
         Expectation of the mean, in units of y; the mean of y.
     nu : Tensor of shape (n, 1)
-        Positive: how many times the noise variance the variance of the mean goes into.
+        Positive: the noise variance divided by the variance of the mean.
     degrees : Tensor of shape (n, 1)
         Degrees of freedom of the covariance, more than t + 1.
     psi : Tensor of shape (n, t)
@@ -71,7 +71,7 @@ class NormalInverseWishart(Marginal):
         Raises
         ------
         ValueError
-            If the shape is another one.
+            If `outputs` has another shape.
         """
         outputs = of_one_network(outputs, 2, "2 t + 2 for t targets", at_least=4)
         gaussian, logarithms = outputs.tensor_split([-2], dim=-1)

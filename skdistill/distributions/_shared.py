@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What distributions that one network predicts share: reading outputs, quantiles of y."""
+"""What distributions share: quantiles of y, reading of network outputs, checks of arguments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_STEPS = 200  # bisection alone closes a bracket of float64 in fewer
 
 
 class Marginal(ABC):
-    """Distribution of y that tells its quantiles, given those of its two tails."""
+    """Distribution of y whose quantiles and intervals follow from the quantiles of its tails."""
 
     @torch.no_grad()
     def quantile(self, q: float | Sequence[float] | Tensor) -> Tensor:
@@ -82,7 +82,7 @@ class Marginal(ABC):
 
     @abstractmethod
     def _tail_quantile(self, tail: Tensor, upper: Tensor) -> Tensor:
-        """Points that leave the probabilities `tail` above them where `upper`, below them else.
+        """Points with the probability `tail` above them where `upper` is true, else below them.
 
         `tail`, float64 and at most 1/2, and `upper` have shape (k,), the points (n, t, k).
         """
@@ -101,7 +101,7 @@ def of_one_network(outputs: Tensor, blocks: int, what: str, at_least: int = 0) -
 
 
 def check_targets(y: Tensor, like: Tensor) -> None:
-    """Raise ValueError if `y` has not the shape (n, t) of `like`, TypeError if it is no tensor."""
+    """Raise TypeError if `y` is no tensor, ValueError if its shape is not that of `like`."""
     if not isinstance(y, Tensor):
         raise TypeError(f"y must be a tensor, got {y!r}.")
     if y.shape != like.shape:
@@ -109,7 +109,7 @@ def check_targets(y: Tensor, like: Tensor) -> None:
 
 
 def check_n_samples(n_samples: int) -> None:
-    """Raise TypeError or ValueError if `n_samples` is no number of draws."""
+    """Raise TypeError if `n_samples` is no integer, ValueError if it is negative."""
     check_kind(n_samples, Integral, "n_samples must be an integer")
     if n_samples < 0:
         raise ValueError(f"n_samples must not be negative, got {n_samples!r}.")

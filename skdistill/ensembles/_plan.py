@@ -12,13 +12,7 @@ from torch import Tensor, nn
 from .._objective import Objective
 from .._plans import Extent, NetworkRecipe, Plan
 from .._tasks import Numbers, Task
-from ..distributions import Gaussian
-from ..losses import (
-    cross_entropy,
-    cross_entropy_and_gradient,
-    gaussian_nll,
-    gaussian_nll_and_gradient,
-)
+from ..losses import cross_entropy, gaussian_nll
 from ..modules import stack, with_dropout
 
 
@@ -67,23 +61,15 @@ class GaussianObjective(Objective):
         super().__init__()
         self.beta = beta
 
-    def forward(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Tensor:
-        (y,) = targets
-        # beta-NLL is no proper score: members are validated by the likelihood itself.
-        return gaussian_nll(Gaussian.from_outputs(outputs), y, self.beta if self.training else 0.0)
-
     def loss_and_gradient(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Any:
         (y,) = targets
-        return gaussian_nll_and_gradient(outputs, y, self.beta if self.training else 0.0)
+        # beta-NLL is no proper score: members are validated by the likelihood itself.
+        return gaussian_nll.and_gradient(outputs, y, self.beta if self.training else 0.0)
 
 
 class CategoricalObjective(Objective):
     """Cross-entropy of the labels under each member's class probabilities."""
 
-    def forward(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Tensor:
-        (codes,) = targets
-        return cross_entropy(outputs, codes.expand(outputs.shape[:-1]))
-
     def loss_and_gradient(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Any:
         (codes,) = targets
-        return cross_entropy_and_gradient(outputs, codes.expand(outputs.shape[:-1]))
+        return cross_entropy.and_gradient(outputs, codes.expand(outputs.shape[:-1]))

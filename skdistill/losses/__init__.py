@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Losses: functions of a prediction and a target that return one value per row.
 
+A loss is differentiable, once, with respect to its first argument, the prediction, and to nothing
+else. Its gradient is known in closed form: ``loss.and_gradient(prediction, ...)`` returns the loss
+of every row, and the gradient of their sum with respect to the prediction.
+
 The engine weights the rows and averages; nothing is averaged over rows here. Members and heads
 stand on the axis before the rows: (..., M, n, t) for Gaussians, given as a mean and a variance of
 t targets, and (..., M, n, K) for classes, given as logits by heads and as log probabilities by
@@ -19,80 +23,65 @@ from ._boosting import (
     bounded_outputs,
     gradient_of_raw,
     log_barrier,
-    log_barrier_and_gradient,
     pointwise_bound,
 )
 from ._categorical import (
     categorical_aggregation,
-    categorical_aggregation_and_gradient,
     categorical_correctness,
-    categorical_correctness_and_gradient,
     categorical_individuality,
-    categorical_individuality_and_gradient,
     cross_entropy,
-    cross_entropy_and_gradient,
     information_mismatch,
-    information_mismatch_and_gradient,
 )
 from ._dirichlet import (
     MemberStatistics,
     dirichlet_forward_kl,
-    dirichlet_forward_kl_and_gradient,
     dirichlet_nll,
-    dirichlet_nll_and_gradient,
     dirichlet_reverse_kl,
-    dirichlet_reverse_kl_and_gradient,
     dirichlet_reverse_kl_reference,
-    dirichlet_reverse_kl_reference_and_gradient,
     largest_precision,
     proxy_concentrations,
     proxy_precision,
     proxy_target,
 )
+from ._dirichlet import proxy_term as proxy_term
 from ._expectations import EXPECTATION_LINKS as EXPECTATION_LINKS
 from ._expectations import EXPECTATION_LOSSES as EXPECTATION_LOSSES
-from ._expectations import expectation_loss_and_gradient
+from ._expectations import expectation_loss
 from ._expectations import linked as linked
 from ._gaussian import (
     Mixture,
     aggregation,
-    aggregation_and_gradient,
     correctness,
-    correctness_and_gradient,
     gaussian_cross_entropy,
-    gaussian_cross_entropy_and_gradient,
     gaussian_nll,
-    gaussian_nll_and_gradient,
     gradient_of_outputs,
     individuality,
-    individuality_and_gradient,
     moments,
     residual_mismatch,
-    residual_mismatch_and_gradient,
     spread_mismatch,
-    spread_mismatch_and_gradient,
 )
 from ._heads import diversity, pairing
-from ._influence import logarithmic_beyond, logarithmic_beyond_and_gradient
+from ._influence import logarithmic_beyond
+from ._loss import Term as Term
+from ._loss import by_autograd as by_autograd
+from ._loss import differentiable as differentiable
+from ._loss import loss_with_gradient as loss_with_gradient
+from ._loss import tempered_sum as tempered_sum
+from ._loss import weighted_sum as weighted_sum
 from ._second_order import (
     NormalInverseGammaTarget,
     PairedNormal,
     gaussian_parameters,
     label_nll,
     low_rank_normal_nll,
-    low_rank_normal_nll_and_gradient,
     normal_inverse_gamma_nll,
-    normal_inverse_gamma_nll_and_gradient,
     normal_inverse_gamma_start,
     normal_inverse_gamma_target,
     normal_inverse_wishart_nll,
-    normal_inverse_wishart_nll_and_gradient,
     normal_inverse_wishart_start,
     normal_nll,
-    normal_nll_and_gradient,
     normal_target,
     paired_normal_nll,
-    paired_normal_nll_and_gradient,
     paired_normal_target,
     relative_logits,
 )
@@ -104,61 +93,40 @@ __all__ = [
     "NormalInverseGammaTarget",
     "PairedNormal",
     "aggregation",
-    "aggregation_and_gradient",
     "average_bound",
     "bounded_outputs",
     "categorical_aggregation",
-    "categorical_aggregation_and_gradient",
     "categorical_correctness",
-    "categorical_correctness_and_gradient",
     "categorical_individuality",
-    "categorical_individuality_and_gradient",
     "correctness",
-    "correctness_and_gradient",
     "cross_entropy",
-    "cross_entropy_and_gradient",
     "dirichlet_forward_kl",
-    "dirichlet_forward_kl_and_gradient",
     "dirichlet_nll",
-    "dirichlet_nll_and_gradient",
     "dirichlet_reverse_kl",
-    "dirichlet_reverse_kl_and_gradient",
     "dirichlet_reverse_kl_reference",
-    "dirichlet_reverse_kl_reference_and_gradient",
     "diversity",
-    "expectation_loss_and_gradient",
+    "expectation_loss",
     "gaussian_cross_entropy",
-    "gaussian_cross_entropy_and_gradient",
     "gaussian_nll",
-    "gaussian_nll_and_gradient",
     "gaussian_parameters",
     "gradient_of_outputs",
     "gradient_of_raw",
     "individuality",
-    "individuality_and_gradient",
     "information_mismatch",
-    "information_mismatch_and_gradient",
     "log_barrier",
-    "log_barrier_and_gradient",
     "label_nll",
     "largest_precision",
     "logarithmic_beyond",
-    "logarithmic_beyond_and_gradient",
     "low_rank_normal_nll",
-    "low_rank_normal_nll_and_gradient",
     "moments",
     "normal_inverse_gamma_nll",
-    "normal_inverse_gamma_nll_and_gradient",
     "normal_inverse_gamma_start",
     "normal_inverse_gamma_target",
     "normal_inverse_wishart_nll",
-    "normal_inverse_wishart_nll_and_gradient",
     "normal_inverse_wishart_start",
     "normal_nll",
-    "normal_nll_and_gradient",
     "normal_target",
     "paired_normal_nll",
-    "paired_normal_nll_and_gradient",
     "paired_normal_target",
     "pairing",
     "pointwise_bound",
@@ -167,7 +135,5 @@ __all__ = [
     "proxy_target",
     "relative_logits",
     "residual_mismatch",
-    "residual_mismatch_and_gradient",
     "spread_mismatch",
-    "spread_mismatch_and_gradient",
 ]

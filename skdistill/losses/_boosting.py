@@ -2,8 +2,8 @@
 """The game of B-DISTIL between learners and rows, and what makes a network a weak learner.
 
 Equations are those of "Progressive Knowledge Distillation: Building Ensembles for Efficient
-Inference" (B-DISTIL). Outputs and what they are to come near have the shape (..., n, L): one column
-for each of L logits or means, and each column is a game of its own.
+Inference" (B-DISTIL). Outputs and targets have the shape (..., n, L): one column for each of L
+logits or means, and each column is a game of its own.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ import math
 import torch
 from torch import Tensor
 
-# How far outputs may go, in units of the target's largest distance from the middle of its column.
+from ._loss import loss_with_gradient
+
+# How far outputs may be from the mean of their column, relative to the farthest target.
 _REACH = 1.5
 
-# Stands for a bound of 0, of a constant column, where it divides.
+# Takes the place of a bound of 0, that of a constant column, in denominators.
 _TINY = 1e-30
 
-# Columns that move by less than this, relative to their size, are constant but for rounding.
+# Columns that vary by less than this, relative to their size, count as constant.
 _ROUNDING = 1e-6
 
 
@@ -32,22 +34,22 @@ class DistillationGame:
     Parameters
     ----------
     target : Tensor of shape (N, L)
-        What the learners are to say, g.
+        What the learners are to predict, g.
     n_rounds : int
-        Number of learners that there are to be, T.
+        Number of learners that are wanted, T.
     eta : float, default=None
         Learning rate of the rows; None is ``sqrt(ln 2N / T) / G`` of Theorem 1, for each column.
     weight : Tensor of shape (N,), default=None
         Weights of the rows: a row of weight 2 is two rows, and N their sum.
     n_played : int, default=None
-        How many columns the game is about, the first; None is all of them.
+        Number of columns that are played, counted from the first; None is all of them.
 
     Attributes
     ----------
     loc : Tensor of shape (L,)
-        Mean of each column, the middle of what learners may say.
+        Mean of each column, the middle of the range of predictions.
     bound : Tensor of shape (L,)
-        Farthest that learners may go from it, B: 1.5 times as far as the target does. 0 where the
+        Largest distance of predictions from it, B: 1.5 times that of the target. 0 where the
         target is constant.
     scale : Tensor of shape (L,)
         Largest error that is possible, G = B + max abs(g).
@@ -84,12 +86,13 @@ class DistillationGame:
         self.n_learners = 0
 
     def probabilities(self) -> tuple[Tensor, Tensor]:
-        """Weights of the rows where learners said too much, and where they said too little.
+        """Weights of the rows for the two signs of the next learner's error.
 
         Returns
         -------
         K_plus, K_minus : Tensor of shape (N, L)
-            In each column the two sum to 1. K_plus is large where the learners fell short.
+            K_plus is large where the learners predicted too little, K_minus where they predicted
+            too much. In each column the two together sum to 1.
         """
         gain = self.eta * self.errors
         both = torch.cat((-gain, gain)) + self.weight.log().repeat(2, 1)
@@ -97,7 +100,7 @@ class DistillationGame:
         return K_plus, K_minus
 
     def signs(self) -> Tensor:
-        """Which way the next learner is to err: +1 where K_plus > K_minus, -1 where it is smaller.
+        """Wanted sign of the next learner's error: +1 where K_plus > K_minus, -1 where smaller.
 
         Returns
         -------
@@ -107,7 +110,7 @@ class DistillationGame:
         return -self.errors.sign() * self.is_played
 
     def edges(self, outputs: Tensor) -> Tensor:
-        """How much of a weak learner the outputs are, column by column (Definition 1).
+        """Edge of a learner in each column: that of a weak learner is positive (Definition 1).
 
         Parameters
         ----------
@@ -135,7 +138,7 @@ class DistillationGame:
         return self.n_learners == 0 or bool((self.edges(outputs)[self.is_played] > 0).all())
 
     def add(self, outputs: Tensor) -> None:
-        """Let the rows answer to a learner.
+        """Add the errors of a learner to the sum.
 
         Parameters
         ----------
@@ -146,14 +149,15 @@ class DistillationGame:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is left to learn, as the target is constant."""
+        """Whether there is nothing to learn, as the target is constant."""
         return not self.is_played.any()
 
 
 def pointwise_bound(scale, n_rounds: int):
-    """Farthest that the mean of T learners is from the target, if each satisfies Eq 7: G / T.
+    """Largest error of the mean of T learners, if each satisfies Eq 7: G / T.
 
-    Where a learner errs against the sum of the errors before it, that sum never leaves [-G, G].
+    If the error of each learner has the opposite sign of the sum of those before it, that sum never
+    leaves [-G, G].
 
     Parameters
     ----------
@@ -170,7 +174,7 @@ def pointwise_bound(scale, n_rounds: int):
 
 
 def average_bound(scale, n_rows: float, n_rounds: int):
-    """Farthest that the mean of T learners is from the target, if each satisfies Definition 1.
+    """Largest error of the mean of T learners, if each satisfies Definition 1.
 
     Theorem 1 with the constant that Hoeffding's lemma gives, 1.5 instead of 1, for the eta that it
     names.
@@ -191,55 +195,40 @@ def average_bound(scale, n_rows: float, n_rounds: int):
     return 1.5 * scale * math.sqrt(math.log(2 * n_rows) / n_rounds)  # Eq 10
 
 
-def log_barrier(error: Tensor, signs: Tensor, bound: Tensor) -> Tensor:
-    """Keep a learner from erring as those before it did: the second term of Eq 6.
+@loss_with_gradient
+def log_barrier(error: Tensor, signs: Tensor, bound: Tensor) -> tuple[Tensor, Tensor]:
+    """Penalty on errors of the same sign as those of earlier learners: second term of Eq 6.
 
     Parameters
     ----------
     error : Tensor of shape (..., n, L)
         ``f - g``, smaller than 2 B.
     signs : Tensor of shape (..., n, L)
-        Which way it had better err: +1, -1, or 0 where it does not matter.
+        Wanted sign of the error: +1, -1, or 0 where it does not matter.
     bound : Tensor of shape (L,)
         B.
 
     Returns
     -------
     loss : Tensor of shape (..., n)
-        Mean over the columns. It is 0 where the error is.
-    """
-    return -torch.log1p(signs * error / (2 * bound).clamp_min(_TINY)).mean(-1)  # Eq 6
-
-
-def log_barrier_and_gradient(error: Tensor, signs: Tensor, bound: Tensor) -> tuple[Tensor, Tensor]:
-    """:func:`log_barrier` with its gradient in closed form.
-
-    Parameters
-    ----------
-    error, signs : Tensor of shape (..., n, L)
-    bound : Tensor of shape (L,)
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-    gradient : Tensor of shape (..., n, L)
-        Of the sum of the losses, with respect to the error.
+        Mean over the columns; 0 where the error is 0.
     """
     slope = signs / (2 * bound).clamp_min(_TINY)
-    gradient = -slope / (1 + slope * error) / error.shape[-1]
-    return log_barrier(error, signs, bound), gradient
+    loss = -torch.log1p(slope * error).mean(-1)  # Eq 6
+    return loss, -slope / (1 + slope * error) / error.shape[-1]
 
 
 def bounded_outputs(raw: Tensor, loc: Tensor, bound: Tensor, centred: bool) -> Tensor:
-    """What a learner says, at most `bound` away from `loc`: ``f = loc + B tanh(raw / B)``.
+    """Outputs of a learner, at most `bound` away from `loc`: ``f = loc + B tanh(raw / B)``.
 
     Parameters
     ----------
     raw : Tensor of shape (..., n, L)
-        What its network gives.
+        Outputs of its network.
     loc, bound : Tensor of shape (L,)
     centred : bool
-        Whether to take the mean over the columns off `raw` first: logits say the same without it.
+        Whether to subtract the mean over the columns from `raw` first: to logits it makes no
+        difference.
 
     Returns
     -------

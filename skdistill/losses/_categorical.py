@@ -5,9 +5,8 @@ Members and heads stand on the axis before the rows: (..., M, n, K). A member's 
 be ``-inf``, a class that it rules out. A temperature T divides logits and log probabilities before
 the softmax, and the loss is multiplied by T^2, so that its gradient keeps its scale.
 
-A function whose name ends in ``_and_gradient`` returns the loss together with the gradient of its
-sum, in closed form. Inside, classes stand before rows, (..., M, K, n): over a last axis of few
-classes torch reduces several times as slowly.
+Inside, classes stand before rows, (..., M, K, n): over a last axis of few classes torch reduces
+several times as slowly.
 """
 
 from __future__ import annotations
@@ -18,11 +17,13 @@ import torch
 from torch import Tensor
 
 from ._heads import Pairs, at
+from ._loss import loss_with_gradient
 
 _LOG_ZERO = -1e3  # stands for log 0: finite, and its exponential is 0 in every dtype
 
 
-def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
+@loss_with_gradient
+def cross_entropy(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """Cross-entropy of the softmax of `logits` relative to classes or to distributions.
 
     Parameters
@@ -36,31 +37,17 @@ def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
     loss : Tensor of shape (..., n)
         In nats.
     """
-    return _cross_entropy(_log_softmax(logits), target)
-
-
-def cross_entropy_and_gradient(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """:func:`cross_entropy` with its gradient in closed form.
-
-    Parameters
-    ----------
-    logits : Tensor of shape (..., n, K)
-    target : Tensor of int64 of shape (..., n), or of floats of shape (..., n, K)
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-    gradient : Tensor of shape (..., n, K)
-        Of the sum of the losses, with respect to the logits: softmax less target.
-    """
     log_probs = _log_softmax(logits)
-    loss, gradient = _cross_entropy(log_probs, target), log_probs.exp()
+    gradient = log_probs.exp()  # softmax less target
     if target.is_floating_point():
-        return loss, gradient.sub_(target.mT).mT
-    return loss, gradient.scatter_(-2, _class_index(target, log_probs), -1.0, reduce="add").mT
+        return -(target.mT * log_probs).sum(-2), gradient.sub_(target.mT).mT
+    index = target.unsqueeze(-2).expand(*log_probs.shape[:-2], 1, -1)  # of each row's class
+    loss = -log_probs.gather(-2, index).squeeze(-2)
+    return loss, gradient.scatter_(-2, index, -1.0, reduce="add").mT
 
 
-def categorical_correctness(heads: Tensor, target: Tensor) -> Tensor:
+@loss_with_gradient
+def categorical_correctness(heads: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """L1 of Hydra+ for classes: the heads' mean cross-entropy of the label (Hydra+, Eq 3).
 
     Parameters
@@ -74,10 +61,15 @@ def categorical_correctness(heads: Tensor, target: Tensor) -> Tensor:
     -------
     loss : Tensor of shape (..., n)
     """
-    return cross_entropy(heads, _for_each_head(target, heads)).mean(-2)
+    for_each_head = target.unsqueeze(heads.ndim - 3)
+    loss, gradient = cross_entropy.and_gradient(heads, for_each_head)
+    return loss.mean(-2), gradient.div_(heads.shape[-3])
 
 
-def categorical_aggregation(members: Tensor, heads: Tensor, temperature: float = 1.0) -> Tensor:
+@loss_with_gradient
+def categorical_aggregation(
+    heads: Tensor, members: Tensor, temperature: float = 1.0
+) -> tuple[Tensor, Tensor]:
     """L2 of Hydra+ for classes: cross-entropy between the aggregates (Hydra+, Eq 5).
 
     The aggregates are the mean probabilities of members and of heads, each softened by the
@@ -85,32 +77,38 @@ def categorical_aggregation(members: Tensor, heads: Tensor, temperature: float =
 
     Parameters
     ----------
-    members : Tensor of shape (..., N, n, K)
-        Log probabilities.
     heads : Tensor of shape (..., M, n, K)
         Logits.
+    members : Tensor of shape (..., N, n, K)
+        Log probabilities.
     temperature : float, default=1.0
 
     Returns
     -------
     loss : Tensor of shape (..., n)
     """
-    log_mean = _log_mean(_log_softmax(heads, temperature))
+    log_probs = _log_softmax(heads, temperature)
+    log_mean = _log_mean(log_probs)
     target = _softened(members, temperature).mean(-3, keepdim=True)
-    return -(temperature**2) * (target * log_mean).sum((-3, -2))  # Eq 5
+    loss = (target * log_mean).sum((-3, -2)).mul_(-(temperature**2))  # Eq 5
+    # With q the heads' mean, d z_m = T / M (p_m <target, p_m / q> - target p_m / q).
+    share = (log_probs - log_mean).exp_().mul_(target)
+    gradient = log_probs.exp_().mul_(share.sum(-2, keepdim=True)).sub_(share)
+    return loss, gradient.mul_(temperature / heads.shape[-3]).mT
 
 
+@loss_with_gradient
 def categorical_individuality(
-    members: Tensor, heads: Tensor, pairs: Pairs | None = None, temperature: float = 1.0
-) -> Tensor:
+    heads: Tensor, members: Tensor, pairs: Pairs | None = None, temperature: float = 1.0
+) -> tuple[Tensor, Tensor]:
     """L3 of Hydra+ for classes: mean cross-entropy of each member and its head (Hydra+, Eq 7).
 
     Parameters
     ----------
-    members : Tensor of shape (..., N, n, K)
-        Log probabilities.
     heads : Tensor of shape (..., M, n, K)
         Logits.
+    members : Tensor of shape (..., N, n, K)
+        Log probabilities.
     pairs : pair of Tensor, default=None
         Which member goes with which head, see :func:`pairing`; None pairs them in order, N = M.
     temperature : float, default=1.0
@@ -122,10 +120,18 @@ def categorical_individuality(
     member_index, head_index = pairs or (None, None)
     log_probs = at(_log_softmax(heads, temperature), head_index)
     targets = at(_softened(members, temperature), member_index)
-    return -(temperature**2) * (targets * log_probs).sum(-2).mean(-2)  # Eq 7
+    share = temperature / log_probs.shape[-3]
+    loss = (targets * log_probs).sum((-3, -2)).mul_(-temperature * share)  # Eq 7
+    gradient = log_probs.exp_().sub_(targets).mul_(share).mT  # T / pairs (softmax - target)
+    if head_index is not None:
+        gradient = torch.zeros_like(heads).index_add_(-3, head_index, gradient)
+    return loss, gradient
 
 
-def information_mismatch(members: Tensor, heads: Tensor, floor: float = 1e-3) -> Tensor:
+@loss_with_gradient
+def information_mismatch(
+    heads: Tensor, members: Tensor, floor: float = 1e-3
+) -> tuple[Tensor, Tensor]:
     """Squared difference between the log mutual informations of members and of heads.
 
     The mutual information is the epistemic part of the entropy, the mean divergence of the members
@@ -134,10 +140,10 @@ def information_mismatch(members: Tensor, heads: Tensor, floor: float = 1e-3) ->
 
     Parameters
     ----------
-    members : Tensor of shape (..., N, n, K)
-        Log probabilities.
     heads : Tensor of shape (..., M, n, K)
         Logits.
+    members : Tensor of shape (..., N, n, K)
+        Log probabilities.
     floor : float, default=1e-3
         Added to both, in nats; well above rounding.
 
@@ -145,129 +151,17 @@ def information_mismatch(members: Tensor, heads: Tensor, floor: float = 1e-3) ->
     -------
     loss : Tensor of shape (..., n)
     """
-    student, teacher = _information(_log_softmax(heads)), _information(members.mT)
-    return torch.log((student + floor) / (teacher + floor)).square()
-
-
-# ------------------------------------------------------------------------------------------
-# Gradients with respect to heads, in closed form
-# ------------------------------------------------------------------------------------------
-
-
-def categorical_correctness_and_gradient(
-    heads: Tensor, target: Tensor, weight: float | Tensor = 1.0
-) -> tuple[Tensor, Tensor]:
-    """:func:`categorical_correctness` with its gradient.
-
-    Parameters
-    ----------
-    heads : Tensor of shape (..., M, n, K)
-    target : Tensor of int64 of shape (..., n), or of floats of shape (..., n, K)
-    weight : float or Tensor of shape (..., n), default=1.0
-        Factor of loss and gradient.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-    gradient : Tensor of shape (..., M, n, K)
-    """
-    loss, gradient = cross_entropy_and_gradient(heads, _for_each_head(target, heads))
-    share = weight / heads.shape[-3]
-    of_rows = share.unsqueeze(-2).unsqueeze(-1) if isinstance(share, Tensor) else share
-    return loss.sum(-2).mul_(share), gradient.mul_(of_rows)
-
-
-def categorical_aggregation_and_gradient(
-    members: Tensor, heads: Tensor, temperature: float = 1.0, weight: float | Tensor = 1.0
-) -> tuple[Tensor, Tensor]:
-    """:func:`categorical_aggregation` with its gradient.
-
-    Parameters
-    ----------
-    members : Tensor of shape (..., N, n, K)
-    heads : Tensor of shape (..., M, n, K)
-    temperature : float, default=1.0
-    weight : float or Tensor of shape (), default=1.0
-        Factor of loss and gradient.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-    gradient : Tensor of shape (..., M, n, K)
-    """
-    log_probs = _log_softmax(heads, temperature)
-    log_mean = _log_mean(log_probs)
-    target = _softened(members, temperature).mean(-3, keepdim=True)
-    loss = (target * log_mean).sum((-3, -2)).mul_(-(temperature**2) * weight)  # Eq 5
-    # With q the heads' mean, d z_m = T / M (p_m <target, p_m / q> - target p_m / q).
-    share = (log_probs - log_mean).exp_().mul_(target)
-    gradient = log_probs.exp_().mul_(share.sum(-2, keepdim=True)).sub_(share)
-    return loss, gradient.mul_(weight * temperature / heads.shape[-3]).mT
-
-
-def categorical_individuality_and_gradient(
-    members: Tensor,
-    heads: Tensor,
-    pairs: Pairs | None = None,
-    temperature: float = 1.0,
-    weight: float | Tensor = 1.0,
-) -> tuple[Tensor, Tensor]:
-    """:func:`categorical_individuality` with its gradient.
-
-    Parameters
-    ----------
-    members : Tensor of shape (..., N, n, K)
-    heads : Tensor of shape (..., M, n, K)
-    pairs : pair of Tensor, default=None
-    temperature : float, default=1.0
-    weight : float or Tensor of shape (), default=1.0
-        Factor of loss and gradient.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-    gradient : Tensor of shape (..., M, n, K)
-    """
-    member_index, head_index = pairs or (None, None)
-    log_probs = at(_log_softmax(heads, temperature), head_index)
-    targets = at(_softened(members, temperature), member_index)
-    share = weight * temperature / log_probs.shape[-3]
-    loss = (targets * log_probs).sum((-3, -2)).mul_(-temperature * share)  # Eq 7
-    gradient = log_probs.exp_().sub_(targets).mul_(share).mT  # T / pairs (softmax - target)
-    if head_index is not None:
-        gradient = torch.zeros_like(heads).index_add_(-3, head_index, gradient)
-    return loss, gradient
-
-
-def information_mismatch_and_gradient(
-    members: Tensor, heads: Tensor, floor: float = 1e-3, weight: float | Tensor = 1.0
-) -> tuple[Tensor, Tensor]:
-    """:func:`information_mismatch` with its gradient.
-
-    Parameters
-    ----------
-    members : Tensor of shape (..., N, n, K)
-    heads : Tensor of shape (..., M, n, K)
-    floor : float, default=1e-3
-    weight : float or Tensor of shape (), default=1.0
-        Factor of loss and gradient.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-    gradient : Tensor of shape (..., M, n, K)
-    """
     log_probs = _log_softmax(heads)
     probs = log_probs.exp()
     terms = (log_probs - _log_mean(log_probs)).mul_(probs)
     divergences = terms.sum(-2, keepdim=True)  # of the heads from their mean, (..., M, 1, n)
     student = divergences.mean(-3, keepdim=True).add_(floor)
     teacher = _information(members.mT).add_(floor)
-    error = torch.log(student / teacher.unsqueeze(-2).unsqueeze(-2))
+    error = torch.log(student / teacher)
     # d information = sum_m p_m (log (p_m / q) - divergence_m) d z_m / M, with q the heads' mean
     gradient = terms.sub_(probs.mul_(divergences))
-    gradient.mul_((error / student).mul_(2 * weight / heads.shape[-3]))
-    return error.square().mul_(weight).sum((-3, -2)), gradient.mT
+    gradient.mul_((error / student).mul_(2 / heads.shape[-3]))
+    return error.square().sum((-3, -2)), gradient.mT
 
 
 # ------------------------------------------------------------------------------------------
@@ -285,31 +179,13 @@ def _softened(members: Tensor, temperature: float) -> Tensor:
     return (members / temperature).mT.softmax(-2)
 
 
-def _cross_entropy(log_probs: Tensor, target: Tensor) -> Tensor:
-    """Cross-entropy of log probabilities (..., K, n)."""
-    if target.is_floating_point():
-        return -(target.mT * log_probs).sum(-2)
-    return -log_probs.gather(-2, _class_index(target, log_probs)).squeeze(-2)
-
-
-def _class_index(codes: Tensor, log_probs: Tensor) -> Tensor:
-    """Index (..., 1, n) of each row's class in log probabilities (..., K, n)."""
-    index = codes.unsqueeze(-2)
-    return index.expand(*log_probs.shape[:-2], *index.shape[-2:])
-
-
-def _for_each_head(target: Tensor, heads: Tensor) -> Tensor:
-    """Classes or probabilities with an axis for heads (..., M, n, K)."""
-    return target.unsqueeze(heads.ndim - 3)
-
-
 def _log_mean(log_probs: Tensor) -> Tensor:
     """Log of the mean of probabilities (..., M, K, n), of shape (..., 1, K, n)."""
     return log_probs.logsumexp(-3, keepdim=True) - math.log(log_probs.shape[-3])
 
 
 def _information(log_probs: Tensor) -> Tensor:
-    """Mutual information of members or heads (..., M, K, n), of shape (..., n)."""
+    """Mutual information of members or heads (..., M, K, n), of shape (..., 1, 1, n)."""
     log_probs = log_probs.clamp(min=_LOG_ZERO).contiguous()  # 0 log 0 = 0
     terms = log_probs.exp() * (log_probs - _log_mean(log_probs))
-    return terms.sum((-3, -2)) / log_probs.shape[-3]
+    return terms.sum((-3, -2), keepdim=True) / log_probs.shape[-3]

@@ -8,10 +8,7 @@ or their mean log probabilities (the likelihood). Equations are those of M. Ryab
 M. Gales, "Scaling Ensemble Distribution Distillation to Many Classes with Proxy Targets" (2021),
 whose Eqs 11, 13 and 14 lack ln before Gamma.
 
-A function whose name ends in ``_and_gradient`` returns the loss together with the gradient of its
-sum with respect to the outputs, in closed form; the others hand that gradient to autograd. Targets
-get none. Rows are taken a few at a time, so that forty thousand classes need no more memory than
-the results.
+Rows are taken a few at a time, so that forty thousand classes need no more memory than the results.
 """
 
 from __future__ import annotations
@@ -23,15 +20,15 @@ import torch
 from torch import Tensor
 
 from ..distributions import Dirichlet
-from ._autograd import ClosedForm
+from ._loss import Term, loss_with_gradient
 
-_CHUNK = {"cpu": 2**15}  # elements of one temporary: some of 128 KiB each fit the cache
+_CHUNK = {"cpu": 2**15}  # elements of one temporary: 128 KiB, several fit the cache
 _CHUNK_ELSEWHERE = 2**22
 
 _PROXY_EPS = torch.finfo(torch.float32).eps  # added to the denominator of Eq 17, as released
 
-# Rounding of a concentration, at most, where those of a row are alike. Losses are sums and
-# gradients differences of numbers as large: with more, nothing right is left of either.
+# Largest tolerated rounding error of a concentration, where those of a row are equal. Losses and
+# gradients are small differences of numbers of that size: with more they would be noise.
 _ROUNDING = 1e-3
 
 # B_2k, k = 1 to 3, of Stirling's series: from 4 on, three terms leave out less than float32 rounds.
@@ -46,7 +43,7 @@ _FEW = 2**11  # elements for which torch's own functions take no longer than the
 
 
 class MemberStatistics:
-    """What Dirichlet targets need to know of members, which are added one by one.
+    """Statistics of members that Dirichlet targets are made of, accumulated member by member.
 
     Parameters
     ----------
@@ -55,7 +52,7 @@ class MemberStatistics:
     smoothing : float, default=0.0
         Weight of the uniform distribution, which is mixed into every member; the paper has 1e-3 for
         the log-likelihood and 0 for the proxy. Use it for members that give probabilities of zero:
-        with 0 these count as the smallest normal number, and leave next to no precision.
+        without it these count as the smallest normal number, and the precision becomes tiny.
 
     Attributes
     ----------
@@ -95,7 +92,7 @@ class MemberStatistics:
         Parameters
         ----------
         members : Tensor of shape (..., S, n, K)
-            Logits or log probabilities. So many at a time are softened as fit the cache.
+            Logits or log probabilities. They are taken in groups that fit the cache.
 
         Returns
         -------
@@ -112,7 +109,7 @@ class MemberStatistics:
                 n_members += group.shape[-3]
                 share = group.shape[-3] / n_members
                 softened = self._softened(group)
-                # One member is its mean: no pass over it for nothing.
+                # A single member is its own mean: no need to compute it.
                 means = (t.squeeze(-3) if t.shape[-3] == 1 else t.mean(-3) for t in softened)
                 self.mean[..., rows, :].lerp_(next(means), share)
                 self.mean_log[..., rows, :].lerp_(next(means), share)
@@ -141,7 +138,7 @@ def proxy_precision(mean: Tensor, mean_log: Tensor, max_precision: float = math.
     mean, mean_log : Tensor of shape (..., n, K)
         Mean probabilities of the members, and mean log probabilities.
     max_precision : float, default=inf
-        The largest one to be given. Identical members give ``(K - 1) / 1.2e-7`` otherwise.
+        Upper limit. Without it, identical members give ``(K - 1) / 1.2e-7``.
 
     Returns
     -------
@@ -166,7 +163,7 @@ def largest_precision(n_classes: int, dtype: torch.dtype) -> float:
     Returns
     -------
     precision : float
-        8,400 for each class in float32; in float64 more than there ever is.
+        8,400 for each class in float32; in float64 practically no limit.
     """
     return n_classes * _ROUNDING / torch.finfo(dtype).eps
 
@@ -210,7 +207,7 @@ def proxy_concentrations(mean: Tensor, precision: Tensor, offset: float = 1.0) -
     mean : Tensor of shape (..., n, K)
     precision : Tensor of shape (..., n)
     offset : float, default=1.0
-        With 0, a mean probability of zero gives a concentration of zero, which no loss takes.
+        With 0, a mean probability of zero gives a concentration of zero, which no loss accepts.
 
     Returns
     -------
@@ -220,25 +217,31 @@ def proxy_concentrations(mean: Tensor, precision: Tensor, offset: float = 1.0) -
 
 
 # ------------------------------------------------------------------------------------------
-# Losses with their gradients, in closed form
+# Losses
 # ------------------------------------------------------------------------------------------
 
 
-def dirichlet_reverse_kl_and_gradient(
+@loss_with_gradient
+def dirichlet_reverse_kl(
     outputs: Tensor, concentrations: Tensor, offset: float = 1.0
 ) -> tuple[Tensor, Tensor]:
-    """:func:`dirichlet_reverse_kl` with its gradient.
+    """Divergence of the student's Dirichlet from the teacher's, ``KL(student || teacher)`` (Eq 14).
+
+    Its minimiser has the teacher's concentrations. With many classes, memory stays low if
+    these are made within the call and nothing else refers to them.
 
     Parameters
     ----------
     outputs : Tensor of shape (..., n, K)
     concentrations : Tensor of shape (..., n, K)
+        Of the teacher, such as those of its proxy: beta.
     offset : float, default=1.0
+        Of the student.
 
     Returns
     -------
     loss : Tensor of shape (..., n)
-    gradient : Tensor of shape (..., n, K)
+        In nats.
     """
 
     def kernel(outputs: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
@@ -254,118 +257,10 @@ def dirichlet_reverse_kl_and_gradient(
     return _by_rows(kernel, outputs, concentrations)
 
 
-def dirichlet_reverse_kl_reference_and_gradient(
+@loss_with_gradient
+def dirichlet_reverse_kl_reference(
     outputs: Tensor, mean: Tensor, precision: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """:func:`dirichlet_reverse_kl_reference` with its gradient.
-
-    Parameters
-    ----------
-    outputs : Tensor of shape (..., n, K)
-    mean : Tensor of shape (..., n, K)
-    precision : Tensor of shape (..., n)
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-    gradient : Tensor of shape (..., n, K)
-    """
-    # Eq 18 over its beta_0 is the divergence from these concentrations, but for a constant.
-    beta_0 = precision + mean.shape[-1]
-    concentrations = proxy_concentrations(mean, beta_0)
-    loss, gradient = dirichlet_reverse_kl_and_gradient(outputs, concentrations)
-    return loss.div_(beta_0), gradient.div_(beta_0.unsqueeze(-1))
-
-
-def dirichlet_forward_kl_and_gradient(
-    outputs: Tensor, concentrations: Tensor, offset: float = 1.0
-) -> tuple[Tensor, Tensor]:
-    """:func:`dirichlet_forward_kl` with its gradient.
-
-    Parameters
-    ----------
-    outputs : Tensor of shape (..., n, K)
-    concentrations : Tensor of shape (..., n, K)
-    offset : float, default=1.0
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-    gradient : Tensor of shape (..., n, K)
-    """
-
-    def kernel(outputs: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
-        alpha, slope = _concentrations(outputs, offset)
-        alpha_0, beta_0 = _total(alpha), _total(beta)
-        divergence, _ = _bregman(alpha, beta)
-        divergence_0, _ = _bregman(alpha_0, beta_0)
-        loss = _total(divergence) - divergence_0  # Eq 13
-        # Differences of nearly equal numbers: float64.
-        gradient = alpha.double().digamma().sub_(beta.double().digamma())
-        gradient.sub_(alpha_0.digamma() - beta_0.digamma()).mul_(slope)  # Eq 15
-        return loss.clamp_(min=0), gradient
-
-    return _by_rows(kernel, outputs, concentrations)
-
-
-def dirichlet_nll_and_gradient(
-    outputs: Tensor, mean_log: Tensor, offset: float = 1.0, temperature: float = 1.0
-) -> tuple[Tensor, Tensor]:
-    """:func:`dirichlet_nll` with its gradient.
-
-    Parameters
-    ----------
-    outputs : Tensor of shape (..., n, K)
-    mean_log : Tensor of shape (..., n, K)
-    offset : float, default=1.0
-    temperature : float, default=1.0
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-    gradient : Tensor of shape (..., n, K)
-    """
-
-    def kernel(outputs: Tensor, mean_log: Tensor) -> tuple[Tensor, Tensor]:
-        alpha, slope = _concentrations(outputs / temperature, offset)
-        alpha = alpha.double()  # large numbers whose sum is small
-        alpha_0 = _total(alpha)
-        terms = alpha.lgamma().sub_((alpha - 1).mul_(mean_log))
-        loss = _total(terms) - alpha_0.lgamma()  # Eq 11
-        gradient = alpha.digamma_().sub_(alpha_0.digamma()).sub_(mean_log).mul_(slope)  # Eq 11
-        return loss.mul_(temperature**2), gradient.mul_(temperature)
-
-    return _by_rows(kernel, outputs, mean_log)
-
-
-# ------------------------------------------------------------------------------------------
-# Losses for autograd
-# ------------------------------------------------------------------------------------------
-
-
-def dirichlet_reverse_kl(outputs: Tensor, concentrations: Tensor, offset: float = 1.0) -> Tensor:
-    """Divergence of the student's Dirichlet from the teacher's, ``KL(student || teacher)`` (Eq 14).
-
-    Its minimiser has the teacher's concentrations. To keep the memory of many classes low, make
-    these within the call and hold no other reference to them.
-
-    Parameters
-    ----------
-    outputs : Tensor of shape (..., n, K)
-    concentrations : Tensor of shape (..., n, K)
-        Of the teacher, such as those of its proxy: beta.
-    offset : float, default=1.0
-        Of the student.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-        In nats.
-    """
-    return ClosedForm.apply(dirichlet_reverse_kl_and_gradient, outputs, concentrations, offset)
-
-
-def dirichlet_reverse_kl_reference(outputs: Tensor, mean: Tensor, precision: Tensor) -> Tensor:
     """The reverse divergence as the paper's authors released it: Eq 18 over its precision.
 
     The reconstruction term, with the mean of the members and a precision of ``precision + K``, is
@@ -385,10 +280,17 @@ def dirichlet_reverse_kl_reference(outputs: Tensor, mean: Tensor, precision: Ten
     -------
     loss : Tensor of shape (..., n)
     """
-    return ClosedForm.apply(dirichlet_reverse_kl_reference_and_gradient, outputs, mean, precision)
+    # Eq 18 over its beta_0 is the divergence from these concentrations, but for a constant.
+    beta_0 = precision + mean.shape[-1]
+    concentrations = proxy_concentrations(mean, beta_0)
+    loss, gradient = dirichlet_reverse_kl.and_gradient(outputs, concentrations)
+    return loss.div_(beta_0), gradient.div_(beta_0.unsqueeze(-1))
 
 
-def dirichlet_forward_kl(outputs: Tensor, concentrations: Tensor, offset: float = 1.0) -> Tensor:
+@loss_with_gradient
+def dirichlet_forward_kl(
+    outputs: Tensor, concentrations: Tensor, offset: float = 1.0
+) -> tuple[Tensor, Tensor]:
     """Divergence of the teacher's Dirichlet from the student's, ``KL(teacher || student)`` (Eq 13).
 
     With many classes its gradient is that of the improbable ones, as is that of the likelihood: the
@@ -407,12 +309,23 @@ def dirichlet_forward_kl(outputs: Tensor, concentrations: Tensor, offset: float 
     loss : Tensor of shape (..., n)
         In nats.
     """
-    return ClosedForm.apply(dirichlet_forward_kl_and_gradient, outputs, concentrations, offset)
+
+    def kernel(outputs: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
+        alpha, slope = _concentrations(outputs, offset)
+        alpha_0, beta_0 = _total(alpha), _total(beta)
+        divergence, _ = _bregman(alpha, beta)
+        divergence_0, _ = _bregman(alpha_0, beta_0)
+        loss = _total(divergence) - divergence_0  # Eq 13
+        # Differences of nearly equal numbers: float64.
+        gradient = alpha.double().digamma().sub_(beta.double().digamma())
+        gradient.sub_(alpha_0.digamma() - beta_0.digamma()).mul_(slope)  # Eq 15
+        return loss.clamp_(min=0), gradient
+
+    return _by_rows(kernel, outputs, concentrations)
 
 
-def dirichlet_nll(
-    outputs: Tensor, mean_log: Tensor, offset: float = 1.0, temperature: float = 1.0
-) -> Tensor:
+@loss_with_gradient
+def dirichlet_nll(outputs: Tensor, mean_log: Tensor, offset: float = 1.0) -> tuple[Tensor, Tensor]:
     """Mean negative log density of the members' probabilities (Eqs 7 and 11).
 
     Parameters
@@ -422,14 +335,44 @@ def dirichlet_nll(
         Mean log probabilities of the members, see :class:`MemberStatistics`.
     offset : float, default=1.0
         Of the student.
-    temperature : float, default=1.0
-        Divides the outputs, as it did the members' logits; the loss is multiplied by its square.
 
     Returns
     -------
     loss : Tensor of shape (..., n)
     """
-    return ClosedForm.apply(dirichlet_nll_and_gradient, outputs, mean_log, offset, temperature)
+
+    def kernel(outputs: Tensor, mean_log: Tensor) -> tuple[Tensor, Tensor]:
+        alpha, slope = _concentrations(outputs, offset)
+        alpha = alpha.double()  # large numbers whose sum is small
+        alpha_0 = _total(alpha)
+        terms = alpha.lgamma().sub_((alpha - 1).mul_(mean_log))
+        loss = _total(terms) - alpha_0.lgamma()  # Eq 11
+        gradient = alpha.digamma_().sub_(alpha_0.digamma()).sub_(mean_log).mul_(slope)  # Eq 11
+        return loss, gradient
+
+    return _by_rows(kernel, outputs, mean_log)
+
+
+def proxy_term(loss: str, mean: Tensor, precision: Tensor) -> Term:
+    """Divergence of a student's Dirichlet and a proxy.
+
+    Parameters
+    ----------
+    loss : {"reverse_kl", "reverse_kl_reference", "forward_kl"}
+        The first is divided by the sum of the proxy's concentrations.
+    mean : Tensor of shape (..., n, K)
+    precision : Tensor of shape (..., n)
+
+    Returns
+    -------
+    term : Term
+    """
+    if loss == "reverse_kl_reference":
+        return Term(dirichlet_reverse_kl_reference, (mean, precision))
+    beta = proxy_concentrations(mean, precision)  # Eq 17
+    if loss == "forward_kl":
+        return Term(dirichlet_forward_kl, (beta,))
+    return Term(dirichlet_reverse_kl, (beta,), weight=1 / (precision + mean.shape[-1]))
 
 
 # ------------------------------------------------------------------------------------------
@@ -454,12 +397,12 @@ def _finite(log_probs: Tensor) -> Tensor:
 
 
 def _affordable(values: Tensor) -> int:
-    """How many tensors like this are to be taken at a time, at least one."""
+    """How many tensors like this one are taken at a time, at least one."""
     return max(1, _CHUNK.get(values.device.type, _CHUNK_ELSEWHERE) // max(1, values.numel()))
 
 
 def _blocks(values: Tensor) -> Iterator[slice]:
-    """Slices of the rows of (..., n, K), of so many as are to be taken at a time."""
+    """Slices of the rows of (..., n, K), of as many as are taken at a time."""
     n_rows = values.shape[-2]
     size = _affordable(values[..., :1, :])
     return (slice(start, start + size) for start in range(0, n_rows, size))
@@ -474,7 +417,7 @@ def _by_rows(
     """
     n_classes = outputs.shape[-1]
     target = target.expand_as(outputs).reshape(-1, n_classes)
-    flat = outputs.detach().reshape(-1, n_classes)
+    flat = outputs.reshape(-1, n_classes)
     loss, gradient = flat.new_empty(len(flat)), torch.empty_like(flat)
     for rows in _blocks(flat):
         values, gradient[rows] = kernel(flat[rows], target[rows].to(flat.dtype))
@@ -486,8 +429,8 @@ def _bregman(b: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
     """Bregman divergence of ln Gamma, ``lnG(b) - lnG(a) - (b - a) digamma(a)``, and trigamma(a).
 
     The divergence of two Dirichlets is the sum of this over the classes, less this of the
-    precisions. The logarithms are large beside their difference: for few elements, and in float64,
-    torch's functions in float64 serve; else the series, whose terms are no larger than the result.
+    precisions. The two ``lnG`` are large compared with the result. In float64, or for few elements,
+    torch's functions in float64 are used; else a series whose terms are no larger than the result.
     """
     if a.dtype == torch.float32 and a.numel() > _FEW:
         return _bregman_by_series(b, a)

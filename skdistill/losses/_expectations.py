@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Losses of posterior expectations: outputs of shape (..., n, k) and targets of the same shape.
 
-A link maps a network's outputs to the values that are compared with the target. Both are known by
-name, and their gradients in closed form; the chain rule joins any two.
+A link maps a network's outputs to the values that a loss compares with the target. Each has a name
+and a derivative in closed form; the chain rule combines any two.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from ._categorical import cross_entropy_and_gradient
+from ._categorical import cross_entropy
+from ._loss import loss_with_gradient
 
-_FLOOR = 1e-6  # added to both sides of what is compared by its ratio
-_LIMITS = (-20.0, 40.0)  # outputs beyond count as these to "exp", but are let back by its gradient
+_FLOOR = 1e-6  # added to both values of a ratio
+_LIMITS = (-20.0, 40.0)  # "exp" clips outputs to these; its gradient still leads them back
 
 
 def _gamma(value: Tensor, target: Tensor) -> Tensor:
@@ -24,7 +25,7 @@ def _gamma(value: Tensor, target: Tensor) -> Tensor:
     return ratio - ratio.log() - 1
 
 
-# Loss of each value, and its slope in the value.
+# Loss of each value v and target t, and its derivative in v.
 _LOSSES: dict[str, tuple[Callable, Callable]] = {
     "absolute": (lambda v, t: (v - t).abs(), lambda v, t: (v - t).sign()),
     "squared": (lambda v, t: (v - t).square(), lambda v, t: 2 * (v - t)),
@@ -32,7 +33,7 @@ _LOSSES: dict[str, tuple[Callable, Callable]] = {
     "cross_entropy": (lambda v, t: -torch.xlogy(t, v), lambda v, t: -t / v),
 }
 
-# Values of outputs, and the gradient in the outputs of what has gradient d in the values v.
+# Values v of outputs, and the gradient in the outputs, given that in the values, d.
 _LINKS: dict[str, tuple[Callable, Callable]] = {
     "identity": (lambda z: z, lambda v, d: d),
     "exp": (lambda z: z.clamp(*_LIMITS).exp_(), lambda v, d: d * v),
@@ -52,7 +53,7 @@ def linked(outputs: Tensor, link: str) -> Tensor:
     ----------
     outputs : Tensor of shape (..., n, k)
     link : {"identity", "exp", "softplus", "sigmoid", "softmax"}
-        To "exp", outputs count as -20 below that and as 40 above.
+        "exp" clips outputs to [-20, 40].
 
     Returns
     -------
@@ -61,10 +62,11 @@ def linked(outputs: Tensor, link: str) -> Tensor:
     return _LINKS[link][0](outputs)
 
 
-def expectation_loss_and_gradient(
+@loss_with_gradient
+def expectation_loss(
     outputs: Tensor, target: Tensor, loss: str, link: str
 ) -> tuple[Tensor, Tensor]:
-    """Loss of estimates of a posterior expectation, with its gradient.
+    """Loss of estimates of a posterior expectation, by the names of a loss and a link.
 
     Of a target that is itself an average, or a draw with that average, the minimiser is the average
     for "squared", "gamma" and "cross_entropy", and a median for "absolute".
@@ -83,11 +85,9 @@ def expectation_loss_and_gradient(
     Returns
     -------
     loss : Tensor of shape (..., n)
-    gradient : Tensor of shape (..., n, k)
-        Of the sum of the losses, with respect to the outputs.
     """
     if (loss, link) == ("cross_entropy", "softmax"):  # whose logarithm must not underflow
-        return cross_entropy_and_gradient(outputs, target)
+        return cross_entropy.and_gradient(outputs, target)
     (value_of, back), (loss_of, slope_of) = _LINKS[link], _LOSSES[loss]
     values = value_of(outputs)
     return loss_of(values, target).sum(-1), back(values, slope_of(values, target))

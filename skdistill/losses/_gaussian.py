@@ -2,15 +2,13 @@
 """Losses of Gaussians, given as a mean and a variance of shape (..., n, t).
 
 Values are summed over the t targets. Members and heads stand on the axis before the rows:
-(..., M, n, t).
-
-A function whose name ends in ``_and_gradient`` returns the loss together with the gradient of its
-sum, in closed form. There ``d_x`` stands for the gradient with respect to x.
+(..., M, n, t). ``d_x`` stands for the gradient with respect to x.
 """
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,83 +16,46 @@ from torch.nn.functional import softplus
 
 from ..distributions import Gaussian
 from ._heads import Pairs, at
+from ._loss import loss_with_gradient
 
 
-def gaussian_nll(prediction: Gaussian, y: Tensor, beta: float = 0.0) -> Tensor:
-    """Negative log-likelihood of `y` under a Gaussian, or its beta-NLL.
+def _computed_once(function: Callable[[Any], Any]) -> property:
+    """A cached property without the lock of Python 3.11's, which torch.compile cannot pass."""
+    name = f"_{function.__name__}"
 
-    Parameters
-    ----------
-    prediction : Gaussian of shape (..., n, t)
-        Predicted mean and variance.
-    y : Tensor of shape (..., n, t)
-        Targets.
-    beta : float, default=0.0
-        Exponent of the variance by which each row is weighted: 0 is the likelihood itself, 1
-        weights the errors of the mean as squared error does.
+    def value(self):
+        if not hasattr(self, name):
+            setattr(self, name, function(self))
+        return getattr(self, name)
 
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
+    return property(value)
+
+
+class Mixture(Gaussian):
+    """Members or heads with the moments of their mixture, each computed once.
+
+    Mean and variance of the members have shape (..., M, n, t), the moments (..., 1, n, t).
     """
-    mean, variance = prediction
-    loss = 0.5 * (torch.log(variance) + (y - mean).square() / variance)
-    if beta:
-        loss = variance.detach() ** beta * loss  # beta-NLL, Eq 5
-    return loss.sum(-1)
 
+    @_computed_once
+    def centre(self) -> Tensor:
+        """Mean of the means."""
+        return self.mean.mean(-3, keepdim=True)
 
-def gaussian_nll_and_gradient(
-    outputs: Tensor, y: Tensor, beta: float = 0.0, min_variance: float = 1e-6
-) -> tuple[Tensor, Tensor]:
-    """:func:`gaussian_nll` of a network's outputs, with its gradient in closed form.
+    @_computed_once
+    def residuals(self) -> Tensor:
+        """Means less their mean, (..., M, n, t)."""
+        return self.mean - self.centre
 
-    Parameters
-    ----------
-    outputs : Tensor of shape (..., n, 2 t)
-        The means, then as many raw variances, see ``Gaussian.from_outputs``.
-    y : Tensor of shape (..., n, t)
-    beta : float, default=0.0
-    min_variance : float, default=1e-6
+    @_computed_once
+    def epistemic(self) -> Tensor:
+        """Variance of the means."""
+        return self.residuals.square().mean(-3, keepdim=True)
 
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-    gradient : Tensor of shape (..., n, 2 t)
-        Of the sum of the losses, with respect to the outputs.
-
-    Notes
-    -----
-    Written so that small tensors take few calls, and few numbers of Python, which cost as much as
-    a call each.
-    """
-    mean, raw = outputs.chunk(2, dim=-1)
-    variance = softplus(raw).add_(min_variance)
-    scale = variance**beta if beta else torch.ones_like(variance)  # constant, Eq 5
-    half_slope = scale / (variance + variance)
-    error = mean - y
-    half_d_mean = error * half_slope
-    half_square = error.mul_(half_d_mean)  # scale error^2 / (2 variance)
-    # d_variance = scale (1 - error^2 / variance) / (2 variance), d variance = sigmoid(raw) d raw
-    d_raw = torch.addcdiv(half_slope, half_square, variance, value=-1).mul_(raw.sigmoid())
-    loss = half_square.addcmul_(scale, variance.log_(), value=0.5)
-    return loss.sum(-1), torch.cat((half_d_mean.add_(half_d_mean), d_raw), dim=-1)
-
-
-def gaussian_cross_entropy(target: Gaussian, prediction: Gaussian) -> Tensor:
-    """Kullback-Leibler divergence KL(target || prediction), up to the target's entropy.
-
-    Parameters
-    ----------
-    target, prediction : Gaussian of shape (..., n, t)
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-    """
-    mean, variance = prediction
-    squared = target.variance + (target.mean - mean).square()
-    return 0.5 * (squared / variance + torch.log(variance)).sum(-1)
+    @_computed_once
+    def aggregate(self) -> Gaussian:
+        """Mean and total variance."""
+        return Gaussian(self.centre, self.variance.mean(-3, keepdim=True) + self.epistemic)
 
 
 def moments(members: Gaussian) -> tuple[Gaussian, Tensor]:
@@ -111,142 +72,9 @@ def moments(members: Gaussian) -> tuple[Gaussian, Tensor]:
     epistemic : Tensor of shape (..., n, t)
         The variance of the means.
     """
-    epistemic, mean = torch.var_mean(members.mean, dim=-3, correction=0)
-    return Gaussian(mean, members.variance.mean(-3) + epistemic), epistemic
-
-
-def correctness(heads: Gaussian, y: Tensor) -> Tensor:
-    """L1 of Hydra+: the heads' mean negative log-likelihood of the label (Hydra+, Eq 4).
-
-    Parameters
-    ----------
-    heads : Gaussian of shape (..., M, n, t)
-    y : Tensor of shape (..., n, t)
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-    """
-    return gaussian_nll(heads, y.unsqueeze(-3)).mean(-2)
-
-
-def aggregation(members: Gaussian, heads: Gaussian) -> Tensor:
-    """L2 of Hydra+: KL between the aggregates of members and heads (Hydra+, Eq 6).
-
-    Parameters
-    ----------
-    members : Gaussian of shape (..., N, n, t)
-    heads : Gaussian of shape (..., M, n, t)
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-    """
-    return gaussian_cross_entropy(moments(members)[0], moments(heads)[0])
-
-
-def individuality(members: Gaussian, heads: Gaussian, pairs: Pairs | None = None) -> Tensor:
-    """L3 of Hydra+: mean KL between each member and its head (Hydra+, Eq 8).
-
-    Parameters
-    ----------
-    members : Gaussian of shape (..., N, n, t)
-    heads : Gaussian of shape (..., M, n, t)
-    pairs : pair of Tensor, default=None
-        Which member goes with which head, see :func:`pairing`; None pairs them in order, N = M.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-    """
-    members, heads = (
-        Gaussian(*(at(value, index) for value in group))
-        for group, index in zip((members, heads), pairs or (None, None), strict=True)
-    )
-    return gaussian_cross_entropy(members, heads).mean(-2)
-
-
-def residual_mismatch(
-    members: Gaussian, heads: Gaussian, pairs: Pairs | None = None, floor: float = 1e-4
-) -> Tensor:
-    """Squared distance between the residuals of paired members and heads, in epistemic units.
-
-    A residual is a mean less the mean over members (heads): what one network says that the others
-    do not. L3 weighs residuals by 1/variance, so that where noise dominates they are never
-    learnt; here the yardstick is the teacher's own epistemic variance. Ours, not the paper's.
-
-    Parameters
-    ----------
-    members : Gaussian of shape (..., N, n, t)
-        On standardised targets.
-    heads : Gaussian of shape (..., M, n, t)
-    pairs : pair of Tensor, default=None
-        As in :func:`individuality`.
-    floor : float, default=1e-4
-        Added to the epistemic variance in the denominator.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-    """
-    epistemic, mean = torch.var_mean(members.mean, dim=-3, correction=0, keepdim=True)
-    member_index, head_index = pairs or (None, None)
-    teacher = at(members.mean - mean, member_index)
-    student = at(heads.mean - heads.mean.mean(-3, keepdim=True), head_index)
-    return ((student - teacher).square() / (epistemic + floor)).mean(-3).sum(-1)
-
-
-def spread_mismatch(members: Gaussian, heads: Gaussian, floor: float = 1e-5) -> Tensor:
-    """Squared difference between the log epistemic variances of members and heads.
-
-    Ours, not the paper's: it keeps the scale of the epistemic part, which L2 and L3 lose.
-
-    Parameters
-    ----------
-    members : Gaussian of shape (..., N, n, t)
-        On standardised targets.
-    heads : Gaussian of shape (..., M, n, t)
-    floor : float, default=1e-5
-        Added to both variances.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-    """
-    teacher, student = (torch.var(g.mean, dim=-3, correction=0) for g in (members, heads))
-    return (torch.log(student + floor) - torch.log(teacher + floor)).square().sum(-1)
-
-
-# ------------------------------------------------------------------------------------------
-# Gradients with respect to heads, in closed form
-# ------------------------------------------------------------------------------------------
-
-
-class Mixture(Gaussian):
-    """Members or heads with the moments of their mixture, each computed once.
-
-    Mean and variance of the members have shape (..., M, n, t), the moments (..., 1, n, t).
-    """
-
-    @cached_property
-    def centre(self) -> Tensor:
-        """Mean of the means."""
-        return self.mean.mean(-3, keepdim=True)
-
-    @cached_property
-    def residuals(self) -> Tensor:
-        """Means less their mean, (..., M, n, t)."""
-        return self.mean - self.centre
-
-    @cached_property
-    def epistemic(self) -> Tensor:
-        """Variance of the means."""
-        return self.residuals.square().mean(-3, keepdim=True)
-
-    @cached_property
-    def aggregate(self) -> Gaussian:
-        """Mean and total variance."""
-        return Gaussian(self.centre, self.variance.mean(-3, keepdim=True) + self.epistemic)
+    mixture = Mixture(*members)
+    aggregate = Gaussian(*(value.squeeze(-3) for value in mixture.aggregate))
+    return aggregate, mixture.epistemic.squeeze(-3)
 
 
 def gradient_of_outputs(outputs: Tensor, gradient: Gaussian) -> Tensor:
@@ -266,19 +94,57 @@ def gradient_of_outputs(outputs: Tensor, gradient: Gaussian) -> Tensor:
     return torch.cat((gradient.mean, gradient.variance * raw.sigmoid()), dim=-1)
 
 
-def gaussian_cross_entropy_and_gradient(
-    target: Gaussian, prediction: Gaussian
-) -> tuple[Tensor, Gaussian]:
-    """:func:`gaussian_cross_entropy` with its gradient with respect to the prediction.
+@loss_with_gradient
+def gaussian_nll(
+    outputs: Tensor, y: Tensor, beta: float = 0.0, min_variance: float = 1e-6
+) -> tuple[Tensor, Tensor]:
+    """Negative log-likelihood of `y` under a Gaussian, or its beta-NLL.
 
     Parameters
     ----------
-    target, prediction : Gaussian of shape (..., n, t)
+    outputs : Tensor of shape (..., n, 2 t)
+        The means, then as many raw variances, see ``Gaussian.from_outputs``.
+    y : Tensor of shape (..., n, t)
+        Targets.
+    beta : float, default=0.0
+        Exponent of the variance by which each row is weighted: 0 is the likelihood itself, 1
+        weights the errors of the mean as squared error does.
+    min_variance : float, default=1e-6
+        What is added to the softplus of the raw variance.
 
     Returns
     -------
     loss : Tensor of shape (..., n)
-    gradient : Gaussian of shape (..., n, t)
+
+    Notes
+    -----
+    Written for few calls of torch, which dominate the time of small tensors; an operand that is a
+    number of Python costs as much as a call.
+    """
+    mean, raw = outputs.chunk(2, dim=-1)
+    variance = softplus(raw).add_(min_variance)
+    scale = variance**beta if beta else torch.ones_like(variance)  # constant, Eq 5
+    half_slope = scale / (variance + variance)
+    error = mean - y
+    half_d_mean = error * half_slope
+    half_square = error.mul_(half_d_mean)  # scale error^2 / (2 variance)
+    # d_variance = scale (1 - error^2 / variance) / (2 variance), d variance = sigmoid(raw) d raw
+    d_raw = torch.addcdiv(half_slope, half_square, variance, value=-1).mul_(raw.sigmoid())
+    loss = half_square.addcmul_(scale, variance.log_(), value=0.5)
+    return loss.sum(-1), torch.cat((half_d_mean.add_(half_d_mean), d_raw), dim=-1)
+
+
+@loss_with_gradient
+def gaussian_cross_entropy(prediction: Gaussian, target: Gaussian) -> tuple[Tensor, Gaussian]:
+    """Kullback-Leibler divergence KL(target || prediction), up to the target's entropy.
+
+    Parameters
+    ----------
+    prediction, target : Gaussian of shape (..., n, t)
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
     """
     mean, variance = prediction
     error = mean - target.mean
@@ -290,8 +156,9 @@ def gaussian_cross_entropy_and_gradient(
     return loss, Gaussian((error + error).mul_(half_precision), d_variance)
 
 
-def correctness_and_gradient(heads: Gaussian, y: Tensor) -> tuple[Tensor, Gaussian]:
-    """:func:`correctness` with its gradient.
+@loss_with_gradient
+def correctness(heads: Gaussian, y: Tensor) -> tuple[Tensor, Gaussian]:
+    """L1 of Hydra+: the heads' mean negative log-likelihood of the label (Hydra+, Eq 4).
 
     Parameters
     ----------
@@ -301,74 +168,81 @@ def correctness_and_gradient(heads: Gaussian, y: Tensor) -> tuple[Tensor, Gaussi
     Returns
     -------
     loss : Tensor of shape (..., n)
-    gradient : Gaussian of shape (..., M, n, t)
     """
     label = Gaussian(y.unsqueeze(-3), y.new_zeros(()))  # what is known has no variance
-    loss, gradient = gaussian_cross_entropy_and_gradient(label, heads)
+    loss, gradient = gaussian_cross_entropy.and_gradient(heads, label)
     return loss.mean(-2), _divided(gradient, loss.shape[-2])
 
 
-def aggregation_and_gradient(members: Mixture, heads: Mixture) -> tuple[Tensor, Gaussian]:
-    """:func:`aggregation` with its gradient.
+@loss_with_gradient
+def aggregation(heads: Mixture, members: Mixture) -> tuple[Tensor, Gaussian]:
+    """L2 of Hydra+: KL between the aggregates of members and heads (Hydra+, Eq 6).
 
     Parameters
     ----------
-    members : Mixture of shape (..., N, n, t)
     heads : Mixture of shape (..., M, n, t)
+    members : Mixture of shape (..., N, n, t)
 
     Returns
     -------
     loss : Tensor of shape (..., n)
-    gradient : Gaussian of shape (..., M, n, t)
     """
-    loss, gradient = gaussian_cross_entropy_and_gradient(members.aggregate, heads.aggregate)
+    loss, gradient = gaussian_cross_entropy.and_gradient(heads.aggregate, members.aggregate)
     # d centre = sum_m d mean_m / M, d variance = sum_m (d variance_m + 2 residual_m d mean_m) / M
     d_centre, d_variance = _divided(gradient, heads.mean.shape[-3])
     d_mean = torch.addcmul(d_centre, d_variance, heads.residuals, value=2)
     return loss.squeeze(-2), Gaussian(d_mean, d_variance.expand_as(d_mean))
 
 
-def individuality_and_gradient(
-    members: Gaussian, heads: Gaussian, pairs: Pairs | None = None
+@loss_with_gradient
+def individuality(
+    heads: Gaussian, members: Gaussian, pairs: Pairs | None = None
 ) -> tuple[Tensor, Gaussian]:
-    """:func:`individuality` with its gradient.
+    """L3 of Hydra+: mean KL between each member and its head (Hydra+, Eq 8).
 
     Parameters
     ----------
-    members : Gaussian of shape (..., N, n, t)
     heads : Gaussian of shape (..., M, n, t)
+    members : Gaussian of shape (..., N, n, t)
     pairs : pair of Tensor, default=None
+        Which member goes with which head, see :func:`pairing`; None pairs them in order, N = M.
 
     Returns
     -------
     loss : Tensor of shape (..., n)
-    gradient : Gaussian of shape (..., M, n, t)
     """
     member_index, head_index = pairs or (None, None)
     targets = Gaussian(*(at(value, member_index) for value in members))
     paired = Gaussian(*(at(value, head_index) for value in heads))
-    loss, gradient = gaussian_cross_entropy_and_gradient(targets, paired)
+    loss, gradient = gaussian_cross_entropy.and_gradient(paired, targets)
     n_pairs, n_heads = loss.shape[-2], heads.mean.shape[-3]
     gradient = Gaussian(*(_sum_at(value, head_index, n_heads) for value in gradient))
     return loss.mean(-2), _divided(gradient, n_pairs)
 
 
-def residual_mismatch_and_gradient(
-    members: Mixture, heads: Mixture, pairs: Pairs | None = None, floor: float = 1e-4
+@loss_with_gradient
+def residual_mismatch(
+    heads: Mixture, members: Mixture, pairs: Pairs | None = None, floor: float = 1e-4
 ) -> tuple[Tensor, Gaussian]:
-    """:func:`residual_mismatch` with its gradient.
+    """Squared distance between the residuals of paired members and heads, in epistemic units.
+
+    A residual is a mean less the mean over members (heads): what one network says that the others
+    do not. L3 weighs residuals by 1/variance, so that where noise dominates they are never
+    learnt; here the yardstick is the teacher's own epistemic variance. Ours, not the paper's.
 
     Parameters
     ----------
-    members : Mixture of shape (..., N, n, t)
     heads : Mixture of shape (..., M, n, t)
+    members : Mixture of shape (..., N, n, t)
+        On standardised targets.
     pairs : pair of Tensor, default=None
+        As in :func:`individuality`.
     floor : float, default=1e-4
+        Added to the epistemic variance in the denominator.
 
     Returns
     -------
     loss : Tensor of shape (..., n)
-    gradient : Gaussian of shape (..., M, n, t)
     """
     member_index, head_index = pairs or (None, None)
     error = at(heads.residuals, head_index) - at(members.residuals, member_index)
@@ -379,21 +253,25 @@ def residual_mismatch_and_gradient(
     return (slope * error).sum((-3, -1)), Gaussian(d_mean, torch.zeros_like(d_mean))
 
 
-def spread_mismatch_and_gradient(
-    members: Mixture, heads: Mixture, floor: float = 1e-5
+@loss_with_gradient
+def spread_mismatch(
+    heads: Mixture, members: Mixture, floor: float = 1e-5
 ) -> tuple[Tensor, Gaussian]:
-    """:func:`spread_mismatch` with its gradient.
+    """Squared difference between the log epistemic variances of members and heads.
+
+    Ours, not the paper's: it keeps the scale of the epistemic part, which L2 and L3 lose.
 
     Parameters
     ----------
-    members : Mixture of shape (..., N, n, t)
     heads : Mixture of shape (..., M, n, t)
+    members : Mixture of shape (..., N, n, t)
+        On standardised targets.
     floor : float, default=1e-5
+        Added to both variances.
 
     Returns
     -------
     loss : Tensor of shape (..., n)
-    gradient : Gaussian of shape (..., M, n, t)
     """
     epistemic = heads.epistemic + floor
     error = torch.log(epistemic / (members.epistemic + floor))

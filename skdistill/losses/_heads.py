@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Members and the heads that imitate them, whatever these predict."""
+"""Pairs of members and heads, and how alike the weights of heads are."""
 
 from __future__ import annotations
 

@@ -6,10 +6,6 @@ ensemble distribution distillation" (2020). The loss is the mean over members of
 density of their parameters z (Eq 7); constants that do not depend on the student are left out.
 But for a covariance of low rank it depends on the members through a few statistics, the target,
 which is computed once. Members stand on the axis before the rows: (..., M, n, .).
-
-A function whose name ends in ``_and_gradient`` returns the loss together with the gradient of its
-sum with respect to the outputs, in closed form; the others hand that gradient to autograd. Targets
-get none.
 """
 
 from __future__ import annotations
@@ -29,8 +25,8 @@ from ..distributions import (
     NormalInverseGamma,
     NormalInverseWishart,
 )
-from ._autograd import ClosedForm
-from ._gaussian import gaussian_cross_entropy_and_gradient, gradient_of_outputs
+from ._gaussian import gaussian_cross_entropy, gradient_of_outputs
+from ._loss import loss_with_gradient
 
 _TINY = 1e-12  # keeps logarithms finite where members agree
 
@@ -70,7 +66,7 @@ def relative_logits(members: Tensor, smoothing: float = 0.0, min_log_prob: float
         Weight of the uniform distribution, which is mixed into every member. Use it for members
         that give probabilities of zero, which would govern mean and variance of the logits.
     min_log_prob : float, default=-30.0
-        Log probabilities count as this below it.
+        Smaller log probabilities count as this.
 
     Returns
     -------
@@ -108,7 +104,7 @@ class PairedNormal(NamedTuple):
 
 
 class NormalInverseGammaTarget(NamedTuple):
-    """What the normal-inverse-gamma likelihood needs to know of members' means and variances.
+    """Statistics of members' means and variances that the normal-inverse-gamma likelihood needs.
 
     Parameters
     ----------
@@ -117,7 +113,7 @@ class NormalInverseGammaTarget(NamedTuple):
     harmonic : Tensor of shape (..., n, t)
         Harmonic mean of the variances.
     scatter : Tensor of shape (..., n, t)
-        Mean squared deviation of the means from theirs, in units of the variances.
+        Mean squared deviation of the means from their mean, in units of the variances.
     gap : Tensor of shape (..., n, t)
         Mean log variance less the log of the harmonic mean; not negative.
     """
@@ -196,15 +192,14 @@ def normal_inverse_gamma_start(
 ) -> Tensor:
     """Outputs of the best student that predicts the same for all rows.
 
-    A network is to start from here, by the bias of its last layer: where noise variances are far
-    from one, the likelihood of other outputs is so steep that Adam does not recover from the first
-    gradients.
+    Networks start from it, by the bias of their last layer: where noise variances are far from
+    one, the likelihood is so steep elsewhere that Adam does not recover from the first gradients.
 
     Parameters
     ----------
     target : NormalInverseGammaTarget of shape (..., n, t)
     weight : Tensor of shape (n,), default=None
-        Of the rows; None is the same for all.
+        Of the rows; None is equal weights.
 
     Returns
     -------
@@ -223,7 +218,7 @@ def normal_inverse_wishart_start(
     ----------
     target : NormalInverseGammaTarget of shape (..., n, t)
     weight : Tensor of shape (n,), default=None
-        Of the rows; None is the same for all.
+        Of the rows; None is equal weights.
 
     Returns
     -------
@@ -270,39 +265,47 @@ def _half_of_gap(gap: Tensor, size: int) -> Tensor:
 
 
 # ------------------------------------------------------------------------------------------
-# Losses with their gradients, in closed form
+# Losses
 # ------------------------------------------------------------------------------------------
 
 
-def normal_nll_and_gradient(outputs: Tensor, target: Gaussian) -> tuple[Tensor, Tensor]:
-    """:func:`normal_nll` with its gradient.
+@loss_with_gradient
+def normal_nll(outputs: Tensor, target: Gaussian) -> tuple[Tensor, Tensor]:
+    """Mean negative log density of the members' parameters, diagonal covariance (Eq 7).
+
+    Given the moments of the members' Gaussians instead, ``moments(members)[0]``, it is the
+    divergence KL(members' mixture || student) of mixture distillation (Eq 6). Either way the
+    minimiser is the target.
 
     Parameters
     ----------
     outputs : Tensor of shape (..., n, 2 p)
+        The means, then as many raw variances, see ``Gaussian.from_outputs``.
     target : Gaussian of shape (..., n, p)
+        See :func:`normal_target`.
 
     Returns
     -------
     loss : Tensor of shape (..., n)
-    gradient : Tensor of shape (..., n, 2 p)
     """
-    loss, gradient = gaussian_cross_entropy_and_gradient(target, Gaussian.from_outputs(outputs))
+    loss, gradient = gaussian_cross_entropy.and_gradient(Gaussian.from_outputs(outputs), target)
     return loss, gradient_of_outputs(outputs, gradient)
 
 
-def paired_normal_nll_and_gradient(outputs: Tensor, target: PairedNormal) -> tuple[Tensor, Tensor]:
-    """:func:`paired_normal_nll` with its gradient.
+@loss_with_gradient
+def paired_normal_nll(outputs: Tensor, target: PairedNormal) -> tuple[Tensor, Tensor]:
+    """Mean negative log density of pairs of parameters, full covariance (Eqs 7 and 13).
 
     Parameters
     ----------
     outputs : Tensor of shape (..., n, 5 t)
+        As ``GaussianNormal.from_outputs`` reads them with ``covariance="full"``.
     target : PairedNormal of shape (..., n, t)
+        Its minimiser, see :func:`paired_normal_target`.
 
     Returns
     -------
     loss : Tensor of shape (..., n)
-    gradient : Tensor of shape (..., n, 5 t)
     """
     n_targets = target.slope.shape[-1]
     diagonal, slope = outputs[..., : 4 * n_targets], outputs[..., 4 * n_targets :]
@@ -316,7 +319,7 @@ def paired_normal_nll_and_gradient(outputs: Tensor, target: PairedNormal) -> tup
         torch.cat((first - slope * error, second), dim=-1),
         torch.cat((conditional + excess.square() * variance, variance), dim=-1),
     )
-    loss, gradient = gaussian_cross_entropy_and_gradient(decorrelated, prediction)
+    loss, gradient = gaussian_cross_entropy.and_gradient(prediction, decorrelated)
     # The gradient for the target's mean is the prediction's with the other sign, and that for its
     # variance 1 / (2 predicted variance).
     d_first, d_second = gradient.mean.chunk(2, dim=-1)
@@ -326,18 +329,21 @@ def paired_normal_nll_and_gradient(outputs: Tensor, target: PairedNormal) -> tup
     return loss, torch.cat((d_diagonal, d_slope), dim=-1)
 
 
-def low_rank_normal_nll_and_gradient(outputs: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
-    """:func:`low_rank_normal_nll` with its gradient.
+@loss_with_gradient
+def low_rank_normal_nll(outputs: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean negative log density of parameters, covariance diagonal plus low rank (Eqs 7 and 10).
 
     Parameters
     ----------
     outputs : Tensor of shape (..., n, (2 + r) p)
+        The means, as many raw variances, and the r columns of the factor, as
+        ``LogitNormal.from_outputs`` reads them; r is at least 1.
     z : Tensor of shape (..., M, n, p)
+        Parameters of the members.
 
     Returns
     -------
     loss : Tensor of shape (..., n)
-    gradient : Tensor of shape (..., n, (2 + r) p)
     """
     n_members, size = z.shape[-3], z.shape[-1]
     diagonal, columns = outputs[..., : 2 * size], outputs[..., 2 * size :]
@@ -347,7 +353,7 @@ def low_rank_normal_nll_and_gradient(outputs: Tensor, z: Tensor) -> tuple[Tensor
     # Woodbury: with C = I + V^T D^-1 V, the inverse of D + V V^T is D^-1 (I - V C^-1 V^T D^-1).
     core = scaled.double() @ factor.double().mT  # may be near singular
     core, failed = torch.linalg.cholesky_ex(core + torch.eye(core.shape[-1]).to(core))
-    core = core.masked_fill(failed.view(*failed.shape, 1, 1) != 0, math.nan)  # it has diverged
+    core = core.masked_fill(failed.view(*failed.shape, 1, 1) != 0, math.nan)  # training diverges
     log_det = variance.log().sum(-1) + 2 * core.diagonal(dim1=-2, dim2=-1).log().sum(-1)
     core = core.to(outputs.dtype)
 
@@ -367,38 +373,53 @@ def low_rank_normal_nll_and_gradient(outputs: Tensor, z: Tensor) -> tuple[Tensor
     return loss, torch.cat((d_diagonal, d_factor.flatten(-2)), dim=-1)
 
 
-def normal_inverse_gamma_nll_and_gradient(
+@loss_with_gradient
+def normal_inverse_gamma_nll(
     outputs: Tensor, target: NormalInverseGammaTarget
 ) -> tuple[Tensor, Tensor]:
-    """:func:`normal_inverse_gamma_nll` with its gradient.
+    """Mean negative log density of the members' means and variances (Eqs 7 and 11).
+
+    With the harmonic mean s of the variances, alpha times which is beta, it is, summed over the
+    targets and with Stirling's terms of ln Gamma taken out,
+    ``(nu square - ln nu) / 2 + (ln Gamma(alpha) - alpha ln alpha + alpha) + alpha misfit``, where
+    ``square`` is the mean of (member's mean - mean)^2 / variance, and ``misfit``, which is not
+    negative, that of s / variance - 1 - ln(s / variance).
 
     Parameters
     ----------
     outputs : Tensor of shape (..., n, 4 t)
+        As ``NormalInverseGamma.from_outputs`` reads them.
     target : NormalInverseGammaTarget of shape (..., n, t)
+        See :func:`normal_inverse_gamma_target`.
 
     Returns
     -------
     loss : Tensor of shape (..., n)
-    gradient : Tensor of shape (..., n, 4 t)
     """
     return _normal_inverse_nll_and_gradient(outputs, target, n_groups=target.mean.shape[-1])
 
 
-def normal_inverse_wishart_nll_and_gradient(
+@loss_with_gradient
+def normal_inverse_wishart_nll(
     outputs: Tensor, target: NormalInverseGammaTarget
 ) -> tuple[Tensor, Tensor]:
-    """:func:`normal_inverse_wishart_nll` with its gradient.
+    """Mean negative log density of the members' means and diagonal covariances (Eqs 7 and 11).
+
+    With s of t targets, ``half`` the degrees of freedom, and ``psi = 2 half s``, it is
+    ``(nu square - t ln nu) / 2 + ln Gamma_t(half) - t (half ln half - half) + half misfit``, where
+    ``square`` and ``misfit`` are those of :func:`normal_inverse_gamma_nll`, summed over the
+    targets, and ``Gamma_t`` is the multivariate Gamma function.
 
     Parameters
     ----------
     outputs : Tensor of shape (..., n, 2 t + 2)
+        As ``NormalInverseWishart.from_outputs`` reads them.
     target : NormalInverseGammaTarget of shape (..., n, t)
+        See :func:`normal_inverse_gamma_target`.
 
     Returns
     -------
     loss : Tensor of shape (..., n)
-    gradient : Tensor of shape (..., n, 2 t + 2)
     """
     return _normal_inverse_nll_and_gradient(outputs, target, n_groups=1)
 
@@ -431,7 +452,7 @@ def _normal_inverse_nll_and_gradient(
     d_log_nu = 0.5 * (nu * square - size)
     d_half = _multivariate(torch.digamma, half, size) - size * half.log() + misfit
     d_logarithms = torch.cat((d_log_nu, excess * d_half), dim=-1)
-    # Beyond a limit, outputs are let back, but get no gradient that leads farther away.
+    # Beyond a limit, a gradient that leads farther away is 0; one that leads back stays.
     d_logarithms = d_logarithms * (d_logarithms * (logarithms - inside) >= 0)
     gradient = torch.cat((d_gaussian, d_logarithms), dim=-1)
     return loss.sum(-1).to(outputs.dtype), gradient.to(outputs.dtype)
@@ -443,112 +464,6 @@ def _multivariate(function: Callable[[Tensor], Tensor], half: Tensor, size: int)
     for i in range(1, size):
         result = result + function(half - 0.5 * i)
     return result
-
-
-# ------------------------------------------------------------------------------------------
-# Losses for autograd
-# ------------------------------------------------------------------------------------------
-
-
-def normal_nll(outputs: Tensor, target: Gaussian) -> Tensor:
-    """Mean negative log density of the members' parameters, diagonal covariance (Eq 7).
-
-    Given the moments of the members' Gaussians instead, ``moments(members)[0]``, it is the
-    divergence KL(members' mixture || student) of mixture distillation (Eq 6). Either way the
-    minimiser is the target.
-
-    Parameters
-    ----------
-    outputs : Tensor of shape (..., n, 2 p)
-        The means, then as many raw variances, see ``Gaussian.from_outputs``.
-    target : Gaussian of shape (..., n, p)
-        See :func:`normal_target`.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-    """
-    return ClosedForm.apply(normal_nll_and_gradient, outputs, target)
-
-
-def paired_normal_nll(outputs: Tensor, target: PairedNormal) -> Tensor:
-    """Mean negative log density of pairs of parameters, full covariance (Eqs 7 and 13).
-
-    Parameters
-    ----------
-    outputs : Tensor of shape (..., n, 5 t)
-        As ``GaussianNormal.from_outputs`` reads them with ``covariance="full"``.
-    target : PairedNormal of shape (..., n, t)
-        Its minimiser, see :func:`paired_normal_target`.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-    """
-    return ClosedForm.apply(paired_normal_nll_and_gradient, outputs, target)
-
-
-def low_rank_normal_nll(outputs: Tensor, z: Tensor) -> Tensor:
-    """Mean negative log density of parameters, covariance diagonal plus low rank (Eqs 7 and 10).
-
-    Parameters
-    ----------
-    outputs : Tensor of shape (..., n, (2 + r) p)
-        The means, as many raw variances, and the r columns of the factor, as
-        ``LogitNormal.from_outputs`` reads them; r is at least 1.
-    z : Tensor of shape (..., M, n, p)
-        Parameters of the members.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-    """
-    return ClosedForm.apply(low_rank_normal_nll_and_gradient, outputs, z)
-
-
-def normal_inverse_gamma_nll(outputs: Tensor, target: NormalInverseGammaTarget) -> Tensor:
-    """Mean negative log density of the members' means and variances (Eqs 7 and 11).
-
-    With the harmonic mean s of the variances, alpha times which is beta, it is, summed over the
-    targets and with Stirling's terms of ln Gamma taken out,
-    ``(nu square - ln nu) / 2 + (ln Gamma(alpha) - alpha ln alpha + alpha) + alpha misfit``, where
-    ``square`` is the mean of (member's mean - mean)^2 / variance, and ``misfit``, which is not
-    negative, that of s / variance - 1 - ln(s / variance).
-
-    Parameters
-    ----------
-    outputs : Tensor of shape (..., n, 4 t)
-        As ``NormalInverseGamma.from_outputs`` reads them.
-    target : NormalInverseGammaTarget of shape (..., n, t)
-        See :func:`normal_inverse_gamma_target`.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-    """
-    return ClosedForm.apply(normal_inverse_gamma_nll_and_gradient, outputs, target)
-
-
-def normal_inverse_wishart_nll(outputs: Tensor, target: NormalInverseGammaTarget) -> Tensor:
-    """Mean negative log density of the members' means and diagonal covariances (Eqs 7 and 11).
-
-    With s of t targets, ``half`` the degrees of freedom, and ``psi = 2 half s``, it is
-    ``(nu square - t ln nu) / 2 + ln Gamma_t(half) - t (half ln half - half) + half misfit``, where
-    ``square`` and ``misfit`` are those of :func:`normal_inverse_gamma_nll`, summed over the
-    targets, and ``Gamma_t`` is the multivariate Gamma function.
-
-    Parameters
-    ----------
-    outputs : Tensor of shape (..., n, 2 t + 2)
-        As ``NormalInverseWishart.from_outputs`` reads them.
-    target : NormalInverseGammaTarget of shape (..., n, t)
-        See :func:`normal_inverse_gamma_target`.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-    """
-    return ClosedForm.apply(normal_inverse_wishart_nll_and_gradient, outputs, target)
 
 
 # ------------------------------------------------------------------------------------------

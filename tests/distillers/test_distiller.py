@@ -35,6 +35,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from torch import nn
 
 from skdistill import BDistilBooster, DistributionDistiller, predict_members
+from skdistill._training import n_epochs_for
 from skdistill.distillers import _student
 from skdistill.teachers import as_teacher
 from skdistill.transfer import GaussianNoise, Mixup, Munge, TransferSet, UniformBox
@@ -947,7 +948,8 @@ def test_integer_weights_equal_repetitions_without_noise(frozen, task):
         (10**9, 50),
     ],
 )
-def test_auto_shows_as_many_rows_whatever_their_number(n_rows, expected, task):
+def test_auto_shows_as_many_rows_whatever_their_number(n_rows, expected):
+    automatic = _student._ROWS_SEEN, *_student._EPOCHS_WITHIN
     assert n_epochs_for("auto", n_rows, *automatic) == expected
     assert n_epochs_for(7, n_rows, *automatic) == 7
 

@@ -13,7 +13,7 @@ from skdistill.losses import (
     EXPECTATION_LINKS,
     EXPECTATION_LOSSES,
     cross_entropy,
-    expectation_loss_and_gradient,
+    expectation_loss,
     linked,
 )
 
@@ -38,7 +38,7 @@ def drawn(*shape, seed=0):
 )
 def test_losses_by_hand(loss, expected):
     values, target = torch.tensor([[1.0, 0.5]]), torch.tensor([[0.5, 0.75]])
-    found, _ = expectation_loss_and_gradient(values, target, loss, "identity")
+    found, _ = expectation_loss.and_gradient(values, target, loss, "identity")
     torch.testing.assert_close(found, torch.as_tensor([expected]), rtol=1e-4, atol=1e-6)
 
 
@@ -46,7 +46,7 @@ def test_losses_by_hand(loss, expected):
 def test_gradients_are_those_of_autograd(loss, link):
     outputs = drawn(2, 5, 3).exp().requires_grad_()  # positive, for the losses of such values
     target = drawn(2, 5, 3, seed=1).softmax(-1)
-    losses, found = expectation_loss_and_gradient(outputs, target, loss, link)
+    losses, found = expectation_loss.and_gradient(outputs, target, loss, link)
     assert losses.shape == (2, 5)
     values = linked(outputs, link)
     differences = {
@@ -61,7 +61,7 @@ def test_gradients_are_those_of_autograd(loss, link):
 
 def test_cross_entropy_of_a_softmax_does_not_underflow():
     outputs, target = torch.tensor([[0.0, 300.0]]), torch.tensor([[1.0, 0.0]])
-    loss, gradient = expectation_loss_and_gradient(outputs, target, "cross_entropy", "softmax")
+    loss, gradient = expectation_loss.and_gradient(outputs, target, "cross_entropy", "softmax")
     torch.testing.assert_close(loss, cross_entropy(outputs, target))
     torch.testing.assert_close(gradient, torch.tensor([[-1.0, 1.0]]))
 
@@ -72,7 +72,7 @@ def test_the_minimiser_of_a_mean_loss_is_the_mean(loss):
     link = "softmax" if loss == "cross_entropy" else "softplus"
     mean = targets.mean(0)
     outputs = mean.log() if link == "softmax" else mean.expm1().log()
-    _, slopes = expectation_loss_and_gradient(outputs.expand_as(targets), targets, loss, link)
+    _, slopes = expectation_loss.and_gradient(outputs.expand_as(targets), targets, loss, link)
     torch.testing.assert_close(
         slopes.mean(0), torch.zeros(1, 3, dtype=torch.float64), atol=1e-5, rtol=0
     )
@@ -82,7 +82,7 @@ def test_the_minimiser_of_a_mean_absolute_error_is_the_median_and_not_the_mean()
     targets = torch.tensor([0.0, 1.0, 8.0]).view(3, 1, 1)
     for value, expected in ((1.0, 0.0), (3.0, 1.0)):  # median, mean
         values = torch.full((3, 1, 1), value)
-        _, slopes = expectation_loss_and_gradient(values, targets, "absolute", "identity")
+        _, slopes = expectation_loss.and_gradient(values, targets, "absolute", "identity")
         assert slopes.sum() == expected
 
 

@@ -13,7 +13,7 @@ from scipy import stats
 from torch.autograd import gradcheck
 
 from skdistill import losses
-from skdistill.distributions import Gaussian
+from skdistill.losses import Mixture
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -24,11 +24,17 @@ def randn(*shape, seed=0):
 
 def gaussians(*shape, seed=0):
     """Gaussians of a given shape with means around 0 and variances around 1."""
-    return Gaussian(randn(*shape, seed=seed), 0.1 + randn(*shape, seed=seed + 100).square())
+    return Mixture(randn(*shape, seed=seed), 0.1 + randn(*shape, seed=seed + 100).square())
 
 
 def entropy(g):
     return (0.5 * torch.log(g.variance) + HALF_LOG_2PI + 0.5).sum(-1)
+
+
+def outputs_of(g):
+    """Outputs that are read as these Gaussians."""
+    variance = g.variance - 1e-6
+    return torch.cat((g.mean, variance + torch.log(-torch.expm1(-variance))), dim=-1)
 
 
 def close(actual, expected, **tolerance):
@@ -41,36 +47,36 @@ def close(actual, expected, **tolerance):
 def test_gaussian_nll_is_minus_scipys_log_density_summed_over_targets():
     g, y = gaussians(4, 7, 2), randn(4, 7, 2, seed=1)
     expected = -stats.norm.logpdf(y, g.mean, g.variance.sqrt()).sum(-1) - 2 * HALF_LOG_2PI
-    close(losses.gaussian_nll(g, y), torch.tensor(expected))
+    close(losses.gaussian_nll(outputs_of(g), y), torch.tensor(expected))
 
 
 def test_gaussian_nll_is_torchs():
     g, y = gaussians(5, 1), randn(5, 1, seed=1)
     expected = torch.nn.functional.gaussian_nll_loss(g.mean, y, g.variance, reduction="none")
-    close(losses.gaussian_nll(g, y), expected.squeeze(-1))
+    close(losses.gaussian_nll(outputs_of(g), y), expected.squeeze(-1))
 
 
 @pytest.mark.parametrize("beta", [0.25, 0.5, 1.0])
 def test_beta_weights_each_target_by_a_power_of_its_variance(beta):
     g, y = gaussians(6, 2), randn(6, 2, seed=1)
     per_target = 0.5 * (torch.log(g.variance) + (y - g.mean) ** 2 / g.variance)
-    close(losses.gaussian_nll(g, y, beta=beta), (g.variance**beta * per_target).sum(-1))
+    close(losses.gaussian_nll(outputs_of(g), y, beta=beta), (g.variance**beta * per_target).sum(-1))
 
 
 def test_beta_of_zero_is_the_likelihood_itself():
-    g, y = gaussians(6, 2), randn(6, 2, seed=1)
-    assert torch.equal(losses.gaussian_nll(g, y, beta=0.0), losses.gaussian_nll(g, y))
+    outputs, y = randn(6, 4), randn(6, 2, seed=1)
+    assert torch.equal(losses.gaussian_nll(outputs, y, beta=0.0), losses.gaussian_nll(outputs, y))
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.5, 1.0])
 def test_the_weight_of_beta_nll_passes_no_gradient(beta):
     # Seitzer et al., Eqs 6 and 7: the gradients of the likelihood, times variance ** beta.
     g, y = gaussians(6, 1), randn(6, 1, seed=1)
-    mean, variance = (value.clone().requires_grad_() for value in g)
-    losses.gaussian_nll(Gaussian(mean, variance), y, beta=beta).sum().backward()
-    weight = g.variance**beta
-    close(mean.grad, weight * (g.mean - y) / g.variance)
-    close(variance.grad, weight * 0.5 * (g.variance - (y - g.mean) ** 2) / g.variance**2)
+    outputs, weight = outputs_of(g), g.variance**beta
+    d_mean = weight * (g.mean - y) / g.variance
+    d_variance = weight * 0.5 * (g.variance - (y - g.mean) ** 2) / g.variance**2
+    expected = torch.cat((d_mean, d_variance * outputs[:, 1:].sigmoid()), dim=-1)
+    close(losses.gaussian_nll.and_gradient(outputs, y, beta)[1], expected)
 
 
 # --- cross-entropy of two Gaussians ---------------------------------------------------------
@@ -81,19 +87,16 @@ def test_cross_entropy_is_torchs_divergence_plus_entropy():
     p, q = (torch.distributions.Normal(g.mean, g.variance.sqrt()) for g in (target, prediction))
     divergence = torch.distributions.kl_divergence(p, q)
     expected = (divergence + p.entropy() - HALF_LOG_2PI).sum(-1)
-    close(losses.gaussian_cross_entropy(target, prediction), expected)
+    close(losses.gaussian_cross_entropy(prediction, target), expected)
 
 
 def test_cross_entropy_is_the_expected_likelihood_under_the_target():
     target, prediction = gaussians(4, 1), gaussians(4, 1, seed=7)
     nodes, weights = np.polynomial.hermite_e.hermegauss(8)  # exact: the integrand is quadratic
     draws = target.mean + target.variance.sqrt() * torch.tensor(nodes)  # (4, 8)
-    nll = losses.gaussian_nll(
-        Gaussian(prediction.mean.unsqueeze(1), prediction.variance.unsqueeze(1)),
-        draws.unsqueeze(-1),
-    )
+    nll = losses.gaussian_nll(outputs_of(prediction).unsqueeze(1), draws.unsqueeze(-1))
     expected = nll @ torch.tensor(weights / weights.sum())
-    close(losses.gaussian_cross_entropy(target, prediction), expected)
+    close(losses.gaussian_cross_entropy(prediction, target), expected)
 
 
 # --- the aggregate and the pairs ------------------------------------------------------------
@@ -131,9 +134,9 @@ def test_correctness_is_the_heads_mean_likelihood():
 
 def test_aggregation_of_equal_heads_and_one_member_is_the_cross_entropy():
     member, head = gaussians(1, 5, 1), gaussians(1, 5, 1, seed=7)
-    heads = Gaussian(*(value.expand(3, 5, 1) for value in head))
-    expected = losses.gaussian_cross_entropy(member, head).squeeze(0)
-    close(losses.aggregation(member, heads), expected)
+    heads = Mixture(*(value.expand(3, 5, 1) for value in head))
+    expected = losses.gaussian_cross_entropy(head, member).squeeze(0)
+    close(losses.aggregation(heads, member), expected)
 
 
 def test_individuality_is_the_pairs_mean_divergence_up_to_the_members_entropy():
@@ -141,12 +144,12 @@ def test_individuality_is_the_pairs_mean_divergence_up_to_the_members_entropy():
     p, q = (torch.distributions.Normal(g.mean, g.variance.sqrt()) for g in (members, heads))
     divergence = torch.distributions.kl_divergence(p, q).sum(-1).mean(0)
     expected = divergence + entropy(members).mean(0) - 2 * HALF_LOG_2PI
-    close(losses.individuality(members, heads), expected)
+    close(losses.individuality(heads, members), expected)
 
 
 def test_individuality_of_five_members_and_two_heads_by_hand():
     members, heads = gaussians(5, 4, 2), gaussians(2, 4, 2, seed=7)  # (N, n, t), (M, n, t)
-    found = losses.individuality(members, heads, losses.pairing(5, 2))
+    found = losses.individuality(heads, members, losses.pairing(5, 2))
     expected = torch.zeros(4, dtype=torch.float64)
     for n, m in [(0, 0), (1, 1), (2, 0), (3, 1), (4, 0)]:
         error = members.variance[n] + (members.mean[n] - heads.mean[m]) ** 2
@@ -158,7 +161,7 @@ def test_individuality_of_five_members_and_two_heads_by_hand():
 def test_pairs_in_order_are_those_of_equal_numbers(name):
     members, heads = gaussians(2, 3, 5, 2), gaussians(2, 3, 5, 2, seed=7)  # (S, N, n, t)
     loss = IMITATIONS[name]
-    assert torch.equal(loss(members, heads), loss(members, heads, losses.pairing(3, 3)))
+    assert torch.equal(loss(heads, members), loss(heads, members, losses.pairing(3, 3)))
 
 
 @pytest.mark.parametrize("name", ["individuality", "residual_mismatch"])
@@ -166,10 +169,10 @@ def test_pairs_in_order_are_those_of_equal_numbers(name):
 def test_each_of_a_stack_is_paired_by_itself(name, n_members, n_heads):
     members, heads = gaussians(3, n_members, 6, 2), gaussians(3, n_heads, 6, 2, seed=7)
     pairs = losses.pairing(n_members, n_heads)
-    found = IMITATIONS[name](members, heads, pairs)
+    found = IMITATIONS[name](heads, members, pairs)
     assert found.shape == (3, 6)
     for s in range(3):
-        one = (Gaussian(*(value[s] for value in group)) for group in (members, heads))
+        one = (Mixture(*(value[s] for value in group)) for group in (heads, members))
         close(IMITATIONS[name](*one, pairs), found[s])
 
 
@@ -189,17 +192,17 @@ def minimiser(loss, shape, seed=3):
 
     def closure():
         optimizer.zero_grad()
-        value = loss(Gaussian.from_outputs(outputs)).sum()
+        value = loss(Mixture.from_outputs(outputs)).sum()
         value.backward()
         return value
 
     optimizer.step(closure)
-    return Gaussian.from_outputs(outputs.detach())
+    return Mixture.from_outputs(outputs.detach())
 
 
 def test_the_likelihood_is_least_at_the_mean_and_biased_variance_of_the_labels():
     y = randn(40, 1, 2, seed=1)
-    found = minimiser(lambda g: losses.gaussian_nll(g, y), (1, 2))
+    found = minimiser(lambda g: losses.gaussian_nll(outputs_of(g), y), (1, 2))
     close(found.mean, y.mean(0), atol=1e-6, rtol=0)
     close(found.variance, y.var(0, correction=0), atol=1e-6, rtol=0)
 
@@ -207,13 +210,13 @@ def test_the_likelihood_is_least_at_the_mean_and_biased_variance_of_the_labels()
 @pytest.mark.parametrize("n_heads", [1, 3])
 def test_aggregation_is_least_where_the_aggregates_agree(n_heads):
     members = gaussians(4, 6, 1)
-    found = minimiser(lambda heads: losses.aggregation(members, heads), (n_heads, 6, 1))
+    found = minimiser(lambda heads: losses.aggregation(heads, members), (n_heads, 6, 1))
     close(losses.moments(found)[0], losses.moments(members)[0], atol=1e-6, rtol=0)
 
 
 def test_individuality_is_least_where_each_head_is_its_member():
     members = gaussians(3, 6, 1)
-    found = minimiser(lambda heads: losses.individuality(members, heads), (3, 6, 1))
+    found = minimiser(lambda heads: losses.individuality(heads, members), (3, 6, 1))
     close(found, members, atol=1e-6, rtol=0)
 
 
@@ -221,10 +224,10 @@ def test_individuality_of_a_head_with_many_members_is_least_at_their_moments():
     members = gaussians(4, 6, 1)
 
     def loss(head):
-        return losses.individuality(members, head, losses.pairing(4, 1))
+        return losses.individuality(head, members, losses.pairing(4, 1))
 
     found = minimiser(loss, (1, 6, 1))
-    close(Gaussian(*(value[0] for value in found)), losses.moments(members)[0], atol=1e-6, rtol=0)
+    close(Mixture(*(value[0] for value in found)), losses.moments(members)[0], atol=1e-6, rtol=0)
 
 
 IMITATIONS = {
@@ -238,9 +241,9 @@ IMITATIONS = {
 @pytest.mark.parametrize("name", IMITATIONS)
 def test_a_student_equal_to_its_teacher_is_stationary(name):
     outputs = randn(2, 4, 6, 2).requires_grad_()
-    heads = Gaussian.from_outputs(outputs)
-    members = Gaussian(*(value.detach() for value in heads))
-    IMITATIONS[name](members, heads).sum().backward()
+    heads = Mixture.from_outputs(outputs)
+    members = Mixture(*(value.detach() for value in heads))
+    IMITATIONS[name](heads, members).sum().backward()
     close(outputs.grad, torch.zeros_like(outputs))
 
 
@@ -249,7 +252,7 @@ def test_no_student_is_better_than_the_teacher_itself(name):
     members = gaussians(4, 6, 2)
     least = IMITATIONS[name](members, members)
     for seed in range(1, 20):
-        assert (IMITATIONS[name](members, gaussians(4, 6, 2, seed=seed)) >= least - 1e-12).all()
+        assert (IMITATIONS[name](gaussians(4, 6, 2, seed=seed), members) >= least - 1e-12).all()
 
 
 # --- matching the spread --------------------------------------------------------------------
@@ -257,10 +260,10 @@ def test_no_student_is_better_than_the_teacher_itself(name):
 
 def test_residual_mismatch_by_hand():
     # Residuals -1, 1 of the members (epistemic variance 1) against -3, 3 of the heads: 4 / 1.
-    members = Gaussian(torch.tensor([[[4.0]], [[6.0]]]), torch.ones(2, 1, 1))
-    heads = Gaussian(torch.tensor([[[-2.0]], [[4.0]]]), torch.ones(2, 1, 1))
-    close(losses.residual_mismatch(members, heads, floor=0.0), torch.tensor([4.0]))
-    close(losses.residual_mismatch(members, heads, floor=1.0), torch.tensor([2.0]))
+    members = Mixture(torch.tensor([[[4.0]], [[6.0]]]), torch.ones(2, 1, 1))
+    heads = Mixture(torch.tensor([[[-2.0]], [[4.0]]]), torch.ones(2, 1, 1))
+    close(losses.residual_mismatch(heads, members, floor=0.0), torch.tensor([4.0]))
+    close(losses.residual_mismatch(heads, members, floor=1.0), torch.tensor([2.0]))
 
 
 def test_residual_mismatch_of_five_members_and_two_heads_by_hand():
@@ -268,22 +271,22 @@ def test_residual_mismatch_of_five_members_and_two_heads_by_hand():
     # 3 (that over the pairs would be 2), their residuals -3 and 3; those of the pairs differ by
     # -1, 4, -3, 2, -5, of mean square 11.
     means = torch.tensor([10.0, 11.0, 12.0, 13.0, 14.0]).view(5, 1, 1)
-    members = Gaussian(means, torch.ones(5, 1, 1))
-    heads = Gaussian(torch.tensor([0.0, 6.0]).view(2, 1, 1), torch.ones(2, 1, 1))
+    members = Mixture(means, torch.ones(5, 1, 1))
+    heads = Mixture(torch.tensor([0.0, 6.0]).view(2, 1, 1), torch.ones(2, 1, 1))
     pairs = losses.pairing(5, 2)
-    found = losses.residual_mismatch(members, heads, pairs, floor=0.0)
+    found = losses.residual_mismatch(heads, members, pairs, floor=0.0)
     close(found, torch.tensor([11 / 2]), rtol=1e-6)
-    found = losses.residual_mismatch(members, heads, pairs, floor=2.0)
+    found = losses.residual_mismatch(heads, members, pairs, floor=2.0)
     close(found, torch.tensor([11 / 4]), rtol=1e-6)
 
 
 def test_residual_mismatch_of_two_members_and_five_heads_by_hand():
     # Residuals -1, 1 of the members (epistemic variance 1) against -2, -1, 0, 1, 2: those of the
     # pairs differ by -1, -2, 1, 0, 3, of mean square 3; for each of two targets.
-    members = Gaussian(torch.tensor([4.0, 6.0]).view(2, 1, 1).expand(2, 1, 2), torch.ones(2, 1, 2))
+    members = Mixture(torch.tensor([4.0, 6.0]).view(2, 1, 1).expand(2, 1, 2), torch.ones(2, 1, 2))
     means = torch.arange(5.0).view(5, 1, 1).expand(5, 1, 2)
     found = losses.residual_mismatch(
-        members, Gaussian(means, torch.ones(5, 1, 2)), losses.pairing(2, 5), floor=0.0
+        Mixture(means, torch.ones(5, 1, 2)), members, losses.pairing(2, 5), floor=0.0
     )
     close(found, torch.tensor([6.0]), rtol=1e-6)
 
@@ -292,29 +295,29 @@ def test_residual_mismatch_of_two_members_and_five_heads_by_hand():
 def test_residual_mismatch_ignores_a_common_shift_of_the_heads(n_heads):
     members, heads = gaussians(3, 5, 2), gaussians(n_heads, 5, 2, seed=7)
     pairs = losses.pairing(3, n_heads)
-    shifted = Gaussian(heads.mean + randn(5, 2, seed=9), heads.variance)
-    expected = losses.residual_mismatch(members, heads, pairs)
-    close(losses.residual_mismatch(members, shifted, pairs), expected)
+    shifted = Mixture(heads.mean + randn(5, 2, seed=9), heads.variance)
+    expected = losses.residual_mismatch(heads, members, pairs)
+    close(losses.residual_mismatch(shifted, members, pairs), expected)
 
 
 def test_spread_mismatch_by_hand():
     # Epistemic variances 1 and e^2: the logs differ by 2, for each of two targets.
-    members = Gaussian(torch.tensor([[[-1.0, 2.0]], [[1.0, 4.0]]]), torch.ones(2, 1, 2))
-    heads = Gaussian(members.mean * math.e, torch.ones(2, 1, 2))
-    close(losses.spread_mismatch(members, heads, floor=0.0), torch.tensor([8.0]), rtol=1e-6)
+    members = Mixture(torch.tensor([[[-1.0, 2.0]], [[1.0, 4.0]]]), torch.ones(2, 1, 2))
+    heads = Mixture(members.mean * math.e, torch.ones(2, 1, 2))
+    close(losses.spread_mismatch(heads, members, floor=0.0), torch.tensor([8.0]), rtol=1e-6)
 
 
 def test_spread_mismatch_takes_other_numbers_of_heads_than_members():
     members, heads = gaussians(5, 4, 1), gaussians(2, 4, 1, seed=7)
     ratio = (heads.mean.numpy().var(0) + 1e-5) / (members.mean.numpy().var(0) + 1e-5)
     expected = torch.tensor(np.log(ratio) ** 2).squeeze(-1)
-    close(losses.spread_mismatch(members, heads), expected)
+    close(losses.spread_mismatch(heads, members), expected)
 
 
 @pytest.mark.parametrize("name", ["residual_mismatch", "spread_mismatch"])
 def test_members_that_agree_give_finite_losses(name):
-    members = Gaussian(torch.zeros(3, 4, 1), torch.ones(3, 4, 1))
-    assert IMITATIONS[name](members, gaussians(3, 4, 1)).isfinite().all()
+    members = Mixture(torch.zeros(3, 4, 1), torch.ones(3, 4, 1))
+    assert IMITATIONS[name](gaussians(3, 4, 1), members).isfinite().all()
 
 
 # --- diversity of the heads' weights --------------------------------------------------------
@@ -430,14 +433,14 @@ FIVE_MEMBERS = gaussians(5, 4, 2, seed=6)
 @pytest.mark.parametrize(
     "loss",
     [
-        pytest.param(lambda g: losses.gaussian_nll(g, Y), id="gaussian_nll"),
-        pytest.param(lambda g: losses.gaussian_cross_entropy(MEMBERS, g), id="cross_entropy"),
+        pytest.param(lambda g: losses.gaussian_nll(outputs_of(g), Y), id="gaussian_nll"),
+        pytest.param(lambda g: losses.gaussian_cross_entropy(g, MEMBERS), id="cross_entropy"),
         pytest.param(lambda g: losses.moments(g)[0].variance, id="moments"),
         pytest.param(lambda g: losses.correctness(g, Y[0]), id="correctness"),
-        *(pytest.param(lambda g, f=f: f(MEMBERS, g), id=name) for name, f in IMITATIONS.items()),
+        *(pytest.param(lambda g, f=f: f(g, MEMBERS), id=name) for name, f in IMITATIONS.items()),
         *(
             pytest.param(
-                lambda g, f=IMITATIONS[name]: f(FIVE_MEMBERS, g, losses.pairing(5, 3)),
+                lambda g, f=IMITATIONS[name]: f(g, FIVE_MEMBERS, losses.pairing(5, 3)),
                 id=f"{name} of unequal numbers",
             )
             for name in ("individuality", "residual_mismatch")
@@ -446,7 +449,7 @@ FIVE_MEMBERS = gaussians(5, 4, 2, seed=6)
 )
 def test_gradients_equal_finite_differences(loss):
     outputs = randn(3, 4, 4, seed=2).requires_grad_()
-    assert gradcheck(lambda z: loss(Gaussian.from_outputs(z)), outputs)
+    assert gradcheck(lambda z: loss(Mixture.from_outputs(z)), outputs)
 
 
 @pytest.mark.parametrize("reference", ["mean", "pairwise"])
@@ -457,53 +460,73 @@ def test_gradients_of_diversity_equal_finite_differences(reference):
 
 # --- gradients in closed form ---------------------------------------------------------------
 
-PAIRED = ("individuality", "residual_mismatch")
+
+def plain_cross_entropy(prediction, target):
+    mean, variance = prediction
+    squared = target.variance + (target.mean - mean).square()
+    return 0.5 * (squared / variance + torch.log(variance)).sum(-1)
 
 
-@pytest.mark.parametrize("name", ["correctness", *IMITATIONS])
-@pytest.mark.parametrize(("n_members", "n_heads"), [(3, 3), (5, 2), (2, 5), (4, 1), (1, 4), (1, 1)])
-def test_closed_gradients_are_those_of_autograd_and_finite_differences(name, n_members, n_heads):
-    value, derived = (getattr(losses, f"{name}{end}") for end in ("", "_and_gradient"))
-    y, members = randn(2, 4, 2, seed=1), losses.Mixture(*gaussians(2, n_members, 4, 2, seed=5))
-    pairs = [losses.pairing(n_members, n_heads)] if name in PAIRED and n_members != n_heads else []
+def plain_moments(members):
+    epistemic, mean = torch.var_mean(members.mean, dim=-3, correction=0)
+    return Mixture(mean, members.variance.mean(-3) + epistemic)
 
-    def arguments(heads):
-        return (heads, y) if name == "correctness" else (members, heads, *pairs)
 
-    outputs = randn(2, n_heads, 4, 4, seed=2).requires_grad_()
-    expected = value(*arguments(Gaussian.from_outputs(outputs)))
-    (by_autograd,) = torch.autograd.grad(expected.sum(), outputs)
-    outputs = outputs.detach()
-
-    def closed(outputs):
-        heads = losses.Mixture(*Gaussian.from_outputs(outputs))
-        loss, gradient = derived(*arguments(heads))
-        return loss, losses.gradient_of_outputs(outputs, gradient)
-
-    loss, gradient = closed(outputs)
-    close(loss, expected.detach())
-    close(gradient, by_autograd, atol=1e-10)
-    direction, eps = randn(*outputs.shape, seed=3), 1e-5
-    up, down = (closed(outputs + step * direction)[0].sum() for step in (eps, -eps))
-    assert (gradient * direction).sum().item() == pytest.approx(
-        ((up - down) / (2 * eps)).item(), rel=1e-6, abs=1e-7
+def plain_individuality(heads, members, pairs):
+    members, heads = (
+        Mixture(*(value[:, index] for value in group))
+        for group, index in zip((members, heads), pairs, strict=True)
     )
+    return plain_cross_entropy(heads, members).mean(-2)
+
+
+def plain_residual_mismatch(heads, members, pairs):
+    epistemic, mean = torch.var_mean(members.mean, dim=-3, correction=0, keepdim=True)
+    teacher = (members.mean - mean)[:, pairs[0]]
+    student = (heads.mean - heads.mean.mean(-3, keepdim=True))[:, pairs[1]]
+    return ((student - teacher).square() / (epistemic + 1e-4)).mean(-3).sum(-1)
+
+
+def plain_spread_mismatch(heads, members):
+    teacher, student = (torch.var(g.mean, dim=-3, correction=0) for g in (members, heads))
+    return (torch.log(student + 1e-5) - torch.log(teacher + 1e-5)).square().sum(-1)
+
+
+def plain_correctness(heads, y):
+    mean, variance = heads
+    return 0.5 * (variance.log() + (y.unsqueeze(-3) - mean) ** 2 / variance).sum(-1).mean(-2)
+
+
+PLAIN = {
+    "correctness": plain_correctness,
+    "aggregation": lambda h, m: plain_cross_entropy(plain_moments(h), plain_moments(m)),
+    "individuality": plain_individuality,
+    "residual_mismatch": plain_residual_mismatch,
+    "spread_mismatch": plain_spread_mismatch,
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize(("n_members", "n_heads"), [(3, 3), (5, 2), (2, 5), (4, 1), (1, 4), (1, 1)])
+def test_closed_gradients_are_autograds_of_the_plain_formula(name, n_members, n_heads):
+    target = gaussians(2, n_members, 4, 2, seed=5)
+    arguments = [randn(2, 4, 2, seed=1) if name == "correctness" else target]
+    if name in ("individuality", "residual_mismatch"):
+        arguments.append(losses.pairing(n_members, n_heads))
+    heads = Mixture(*(value.requires_grad_() for value in gaussians(2, n_heads, 4, 2, seed=2)))
+    expected = PLAIN[name](heads, *arguments)
+    slopes = torch.autograd.grad(expected.sum(), heads, materialize_grads=True)
+    heads = Mixture(*(value.detach() for value in heads))
+    loss, gradient = getattr(losses, name).and_gradient(heads, *arguments)
+    close(loss, expected.detach())
+    for part, slope in zip(gradient, slopes, strict=True):
+        close(part, slope, atol=1e-10)
 
 
 def test_closed_gradient_of_the_cross_entropy_by_hand():
     # Error 1, variance 2, target variance 3: ratio 4 / 2, slopes 1 / 2 and (1 - 2) / 4.
-    target = Gaussian(torch.zeros(1, 1), torch.full((1, 1), 3.0))
-    prediction = Gaussian(torch.ones(1, 1), torch.full((1, 1), 2.0))
-    loss, gradient = losses.gaussian_cross_entropy_and_gradient(target, prediction)
+    target = Mixture(torch.zeros(1, 1), torch.full((1, 1), 3.0))
+    prediction = Mixture(torch.ones(1, 1), torch.full((1, 1), 2.0))
+    loss, gradient = losses.gaussian_cross_entropy.and_gradient(prediction, target)
     assert loss.item() == pytest.approx(1 + math.log(2) / 2)
     assert [part.item() for part in gradient] == pytest.approx([0.5, -0.25])
-
-
-def test_moments_of_a_mixture_are_those_found_one_by_one():
-    members = gaussians(2, 5, 4, 3)
-    aggregate, epistemic = losses.moments(members)
-    mixture = losses.Mixture(*members)
-    for found, expected in zip(mixture.aggregate, aggregate, strict=True):
-        close(found.squeeze(-3), expected)
-    close(mixture.epistemic.squeeze(-3), epistemic)
-    close(mixture.residuals + mixture.centre, members.mean)

@@ -54,30 +54,18 @@ def paired_target():
     return losses.paired_normal_target(losses.gaussian_parameters(members_of()))
 
 
-# Of each loss, its two functions, the target and the number of outputs.
+# Each loss, its target and the number of outputs.
 CASES = {
-    "diagonal": (losses.normal_nll, losses.normal_nll_and_gradient, diagonal_target, 4 * T),
-    "full": (
-        losses.paired_normal_nll,
-        losses.paired_normal_nll_and_gradient,
-        paired_target,
-        5 * T,
-    ),
-    "low rank": (
-        losses.low_rank_normal_nll,
-        losses.low_rank_normal_nll_and_gradient,
-        parameters,
-        (2 + RANK) * (K - 1),
-    ),
+    "diagonal": (losses.normal_nll, diagonal_target, 4 * T),
+    "full": (losses.paired_normal_nll, paired_target, 5 * T),
+    "low rank": (losses.low_rank_normal_nll, parameters, (2 + RANK) * (K - 1)),
     "normal-inverse-gamma": (
         losses.normal_inverse_gamma_nll,
-        losses.normal_inverse_gamma_nll_and_gradient,
         lambda: losses.normal_inverse_gamma_target(members_of()),
         4 * T,
     ),
     "normal-inverse-Wishart": (
         losses.normal_inverse_wishart_nll,
-        losses.normal_inverse_wishart_nll_and_gradient,
         lambda: losses.normal_inverse_gamma_target(members_of()),
         2 * T + 2,
     ),
@@ -196,8 +184,8 @@ def test_low_rank_loss_keeps_its_digits_in_float32():
     z, outputs = parameters(), randn(N, (2 + RANK) * (K - 1))
     outputs[:, K - 1 : 2 * (K - 1)] -= 12
     outputs[:, 2 * (K - 1) :] *= 10
-    exact, d_exact = losses.low_rank_normal_nll_and_gradient(outputs, z)
-    rough, d_rough = losses.low_rank_normal_nll_and_gradient(outputs.float(), z.float())
+    exact, d_exact = losses.low_rank_normal_nll.and_gradient(outputs, z)
+    rough, d_rough = losses.low_rank_normal_nll.and_gradient(outputs.float(), z.float())
     close(rough.double(), exact, rtol=2e-3)
     assert (d_rough - d_exact).norm() < 5e-3 * d_exact.norm()
 
@@ -243,8 +231,8 @@ def test_normal_inverse_wishart_loss_is_the_density_of_scipy(t):
 
 def test_one_target_is_normal_inverse_gamma():
     target, outputs = losses.normal_inverse_gamma_target(members_of(t=1)), randn(N, 4)
-    wishart = losses.normal_inverse_wishart_nll_and_gradient(outputs, target)
-    gamma = losses.normal_inverse_gamma_nll_and_gradient(outputs, target)
+    wishart = losses.normal_inverse_wishart_nll.and_gradient(outputs, target)
+    gamma = losses.normal_inverse_gamma_nll.and_gradient(outputs, target)
     for actual, expected in zip(wishart, gamma, strict=True):
         close(actual, expected)
     close(losses.normal_inverse_wishart_start(target), losses.normal_inverse_gamma_start(target))
@@ -266,26 +254,22 @@ def test_normal_inverse_gamma_target_by_hand():
 
 @pytest.mark.parametrize("case", CASES)
 def test_gradient_is_that_of_finite_differences(case):
-    loss, and_gradient, target, n_outputs = CASES[case]
+    loss_of, target, n_outputs = CASES[case]
     outputs, target = randn(N, n_outputs).requires_grad_(), target()
-    assert gradcheck(lambda o: loss(o, target), outputs)
-    value, gradient = and_gradient(outputs.detach(), target)
-    close(value, loss(outputs, target).detach())
-    (expected,) = torch.autograd.grad(loss(outputs, target).sum(), outputs)
-    close(gradient, expected)
+    assert gradcheck(lambda o: loss_of(o, target), outputs)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_any_leading_axes_and_float32(case):
-    _, and_gradient, target, n_outputs = CASES[case]
+    loss_of, target, n_outputs = CASES[case]
     outputs, target = randn(N, n_outputs), target()
-    loss, gradient = and_gradient(outputs, target)
+    loss, gradient = loss_of.and_gradient(outputs, target)
     pair = torch.stack((outputs, outputs + 1))  # two students, or two tokens
-    both, gradients = and_gradient(pair, target)
+    both, gradients = loss_of.and_gradient(pair, target)
     close(both[0], loss)
     close(gradients[0], gradient)
     rough = target.float() if case == "low rank" else type(target)(*(x.float() for x in target))
-    loss32, gradient32 = and_gradient(outputs.float(), rough)
+    loss32, gradient32 = loss_of.and_gradient(outputs.float(), rough)
     assert loss32.dtype == gradient32.dtype == torch.float32
     close(loss32.double(), loss, rtol=1e-4, atol=1e-5)
     close(gradient32.double(), gradient, rtol=1e-3, atol=1e-4)
@@ -293,26 +277,26 @@ def test_any_leading_axes_and_float32(case):
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_gradient_can_be_traced(case):
-    _, and_gradient, target, n_outputs = CASES[case]
+    loss_of, target, n_outputs = CASES[case]
     target = target()
-    traced = make_fx(lambda o: and_gradient(o, target))(randn(N, n_outputs))
+    traced = make_fx(lambda o: loss_of.and_gradient(o, target))(randn(N, n_outputs))
     other = randn(N, n_outputs, seed=7)
-    for actual, expected in zip(traced(other), and_gradient(other, target), strict=True):
+    for actual, expected in zip(traced(other), loss_of.and_gradient(other, target), strict=True):
         close(actual, expected)
 
 
 def test_outputs_beyond_the_limits_are_led_back_but_not_away():
     loose = losses.normal_inverse_gamma_target(members_of(t=1))
     outputs = torch.tensor([[0.0, 0.0, 13.0, -8.0], [0.0, 0.0, 11.0, -6.0]]).double()
-    _, gradient = losses.normal_inverse_gamma_nll_and_gradient(outputs[:1].expand(N, 4), loose)
+    _, gradient = losses.normal_inverse_gamma_nll.and_gradient(outputs[:1].expand(N, 4), loose)
     assert (gradient[:, 2] > 0).all()  # a descent lowers log nu
     same = Gaussian(*(x[:1].expand(M, 1, 1) for x in members_of(n=1, t=1)))
     tight = losses.normal_inverse_gamma_target(same)
     outputs = torch.stack((tight.mean, tight.harmonic.expm1().log(), 0 * tight.mean + 13), -1)
     outputs = torch.cat((outputs[0], outputs[0, :, 2:]), -1)
-    _, gradient = losses.normal_inverse_gamma_nll_and_gradient(outputs, tight)
+    _, gradient = losses.normal_inverse_gamma_nll.and_gradient(outputs, tight)
     assert (gradient[:, 2:] == 0).all()
-    _, gradient = losses.normal_inverse_gamma_nll_and_gradient(outputs - 2, tight)
+    _, gradient = losses.normal_inverse_gamma_nll.and_gradient(outputs - 2, tight)
     assert gradient[0, 2] != 0
 
 
@@ -483,7 +467,7 @@ def test_mixture_minimiser_has_the_moments_of_the_mixture():
 
 @pytest.mark.parametrize("case", CASES)
 def test_identical_members_give_no_nan(case):
-    _, and_gradient, _, n_outputs = CASES[case]
+    loss_of, _, n_outputs = CASES[case]
     members = Gaussian(*(x[:1].expand(M, N, T) for x in members_of()))
     z = losses.gaussian_parameters(members)
     target = {
@@ -493,7 +477,7 @@ def test_identical_members_give_no_nan(case):
         "normal-inverse-gamma": losses.normal_inverse_gamma_target(members),
         "normal-inverse-Wishart": losses.normal_inverse_gamma_target(members),
     }[case]
-    loss, gradient = and_gradient(randn(N, n_outputs), target)
+    loss, gradient = loss_of.and_gradient(randn(N, n_outputs), target)
     assert loss.isfinite().all()
     assert gradient.isfinite().all()
 

@@ -80,16 +80,7 @@ class DirichletPlan(OfProbabilities):
     def term(self, members: Tensor, temperature: Tensor) -> Term:
         cap = min(self.max_precision, losses.largest_precision(self.size, members.dtype))
         mean, precision = losses.proxy_target(members, cap, temperature, self.smoothing)
-        if self.loss == "reverse_kl_reference":
-            reference = losses.dirichlet_reverse_kl_reference
-            and_gradient = losses.dirichlet_reverse_kl_reference_and_gradient
-            return Term(reference, and_gradient, (mean, precision))
-        beta = losses.proxy_concentrations(mean, precision)  # Eq 17
-        if self.loss == "forward_kl":
-            forward = losses.dirichlet_forward_kl, losses.dirichlet_forward_kl_and_gradient
-            return Term(*forward, (beta,))
-        reverse = losses.dirichlet_reverse_kl, losses.dirichlet_reverse_kl_and_gradient
-        return Term(*reverse, (beta,), weight=1 / (precision + self.size))
+        return losses.proxy_term(self.loss, mean, precision)
 
 
 @dataclass(frozen=True)
@@ -100,5 +91,4 @@ class DirichletLikelihoodPlan(DirichletPlan):
 
     def term(self, members: Tensor, temperature: Tensor) -> Term:
         statistics = losses.MemberStatistics(temperature, self.smoothing).add_together(members)
-        target = (statistics.mean_log, 0.0)
-        return Term(losses.dirichlet_nll, losses.dirichlet_nll_and_gradient, target)
+        return Term(losses.dirichlet_nll, (statistics.mean_log, 0.0))

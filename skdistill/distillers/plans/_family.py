@@ -8,9 +8,8 @@ ensemble distribution distillation" (2020), unless said otherwise.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -20,21 +19,13 @@ from ..._objective import Objective
 from ..._plans import Extent, Plan
 from ..._tasks import Task
 from ...distributions import EmpiricalGaussian, Gaussian
+from ...losses import Term
 from ...modules import GaussianHead
 from .._ramps import value_on_ramp
 
 # Loss of a row for each class or target, in nats, from which on it counts as its logarithm; but for
 # the first steps of some, rows of ordinary fits stay below a tenth of it.
 _LARGE_LOSS = 300.0
-
-
-class Term(NamedTuple):
-    """A loss without and with its gradient, their arguments after the outputs, weights of rows."""
-
-    loss: Callable
-    loss_and_gradient: Callable
-    arguments: tuple
-    weight: float | Tensor = 1.0
 
 
 @dataclass(frozen=True)
@@ -163,29 +154,22 @@ class DistributionObjective(Objective):
     def begin_epoch(self, epoch: int) -> None:
         self.temperature.fill_(value_on_ramp(self.plan.temperature, epoch, end=1.0))
 
-    def forward(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Tensor:
-        answers, y, labelled = targets
-        term = self.plan.term(self.plan.members(answers), self.temperature)
-        loss = term.loss(outputs / self.temperature, *term.arguments)
-        total = self.temperature.square() * term.weight * loss
-        weight = self.plan.supervised_weight
-        if weight:
-            student = self.plan.distribution(outputs.flatten(0, -3))
-            of_labels = losses.label_nll(student, y.squeeze(0)).unsqueeze(0)
-            total = total + weight * labelled * of_labels  # Eqs 16 and 17
-        return losses.logarithmic_beyond(total, self.limit)
-
     def loss_and_gradient(
         self, outputs: Tensor, targets: tuple[Tensor, ...]
     ) -> tuple[Tensor, Tensor]:
-        if self.plan.supervised_weight:
-            return super().loss_and_gradient(outputs, targets)
-        term = self.plan.term(self.plan.members(targets[0]), self.temperature)
-        loss, gradient = term.loss_and_gradient(outputs / self.temperature, *term.arguments)
-        weight = self.temperature * term.weight
-        of_outputs = weight if weight.ndim == 0 else weight.unsqueeze(-1)
-        loss, gradient = loss * weight * self.temperature, gradient * of_outputs
-        return losses.logarithmic_beyond_and_gradient(loss, gradient, self.limit)
+        answers, y, labelled = targets
+        term = self.plan.term(self.plan.members(answers), self.temperature)
+        loss, gradient = losses.tempered_sum([term], outputs, self.temperature)
+        weight = self.plan.supervised_weight
+        if weight:
+            of_labels, slope = losses.by_autograd(self._label_nll, outputs, y)
+            loss = loss + weight * labelled * of_labels  # Eqs 16 and 17
+            gradient = gradient + weight * labelled.unsqueeze(-1) * slope
+        return losses.logarithmic_beyond(loss, gradient, self.limit)
+
+    def _label_nll(self, outputs: Tensor, y: Tensor) -> Tensor:
+        student = self.plan.distribution(outputs.flatten(0, -3))
+        return losses.label_nll(student, y.squeeze(0)).unsqueeze(0)
 
     def penalty(self, module: Any) -> Tensor | None:
         if not isinstance(module.network, GaussianHead):

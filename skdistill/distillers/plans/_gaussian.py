@@ -53,6 +53,5 @@ class GaussianPlan(OfGaussians):
     def term(self, members: Gaussian, temperature: Tensor) -> Term:
         z = losses.gaussian_parameters(members)  # Eq 12
         if self.covariance == "full":
-            target = (losses.paired_normal_target(z),)
-            return Term(losses.paired_normal_nll, losses.paired_normal_nll_and_gradient, target)
-        return Term(losses.normal_nll, losses.normal_nll_and_gradient, (losses.normal_target(z),))
+            return Term(losses.paired_normal_nll, (losses.paired_normal_target(z),))
+        return Term(losses.normal_nll, (losses.normal_target(z),))

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,15 +15,13 @@ from ..._objective import Objective
 from ..._plans import Extent, NetworkRecipe, Plan
 from ..._tasks import Numbers, Task
 from ...distributions import Gaussian
+from ...losses import Term, weighted_sum
 from ...modules import MultiHead, split_head, stack
 from .._ramps import value_on_ramp
 
 # Weights of the two spread-matching terms for numbers, for `spread_weight=1`.
 _RESIDUAL_WEIGHT = 0.5
 _SPREAD_WEIGHT = 0.25
-
-# A term's weight, its function without and with gradient, and their arguments.
-Term = tuple[float | Tensor, Callable, Callable, tuple]
 
 
 @dataclass(frozen=True)
@@ -104,24 +102,10 @@ class HydraObjective(Objective):
         share = min(1.0, (epoch + 1) / self.n_epochs)
         self.spread_weight.fill_(plan.spread_weight * share)
 
-    def forward(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Tensor:
-        total = torch.zeros_like(targets[-1])
-        for weight, loss, _, arguments in self._terms(self._heads(outputs), *targets):
-            total = total + weight * loss(*arguments)
-        return total
-
-    def _heads(self, outputs: Tensor) -> Any:
-        """What the terms take for heads."""
-        return outputs
-
-    def _terms(self, heads: Any, answers: Tensor, y: Tensor, labelled: Tensor) -> Iterator[Term]:
-        """Terms whose weight is not zero."""
-        yield from ()  # each kind says
-
-    def _paired(self, members: Any, heads: Any) -> tuple[Any, ...]:
-        """Arguments of the terms that compare a member with its head."""
-        pairs = () if self.in_order else ((self.member_index, self.head_index),)
-        return members, heads, *pairs
+    @property
+    def pairs(self) -> tuple[Tensor, Tensor] | None:
+        """Which member goes with which head; None in order."""
+        return None if self.in_order else (self.member_index, self.head_index)
 
     def penalty(self, module: Any) -> Tensor | None:
         if self.plan.diversity_weight == 0:
@@ -130,52 +114,30 @@ class HydraObjective(Objective):
         return self.diversity_weight * losses.diversity(weights, self.plan.diversity)  # L4
 
 
-def _add(total: Tensor, more: Tensor, weight: float | Tensor) -> None:
-    """Add `more` times `weight`, in one call."""
-    if isinstance(weight, Tensor):
-        total.addcmul_(more, weight)
-    else:
-        total.add_(more, alpha=weight)
-
-
 class GaussianHydraObjective(HydraObjective):
     """The loss for numbers: members (S, n, N, t, 2), labels (S, n, t), outputs (S, M, n, 2 t)."""
-
-    def _heads(self, outputs: Tensor) -> Gaussian:
-        return Gaussian.from_outputs(outputs)
 
     def loss_and_gradient(
         self, outputs: Tensor, targets: tuple[Tensor, ...]
     ) -> tuple[Tensor, Tensor]:
         heads = losses.Mixture(*Gaussian.from_outputs(outputs))
-        total = torch.zeros_like(targets[-1])
-        d_mean, d_variance = torch.zeros_like(heads.mean), torch.zeros_like(heads.mean)
-        for weight, _, loss_and_gradient, arguments in self._terms(heads, *targets):
-            loss, gradient = loss_and_gradient(*arguments)
-            _add(total, loss, weight)
-            _add(d_mean, gradient.mean, weight)
-            _add(d_variance, gradient.variance, weight)
-        return total, losses.gradient_of_outputs(outputs, Gaussian(d_mean, d_variance))
+        loss, gradient = weighted_sum(self._terms(*targets), heads)
+        return loss, losses.gradient_of_outputs(outputs, gradient)
 
-    def _terms(self, heads: Gaussian, answers: Tensor, y: Tensor, labelled: Tensor):
+    def _terms(self, answers: Tensor, y: Tensor, labelled: Tensor) -> Iterator[Term]:
+        """Terms whose weight is not zero."""
         members = losses.Mixture(*answers.transpose(-4, -3).unbind(-1))  # (S, N, n, t)
-        plan = self.plan
-        alpha, beta = float(plan.alpha), float(plan.beta)
-        both, paired = (members, heads), self._paired(members, heads)
-        L1 = _labelled_correctness, _labelled_correctness_and_gradient
-        L2 = losses.aggregation, losses.aggregation_and_gradient
-        L3 = losses.individuality, losses.individuality_and_gradient
-        residual = losses.residual_mismatch, losses.residual_mismatch_and_gradient
-        spread = losses.spread_mismatch, losses.spread_mismatch_and_gradient
+        alpha, beta = self.plan.alpha, self.plan.beta
         if alpha < 1:
-            yield 1 - alpha, *L1, (heads, y, labelled)
+            yield Term(losses.correctness, (y,), (1 - alpha) * labelled)  # L1
         if alpha > 0 and beta < 1:
-            yield alpha * (1 - beta), *L2, both
+            yield Term(losses.aggregation, (members,), alpha * (1 - beta))  # L2
         if alpha > 0 and beta > 0:
-            yield alpha * beta, *L3, paired
-        if plan.spread_weight > 0:
-            yield _RESIDUAL_WEIGHT * self.spread_weight, *residual, paired
-            yield _SPREAD_WEIGHT * self.spread_weight, *spread, both
+            yield Term(losses.individuality, (members, self.pairs), alpha * beta)  # L3
+        if self.plan.spread_weight > 0:
+            weight = self.spread_weight
+            yield Term(losses.residual_mismatch, (members, self.pairs), _RESIDUAL_WEIGHT * weight)
+            yield Term(losses.spread_mismatch, (members,), _SPREAD_WEIGHT * weight)
 
 
 class CategoricalHydraObjective(HydraObjective):
@@ -186,50 +148,20 @@ class CategoricalHydraObjective(HydraObjective):
     def loss_and_gradient(
         self, outputs: Tensor, targets: tuple[Tensor, ...]
     ) -> tuple[Tensor, Tensor]:
-        total, d_outputs = torch.zeros_like(targets[-1]), torch.zeros_like(outputs)
-        for weight, _, loss_and_gradient, arguments in self._terms(outputs, *targets):
-            loss, gradient = loss_and_gradient(*arguments)
-            total.add_(loss * weight)
-            d_outputs.add_(gradient * weight)
-        return total, d_outputs
+        return weighted_sum(self._terms(*targets), outputs)
 
-    def _terms(self, heads: Tensor, answers: Tensor, y: Tensor, labelled: Tensor):
+    def _terms(self, answers: Tensor, y: Tensor, labelled: Tensor) -> Iterator[Term]:
+        """Terms whose weight is not zero."""
         members = answers.transpose(-3, -2)  # (S, N, n, K)
         plan = self.plan
         alpha, beta = plan.alpha, plan.beta
-        L1 = _labelled_class, _labelled_class_and_gradient
-        L2 = losses.categorical_aggregation, losses.categorical_aggregation_and_gradient
-        L3 = losses.categorical_individuality, losses.categorical_individuality_and_gradient
-        spread = losses.information_mismatch, losses.information_mismatch_and_gradient
-        pairs = None if self.in_order else (self.member_index, self.head_index)
         if alpha < 1:
-            yield 1 - alpha, *L1, (heads, y, labelled)
+            yield Term(losses.categorical_correctness, (y,), (1 - alpha) * labelled)  # L1
         if alpha > 0 and beta < 1:
-            yield alpha * (1 - beta), *L2, (members, heads, plan.aggregate_temperature)
+            arguments: tuple = members, plan.aggregate_temperature
+            yield Term(losses.categorical_aggregation, arguments, alpha * (1 - beta))  # L2
         if alpha > 0 and beta > 0:
-            yield alpha * beta, *L3, (members, heads, pairs, plan.member_temperature)
+            arguments = members, self.pairs, plan.member_temperature
+            yield Term(losses.categorical_individuality, arguments, alpha * beta)  # L3
         if plan.spread_weight > 0:
-            yield self.spread_weight, *spread, (members, heads)
-
-
-def _labelled_correctness(heads: Gaussian, y: Tensor, labelled: Tensor) -> Tensor:
-    """L1 of the rows that have a label, 0 for the others."""
-    return labelled * losses.correctness(heads, y)
-
-
-def _labelled_correctness_and_gradient(
-    heads: Gaussian, y: Tensor, labelled: Tensor
-) -> tuple[Tensor, Gaussian]:
-    loss, gradient = losses.correctness_and_gradient(heads, y)
-    share = labelled.unsqueeze(-2).unsqueeze(-1)
-    return labelled * loss, Gaussian(share * gradient.mean, share * gradient.variance)
-
-
-def _labelled_class(heads: Tensor, codes: Tensor, labelled: Tensor) -> Tensor:
-    return labelled * losses.categorical_correctness(heads, codes)
-
-
-def _labelled_class_and_gradient(
-    heads: Tensor, codes: Tensor, labelled: Tensor
-) -> tuple[Tensor, Tensor]:
-    return losses.categorical_correctness_and_gradient(heads, codes, labelled)
+            yield Term(losses.information_mismatch, (members,), self.spread_weight)

@@ -69,5 +69,5 @@ class LogitNormalPlan(OfProbabilities):
         smoothing = 0.0 if self.smoothing == "auto" else self.smoothing
         z = losses.relative_logits(members, smoothing)  # Eq 9
         if self.rank:
-            return Term(losses.low_rank_normal_nll, losses.low_rank_normal_nll_and_gradient, (z,))
-        return Term(losses.normal_nll, losses.normal_nll_and_gradient, (losses.normal_target(z),))
+            return Term(losses.low_rank_normal_nll, (z,))
+        return Term(losses.normal_nll, (losses.normal_target(z),))

@@ -29,7 +29,7 @@ class GaussianMixturePlan(OfGaussians):
 
     def term(self, members: Gaussian, temperature: Tensor) -> Term:
         mixture, _ = losses.moments(members)
-        return Term(losses.normal_nll, losses.normal_nll_and_gradient, (mixture,))  # Eq 6
+        return Term(losses.normal_nll, (mixture,))  # Eq 6
 
 
 @dataclass(frozen=True)
@@ -45,4 +45,4 @@ class CategoricalMixturePlan(OfProbabilities):
 
     def term(self, members: Tensor, temperature: Tensor) -> Term:
         softened = (members / temperature).softmax(-1).mean(-3)  # Eq 5
-        return Term(losses.cross_entropy, losses.cross_entropy_and_gradient, (softened,))
+        return Term(losses.cross_entropy, (softened,))

@@ -38,9 +38,8 @@ class NormalInverseGammaPlan(OfGaussians):
         return NormalInverseGamma.from_outputs(outputs)
 
     def term(self, members: Gaussian, temperature: Tensor) -> Term:
-        target = (losses.normal_inverse_gamma_target(members),)
-        nll = losses.normal_inverse_gamma_nll, losses.normal_inverse_gamma_nll_and_gradient
-        return Term(*nll, target)
+        target = losses.normal_inverse_gamma_target(members)
+        return Term(losses.normal_inverse_gamma_nll, (target,))
 
     def start(self, module: nn.Module, predictions: Tensor, weight: Tensor) -> None:
         target = losses.normal_inverse_gamma_target(self.members(predictions))
@@ -68,9 +67,8 @@ class NormalInverseWishartPlan(OfGaussians):
         return NormalInverseWishart.from_outputs(outputs)
 
     def term(self, members: Gaussian, temperature: Tensor) -> Term:
-        target = (losses.normal_inverse_gamma_target(members),)
-        nll = losses.normal_inverse_wishart_nll, losses.normal_inverse_wishart_nll_and_gradient
-        return Term(*nll, target)
+        target = losses.normal_inverse_gamma_target(members)
+        return Term(losses.normal_inverse_wishart_nll, (target,))
 
     def start(self, module: nn.Module, predictions: Tensor, weight: Tensor) -> None:
         target = losses.normal_inverse_gamma_target(self.members(predictions))

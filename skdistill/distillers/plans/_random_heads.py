@@ -52,7 +52,7 @@ class RandomHeadPlan(CategoricalMixturePlan):
 
     def term(self, members: Tensor, temperature: Tensor) -> Term:
         softened = (members / temperature).log_softmax(-1)
-        return Term(_individuality, _individuality_and_gradient, (softened,))  # Hydra+, L3
+        return Term(losses.categorical_individuality, (softened,))  # Hydra+, L3
 
 
 @dataclass(frozen=True)
@@ -77,11 +77,3 @@ class DropoutHeadPlan(RandomHeadPlan):
 
     def head(self, core: nn.Module, layer: StackedLinear) -> DropoutHead:
         return DropoutHead(core, layer, self.n_members, self.n_samples, self.seed, rate=self.rate)
-
-
-def _individuality(draws: Tensor, members: Tensor) -> Tensor:
-    return losses.categorical_individuality(members, draws)
-
-
-def _individuality_and_gradient(draws: Tensor, members: Tensor) -> tuple[Tensor, Tensor]:
-    return losses.categorical_individuality_and_gradient(members, draws)

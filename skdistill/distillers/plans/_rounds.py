@@ -142,9 +142,9 @@ def cost_of_network(recipe: NetworkRecipe) -> tuple[float, int]:
 class WeakLearnerObjective(Objective):
     """What a learner minimises (Eq 6): a task loss, and the barrier.
 
-    Targets are what it is to say (1, n, L), and which way it had better err (1, n, L). Outputs are
-    raw, (1, n, L), or (1, time, n, L), where the task loss is a mean over the time steps (the loss
-    of E-RNN) and the barrier is for the last.
+    Given the targets, (1, n, L), and the wanted signs of the errors, (1, n, L). Outputs are raw,
+    (1, n, L), or (1, time, n, L), where the task loss is a mean over the time steps (the loss of
+    E-RNN) and the barrier is for the last.
 
     Parameters
     ----------
@@ -162,40 +162,25 @@ class WeakLearnerObjective(Objective):
         self.temperature = temperature
         self.barrier_weight = barrier_weight
 
-    def forward(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Tensor:
-        target, signs = targets
-        said, aim = self._along_time(outputs, target)
-        barrier = losses.log_barrier(said[:, -1] - target, signs, self.bound)
-        return self._task_loss(said, aim).mean(1) + self.barrier_weight * barrier  # Eq 6
-
     def loss_and_gradient(
         self, outputs: Tensor, targets: tuple[Tensor, ...]
     ) -> tuple[Tensor, Tensor]:
         target, signs = targets
-        said, aim = self._along_time(outputs, target)
-        gradient = self._task_gradient(said, aim) / said.shape[1]
-        error = said[:, -1] - target
-        barrier, d_barrier = losses.log_barrier_and_gradient(error, signs, self.bound)
+        bounded = losses.bounded_outputs(outputs, self.loc, self.bound, self.centred)
+        bounded = bounded.view(1, -1, *target.shape[1:])  # (1, time, n, L)
+        loss, gradient = self._task_loss(bounded, target.unsqueeze(1))
+        error = bounded[:, -1] - target
+        barrier, d_barrier = losses.log_barrier.and_gradient(error, signs, self.bound)
+        loss = loss.mean(1) + self.barrier_weight * barrier  # Eq 6
+        gradient = gradient / bounded.shape[1]
         gradient[:, -1] += self.barrier_weight * d_barrier
-        loss = self._task_loss(said, aim).mean(1) + self.barrier_weight * barrier  # Eq 6
-        gradient = losses.gradient_of_raw(gradient, said, self.loc, self.bound, self.centred)
+        gradient = losses.gradient_of_raw(gradient, bounded, self.loc, self.bound, self.centred)
         return loss, gradient.view_as(outputs)
 
-    def _along_time(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """What is said, (1, time, n, L), and what is to be, (1, 1, n, L)."""
-        said = losses.bounded_outputs(outputs, self.loc, self.bound, self.centred)
-        return said.view(1, -1, *target.shape[1:]), target.unsqueeze(1)
-
-    def _task_loss(self, said: Tensor, aim: Tensor) -> Tensor:
+    def _task_loss(self, bounded: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         if self.temperature is None:
-            return 0.5 * (said - aim).square().sum(-1)
-        log_probs = torch.log_softmax(said / self.temperature, -1)
-        return -(self.temperature**2) * (self._softened(aim) * log_probs).sum(-1)
-
-    def _task_gradient(self, said: Tensor, aim: Tensor) -> Tensor:
-        if self.temperature is None:
-            return said - aim
-        return self.temperature * (self._softened(said) - self._softened(aim))
-
-    def _softened(self, logits: Tensor) -> Tensor:
-        return torch.softmax(logits / (self.temperature or 1.0), -1)
+            error = bounded - target
+            return 0.5 * error.square().sum(-1), error
+        softened = torch.softmax(target / self.temperature, -1).expand_as(bounded)
+        term = losses.Term(losses.cross_entropy, (softened,))
+        return losses.tempered_sum([term], bounded, self.temperature)

@@ -15,7 +15,7 @@ from ... import losses
 from ..._objective import Objective
 from ..._plans import Extent, NetworkRecipe, Plan
 from ...distributions import Dirichlet, EmpiricalCategorical
-from ...losses import MemberStatistics
+from ...losses import MemberStatistics, Term, tempered_sum
 from ...modules import stack
 from .._ramps import value_on_ramp
 
@@ -31,8 +31,8 @@ class TokenLoss(NamedTuple):
     target : callable
         Takes what is known of the members at N tokens, and the largest precision; gives what the
         loss compares the outputs with, (N, width).
-    loss, loss_and_gradient : callable
-        Take outputs (..., K) and targets (..., width).
+    term : callable
+        Takes such targets, (..., width), to the loss of outputs (..., K).
     distribution : callable
         Makes a distribution over the tokens' probabilities of outputs (N, K).
     tells_parts : bool
@@ -44,8 +44,7 @@ class TokenLoss(NamedTuple):
     """
 
     target: Callable[[MemberStatistics, float], Tensor]
-    loss: Callable[[Tensor, Tensor], Tensor]
-    loss_and_gradient: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+    term: Callable[[Tensor], Term]
     # The plain form, Eq 6: what the divergences add to both sides is there to train well.
     distribution: Callable[[Tensor], Any] = partial(Dirichlet.from_outputs, offset=0.0)
     tells_parts: bool = True
@@ -61,53 +60,26 @@ def _proxy(statistics: MemberStatistics, max_precision: float) -> Tensor:
     return torch.cat([mean, precision.unsqueeze(-1)], -1)
 
 
-def _of_proxy(loss: Callable) -> Callable:
-    """A loss of a mean and a precision, for both in one."""
-    return lambda outputs, target: loss(outputs, target[..., :-1], target[..., -1])
-
-
-def _of_concentrations(loss: Callable) -> Callable:
-    """A loss of the proxy's concentrations, for its mean and precision in one."""
-    return _of_proxy(
-        lambda outputs, *proxy: loss(outputs, losses.proxy_concentrations(*proxy))  # Eq 17
+def _proxy_loss(name: str) -> TokenLoss:
+    """A divergence from the proxy."""
+    return TokenLoss(
+        _proxy, lambda target: losses.proxy_term(name, target[..., :-1], target[..., -1])
     )
 
 
-def _reverse_kl(outputs: Tensor, target: Tensor) -> Tensor:
-    """The divergence over the sum of the proxy's concentrations."""
-    loss = _of_concentrations(losses.dirichlet_reverse_kl)(outputs, target)
-    return loss / (target[..., -1] + outputs.shape[-1])
-
-
-def _reverse_kl_and_gradient(outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    found = _of_concentrations(losses.dirichlet_reverse_kl_and_gradient)(outputs, target)
-    total = target[..., -1] + outputs.shape[-1]
-    return found[0] / total, found[1] / total.unsqueeze(-1)
-
-
 TOKEN_LOSSES = {
-    "reverse_kl": TokenLoss(_proxy, _reverse_kl, _reverse_kl_and_gradient),
-    "reverse_kl_reference": TokenLoss(
-        _proxy,
-        _of_proxy(losses.dirichlet_reverse_kl_reference),
-        _of_proxy(losses.dirichlet_reverse_kl_reference_and_gradient),
-    ),
-    "forward_kl": TokenLoss(
-        _proxy,
-        _of_concentrations(losses.dirichlet_forward_kl),
-        _of_concentrations(losses.dirichlet_forward_kl_and_gradient),
-    ),
+    "reverse_kl": _proxy_loss("reverse_kl"),
+    "reverse_kl_reference": _proxy_loss("reverse_kl_reference"),
+    "forward_kl": _proxy_loss("forward_kl"),
     "nll": TokenLoss(
         lambda statistics, _: statistics.mean_log,
-        partial(losses.dirichlet_nll, offset=0.0),
-        partial(losses.dirichlet_nll_and_gradient, offset=0.0),
+        lambda target: Term(losses.dirichlet_nll, (target, 0.0)),
         smoothing=1e-3,
         has_proxy=False,
     ),
     "mixture": TokenLoss(
         lambda statistics, _: statistics.mean,
-        losses.cross_entropy,
-        losses.cross_entropy_and_gradient,
+        lambda target: Term(losses.cross_entropy, (target,)),
         distribution=lambda outputs: EmpiricalCategorical.from_logits(outputs.unsqueeze(0)),
         tells_parts=False,
         has_proxy=False,
@@ -205,28 +177,15 @@ class TokenObjective(Objective):
     def begin_epoch(self, epoch: int) -> None:
         self.temperature.fill_(value_on_ramp(self.setting, epoch, end=1.0))
 
-    def forward(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Tensor:
-        answers, is_token = targets
-        loss = self.kind.loss(self._logits(outputs, is_token), answers)
-        return (self._share(is_token) * loss.masked_fill(is_token == 0, 0.0)).sum(-1)
-
     def loss_and_gradient(
         self, outputs: Tensor, targets: tuple[Tensor, ...]
     ) -> tuple[Tensor, Tensor]:
-        answers, is_token = targets
-        loss, gradient = self.kind.loss_and_gradient(self._logits(outputs, is_token), answers)
-        share, is_pad = self._share(is_token), is_token == 0
-        gradient.masked_fill_(is_pad.unsqueeze(-1), 0.0)
-        gradient.mul_((share / self.temperature).unsqueeze(-1))
+        target, is_token = targets
+        logits = outputs.unflatten(-1, (is_token.shape[-1], -1))  # (1, n, T, K)
+        loss, gradient = tempered_sum([self.kind.term(target)], logits, self.temperature)
+        share, is_pad = is_token / is_token.sum(-1, keepdim=True), is_token == 0
+        gradient.masked_fill_(is_pad.unsqueeze(-1), 0.0).mul_(share.unsqueeze(-1))
         return (share * loss.masked_fill(is_pad, 0.0)).sum(-1), gradient.flatten(-2)
-
-    def _logits(self, outputs: Tensor, is_token: Tensor) -> Tensor:
-        """Logits (1, n, T, K) at the temperature."""
-        return outputs.unflatten(-1, (is_token.shape[-1], -1)) / self.temperature
-
-    def _share(self, is_token: Tensor) -> Tensor:
-        """Factor of each token's loss in that of its row, (1, n, T)."""
-        return is_token / is_token.sum(-1, keepdim=True) * self.temperature.square()
 
 
 class TokenRows(nn.Module):

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Losses that know their gradient in closed form, and weighted sums of them.
+
+A loss is written once, as a function that returns the loss of every row, (..., n), and the gradient
+of their sum with respect to the prediction, its first argument. The prediction is a tensor of
+outputs, (..., n, p), or a :class:`Gaussian`, and may have an axis of heads before the rows,
+(..., M, n, p), over which the loss sums.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar, cast
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+Inputs = ParamSpec("Inputs")
+Gradient = TypeVar("Gradient", covariant=True)
+
+
+class Loss(Protocol[Inputs, Gradient]):
+    """A differentiable loss of a prediction, its first argument."""
+
+    @property
+    def and_gradient(self) -> Callable[Inputs, tuple[Tensor, Gradient]]:
+        """The loss of every row, with the gradient of their sum."""
+
+    def __call__(self, *args: Inputs.args, **kwargs: Inputs.kwargs) -> Tensor: ...
+
+
+def loss_with_gradient(
+    and_gradient: Callable[Inputs, tuple[Tensor, Gradient]],
+) -> Loss[Inputs, Gradient]:
+    """Decorate a function that returns a loss and its gradient: the result returns the loss.
+
+    The loss is differentiable with respect to its first argument. The function itself becomes the
+    attribute ``and_gradient``.
+    """
+    signature = inspect.signature(and_gradient)
+    first = next(iter(signature.parameters))
+
+    @functools.wraps(and_gradient)
+    def loss(*args, **kwargs):
+        prediction, *others = args or (kwargs.pop(first),)
+        return differentiable(and_gradient, prediction, *others, **kwargs)
+
+    loss.__signature__ = signature.replace(return_annotation="Tensor")  # type: ignore[attr-defined]
+    loss.and_gradient = and_gradient  # type: ignore[attr-defined]
+    and_gradient.__qualname__ += ".and_gradient"  # where pickle finds it
+    return cast(Any, loss)
+
+
+def differentiable(
+    and_gradient: Callable[..., tuple[Tensor, Any]], prediction: Any, *args, **kwargs
+) -> Tensor:
+    """Loss of a prediction, for autograd, given the function that returns it with its gradient."""
+    parts = _parts(prediction)
+    detached = [part.detach() for part in parts]
+    with torch.no_grad():
+        loss, gradient = and_gradient(_like(prediction, detached), *args, **kwargs)
+    if torch.is_grad_enabled():
+        for part, d_part in zip(parts, _parts(gradient), strict=True):
+            loss = _WithGradient.apply(loss, part, d_part)
+    return loss
+
+
+def by_autograd(loss: Callable[..., Tensor], outputs: Tensor, *args) -> tuple[Tensor, Tensor]:
+    """Loss of outputs and the gradient of its sum, which autograd finds."""
+    with torch.enable_grad():
+        outputs = outputs.detach().requires_grad_()
+        losses = loss(outputs, *args)
+        (gradient,) = torch.autograd.grad(losses.sum(), outputs)
+    return losses.detach(), gradient
+
+
+class _WithGradient(torch.autograd.Function):
+    """A loss as it is; its derivative with respect to `part` is the gradient that is given."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(loss: Tensor, part: Tensor, gradient: Tensor) -> Tensor:
+        return loss.view_as(loss)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        _, part, gradient = inputs
+        ctx.save_for_backward(gradient)
+        ctx.shape = part.shape
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, d_loss: Tensor):
+        (gradient,) = ctx.saved_tensors
+        d_part = gradient * _for_gradient(d_loss, gradient)
+        return d_loss, d_part.sum_to_size(ctx.shape), None
+
+
+# ------------------------------------------------------------------------------------------
+# Weighted sums
+# ------------------------------------------------------------------------------------------
+
+
+class Term(NamedTuple):
+    """A loss, its arguments after the prediction, and its weight: a number, or one per row."""
+
+    loss: Loss
+    arguments: tuple = ()
+    weight: float | Tensor = 1.0
+
+
+def weighted_sum(terms: Iterable[Term], prediction: Any) -> tuple[Tensor, Any]:
+    """Weighted sum of at least one loss of a prediction, and its gradient.
+
+    Parameters
+    ----------
+    terms : iterable of Term
+    prediction : Tensor or Gaussian of shape (..., n, p)
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
+    gradient : Tensor or Gaussian of shape (..., n, p)
+    """
+    sums: list[Tensor] = []
+    for loss, arguments, weight in terms:
+        value, gradient = loss.and_gradient(prediction, *arguments)
+        values = [value, *_parts(gradient)]
+        weights = [weight] * len(values)
+        if isinstance(weight, Tensor) and weight.ndim:
+            weights[1:] = [_for_gradient(weight, d_part) for d_part in values[1:]]
+        if sums:
+            sums = list(map(_add, sums, values, weights))
+        elif isinstance(weight, Tensor) or weight != 1:
+            sums = list(map(torch.mul, values, weights))
+        else:
+            sums = values
+    return sums[0], _like(gradient, sums[1:])
+
+
+def tempered_sum(
+    terms: Iterable[Term], outputs: Tensor, temperature: float | Tensor
+) -> tuple[Tensor, Tensor]:
+    """:func:`weighted_sum` for outputs that are divided by a temperature T.
+
+    The sum is multiplied by T^2, so that its gradient keeps its scale.
+
+    Parameters
+    ----------
+    terms : iterable of Term
+    outputs : Tensor of shape (..., n, p)
+    temperature : float or Tensor of shape ()
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
+    gradient : Tensor of shape (..., n, p)
+        With respect to the outputs before they are divided.
+    """
+    loss, gradient = weighted_sum(terms, outputs / temperature)
+    return loss * temperature**2, gradient.mul_(temperature)
+
+
+def _add(total: Tensor, more: Tensor, weight: float | Tensor) -> Tensor:
+    """``total + weight * more``, in one call."""
+    if isinstance(weight, Tensor):
+        return torch.addcmul(total, more, weight)
+    return torch.add(total, more, alpha=weight)
+
+
+def _for_gradient(values: Tensor, gradient: Tensor) -> Tensor:
+    """Values of rows, (..., n), shaped to multiply a gradient, (..., n, p) or (..., M, n, p)."""
+    if gradient.ndim > values.ndim + 1:
+        values = values.unsqueeze(-2)
+    return values.unsqueeze(-1)
+
+
+def _parts(prediction: Any) -> tuple[Tensor, ...]:
+    """The tensor itself, or the mean and the variance of a Gaussian."""
+    return (prediction,) if isinstance(prediction, Tensor) else tuple(prediction)
+
+
+def _like(prediction: Any, parts: list[Tensor]) -> Any:
+    """A prediction of the same kind, made of other tensors."""
+    return parts[0] if isinstance(prediction, Tensor) else type(prediction)(*parts)
