@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn import get_config
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
+from ._objective import Objective
 from ._parameters import DunderParameters, Number, OneOf, Seed, errors_about
 from ._process import torch_threads
 from ._warnings import warn
@@ -65,37 +65,6 @@ _LARGEST_TOTAL = 1e30
 
 # They want a closure, sparse gradients, or matrices only.
 _UNSUITED_OPTIMIZERS = frozenset({"LBFGS", "Muon", "Optimizer", "SparseAdam"})
-
-
-class Objective(nn.Module):
-    """What a stack minimises: a loss for each row, and perhaps a penalty on the weights."""
-
-    def forward(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Tensor:
-        """Return the loss of every member and row, of shape (S, n)."""
-        raise NotImplementedError
-
-    def loss_and_gradient(
-        self, outputs: Tensor, targets: tuple[Tensor, ...]
-    ) -> tuple[Tensor, Tensor]:
-        """Return the losses, (S, n), and the gradient of their sum, of the shape of `outputs`.
-
-        Autograd finds the gradient unless a subclass knows it in closed form. A row's loss must not
-        depend on other rows' outputs.
-        """
-        with torch.enable_grad():
-            outputs = outputs.detach().requires_grad_()
-            losses = self(outputs, targets)
-            (gradient,) = torch.autograd.grad(losses.sum(), outputs)
-        return losses.detach(), gradient
-
-    def penalty(self, module: Any) -> Tensor | None:
-        """Return what is added to each member's loss, of shape (S,), or None."""
-        return None
-
-    first_epoch = 0  # number of the epoch that training begins with
-
-    def begin_epoch(self, epoch: int) -> None:
-        """Prepare for epoch number `epoch`, counted from 0."""
 
 
 class NetEstimator(CallbackSupportMixin, DunderParameters):
@@ -477,11 +446,6 @@ def largest(X: np.ndarray) -> tuple[tuple[int, ...], float]:
     """Place and value of the largest magnitude."""
     flat = max(int(X.argmax()), int(X.argmin()), key=lambda i: abs(float(X.flat[i])))
     return tuple(int(i) for i in np.unravel_index(flat, X.shape)), float(X.flat[flat])
-
-
-def rows_in_memory(answer: np.ndarray | Tensor) -> int:
-    """How many rows' answers fit scikit-learn's ``working_memory``, given that to one row."""
-    return max(1, int(get_config()["working_memory"] * 2**20) // answer.nbytes)
 
 
 def check_weights(sample_weight, n: int, name: str = "sample_weight") -> np.ndarray | None:

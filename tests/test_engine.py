@@ -32,20 +32,20 @@ from skdistill import (
     DistributionDistiller,
     HydraPlusClassifier,
     HydraPlusRegressor,
-    _engine,
 )
-from skdistill._base import Objective
 from skdistill._engine import (
+    DistillationRows,
     DivergenceGuard,
     MemberEarlyStopping,
     Rows,
     StackNet,
     TaskPerEpoch,
-    TaughtRows,
-    clip_each_member,
-    listens_to_batches,
+    _rows,
     suited_threads,
 )
+from skdistill._engine._callbacks import listens_to_batches
+from skdistill._engine._steps import FlatStep, clip_each_member
+from skdistill._objective import Objective
 from skdistill.modules import MLP, build_member, stack
 from skdistill.transfer._noise import add_noise
 
@@ -449,7 +449,7 @@ def dealt(rows):
 
 @pytest.mark.parametrize("gather_bytes", [1, 700, 2**22])
 def test_an_epoch_deals_every_row_once_to_every_member(monkeypatch, gather_bytes):
-    monkeypatch.setattr(_engine, "_GATHER_BYTES", gather_bytes)
+    monkeypatch.setattr(_rows, "_GATHER_BYTES", gather_bytes)
     rows = numbered_rows()
     previous = None
     for _ in range(3):
@@ -468,7 +468,7 @@ def test_an_epoch_deals_every_row_once_to_every_member(monkeypatch, gather_bytes
 
 def test_the_order_of_a_member_is_its_seeds_whatever_is_gathered_at_a_time(monkeypatch):
     whole = [torch.cat(dealt(rows)[0], dim=1) for rows in [numbered_rows()] * 2]
-    monkeypatch.setattr(_engine, "_GATHER_BYTES", 1)
+    monkeypatch.setattr(_rows, "_GATHER_BYTES", 1)
     again = [torch.cat(dealt(rows)[0], dim=1) for rows in [numbered_rows(seeds=(3, 1))] * 2]
     for epoch in range(2):
         assert torch.equal(again[epoch][0], whole[epoch][2])
@@ -554,7 +554,9 @@ def taught_rows(noise=0.0, batch_size=5, seeds=(1,), n=23):
     plain = numbered_rows(n, batch_size=batch_size, seeds=seeds)
     sd = torch.tensor([noise, 0.0], dtype=torch.float64)
     draw = partial(add_noise, sd=sd, share_power=2.0) if noise else None
-    rows = TaughtRows(plain.X, plain.targets, None, batch_size, seeds, teacher=teacher, draw=draw)
+    rows = DistillationRows(
+        plain.X, plain.targets, None, batch_size, seeds, teacher=teacher, draw=draw
+    )
     teacher.asked.clear()  # what it was asked while being built is told apart below
     return rows, teacher
 
@@ -569,7 +571,7 @@ def assert_answers_match(batches):
 def test_a_teacher_without_noise_is_asked_once():
     teacher = Teacher()
     plain = numbered_rows()
-    rows = TaughtRows(plain.X, plain.targets, None, 5, (1,), teacher=teacher)
+    rows = DistillationRows(plain.X, plain.targets, None, 5, (1,), teacher=teacher)
     assert sum(teacher.asked) == 23 + 1  # all rows, and one to learn how large its answers are
     teacher.asked.clear()
     for _ in range(2):
@@ -611,7 +613,7 @@ def noise_of_rows(noise, n, seed=1):
     """What is added to `n` rows in one epoch, in units of the noise asked for."""
     X = torch.zeros(n, len(noise), dtype=torch.float64)
     draw = partial(add_noise, sd=noise, share_power=2.0)
-    rows = TaughtRows(X, (), None, n, (seed,), teacher=lambda rows: rows[:, :1], draw=draw)
+    rows = DistillationRows(X, (), None, n, (seed,), teacher=lambda rows: rows[:, :1], draw=draw)
     ((found, _),) = rows
     return (found[0] / noise).numpy()
 
@@ -695,7 +697,7 @@ def test_each_members_gradient_is_clipped_as_torch_clips_one_network(max_norm):
         for one, whole in zip(alone[m], stacked, strict=True):
             one.grad = whole.grad[m].clone()
         nn.utils.clip_grad_norm_(alone[m], max_norm)
-    clip_each_member([*stacked, unused], 5, max_norm)
+    clip_each_member([parameter.grad for parameter in stacked], max_norm)
     for m in range(5):
         for one, whole in zip(alone[m], stacked, strict=True):
             torch.testing.assert_close(whole.grad[m], one.grad)
@@ -1058,15 +1060,15 @@ def test_a_member_that_diverges_after_it_has_stopped_is_not_trained_anew():
 
 def interrupt_at(monkeypatch, n_batches):
     """Let Ctrl-C arrive in the training step after `n_batches` of them."""
-    step, seen = StackNet.train_step_single, []
+    step, seen = FlatStep.__call__, []
 
-    def interrupted(self, batch, **kwargs):
+    def interrupted(self, batch):
         if len(seen) == n_batches:
             raise KeyboardInterrupt
         seen.append(1)
-        return step(self, batch, **kwargs)
+        return step(self, batch)
 
-    monkeypatch.setattr(StackNet, "train_step_single", interrupted)
+    monkeypatch.setattr(FlatStep, "__call__", interrupted)
 
 
 class StopAt(Callback):
@@ -1292,7 +1294,7 @@ def test_a_compiled_step_is_the_eager_one_and_says_what_it_cost(clip_norm):
     spy = Spy()
     compiled = ensemble(compile=True, callbacks=[spy], clip_norm=clip_norm).fit(X, y)
     assert spy.net.step == "compiled"
-    assert spy.net.quiet_step_.seconds > 0
+    assert spy.net.steps_.on_module.seconds > 0
     eager = ensemble(compile=False, clip_norm=clip_norm).fit(X, y)
     assert_same_weights(compiled, eager, atol=1e-5)
     assert_allclose(
@@ -1314,7 +1316,7 @@ def test_a_captured_step_is_the_eager_one(weighted, batch_size):
         warnings.filterwarnings("error", message=".*could not be captured")
         captured = ensemble(compile="auto", callbacks=[spy], **settings).fit(X, y, weight)
     assert spy.net.step == "captured"
-    assert spy.net.quiet_step_.graphs
+    assert spy.net.steps_.on_module.graphs
     eager = ensemble(compile=False, **settings).fit(X, y, weight)
     assert_same_weights(captured, eager, atol=1e-9)
     assert_allclose(

@@ -16,7 +16,8 @@ from sklearn.utils import gen_batches
 from sklearn.utils.metaestimators import available_if
 from torch import Tensor
 
-from .._base import SEED_LIMIT, Objective, rows_in_memory
+from .._base import SEED_LIMIT, Objective
+from .._memory import rows_in_memory
 from .._parameters import DunderParameters, Number, OneOf
 from .._read_offs import DistributionClassifier, DistributionRegressor, check_outputs
 from ..losses import DistillationGame

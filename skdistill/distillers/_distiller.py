@@ -377,7 +377,7 @@ class Distiller(DistributionEstimator):
 
     def _taught_rows(self, lesson: Lesson, ask: Ask | None, maker, seed: int):
         """Rows to learn from, with their labels and whether they have one."""
-        from .._engine import TaughtRows
+        from .._engine import DistillationRows
 
         X, y, weight, answers, labelled = self._rows_with_transfer(lesson, ask)
         n_kept = 0
@@ -397,14 +397,14 @@ class Distiller(DistributionEstimator):
 
         rows, weights = on_device(X), on_device(weight)
         is_weighted = not (weight == weight[0]).all()
-        return TaughtRows(
+        return DistillationRows(
             rows,
             (on_device(y), on_device(labelled)),
             weights[None] if is_weighted else None,
             self.batch_size,
             [seed],
             teacher=ask,
-            answers=None if answers is None or drawn_only else on_device(answers),
+            predictions=None if answers is None or drawn_only else on_device(answers),
             draw=None if maker is None else maker.prepare(rows, weights if is_weighted else None),
             n_kept=n_kept,
         )
@@ -447,7 +447,7 @@ class Distiller(DistributionEstimator):
             )
             self._keep(net, module, guard)
 
-        train(module, after_step=self._group_lasso(module))
+        train(module, proximal=self._group_lasso(module))
         if self.group_lasso:
             self._remove_silent_units()
         if n_more:

@@ -18,7 +18,6 @@ from sklearn.utils.metaestimators import available_if
 from torch import Tensor, nn
 
 from .._base import SEED_LIMIT, Objective, own_dropout, with_callbacks
-from .._checkpoint import Checkpoint
 from .._parameters import DunderParameters, Number, OneOf
 from .._read_offs import DistributionClassifier, DistributionRegressor
 from ..distributions import Dirichlet, ExpectedCategorical, ExpectedGaussian, Gaussian
@@ -401,7 +400,7 @@ class GPEDStudent(GPED, Distiller):
             callbacks=[("guard", DivergenceGuard())],
             flop_per_step=3 * rows.batch_size * flop_per_row(module, self._row_shape),
             weight_decay=[(w, self.weight_decay) for w, _ in weights_and_fan_ins(module)],
-            after_step=self._group_lasso(module),
+            proximal=self._group_lasso(module),
         ).initialize()
 
     def _finetune(self, distillation, n_steps: int) -> None:
@@ -467,6 +466,7 @@ class GPEDStudent(GPED, Distiller):
         """The checkpoint, if there is to be one, or None, to enter."""
         if self.checkpoint is None:
             return contextlib.nullcontext()
+        from .._engine import Checkpoint
         from .._fingerprint import digests
 
         data = {

@@ -18,8 +18,15 @@ import torch
 from torch import Tensor
 
 from .._base import draws_globally
-from .._checkpoint import Checkpoint
-from .._engine import Batch, Callback, DivergenceGuard, Rows, StackNet, suited_threads
+from .._engine import (
+    Batch,
+    Callback,
+    Checkpoint,
+    DivergenceGuard,
+    Rows,
+    StackNet,
+    suited_threads,
+)
 from ._gped_estimates import (
     RunningMean,
     Targets,

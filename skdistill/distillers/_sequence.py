@@ -286,7 +286,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
 
     def _taught_rows(self, teacher, objective, data, seed: int):
         """Rows to learn from, about which the members are asked."""
-        from .._engine import TaughtRows
+        from .._engine import DistillationRows
 
         rows, is_token, weight = (
             torch.tensor(array, dtype=torch.float32, device=self._device()) for array in data
@@ -298,7 +298,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
             parts = torch.from_numpy(asked).long().split(size)
             return torch.cat([self._target(teacher, objective, tokens) for tokens in parts])
 
-        return TaughtRows(
+        return DistillationRows(
             rows,
             (is_token,),
             weight[None],

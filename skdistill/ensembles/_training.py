@@ -77,7 +77,7 @@ class Trainer:
         buffers = {name: torch.tensor(value) for name, value in self.buffers.items()}
         return self.estimator._build_module(seeds, self.train[0].dtype, buffers)
 
-    def _fit(self, module: Any, seeds: list[int], weight, task, callbacks=(), **net_settings):
+    def _fit(self, module: Any, seeds: list[int], weight, task, stopping=None, **net_settings):
         """Train a stack whose networks have these seeds; gives the net, and its guard."""
         from .._engine import DivergenceGuard, Rows, TaskPerEpoch
 
@@ -86,14 +86,14 @@ class Trainer:
         # Not the seed of the weights again: the order of the rows is another random draw.
         order_seeds = [seed + SEED_LIMIT for seed in seeds]
         rows = Rows(X, (y,), weight, estimator.batch_size, order_seeds)
-        guard = DivergenceGuard(callbacks[0] if callbacks else None, self._ends_with)
-        tasks = [] if task is None else [TaskPerEpoch(task, estimator)]
+        guard = DivergenceGuard(stopping, self._ends_with)
+        tasks = None if task is None else TaskPerEpoch(task, estimator)
         net_settings.setdefault("weight_decay", self._prior(module))
         net = estimator._train(
             module,
             estimator._objective(),
             rows,
-            callbacks=[*tasks, *callbacks, guard],
+            callbacks=[callback for callback in (tasks, stopping, guard) if callback is not None],
             **net_settings,
         )
         if net.interrupted_ and not any("train_loss" in row for row in net.history):
@@ -141,11 +141,11 @@ class EnsembleTrainer(Trainer):
         from .._engine import MemberEarlyStopping, Rows
 
         estimator = self.estimator
-        valid, stopping = None, []
+        valid = stopping = None
         if self.valid is not None:
             X_valid, y_valid, weight_valid = self.valid
             valid = Rows(X_valid, (y_valid,), weight_valid)
-            stopping = [MemberEarlyStopping(estimator._patience, estimator.tol)]
+            stopping = MemberEarlyStopping(estimator._patience, estimator.tol)
         drawn = list(seeds.values())
         module = self._build(drawn)
         net, guard = self._fit(
@@ -158,8 +158,8 @@ class EnsembleTrainer(Trainer):
                 self.weights[member] = {name: value[k] for name, value in weights.items()}
                 if guard.worse_[k]:
                     self.worse.append(member)
-                if stopping:
-                    self.best_epochs[member] = int(stopping[0].best_epoch_[k])
+                if stopping is not None:
+                    self.best_epochs[member] = int(stopping.best_epoch_[k])
         if net.interrupted_:
             raise KeyboardInterrupt
 

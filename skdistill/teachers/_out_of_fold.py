@@ -10,7 +10,8 @@ from sklearn.base import is_classifier
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 from sklearn.utils import gen_batches
 
-from .._base import check_weights, rows_in_memory
+from .._base import check_weights
+from .._memory import rows_in_memory
 from .._meta_estimators import is_prefitted
 from .._parameters import Number
 from .._predict import predict_members

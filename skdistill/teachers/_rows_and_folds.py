@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils import gen_batches, indexable
 
-from .._base import rows_in_memory
+from .._memory import rows_in_memory
 from .._meta_estimators import weights_for
 
 # Answers that are only to be averaged are read in chunks of about this many bytes: large ones, as
