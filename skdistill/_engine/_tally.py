@@ -37,16 +37,7 @@ class LossTally:
         else:
             self.sums[size] = losses.clone()
         if self.objective is not None:
-            self.constant_sums.append(self._losses_of_zeros(step, batch).sum(-1))
-
-    @torch.no_grad()
-    def _losses_of_zeros(self, step: dict[str, Any], batch: Batch) -> Tensor:
-        """Losses (S, n) of outputs of zero, a prediction that is the same for every row."""
-        _, (targets, weight) = batch
-        outputs = torch.zeros_like(
-            step["y_pred"], dtype=step["losses"].dtype, memory_format=torch.contiguous_format
-        )
-        return weighted(self.objective(outputs, targets), weight)  # type: ignore[misc]
+            self.constant_sums.append(_losses_of_zeros(self.objective, step, batch).sum(-1))
 
     def means(self) -> Tensor:
         """Return the mean over rows of each member's loss, of shape (S,)."""
@@ -55,6 +46,16 @@ class LossTally:
     def constant_means(self) -> Tensor:
         """Return the same of a constant prediction."""
         return torch.stack(self.constant_sums).sum(0) / self.n_rows
+
+
+@torch.no_grad()
+def _losses_of_zeros(objective: Objective, step: dict[str, Any], batch: Batch) -> Tensor:
+    """Losses (S, n) of outputs of zero, a prediction that is the same for every row."""
+    _, (targets, weight) = batch
+    outputs = torch.zeros_like(
+        step["y_pred"], dtype=step["losses"].dtype, memory_format=torch.contiguous_format
+    )
+    return weighted(objective(outputs, targets), weight)
 
 
 def weighted(losses: Tensor, weight: Tensor | None) -> Tensor:
