@@ -25,19 +25,3 @@ from ._checkpoint import Checkpoint
 from ._net import StackNet
 from ._rows import Batch, DistillationRows, Rows
 from ._steps import optimizer_defaults, suited_threads
-
-__all__ = [
-    "Batch",
-    "Callback",
-    "Checkpoint",
-    "DistillationRows",
-    "DivergenceGuard",
-    "MemberEarlyStopping",
-    "Rows",
-    "StackNet",
-    "StopTraining",
-    "TaskPerEpoch",
-    "cosine_schedule",
-    "optimizer_defaults",
-    "suited_threads",
-]

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from typing import Any
 
@@ -250,8 +249,21 @@ class StackNet(NeuralNet):
             return
         is_first = training and len(self.history) == 1
         tally = LossTally(self.criterion_ if is_first else None)
-        with self.steps_.epoch(step_fn) if training else contextlib.nullcontext(step_fn) as step:
-            self._run_steps(iterator, training, prefix, step, tally)
+        with self.steps_.epoch(step_fn, training) as (step, after_step):
+
+            def tallied(batch: Batch, **fit_params) -> dict[str, Any]:
+                result = step(batch, **fit_params)
+                for call in after_step:
+                    call()
+                tally.add(result, batch)
+                return result
+
+            if self.steps_.listens_to_batches:
+                super().run_single_epoch(iterator, training, prefix, tallied)
+            else:
+                self.history.new_batch()  # its number is in the names of skorch's Checkpoint
+                for batch in iterator:
+                    tallied(batch)
         if is_first:
             self.constant_losses_ = tally.constant_means()
         self.member_losses_[prefix] = tally.means()
@@ -261,21 +273,6 @@ class StackNet(NeuralNet):
             self.history.record("engine", engine_of(self))
         if isinstance(self.steps_.on_module, CompiledStep) and len(self.history) == 1:
             self.history.record("compile_seconds", self.steps_.on_module.seconds)
-
-    def _run_steps(self, iterator, training: bool, prefix: str, step, tally: LossTally) -> None:
-        """Take a step for each batch, by skorch's loop if a callback listens to batches."""
-
-        def tallied(batch: Batch, **fit_params) -> dict[str, Any]:
-            result = step(batch, **fit_params)
-            tally.add(result, batch)
-            return result
-
-        if self.steps_.listens_to_batches:
-            super().run_single_epoch(iterator, training, prefix, tallied)
-            return
-        self.history.new_batch()  # skorch's Checkpoint names its files by the epoch's last batch
-        for batch in iterator:
-            tallied(batch)
 
     def _record(self, name: str, value: float) -> None:
         """Record a loss, and whether it is the lowest so far."""

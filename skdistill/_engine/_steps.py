@@ -51,8 +51,8 @@ class TrainingSteps:
         Step by autograd, on the parameters of the module.
     on_flat : FlatStep or None
         Step on flat buffers, if they support the net.
-    is_flat : bool
-        Whether the weights are in flat buffers, as they may be within an epoch.
+    flat : FlatGradient or None
+        Holds the weights while an epoch runs on flat buffers; None while the module holds them.
     """
 
     def __init__(self, net: StackNet):
@@ -61,61 +61,61 @@ class TrainingSteps:
         self.on_module = kinds.get(net.step, ModuleStep)(net)
         gradient_class = flat_gradient_of(net)
         self.on_flat = None if gradient_class is None else FlatStep(net, gradient_class)
-        self.is_flat = False
+        self.flat: FlatGradient | None = None
         self.listens_to_batches = any(listens_to_batches(cb) for _, cb in net.callbacks_)
 
     @contextlib.contextmanager
-    def epoch(self, skorchs_step: Step) -> Iterator[Step]:
-        """Give the step for one epoch; skorch's own, if a callback listens to batches."""
-        step: Any = skorchs_step if self.listens_to_batches else self.on_module
-        with contextlib.ExitStack() as stack:
-            if self.on_flat is not None and _trains_all(self.on_flat.gradient.parameters):
-                stack.enter_context(self.on_flat.epoch())
-                stack.callback(setattr, self, "is_flat", False)
-                step, self.is_flat = self.on_flat, True
-            yield _followed_by(step, self._after_step())
+    def epoch(
+        self, skorchs_step: Step, training: bool
+    ) -> Iterator[tuple[Step, list[Callable[[], None]]]]:
+        """Give the step for one epoch, and what to call after each step.
+
+        The step is skorch's own in validation, and if a callback listens to batches.
+        """
+        on_flat = self.on_flat
+        if not training:
+            yield skorchs_step, []
+            return
+        if on_flat is None or not _trains_all(on_flat.gradient.parameters):
+            step = skorchs_step if self.listens_to_batches else self.on_module
+            yield step, self._after_step()
+            return
+        on_flat.gradient.load()
+        on_flat.update.begin_epoch()
+        self.flat = on_flat.gradient
+        try:
+            yield on_flat, self._after_step()
+        finally:
+            self.flat = None
+            on_flat.update.end_epoch()
+            on_flat.gradient.store()
 
     def _after_step(self) -> list[Callable[[], None]]:
-        """What is to be done after each step of this epoch."""
+        """What to call after each step of this epoch."""
         net, calls = self.net, []
         if net.proximal is not None:
             shrink = net.proximal.bind(self.weights())
-            (group, *_) = net.optimizer_.param_groups
-            calls.append(lambda: shrink(group["lr"]))
+            calls.append(lambda: shrink(net.optimizer_.param_groups[0]["lr"]))
         if net.after_step is not None:
             calls.append(partial(net.after_step, net))
         return calls
 
     def weights(self) -> dict[str, Tensor]:
         """Return the parameters of the module by name, from wherever they are; not copied."""
-        named = dict(self.net.module_.named_parameters())
-        if self.on_flat is None or not self.is_flat:
+        named: dict[str, Tensor] = dict(self.net.module_.named_parameters())
+        if self.flat is None:
             return named
-        gradient = self.on_flat.gradient
-        in_buffer = dict(zip(gradient.parameters, gradient.values, strict=True))
+        places = zip(self.flat.parameters, self.flat.values, strict=True)
+        in_buffer: dict[Any, Tensor] = dict(places)
         return {name: in_buffer[parameter] for name, parameter in named.items()}
 
     @torch.no_grad()
     def outputs(self, X: Tensor) -> Tensor:
         """Predict with the weights as they are now; valid until the next step or call of this."""
-        if self.on_flat is not None and self.is_flat:
-            return self.on_flat.gradient.outputs(X)
+        if self.flat is not None:
+            return self.flat.outputs(X)
         self.net._set_training(False)  # the next step sets it again
         return self.net.module_(X)
-
-
-def _followed_by(step: Step, calls: list[Callable[[], None]]) -> Step:
-    """A step and calls to be made after it."""
-    if not calls:
-        return step
-
-    def step_and_calls(batch: Batch, **fit_params) -> dict[str, Any]:
-        result = step(batch, **fit_params)
-        for call in calls:
-            call()
-        return result
-
-    return step_and_calls
 
 
 def _trains_all(parameters) -> bool:
@@ -173,17 +173,6 @@ class FlatStep:
             clip_each_member(self.clipped, self.clip_norm)
         self.update()
         return {"y_pred": outputs, "losses": losses}
-
-    @contextlib.contextmanager
-    def epoch(self) -> Iterator[None]:
-        """Hold weights and optimizer state in the buffers for one epoch."""
-        self.gradient.load()
-        self.update.begin_epoch()
-        try:
-            yield
-        finally:
-            self.update.end_epoch()
-            self.gradient.store()
 
 
 class ModuleStep:
@@ -303,7 +292,7 @@ def optimizer_defaults(optimizer: type[torch.optim.Optimizer], lr: float, step: 
 def suited_threads(flop_per_step: float, n_threads: int | str = "auto") -> Iterator[None]:
     """Use `n_threads` threads; "auto" is one where a training step is too small for more.
 
-    The caller's setting is restored. A forked child always uses one, see :mod:`.._process`.
+    The caller's setting is restored. A forked child always uses one, see :mod:`skdistill._process`.
     """
     is_small = flop_per_step < _FLOP_OF_SMALL_STEP
     automatic = 1 if is_small else torch.get_num_threads()
