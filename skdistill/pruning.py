@@ -18,7 +18,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce, singledispatch
 from typing import Any, NamedTuple
 
@@ -269,11 +269,10 @@ def _joined(core: Any, head: Any) -> nn.Sequential:
 
 
 class GroupLasso:
-    """Proximal step of the group lasso after each training step.
+    """Proximal step of the group lasso, to be taken after each training step.
 
-    Given as ``after_step`` to the net that trains a module, it makes gradient steps proximal ones:
-    each unit's weights are shortened by the optimizer's learning rate times `strength` times the
-    square root of how many they are.
+    It shortens each unit's weights by the learning rate times `strength` times the square root of
+    how many they are.
 
     Parameters
     ----------
@@ -309,29 +308,35 @@ class GroupLasso:
             raise ValueError(f"strength must be a positive number, got {strength!r}.")
         self.strength = strength
         self._groups = _places_of(module)
-        self._owner: Any = None  # what holds the weights: the module, or flat buffers
+        self._names = {parameter: name for name, parameter in module.named_parameters()}
 
     @torch.no_grad()
-    def __call__(self, net: Any) -> None:
-        """Shrink the weights that a net trains.
+    def bind(self, weights: Mapping[str, Tensor]) -> Callable[[Any], None]:
+        """Return the proximal step for weights that lie in given tensors.
 
         Parameters
         ----------
-        net : StackNet
-            The net around the module, after a step of its optimizer.
+        weights : dict of str to Tensor
+            The module's parameters by name: ``dict(module.named_parameters())``, or tensors of the
+            same shapes that hold the weights in training.
+
+        Returns
+        -------
+        step : callable
+            Takes the learning rate and shrinks the weights in place.
         """
-        owner = net.form_ if net.uses_form_ else net.module_
-        if owner is not self._owner:
-            self._owner = owner
-            names = {parameter: name for name, parameter in net.module_.named_parameters()}
-            now = net.weights_now()
-            self._weights = [
-                [place.of(now[names[place.weight]]) for place in group] for group in self._groups
-            ]
-        amount = self.strength * net.optimizer_.param_groups[0]["lr"]
-        for group, weights in zip(self._groups, self._weights, strict=True):
-            n_lead = group[0].n_lead
-            shrink(weights, amount * _unit_size(weights, n_lead) ** 0.5, n_lead, inplace=True)
+        bound = [
+            (group[0].n_lead, [place.of(weights[self._names[place.weight]]) for place in group])
+            for group in self._groups
+        ]
+
+        @torch.no_grad()
+        def step(lr: Any) -> None:
+            for n_lead, units in bound:
+                amount = self.strength * lr * _unit_size(units, n_lead) ** 0.5
+                shrink(units, amount, n_lead, inplace=True)
+
+        return step
 
 
 # --- removal ----------------------------------------------------------------------------------

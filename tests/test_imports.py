@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[1]
 LAYERS = {
     "pure torch": {
         "_columns",
+        "_objective",
         "_process",
         "_settings",
         "_version",
@@ -30,19 +31,14 @@ LAYERS = {
         "samplers",
         "transfer",
     },
-    "engine": {
+    "engine": {"_engine", "_memory"},
+    "shared": {
         "_base",
-        "_checkpoint",
-        "_closed_form",
-        "_engine",
         "_fingerprint",
-        "_flat",
-        "_flat_update",
         "_meta_estimators",
         "_parameters",
-        "_read_offs",
         "_predict",
-        "_traced",
+        "_read_offs",
     },
     "estimators": {"ensembles", "teachers", "sequences", "distillers"},
     "around": {
@@ -60,7 +56,7 @@ HEIGHT = {layer: height for height, layer in enumerate(LAYERS)}
 # Libraries that only these parts may name.
 IMPORTERS = {
     "skorch": {"_engine"},
-    "sklearn": LAYERS["engine"] | LAYERS["estimators"] | LAYERS["around"],
+    "sklearn": {"_memory"} | LAYERS["shared"] | LAYERS["estimators"] | LAYERS["around"],
     "matplotlib": {"displays"},
 }
 
@@ -130,14 +126,16 @@ def test_the_package_holds_its_layers():
     [
         ("skdistill.losses", "import sklearn.metrics", "may import sklearn"),
         ("skdistill.losses", "from skorch import NeuralNet", "only _engine may import skorch"),
-        ("skdistill.losses", "from ._base import x", "pure torch may not import engine"),
+        ("skdistill.losses", "from ._base import x", "pure torch may not import shared"),
         (
             "skdistill.distributions._gaussian",
             "from ..metrics import crps",
             "pure torch may not import around",
         ),
         ("skdistill._base", "def f():\n    import skorch", "only _engine may import skorch"),
-        ("skdistill._engine", "from . import ensembles", "engine may not import estimators"),
+        ("skdistill._engine._net", "from .._base import x", "engine may not import shared"),
+        ("skdistill._base", "from . import ensembles", "shared may not import estimators"),
+        ("skdistill._base", "from ._engine._net import StackNet", "an internal of _engine"),
         (
             "skdistill.distillers._hydra",
             "from ..ensembles._regressor import BayesianEnsembleRegressor",
@@ -162,7 +160,7 @@ def test_a_planted_violation_is_found(module, source, reason):
     [
         ("skdistill.losses", False, "import torch\nfrom .distributions import EmpiricalGaussian"),
         ("skdistill.distributions", True, "from ._gaussian import EmpiricalGaussian"),
-        ("skdistill._engine", False, "import skorch\nfrom ._base import x"),
+        ("skdistill._engine._net", False, "import skorch\nfrom .._memory import x"),
         (
             "skdistill.distillers._hydra",
             False,

@@ -6,7 +6,6 @@ from __future__ import annotations
 import copy
 import time
 import warnings
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -96,20 +95,12 @@ def test_members_have_groups_of_their_own():
     close(unit_norms([weight], n_lead=1), weight.norm(dim=2))
 
 
-# --- the hook -------------------------------------------------------------------------------
+# --- the step -------------------------------------------------------------------------------
 
 
-class Net:
-    """What GroupLasso asks of a net."""
-
-    uses_form_ = False
-
-    def __init__(self, module, lr=0.1):
-        self.module_ = module
-        self.optimizer_ = SimpleNamespace(param_groups=[{"lr": lr}])
-
-    def weights_now(self):
-        return dict(self.module_.named_parameters())
+def step(module, strength, lr=0.1):
+    """Take the proximal step on the module's own weights."""
+    GroupLasso(module, strength).bind(dict(module.named_parameters()))(lr)
 
 
 def mlps(n, **kwargs):
@@ -128,10 +119,10 @@ def hidden(network):
 
 
 @pytest.mark.parametrize("make", [mlps, convnets])
-def test_the_hook_shrinks_hidden_units_by_the_learning_rate(make):
+def test_the_step_shrinks_hidden_units_by_the_learning_rate(make):
     (network,) = make(1)
     before = copy.deepcopy(network)
-    GroupLasso(network, strength=1.5)(Net(network, lr=0.1))
+    step(network, 1.5)
     for layer, old in zip(hidden(network), hidden(before), strict=True):
         n_weights = old.weight[0].numel()  # of a unit
         close(layer.weight, shrink([old.weight], 0.15 * n_weights**0.5)[0])
@@ -140,12 +131,12 @@ def test_the_hook_shrinks_hidden_units_by_the_learning_rate(make):
 
 
 @pytest.mark.parametrize("make", [mlps, convnets])
-def test_the_hook_does_to_a_stack_what_it_does_to_its_networks(make):
+def test_the_step_does_to_a_stack_what_it_does_to_its_networks(make):
     networks = make(3)
     stacked = stack(networks)
-    GroupLasso(stacked, strength=2.0)(Net(stacked))
+    step(stacked, 2.0)
     for network, member in zip(networks, unstack(stacked), strict=True):
-        GroupLasso(network, strength=2.0)(Net(network))
+        step(network, 2.0)
         for one, other in zip(network.parameters(), member.parameters(), strict=True):
             close(one, other)
 
@@ -155,10 +146,10 @@ def multi_head(networks, head_layers):
     return MultiHead(stack(cores[:1]), stack(heads, (1, len(heads))))
 
 
-def test_the_hook_knows_core_and_heads():
+def test_the_step_knows_core_and_heads():
     model = CategoricalStack(multi_head(mlps(3), 2))
     before = copy.deepcopy(model).network
-    GroupLasso(model, strength=2.0)(Net(model, lr=0.1))
+    step(model, 2.0)
     after = model.network
     first, old = after.core[0], before.core[0]
     close(first.weight.mT, shrink([old.weight.mT], 0.2 * 4**0.5, n_lead=1)[0])

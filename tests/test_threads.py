@@ -29,8 +29,8 @@ from skdistill import (
     HydraPlusRegressor,
     SequenceDistributionDistiller,
     _read_offs,
-    _traced,
 )
+from skdistill._engine import _traced
 from skdistill.datasets import TRANSLATION_TOKENS, make_translation
 from skdistill.model_selection import flops
 from skdistill.modules import MLP, ConvNet, Recurrent, RecurrentSequenceModel, ResNet, count_flop

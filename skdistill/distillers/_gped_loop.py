@@ -17,8 +17,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._checkpoint import Checkpoint
-from .._engine import Batch, Callback, DivergenceGuard, Rows, StackNet, suited_threads
+from .._engine import (
+    Batch,
+    Callback,
+    Checkpoint,
+    DivergenceGuard,
+    Rows,
+    StackNet,
+    suited_threads,
+)
 from .._training import draws_globally
 from ._gped_estimates import (
     RunningMean,

@@ -12,7 +12,6 @@ import torch
 from sklearn.utils import check_array
 from torch import Tensor
 
-from .._checkpoint import Checkpoint
 from .._estimator import check_parameters
 from .._memory import working_memory
 from .._plans import Extent, as_tensors, build_module
@@ -107,7 +106,7 @@ def _student_net(student: Student, module: Any, rows: Any) -> Any:
         callbacks=[("guard", DivergenceGuard())],
         flop_per_step=flop_per_step(module, rows),
         weight_decay=decay_of_weights(module, distiller.weight_decay),
-        after_step=group_lasso(distiller, module),
+        proximal=group_lasso(distiller, module),
     ).initialize()
 
 
@@ -169,6 +168,7 @@ def _checkpoint_of(distiller: Any, setup: Setup, monitored: np.ndarray | None) -
     """The checkpoint, if there is to be one, or None, to enter."""
     if distiller.checkpoint is None:
         return contextlib.nullcontext()
+    from .._engine import Checkpoint
     from .._fingerprint import digests
 
     data = {

@@ -381,7 +381,7 @@ def _training_rows(
     seed: int,
 ) -> Any:
     """Rows to learn from, dealt with what is to be learnt at their tokens."""
-    from .._engine import TaughtRows
+    from .._engine import DistillationRows
 
     rows, is_token, weight = (
         torch.tensor(array, dtype=torch.float32, device=training.device) for array in data
@@ -395,7 +395,7 @@ def _training_rows(
         pad = distiller.pad_token
         return torch.cat([_targets_of(teacher, plan, temperature, pad, rows) for rows in parts])
 
-    return TaughtRows(
+    return DistillationRows(
         rows,
         (is_token,),
         weight[None],

@@ -68,7 +68,7 @@ def rows_with_transfer(distiller: Any, setup: Setup, predictions: MemberPredicti
 
 def training_rows(distiller: Any, setup: Setup, predictions: MemberPredictions, seed: int) -> Any:
     """Return the rows to learn from, dealt with the predictions of the teacher's members."""
-    from .._engine import TaughtRows
+    from .._engine import DistillationRows
 
     maker = setup.maker
     X, y, weight, known, labelled = rows_with_transfer(distiller, setup, predictions)
@@ -84,14 +84,14 @@ def training_rows(distiller: Any, setup: Setup, predictions: MemberPredictions, 
         on_device(array, device, X.dtype) for array in (X, weight, y, labelled)
     )
     is_weighted = not (weight == weight[0]).all()
-    return TaughtRows(
+    return DistillationRows(
         rows,
         (targets, is_labelled),
         weights[None] if is_weighted else None,
         distiller.batch_size,
         [seed],
         teacher=predictions.predict,
-        answers=None if known is None or drawn_only else on_device(known, device, X.dtype),
+        predictions=None if known is None or drawn_only else on_device(known, device, X.dtype),
         draw=None if maker is None else maker.prepare(rows, weights if is_weighted else None),
         n_kept=n_kept,
     )
@@ -155,7 +155,7 @@ class Student(NamedTuple):
     recipe: Any
     extent: Extent
 
-    def train(self, module, objective, rows, n_epochs, callbacks=(), after_step=None) -> None:
+    def train(self, module, objective, rows, n_epochs, callbacks=(), proximal=None) -> None:
         """Train the module, and keep it."""
         from .._engine import DivergenceGuard
 
@@ -167,7 +167,7 @@ class Student(NamedTuple):
             n_epochs,
             callbacks=[*callbacks, guard],
             weight_decay=decay_of_weights(module, self.distiller.weight_decay),
-            after_step=after_step,
+            proximal=proximal,
         )
         self.keep(module, net, guard)
 

@@ -30,6 +30,7 @@ from ._stacks import (
     count_flop,
     flop_per_row,
     is_plain_sequential,
+    member_state,
     n_parameters,
     stack,
     unstack,

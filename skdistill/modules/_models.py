@@ -122,6 +122,7 @@ class GaussianStack(DistributionStack):
         float64 they make the distribution one in float64, whatever the network computes in.
     """
 
+    shared_buffers = ("y_loc", "y_scale")  # have no member axis
     y_loc: Tensor
     y_scale: Tensor
 

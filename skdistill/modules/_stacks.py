@@ -345,6 +345,19 @@ def _unstacked(layer: Any, m: int) -> nn.Module:
     return linear
 
 
+def member_state(module: nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers of a stack, by name, that have the member axis first.
+
+    These are all but the buffers that a module names in its attribute ``shared_buffers``.
+    """
+    shared = {
+        f"{path}.{name}".removeprefix(".")
+        for path, part in module.named_modules()
+        for name in getattr(part, "shared_buffers", ())
+    }
+    return {name: value for name, value in module.state_dict().items() if name not in shared}
+
+
 def weights_and_fan_ins(module: nn.Module) -> list[tuple[nn.Parameter, int]]:
     """Weights of the layers of a stack, each with the number of inputs of one of its units.
 

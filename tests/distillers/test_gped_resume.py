@@ -21,7 +21,7 @@ from sklearn.datasets import make_moons
 from sklearn.model_selection import GridSearchCV
 
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor
-from skdistill._checkpoint import Checkpoint, _unpacked
+from skdistill._engine._checkpoint import Checkpoint, _unpacked
 from skdistill.distillers import GPEDDistiller
 from skdistill.distillers._gped_loop import OnlineDistillation
 from skdistill.expectations import Expectation

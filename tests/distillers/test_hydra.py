@@ -17,7 +17,8 @@ from skorch.callbacks import Callback
 from torch import nn
 from torch.distributions import Categorical, Normal, kl_divergence
 
-from skdistill import _traced, predict_members
+from skdistill import predict_members
+from skdistill._engine import _traced
 from skdistill._plans import Extent
 from skdistill._tasks import Classes, Numbers
 from skdistill.distillers._hydra import hydra_plan

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The state of a fit in a file, from which a fit that was killed goes on."""
+"""The state of a fit in a file, from which a fit that was killed can go on."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from typing import Any
 import numpy as np
 import torch
 
-from ._warnings import warn
+from .._warnings import warn
 
 if sys.platform != "win32":
     import fcntl
 
-# A file is this line, the SHA-256 of all that follows it, the version of the format, and what
-# torch.save makes of a state.
+# A file holds this line, the SHA-256 of all that follows the hash, the version of the format, and
+# a state as torch.save writes it.
 _FIRST_LINE = b"skdistill checkpoint\n"
 _VERSION = b"1"
 
-# By this key a dict stands for an array or scalar of NumPy, which torch.load would not make.
+# A dict with this key stands for an array or scalar of NumPy, which torch.load refuses to make.
 _NUMPY = "__numpy__"
 
 
 class Checkpoint:
-    """A file that holds the state of one fit, of the last time that it was due.
+    """A file that holds the latest saved state of one fit.
 
-    It is a context manager that holds the file for this fit alone, where there is ``fcntl``: not on
-    Windows. The lock, on a file beside it, ends with the process, however that ends.
+    As a context manager it locks the file against other fits (not on Windows, which has no
+    ``fcntl``). The lock is on a second file beside it, and ends with the process however that ends.
 
     Parameters
     ----------
     path : str or os.PathLike
     interval : float
-        Seconds that are to pass between two writings, at least.
+        Least number of seconds between two writings.
     belongs_to : dict of str to str
-        What tells the fit from others, see :func:`skdistill._fingerprint.digests`.
+        Digests of the fit's data and parameters, see :func:`skdistill._fingerprint.digests`.
 
     Raises
     ------
@@ -58,13 +58,13 @@ class Checkpoint:
         self.interval = interval
         self.belongs_to = belongs_to
         self.last = time.monotonic()
-        self.failed: set[str] = set()  # what has been warned of
+        self.failed: set[str] = set()  # what there has been a warning of
 
     @property
     def is_due(self) -> bool:
         return time.monotonic() - self.last >= self.interval
 
-    # --- for one fit alone
+    # --- the lock
 
     def __enter__(self) -> Checkpoint:
         if os.path.exists(self.path) and not os.path.isfile(self.path):
@@ -90,14 +90,14 @@ class Checkpoint:
         os.close(self.lock)
 
     def _remove_leftovers(self) -> None:
-        """Remove what writings that were killed have left behind."""
+        """Remove partly written files of fits that were killed."""
         is_part = re.compile(rf"\.{re.escape(self.path.name)}\.[a-z0-9_]{{8}}\.part").fullmatch
         for path in self.path.parent.iterdir():
             if is_part(path.name):
                 path.unlink()
 
     def _warn_if_it_fails(self, done: str, do: Callable, *args: Any) -> None:
-        """Do what a fit can do without, and warn of the first failure."""
+        """Do something that the fit does not depend on; warn of the first failure."""
         try:
             do(*args)
         except Exception as error:  # of any kind: a fit is worth more than its checkpoint
@@ -111,9 +111,10 @@ class Checkpoint:
     # --- the file
 
     def write(self, state: dict[str, Any]) -> None:
-        """Write tensors, numbers, text, arrays, and lists and dicts of such.
+        """Write tensors, numbers, text, arrays, and lists and dicts of them.
 
-        Whoever reads finds the last state or this one, whole. Failing that, warn once.
+        The file holds the previous state or this one at any time, never a part. If it cannot be
+        written, warn once.
         """
         self._warn_if_it_fails("written", self._write, state)
         self.last = time.monotonic()
@@ -132,12 +133,12 @@ class Checkpoint:
             Path(part).unlink(missing_ok=True)
 
     def read(self) -> dict[str, Any] | None:
-        """Return the state, None where there is no file.
+        """Return the state, or None if there is no file.
 
         Raises
         ------
         ValueError
-            If the file is that of another fit, or damaged.
+            If the file belongs to another fit or is damaged.
         """
         try:
             found = _unpacked(self.path.read_bytes())
@@ -157,19 +158,19 @@ class Checkpoint:
         return found["state"]
 
     def misfit(self, error: Exception) -> ValueError:
-        """Return what to raise if the state is not one that this fit can go on from."""
+        """Return the error to raise if this fit cannot go on from the state."""
         return self._unusable(f"holds no state of this fit ({_first_line(error)})")
 
     def _unusable(self, what: str) -> ValueError:
         return ValueError(f"{self.name} {what}. Delete it to begin anew, or name another file.")
 
     def remove(self) -> None:
-        """Remove the file of a fit that is through."""
+        """Remove the file, when the fit is complete."""
         self._warn_if_it_fails("removed", self.path.unlink, True)
 
 
 def _locked(path: Path) -> int | None:
-    """Open a file that no one else has locked, and lock it; None if someone has."""
+    """Open a file and lock it; return None if another fit has locked it."""
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
         if sys.platform == "win32":
@@ -187,7 +188,7 @@ def _locked(path: Path) -> int | None:
             return handle
         if _is_at(path, handle):
             return handle
-        os.close(handle)  # its last owner has removed it in between
+        os.close(handle)  # its last owner removed it between open and lock
 
 
 def _is_at(path: Path, handle: int) -> bool:
@@ -199,12 +200,12 @@ def _is_at(path: Path, handle: int) -> bool:
 
 
 def _packed(value: dict[str, Any]) -> bytes:
-    """The content of a file.
+    """Return the bytes of a checkpoint with this content.
 
     Raises
     ------
     Exception
-        Of any kind, if it could not be read again.
+        Of any kind, if the bytes could not be read again.
     """
     file = io.BytesIO()
     torch.save(_without_numpy(value), file)
@@ -215,7 +216,7 @@ def _packed(value: dict[str, Any]) -> bytes:
 
 
 def _unpacked(content: bytes) -> dict[str, Any]:
-    """What :func:`_packed` was given; a ValueError says what a file is instead."""
+    """Invert :func:`_packed`; a ValueError says what is wrong with the bytes."""
     if not content.startswith(_FIRST_LINE):
         raise ValueError("is no checkpoint of this version, or its beginning is damaged")
     digest, _, body = content.removeprefix(_FIRST_LINE).partition(b"\n")
@@ -226,7 +227,7 @@ def _unpacked(content: bytes) -> dict[str, Any]:
         raise ValueError("is in the format of another version of skdistill")
     try:
         value = _with_numpy(_loaded(payload))
-    except Exception as error:  # of any kind: torch.load raises what it comes across
+    except Exception as error:  # of any kind: torch.load raises many
         raise ValueError(f"holds no state ({_first_line(error)})") from error
     parts = value if isinstance(value, dict) else {}
     if not all(isinstance(parts.get(name), dict) for name in ("belongs_to", "state")):
@@ -243,7 +244,7 @@ def _loaded(payload: bytes) -> Any:
 
 
 def _without_numpy(value: Any) -> Any:
-    """The same with arrays and scalars of NumPy written out."""
+    """Replace arrays and scalars of NumPy by dicts of plain Python."""
     if isinstance(value, (np.generic, np.ndarray)):
         if value.dtype.hasobject:
             raise TypeError("arrays of objects cannot be kept")
@@ -253,7 +254,7 @@ def _without_numpy(value: Any) -> Any:
 
 
 def _with_numpy(value: Any) -> Any:
-    """The inverse of :func:`_without_numpy`."""
+    """Invert :func:`_without_numpy`."""
     if isinstance(value, dict) and _NUMPY in value:
         dtype, shape, content = value[_NUMPY]
         array = np.frombuffer(bytearray.fromhex(content), dtype)
@@ -262,9 +263,9 @@ def _with_numpy(value: Any) -> Any:
 
 
 def _rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
-    """A container of what its contents are changed to; anything else as it is."""
+    """Apply `change` to the items of a container; return anything else as it is."""
     if isinstance(value, dict):
-        changed = copy.copy(value)  # of its kind, with attributes such as a state_dict's _metadata
+        changed = copy.copy(value)  # keeps type and attributes, such as a state_dict's _metadata
         changed.update((key, change(item)) for key, item in value.items())
         return changed
     if type(value) in (list, tuple):

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Weights of a stack in one flat buffer and their gradient in another.
+"""The weights of a stack in one flat buffer and their gradient in another.
 
-One call then updates all weights. Between epochs the weights are where they always are, in the
-module: whoever listens to epochs sees nothing of this, and training may change from autograd to
-this and back at any epoch.
+One call then updates all weights. Between epochs the weights are in the module, as always: a
+callback that looks at the module after an epoch sees no difference, and training may change from
+autograd to flat buffers and back at any epoch.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 
-class FlatForm:
-    """How a stack's loss and gradient are computed on flat buffers; subclasses do it.
+class FlatGradient(ABC):
+    """Computes a stack's loss and gradient on flat buffers; subclasses say how.
 
     Parameters
     ----------
@@ -25,12 +26,14 @@ class FlatForm:
     objective : Objective
         What is minimised.
     parameters : list of nn.Parameter
-        All parameters of the module, in the order in which they lie in the buffers.
+        All parameters of the module, in their order in the buffers.
     weight_decay : list of (nn.Parameter, float), default=()
         L2 penalties on parameters of the module.
 
     Attributes
     ----------
+    name : str
+        What the history of training calls it.
     flat : nn.Parameter of shape (n_parameters,)
         All parameters of the module.
     d_flat : Tensor of shape (n_parameters,)
@@ -38,10 +41,12 @@ class FlatForm:
     values, gradients : list of Tensor
         Views of the two, in the shapes of the parameters.
     n_epochs : int
-        How many there will be, as far as anybody knows.
+        Epochs of training that are planned.
     n_loads : int
-        How many have begun.
+        How often the weights have been taken from the module, at least once an epoch.
     """
+
+    name: str
 
     def __init__(
         self,
@@ -67,31 +72,34 @@ class FlatForm:
             copy_each(self.views(self.decay), decays)
 
     @staticmethod
+    @abstractmethod
     def supports(module: nn.Module) -> bool:
-        """Tell whether steps of `module` can be computed so."""
-        raise NotImplementedError  # each form says
+        """Tell whether the gradient of `module` can be computed in this way."""
 
     def views(self, flat: Tensor) -> list[Tensor]:
-        """Views of a flat buffer at the places, and in the shapes, of the module's parameters."""
+        """View a flat buffer as the module's parameters, in their shapes."""
         pieces = flat.split([p.numel() for p in self.parameters])
         return [piece.view_as(p) for piece, p in zip(pieces, self.parameters, strict=True)]
 
     @torch.no_grad()
     def load(self) -> None:
-        """Take the weights from the module."""
+        """Copy the weights from the module into the buffer."""
         self.n_loads += 1
         copy_each(self.values, self.parameters)
         self.has_penalty = self.objective.penalty(self.module) is not None
 
     @torch.no_grad()
     def store(self) -> None:
-        """Put the weights into the module."""
+        """Copy the weights from the buffer into the module."""
         copy_each(self.parameters, self.values)
 
+    @abstractmethod
     def __call__(
         self, X: Tensor, targets: tuple[Tensor, ...], weight: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Set the gradient of the sum over members of the weighted mean over rows, and penalties.
+        """Set ``d_flat`` to the gradient of the objective for a minibatch, with all penalties.
+
+        The objective is the sum over members of each member's weighted mean over rows.
 
         Returns
         -------
@@ -100,18 +108,16 @@ class FlatForm:
         losses : Tensor of shape (S, n)
             Weighted loss of each row.
         """
-        raise NotImplementedError  # each form says
 
-    @torch.no_grad()
+    @abstractmethod
     def outputs(self, X: Tensor) -> Tensor:
-        """Outputs for rows (S or 1, n, ...) with the weights of the buffers, no gradient.
+        """Predict: outputs for rows (S or 1, n, ...) with the weights in the buffer.
 
-        Valid until the next call of this, or of the form itself.
+        They are valid until the next call of this method or of the object itself.
         """
-        raise NotImplementedError  # each form says
 
     def _add_penalties(self) -> None:
-        # Of decay / 2 * sum of squares; one number for all weights takes half the time.
+        # The gradient of decay / 2 * sum of squares; one decay for all takes half the time.
         if isinstance(self.decay, Tensor):
             self.d_flat.addcmul_(self.decay, self.flat)
         elif self.decay:

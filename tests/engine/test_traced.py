@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import nn
 
-from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor, _traced
-from skdistill._engine import StackNet
-from skdistill._traced import TracedForm
+from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
+from skdistill._engine import _steps, _traced
+from skdistill._engine._traced import TracedGradient
 from skdistill.modules import MLP
 
 N, D, BATCH = 120, 3, 16
@@ -59,7 +59,7 @@ def ensemble(module, **kwargs):
 
 def fit_unrecorded(model, monkeypatch, *args, **kwargs):
     with monkeypatch.context() as patch:
-        patch.setattr(StackNet, "_form_class", lambda self: None)
+        patch.setattr(_steps, "flat_gradient_of", lambda net: None)
         return model.fit(*args, **kwargs)
 
 
@@ -190,7 +190,7 @@ def test_recording_leaves_buffers_and_random_numbers_alone(soon):
     def train(n_steps, records):
         torch.manual_seed(0)
         module = stack([Counts(), Counts()]).train()
-        form = TracedForm(module, SquaredError())
+        form = TracedGradient(module, SquaredError())
         if not records:
             form._step_for = lambda batch, has_weight: form._step
         form.load()

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from skdistill._checkpoint import _FIRST_LINE, Checkpoint
+from skdistill._engine._checkpoint import _FIRST_LINE, Checkpoint
 
 STATE = {"weights": torch.arange(200.0), "n": 3, "rows": [{"loss": 0.5, "lr": None}]}
 

@@ -16,12 +16,12 @@ from skorch.callbacks import Callback
 from torch import nn
 from torch.autograd import gradcheck
 
-from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor, _flat_update
-from skdistill._closed_form import ClosedForm, blocks_of
-from skdistill._engine import StackNet
-from skdistill._flat_update import FlatUpdate
+from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
+from skdistill._engine import _flat_update, _steps
+from skdistill._engine._closed_form import ClosedFormGradient, blocks_of
+from skdistill._engine._flat_update import FlatUpdate
 from skdistill._objective import Objective
-from skdistill.distillers._hydra_objectives import GaussianHydraObjective
+from skdistill.distillers.plans._hydra import GaussianHydraObjective
 from skdistill.distributions import Gaussian
 from skdistill.losses import gaussian_nll
 from skdistill.modules import (
@@ -76,9 +76,9 @@ def both_ways(model, monkeypatch, *args, **kwargs):
     closed = pickle.loads(pickle.dumps(model)).fit(*args, **kwargs)  # callbacks of its own
     net = closed.callbacks[-1].net
     assert net.engine_ == closed.net_.engine_ == "closed_form"
-    assert net.form_.passes  # it did the work
+    assert net.steps_.on_flat.gradient.passes  # it did the work
     with monkeypatch.context() as patch:
-        patch.setattr(StackNet, "_form_class", lambda self: None)
+        patch.setattr(_steps, "flat_gradient_of", lambda net: None)
         eager = pickle.loads(pickle.dumps(model)).fit(*args, **kwargs)
         assert eager.net_.engine_ == "stacked"
     return closed, eager
@@ -463,7 +463,7 @@ def test_gradient_is_that_of_autograd(build, n_rows, rows):
     y = draw(1)
     weight = draw(n_members, n_rows).exp() if rows == "weighted" else None
     decay = [(p, 0.3) for p in list(module.parameters())[::2]]
-    form = ClosedForm(module, LogCosh(), decay)
+    form = ClosedFormGradient(module, LogCosh(), decay)
     form.load()
     for _ in range(2):  # memory that is used again
         outputs, losses = form(X, (y,), weight)
@@ -494,7 +494,7 @@ def test_a_classifier_has_the_gradient_of_autograd(n_classes):
     generator = torch.Generator().manual_seed(0)
     X = torch.randn(3, 7, D, generator=generator, dtype=torch.float64)
     target = torch.randn(3, 7, n_classes, generator=generator, dtype=torch.float64).softmax(-1)
-    form = ClosedForm(module, SoftCrossEntropy())
+    form = ClosedFormGradient(module, SoftCrossEntropy())
     form.load()
     _, losses = form(X, (target,), None)
     expected = SoftCrossEntropy()(module(X), (target,))
@@ -530,7 +530,7 @@ def test_hydras_gradient_is_that_of_finite_differences(n_members, n_heads, setti
 
 @pytest.mark.parametrize("build", NETWORKS)
 def test_gradient_is_that_of_finite_differences(build):
-    form = ClosedForm(build(), LogCosh())
+    form = ClosedFormGradient(build(), LogCosh())
     form.load()
     generator = torch.Generator().manual_seed(0)
     X = torch.randn(len(form.parameters[0]), 5, D, generator=generator, dtype=torch.float64)

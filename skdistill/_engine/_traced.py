@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Training steps of any stack, recorded once for each shape of batch and replayed.
+"""Gradients of any stack, whose computation is recorded once for each shape of batch and replayed.
 
-What a step of autograd costs beside its arithmetic, through ``vmap`` above all, is paid when the
-calls it comes down to are recorded. What is replayed is those calls: a module whose forward depends
-on more than its inputs, its weights, its buffers and torch's random numbers cannot be recorded.
+A step of a small network spends most of its time not on arithmetic but in Python, above all in
+``vmap`` and autograd. Recording pays that once: it writes down torch's low-level calls, and a
+replay makes just these. A module whose forward depends on more than its inputs, weights, buffers
+and torch's random numbers cannot be recorded.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from torch.func import functional_call
 from torch.fx.node import map_aggregate
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ._flat import FlatForm
-from ._process import DISPATCH_MODE_LOCK
-from ._warnings import warn
-from .modules import StackedModule
+from .._process import DISPATCH_MODE_LOCK
+from .._warnings import warn
+from ..modules import StackedModule
+from ._flat import FlatGradient
 
 aten = torch.ops.aten
 
@@ -38,14 +39,16 @@ Step = Callable[..., Sequence[Tensor]]
 _CANNOT_BE_RECORDED: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 
 
-class TracedForm(FlatForm):
+class TracedGradient(FlatGradient):
     """Loss and gradient of a stack by autograd, recorded where that can be done.
 
     Parameters
     ----------
     module, objective, weight_decay
-        See :class:`FlatForm`.
+        See :class:`FlatGradient`.
     """
+
+    name = "traced"
 
     def __init__(self, module: nn.Module, objective: Any, weight_decay=()):
         names, parameters = zip(*module.named_parameters(), strict=True)
@@ -73,7 +76,7 @@ class TracedForm(FlatForm):
         return functional_call(self.module.eval(), state, (X,))
 
     def _step_for(self, batch: list[Tensor], has_weight: bool) -> Step:
-        """The record for batches of this shape, or autograd while there is none."""
+        """Return the record for batches of this shape, or autograd's step while there is none."""
         shapes = tuple(tensor.shape for tensor in batch)
         if shapes in self.records:
             return self.records[shapes]
@@ -88,10 +91,10 @@ class TracedForm(FlatForm):
         return step
 
     def _is_worth_recording(self, shapes: tuple) -> bool:
-        """Count a batch of this shape, and tell whether as many as pay for a record will come."""
+        """Count a batch of this shape; tell whether a record would pay for those to come."""
         self.seen[shapes] += 1
         if self.seen[shapes] == 1:
-            return False  # the first step finds out whether vmap works at all
+            return False  # the first step shows whether vmap works at all
         n_expected = self.seen[shapes] * self.n_epochs / self.n_loads
         return n_expected >= _STEPS_WORTH_RECORDING and self.supports(self.module)
 
@@ -116,7 +119,7 @@ class TracedForm(FlatForm):
         state = dict(zip(self.names, values, strict=True))
         outputs = functional_call(self.module, state, (X,))
         losses, d_outputs = self.objective.loss_and_gradient(outputs.detach(), tuple(targets))
-        d_outputs = d_outputs / X.shape[1]  # of the mean over rows
+        d_outputs = d_outputs / X.shape[1]  # the loss is the mean over rows
         if weight is not None:
             losses = losses * weight
             d_outputs = d_outputs * weight.view(-1, *[1] * (d_outputs.ndim - 3), X.shape[1], 1)
@@ -125,17 +128,17 @@ class TracedForm(FlatForm):
 
 
 def recorded(step: Step, tensors: list[Tensor]) -> Step:
-    """Record a step on example tensors as the calls that it comes down to.
+    """Record the low-level calls that a step makes for example tensors.
 
     Raises
     ------
     RuntimeError
-        If the record does not give what the step gives, with the same random numbers.
+        If the record and the step give different results for the same random numbers.
     """
     with DISPATCH_MODE_LOCK.held(), _Recorder(tensors) as recorder:
         results = step(*tensors)
     record = recorder.record(results)
-    # Held against it on other tensors: what was read off the first ones must be no constant.
+    # Compared on other tensors: a number read off the first ones would be a constant of the record.
     others = [tensor.flip(int(tensor.ndim > 1)) for tensor in tensors]
     with torch.random.fork_rng(devices=[]):
         found = record(*others)
@@ -148,15 +151,15 @@ def recorded(step: Step, tensors: list[Tensor]) -> Step:
 
 
 class _Recorder(TorchDispatchMode):
-    """Writes down the calls that a function of tensors comes down to.
+    """Writes down the low-level calls of torch that a function of tensors makes.
 
-    It sees what its own thread calls, below ``vmap`` and autograd. (``make_fx`` gives such records
-    too, but replaces methods of ``nn.Module`` meanwhile, which all threads see.)
+    It sees the calls of its own thread, below ``vmap`` and autograd. (``make_fx`` makes such
+    records too, but meanwhile replaces methods of ``nn.Module`` for all threads.)
 
     Parameters
     ----------
     tensors : list of Tensor
-        What the function is called with; other tensors that it reads are constants of the record.
+        Arguments of the function; other tensors that it reads become constants of the record.
     """
 
     def __init__(self, tensors: list[Tensor]):
@@ -164,18 +167,18 @@ class _Recorder(TorchDispatchMode):
         self.graph = torch.fx.Graph()
         self.constants = nn.Module()
         self.nodes: dict[int, torch.fx.Node] = {}
-        self.seen: list[Tensor] = []  # kept, so that no other tensor gets the id of one of them
+        self.seen: list[Tensor] = []  # kept alive, so that no other tensor gets one of their ids
         for i, tensor in enumerate(tensors):
             self._note(tensor, self.graph.placeholder(f"tensor_{i}"))
 
     def record(self, results: Sequence[Tensor]) -> Step:
-        """Return what was written down, as a function that gives these results."""
+        """Return the record as a function that gives these results."""
         self.graph.output(tuple(map(self._node_of, results)))
         self.graph.eliminate_dead_code()
         return torch.fx.GraphModule(self.constants, self.graph).forward
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if func is aten.lift_fresh.default:  # of a constant, which in-place calls must not change
+        if func is aten.lift_fresh.default:  # in-place calls must not change a constant
             func = aten.lift_fresh_copy.default
         if torch.Tag.dynamic_output_shape in func.tags:
             raise RuntimeError(f"the shape of what {func} gives depends on data")
@@ -188,7 +191,7 @@ class _Recorder(TorchDispatchMode):
         return outputs
 
     def _note(self, outputs: Any, node: torch.fx.Node) -> None:
-        """Note which node of the graph gives a tensor, or several."""
+        """Note which node of the graph gives a tensor, or several tensors."""
         if isinstance(outputs, Tensor):
             self.nodes[id(outputs)] = node
             self.seen.append(outputs)
@@ -199,7 +202,7 @@ class _Recorder(TorchDispatchMode):
             raise RuntimeError(f"{node.target} reads a number off a tensor")
 
     def _node_of(self, value: Any) -> Any:
-        """The node that gives a tensor; whatever else is an argument stands for itself."""
+        """Return the node that gives a tensor; any other argument is returned as it is."""
         if not isinstance(value, Tensor):
             return value
         if id(value) not in self.nodes:
@@ -211,7 +214,7 @@ class _Recorder(TorchDispatchMode):
 
 @contextlib.contextmanager
 def _keeping(buffers: Iterable[Tensor]) -> Iterator[None]:
-    """Put buffers, running statistics say, and random numbers back to where they were."""
+    """Restore buffers, such as running statistics, and the state of torch's random numbers."""
     before = [(buffer, buffer.clone()) for buffer in buffers]
     with torch.random.fork_rng(devices=[]):
         yield

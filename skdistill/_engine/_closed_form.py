@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Training of stacked perceptrons with forward and backward written out, without autograd.
+"""Gradients of stacked perceptrons with forward and backward written out, without autograd.
 
 A layer maps its inputs h to f(A W), a residual one to h + f(A W), with A = [h 1]: the last row of W
-is the bias. All the W lie one after the other in one flat buffer and their gradients in another.
+is the bias. The W of all layers lie one after the other in one flat buffer, their gradients in
+another.
 """
 
 from __future__ import annotations
@@ -17,8 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ._flat import FlatForm
-from .modules import (
+from ..modules import (
     CategoricalStack,
     GaussianStack,
     MultiHead,
@@ -26,6 +26,7 @@ from .modules import (
     StackedLinear,
     StackedSequential,
 )
+from ._flat import FlatGradient
 
 aten = torch.ops.aten
 
@@ -45,7 +46,7 @@ class Block(NamedTuple):
 
 
 def blocks_of(module: nn.Module) -> list[Block]:
-    """Layers of a stack in their order; none if one of them is not supported."""
+    """Layers of a stack in their order; an empty list if one of them is not supported."""
     network = module.network if type(module) in (CategoricalStack, GaussianStack) else module
     parts: list[Any] = [network]
     if type(network) is MultiHead:
@@ -72,7 +73,7 @@ def blocks_of(module: nn.Module) -> list[Block]:
 def activate(
     layer: nn.Module, z: Tensor, a: Tensor, da: Tensor, dz: Tensor
 ) -> tuple[Callable[[], Any], Callable[[], Any]]:
-    """Calls that compute a = f(z), and dz = da f'(z)."""
+    """Prepare two calls: one computes a = f(z), the other dz = da f'(z)."""
     match layer:
         case nn.ReLU():  # max(z, 0), slope [z > 0]
             return (
@@ -92,14 +93,14 @@ def activate(
         case nn.GELU():  # z Phi(z), slope Phi(z) + z phi(z)
             form = {"approximate": layer.approximate}
             return (
-                lambda: a.copy_(F.gelu(z, **form)),  # torch's gelu.out mixes up strides of a, 2.13
+                lambda: a.copy_(F.gelu(z, **form)),  # torch 2.13's gelu.out mixes up a's strides
                 partial(aten.gelu_backward.grad_input, da, z, **form, grad_input=dz),
             )
     return partial(a.copy_, z), partial(dz.copy_, da)
 
 
 def product(a: Tensor, b: Tensor, out: Tensor) -> Callable[[], Any]:
-    """Call that computes out = a b, of shapes (B, m, k), (B, k, n) and (B, m, n)."""
+    """Prepare a call that computes out = a b, of shapes (B, m, k), (B, k, n) and (B, m, n)."""
     if out.stride(-1) != 1:  # stored transposed: out^T = b^T a^T
         a, b, out = b.mT, a.mT, out.mT
     if len(out) == 1:
@@ -108,15 +109,15 @@ def product(a: Tensor, b: Tensor, out: Tensor) -> Callable[[], Any]:
 
 
 def add_sum(a: Tensor, b: Tensor) -> None:
-    """Add b to a, summed over the axes along which a is broadcast."""
+    """Add b to a, after summing b over the axes along which a is broadcast."""
     a.add_(b.sum_to_size(a.shape))
 
 
 class Layer:
     """Place of one layer's W, of shape (B, fan_in + 1, width), in a flat buffer.
 
-    B is the number of networks; heads that share their rows are one network, width their number
-    times their outputs.
+    B is the number of networks. Heads that share their rows count as one network, whose width is
+    the number of heads times the outputs of each.
     """
 
     def __init__(self, block: Block, start: int, is_shared: bool):
@@ -133,13 +134,13 @@ class Layer:
         return self.matrices(flat[self.place], self.fan_in + 1)
 
     def matrices(self, memory: Tensor, n_rows: int) -> Tensor:
-        """View memory as (B, n_rows, width), in the order in which it is multiplied fast."""
+        """View memory as (B, n_rows, width), in the storage order that multiplies fastest."""
         if self.width < _NARROW:
             return memory.view(self.n_networks, self.width, n_rows).mT
         return memory.view(self.n_networks, n_rows, self.width)
 
     def empty(self, like: Tensor, n_rows: int) -> Tensor:
-        """Memory for (B, n_rows, width)."""
+        """Allocate memory for (B, n_rows, width)."""
         return self.matrices(like.new_empty(self.n_networks * n_rows * self.width), n_rows)
 
     def by_network(self, matrices: Tensor) -> Tensor:
@@ -159,11 +160,12 @@ class Layer:
 
 
 class Pass:
-    """Forward and backward of all layers for batches of one size, in memory of its own.
+    """Forward and backward of all layers for batches of one size, in memory allocated once.
 
-    For every layer A = [h 1] is (B, n, fan_in + 1), with the column of ones filled in for good, and
-    Z = A W is (B, n, width); z is the same memory in the module's shape, a = f(z) or h + f(z) is
-    the next layer's h. dX stands for the gradient with respect to X, and dA is that of h alone.
+    For every layer A = [h 1] is (B, n, fan_in + 1), whose column of ones is filled in once, and
+    Z = A W is (B, n, width); z is the same memory in the module's shape, and a = f(z), or h + f(z),
+    is the next layer's h. dX stands for the gradient with respect to X, except dA, which is that
+    with respect to h.
     """
 
     def __init__(self, layers: Sequence[Layer], flat: Tensor, d_flat: Tensor, n_rows: int):
@@ -185,7 +187,7 @@ class Pass:
             backward.append(calls)
             if following is not None:
                 A = flat.new_ones(following.n_networks, n_rows, following.fan_in + 1)
-                keeps_da = layer.heads or layer.is_residual  # or else dz takes its place
+                keeps_da = layer.heads or layer.is_residual  # else it shares memory with dZ
                 dA = torch.empty_like(A[..., :-1]) if keeps_da else dZ
                 a, da = (rows.unflatten(0, layer.lead) for rows in (A[..., :-1], dA))
             elif type(layer.activation) is nn.Identity and not layer.is_residual:
@@ -204,20 +206,22 @@ class Pass:
         self.backward = list(chain.from_iterable(reversed(backward)))
 
 
-class ClosedForm(FlatForm):
+class ClosedFormGradient(FlatGradient):
     """Loss and gradient of a stack of perceptrons, without autograd.
 
     Parameters
     ----------
     module, objective, weight_decay
-        See :class:`FlatForm`; `module` is a stack for which :func:`blocks_of` finds layers.
+        See :class:`FlatGradient`; `module` is a stack for which :func:`blocks_of` finds layers.
     """
+
+    name = "closed_form"
 
     def __init__(self, module: nn.Module, objective: Any, weight_decay=()):
         self.layers: list[Layer] = []
         n_axes = size = 0
         for block in blocks_of(module):
-            # Heads share the rows that come from the core; what is above has rows of its own.
+            # The heads' first layer reads the core's rows, shared; later layers have rows each.
             lead = block.linear.lead
             self.layers.append(Layer(block, size, is_shared=len(lead) == 2 and n_axes != 2))
             n_axes, size = len(lead), self.layers[-1].place.stop
@@ -250,7 +254,7 @@ class ClosedForm(FlatForm):
         n_rows = X.shape[1]
         step = self._forward(X)
         losses, d_outputs = self.objective.loss_and_gradient(step.outputs, targets)
-        share = step.share  # of the mean over rows
+        share = step.share  # of a row in the mean
         if weight is not None:
             losses = losses * weight
             share = (weight * share).view(-1, *[1] * (d_outputs.ndim - 3), n_rows, 1)

@@ -13,7 +13,6 @@ from torch import nn
 from torch.func import functional_call
 
 from skdistill import BayesianEnsembleRegressor
-from skdistill._engine import Rows
 from skdistill.samplers import SGHMC, SGLD
 
 X = np.random.RandomState(0).normal(size=(40, 3))
@@ -116,15 +115,3 @@ def test_outputs_between_steps_are_those_of_prediction(module, listens, inferenc
     assert Outputs.n_compared == 10
     one, other = (fitted.predict_members(X) for fitted in fits)
     np.testing.assert_allclose(one, other)
-
-
-def test_the_order_of_rows_goes_on_from_its_state():
-    numbers = torch.arange(20.0)[:, None]
-    rows = Rows(numbers, (numbers,), batch_size=6, seeds=(1, 2))
-    first = [batch.clone() for batch, _ in rows]
-    state = rows.state()
-    second = [batch.clone() for batch, _ in rows]
-    assert not torch.equal(first[0], second[0])
-    rows.load_state(state)
-    for one, (other, _) in zip(second, rows, strict=True):
-        assert torch.equal(one, other)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Steps of torch's optimizers as one fused call for all parameters, on flat buffers.
 
-What ``Optimizer.step`` calls does the work here too, without the wrappers around it, which cost
-more than that. Between epochs the state is the optimizer's own.
+The kernels are those that ``Optimizer.step`` calls. Around them it has wrappers that cost more than
+the kernels do; here there are none. Between epochs the state is in the optimizer, as always.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from torch import Tensor
 from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
-from ._flat import FlatForm, copy_each
-from .samplers import SGHMCOptimizer, SGLDOptimizer
+from ..samplers import SGHMCOptimizer, SGLDOptimizer
+from ._flat import FlatGradient, copy_each
 
-# Settings with which the fused update is another one, or none.
+# Settings under which the fused update would be a different one, or impossible.
 _UNUSUAL = ("amsgrad", "maximize", "differentiable", "capturable")
 
-# Adam's and AdamW's kernel. They are private: where they are missing the public function that calls
-# them takes their place, at four times the cost.
+# The kernels of Adam and AdamW are private in torch. Where they are missing, the public function
+# that calls them takes their place, at four times the cost.
 _KERNELS = {
     False: getattr(torch, "_fused_adam_", None),
     True: getattr(torch, "_fused_adamw_", None),  # decoupled weight decay
@@ -31,24 +31,24 @@ _KERNELS = {
 
 
 class FlatUpdate:
-    """What replaces ``optimizer.step()`` where weights lie in a flat buffer.
+    """Replaces ``optimizer.step()`` where weights lie in a flat buffer.
 
-    The first step, which makes the state, and every step of classes that are not known here, or
-    with unusual settings, is ``optimizer.step()`` on the module's own parameters.
+    The first step, in which the optimizer makes its state, is ``optimizer.step()`` on the module's
+    parameters. So is every step of optimizers that are not known here or have unusual settings.
 
     Parameters
     ----------
     optimizer : torch.optim.Optimizer
-        Of the module's parameters.
-    form : FlatForm
-        Whose weights to update by their gradient.
+        Optimizer of the module's parameters.
+    gradient : FlatGradient
+        Holds the weights to update and their gradient.
     """
 
-    def __init__(self, optimizer: torch.optim.Optimizer, form: FlatForm):
+    def __init__(self, optimizer: torch.optim.Optimizer, gradient: FlatGradient):
         self.optimizer = optimizer
-        self.form = form
+        self.gradient = gradient
         self.group, *others = optimizer.param_groups
-        is_plain = not others and set(self.group["params"]) == set(form.parameters)
+        is_plain = not others and set(self.group["params"]) == set(gradient.parameters)
         is_plain &= not any(self.group.get(setting) for setting in _UNUSUAL)
         is_plain &= bool(self.group.get("fused", True))  # samplers have no such setting
         self.fused = _FUSED.get(type(optimizer)) if is_plain else None
@@ -56,31 +56,31 @@ class FlatUpdate:
         self.buffers: dict[str, Tensor] = {}  # of the state, by its name
         self.views: dict[str, list[Tensor]] = {}
         self.is_first = True
-        self.update: Callable[[], Any] | None = None  # while the state is ours
+        self.update: Callable[[], Any] | None = None  # None while the optimizer has the state
 
     def begin_epoch(self) -> None:
-        """Take the state and the settings from the optimizer, if we know what to do with them."""
-        self.is_first &= not self.optimizer.state  # one that was loaded has made its first step
-        states = [self.optimizer.state.get(p, {}) for p in self.form.parameters]
+        """Take state and settings from the optimizer, if it is one that we know."""
+        self.is_first &= not self.optimizer.state  # a state that was loaded is one after a step
+        states = [self.optimizer.state.get(p, {}) for p in self.gradient.parameters]
         ages = {(*state, float(state.get("step", 0.0))) for state in states}
-        if self.fused is None or self.is_first or len(ages) > 1:  # some have been frozen a while
+        if self.fused is None or self.is_first or len(ages) > 1:  # some were frozen for a while
             return
         self.step.fill_(ages.pop()[-1])
         for name, value in states[0].items():
             if name != "step" and value is not None:
                 if name not in self.buffers:
-                    self.buffers[name] = torch.zeros_like(self.form.flat)
-                    self.views[name] = self.form.views(self.buffers[name])
+                    self.buffers[name] = torch.zeros_like(self.gradient.flat)
+                    self.views[name] = self.gradient.views(self.buffers[name])
                 copy_each(self.views[name], [state[name] for state in states])
-        form = self.form
-        self.update = self.fused(form.flat, form.d_flat, self.step, self.buffers, self.optimizer)
+        flat, d_flat = self.gradient.flat, self.gradient.d_flat
+        self.update = self.fused(flat, d_flat, self.step, self.buffers, self.optimizer)
 
     def end_epoch(self) -> None:
-        """Give the state back."""
+        """Give the state back to the optimizer."""
         if self.update is None:
             return
         self.update = None
-        states = [self.optimizer.state.get(p, {}) for p in self.form.parameters]
+        states = [self.optimizer.state.get(p, {}) for p in self.gradient.parameters]
         for name, views in self.views.items():
             copy_each([state[name] for state in states], views)
         for state in states:
@@ -92,13 +92,13 @@ class FlatUpdate:
         if self.update is not None:
             self.update()
             return
-        form = self.form
-        form.store()
-        for parameter, gradient in zip(form.parameters, form.gradients, strict=True):
-            # Fused optimizers pass over tensors with gaps in memory, as views have, in silence.
+        computed = self.gradient
+        computed.store()
+        for parameter, gradient in zip(computed.parameters, computed.gradients, strict=True):
+            # Fused optimizers silently skip gradients with gaps in memory, which views may have.
             parameter.grad = gradient.contiguous()
         self.optimizer.step()
-        form.load()
+        computed.load()
         if self.is_first:
             self.is_first = False
             self.begin_epoch()

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Callbacks of the training loop."""
+
+from __future__ import annotations
+
+import dis
+import math
+from typing import Any
+
+import torch
+from skorch.callbacks import Callback, LRScheduler, PrintLog
+from torch import Tensor
+
+from ..modules import member_state
+
+# How far a member's loss may be above that of a constant prediction, in units of 1 + |the latter|:
+# beyond the first it is worse than that, beyond the second it has exploded.
+_WORSE = 0.5
+_EXPLOSION = 1e3
+
+# For so many epochs in a row a member may be exploded without a new lowest loss.
+_EPOCHS_TO_RECOVER = 10
+
+
+class StopTraining(KeyboardInterrupt):
+    """A callback asks to end training, as skorch's callbacks do by a KeyboardInterrupt."""
+
+
+def asks_to_stop(error: KeyboardInterrupt) -> bool:
+    """Tell whether a callback asks to end training, and the user has not pressed Ctrl-C.
+
+    A callback of skorch or of the user's has a statement ``raise KeyboardInterrupt`` in one of its
+    methods. Ctrl-C never arrives at such a statement: Python calls the handler of the signal
+    between two instructions, or within a call.
+    """
+    if isinstance(error, StopTraining):
+        return True
+    trace: Any = error.__traceback__
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    instruction = trace.tb_frame.f_code.co_code[trace.tb_lasti]
+    in_a_callback = isinstance(trace.tb_frame.f_locals.get("self"), Callback)
+    return in_a_callback and instruction == dis.opmap["RAISE_VARARGS"]
+
+
+class QuietPrintLog(PrintLog):
+    """skorch's log of epochs, which does nothing where it would print nothing."""
+
+    def on_epoch_end(self, net, **kwargs):
+        if net.verbose:
+            super().on_epoch_end(net, **kwargs)
+
+
+def listens_to_batches(callback: Callback) -> bool:
+    """Tell whether a skorch callback has a method that is called for every batch."""
+    if isinstance(callback, LRScheduler):
+        return callback.step_every == "batch"
+    hooks = ("on_batch_begin", "on_batch_end", "on_grad_computed")
+    return any(getattr(type(callback), hook) is not getattr(Callback, hook) for hook in hooks)
+
+
+class MemberEarlyStopping(Callback):
+    """Keep each member's best weights, and end training when no member improves any more.
+
+    A member that has stopped keeps its best weights while the others go on.
+
+    Parameters
+    ----------
+    patience : int
+        Epochs in a row without improvement after which a member stops.
+    tol : float
+        Smallest decrease of the validation loss that counts as improvement.
+    """
+
+    def __init__(self, patience: int, tol: float):
+        self.patience = patience
+        self.tol = tol
+
+    def on_train_begin(self, net, **kwargs):
+        self.best_loss_ = torch.full((net.n_members,), math.inf)
+        self.best_epoch_ = torch.zeros(net.n_members, dtype=torch.long)
+        self.stopped_ = torch.zeros(net.n_members, dtype=torch.bool)
+        self.best_ = {name: value.clone() for name, value in member_state(net.module_).items()}
+
+    def on_epoch_end(self, net, **kwargs):
+        epoch = len(net.history)
+        loss = net.member_losses_["valid"].cpu()
+        improved = (loss < self.best_loss_ - self.tol) & ~self.stopped_
+        self.best_loss_ = torch.where(improved, loss, self.best_loss_)
+        self.best_epoch_[improved] = epoch
+        for name, value in member_state(net.module_).items():
+            where = improved.to(value.device)
+            self.best_[name][where] = value[where]
+        self.stopped_ |= epoch - self.best_epoch_ >= self.patience
+        if self.stopped_.all():
+            raise StopTraining
+
+    def on_train_end(self, net, **kwargs):
+        net.module_.load_state_dict(self.best_, strict=False)
+
+
+class DivergenceGuard(Callback):
+    r"""Find the members that have diverged, and those that are worse than a constant prediction.
+
+    The yardstick is c, the loss of a constant prediction (outputs of zero) on the rows of the first
+    epoch, which depends neither on the inputs nor on the learning rate. A member's loss has
+    exploded if it is more than 1,000 (1 + \|c\|) above c. A member has diverged
+
+    - as soon as its loss is not finite;
+    - when its loss has been exploded for ten epochs in a row without a new lowest value (a spike,
+      or a bad start, may recover);
+    - when training has ended, if its weights are not finite or its last loss is exploded.
+
+    It is worse than a constant when its last loss is more than (1 + \|c\|) / 2 above c. A member's
+    numbers never touch another's, so the rest of the stack trains on undisturbed.
+
+    Parameters
+    ----------
+    stopping : MemberEarlyStopping, default=None
+        Early stopping of the same net, which must come before the guard among its callbacks. A
+        member that has stopped is judged by its best epoch, whatever becomes of it later.
+    ends_with : {torch.all, torch.any}, default=torch.all
+        Whether training ends when all members have diverged, or when one has.
+
+    Attributes
+    ----------
+    diverged_, worse_ : Tensor of shape (S,)
+        Which members have diverged; which others are worse than a constant prediction, known when
+        training has ended.
+    """
+
+    _STATE = ("diverged_", "constant_", "last_", "lowest_", "n_exploded_")
+
+    def __init__(self, stopping: MemberEarlyStopping | None = None, ends_with=torch.all):
+        self.stopping = stopping
+        self.ends_with = ends_with
+
+    def on_train_begin(self, net, **kwargs):
+        self.diverged_ = torch.zeros(net.n_members, dtype=torch.bool)
+        self.worse_ = torch.zeros_like(self.diverged_)
+        self.constant_: Any = None
+        self.last_ = torch.full((net.n_members,), math.inf)
+        self.lowest_ = self.last_
+        self.n_exploded_ = torch.zeros(net.n_members, dtype=torch.long)
+
+    def on_epoch_end(self, net, **kwargs):
+        loss = net.member_losses_["train"].cpu()
+        if self.constant_ is None:
+            self.constant_ = net.constant_losses_.cpu()
+        is_stuck = self._is_above(_EXPLOSION, loss) & ~(loss < self.lowest_)
+        self.n_exploded_ = torch.where(is_stuck, self.n_exploded_ + 1, 0)
+        self.lowest_ = torch.fmin(self.lowest_, loss)
+        diverged = ~loss.isfinite() | (self.n_exploded_ >= _EPOCHS_TO_RECOVER)
+        is_kept = torch.ones_like(diverged)
+        if self.stopping is not None:
+            diverged &= ~self.stopping.stopped_
+            is_kept = self.stopping.best_epoch_ == len(net.history)
+        self.last_ = torch.where(is_kept, loss, self.last_)
+        self.diverged_ |= diverged
+        if self.ends_with(self.diverged_):
+            raise StopTraining
+
+    def _is_above(self, factor: float, loss: Tensor) -> Tensor:
+        """Whether losses are more than `factor` times 1 + |c| above c."""
+        return loss > self.constant_ + factor * (1.0 + self.constant_.abs())
+
+    def state_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self._STATE}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for name in self._STATE:
+            setattr(self, name, state[name])
+
+    def on_train_end(self, net, **kwargs):
+        for parameter in net.module_.parameters():
+            is_finite = parameter.detach().isfinite().reshape(net.n_members, -1).all(1)
+            self.diverged_ |= ~is_finite.cpu()
+        if self.constant_ is not None:  # at least one epoch has ended
+            self.diverged_ |= self._is_above(_EXPLOSION, self.last_)
+            self.worse_ = self._is_above(_WORSE, self.last_) & ~self.diverged_
+
+
+class TaskPerEpoch(Callback):
+    """Report every epoch to scikit-learn's callbacks as one task.
+
+    Parameters
+    ----------
+    context : sklearn.callback.CallbackContext
+        The task whose subtasks the epochs are.
+    estimator : estimator
+        The estimator that is being fitted.
+    """
+
+    def __init__(self, context, estimator):
+        self.context = context
+        self.estimator = estimator
+
+    def on_epoch_begin(self, net, **kwargs):
+        self.task_ = self.context.subcontext(task_name="epoch")
+        self.task_.call_on_fit_task_begin(estimator=self.estimator)
+
+    def on_epoch_end(self, net, **kwargs):
+        if self.task_.call_on_fit_task_end(estimator=self.estimator):
+            raise StopTraining
+
+
+def cosine_schedule(max_epochs: int) -> LRScheduler:
+    """Lower the learning rate to zero over the epochs, along half a cosine."""
+    return LRScheduler("CosineAnnealingLR", T_max=max_epochs)

@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The one training loop: a stack of networks inside one skorch net."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from skorch import NeuralNet
+from skorch.callbacks import EpochTimer
+from torch import Tensor
+
+from ._callbacks import QuietPrintLog, StopTraining, asks_to_stop
+from ._rows import Batch
+from ._steps import CompiledStep, TrainingSteps, clip_each_member, engine_of
+from ._tally import LossTally, weighted
+
+
+class StackNet(NeuralNet):
+    """skorch net around a stack of networks.
+
+    ``fit(train, valid)`` takes :class:`Rows`. Callbacks, history and optimiser behave as in every
+    skorch net; ``train_loss`` and ``valid_loss`` are means over members, and
+    ``member_losses_["train"]`` and ``["valid"]`` hold the last epoch's loss of each member.
+    ``constant_losses_`` are the losses of a constant prediction, outputs of zero, for the rows of
+    the first epoch.
+
+    Parameters
+    ----------
+    module : nn.Module
+        The stack, initialised. The first axis of each of its parameters is that of members.
+    criterion : Objective
+        What it minimises.
+    weight_decay : list of (nn.Parameter, float), default=()
+        L2 penalties ``decay / 2 * sum of squares``, part of the loss whatever the optimizer.
+    clip_norm : float, default=None
+        Largest norm of each member's gradient.
+    step : {"eager", "compiled", "captured"}, default="eager"
+        How a training step runs: as it is, through ``torch.compile``, or as a CUDA graph.
+    flop_per_step : float, default=0.0
+        Floating-point operations of a training step.
+    proximal : GroupLasso, default=None
+        Proximal step after each training step. Its ``bind(weights)``, called at the start of every
+        epoch with the parameters by name, returns a function of the learning rate, which is called
+        after each step and changes these tensors in place.
+    after_step : callable, default=None
+        Called with the net after each training step.
+    **kwargs
+        See ``skorch.NeuralNet``.
+    """
+
+    def __init__(
+        self,
+        module,
+        criterion,
+        *,
+        weight_decay=(),
+        clip_norm=None,
+        step="eager",
+        flop_per_step=0.0,
+        proximal=None,
+        after_step=None,
+        **kwargs,
+    ):
+        self.weight_decay = weight_decay
+        self.clip_norm = clip_norm
+        self.step = step
+        self.flop_per_step = flop_per_step
+        self.proximal = proximal
+        self.after_step = after_step
+        # skorch would cache one tensor of targets a batch for its scores; ours are tuples.
+        super().__init__(module, criterion, train_split=None, use_caching=False, **kwargs)
+
+    @property
+    def _default_callbacks(self):
+        return [("epoch_timer", EpochTimer()), ("print_log", QuietPrintLog())]
+
+    @property
+    def n_members(self) -> int:
+        return len(next(self.module_.parameters()))
+
+    @property
+    def engine_(self) -> str:
+        """What computed the last epoch's steps, or will compute the first's.
+
+        "closed_form": forward and backward are written out. Otherwise autograd differentiates the
+        stack, either recorded once and replayed ("traced"), or anew at every step: a stack made by
+        hand ("stacked"), by ``torch.vmap`` ("vmap"), or one that runs its members one by one
+        ("loop").
+        """
+        last = [row["engine"] for row in self.history if "engine" in row][-1:]
+        return last[0] if last else engine_of(self)
+
+    def outputs_now(self, X: Tensor) -> Tensor:
+        """Predict rows (S or 1, n, ...) with the weights as they are now.
+
+        The outputs are valid until the next step or call of this method.
+        """
+        return self.steps_.outputs(X)
+
+    def weights_now(self) -> dict[str, Tensor]:
+        """Return the parameters of the module by name as they are now; not copied."""
+        return self.steps_.weights()
+
+    # What skorch asks for -------------------------------------------------------------------
+
+    def get_split_datasets(self, X, y=None, **fit_params):
+        return X, y
+
+    def get_iterator(self, dataset, training=False):
+        return dataset
+
+    def infer(self, x, **fit_params):
+        return self.module_(x)
+
+    def get_loss(self, y_pred, y_true, X=None, training=False):
+        """Sum over members of the weighted mean over rows."""
+        return self._losses(y_pred, y_true).mean(-1).sum()
+
+    def _losses(self, outputs: Tensor, y) -> Tensor:
+        """Weighted losses of rows, (S, n).
+
+        Weights have mean one over all rows. So the mean of these losses is sum w l / sum w for a
+        full batch, and an unbiased estimate of it for a minibatch.
+        """
+        targets, weight = y
+        return weighted(self.criterion_(outputs, targets), weight)
+
+    def _forward(self, X: Tensor, y) -> tuple[Tensor, Tensor, Tensor]:
+        """Outputs, losses of rows, and the sum that a training step differentiates."""
+        outputs = self.infer(X)
+        losses = self._losses(outputs, y)
+        loss = losses.mean(-1).sum()
+        penalty = self.criterion_.penalty(self.module_)
+        return outputs, losses.detach(), loss if penalty is None else loss + penalty.sum()
+
+    def train_step_single(self, batch, **fit_params):
+        if not self.module_.training:
+            self._set_training(True)
+        outputs, losses, loss = self.forward_(*batch)
+        loss.backward()
+        for weight, decay in self.weight_decay:
+            if weight.grad is not None:  # frozen by a callback
+                weight.grad.add_(weight.detach(), alpha=decay)
+        if self.clip_norm is not None:
+            gradients = [p.grad for p in self.module_.parameters() if p.grad is not None]
+            clip_each_member(gradients, self.clip_norm)
+        return {"loss": loss, "y_pred": outputs, "losses": losses}
+
+    def validation_step(self, batch, **fit_params):
+        self._set_training(False)
+        X, y = batch
+        with torch.no_grad():
+            outputs = self.infer(X)
+            losses = self._losses(outputs, y)
+        return {"loss": losses.mean(-1).sum(), "y_pred": outputs, "losses": losses}
+
+    def initialize_callbacks(self):
+        super().initialize_callbacks()
+        known = {name for name, _ in self.callbacks_}
+        given = {name for name, value in vars(self).items() if value is not None}  # None: left out
+        unknown = sorted(
+            name
+            for name in given
+            if name.startswith("callbacks__") and name.split("__")[1] not in known
+        )
+        if unknown:
+            raise ValueError(f"{unknown} belong to no callback; there are {sorted(known)}.")
+        return self
+
+    # Saving and restoring the state of a fit ------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Return all that training goes on from between two epochs: tensors and plain Python.
+
+        The tensors are those of the net, not copies. Not included are the order of the rows, see
+        :meth:`Rows.state`, and the memory of callbacks without a ``state_dict``.
+        """
+        return {
+            "module": self.module_.state_dict(),
+            "optimizer": self.optimizer_.state_dict(),
+            "callbacks": {name: part.state_dict() for name, part in self._parts_with_state()},
+            "history": list(self.history),
+            "lowest_losses": dict(self.lowest_losses_),
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Go on from what :meth:`state` returned; call it after ``on_train_begin``."""
+        self.module_.load_state_dict(state["module"])
+        for name, part in self._parts_with_state():
+            part.load_state_dict(state["callbacks"][name])
+        self.optimizer_.load_state_dict(state["optimizer"])  # with the learning rate, hence last
+        self.history.extend(state["history"])
+        self.lowest_losses_.update(state["lowest_losses"])
+
+    def _parts_with_state(self) -> list[tuple[str, Any]]:
+        """Callbacks that have a ``state_dict``; in place of an LRScheduler, torch's scheduler."""
+        parts = [(name, getattr(cb, "lr_scheduler_", cb)) for name, cb in self.callbacks_]
+        return [(name, part) for name, part in parts if hasattr(part, "load_state_dict")]
+
+    # The loop -------------------------------------------------------------------------------
+
+    def on_train_begin(self, net, X=None, y=None, **kwargs):
+        self.member_losses_: dict[str, Tensor] = {}
+        self.lowest_losses_: dict[str, float] = {}
+        self.interrupted_ = False
+        self.state_to_load_: Any = None  # a callback may set what to go on from
+        self.forward_ = torch.compile(self._forward) if self.step == "compiled" else self._forward
+        self.steps_ = TrainingSteps(self)
+
+    def on_epoch_begin(self, net, **kwargs):
+        super().on_epoch_begin(net, **kwargs)
+        self.criterion_.begin_epoch(self.criterion_.first_epoch + len(self.history) - 1)
+
+    def notify(self, method_name, **cb_kwargs):
+        """Call all callbacks; only then end training, if one of them asks for it."""
+        stop = None
+        getattr(self, method_name)(self, **cb_kwargs)
+        for _, callback in self.callbacks_:
+            try:
+                getattr(callback, method_name)(self, **cb_kwargs)
+            except KeyboardInterrupt as error:
+                if not asks_to_stop(error):
+                    raise
+                stop = error
+        if stop is not None:
+            raise StopTraining from stop
+
+    def fit_loop(self, X, y=None, epochs=None, **kwargs):
+        if self.state_to_load_ is not None:
+            self.load_state(self.state_to_load_)
+            self.state_to_load_ = None
+        if epochs is None:
+            epochs = self.max_epochs - len(self.history)
+        try:
+            super().fit_loop(X, y, epochs, **kwargs)
+        except StopTraining:
+            pass
+        except KeyboardInterrupt:
+            self.interrupted_ = True  # the estimator raises it again when its state is in order
+        finally:
+            self._set_training(False)
+        return self
+
+    def run_single_epoch(self, iterator, training, prefix, step_fn, **fit_params):
+        """Run one epoch of training or validation and record its loss."""
+        if iterator is None:
+            return
+        is_first = training and len(self.history) == 1
+        tally = LossTally(self.criterion_ if is_first else None)
+        with self.steps_.epoch(step_fn, training) as (step, after_step):
+
+            def tallied(batch: Batch, **fit_params) -> dict[str, Any]:
+                result = step(batch, **fit_params)
+                for call in after_step:
+                    call()
+                tally.add(result, batch)
+                return result
+
+            if self.steps_.listens_to_batches:
+                super().run_single_epoch(iterator, training, prefix, tallied)
+            else:
+                self.history.new_batch()  # its number is in the names of skorch's Checkpoint
+                for batch in iterator:
+                    tallied(batch)
+        if is_first:
+            self.constant_losses_ = tally.constant_means()
+        self.member_losses_[prefix] = tally.means()
+        # The mean over the members that have not diverged.
+        self._record(f"{prefix}_loss", self.member_losses_[prefix].nanmean().item())
+        if training:
+            self.history.record("engine", engine_of(self))
+        if isinstance(self.steps_.on_module, CompiledStep) and len(self.history) == 1:
+            self.history.record("compile_seconds", self.steps_.on_module.seconds)
+
+    def _record(self, name: str, value: float) -> None:
+        """Record a loss, and whether it is the lowest so far."""
+        self.history.record(name, value)
+        is_best = value < self.lowest_losses_.get(name, math.inf)
+        self.history.record(f"{name}_best", is_best)
+        if is_best:
+            self.lowest_losses_[name] = value

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Rows in memory and how they are dealt to the members of a stack in minibatches."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from .._memory import rows_in_memory
+
+# Rows are gathered for many batches at a time, up to about this many bytes: fewer calls, and the
+# copy still fits the cache.
+_GATHER_BYTES = 2**22
+
+# So many bytes of new rows are drawn at a time: a teacher predicts many rows faster than few, and
+# what is drawn must not depend on the memory that its predictions take.
+_DRAW_BYTES = 2**26
+
+Batch = tuple[Tensor, tuple[tuple[Tensor, ...], Tensor | None]]
+
+
+class Rows(torch.utils.data.Dataset):
+    """Rows in memory, dealt to the members of a stack in minibatches.
+
+    Iterating is one epoch. Every member sees the rows in an order of its own; when they all fit
+    one batch, the members share them in the order given.
+
+    Parameters
+    ----------
+    X : Tensor of shape (n, ...)
+        Inputs.
+    targets : tuple of Tensor of shape (n, ...)
+        What the objective compares the outputs with.
+    weight : Tensor of shape (S, n) or (1, n), default=None
+        Weight of each row for each member, or for all of them. It is divided by its mean over rows.
+    batch_size : int, default=None
+        Rows of a minibatch; None is all of them.
+    seeds : sequence of int, default=()
+        One seed for each member, for the order of its rows; without seeds rows are not shuffled.
+    """
+
+    def __init__(
+        self,
+        X: Tensor,
+        targets: tuple[Tensor, ...],
+        weight: Tensor | None = None,
+        batch_size: int | None = None,
+        seeds: Sequence[int] = (),
+    ):
+        self.X = X
+        self.targets = targets
+        self.weight = None if weight is None else weight / weight.mean(-1, keepdim=True)
+        self.batch_size = int(min(batch_size or len(X), len(X)))
+        self.generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+        self._order = torch.empty(len(seeds), len(X), dtype=torch.int32)
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def __getitem__(self, i):
+        return self.X[i], tuple(target[i] for target in self.targets)
+
+    def state(self) -> list[Tensor]:
+        """Return the states of the generators that draw the order of the rows."""
+        return [generator.get_state() for generator in self.generators]
+
+    def load_state(self, state: list[Tensor]) -> None:
+        """Go on from what :meth:`state` returned: the same orders follow."""
+        for generator, value in zip(self.generators, state, strict=True):
+            generator.set_state(value)
+
+    def __iter__(self) -> Iterator[Batch]:
+        n, size = len(self), self.batch_size
+        if size == n or not self.generators:
+            yield from self._batches_in_order()
+            return
+        order = self._shuffled()
+        n_full = n // size
+        step = max(1, self.gather_limit() // (size * len(order)))
+        for start in range(0, n_full, step):
+            stop = min(start + step, n_full)
+            # (S, k * size) -> (k, S, size): one batch after the other, each contiguous.
+            index = order[:, start * size : stop * size].unflatten(1, (stop - start, size))
+            yield from self.deal(index.transpose(0, 1).contiguous())
+        if n % size:
+            yield self.take(order[:, n_full * size :])
+
+    def _batches_in_order(self) -> Iterator[Batch]:
+        """Batches that all members share."""
+        for index in torch.arange(len(self), device=self.X.device).split(self.batch_size):
+            yield self.take(index.unsqueeze(0))
+
+    def _shuffled(self) -> Tensor:
+        """Draw the order of the rows for every member in this epoch, of shape (S, n)."""
+        for generator, row in zip(self.generators, self._order, strict=True):
+            torch.randperm(len(self), generator=generator, dtype=row.dtype, out=row)
+        return self._order.to(self.X.device)
+
+    def gather_limit(self) -> int:
+        """Largest number of rows to take at a time."""
+        return _GATHER_BYTES // sum(t[:1].nbytes for t in (self.X, *self.targets))
+
+    def take(self, index: Tensor) -> Batch:
+        """Inputs, targets and weights of the rows at `index`, of shape (..., S or 1, size)."""
+        targets = tuple(_rows_at(target, index) for target in self.targets)
+        return _rows_at(self.X, index), (targets, self._weight_at(index))
+
+    def deal(self, index: Tensor) -> Iterator[Batch]:
+        """Batches of the rows at `index`, of shape (k, S or 1, size), one after the other."""
+        yield from _one_by_one(self.take(index))
+
+    def _weight_at(self, index: Tensor) -> Tensor | None:
+        if self.weight is None:
+            return None
+        n_members, n = self.weight.shape
+        first = torch.arange(0, n_members * n, n, device=index.device)
+        return _rows_at(self.weight.reshape(-1), index + first.unsqueeze(1))
+
+
+class DistillationRows(Rows):
+    """Rows whose first target is what a teacher predicts for them.
+
+    The teacher predicts rows that stay as they are once, if its predictions fit scikit-learn's
+    ``working_memory``; else it predicts rows as they are dealt, as many at a time as fit.
+
+    Parameters
+    ----------
+    X, targets, weight, batch_size, seeds
+        As in :class:`Rows`; the teacher's predictions are put before `targets`.
+    teacher : callable or None
+        Maps an array of rows, (n, ...), to their predictions, (n, ...).
+    predictions : Tensor of shape (n_kept, ...), default=None
+        Predictions for the rows that stay as they are, where they are known beforehand.
+    draw : callable, default=None
+        What a :class:`skdistill.transfer.TransferMaker` has prepared: draws new rows in the place
+        of those that are dealt. None leaves them as they are.
+    n_kept : int, default=0
+        How many rows, the first ones, stay as they are also where there is `draw`.
+    """
+
+    def __init__(
+        self,
+        X,
+        targets,
+        weight,
+        batch_size,
+        seeds,
+        *,
+        teacher,
+        predictions: Tensor | None = None,
+        draw: Callable[..., Tensor] | None = None,
+        n_kept: int = 0,
+    ):
+        super().__init__(X, targets, weight, batch_size, seeds)
+        self.teacher = teacher
+        self.draw = draw
+        self.n_kept = len(X) if draw is None else n_kept
+        self.draw_generator = torch.Generator(X.device).manual_seed(seeds[0] + 1)
+        self.predictions = predictions
+        self.limit = rows_in_memory(
+            self._predict(X[:1]) if predictions is None else predictions[:1]
+        )
+        if predictions is None and 0 < self.n_kept <= self.limit:
+            self.predictions = self._predict(X[: self.n_kept])
+
+    def _predict(self, rows: Tensor) -> Tensor:
+        return torch.as_tensor(self.teacher(rows.cpu().numpy())).to(rows)
+
+    def gather_limit(self) -> int:
+        if self.draw is not None:  # not by memory: what is drawn depends on it
+            return _DRAW_BYTES // self.X[:1].nbytes
+        return self.limit if self.predictions is None else super().gather_limit()
+
+    def take(self, index: Tensor) -> Batch:
+        return self._with_predictions(index, self._drawn(index))
+
+    def deal(self, index: Tensor) -> Iterator[Batch]:
+        size = max(1, self.limit // index[0].numel())
+        for part, X in zip(index.split(size), self._drawn(index).split(size), strict=True):
+            yield from _one_by_one(self._with_predictions(part, X))
+
+    def _drawn(self, index: Tensor) -> Tensor:
+        """The rows at `index`, of shape (..., *row), or new ones in their places."""
+        X = _rows_at(self.X, index)
+        if self.draw is None:
+            return X
+        drawn = self.draw(X, index, self.draw_generator)
+        is_kept = (index < self.n_kept).view(*index.shape, *[1] * (X.ndim - index.ndim))
+        return torch.where(is_kept, X, drawn)
+
+    def _with_predictions(self, index: Tensor, X: Tensor) -> Batch:
+        """Batch of the rows X in the places of those at `index`."""
+        targets = (_rows_at(target, index) for target in self.targets)
+        return X, ((self._predictions_for(X, index), *targets), self._weight_at(index))
+
+    def _predictions_for(self, X: Tensor, index: Tensor) -> Tensor:
+        """Predictions for rows (..., *row); those for rows that are kept may be known already."""
+        if self.predictions is None:
+            return self._predict(X.flatten(0, index.ndim - 1)).unflatten(0, index.shape)
+        is_kept = index < self.n_kept
+        if self.draw is None or is_kept.all():
+            return _rows_at(self.predictions, index)
+        predictions = self.predictions.new_empty(*index.shape, *self.predictions.shape[1:])
+        predictions[is_kept] = self.predictions[index[is_kept]]
+        predictions[~is_kept] = self._predict(X[~is_kept])
+        return predictions
+
+
+def _one_by_one(batches: Batch) -> Iterator[Batch]:
+    """Split tensors that hold several batches along their first axis."""
+    X, (targets, weight) = batches
+    weights = itertools.repeat(None) if weight is None else weight.unbind()
+    dealt = zip(*(target.unbind() for target in targets), strict=True)
+    yield from zip(X.unbind(), zip(dealt, weights, strict=False), strict=True)
+
+
+def _rows_at(values: Tensor, index: Tensor) -> Tensor:
+    """``values[index]``, written so that torch gathers it fastest."""
+    return values.index_select(0, index.reshape(-1)).view(*index.shape, *values.shape[1:])

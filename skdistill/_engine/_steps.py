@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How a training step runs: by autograd, compiled, as a CUDA graph, or on flat buffers.
+
+A step takes a batch, computes the gradient and updates the weights. It returns a dict, as skorch's
+steps do: "y_pred" are the outputs, and "losses", of shape (S, n), the weighted losses of the rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from .._process import is_forked, torch_threads
+from .._warnings import warn
+from ..modules import StackedModule
+from ._callbacks import listens_to_batches
+from ._closed_form import ClosedFormGradient
+from ._flat import FlatGradient
+from ._flat_update import FlatUpdate
+from ._rows import Batch
+from ._traced import TracedGradient
+
+if TYPE_CHECKING:
+    from ._net import StackNet
+
+# A step of fewer operations is small. A second thread would cost more than it saves; and most of
+# the time goes into Python rather than arithmetic, so that recording the step pays.
+_FLOP_OF_SMALL_STEP = 15e6
+
+Step = Callable[..., dict[str, Any]]
+
+
+class TrainingSteps:
+    """Computes the training steps of a fit, in every epoch in the fastest way that applies.
+
+    Parameters
+    ----------
+    net : StackNet
+        Initialised.
+
+    Attributes
+    ----------
+    on_module : callable
+        Step by autograd, on the parameters of the module.
+    on_flat : FlatStep or None
+        Step on flat buffers, if they support the net.
+    flat : FlatGradient or None
+        Holds the weights while an epoch runs on flat buffers; None while the module holds them.
+    """
+
+    def __init__(self, net: StackNet):
+        self.net = net
+        kinds: dict[str, Any] = {"compiled": CompiledStep, "captured": CapturedStep}
+        self.on_module = kinds.get(net.step, ModuleStep)(net)
+        gradient_class = flat_gradient_of(net)
+        self.on_flat = None if gradient_class is None else FlatStep(net, gradient_class)
+        self.flat: FlatGradient | None = None
+        self.listens_to_batches = any(listens_to_batches(cb) for _, cb in net.callbacks_)
+
+    @contextlib.contextmanager
+    def epoch(
+        self, skorchs_step: Step, training: bool
+    ) -> Iterator[tuple[Step, list[Callable[[], None]]]]:
+        """Give the step for one epoch, and what to call after each step.
+
+        The step is skorch's own in validation, and if a callback listens to batches.
+        """
+        on_flat = self.on_flat
+        if not training:
+            yield skorchs_step, []
+            return
+        if on_flat is None or not _trains_all(on_flat.gradient.parameters):
+            step = skorchs_step if self.listens_to_batches else self.on_module
+            yield step, self._after_step()
+            return
+        on_flat.gradient.load()
+        on_flat.update.begin_epoch()
+        self.flat = on_flat.gradient
+        try:
+            yield on_flat, self._after_step()
+        finally:
+            self.flat = None
+            on_flat.update.end_epoch()
+            on_flat.gradient.store()
+
+    def _after_step(self) -> list[Callable[[], None]]:
+        """What to call after each step of this epoch."""
+        net, calls = self.net, []
+        if net.proximal is not None:
+            shrink = net.proximal.bind(self.weights())
+            calls.append(lambda: shrink(net.optimizer_.param_groups[0]["lr"]))
+        if net.after_step is not None:
+            calls.append(partial(net.after_step, net))
+        return calls
+
+    def weights(self) -> dict[str, Tensor]:
+        """Return the parameters of the module by name, from wherever they are; not copied."""
+        named: dict[str, Tensor] = dict(self.net.module_.named_parameters())
+        if self.flat is None:
+            return named
+        places = zip(self.flat.parameters, self.flat.values, strict=True)
+        in_buffer: dict[Any, Tensor] = dict(places)
+        return {name: in_buffer[parameter] for name, parameter in named.items()}
+
+    @torch.no_grad()
+    def outputs(self, X: Tensor) -> Tensor:
+        """Predict with the weights as they are now; valid until the next step or call of this."""
+        if self.flat is not None:
+            return self.flat.outputs(X)
+        self.net._set_training(False)  # the next step sets it again
+        return self.net.module_(X)
+
+
+def _trains_all(parameters) -> bool:
+    """Whether no parameter is frozen, as a callback may do for an epoch."""
+    return all(parameter.requires_grad for parameter in parameters)
+
+
+def flat_gradient_of(net: StackNet) -> type[FlatGradient] | None:
+    """Return what computes a net's gradient on flat buffers; None where only autograd can."""
+    is_plain = net.step == "eager" and torch.device(net.device).type == "cpu"
+    if not is_plain or any(listens_to_batches(callback) for _, callback in net.callbacks_):
+        return None
+    kinds: list[type[FlatGradient]] = [ClosedFormGradient]
+    if net.flop_per_step < _FLOP_OF_SMALL_STEP:
+        kinds.append(TracedGradient)
+    return next((kind for kind in kinds if kind.supports(net.module_)), None)
+
+
+def engine_of(net: StackNet) -> str:
+    """Return what computes a net's steps, see :attr:`StackNet.engine_`."""
+    if _trains_all(net.module_.parameters()):
+        gradient_class = flat_gradient_of(net)
+        if gradient_class is not None:
+            return gradient_class.name
+    stacks = [part for part in net.module_.modules() if isinstance(part, StackedModule)]
+    if any(part.loops_ for part in stacks):
+        return "loop"
+    return "vmap" if stacks else "stacked"
+
+
+class FlatStep:
+    """Training step on flat buffers, which hold the weights for the time of an epoch.
+
+    Parameters
+    ----------
+    net : StackNet
+    gradient_class : type of FlatGradient
+    """
+
+    def __init__(self, net: StackNet, gradient_class: Any):
+        self.net = net
+        self.gradient: FlatGradient = gradient_class(net.module_, net.criterion_, net.weight_decay)
+        self.gradient.n_epochs = net.max_epochs
+        self.update = FlatUpdate(net.optimizer_, self.gradient)
+        self.clip_norm = net.clip_norm
+        is_one_network = net.n_members == 1
+        self.clipped = [self.gradient.d_flat[None]] if is_one_network else self.gradient.gradients
+
+    def __call__(self, batch: Batch) -> dict[str, Any]:
+        if not self.net.module_.training:
+            self.net._set_training(True)
+        X, (targets, weight) = batch
+        outputs, losses = self.gradient(X, targets, weight)
+        if self.clip_norm is not None:
+            clip_each_member(self.clipped, self.clip_norm)
+        self.update()
+        return {"y_pred": outputs, "losses": losses}
+
+
+class ModuleStep:
+    """Training step by autograd on the module."""
+
+    def __init__(self, net: StackNet):
+        self.net = net
+
+    def __call__(self, batch: Batch) -> dict[str, Any]:
+        optimizer = self.net.optimizer_
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                parameter.grad = None  # as zero_grad() does, whose wrapper takes 16 us
+        result = self.net.train_step_single(batch)
+        optimizer.step()
+        return result
+
+
+class CompiledStep:
+    """Training step of a compiled loss; ``seconds`` is what the first ones took, compiling."""
+
+    def __init__(self, net: StackNet):
+        self.step = ModuleStep(net)
+        self.seen: set[torch.Size] = set()
+        self.seconds = 0.0
+
+    def __call__(self, batch: Batch) -> dict[str, Any]:
+        start = time.perf_counter()
+        result = self.step(batch)
+        if batch[0].shape not in self.seen:
+            self.seen.add(batch[0].shape)
+            self.seconds += time.perf_counter() - start
+        return result
+
+
+class CapturedStep:
+    """Training step replayed as a CUDA graph, one for each shape of batch.
+
+    The first steps of each shape run as usual on a side stream, as capture asks, and train; so the
+    result is that of the eager step. If capture fails, all steps are eager, with a warning.
+    """
+
+    _N_WARM_UP = 3
+
+    def __init__(self, net: StackNet):
+        self.net = net
+        self.step = ModuleStep(net)
+        self.seen: dict[tuple, int] = {}
+        self.graphs: dict[tuple, tuple] = {}
+        self.works = True
+
+    def __call__(self, batch: Batch) -> dict[str, Any]:
+        X, (targets, weight) = batch
+        tensors = [X, *targets] + ([] if weight is None else [weight])
+        shapes = tuple(t.shape for t in tensors)
+        if shapes in self.graphs:
+            return self._replay(shapes, tensors)
+        self.seen[shapes] = self.seen.get(shapes, 0) + 1
+        if not self.works or self.seen[shapes] <= self._N_WARM_UP:
+            return self._on_side_stream(batch)
+        try:
+            self._capture(shapes, tensors, has_weight=weight is not None)
+        except RuntimeError as error:
+            self.works = False
+            warn(
+                "The training step could not be captured as a CUDA graph and runs eagerly. torch "
+                f"says: {str(error).splitlines()[0]}",
+            )
+            return self.step(batch)
+        return self._replay(shapes, tensors)
+
+    def _on_side_stream(self, batch: Batch) -> dict[str, Any]:
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            result = self.step(batch)
+        torch.cuda.current_stream().wait_stream(side)
+        return result
+
+    def _capture(self, shapes: tuple, tensors: list[Tensor], has_weight: bool) -> None:
+        static = [t.clone() for t in tensors]
+        weight = static[-1] if has_weight else None
+        targets = tuple(static[1:-1] if has_weight else static[1:])
+        graph = torch.cuda.CUDAGraph()
+        self.net.optimizer_.zero_grad(set_to_none=True)
+        with torch.cuda.graph(graph):
+            result = self.net.train_step_single((static[0], (targets, weight)))
+            self.net.optimizer_.step()
+        self.graphs[shapes] = graph, static, result
+
+    def _replay(self, shapes: tuple, tensors: list[Tensor]) -> dict[str, Any]:
+        graph, static, result = self.graphs[shapes]
+        for to, value in zip(static, tensors, strict=True):
+            to.copy_(value)
+        graph.replay()
+        return result
+
+
+def clip_each_member(gradients: list[Tensor], max_norm: float) -> None:
+    """Scale each member's gradient, along the first axis, to a norm of at most `max_norm`."""
+    squares = torch.stack([g.reshape(len(g), -1).square().sum(1) for g in gradients]).sum(0)
+    factors = (max_norm / (squares.sqrt() + 1e-6)).clamp(max=1.0)
+    for g in gradients:
+        g.mul_(factors.view(-1, *[1] * (g.ndim - 1)))
+
+
+def optimizer_defaults(optimizer: type[torch.optim.Optimizer], lr: float, step: str) -> dict:
+    """Settings that make an optimizer fast, of those that it has."""
+    accepted = inspect.signature(optimizer).parameters
+    if step == "captured":
+        # A graph reads the learning rate anew at each replay only if it is a tensor.
+        return {"capturable": True, "lr": torch.tensor(float(lr), device="cuda")}
+    return {"fused": True} if "fused" in accepted else {}
+
+
+@contextlib.contextmanager
+def suited_threads(flop_per_step: float, n_threads: int | str = "auto") -> Iterator[None]:
+    """Use `n_threads` threads; "auto" is one where a training step is too small for more.
+
+    The caller's setting is restored. A forked child always uses one, see :mod:`skdistill._process`.
+    """
+    is_small = flop_per_step < _FLOP_OF_SMALL_STEP
+    automatic = 1 if is_small else torch.get_num_threads()
+    number = automatic if n_threads == "auto" else int(n_threads)
+    if number > 1 and is_forked():
+        warn(
+            f"n_threads={number} has no effect in a forked process, which goes on with one "
+            "thread. Start processes by 'spawn' or 'forkserver' for more."
+        )
+    with torch_threads(number):
+        yield

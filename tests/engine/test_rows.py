@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Rows dealt in minibatches, and rows for which a teacher predicts."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
+from sklearn import config_context
+
+from skdistill._engine import (
+    DistillationRows,
+    Rows,
+    _rows,
+)
+from skdistill.transfer._noise import add_noise
+
+
+def numbered_rows(n=23, weight=None, batch_size=5, seeds=(1, 2, 3)):
+    """Rows that say their number: X is (i, -i), the target 10 i."""
+    number = torch.arange(n, dtype=torch.float64)
+    X = torch.stack([number, -number], dim=1)
+    return Rows(X, (10 * number,), weight, batch_size, seeds)
+
+
+def dealt(rows):
+    """One epoch: batches of X (S, size, 2), of the target, and of the weight."""
+    batches = list(rows)
+    X = [X for X, _ in batches]
+    targets = [target for _, ((target,), _) in batches]
+    return X, targets, [weight for _, (_, weight) in batches]
+
+
+@pytest.mark.parametrize("gather_bytes", [1, 700, 2**22])
+def test_an_epoch_deals_every_row_once_to_every_member(monkeypatch, gather_bytes):
+    monkeypatch.setattr(_rows, "_GATHER_BYTES", gather_bytes)
+    rows = numbered_rows()
+    previous = None
+    for _ in range(3):
+        X, targets, weights = dealt(rows)
+        assert [tuple(x.shape) for x in X] == [(3, 5, 2)] * 4 + [(3, 3, 2)]
+        assert weights == [None] * 5
+        order = torch.cat(X, dim=1)[..., 0]  # (S, n)
+        assert_array_equal(order.sort().values, np.tile(np.arange(23), (3, 1)))
+        assert_array_equal(torch.cat(X, dim=1)[..., 1], -order)
+        assert_array_equal(torch.cat(targets, dim=1), 10 * order)
+        for one, other in ((0, 1), (0, 2), (1, 2)):
+            assert not torch.equal(order[one], order[other])
+        assert previous is None or not torch.equal(order, previous)
+        previous = order
+
+
+def test_the_order_of_a_member_is_its_seeds_whatever_is_gathered_at_a_time(monkeypatch):
+    whole = [torch.cat(dealt(rows)[0], dim=1) for rows in [numbered_rows()] * 2]
+    monkeypatch.setattr(_rows, "_GATHER_BYTES", 1)
+    again = [torch.cat(dealt(rows)[0], dim=1) for rows in [numbered_rows(seeds=(3, 1))] * 2]
+    for epoch in range(2):
+        assert torch.equal(again[epoch][0], whole[epoch][2])
+        assert torch.equal(again[epoch][1], whole[epoch][0])
+
+
+@pytest.mark.parametrize("n_members", [1, 3])
+@pytest.mark.parametrize("batch_size", [5, 100])
+def test_weights_follow_their_rows(n_members, batch_size):
+    # Of mean one, so that they are dealt as they are given.
+    weight = 1 + torch.arange(n_members * 23, dtype=torch.float64).view(n_members, 23) / 100
+    weight = weight / weight.mean(1, keepdim=True)
+    X, _, weights = dealt(numbered_rows(weight=weight, batch_size=batch_size))
+    for x, w in zip(X, weights, strict=True):
+        for m in range(len(w)):
+            number = x[m if len(x) > 1 else 0, :, 0].long()
+            assert_array_equal(w[m], weight[m if n_members > 1 else 0, number])
+
+
+@pytest.mark.parametrize("batch_size", [5, 100])
+def test_only_the_ratios_of_weights_matter(batch_size):
+    weight = torch.rand(3, 23, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    first, second = (
+        torch.cat(dealt(numbered_rows(weight=w, batch_size=batch_size))[2], dim=1)
+        for w in (weight, weight * torch.tensor([[1e-3], [1.0], [50.0]]))
+    )
+    torch.testing.assert_close(first, second)
+    assert_allclose(first.mean(1), 1.0)
+
+
+@pytest.mark.parametrize("batch_size", [23, 24, None])
+def test_rows_that_fit_one_batch_are_shared_in_order(batch_size):
+    rows = numbered_rows(batch_size=batch_size)
+    assert rows.batch_size == 23
+    for _ in range(2):
+        ((X,), (target,), (weight,)) = dealt(rows)
+        assert X.shape == (1, 23, 2)
+        assert_array_equal(X[0, :, 0], np.arange(23))
+        assert_array_equal(target[0], 10 * np.arange(23))
+        assert weight is None
+
+
+def test_rows_without_seeds_come_in_order():
+    X, _, _ = dealt(numbered_rows(seeds=()))
+    assert [len(x) for x in X] == [1] * 5
+    assert_array_equal(torch.cat(X, dim=1)[0, :, 0], np.arange(23))
+
+
+def test_one_row():
+    X, (target,), _ = dealt(numbered_rows(n=1))
+    assert X[0].shape == (1, 1, 2)
+    assert target.shape == (1, 1)
+
+
+@pytest.mark.parametrize("n_weights", [1, 3])
+def test_weighted_minibatches_are_unbiased(n_weights):
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.rand(n_weights, 23, dtype=torch.float64, generator=generator)
+    batches = list(numbered_rows(weight=weight))
+    total = sum(target.shape[1] * (w * target).mean(1) for _, ((target,), w) in batches)
+    y = 10 * torch.arange(23, dtype=torch.float64)
+    expected = (weight * y).sum(1) / weight.sum(1)
+    assert_allclose(total / 23, expected.expand(3))
+
+
+def test_the_order_of_rows_goes_on_from_its_state():
+    numbers = torch.arange(20.0)[:, None]
+    rows = Rows(numbers, (numbers,), batch_size=6, seeds=(1, 2))
+    first = [batch.clone() for batch, _ in rows]
+    state = rows.state()
+    second = [batch.clone() for batch, _ in rows]
+    assert not torch.equal(first[0], second[0])
+    rows.load_state(state)
+    for one, (other, _) in zip(second, rows, strict=True):
+        assert torch.equal(one, other)
+
+
+# --- rows for which a teacher predicts -------------------------------------------------------
+
+
+class Teacher:
+    """Answers (n, 2, 3) that tell the row; counts what it was asked."""
+
+    def __init__(self):
+        self.asked = []
+
+    def __call__(self, X):
+        assert isinstance(X, np.ndarray)
+        self.asked.append(len(X))
+        return np.stack([X @ np.arange(6.0).reshape(2, 3), np.square(X) @ np.ones((2, 3))], axis=1)
+
+
+def taught_rows(noise=0.0, batch_size=5, seeds=(1,), n=23):
+    teacher = Teacher()
+    plain = numbered_rows(n, batch_size=batch_size, seeds=seeds)
+    sd = torch.tensor([noise, 0.0], dtype=torch.float64)
+    draw = partial(add_noise, sd=sd, share_power=2.0) if noise else None
+    rows = DistillationRows(
+        plain.X, plain.targets, None, batch_size, seeds, teacher=teacher, draw=draw
+    )
+    teacher.asked.clear()  # what it was asked while being built is told apart below
+    return rows, teacher
+
+
+def assert_answers_match(batches):
+    for X, ((answers, target), _) in batches:
+        expected = Teacher()(X.flatten(0, 1).numpy()).reshape(*X.shape[:2], 2, 3)
+        assert_allclose(answers, expected)
+        assert_array_equal(target, -10 * X[..., 1])  # the column without noise
+
+
+def test_a_teacher_without_noise_is_asked_once():
+    teacher = Teacher()
+    plain = numbered_rows()
+    rows = DistillationRows(plain.X, plain.targets, None, 5, (1,), teacher=teacher)
+    assert sum(teacher.asked) == 23 + 1  # all rows, and one to learn how large its answers are
+    teacher.asked.clear()
+    for _ in range(2):
+        assert_answers_match(list(rows))
+    assert teacher.asked == []
+
+
+@pytest.mark.parametrize("batch_size", [5, 100])
+def test_a_teacher_with_noise_is_asked_anew_in_each_epoch(batch_size):
+    rows, teacher = taught_rows(noise=0.1, batch_size=batch_size)
+    first, second = list(rows), list(rows)
+    assert sum(teacher.asked) == 2 * 23
+    for batches in (first, second):
+        assert_answers_match(batches)
+        X = torch.cat([X for X, _ in batches], dim=1)[0]
+        assert_array_equal(X[:, 1].sort(descending=True).values, -np.arange(23.0))
+        assert (X[:, 0] != -X[:, 1]).all()  # every row has noise
+    by_row = [
+        x[x[:, 1].argsort(descending=True), 0]
+        for x in (torch.cat([X for X, _ in batches], dim=1)[0] for batches in (first, second))
+    ]
+    assert (by_row[0] != by_row[1]).all()  # and another one in the next epoch
+
+
+def test_the_noise_has_a_fifth_of_the_variance_asked_for():
+    # A standard normal d times a share s, the square of a uniform number from 0 to 1, times the
+    # noise asked for: E[s^k] = 1 / (2 k + 1), so E[(d s)^2] = 1/5, E[(d s)^4] = 3/9 and
+    # E[(d s)^8] = 105/17.
+    n = 5000
+    rows, _ = taught_rows(noise=0.1, batch_size=50, n=n)
+    X = torch.cat([X for X, _ in rows], dim=1)[0]
+    noise = (X[:, 0] + X[:, 1]).numpy() / 0.1
+    assert np.mean(noise**2) == pytest.approx(1 / 5, abs=4 * np.sqrt((1 / 3 - 1 / 25) / n))
+    assert noise.mean() == pytest.approx(0, abs=4 * np.sqrt(1 / 5 / n))
+    assert np.mean(noise**4) == pytest.approx(1 / 3, abs=4 * np.sqrt((105 / 17 - 1 / 9) / n))
+
+
+def noise_of_rows(noise, n, seed=1):
+    """What is added to `n` rows in one epoch, in units of the noise asked for."""
+    X = torch.zeros(n, len(noise), dtype=torch.float64)
+    draw = partial(add_noise, sd=noise, share_power=2.0)
+    rows = DistillationRows(X, (), None, n, (seed,), teacher=lambda rows: rows[:, :1], draw=draw)
+    ((found, _),) = rows
+    return (found[0] / noise).numpy()
+
+
+def test_the_columns_of_a_row_have_the_same_share_of_the_noise():
+    # Squares of two columns: E[(d1 s)^2 (d2 s)^2] = E[s^4] = 1/9, where shares of their own would
+    # give 1/25; the variance of the product is E[d1^4] E[d2^4] E[s^8] - 1/81 = 9/17 - 1/81.
+    n = 20_000
+    noise = noise_of_rows(torch.tensor([0.1, 3.0], dtype=torch.float64), n)
+    squares = noise**2
+    assert np.mean(squares.prod(1)) == pytest.approx(1 / 9, abs=4 * np.sqrt((9 / 17 - 1 / 81) / n))
+    error = 4 * np.sqrt((1 / 3 - 1 / 25) / n)
+    assert_allclose(squares.mean(0), 1 / 5, atol=error)  # each in units of its own
+    assert noise.prod(1).mean() == pytest.approx(0, abs=4 * np.sqrt(1 / 9 / n))
+
+
+def test_the_shares_of_the_noise_are_squares_of_uniform_numbers():
+    # Over 1000 columns the root mean square of a row is its share to within 2.2 percent.
+    noise = noise_of_rows(torch.full((1000,), 0.1, dtype=torch.float64), n=2000)
+    shares = np.sqrt(np.mean(noise**2, axis=1))
+    assert stats.kstest(np.sqrt(shares), "uniform").pvalue > 0.01
+    assert shares.max() < 1.1
+
+
+def test_a_column_without_noise_stays_as_it_is():
+    rows, _ = taught_rows(noise=0.1, batch_size=23)
+    ((X, _),) = rows
+    assert torch.equal(X[0, :, 1], rows.X[:, 1])
+    assert (X[0, :, 0] != rows.X[:, 0]).all()
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_a_teacher_is_asked_in_portions_where_memory_is_short(noise):
+    bytes_per_row = 6 * 8
+    with config_context(working_memory=10 * bytes_per_row / 2**20):  # MiB: answers of ten rows
+        rows, teacher = taught_rows(noise=noise)
+    for _ in range(2):
+        batches = list(rows)
+        assert sum(teacher.asked) == 23
+        assert max(teacher.asked) <= 10
+        assert_answers_match(batches)
+        assert_array_equal(
+            torch.cat([X for X, _ in batches], dim=1)[0, :, 1].sort(descending=True).values,
+            -np.arange(23.0),
+        )
+        teacher.asked.clear()
+
+
+def test_portions_change_neither_the_order_nor_the_answers():
+    whole, _ = taught_rows()
+    with config_context(working_memory=1e-9):
+        portions, teacher = taught_rows()
+    for (X, ((answers, _), _)), (X_too, ((answers_too, _), _)) in zip(whole, portions, strict=True):
+        assert torch.equal(X, X_too)
+        assert_allclose(answers, answers_too)
+    assert max(teacher.asked) == 5  # never less than a batch
+
+
+def test_noise_is_seeded():
+    first, again, other = (taught_rows(0.1, seeds=(seed,))[0] for seed in (1, 1, 2))
+    first, again, other = (next(iter(rows))[0] for rows in (first, again, other))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How a step runs: clipped, compiled, captured, and on how many threads."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose
+from skorch.callbacks import Callback
+from small_stacks import (
+    BATCH,
+    N,
+    Spy,
+    assert_same_weights,
+    data,
+    ensemble,
+    parameters_of,
+)
+from torch import nn
+
+from skdistill import HydraPlusRegressor
+from skdistill._engine import suited_threads
+from skdistill._engine._steps import clip_each_member
+
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+
+
+# --- gradients -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("max_norm", [1e-3, 1.0, 1e3])
+def test_each_members_gradient_is_clipped_as_torch_clips_one_network(max_norm):
+    generator = torch.Generator().manual_seed(0)
+    shapes = [(4, 3), (3,), (2, 3, 2)]
+    stacked = [nn.Parameter(torch.zeros(5, *shape)) for shape in shapes]
+    unused = nn.Parameter(torch.zeros(5, 2))  # has no gradient
+    scale = torch.tensor([1e-4, 1e-2, 1.0, 1e2, 0.0])
+    for parameter in stacked:
+        draws = torch.randn(parameter.shape, generator=generator)
+        parameter.grad = draws * scale.view(5, *[1] * (parameter.ndim - 1))
+    alone = [[nn.Parameter(p[m].detach().clone()) for p in stacked] for m in range(5)]
+    for m in range(5):
+        for one, whole in zip(alone[m], stacked, strict=True):
+            one.grad = whole.grad[m].clone()
+        nn.utils.clip_grad_norm_(alone[m], max_norm)
+    clip_each_member([parameter.grad for parameter in stacked], max_norm)
+    for m in range(5):
+        for one, whole in zip(alone[m], stacked, strict=True):
+            torch.testing.assert_close(whole.grad[m], one.grad)
+    assert unused.grad is None
+
+
+def test_clip_norm_takes_effect_in_training():
+    X, y = data()
+    spy = Spy()
+    settings = {"optimizer": "SGD", "lr": 1.0, "lr_schedule": None, "max_epochs": 1}
+    fitted = ensemble(clip_norm=1e-3, callbacks=[spy], batch_size=N, **settings).fit(X, y)
+    steps = [a - b for a, b in zip(parameters_of(fitted), spy.start, strict=True)]
+    norms = torch.stack([step.flatten(1).norm(dim=1) for step in steps]).norm(dim=0)
+    assert_allclose(norms, 1e-3, rtol=1e-3)  # of each member's one step
+
+
+# --- threads ---------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("two_threads")
+@pytest.mark.parametrize(
+    ("flop", "n_threads", "expected"),
+    [(1e5, "auto", 1), (1e9, "auto", 2), (1e5, 3, 3), (1e9, 1, 1)],
+)
+def test_small_steps_take_one_thread_and_the_callers_setting_comes_back(flop, n_threads, expected):
+    with suited_threads(flop, n_threads):
+        assert torch.get_num_threads() == expected
+    assert torch.get_num_threads() == 2
+    with pytest.raises(ArithmeticError), suited_threads(flop, n_threads):
+        raise ArithmeticError
+    assert torch.get_num_threads() == 2
+
+
+class ThreadCount(Callback):
+    def on_epoch_end(self, net, **kwargs):
+        self.seen = torch.get_num_threads()
+
+
+class Broken(Callback):
+    def on_epoch_end(self, net, **kwargs):
+        raise ArithmeticError
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_a_fit_gives_the_callers_threads_back():
+    X, y = data()
+    count = ThreadCount()
+    ensemble(max_epochs=1, callbacks=[count]).fit(X, y)
+    assert count.seen == 1
+    assert torch.get_num_threads() == 2
+    with pytest.raises(ArithmeticError):
+        ensemble(callbacks=[Broken()]).fit(X, y)
+    assert torch.get_num_threads() == 2
+
+
+# --- other ways to run a step ----------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("clip_norm", [None, 1.0])
+def test_a_compiled_step_is_the_eager_one_and_says_what_it_cost(clip_norm):
+    X, y = data(np.float32)
+    spy = Spy()
+    compiled = ensemble(compile=True, callbacks=[spy], clip_norm=clip_norm).fit(X, y)
+    assert spy.net.step == "compiled"
+    assert spy.net.steps_.on_module.seconds > 0
+    eager = ensemble(compile=False, clip_norm=clip_norm).fit(X, y)
+    assert_same_weights(compiled, eager, atol=1e-5)
+    assert_allclose(
+        [row["train_loss"] for row in compiled.history_],
+        [row["train_loss"] for row in eager.history_],
+        atol=1e-5,
+    )
+
+
+@needs_cuda
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("batch_size", [BATCH, 1000])
+def test_a_captured_step_is_the_eager_one(weighted, batch_size):
+    X, y = data()
+    weight = np.random.RandomState(1).uniform(0.2, 3, N) if weighted else None
+    settings = {"device": "cuda", "batch_size": batch_size, "early_stopping": True}
+    spy = Spy()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*could not be captured")
+        captured = ensemble(compile="auto", callbacks=[spy], **settings).fit(X, y, weight)
+    assert spy.net.step == "captured"
+    assert spy.net.steps_.on_module.graphs
+    eager = ensemble(compile=False, **settings).fit(X, y, weight)
+    assert_same_weights(captured, eager, atol=1e-9)
+    assert_allclose(
+        [row["train_loss"] for row in captured.history_],
+        [row["train_loss"] for row in eager.history_],
+        rtol=1e-9,
+    )
+
+
+@needs_cuda
+def test_a_student_captured_is_the_eager_one():
+    X, y = data()
+    teacher = ensemble(n_members=2, max_epochs=3)
+    settings = {"max_epochs": 12, "batch_size": BATCH, "device": "cuda", "random_state": 0}
+    captured, eager = (
+        HydraPlusRegressor(teacher, compile=compile, **settings).fit(X, y)
+        for compile in ("auto", False)
+    )
+    assert_same_weights(captured, eager, atol=1e-9)
