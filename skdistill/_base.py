@@ -18,8 +18,9 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from ._parameters import DunderParameters, Number, OneOf, Seed, errors_about
+from ._parameters import DunderParameters
 from ._process import torch_threads
+from ._rules import Number, OneOf, Seed, check_parameters, errors_about
 from ._warnings import warn
 from .modules import (
     GLOBAL_GENERATOR_LOCK,
@@ -129,8 +130,7 @@ class NetEstimator(CallbackSupportMixin, DunderParameters):
     def _check_parameters(self) -> None:
         """Hold every parameter against the table, and look for names that nobody knows."""
         self._refuse_unknown_parameters()
-        for name, constraint in self._parameter_table.items():
-            constraint.check(getattr(self, name), name)
+        check_parameters(self)
         for module in self._model_classes():
             if isinstance(module, nn.Module) or not callable(module):
                 raise TypeError(

@@ -27,7 +27,7 @@ from ._base import (
     largest,
 )
 from ._columns import resolves, standardisation
-from ._parameters import Number, OneOf, Seed, errors_about
+from ._rules import Number, OneOf, Seed, errors_about
 from ._warnings import warn
 from .distributions import Uncertainty
 from .modules import CategoricalStack, GaussianStack, activations_per_row

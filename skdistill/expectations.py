@@ -10,13 +10,14 @@ Distillation for Deep Neural Networks".
 
 from __future__ import annotations
 
-import math
+from numbers import Real
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ._settings import Settings, is_number
+from ._rules import AnyOf, IsCallable, Number, OneOf, check_parameters
+from ._settings import Settings
 from .losses import (
     EXPECTATION_LINKS,
     EXPECTATION_LOSSES,
@@ -63,6 +64,13 @@ class Expectation(Settings):
 
     is_variance = False  # whether it is a variance over samples, of which one alone tells nothing
 
+    _parameter_table = {
+        "g": IsCallable(),
+        "loss": AnyOf(IsCallable(), OneOf(tuple(EXPECTATION_LOSSES))),
+        "link": AnyOf(IsCallable(), OneOf(tuple(EXPECTATION_LINKS))),
+        "weight": Number(Real, 0, closed="neither"),
+    }
+
     def __init__(self, g, loss="squared", link="identity", *, name=None, weight=1.0):
         self.g = g
         self.loss = loss
@@ -76,21 +84,8 @@ class Expectation(Settings):
         return self.name or getattr(self.g, "__name__", type(self.g).__name__)
 
     def check(self) -> None:
-        """Raise TypeError or ValueError for the first parameter that is not what it may be."""
-        if not callable(self.g):
-            raise TypeError(f"Expectation: g must be callable, got {self.g!r}.")
-        known = {"loss": EXPECTATION_LOSSES, "link": EXPECTATION_LINKS}
-        for parameter, values in known.items():
-            value = getattr(self, parameter)
-            if not callable(value) and value not in values:
-                raise ValueError(
-                    f"Expectation {self.label!r}: {parameter} must be callable or one of "
-                    f"{list(values)}, got {value!r}."
-                )
-        if not (is_number(self.weight) and 0 < self.weight < math.inf):
-            raise ValueError(
-                f"Expectation {self.label!r}: weight must be a number > 0, got {self.weight!r}."
-            )
+        """Raise TypeError or ValueError for the first parameter that is not accepted."""
+        check_parameters(self, f"Expectation {self.label!r}: ")
 
     def of_members(self, members: Any) -> Tensor:
         """Return g of each member, checked.

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import check_scoring, get_scorer
 from sklearn.model_selection import GridSearchCV
-from sklearn.utils import check_scalar, indexable
+from sklearn.utils import indexable
 from threadpoolctl import threadpool_limits
 
 from ._meta_estimators import innermost
-from ._parameters import Number, OneOf
+from ._rules import Number, OneOf
 from .modules import count_flop
 from .modules import n_parameters as n_parameters_of_module
 
@@ -115,8 +115,8 @@ def latency(estimator, X, *, batch_size=1, n_repeats=30) -> float:
         Median time of a call of ``predict`` in seconds. What comes before the networks (the checks
         of X, the steps of a Pipeline) is part of it.
     """
-    check_scalar(batch_size, "batch_size", Integral, min_val=1)
-    check_scalar(n_repeats, "n_repeats", Integral, min_val=1)
+    Number(Integral, 1).check(batch_size, "batch_size")
+    Number(Integral, 1).check(n_repeats, "n_repeats")
     rows = _first_rows(X, batch_size)
     times = []
     from ._engine import suited_threads  # it imports skorch

@@ -13,15 +13,15 @@ settings that a user gives as ``inference=SGLD(step_size=...)``. Two diagnostics
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ._settings import Settings, check_kind
+from ._rules import AnyOf, Number, OneOf, check_parameters
+from ._settings import Settings
 
 __all__ = [
     "SGLD",
@@ -36,7 +36,7 @@ __all__ = [
     "effective_sample_size",
 ]
 
-_SCHEDULES = ("constant", "polynomial", "cyclical")
+_FRICTION = Number(Real, 0, 1, closed="right")
 
 
 # ------------------------------------------------------------------------------------------
@@ -147,8 +147,7 @@ class _SamplingOptimizer(torch.optim.Optimizer):
 
     def __init__(self, params: Any, defaults: dict[str, float], generator: torch.Generator | None):
         for name, value in defaults.items():
-            if not 0 <= value < math.inf:
-                raise ValueError(f"{name} must be a finite number >= 0, got {value!r}.")
+            Number(Real, 0).check(value, name)
         super().__init__(params, defaults)
         self.generator = generator
         self._noise: dict[Tensor, Tensor] = {}
@@ -280,8 +279,7 @@ class SGHMCOptimizer(_SamplingOptimizer):
     """
 
     def __init__(self, params, lr, n_rows, friction=0.1, temperature=1.0, generator=None):
-        if not 0 < friction <= 1:
-            raise ValueError(f"friction must be a number in (0, 1], got {friction!r}.")
+        _FRICTION.check(friction, "friction")
         defaults = {"lr": lr, "n_rows": n_rows, "friction": friction, "temperature": temperature}
         super().__init__(params, defaults, generator)
 
@@ -306,64 +304,32 @@ class SGHMCOptimizer(_SamplingOptimizer):
 # ------------------------------------------------------------------------------------------
 
 
-class _Rule(NamedTuple):
-    """What a parameter may be: of a kind, with a condition that holds, or one of `others`."""
-
-    wanted: str
-    kind: type
-    holds: Callable[[Any], bool]
-    others: tuple = ()
-
-    def check(self, value: Any, name: str) -> None:
-        if any(type(value) is type(other) and value == other for other in self.others):
-            return
-        start = f"{name} must be {self.wanted}"
-        if self.kind is not str:
-            check_kind(value, self.kind, start)
-        elif not isinstance(value, str):
-            raise TypeError(f"{start}, got {value!r}.")
-        if not self.holds(value):
-            raise ValueError(f"{start}, got {value!r}.")
-
-
-def _is_positive(value: Any) -> bool:
-    return 0 < value < math.inf
-
-
-def _is_share_or_count(value: Any) -> bool:
-    return value >= 0 and (value < 1 or isinstance(value, Integral))
-
-
-_POSITIVE = _Rule("a number > 0", Real, _is_positive)
-_POSITIVE_OR_NONE = _Rule("a number > 0, or None", Real, _is_positive, (None,))
-_COUNT = _Rule("an integer >= 1", Integral, _is_positive)
+_POSITIVE = Number(Real, 0, closed="neither")
+_POSITIVE_OR_NONE = Number(Real, 0, closed="neither", others=(None,))
 
 
 class _Inference(Settings):
-    """Settings that know what their parameters may be."""
-
-    _rules: dict[str, _Rule] = {}
+    """How the members of an ensemble are drawn, when it is not by training each from scratch."""
 
     def check(self) -> None:
-        """Raise TypeError or ValueError for the first parameter that is not what it may be."""
-        for name, rule in self._rules.items():
-            rule.check(getattr(self, name), f"inference__{name}")
+        """Raise TypeError or ValueError for the first parameter that is not accepted."""
+        check_parameters(self, "inference__")
 
 
 class _Chain(_Inference):
     """Settings of Markov chains that advance together."""
 
-    _rules = {
+    _parameter_table = {
         "step_size": _POSITIVE,
-        "schedule": _Rule(f"one of {list(_SCHEDULES)}", str, _SCHEDULES.__contains__),
+        "schedule": OneOf(("constant", "polynomial", "cyclical")),
         "final_step_size": _POSITIVE_OR_NONE,
         "gamma": _POSITIVE,
-        "n_cycles": _COUNT,
+        "n_cycles": Number(Integral, 1),
         "prior_precision": _POSITIVE_OR_NONE,
-        "burn_in": _Rule("a number in [0, 1) or an integer >= 0", Real, _is_share_or_count),
-        "thinning": _Rule("an integer >= 1, or 'auto'", Integral, _is_positive, ("auto",)),
-        "n_chains": _COUNT,
-        "temperature": _Rule("a number >= 0", Real, lambda value: 0 <= value < math.inf),
+        "burn_in": AnyOf(Number(Real, 0, 1, closed="left"), Number(Integral, 0)),
+        "thinning": Number(Integral, 1, others=("auto",)),
+        "n_chains": Number(Integral, 1),
+        "temperature": Number(Real, 0),
     }
 
     optimizer_class: type[_SamplingOptimizer]
@@ -556,10 +522,7 @@ class SGHMC(_Chain):
     .. [1] Chen, Fox & Guestrin (2014), "Stochastic Gradient Hamiltonian Monte Carlo", Eq 15.
     """
 
-    _rules = {
-        **_Chain._rules,
-        "friction": _Rule("a number in (0, 1]", Real, lambda value: 0 < value <= 1),
-    }
+    _parameter_table = {**_Chain._parameter_table, "friction": _FRICTION}
 
     optimizer_class = SGHMCOptimizer
 
@@ -611,7 +574,7 @@ class MCDropout(_Inference):
            Uncertainty in Deep Learning".
     """
 
-    _rules = {"rate": _Rule("a number in (0, 1)", Real, lambda value: 0 < value < 1)}
+    _parameter_table = {"rate": Number(Real, 0, 1, closed="neither")}
 
     def __init__(self, rate=0.1):
         self.rate = rate

@@ -19,6 +19,7 @@ LAYERS = {
     "pure torch": {
         "_columns",
         "_process",
+        "_rules",
         "_settings",
         "_version",
         "_warnings",

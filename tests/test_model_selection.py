@@ -149,7 +149,7 @@ def test_latency_is_the_median_of_calls_on_one_thread(make, data):
 
 @pytest.mark.parametrize("name", ["batch_size", "n_repeats"])
 def test_latency_of_nothing(name, ensemble, data):
-    with pytest.raises(ValueError, match=f"{name} == 0, must be >= 1"):
+    with pytest.raises(ValueError, match=f"{name} must be an integer >= 1, got 0"):
         latency(ensemble, data[0], **{name: 0})
 
 

@@ -7,8 +7,10 @@ from numbers import Integral
 
 import numpy as np
 from sklearn.model_selection import train_test_split
-from sklearn.utils import check_array, check_random_state, check_scalar
+from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_consistent_length
+
+from .._rules import Number
 
 
 def mask_squares(X, size, *, image_shape=None, value=0, random_state=None):
@@ -59,7 +61,7 @@ def mask_squares(X, size, *, image_shape=None, value=0, random_state=None):
     """
     X = check_array(X, dtype="numeric", allow_nd=True, copy=True)
     *_, height, width = shape = _image_shape(X, image_shape)
-    check_scalar(size, "size", Integral, min_val=0, max_val=min(height, width))
+    Number(Integral, 0, min(height, width)).check(size, "size")
     if np.asarray(value).astype(X.dtype) != value:
         raise ValueError(f"value must be one that X, of dtype {X.dtype}, can hold; got {value!r}.")
     random_state = check_random_state(random_state)
@@ -131,7 +133,7 @@ def split_labelled(X, y, n_labelled, *, random_state=None):
     ((1, 2), (1,), (3, 2))
     """
     check_consistent_length(X, y)
-    check_scalar(n_labelled, "n_labelled", Integral, min_val=1, max_val=len(y))
+    Number(Integral, 1, len(y)).check(n_labelled, "n_labelled")
     if n_labelled == len(y):
         return X, y, None
     X_labelled, X_unlabelled, y_labelled, _ = train_test_split(

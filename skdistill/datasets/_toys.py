@@ -6,7 +6,9 @@ from __future__ import annotations
 from numbers import Integral, Real
 
 import numpy as np
-from sklearn.utils import check_random_state, check_scalar
+from sklearn.utils import check_random_state
+
+from .._rules import Number
 
 
 def make_hydra_regression(n_samples=240, noise=1.0, random_state=None):
@@ -40,8 +42,8 @@ def make_hydra_regression(n_samples=240, noise=1.0, random_state=None):
     >>> X.shape, y.shape
     ((240, 1), (240,))
     """
-    check_scalar(n_samples, "n_samples", Integral, min_val=1)
-    check_scalar(noise, "noise", Real, min_val=0)
+    Number(Integral, 1).check(n_samples, "n_samples")
+    Number(Real, 0).check(noise, "noise")
     random_state = check_random_state(random_state)
     x = random_state.uniform(-6.0, 6.0, size=n_samples)
     f = np.sin(x) - 0.1 * x + 0.1 * x**2 + 0.01 * x**3
@@ -86,9 +88,9 @@ def make_spirals(n_samples=240, n_arms=3, noise=0.5, random_state=None):
     >>> X.shape, y[:6]
     ((240, 2), array([0, 1, 2, 0, 1, 2]))
     """
-    check_scalar(n_samples, "n_samples", Integral, min_val=1)
-    check_scalar(n_arms, "n_arms", Integral, min_val=2)
-    check_scalar(noise, "noise", Real, min_val=0)
+    Number(Integral, 1).check(n_samples, "n_samples")
+    Number(Integral, 2).check(n_arms, "n_arms")
+    Number(Real, 0).check(noise, "noise")
     random_state = check_random_state(random_state)
     y = np.arange(n_samples) % n_arms
     theta = 2 * np.pi * np.sqrt(random_state.uniform(size=n_samples))
@@ -129,8 +131,8 @@ def make_ellipsoid(n_samples=1000, n_features=32, random_state=None):
     >>> X.shape, y.mean()
     ((1000, 32), np.float64(0.5))
     """
-    check_scalar(n_samples, "n_samples", Integral, min_val=1)
-    check_scalar(n_features, "n_features", Integral, min_val=1)
+    Number(Integral, 1).check(n_samples, "n_samples")
+    Number(Integral, 1).check(n_features, "n_features")
     random_state = check_random_state(random_state)
     M = random_state.standard_normal((n_features, n_features))
     X = random_state.standard_normal((n_samples, n_features))
@@ -174,10 +176,10 @@ def make_cube(n_samples=1000, n_features=32, n_vertices=16, n_classes=4, random_
     >>> X.shape, sorted(set(y.tolist()))
     ((1000, 32), [0, 1, 2, 3])
     """
-    check_scalar(n_samples, "n_samples", Integral, min_val=1)
-    check_scalar(n_features, "n_features", Integral, min_val=1)
-    check_scalar(n_vertices, "n_vertices", Integral, min_val=2)
-    check_scalar(n_classes, "n_classes", Integral, min_val=2, max_val=n_vertices)
+    Number(Integral, 1).check(n_samples, "n_samples")
+    Number(Integral, 1).check(n_features, "n_features")
+    Number(Integral, 2).check(n_vertices, "n_vertices")
+    Number(Integral, 2, n_vertices).check(n_classes, "n_classes")
     random_state = check_random_state(random_state)
     vertices = random_state.choice([-1.0, 1.0], size=(n_vertices, n_features))
     X = random_state.standard_normal((n_samples, n_features))

@@ -7,7 +7,9 @@ from numbers import Integral, Real
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.utils import check_random_state, check_scalar
+from sklearn.utils import check_random_state
+
+from .._rules import Number
 
 _N_ADJECTIVES, _N_NOUNS, _N_VERBS = 12, 24, 8
 _N_WORDS = _N_ADJECTIVES + _N_NOUNS + _N_VERBS
@@ -83,8 +85,8 @@ def make_translation(n_samples=2000, domain="known", ambiguity=0.4, random_state
     array([[17, 41, 30,  2,  0,  0,  0,  0,  0],
            [16,  5, 39, 25, 39, 18,  6,  2,  0]])
     """
-    check_scalar(n_samples, "n_samples", Integral, min_val=1)
-    check_scalar(ambiguity, "ambiguity", Real, min_val=0, max_val=1)
+    Number(Integral, 1).check(n_samples, "n_samples")
+    Number(Real, 0, 1).check(ambiguity, "ambiguity")
     if domain not in DOMAINS:
         raise ValueError(f"domain must be one of {list(DOMAINS)}, got {domain!r}.")
     random_state = check_random_state(random_state)

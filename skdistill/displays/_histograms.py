@@ -8,9 +8,9 @@ from itertools import cycle
 from numbers import Integral
 
 import numpy as np
-from sklearn.utils import check_scalar
 
 from .._predict import predict_uncertainty
+from .._rules import Number
 from ..metrics import uncertainty_total_variation
 from ._drawing import (
     CONTRAST_COLOR,
@@ -264,7 +264,7 @@ class UncertaintyHistogramDisplay:
             If the two have other names, or the measures differ.
         """
         import_pyplot(f"{cls.__name__}.from_predictions")
-        check_scalar(bins, "bins", Integral, min_val=1)
+        Number(Integral, 1).check(bins, "bins")
         _check_by_name(in_distribution, "in_distribution")
         given = {"in": in_distribution}
         if out_of_distribution is not None:

@@ -17,8 +17,9 @@ from sklearn.utils.metaestimators import available_if
 from torch import Tensor
 
 from .._base import SEED_LIMIT, Objective, rows_in_memory
-from .._parameters import DunderParameters, Number, OneOf
+from .._parameters import DunderParameters
 from .._read_offs import DistributionClassifier, DistributionRegressor, check_outputs
+from .._rules import Number, OneOf
 from ..losses import DistillationGame
 from ..modules import (
     CONNECTIONS,

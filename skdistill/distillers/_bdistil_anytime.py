@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._parameters import Number, OneOf
 from .._read_offs import check_outputs
+from .._rules import Number, OneOf
 from .._warnings import warn
 from ..modules import Rounds
 

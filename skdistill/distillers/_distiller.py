@@ -16,10 +16,9 @@ from torch import Tensor, nn
 
 from .._base import SEED_LIMIT, Objective, check_trainable, check_weights, with_callbacks
 from .._meta_estimators import is_prefitted
-from .._parameters import Number, OneOf, errors_about
 from .._predict import predict_members
 from .._read_offs import DistributionEstimator
-from .._settings import is_number
+from .._rules import Number, OneOf, errors_about, is_number
 from ..modules import weights_and_fan_ins
 from ..pruning import GroupLasso, prune, widths
 from ..teachers import (

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from .. import losses
 from .._base import Objective
-from .._parameters import DunderParameters, Number, OneOf
+from .._parameters import DunderParameters
 from .._read_offs import DistributionClassifier, DistributionRegressor
-from .._settings import is_number
+from .._rules import AnyOf, Number, OneOf, Schedule, value_at_epoch
 from .._warnings import warn
 from ..distributions import Gaussian
 from ..modules import MLP, GaussianHead, StackedLinear, split_head, stack
@@ -39,7 +39,6 @@ from ._families import (
     NormalInverseWishartFamily,
 )
 from ._meta import MetaDistiller
-from ._ramps import Ramp, value_on_ramp
 
 _LOSSES = ("reverse_kl", "reverse_kl_reference", "forward_kl", "nll")
 _AUTO = {"regressor": "gaussian", "classifier": "dirichlet"}
@@ -59,19 +58,6 @@ _ROUNDING = 1e-6
 
 # Rows, at most, that the teacher is asked about to begin with.
 _ROWS_FOR_START = 256
-
-
-class CovarianceRule:
-    """What `covariance` may be."""
-
-    def check(self, value: Any, name: str) -> None:
-        if isinstance(value, str) and value in ("diagonal", "full"):
-            return
-        if not is_number(value, Integral) or value < 1:
-            raise ValueError(
-                f"{name} must be 'diagonal', 'full', or the rank of its part of low rank, at least "
-                f"1; got {value!r}."
-            )
 
 
 class DistributionObjective(Objective):
@@ -107,7 +93,7 @@ class DistributionObjective(Objective):
         self.begin_epoch(0)
 
     def begin_epoch(self, epoch: int) -> None:
-        self.temperature.fill_(value_on_ramp(self.settings.temperature, epoch, end=1.0))
+        self.temperature.fill_(value_at_epoch(self.settings.temperature, epoch, end=1.0))
 
     def forward(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Tensor:
         answers, y, labelled = targets
@@ -219,11 +205,11 @@ class DistributionStudent(DistributionDistillation, Distiller):
 
     _parameter_table = {
         **Distiller._parameter_table,
-        "covariance": CovarianceRule(),
+        "covariance": AnyOf(OneOf(("diagonal", "full")), Number(Integral, 1)),
         "loss": OneOf(_LOSSES),
         "max_precision": Number(Real, 0, closed="neither", others=("auto", float("inf"))),
         "smoothing": Number(Real, 0, 1, closed="left", others=("auto",)),
-        "temperature": Ramp(positive=True),
+        "temperature": Schedule(positive=True),
         "supervised_weight": Number(Real, 0),
         "n_samples": Number(Integral, 1),
         "dropout_rate": Number(Real, 0, 1, closed="left"),

@@ -19,8 +19,9 @@ from torch import Tensor, nn
 
 from .._base import SEED_LIMIT, Objective, own_dropout, with_callbacks
 from .._checkpoint import Checkpoint
-from .._parameters import DunderParameters, Number, OneOf
+from .._parameters import DunderParameters
 from .._read_offs import DistributionClassifier, DistributionRegressor
+from .._rules import FilePath, Number, OneOf
 from ..distributions import Dirichlet, ExpectedCategorical, ExpectedGaussian, Gaussian
 from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ..expectations import KNOWN, Expectation
@@ -46,15 +47,6 @@ _NEEDED = {
     "regressor": (("mean", "aleatoric", "epistemic"),),
 }
 _AUTO = {"classifier": ("predictive", "entropy"), "regressor": ("mean", "aleatoric", "epistemic")}
-
-
-class PathRule:
-    """What `checkpoint` may be."""
-
-    def check(self, value: Any, name: str) -> None:
-        if not (value is None or isinstance(value, str) or hasattr(value, "__fspath__")):
-            raise TypeError(f"{name} must be the path of a file or None, got {value!r}.")
-
 
 # Parameters that change nothing about a fit.
 _NO_MATTER = ("checkpoint", "checkpoint_interval", "verbose", "n_threads")
@@ -196,7 +188,7 @@ class GPEDStudent(GPED, Distiller):
         **Distiller._parameter_table,
         **PRUNING_PARAMETERS,
         "weight_decay": Number(Real, 0),
-        "checkpoint": PathRule(),
+        "checkpoint": FilePath(),
         "checkpoint_interval": Number(Real, 0),
     }
 

@@ -6,15 +6,14 @@ from __future__ import annotations
 from numbers import Integral, Real
 
 from .._base import Objective
-from .._parameters import Number, OneOf
 from .._read_offs import DistributionClassifier, DistributionRegressor
+from .._rules import Number, OneOf, Schedule
 from .._warnings import warn
 from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ..modules import MLP, MultiHead, split_head, stack
 from ..transfer import GaussianNoise
 from ._distiller import PRUNING_PARAMETERS, Distiller
 from ._hydra_objectives import CategoricalHydraObjective, GaussianHydraObjective
-from ._ramps import Ramp
 
 # More heads than this are hardly what a user of a forest meant.
 _MANY_HEADS = 100
@@ -29,7 +28,7 @@ class HydraPlus(Distiller):
         "n_heads": Number(Integral, 1, others=(None,)),
         "alpha": Number(Real, 0, 1),
         "beta": Number(Real, 0, 1),
-        "diversity_weight": Ramp(),
+        "diversity_weight": Schedule(),
         "diversity": OneOf(("mean", "pairwise")),
         "spread_weight": Number(Real, 0),
         "weight_decay": Number(Real, 0),

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from .. import losses
 from .._base import Objective
+from .._rules import value_at_epoch
 from ..distributions import Gaussian
-from ._ramps import value_on_ramp
 
 # Weights of the two spread-matching terms for numbers, for `spread_weight=1`.
 _RESIDUAL_WEIGHT = 0.5
@@ -53,7 +53,7 @@ class HydraObjective(Objective):
 
     def begin_epoch(self, epoch: int) -> None:
         settings = self.settings
-        self.diversity_weight.fill_(value_on_ramp(settings.diversity_weight, epoch, start=0.0))
+        self.diversity_weight.fill_(value_at_epoch(settings.diversity_weight, epoch, start=0.0))
         # Means first: in early epochs the steep gradients of the spread would drown theirs.
         share = min(1.0, (epoch + 1) / settings.n_epochs_)
         self.spread_weight.fill_(settings.spread_weight * share)

@@ -13,11 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from .._base import SEED_LIMIT, NetEstimator, check_weights, with_callbacks
-from .._parameters import Number, OneOf
+from .._rules import Number, OneOf, Schedule
 from .._warnings import warn
 from ..modules import RecurrentSequenceModel, stack
 from ..sequences import SequenceEnsemble, SequencePredictor
-from ._ramps import Ramp
 from ._sequence_objective import TOKEN_LOSSES, TokenObjective
 
 # Members are asked about so many rows at a time that what they say of them takes about these bytes.
@@ -157,7 +156,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         "loss": OneOf(tuple(TOKEN_LOSSES)),
         "max_precision": Number(Real, 0, closed="neither", others=("auto", float("inf"))),
         "smoothing": Number(Real, 0, 1, closed="left", others=("auto",)),
-        "temperature": Ramp(positive=True),
+        "temperature": Schedule(positive=True),
     }
 
     def __init__(

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from .. import losses
 from .._base import Objective
+from .._rules import value_at_epoch
 from ..distributions import Dirichlet, EmpiricalCategorical
 from ..losses import MemberStatistics
-from ._ramps import value_on_ramp
 
 
 class TokenLoss(NamedTuple):
@@ -133,7 +133,7 @@ class TokenObjective(Objective):
         self.begin_epoch(0)
 
     def begin_epoch(self, epoch: int) -> None:
-        self.temperature.fill_(value_on_ramp(self.setting, epoch, end=1.0))
+        self.temperature.fill_(value_at_epoch(self.setting, epoch, end=1.0))
 
     def forward(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Tensor:
         answers, is_token = targets

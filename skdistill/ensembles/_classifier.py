@@ -6,8 +6,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from .._base import Objective
-from .._parameters import ClassWeight
 from .._read_offs import DistributionClassifier
+from .._rules import ClassWeight
 from ..losses import cross_entropy, cross_entropy_and_gradient
 from ..modules import MLP
 from ._ensemble import BayesianEnsemble

@@ -13,8 +13,8 @@ from sklearn.utils import check_random_state
 from torch import nn
 
 from .._base import with_callbacks
-from .._parameters import Number, OneOf
 from .._read_offs import DistributionEstimator
+from .._rules import Number, OneOf
 from ..modules import stack, widest_activation, with_dropout
 from ..samplers import SGHMC, SGLD, MCDropout
 from ._diagnostics import diagnose

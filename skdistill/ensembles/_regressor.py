@@ -8,8 +8,8 @@ from numbers import Real
 from torch import Tensor
 
 from .._base import Objective
-from .._parameters import Number
 from .._read_offs import DistributionRegressor
+from .._rules import Number
 from ..distributions import Gaussian
 from ..losses import gaussian_nll, gaussian_nll_and_gradient
 from ..modules import MLP

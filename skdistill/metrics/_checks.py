@@ -7,10 +7,10 @@ from numbers import Real
 
 import numpy as np
 from sklearn.exceptions import UndefinedMetricWarning
-from sklearn.utils import check_array, check_scalar
+from sklearn.utils import check_array
 
 from .._base import check_weights
-from .._parameters import errors_about
+from .._rules import Number, errors_about
 from .._warnings import warn
 
 
@@ -86,7 +86,7 @@ def check_nonnegative(array, name):
 
 
 def check_coverage(coverage):
-    check_scalar(coverage, "coverage", Real, min_val=0, max_val=1, include_boundaries="neither")
+    Number(Real, 0, 1, closed="neither").check(coverage, "coverage")
 
 
 def check_vector(values, name):

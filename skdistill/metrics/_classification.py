@@ -10,8 +10,8 @@ from __future__ import annotations
 from numbers import Integral
 
 import numpy as np
-from sklearn.utils import check_scalar
 
+from .._rules import Number
 from ._checks import (
     check_floats,
     check_labels,
@@ -283,7 +283,7 @@ def reliability_curve(
 
 
 def _check_bins(n_bins, strategy):
-    check_scalar(n_bins, "n_bins", Integral, min_val=1)
+    Number(Integral, 1).check(n_bins, "n_bins")
     if strategy not in _STRATEGIES:
         raise ValueError(f"strategy must be one of {list(_STRATEGIES)}, got {strategy!r}.")
 

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 from sklearn.metrics import ndcg_score, roc_auc_score
-from sklearn.utils import check_random_state, check_scalar
+from sklearn.utils import check_random_state
 from sklearn.utils.random import sample_without_replacement
 
+from .._rules import Number
 from ._checks import (
     check_columns,
     check_nonnegative,
@@ -69,7 +70,7 @@ def uncertainty_total_variation(a, b, *, bins=50, a_weights=None, b_weights=None
     >>> uncertainty_total_variation([0.0, 0.0, 1.0, 1.0], [1.0, 1.0, 1.0, 0.0], bins=2)
     0.25
     """
-    check_scalar(bins, "bins", Integral, min_val=1)
+    Number(Integral, 1).check(bins, "bins")
     a, b = check_columns(a, "a"), check_columns(b, "b")
     if a.shape[1] != b.shape[1]:
         raise ValueError(
@@ -321,9 +322,9 @@ def uncertainty_ndcg(
     teacher, student = check_vector(teacher, "teacher"), check_vector(student, "student")
     check_same_length(student, "student", teacher, "teacher")
     check_nonnegative(teacher, "teacher")
-    check_scalar(n_candidates, "n_candidates", Integral, min_val=2, max_val=len(teacher))
-    check_scalar(k, "k", Integral, min_val=1, max_val=n_candidates)
-    check_scalar(n_trials, "n_trials", Integral, min_val=1)
+    Number(Integral, 2, len(teacher)).check(n_candidates, "n_candidates")
+    Number(Integral, 1, n_candidates).check(k, "k")
+    Number(Integral, 1).check(n_trials, "n_trials")
     if not teacher.any():
         warn_undefined("The gain", "the teacher is zero everywhere")
         return (np.nan, np.nan) if return_std else np.nan

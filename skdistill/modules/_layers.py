@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from .._settings import is_number
+from .._rules import is_number
 from ._networks import ACTIVATIONS, as_tuple
 
 Layer = TypeVar("Layer", bound=nn.Module)

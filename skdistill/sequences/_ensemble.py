@@ -8,7 +8,7 @@ from numbers import Integral
 import torch
 from torch import Tensor, nn
 
-from .._settings import check_kind
+from .._rules import Number
 from ..distributions import EmpiricalCategorical
 from ..losses import MemberStatistics
 from ._predictor import SequencePredictor
@@ -177,9 +177,7 @@ def check_special_tokens(begin_token, end_token, pad_token) -> None:
     """Check that the special tokens are whole numbers, and padding none of the others."""
     tokens = {"begin_token": begin_token, "end_token": end_token, "pad_token": pad_token}
     for name, token in tokens.items():
-        check_kind(token, Integral, f"{name} must be an integer")
-        if token < 0:
-            raise ValueError(f"{name} must be at least 0, got {token!r}.")
+        Number(Integral, 0).check(token, name)
     if pad_token in (begin_token, end_token):
         raise ValueError(
             f"pad_token must be neither begin_token ({begin_token}) nor end_token ({end_token}), "

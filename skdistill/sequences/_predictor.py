@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from .._parameters import Number
+from .._rules import Number
 from ..distributions import Uncertainty
 from ._scored import ScoredSequences
 from ._search import beam_search

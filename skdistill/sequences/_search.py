@@ -8,9 +8,9 @@ from numbers import Integral
 
 import numpy as np
 import torch
-from sklearn.utils import check_scalar
 from torch import Tensor
 
+from .._rules import Number
 from ._tokens import check_tokens
 
 
@@ -116,7 +116,7 @@ def token_error_rates(y_true, y_pred, pad_token=0):
     >>> token_error_rates([[5, 6, 7, 2]], [[5, 7, 2, 0]])
     array([0.25])
     """
-    check_scalar(pad_token, "pad_token", Integral, min_val=0)
+    Number(Integral, 0).check(pad_token, "pad_token")
     y_true, y_pred = (
         check_tokens(y_true, "y_true", pad_token),
         check_tokens(y_pred, "y_pred", pad_token),

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.utils import check_array
 
-from .._parameters import errors_about
+from .._rules import errors_about
 
 # Tokens pass through float32, which holds all whole numbers up to here.
 _TOO_LARGE = 2**24

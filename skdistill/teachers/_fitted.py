@@ -10,7 +10,7 @@ from sklearn.utils import check_array, gen_batches
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from .._parameters import errors_about
+from .._rules import errors_about
 from ..distributions import Gaussian
 from ._members import (
     align_classes,

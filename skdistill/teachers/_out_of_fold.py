@@ -12,8 +12,8 @@ from sklearn.utils import gen_batches
 
 from .._base import check_weights, rows_in_memory
 from .._meta_estimators import is_prefitted
-from .._parameters import Number
 from .._predict import predict_members
+from .._rules import Number
 from ._members import align_classes
 from ._rows_and_folds import as_rows, fits_on_folds, rows_at
 from ._teacher import Teacher, as_teacher

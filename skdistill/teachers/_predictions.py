@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._parameters import errors_about
+from .._rules import errors_about
 
 # How far probabilities may miss a sum of one: half precision is good for three digits.
 _TOLERANCE = 1e-3

@@ -17,7 +17,7 @@ from torch import nn
 from .._base import check_weights
 from .._columns import resolves, standardisation
 from .._meta_estimators import final_step, has_members, weights_for
-from .._parameters import Number
+from .._rules import Number
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian, Uncertainty
 from ._fitted import FittedModels
 from ._members import (

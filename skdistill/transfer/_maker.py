@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._settings import Settings, is_number
+from .._rules import check_parameters, is_number
+from .._settings import Settings
 
 # Rows of shape (..., *row), their index of shape (...), a generator on their device -> new rows.
 Draw = Callable[[Tensor, Tensor, torch.Generator], Tensor]
@@ -46,6 +47,7 @@ class TransferMaker(Settings, ABC):
         ------
         TypeError, ValueError
         """
+        check_parameters(self, f"{type(self).__name__}: ")
         self._variables(shape)
 
     @abstractmethod

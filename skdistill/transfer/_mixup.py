@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 from functools import partial
+from numbers import Real
 from typing import Any
 
 import torch
 from scipy.special import betaincinv
 from torch import Tensor
 
+from .._rules import Number
 from ._maker import Draw, TransferMaker, per_row
 
 
@@ -45,13 +47,11 @@ class Mixup(TransferMaker):
     True
     """
 
+    _parameter_table = {"alpha": Number(Real, 0, closed="neither")}
+
     def __init__(self, alpha: float = 1.0, categorical: Any = None):
         self.alpha = alpha
         self.categorical = categorical
-
-    def check(self, shape):
-        self._check_number("alpha", low=0, open_low=True)
-        super().check(shape)
 
     def prepare(self, X, weight=None) -> Draw:
         self.check(X.shape)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from functools import partial
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 
 from .._columns import standardisation
+from .._rules import Number
 from ._maker import Draw, TransferMaker, Variables
 
 # With more dimensions than this a tree looks at nearly every point, and products are faster.
@@ -68,14 +70,14 @@ class Munge(TransferMaker):
             [8., 2.]])
     """
 
+    _parameter_table = {"swap_probability": Number(Real, 0, 1), "scale": Number(Real, 0)}
+
     def __init__(self, swap_probability: float = 0.5, scale: float = 1.0, categorical: Any = None):
         self.swap_probability = swap_probability
         self.scale = scale
         self.categorical = categorical
 
     def check(self, shape):
-        self._check_number("swap_probability", low=0, high=1)
-        self._check_number("scale", low=0)
         if len(shape) != 2:
             raise ValueError(
                 f"transfer={self!r} needs rows of one axis, (n, n_features), got X of shape "

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 from functools import partial
+from numbers import Real
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from .._columns import standardisation
+from .._rules import Number
 from ._maker import Draw, TransferMaker, per_row
 
 
@@ -43,16 +45,12 @@ class GaussianNoise(TransferMaker):
     """
 
     keeps_labels = True
+    _parameter_table = {"scale": Number(Real, 0), "share_power": Number(Real, 0)}
 
     def __init__(self, scale: float = 0.7, share_power: float = 2.0, categorical: Any = None):
         self.scale = scale
         self.share_power = share_power
         self.categorical = categorical
-
-    def check(self, shape):
-        self._check_number("scale", low=0)
-        self._check_number("share_power", low=0)
-        super().check(shape)
 
     def prepare(self, X, weight=None) -> Draw:
         self.check(X.shape)
