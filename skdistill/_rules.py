@@ -121,7 +121,7 @@ class Number(Rule):
         return ValueError if is_number(value, self.kind) else TypeError
 
     def hint(self, value: Any) -> str:
-        if value in (math.inf, -math.inf):
+        if is_number(value) and math.isinf(value):
             return " It must be finite."
         is_small_or_large = isinstance(value, (int, np.number)) and not isinstance(value, bool)
         if is_small_or_large and not is_number(value):

@@ -509,7 +509,7 @@ def test_one_member_is_warned_of(data):
         ({"teacher": None}, TypeError, "teacher must be a list of torch modules, got None"),
         ({"teacher": [3]}, TypeError, "teacher must be a list of torch modules; number 0 is int"),
         ({"end_token": 0}, ValueError, "pad_token must be neither"),
-        ({"max_epochs": 0}, ValueError, "max_epochs == 0"),
+        ({"max_epochs": 0}, ValueError, "max_epochs must be an integer >= 1"),
         ({"module": network(0)}, TypeError, "module must be a class or function"),
         ({"module__depth": 2}, ValueError, r"takes no \['module__depth'\]"),
         ({"depth": 2}, TypeError, r"unknown parameters \['depth'\]"),
