@@ -127,8 +127,7 @@ class AnytimeDisplay:
         ax.set(xlabel="Floating-point operations for a row", ylabel="Score")
         ax.set_xlim(left=0)
         ax.legend(fontsize="small")
-        self.ax_ = ax
-        self.figure_ = ax.figure
+        self.ax_, self.figure_ = ax, ax.figure
         return self
 
     @classmethod
@@ -142,7 +141,6 @@ class AnytimeDisplay:
         teacher_score=None,
         references=None,
         name=None,
-        ax=None,
         **kwargs,
     ):
         """Draw what a fitted booster scores after each round.
@@ -170,11 +168,8 @@ class AnytimeDisplay:
         name : str, default=None
             Name of the booster in the legend; None uses the name of its class.
 
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None creates a new figure.
-
         **kwargs : dict
-            Keywords of `plot`, for the booster's curve.
+            Keywords of :meth:`plot`, such as `ax`.
 
         Returns
         -------
@@ -190,7 +185,7 @@ class AnytimeDisplay:
             references=references,
             name=type(estimator).__name__ if name is None else name,
         )
-        return display.plot(ax=ax, **kwargs)
+        return display.plot(**kwargs)
 
 
 class EarlyPredictionDisplay:
@@ -290,12 +285,11 @@ class EarlyPredictionDisplay:
         ax.set(xlabel="Share of the time", ylabel="Share of the series", xlim=(0, 1))
         ax.set_ylim(0, 1.05)
         ax.legend(fontsize="small", loc="lower right")
-        self.ax_ = ax
-        self.figure_ = ax.figure
+        self.ax_, self.figure_ = ax, ax.figure
         return self
 
     @classmethod
-    def from_estimator(cls, estimator, X, y, *, threshold=0.9, name=None, ax=None, **kwargs):
+    def from_estimator(cls, estimator, X, y, *, threshold=0.9, name=None, **kwargs):
         """Draw how early a fitted booster predicts series.
 
         Parameters
@@ -316,11 +310,8 @@ class EarlyPredictionDisplay:
         name : str, default=None
             Name of the model in the legend; None uses the name of its class.
 
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None creates a new figure.
-
         **kwargs : dict
-            Keywords of `plot`, for the accuracy.
+            Keywords of :meth:`plot`, such as `ax`.
 
         Returns
         -------
@@ -331,10 +322,10 @@ class EarlyPredictionDisplay:
         booster, X, _ = innermost(estimator, X, "predict_early")
         y_pred, steps = booster.predict_early(X, threshold)
         name = type(estimator).__name__ if name is None else name
-        return cls.from_predictions(y, y_pred, steps, np.shape(X)[1], name=name, ax=ax, **kwargs)
+        return cls.from_predictions(y, y_pred, steps, np.shape(X)[1], name=name, **kwargs)
 
     @classmethod
-    def from_predictions(cls, y_true, y_pred, steps, n_times, *, name=None, ax=None, **kwargs):
+    def from_predictions(cls, y_true, y_pred, steps, n_times, *, name=None, **kwargs):
         """Draw how early given predictions were made.
 
         Parameters
@@ -354,11 +345,8 @@ class EarlyPredictionDisplay:
         name : str, default=None
             Name of the model in the legend.
 
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None creates a new figure.
-
         **kwargs : dict
-            Keywords of `plot`, for the accuracy.
+            Keywords of :meth:`plot`, such as `ax`.
 
         Returns
         -------
@@ -377,4 +365,4 @@ class EarlyPredictionDisplay:
             accuracies=np.divide(right, done, np.full(n_times, np.nan), where=done > 0),
             name=name,
         )
-        return display.plot(ax=ax, **kwargs)
+        return display.plot(**kwargs)

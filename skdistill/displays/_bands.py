@@ -192,8 +192,7 @@ class UncertaintyBandDisplay:
         )
         ax.set(xlabel=self.feature_name, ylabel="Prediction (units of y)")
         ax.legend(loc="upper center", ncols=2, fontsize="small")
-        self.ax_ = ax
-        self.figure_ = ax.figure
+        self.ax_, self.figure_ = ax, ax.figure
         return self
 
     @classmethod
@@ -204,15 +203,9 @@ class UncertaintyBandDisplay:
         y=None,
         *,
         feature=0,
-        target=0,
         grid_resolution=200,
         extend=0.2,
-        n_std=1.0,
         name=None,
-        ax=None,
-        scatter_kwargs=None,
-        aleatoric_kwargs=None,
-        total_kwargs=None,
         **kwargs,
     ):
         """Draw the predictions of a fitted regressor along one column of X.
@@ -236,9 +229,6 @@ class UncertaintyBandDisplay:
         feature : int or str, default=0
             The column: its position, or its name if X is a DataFrame.
 
-        target : int, default=0
-            Which target to draw where there are several.
-
         grid_resolution : int, default=200
             Number of points of the grid.
 
@@ -246,26 +236,12 @@ class UncertaintyBandDisplay:
             How far the grid goes beyond the range of the column, on each side, as a fraction of
             its width.
 
-        n_std : float, default=1.0
-            Half-width of the bands, in standard deviations.
-
         name : str, default=None
             Name of the model in the legend; None uses the name of its class.
 
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None creates a new figure.
-
-        scatter_kwargs : dict, default=None
-            Keywords of `scatter`, for the data.
-
-        aleatoric_kwargs : dict, default=None
-            Keywords of `fill_between`, for the inner band.
-
-        total_kwargs : dict, default=None
-            Keywords of `fill_between`, for the outer band.
-
         **kwargs : dict
-            Keywords of `plot`, for the line of the prediction.
+            Keywords of :meth:`from_predictions`, such as `target`, and of :meth:`plot`,
+            such as `ax`.
 
         Returns
         -------
@@ -287,14 +263,8 @@ class UncertaintyBandDisplay:
             predict_uncertainty(estimator, X_grid),
             x_true=None if y is None else x_true,
             y_true=y,
-            target=target,
             feature_name=feature_name,
-            n_std=n_std,
             name=type(estimator).__name__ if name is None else name,
-            ax=ax,
-            scatter_kwargs=scatter_kwargs,
-            aleatoric_kwargs=aleatoric_kwargs,
-            total_kwargs=total_kwargs,
             **kwargs,
         )
 
@@ -309,12 +279,7 @@ class UncertaintyBandDisplay:
         y_true=None,
         target=0,
         feature_name="x",
-        n_std=1.0,
         name=None,
-        ax=None,
-        scatter_kwargs=None,
-        aleatoric_kwargs=None,
-        total_kwargs=None,
         **kwargs,
     ):
         """Draw given predictions.
@@ -343,26 +308,11 @@ class UncertaintyBandDisplay:
         feature_name : str, default="x"
             Label of the horizontal axis.
 
-        n_std : float, default=1.0
-            Half-width of the bands, in standard deviations.
-
         name : str, default=None
             Name of the model in the legend.
 
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None creates a new figure.
-
-        scatter_kwargs : dict, default=None
-            Keywords of `scatter`, for the data.
-
-        aleatoric_kwargs : dict, default=None
-            Keywords of `fill_between`, for the inner band.
-
-        total_kwargs : dict, default=None
-            Keywords of `fill_between`, for the outer band.
-
         **kwargs : dict
-            Keywords of `plot`, for the line of the prediction.
+            Keywords of :meth:`plot`, such as `ax`.
 
         Returns
         -------
@@ -406,11 +356,4 @@ class UncertaintyBandDisplay:
             feature_name=feature_name,
             name=name,
         )
-        return display.plot(
-            ax=ax,
-            n_std=n_std,
-            scatter_kwargs=scatter_kwargs,
-            aleatoric_kwargs=aleatoric_kwargs,
-            total_kwargs=total_kwargs,
-            **kwargs,
-        )
+        return display.plot(**kwargs)

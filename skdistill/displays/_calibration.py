@@ -120,24 +120,11 @@ class RegressionCalibrationDisplay:
             ylim=(-0.02, 1.02),
         )
         ax.legend(fontsize="small")
-        self.ax_ = ax
-        self.figure_ = ax.figure
+        self.ax_, self.figure_ = ax, ax.figure
         return self
 
     @classmethod
-    def from_estimator(
-        cls,
-        estimator,
-        X,
-        y,
-        *,
-        quantiles=None,
-        sample_weight=None,
-        name=None,
-        ax=None,
-        ref_line=True,
-        **kwargs,
-    ):
+    def from_estimator(cls, estimator, X, y, *, quantiles=None, name=None, **kwargs):
         """Draw the calibration curve of a fitted regressor.
 
         Parameters
@@ -155,20 +142,12 @@ class RegressionCalibrationDisplay:
         quantiles : array-like of shape (n_quantiles,), default=None
             Levels, increasing, strictly between 0 and 1; None means 0.05, 0.1, ..., 0.95.
 
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights.
-
         name : str, default=None
             Name of the model in the legend; None uses the name of its class.
 
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None creates a new figure.
-
-        ref_line : bool, default=True
-            Whether to draw the diagonal.
-
         **kwargs : dict
-            Keywords of `plot`, for the curve.
+            Keywords of :meth:`from_predictions`, such as `sample_weight`, and of :meth:`plot`,
+            such as `ax`.
 
         Returns
         -------
@@ -181,25 +160,13 @@ class RegressionCalibrationDisplay:
             y,
             predict_quantiles(estimator, X, quantiles),
             quantiles,
-            sample_weight=sample_weight,
             name=type(estimator).__name__ if name is None else name,
-            ax=ax,
-            ref_line=ref_line,
             **kwargs,
         )
 
     @classmethod
     def from_predictions(
-        cls,
-        y_true,
-        y_quantiles,
-        quantiles,
-        *,
-        sample_weight=None,
-        name=None,
-        ax=None,
-        ref_line=True,
-        **kwargs,
+        cls, y_true, y_quantiles, quantiles, *, sample_weight=None, name=None, **kwargs
     ):
         """Draw the calibration curve of given quantiles.
 
@@ -221,14 +188,8 @@ class RegressionCalibrationDisplay:
         name : str, default=None
             Name of the model in the legend.
 
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None creates a new figure.
-
-        ref_line : bool, default=True
-            Whether to draw the diagonal.
-
         **kwargs : dict
-            Keywords of `plot`, for the curve.
+            Keywords of :meth:`plot`, such as `ax`.
 
         Returns
         -------
@@ -244,4 +205,4 @@ class RegressionCalibrationDisplay:
             calibration_error=regression_calibration_error(*arrays, sample_weight=sample_weight),
             name=name,
         )
-        return display.plot(ax=ax, ref_line=ref_line, **kwargs)
+        return display.plot(**kwargs)

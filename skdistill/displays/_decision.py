@@ -217,9 +217,6 @@ class DecisionUncertaintyDisplay:
         target=0,
         grid_resolution=200,
         extend=0.2,
-        ax=None,
-        prediction_kwargs=None,
-        scatter_kwargs=None,
         **kwargs,
     ):
         """Draw the predictions and uncertainties of a fitted model over two columns of X.
@@ -253,18 +250,8 @@ class DecisionUncertaintyDisplay:
             How far the grid goes beyond the range of each column, on each side, as a fraction of
             its width.
 
-        ax : array-like of matplotlib Axes, default=None
-            Axes to draw on: one for the predictions, and one for each part of the uncertainty that
-            the model tells. None creates a new figure.
-
-        prediction_kwargs : dict, default=None
-            Keywords of `pcolormesh`, for the predictions.
-
-        scatter_kwargs : dict, default=None
-            Keywords of `scatter`, for the data.
-
         **kwargs : dict
-            Keywords of `pcolormesh`, for the maps of the uncertainty.
+            Keywords of :meth:`plot`, such as `ax`.
 
         Returns
         -------
@@ -306,9 +293,7 @@ class DecisionUncertaintyDisplay:
             y_true=y_true,
             feature_names=tuple(names),
         )
-        return display.plot(
-            ax=ax, prediction_kwargs=prediction_kwargs, scatter_kwargs=scatter_kwargs, **kwargs
-        )
+        return display.plot(**kwargs)
 
 
 def _check_pair(features):

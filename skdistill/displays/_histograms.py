@@ -161,9 +161,7 @@ class UncertaintyHistogramDisplay:
         return "\n".join(lines)
 
     @classmethod
-    def from_estimators(
-        cls, estimators, X, X_out=None, *, bins=50, target=0, ax=None, yscale="sqrt", **kwargs
-    ):
+    def from_estimators(cls, estimators, X, X_out=None, **kwargs):
         """Draw the uncertainties of fitted models.
 
         Parameters
@@ -179,21 +177,9 @@ class UncertaintyHistogramDisplay:
         X_out : array-like of shape (n_samples_out, n_features), default=None
             Rows out of distribution.
 
-        bins : int, default=50
-            Number of bins.
-
-        target : int, default=0
-            Which target to draw where there are several.
-
-        ax : array-like of matplotlib Axes, default=None
-            Axes to draw on, one for each part. None creates a new figure.
-
-        yscale : str, default="sqrt"
-            Scale of the shares: "sqrt", which shows small ones beside a bin that holds nearly all
-            rows, or one of matplotlib's, "linear" or "log".
-
         **kwargs : dict
-            Keywords of `stairs`, for all histograms.
+            Keywords of :meth:`from_predictions`, such as `bins`, and of :meth:`plot`,
+            such as `ax`.
 
         Returns
         -------
@@ -208,21 +194,11 @@ class UncertaintyHistogramDisplay:
             else {name: predict_uncertainty(model, rows) for name, model in estimators.items()}
             for rows in (X, X_out)
         )
-        return cls.from_predictions(
-            inside, outside, bins=bins, target=target, ax=ax, yscale=yscale, **kwargs
-        )
+        return cls.from_predictions(inside, outside, **kwargs)
 
     @classmethod
     def from_predictions(
-        cls,
-        in_distribution,
-        out_of_distribution=None,
-        *,
-        bins=50,
-        target=0,
-        ax=None,
-        yscale="sqrt",
-        **kwargs,
+        cls, in_distribution, out_of_distribution=None, *, bins=50, target=0, **kwargs
     ):
         """Draw given uncertainties.
 
@@ -243,15 +219,8 @@ class UncertaintyHistogramDisplay:
         target : int, default=0
             Which target to draw where there are several.
 
-        ax : array-like of matplotlib Axes, default=None
-            Axes to draw on, one for each part that any model tells. None creates a new figure.
-
-        yscale : str, default="sqrt"
-            Scale of the shares: "sqrt", which shows small ones beside a bin that holds nearly all
-            rows, or one of matplotlib's, "linear" or "log".
-
         **kwargs : dict
-            Keywords of `stairs`, for all histograms.
+            Keywords of :meth:`plot`, such as `ax`.
 
         Returns
         -------
@@ -281,7 +250,7 @@ class UncertaintyHistogramDisplay:
             }
             total_variation[part] = _distances(found, bins)
         display = cls(edges=edges, shares=shares, total_variation=total_variation, measure=measure)
-        return display.plot(ax=ax, yscale=yscale, **kwargs)
+        return display.plot(**kwargs)
 
 
 def _check_by_name(values, argument):

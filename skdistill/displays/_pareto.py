@@ -172,8 +172,6 @@ class ParetoDisplay:
         costs=("neg_flops", "neg_n_parameters"),
         teacher_scores=None,
         base_costs=None,
-        ax=None,
-        point_kwargs=None,
         **kwargs,
     ):
         """Draw the candidates of searches.
@@ -196,14 +194,8 @@ class ParetoDisplay:
         base_costs : dict of str to float, default=None
             Cost of a student of the teacher's architecture, by the name of the cost.
 
-        ax : array-like of matplotlib Axes, default=None
-            One for each pair of a score and a cost. None creates a new figure.
-
-        point_kwargs : dict, default=None
-            Keywords of `scatter`, for the candidates.
-
         **kwargs : dict
-            Keywords of `plot`, for the lines through the fronts.
+            Keywords of :meth:`plot`, such as `ax`.
 
         Returns
         -------
@@ -224,7 +216,7 @@ class ParetoDisplay:
             teacher_scores=teacher_scores,
             base_costs=base_costs,
         )
-        return display.plot(ax=ax, point_kwargs=point_kwargs, **kwargs)
+        return display.plot(**kwargs)
 
 
 def _sign(score):

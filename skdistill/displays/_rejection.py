@@ -172,8 +172,7 @@ class RejectionCurveDisplay:
         )
         _fit_height(ax, against)
         ax.legend(fontsize="small")
-        self.ax_ = ax
-        self.figure_ = ax.figure
+        self.ax_, self.figure_ = ax, ax.figure
         return self
 
     def _draw_limit(self, ax, x, y, label, linestyle):
@@ -189,22 +188,7 @@ class RejectionCurveDisplay:
         return labelled(name, ", ".join(known)) if known else name
 
     @classmethod
-    def from_estimator(
-        cls,
-        estimator,
-        X,
-        y,
-        *,
-        part="total",
-        target=0,
-        sample_weight=None,
-        against="coverage",
-        name=None,
-        ax=None,
-        plot_oracle=True,
-        plot_random=True,
-        **kwargs,
-    ):
+    def from_estimator(cls, estimator, X, y, *, part="total", target=0, name=None, **kwargs):
         """Draw what a fitted model gains by abstaining.
 
         The loss of a classifier is 1 where its label is wrong and 0 where it is right, that of a
@@ -228,26 +212,12 @@ class RejectionCurveDisplay:
         target : int, default=0
             Which target to look at where there are several.
 
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights.
-
-        against : {"coverage", "rejected"}, default="coverage"
-            Whether the horizontal axis is the share of the rows answered or rejected.
-
         name : str, default=None
             Name of the model in the legend; None uses the name of its class.
 
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None creates a new figure.
-
-        plot_oracle : bool, default=True
-            Whether to draw the oracle's curve.
-
-        plot_random : bool, default=True
-            Whether to draw the risk of rejecting at random.
-
         **kwargs : dict
-            Keywords of `plot`, for the model's curve.
+            Keywords of :meth:`from_losses`, such as `sample_weight`, and of :meth:`plot`,
+            such as `ax`.
 
         Returns
         -------
@@ -276,30 +246,14 @@ class RejectionCurveDisplay:
         return cls.from_losses(
             check_target(losses, "y", target),
             check_target(parts[part], f"the {part} uncertainty", target),
-            sample_weight=sample_weight,
             loss_name=loss_name,
-            against=against,
             name=type(estimator).__name__ if name is None else name,
-            ax=ax,
-            plot_oracle=plot_oracle,
-            plot_random=plot_random,
             **kwargs,
         )
 
     @classmethod
     def from_losses(
-        cls,
-        losses,
-        uncertainty,
-        *,
-        sample_weight=None,
-        loss_name="loss",
-        against="coverage",
-        name=None,
-        ax=None,
-        plot_oracle=True,
-        plot_random=True,
-        **kwargs,
+        cls, losses, uncertainty, *, sample_weight=None, loss_name="loss", name=None, **kwargs
     ):
         """Draw how well given uncertainties find given losses.
 
@@ -318,23 +272,11 @@ class RejectionCurveDisplay:
         loss_name : str, default="loss"
             What the losses are, in the label of the vertical axis.
 
-        against : {"coverage", "rejected"}, default="coverage"
-            Whether the horizontal axis is the share of the rows answered or rejected.
-
         name : str, default=None
             Name of the model in the legend.
 
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None creates a new figure.
-
-        plot_oracle : bool, default=True
-            Whether to draw the oracle's curve.
-
-        plot_random : bool, default=True
-            Whether to draw the risk of rejecting at random.
-
         **kwargs : dict
-            Keywords of `plot`, for the model's curve.
+            Keywords of :meth:`plot`, such as `ax`.
 
         Returns
         -------
@@ -356,9 +298,7 @@ class RejectionCurveDisplay:
             loss_name=loss_name,
             name=name,
         )
-        return display.plot(
-            ax=ax, against=against, plot_oracle=plot_oracle, plot_random=plot_random, **kwargs
-        )
+        return display.plot(**kwargs)
 
 
 def _fit_height(ax, against):

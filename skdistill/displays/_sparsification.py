@@ -133,24 +133,11 @@ class SparsificationDisplay:
         )
         ax.set_ylim(bottom=0)
         ax.legend(fontsize="small")
-        self.ax_ = ax
-        self.figure_ = ax.figure
+        self.ax_, self.figure_ = ax, ax.figure
         return self
 
     @classmethod
-    def from_estimator(
-        cls,
-        estimator,
-        X,
-        y,
-        *,
-        sample_weight=None,
-        name=None,
-        ax=None,
-        plot_oracle=True,
-        oracle_kwargs=None,
-        **kwargs,
-    ):
+    def from_estimator(cls, estimator, X, y, *, name=None, **kwargs):
         """Draw how well the total uncertainty of a fitted regressor ranks its errors.
 
         Parameters
@@ -165,23 +152,12 @@ class SparsificationDisplay:
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             True values.
 
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights.
-
         name : str, default=None
             Name of the model in the legend; None uses the name of its class.
 
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None creates a new figure.
-
-        plot_oracle : bool, default=True
-            Whether to draw the oracle's curve and shade the area.
-
-        oracle_kwargs : dict, default=None
-            Keywords of `plot`, for the oracle's curve.
-
         **kwargs : dict
-            Keywords of `plot`, for the model's curve.
+            Keywords of :meth:`from_predictions`, such as `sample_weight`, and of :meth:`plot`,
+            such as `ax`.
 
         Returns
         -------
@@ -193,27 +169,13 @@ class SparsificationDisplay:
             y,
             estimator.predict(X),
             predict_uncertainty(estimator, X).total,
-            sample_weight=sample_weight,
             name=type(estimator).__name__ if name is None else name,
-            ax=ax,
-            plot_oracle=plot_oracle,
-            oracle_kwargs=oracle_kwargs,
             **kwargs,
         )
 
     @classmethod
     def from_predictions(
-        cls,
-        y_true,
-        y_pred,
-        uncertainty,
-        *,
-        sample_weight=None,
-        name=None,
-        ax=None,
-        plot_oracle=True,
-        oracle_kwargs=None,
-        **kwargs,
+        cls, y_true, y_pred, uncertainty, *, sample_weight=None, name=None, **kwargs
     ):
         """Draw how well given uncertainties rank the errors of given predictions.
 
@@ -234,17 +196,8 @@ class SparsificationDisplay:
         name : str, default=None
             Name of the model in the legend.
 
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None creates a new figure.
-
-        plot_oracle : bool, default=True
-            Whether to draw the oracle's curve and shade the area.
-
-        oracle_kwargs : dict, default=None
-            Keywords of `plot`, for the oracle's curve.
-
         **kwargs : dict
-            Keywords of `plot`, for the model's curve.
+            Keywords of :meth:`plot`, such as `ax`.
 
         Returns
         -------
@@ -263,4 +216,4 @@ class SparsificationDisplay:
             ause=ause(*arrays, sample_weight=sample_weight),
             name=name,
         )
-        return display.plot(ax=ax, plot_oracle=plot_oracle, oracle_kwargs=oracle_kwargs, **kwargs)
+        return display.plot(**kwargs)
