@@ -31,17 +31,13 @@ class AnytimeDisplay:
     ----------
     costs : ndarray of shape (n_rounds,)
         Floating-point operations for a row, of all rounds so far.
-
     scores : ndarray of shape (n_rounds,)
         Score after each round.
-
     teacher_score : float, default=None
         Score of the teacher, a dashed line.
-
     references : dict of str to tuple (costs, scores), default=None
         Other curves by name, such as single networks that cost as much (the oracle that knows the
         budget), or the plain average of as many networks.
-
     name : str, default=None
         Name of the booster in the legend.
 
@@ -49,16 +45,12 @@ class AnytimeDisplay:
     ----------
     line_ : matplotlib Line2D
         The booster's curve.
-
     teacher_line_ : matplotlib Line2D or None
         The teacher's score.
-
     reference_lines_ : dict of str to matplotlib Line2D
         The other curves by name.
-
     ax_ : matplotlib Axes
         Where all is drawn.
-
     figure_ : matplotlib Figure
         The figure of `ax_`.
 
@@ -93,10 +85,8 @@ class AnytimeDisplay:
         ----------
         ax : matplotlib Axes, default=None
             Axes to draw on. None creates a new figure.
-
         name : str, default=None
             Name of the booster in the legend; None uses the stored one.
-
         **kwargs : dict
             Keywords of `plot`, for the booster's curve.
 
@@ -149,25 +139,18 @@ class AnytimeDisplay:
         ----------
         estimator : estimator
             Fitted :class:`skdistill.BDistilBooster`, or a Pipeline or a search around one.
-
         X : array-like of shape (n_samples, n_features)
             Rows, preferably held out.
-
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             True labels or values.
-
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
-
         teacher_score : float, default=None
             Score of the teacher, a dashed line.
-
         references : dict of str to tuple (costs, scores), default=None
             Other curves by name.
-
         name : str, default=None
             Name of the booster in the legend; None uses the name of its class.
-
         **kwargs : dict
             Keywords of :meth:`plot`, such as `ax`.
 
@@ -198,13 +181,10 @@ class EarlyPredictionDisplay:
     ----------
     times : ndarray of shape (n_times,)
         Share of the time that has passed at each step, from 1 / n_times to 1.
-
     shares : ndarray of shape (n_times,)
         Share of the series that have been predicted by then.
-
     accuracies : ndarray of shape (n_times,)
         Accuracy among them; NaN where there are none.
-
     name : str, default=None
         Name of the model in the legend.
 
@@ -212,13 +192,10 @@ class EarlyPredictionDisplay:
     ----------
     line_ : matplotlib Line2D
         The accuracy.
-
     share_line_ : matplotlib Line2D
         The share that is predicted.
-
     ax_ : matplotlib Axes
         Where all is drawn.
-
     figure_ : matplotlib Figure
         The figure of `ax_`.
 
@@ -255,10 +232,8 @@ class EarlyPredictionDisplay:
         ----------
         ax : matplotlib Axes, default=None
             Axes to draw on. None creates a new figure.
-
         name : str, default=None
             Name of the model in the legend; None uses the stored one.
-
         **kwargs : dict
             Keywords of `plot`, for the accuracy.
 
@@ -297,19 +272,14 @@ class EarlyPredictionDisplay:
         estimator : estimator
             Fitted :class:`skdistill.BDistilBooster` with ``early=True``, or a Pipeline or a search
             around one.
-
         X : array-like of shape (n_samples, n_times, n_channels)
             Series, preferably held out.
-
         y : array-like of shape (n_samples,)
             True labels.
-
         threshold : float, default=0.9
             Probability of a class at which a series is predicted.
-
         name : str, default=None
             Name of the model in the legend; None uses the name of its class.
-
         **kwargs : dict
             Keywords of :meth:`plot`, such as `ax`.
 
@@ -332,19 +302,14 @@ class EarlyPredictionDisplay:
         ----------
         y_true : array-like of shape (n_samples,)
             True labels.
-
         y_pred : array-like of shape (n_samples,)
             Predicted labels.
-
         steps : array-like of shape (n_samples,)
             How many time steps had been read, from 1 to `n_times`.
-
         n_times : int
             Length of the series.
-
         name : str, default=None
             Name of the model in the legend.
-
         **kwargs : dict
             Keywords of :meth:`plot`, such as `ax`.
 

@@ -34,26 +34,19 @@ class UncertaintyBandDisplay:
     ----------
     x : ndarray of shape (n_points,)
         Values of the feature, increasing.
-
     y_pred : ndarray of shape (n_points,)
         Predicted means there.
-
     std_total : ndarray of shape (n_points,)
         Total standard deviations there, in units of y.
-
     std_aleatoric : ndarray of shape (n_points,), default=None
         Aleatoric standard deviations; None where the model cannot tell the parts, and then only
         the total band is drawn.
-
     x_true : ndarray of shape (n_samples,), default=None
         Values of the feature in the data that are drawn as points.
-
     y_true : ndarray of shape (n_samples,), default=None
         True values of these data; None draws no points.
-
     feature_name : str, default="x"
         Label of the horizontal axis.
-
     name : str, default=None
         Name of the model in the legend.
 
@@ -61,19 +54,14 @@ class UncertaintyBandDisplay:
     ----------
     line_ : matplotlib Line2D
         The prediction.
-
     total_band_ : matplotlib PolyCollection
         The outer band.
-
     aleatoric_band_ : matplotlib PolyCollection or None
         The inner band.
-
     scatter_ : matplotlib PathCollection or None
         The data.
-
     ax_ : matplotlib Axes
         Where all is drawn.
-
     figure_ : matplotlib Figure
         The figure of `ax_`.
 
@@ -129,22 +117,16 @@ class UncertaintyBandDisplay:
         ----------
         ax : matplotlib Axes, default=None
             Axes to draw on. None creates a new figure.
-
         n_std : float, default=1.0
             Half-width of the bands, in standard deviations.
-
         name : str, default=None
             Name of the model in the legend; None uses the stored one.
-
         scatter_kwargs : dict, default=None
             Keywords of `scatter`, for the data.
-
         aleatoric_kwargs : dict, default=None
             Keywords of `fill_between`, for the inner band.
-
         total_kwargs : dict, default=None
             Keywords of `fill_between`, for the outer band.
-
         **kwargs : dict
             Keywords of `plot`, for the line of the prediction.
 
@@ -218,27 +200,20 @@ class UncertaintyBandDisplay:
         estimator : estimator
             Fitted regressor with `predict_uncertainty`, or a Pipeline, a search or a
             TransformedTargetRegressor around one.
-
         X : array-like or DataFrame of shape (n_samples, n_features)
             Rows that give the range of the column, the medians of the others, and the places of
             the points.
-
         y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
             True values, drawn as points; None draws none.
-
         feature : int or str, default=0
             The column: its position, or its name if X is a DataFrame.
-
         grid_resolution : int, default=200
             Number of points of the grid.
-
         extend : float, default=0.2
             How far the grid goes beyond the range of the column, on each side, as a fraction of
             its width.
-
         name : str, default=None
             Name of the model in the legend; None uses the name of its class.
-
         **kwargs : dict
             Keywords of :meth:`from_predictions`, such as `target`, and of :meth:`plot`,
             such as `ax`.
@@ -288,29 +263,21 @@ class UncertaintyBandDisplay:
         ----------
         x : array-like of shape (n_points,)
             Values of the feature, in any order.
-
         y_pred : array-like of shape (n_points,) or (n_points, n_targets)
             Predicted means there.
-
         uncertainty : Uncertainty
             Variances of the shape of `y_pred`, as `predict_uncertainty` returns them, or their
             standard deviations. The parts may be None.
-
         x_true : array-like of shape (n_samples,), default=None
             Values of the feature in the data; None means `x`.
-
         y_true : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
             True values, drawn as points; None draws none.
-
         target : int, default=0
             Which target to draw where there are several.
-
         feature_name : str, default="x"
             Label of the horizontal axis.
-
         name : str, default=None
             Name of the model in the legend.
-
         **kwargs : dict
             Keywords of :meth:`plot`, such as `ax`.
 

@@ -31,13 +31,10 @@ class RegressionCalibrationDisplay:
     ----------
     nominal : ndarray of shape (n_quantiles,)
         Levels of the quantiles.
-
     observed : ndarray of shape (n_quantiles,)
         Fraction of the true values at or below them.
-
     calibration_error : float, default=None
         Mean absolute deviation between the two, shown in the legend unless None.
-
     name : str, default=None
         Name of the model in the legend.
 
@@ -45,13 +42,10 @@ class RegressionCalibrationDisplay:
     ----------
     line_ : matplotlib Line2D
         The curve.
-
     ref_line_ : matplotlib Line2D or None
         The diagonal; None if it is not wanted, or on the axes already.
-
     ax_ : matplotlib Axes
         Where all is drawn.
-
     figure_ : matplotlib Figure
         The figure of `ax_`.
 
@@ -84,13 +78,10 @@ class RegressionCalibrationDisplay:
         ----------
         ax : matplotlib Axes, default=None
             Axes to draw on. None creates a new figure.
-
         name : str, default=None
             Name of the model in the legend; None uses the stored one.
-
         ref_line : bool, default=True
             Whether to draw the diagonal.
-
         **kwargs : dict
             Keywords of `plot`, for the curve.
 
@@ -132,19 +123,14 @@ class RegressionCalibrationDisplay:
         estimator : estimator
             Fitted regressor with `predict_quantiles`, or a Pipeline, a search or a
             TransformedTargetRegressor around one.
-
         X : array-like of shape (n_samples, n_features)
             Rows, preferably held out.
-
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             True values.
-
         quantiles : array-like of shape (n_quantiles,), default=None
             Levels, increasing, strictly between 0 and 1; None means 0.05, 0.1, ..., 0.95.
-
         name : str, default=None
             Name of the model in the legend; None uses the name of its class.
-
         **kwargs : dict
             Keywords of :meth:`from_predictions`, such as `sample_weight`, and of :meth:`plot`,
             such as `ax`.
@@ -174,20 +160,15 @@ class RegressionCalibrationDisplay:
         ----------
         y_true : array-like of shape (n_samples,) or (n_samples, n_targets)
             True values.
-
         y_quantiles : array-like of shape (n_samples, n_quantiles) or \
                 (n_samples, n_targets, n_quantiles)
             Predicted quantiles.
-
         quantiles : array-like of shape (n_quantiles,)
             Their nominal levels, increasing, strictly between 0 and 1.
-
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
-
         name : str, default=None
             Name of the model in the legend.
-
         **kwargs : dict
             Keywords of :meth:`plot`, such as `ax`.
 

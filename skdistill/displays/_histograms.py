@@ -49,15 +49,12 @@ class UncertaintyHistogramDisplay:
     ----------
     edges : dict of str to ndarray of shape (n_bins + 1,)
         Edges of the bins of each part that any model tells.
-
     shares : dict of dict of dict of str to ndarray of shape (n_bins,)
         ``shares[part][name]["in"]`` and ``["out"]`` are the shares in each bin of the rows in and
         out of distribution, for the model of that name.
-
     total_variation : dict of dict of dict of str to float
         ``total_variation[part][name]["in"]`` and ``["out"]`` are the total variations to the first
         model; of a single model ``["out"]`` is that to ``["in"]``.
-
     measure : {"entropy", "variance", "std"}
         What the uncertainties are.
 
@@ -65,10 +62,8 @@ class UncertaintyHistogramDisplay:
     ----------
     histograms_ : dict of dict of dict of str to matplotlib StepPatch
         The histograms, in the order of `shares`.
-
     axes_ : ndarray of matplotlib Axes
         The panels.
-
     figure_ : matplotlib Figure
         Their figure.
 
@@ -105,11 +100,9 @@ class UncertaintyHistogramDisplay:
         ----------
         ax : array-like of matplotlib Axes, default=None
             Axes to draw on, one for each part. None creates a new figure.
-
         yscale : str, default="sqrt"
             Scale of the shares: "sqrt", which shows small ones beside a bin that holds nearly all
             rows, or one of matplotlib's, "linear" or "log".
-
         **kwargs : dict
             Keywords of `stairs`, for all histograms.
 
@@ -170,13 +163,10 @@ class UncertaintyHistogramDisplay:
             Fitted estimators with `predict_uncertainty`, or a Pipeline, a search or a
             TransformedTargetRegressor around one, by the names that stand in the legend. The
             others are compared with the first.
-
         X : array-like of shape (n_samples, n_features)
             Rows in distribution, preferably held out.
-
         X_out : array-like of shape (n_samples_out, n_features), default=None
             Rows out of distribution.
-
         **kwargs : dict
             Keywords of :meth:`from_predictions`, such as `bins`, and of :meth:`plot`,
             such as `ax`.
@@ -209,16 +199,12 @@ class UncertaintyHistogramDisplay:
             distribution, arrays of shape (n_samples,) or (n_samples, n_targets), as
             `predict_uncertainty` returns them, or their standard deviations. A part may be None.
             The others are compared with the first.
-
         out_of_distribution : dict of str to Uncertainty, default=None
             The same for rows out of distribution.
-
         bins : int, default=50
             Number of bins.
-
         target : int, default=0
             Which target to draw where there are several.
-
         **kwargs : dict
             Keywords of :meth:`plot`, such as `ax`.
 

@@ -43,14 +43,11 @@ class ParetoDisplay:
     costs : dict of dict of str to ndarray of shape (n_candidates,)
         ``costs[cost][search]`` are the candidates' costs in the search of that name, smaller is
         better.
-
     scores : dict of dict of str to ndarray of shape (n_candidates,)
         ``scores[score][search]`` are their mean scores, greater is better. Scores whose name begins
         with "neg\\_" are drawn as what they are the negative of.
-
     teacher_scores : dict of str to float, default=None
         The teacher's score, by the name of the score.
-
     base_costs : dict of str to float, default=None
         Cost of a student of the teacher's architecture, by the name of the cost.
 
@@ -58,13 +55,10 @@ class ParetoDisplay:
     ----------
     fronts_ : dict of dict of dict of str to matplotlib Line2D
         ``fronts_[score][cost][search]`` is the line through the Pareto front.
-
     points_ : dict of dict of dict of str to matplotlib PathCollection
         The candidates, likewise.
-
     axes_ : ndarray of matplotlib Axes
         The panels.
-
     figure_ : matplotlib Figure
         Their figure.
 
@@ -105,10 +99,8 @@ class ParetoDisplay:
         ax : array-like of matplotlib Axes, default=None
             One for each pair of a score and a cost, the costs of the first score first. None
             creates a new figure.
-
         point_kwargs : dict, default=None
             Keywords of `scatter`, for the candidates.
-
         **kwargs : dict
             Keywords of `plot`, for the lines through the fronts.
 
@@ -180,20 +172,15 @@ class ParetoDisplay:
         ----------
         cv_results : dict
             The ``cv_results_`` of a search, or of several searches by name.
-
         scores : sequence of str, default=("score",)
             Names of metrics of the searches; "score" is that of a search with one metric.
-
         costs : sequence of str, default=("neg_flops", "neg_n_parameters")
             Names of costs among the metrics, or of other columns that are better when smaller, see
             :func:`skdistill.model_selection.pareto_front`.
-
         teacher_scores : dict of str to float, default=None
             The teacher's score, greater is better, by the name of the score.
-
         base_costs : dict of str to float, default=None
             Cost of a student of the teacher's architecture, by the name of the cost.
-
         **kwargs : dict
             Keywords of :meth:`plot`, such as `ax`.
 

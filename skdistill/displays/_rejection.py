@@ -40,22 +40,16 @@ class RejectionCurveDisplay:
     ----------
     coverage : ndarray of shape (n_points,)
         Share of the rows that are answered, from 0 to 1.
-
     risk : ndarray of shape (n_points,)
         Mean loss on these rows.
-
     oracle_risk : ndarray of shape (n_points,)
         The same for the oracle.
-
     aurc : float, default=None
         Area under the curve, shown in the legend unless None.
-
     rejection_ratio : float, default=None
         Prediction-rejection ratio, shown in the legend unless None.
-
     loss_name : str, default="loss"
         What the risk is the mean of, in the label of the vertical axis.
-
     name : str, default=None
         Name of the model in the legend.
 
@@ -63,16 +57,12 @@ class RejectionCurveDisplay:
     ----------
     line_ : matplotlib Line2D
         The model's curve.
-
     oracle_line_ : matplotlib Line2D or None
         The oracle's curve.
-
     random_line_ : matplotlib Line2D or None
         The risk of rejecting at random.
-
     ax_ : matplotlib Axes
         Where all is drawn.
-
     figure_ : matplotlib Figure
         The figure of `ax_`.
 
@@ -127,19 +117,14 @@ class RejectionCurveDisplay:
         ----------
         ax : matplotlib Axes, default=None
             Axes to draw on. None creates a new figure.
-
         against : {"coverage", "rejected"}, default="coverage"
             Whether the horizontal axis is the share of the rows answered or rejected.
-
         name : str, default=None
             Name of the model in the legend; None uses the stored one.
-
         plot_oracle : bool, default=True
             Whether to draw the oracle's curve.
-
         plot_random : bool, default=True
             Whether to draw the risk of rejecting at random.
-
         **kwargs : dict
             Keywords of `plot`, for the model's curve.
 
@@ -199,22 +184,16 @@ class RejectionCurveDisplay:
         estimator : estimator
             Fitted classifier or regressor with `predict_uncertainty`, or a Pipeline, a search or a
             TransformedTargetRegressor around one.
-
         X : array-like of shape (n_samples, n_features)
             Rows, preferably held out.
-
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             True labels or values.
-
         part : {"total", "aleatoric", "epistemic"}, default="total"
             The uncertainty by which rows are rejected.
-
         target : int, default=0
             Which target to look at where there are several.
-
         name : str, default=None
             Name of the model in the legend; None uses the name of its class.
-
         **kwargs : dict
             Keywords of :meth:`from_losses`, such as `sample_weight`, and of :meth:`plot`,
             such as `ax`.
@@ -262,19 +241,14 @@ class RejectionCurveDisplay:
         losses : array-like of shape (n_samples,)
             Loss of each row, whatever it is measured in: ``y_true != y_pred`` of labels,
             ``(y_true - y_pred) ** 2``.
-
         uncertainty : array-like of shape (n_samples,)
             What the rows are sorted by, usually the total entropy or variance.
-
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
-
         loss_name : str, default="loss"
             What the losses are, in the label of the vertical axis.
-
         name : str, default=None
             Name of the model in the legend.
-
         **kwargs : dict
             Keywords of :meth:`plot`, such as `ax`.
 

@@ -34,14 +34,11 @@ class ReliabilityDisplay:
     curves : list of CalibrationDisplay
         One with the accuracies as `prob_true` and the confidences as `prob_pred` and `y_prob`; or
         one for each class, its `pos_label`.
-
     share : ndarray of shape (n_bins,), default=None
         Share of the rows whose confidence is in each of as many bins of equal width, drawn as
         bars; None draws none.
-
     calibration_error : float, default=None
         Expected calibration error, shown in the legend unless None.
-
     name : str, default=None
         Name of the model in the legend.
 
@@ -49,13 +46,10 @@ class ReliabilityDisplay:
     ----------
     lines_ : list of matplotlib Line2D
         The curves.
-
     bars_ : matplotlib StepPatch or None
         The distribution of the confidences.
-
     ax_ : matplotlib Axes
         Where all is drawn.
-
     figure_ : matplotlib Figure
         The figure of `ax_`.
 
@@ -90,19 +84,14 @@ class ReliabilityDisplay:
         ----------
         ax : matplotlib Axes, default=None
             Axes to draw on. None creates a new figure.
-
         name : str, default=None
             Name of the model in the legend; None uses the stored one.
-
         ref_line : bool, default=True
             Whether to draw the diagonal.
-
         plot_bars : bool, default=True
             Whether to draw the distribution of the confidences.
-
         bars_kwargs : dict, default=None
             Keywords of `stairs`, for the bars.
-
         **kwargs : dict
             Keywords of `plot`, for the curves.
 
@@ -164,16 +153,12 @@ class ReliabilityDisplay:
         ----------
         estimator : estimator
             Fitted classifier with `predict_proba`.
-
         X : array-like of shape (n_samples, n_features)
             Rows, preferably held out.
-
         y : array-like of shape (n_samples,)
             True labels.
-
         name : str, default=None
             Name of the model in the legend; None uses the name of its class.
-
         **kwargs : dict
             Keywords of :meth:`from_predictions`, such as `sample_weight`, and of :meth:`plot`,
             such as `ax`.
@@ -222,30 +207,22 @@ class ReliabilityDisplay:
         ----------
         y_true : array-like of shape (n_samples,)
             True labels, of any kind.
-
         y_prob : array-like of shape (n_samples, n_classes)
             Predicted probabilities, as `predict_proba` returns; two columns for two classes.
-
         labels : array-like of shape (n_classes,), default=None
             Labels of the columns of `y_prob` in their order, as in `classes_`. By default the
             distinct values of `y_true`, sorted.
-
         classes : "all" or array-like of labels, default=None
             Classes to draw, each with its own curve. None draws the curve of the confidence, and
             its distribution.
-
         n_bins : int, default=15
             Number of bins.
-
         strategy : {"uniform", "quantile"}, default="uniform"
             Bins of equal width, or bins that each hold as many rows.
-
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights; not with `classes`.
-
         name : str, default=None
             Name of the model in the legend.
-
         **kwargs : dict
             Keywords of :meth:`plot`, such as `ax`.
 

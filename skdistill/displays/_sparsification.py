@@ -21,16 +21,12 @@ class SparsificationDisplay:
     ----------
     fraction_removed : ndarray of shape (n_points,)
         Fraction of the rows removed.
-
     model_curve : ndarray of shape (n_points,)
         Mean squared error of the remaining rows over that of all rows.
-
     oracle_curve : ndarray of shape (n_points,)
         The same for the oracle.
-
     ause : float, default=None
         Area between the curves, shown in the legend unless None.
-
     name : str, default=None
         Name of the model in the legend.
 
@@ -38,16 +34,12 @@ class SparsificationDisplay:
     ----------
     line_ : matplotlib Line2D
         The model's curve.
-
     oracle_line_ : matplotlib Line2D or None
         The oracle's curve.
-
     area_ : matplotlib PolyCollection or None
         The shaded area between them.
-
     ax_ : matplotlib Axes
         Where all is drawn.
-
     figure_ : matplotlib Figure
         The figure of `ax_`.
 
@@ -81,16 +73,12 @@ class SparsificationDisplay:
         ----------
         ax : matplotlib Axes, default=None
             Axes to draw on. None creates a new figure.
-
         name : str, default=None
             Name of the model in the legend; None uses the stored one.
-
         plot_oracle : bool, default=True
             Whether to draw the oracle's curve and shade the area.
-
         oracle_kwargs : dict, default=None
             Keywords of `plot`, for the oracle's curve.
-
         **kwargs : dict
             Keywords of `plot`, for the model's curve.
 
@@ -145,16 +133,12 @@ class SparsificationDisplay:
         estimator : estimator
             Fitted regressor with `predict_uncertainty`, or a Pipeline, a search or a
             TransformedTargetRegressor around one.
-
         X : array-like of shape (n_samples, n_features)
             Rows, preferably held out.
-
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             True values.
-
         name : str, default=None
             Name of the model in the legend; None uses the name of its class.
-
         **kwargs : dict
             Keywords of :meth:`from_predictions`, such as `sample_weight`, and of :meth:`plot`,
             such as `ax`.
@@ -183,19 +167,14 @@ class SparsificationDisplay:
         ----------
         y_true : array-like of shape (n_samples,) or (n_samples, n_targets)
             True values.
-
         y_pred : array-like of the shape of `y_true`
             Predicted means.
-
         uncertainty : array-like of shape (n_samples,) or the shape of `y_true`
             What the rows are sorted by, usually the total variance.
-
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
-
         name : str, default=None
             Name of the model in the legend.
-
         **kwargs : dict
             Keywords of :meth:`plot`, such as `ax`.
 

@@ -78,14 +78,11 @@ def brier_score(y_true, y_prob, *, labels=None, sample_weight=None):
     ----------
     y_true : array-like of shape (n_samples,)
         True labels, of any kind.
-
     y_prob : array-like of shape (n_samples, n_classes)
         Predicted probabilities, as `predict_proba` returns; two columns for two classes.
-
     labels : array-like of shape (n_classes,), default=None
         Labels of the columns of `y_prob` in their order, as in `classes_`. By default the
         distinct values of `y_true`, sorted.
-
     sample_weight : array-like of shape (n_samples,), default=None
         Sample weights.
 
@@ -143,24 +140,18 @@ def expected_calibration_error(
     ----------
     y_true : array-like of shape (n_samples,)
         True labels, of any kind.
-
     y_prob : array-like of shape (n_samples, n_classes)
         Predicted probabilities, as `predict_proba` returns; two columns for two classes.
-
     n_bins : int, default=15
         Number of bins.
-
     strategy : {"uniform", "quantile"}, default="uniform"
         Bins of equal width, open on the left, or bins that each hold the same weight of rows.
-
     classwise : bool, default=False
         Whether to compare the probability of every class, not of the most probable one only, with
         its frequency, and to average over the classes [2]_ [3]_.
-
     labels : array-like of shape (n_classes,), default=None
         Labels of the columns of `y_prob` in their order, as in `classes_`. By default the
         distinct values of `y_true`, sorted.
-
     sample_weight : array-like of shape (n_samples,), default=None
         Sample weights.
 
@@ -230,20 +221,15 @@ def reliability_curve(
     ----------
     y_true : array-like of shape (n_samples,)
         True labels, of any kind.
-
     y_prob : array-like of shape (n_samples, n_classes)
         Predicted probabilities, as `predict_proba` returns; two columns for two classes.
-
     n_bins : int, default=15
         Number of bins. Those without rows are left out of what is returned.
-
     strategy : {"uniform", "quantile"}, default="uniform"
         Bins of equal width, open on the left, or bins that each hold the same weight of rows.
-
     labels : array-like of shape (n_classes,), default=None
         Labels of the columns of `y_prob` in their order, as in `classes_`. By default the
         distinct values of `y_true`, sorted.
-
     sample_weight : array-like of shape (n_samples,), default=None
         Sample weights.
 
@@ -251,10 +237,8 @@ def reliability_curve(
     -------
     confidence : ndarray of shape (n_filled_bins,)
         Mean confidence of each bin, increasing.
-
     accuracy : ndarray of shape (n_filled_bins,)
         Accuracy in each bin.
-
     share : ndarray of shape (n_filled_bins,)
         Share of the total weight in each bin.
 

@@ -30,14 +30,11 @@ def sparsification_curve(y_true, y_pred, uncertainty, *, sample_weight=None):
     ----------
     y_true : array-like of shape (n_samples,) or (n_samples, n_targets)
         True values.
-
     y_pred : array-like of the shape of `y_true`
         Predicted means.
-
     uncertainty : array-like of shape (n_samples,) or the shape of `y_true`
         What the rows are sorted by: a variance or a standard deviation, usually the total one.
         Of shape (n_samples,), it orders the rows for every target.
-
     sample_weight : array-like of shape (n_samples,), default=None
         Sample weights.
 
@@ -46,10 +43,8 @@ def sparsification_curve(y_true, y_pred, uncertainty, *, sample_weight=None):
     fraction_removed : ndarray of shape (n_points,)
         Increasing from 0 to 1, as shares of the total weight: 0, 1/n, ..., 1 without weights and
         ties.
-
     model_curve : ndarray of shape (n_points,)
         Relative error of the remaining rows, 1 at the start. Averaged uniformly over targets.
-
     oracle_curve : ndarray of shape (n_points,)
         The same for the oracle.
 
@@ -103,14 +98,11 @@ def ause(y_true, y_pred, uncertainty, *, sample_weight=None):
     ----------
     y_true : array-like of shape (n_samples,) or (n_samples, n_targets)
         True values.
-
     y_pred : array-like of the shape of `y_true`
         Predicted means.
-
     uncertainty : array-like of shape (n_samples,) or the shape of `y_true`
         What the rows are sorted by: a variance or a standard deviation, usually the total one.
         Of shape (n_samples,), it orders the rows for every target.
-
     sample_weight : array-like of shape (n_samples,), default=None
         Sample weights.
 
@@ -204,10 +196,8 @@ def risk_coverage_curve(losses, uncertainty, *, sample_weight=None):
     losses : array-like of shape (n_samples,)
         Loss of each row, whatever it is measured in: 0 or 1 for right or wrong labels, the
         squared error, 100 - BLEU.
-
     uncertainty : array-like of shape (n_samples,)
         What the rows are sorted by.
-
     sample_weight : array-like of shape (n_samples,), default=None
         Sample weights.
 
@@ -216,7 +206,6 @@ def risk_coverage_curve(losses, uncertainty, *, sample_weight=None):
     coverage : ndarray of shape (n_points,)
         Increasing from 0 to 1, as shares of the total weight: 0, 1/n, ..., 1 without weights and
         ties.
-
     risk : ndarray of shape (n_points,)
         Mean loss at each coverage; at 1 the mean loss of all rows, at 0 the limit, the loss of
         the least uncertain rows.
@@ -262,13 +251,10 @@ def accuracy_coverage_curve(y_true, y_pred, uncertainty, *, sample_weight=None):
     ----------
     y_true : array-like of shape (n_samples,)
         True labels, of any kind.
-
     y_pred : array-like of shape (n_samples,)
         Predicted labels.
-
     uncertainty : array-like of shape (n_samples,)
         What the rows are sorted by, usually the total entropy.
-
     sample_weight : array-like of shape (n_samples,), default=None
         Sample weights.
 
@@ -276,7 +262,6 @@ def accuracy_coverage_curve(y_true, y_pred, uncertainty, *, sample_weight=None):
     -------
     coverage : ndarray of shape (n_points,)
         Increasing from 0 to 1.
-
     accuracy : ndarray of shape (n_points,)
         Accuracy at each coverage; at 1 that of all rows, at 0 the limit.
 
@@ -308,10 +293,8 @@ def aurc(losses, uncertainty, *, sample_weight=None):
     ----------
     losses : array-like of shape (n_samples,)
         Loss of each row, as in :func:`risk_coverage_curve`.
-
     uncertainty : array-like of shape (n_samples,)
         What the rows are sorted by.
-
     sample_weight : array-like of shape (n_samples,), default=None
         Sample weights.
 
@@ -364,10 +347,8 @@ def prediction_rejection_ratio(losses, uncertainty, *, sample_weight=None):
     ----------
     losses : array-like of shape (n_samples,)
         Loss of each row, as in :func:`risk_coverage_curve`.
-
     uncertainty : array-like of shape (n_samples,)
         What the rows are sorted by; the largest are rejected first.
-
     sample_weight : array-like of shape (n_samples,), default=None
         Sample weights.
 

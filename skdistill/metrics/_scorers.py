@@ -29,7 +29,6 @@ class UncertaintyScorer:
     score : callable
         ``score(estimator, X, y, *, sample_weight, **kwargs)`` returning a float, greater is
         better. A module-level function, if the scorer shall be pickled.
-
     **kwargs : dict
         Further keywords of `score`.
 
@@ -53,13 +52,10 @@ class UncertaintyScorer:
         ----------
         estimator : estimator
             Fitted estimator, or a meta-estimator around one.
-
         X : array-like of shape (n_samples, n_features)
             Rows.
-
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             True values or labels.
-
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
 

@@ -36,16 +36,12 @@ def uncertainty_total_variation(a, b, *, bins=50, a_weights=None, b_weights=None
     ----------
     a : array-like of shape (n_a,) or (n_a, n_targets)
         Uncertainties of one model, or on one data set.
-
     b : array-like of shape (n_b,) or (n_b, n_targets)
         Those to compare with, in the same measure. They need not be as many.
-
     bins : int, default=50
         Number of bins.
-
     a_weights : array-like of shape (n_a,), default=None
         Weights of the rows of `a`.
-
     b_weights : array-like of shape (n_b,), default=None
         Weights of the rows of `b`.
 
@@ -95,10 +91,8 @@ class EpistemicFidelity(NamedTuple):
     ----------
     rank_correlation : float
         Spearman's rank correlation between the two, 1 is best. Is it large on the same rows?
-
     median_ratio : float
         Median over rows of student / teacher, 1 is best. Is the scale right?
-
     relative_error : float
         Mean absolute difference divided by the teacher's mean, 0 is best.
     """
@@ -116,10 +110,8 @@ def epistemic_fidelity(teacher, student, *, sample_weight=None):
     teacher : array-like of shape (n_samples,) or (n_samples, n_targets)
         Epistemic uncertainties of the teacher, not negative: variances of regressors, mutual
         informations of classifiers.
-
     student : array-like of the shape of `teacher`
         Epistemic uncertainties of the student on the same rows, in the same measure.
-
     sample_weight : array-like of shape (n_samples,), default=None
         Sample weights. The rank correlation is then the weighted Pearson correlation of weighted
         mid-ranks, the median a weighted median.
@@ -201,13 +193,10 @@ def ood_auroc(in_distribution, out_of_distribution, *, in_weights=None, out_weig
     ----------
     in_distribution : array-like of shape (n_in,)
         Uncertainties of rows like those of training: total, or epistemic.
-
     out_of_distribution : array-like of shape (n_out,)
         Uncertainties of other rows, in the same measure.
-
     in_weights : array-like of shape (n_in,), default=None
         Weights of the rows in distribution.
-
     out_weights : array-like of shape (n_out,), default=None
         Weights of the rows out of distribution.
 
@@ -259,22 +248,16 @@ def uncertainty_ndcg(
     ----------
     teacher : array-like of shape (n_samples,)
         Uncertainties of the teacher, not negative: total, or epistemic.
-
     student : array-like of shape (n_samples,)
         Uncertainties of the student on the same rows. Only their order matters.
-
     k : int, default=20
         How many ranks count.
-
     n_candidates : int, default=100
         Rows drawn in every trial.
-
     n_trials : int, default=500
         Number of trials.
-
     random_state : int, RandomState instance or None, default=None
         Draws the rows.
-
     return_std : bool, default=False
         Whether to return the standard deviation over trials too.
 
@@ -282,7 +265,6 @@ def uncertainty_ndcg(
     -------
     ndcg : float
         Mean over trials, between 0 and 1, higher is better.
-
     std : float, only if `return_std`
         Standard deviation over trials.
 
