@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any
 
@@ -22,16 +22,16 @@ from threadpoolctl import threadpool_limits
 
 from ._meta_estimators import innermost
 from ._rules import Number, OneOf
+from .metrics import EstimatorScorer
 from .modules import count_flop
 from .modules import n_parameters as n_parameters_of_module
 
 __all__ = [
     "CheapestStudentSearchCV",
     "CheapestWithin",
-    "CostScorer",
     "flops",
     "latency",
-    "make_latency_scorer",
+    "make_cost_scorer",
     "n_parameters",
     "neg_flops_scorer",
     "neg_latency_scorer",
@@ -138,89 +138,41 @@ def _first_rows(X, n_rows: int):
     return X.iloc[index] if hasattr(X, "iloc") else X[index]
 
 
-class CostScorer:
-    """A cost of a fitted estimator, to be given as ``scoring=``.
-
-    An instance is called as a scorer is, ``scorer(estimator, X, y)``.
+def make_cost_scorer(cost, **kwargs) -> EstimatorScorer:
+    """Make a scorer of a cost: its negative.
 
     Parameters
     ----------
     cost : callable
-        ``cost(estimator, X, **kwargs)`` returning a number, smaller is better. A module-level
-        function, if the scorer shall be pickled.
+        ``cost(estimator, X, **kwargs)`` returning a number, smaller is better. A scorer can be
+        pickled if this is a module-level function.
     **kwargs : dict
         Further keywords of `cost`.
 
-    Examples
-    --------
-    >>> from skdistill.model_selection import CostScorer, latency
-    >>> CostScorer(latency, batch_size=256)
-    CostScorer(latency, batch_size=256)
-    """
-
-    def __init__(self, cost: Callable[..., float], **kwargs: Any):
-        self._cost = cost
-        self._kwargs = kwargs
-
-    def __call__(self, estimator, X, y=None, sample_weight=None) -> float:
-        """Return minus the cost.
-
-        Parameters
-        ----------
-        estimator : estimator
-            Fitted estimator, or a meta-estimator around one.
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-        y, sample_weight : array-like, default=None
-            Ignored: no cost depends on them.
-
-        Returns
-        -------
-        score : float
-            Greater is better.
-        """
-        return -float(self._cost(estimator, X, **self._kwargs))
-
-    def __repr__(self) -> str:
-        name = getattr(self._cost, "__name__", repr(self._cost))
-        arguments = [name, *(f"{key}={value!r}" for key, value in self._kwargs.items())]
-        return f"{type(self).__name__}({', '.join(arguments)})"
-
-    def _accept_sample_weight(self) -> bool:
-        # What scikit-learn >= 1.9 asks every scorer of a multi-metric search without routing.
-        return True
-
-
-def make_latency_scorer(batch_size=1, n_repeats=30) -> CostScorer:
-    """Make a scorer of the time that a prediction takes: minus the :func:`latency`.
-
-    Parameters
-    ----------
-    batch_size : int, default=1
-        Rows of one call.
-    n_repeats : int, default=30
-        Number of calls.
-
     Returns
     -------
-    scorer : CostScorer
-        Greater is better.
+    scorer : EstimatorScorer
+        Greater is better. It needs no y, and ignores sample weights.
 
     Examples
     --------
-    >>> from skdistill.model_selection import make_latency_scorer
-    >>> make_latency_scorer(batch_size=256)
-    CostScorer(latency, batch_size=256, n_repeats=30)
+    >>> from skdistill.model_selection import latency, make_cost_scorer
+    >>> make_cost_scorer(latency, batch_size=256)
+    EstimatorScorer(neg_cost, cost=latency, batch_size=256)
     """
-    return CostScorer(latency, batch_size=batch_size, n_repeats=n_repeats)
+    return EstimatorScorer(_neg_cost, cost=cost, **kwargs)
+
+
+def _neg_cost(estimator, X, y, *, sample_weight, cost, **kwargs):
+    return -float(cost(estimator, X, **kwargs))
 
 
 #: Minus the number of parameters, see :func:`n_parameters`.
-neg_n_parameters_scorer = CostScorer(n_parameters)
+neg_n_parameters_scorer = make_cost_scorer(n_parameters)
 #: Minus the floating-point operations for one row, see :func:`flops`.
-neg_flops_scorer = CostScorer(flops)
+neg_flops_scorer = make_cost_scorer(flops)
 #: Minus the median time in seconds to predict one row, see :func:`latency`.
-neg_latency_scorer = CostScorer(latency)
+neg_latency_scorer = make_cost_scorer(latency)
 
 _SCORERS = {
     "n_parameters": neg_n_parameters_scorer,
@@ -533,10 +485,10 @@ class CheapestStudentSearchCV(GridSearchCV):
         self._note_choice(rule, scorers)
         return self
 
-    def _named_cost(self) -> tuple[str, CostScorer]:
+    def _named_cost(self) -> tuple[str, EstimatorScorer]:
         """Name of the cost among the metrics, and its scorer."""
         if callable(self.cost):
-            return f"neg_{getattr(self.cost, '__name__', 'cost')}", CostScorer(self.cost)
+            return f"neg_{getattr(self.cost, '__name__', 'cost')}", make_cost_scorer(self.cost)
         if self.cost not in _SCORERS:
             raise ValueError(
                 f"cost must be one of {sorted(_SCORERS)} or a function cost(estimator, X), got "

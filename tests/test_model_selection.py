@@ -27,10 +27,9 @@ from skdistill.metrics import neg_log_loss_scorer
 from skdistill.model_selection import (
     CheapestStudentSearchCV,
     CheapestWithin,
-    CostScorer,
     flops,
     latency,
-    make_latency_scorer,
+    make_cost_scorer,
     n_parameters,
     neg_flops_scorer,
     neg_latency_scorer,
@@ -163,10 +162,10 @@ def test_wide_networks_take_longer(data):
 
 
 def test_scorers_are_pickled_and_shown():
-    scorer = pickle.loads(pickle.dumps(make_latency_scorer(batch_size=7)))
-    assert repr(scorer) == "CostScorer(latency, batch_size=7, n_repeats=30)"
-    assert repr(neg_flops_scorer) == "CostScorer(flops)"
-    assert CostScorer(lambda model, X: 3)(None, None) == -3.0
+    scorer = pickle.loads(pickle.dumps(make_cost_scorer(latency, batch_size=7)))
+    assert repr(scorer) == "EstimatorScorer(neg_cost, cost=latency, batch_size=7)"
+    assert repr(neg_flops_scorer) == "EstimatorScorer(neg_cost, cost=flops)"
+    assert make_cost_scorer(lambda model, X: 3)(None, None) == -3.0
 
 
 # --- the front ------------------------------------------------------------------------------
