@@ -26,8 +26,8 @@ from ._base import (
     check_weights,
     largest,
 )
-from ._columns import resolves, standardisation
 from ._rules import Number, OneOf, Seed, errors_about
+from ._standardisation import resolves, standardisation
 from ._warnings import warn
 from .distributions import Uncertainty
 from .modules import CategoricalStack, GaussianStack, activations_per_row

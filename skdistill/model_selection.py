@@ -21,7 +21,7 @@ from sklearn.utils import indexable
 from threadpoolctl import threadpool_limits
 
 from ._meta_estimators import innermost
-from ._rules import Number, OneOf
+from ._rules import AnyOf, IsCallable, Number, OneOf
 from .metrics import EstimatorScorer
 from .modules import count_flop
 from .modules import n_parameters as n_parameters_of_module
@@ -160,7 +160,8 @@ def make_cost_scorer(cost, **kwargs) -> EstimatorScorer:
     >>> make_cost_scorer(latency, batch_size=256)
     EstimatorScorer(neg_cost, cost=latency, batch_size=256)
     """
-    return EstimatorScorer(_neg_cost, cost=cost, **kwargs)
+    scorer = EstimatorScorer(_neg_cost, cost=cost, **kwargs)
+    return scorer.set_score_request(sample_weight=False)
 
 
 def _neg_cost(estimator, X, y, *, sample_weight, cost, **kwargs):
@@ -489,11 +490,7 @@ class CheapestStudentSearchCV(GridSearchCV):
         """Name of the cost among the metrics, and its scorer."""
         if callable(self.cost):
             return f"neg_{getattr(self.cost, '__name__', 'cost')}", make_cost_scorer(self.cost)
-        if self.cost not in _SCORERS:
-            raise ValueError(
-                f"cost must be one of {sorted(_SCORERS)} or a function cost(estimator, X), got "
-                f"{self.cost!r}."
-            )
+        AnyOf(OneOf(tuple(_SCORERS)), IsCallable()).check(self.cost, "cost")
         return f"neg_{self.cost}", _SCORERS[self.cost]
 
     def _named_scorers(self) -> dict[str, Any]:

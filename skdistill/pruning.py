@@ -20,11 +20,13 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from functools import reduce, singledispatch
+from numbers import Real
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from ._rules import Number
 from ._warnings import warn
 from .modules import (
     ACTIVATIONS,
@@ -391,8 +393,7 @@ def prune(module: nn.Module, threshold: float = 1e-3) -> nn.Module:
     >>> widths(small), n_parameters(network), n_parameters(small)
     ((10,), 352, 72)
     """
-    if not threshold >= 0:
-        raise ValueError(f"threshold must be a number that is not negative, got {threshold!r}.")
+    Number(Real, 0).check(threshold, "threshold")
     if not all(p.isfinite().all() for p in module.parameters()):
         raise ValueError("module must have finite weights, for units to be removed.")
 

@@ -48,7 +48,7 @@ from skdistill import (
     predict_quantiles,
     predict_uncertainty,
 )
-from skdistill._columns import standardisation
+from skdistill._standardisation import standardisation
 from skdistill.distributions import EmpiricalGaussian
 from skdistill.modules import MLP, GaussianStack
 from skdistill.samplers import SGLD

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 # What begins with an underscore inside a part is that part's own business.
 LAYERS = {
     "pure torch": {
-        "_columns",
+        "_standardisation",
         "_process",
         "_rules",
         "_settings",

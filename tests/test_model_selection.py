@@ -439,7 +439,7 @@ def test_weights_of_rows_are_scored_and_routed(iris):
 @pytest.mark.parametrize("cost", ["size", 3, None])
 def test_costs_that_are_none(cost, iris):
     search = CheapestStudentSearchCV(small_classifier(), GRID, cost=cost)
-    with pytest.raises(ValueError, match=r"cost must be one of \['flops', 'latency', 'n_param"):
+    with pytest.raises(ValueError, match=r"cost must be one of \['n_param.* or callable"):
         search.fit(*iris)
 
 

@@ -13,6 +13,8 @@ import numpy as np
 from sklearn.datasets import fetch_openml, get_data_home
 from sklearn.utils import Bunch
 
+from .._rules import OneOf
+
 # What a download or its parsing may raise when the net, the server or the file is not as it should.
 _DOWNLOAD_ERRORS = (OSError, HTTPException, ValueError)
 
@@ -21,8 +23,7 @@ _TIMEOUT = 60  # seconds without an answer after which a download is given up
 
 def known(name, sets: Mapping):
     """The source of the set of this name."""
-    if name not in sets:
-        raise ValueError(f"name must be one of {sorted(sets)}, got {name!r}.")
+    OneOf(tuple(sorted(sets))).check(name, "name")
     return sets[name]
 
 

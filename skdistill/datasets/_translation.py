@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.utils import check_random_state
 
-from .._rules import Number
+from .._rules import Number, OneOf
 
 _N_ADJECTIVES, _N_NOUNS, _N_VERBS = 12, 24, 8
 _N_WORDS = _N_ADJECTIVES + _N_NOUNS + _N_VERBS
@@ -87,8 +87,7 @@ def make_translation(n_samples=2000, domain="known", ambiguity=0.4, random_state
     """
     Number(Integral, 1).check(n_samples, "n_samples")
     Number(Real, 0, 1).check(ambiguity, "ambiguity")
-    if domain not in DOMAINS:
-        raise ValueError(f"domain must be one of {list(DOMAINS)}, got {domain!r}.")
+    OneOf(DOMAINS).check(domain, "domain")
     random_state = check_random_state(random_state)
     fewest, most = _N_PHRASES
     shape = n_samples, most

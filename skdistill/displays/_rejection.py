@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from .._predict import predict_uncertainty
+from .._rules import OneOf
 from ..metrics import aurc, prediction_rejection_ratio, risk_coverage_curve
 from ._drawing import given_or_new_axes, import_pyplot, labelled, merge_style, told_parts
 from ._grids import check_target
@@ -133,8 +134,7 @@ class RejectionCurveDisplay:
         display : RejectionCurveDisplay
             The display itself.
         """
-        if against not in _X_LABELS:
-            raise ValueError(f"against must be 'coverage' or 'rejected', got {against!r}.")
+        OneOf(tuple(_X_LABELS)).check(against, "against")
         ax = given_or_new_axes(ax, f"{type(self).__name__}.plot")
         from matplotlib.lines import Line2D
 

@@ -11,7 +11,7 @@ from numbers import Integral
 
 import numpy as np
 
-from .._rules import Number
+from .._rules import Number, OneOf
 from ._checks import (
     check_floats,
     check_labels,
@@ -21,8 +21,6 @@ from ._checks import (
     weights_or_ones,
 )
 from ._ordering import cumulate
-
-_STRATEGIES = ("uniform", "quantile")
 
 # How far the probabilities of a row may be from summing to 1: float16 rounds by this much.
 _SUM_TOLERANCE = 1e-3
@@ -268,8 +266,7 @@ def reliability_curve(
 
 def _check_bins(n_bins, strategy):
     Number(Integral, 1).check(n_bins, "n_bins")
-    if strategy not in _STRATEGIES:
-        raise ValueError(f"strategy must be one of {list(_STRATEGIES)}, got {strategy!r}.")
+    OneOf(("uniform", "quantile")).check(strategy, "strategy")
 
 
 def _top_label(columns, y_prob):

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .._rules import OneOf
 from ._layers import (
     activation_named,
-    check_choice,
     one_for_each,
     row_shape,
     started,
@@ -122,7 +122,7 @@ class ConvNet(nn.Sequential):
         kernels = one_for_each("kernel_size", kernel_size, len(channels))
         paddings = one_for_each("padding", padding, len(channels), least=0)
         pool_size = whole_number("pool_size", pool_size)
-        check_choice("pooling", pooling, [*_POOLINGS, None])
+        OneOf((*_POOLINGS, None)).check(pooling, "pooling")
 
         layers: list[nn.Module] = [_AddChannel()] if len(in_features) == 2 else []
         for filters, kernel, zeros in zip(channels, kernels, paddings, strict=True):
@@ -272,7 +272,7 @@ class _Convolution(nn.Sequential):
         normalization: str | None,
         generator: torch.Generator | None,
     ):
-        check_choice("normalization", normalization, ["group", "batch", None])
+        OneOf(("group", "batch", None)).check(normalization, "normalization")
         convolution = nn.Conv2d(
             depth,
             filters,

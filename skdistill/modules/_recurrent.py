@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ._layers import check_choice, row_shape, started, whole_numbers
+from .._rules import OneOf
+from ._layers import row_shape, started, whole_numbers
 from ._networks import MLP
 
 
@@ -74,7 +75,7 @@ class Recurrent(nn.Sequential):
     ):
         _, depth = row_shape(in_features, (2,), "(time, channels)")
         hidden_units = whole_numbers("hidden_units", hidden_units)
-        check_choice("cell", cell, [*_TORCH_CELLS, "fastrnn"])
+        OneOf((*_TORCH_CELLS, "fastrnn")).check(cell, "cell")
         layers: list[nn.Module] = []
         for width in hidden_units:
             if cell == "fastrnn":

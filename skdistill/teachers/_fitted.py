@@ -10,7 +10,7 @@ from sklearn.utils import check_array, gen_batches
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from .._rules import errors_about
+from .._rules import OneOf, errors_about
 from ..distributions import Gaussian
 from ._members import (
     align_classes,
@@ -127,8 +127,7 @@ class FittedModels(BaseEstimator):
             raise ValueError(f"models must know the same classes, got {known}.")
 
     def _resolve_task(self) -> str:
-        if self.task not in (None, *_ESTIMATOR_TYPES):
-            raise ValueError(f"task must be one of {list(_ESTIMATOR_TYPES)}, got {self.task!r}.")
+        OneOf((None, *_ESTIMATOR_TYPES)).check(self.task, "task")
         if not self.models:
             raise ValueError("models must be at least one, got none.")
         tasks = [task for task in (self.task, *map(_task_of, self.models)) if task is not None]

@@ -9,8 +9,8 @@ import numpy as np
 from sklearn.model_selection import KFold
 
 from .._base import check_weights
-from .._columns import standardisation
 from .._meta_estimators import final_step, is_prefitted, is_search
+from .._standardisation import standardisation
 from ._members import group_moments
 from ._rows_and_folds import fits_on_folds, in_chunks, rows_at
 

@@ -15,9 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from .._base import check_weights
-from .._columns import resolves, standardisation
 from .._meta_estimators import final_step, has_members, weights_for
 from .._rules import Number
+from .._standardisation import resolves, standardisation
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian, Uncertainty
 from ._fitted import FittedModels
 from ._members import (

@@ -12,8 +12,8 @@ import torch
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from .._columns import standardisation
 from .._rules import Number
+from .._standardisation import standardisation
 from ._maker import Draw, TransferMaker, Variables
 
 # With more dimensions than this a tree looks at nearly every point, and products are faster.

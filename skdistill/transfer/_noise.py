@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._columns import standardisation
 from .._rules import Number
+from .._standardisation import standardisation
 from ._maker import Draw, TransferMaker, per_row
 
 
