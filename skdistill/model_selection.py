@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a student costs, and the search for the cheapest one that is good enough.
+"""Costs of a student, and the search for the cheapest one that is good enough.
 
-A student is as good as its teacher only if it is large enough, and pays off only if it is small:
-both go into a search. Costs are numbers that are better when smaller; as scorers they are negative,
-as scikit-learn's ``neg_`` scorers are.
+A student needs to be large to be as good as its teacher, and small to be worth while: a search
+weighs both. Costs are better when smaller; their scorers return the negative, as scikit-learn's
+``neg_`` scorers do.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ def n_parameters(estimator, X=None) -> int:
         A fitted skdistill estimator, or a Pipeline, search, FrozenEstimator or
         TransformedTargetRegressor around one.
     X : None
-        Ignored; costs are called with rows.
+        Ignored; other costs need rows.
 
     Returns
     -------
     n_parameters : int
-        Storage in numbers. Buffers, such as the scale of the targets, do not count.
+        Without buffers, such as the scale of the targets.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def flops(estimator, X) -> int:
         A fitted skdistill estimator, or a Pipeline, search, FrozenEstimator or
         TransformedTargetRegressor around one.
     X : array-like of shape (n_samples, n_features)
-        Rows; the first tells which shape they have.
+        Rows; only the shape of the first one matters.
 
     Returns
     -------
@@ -107,13 +107,13 @@ def latency(estimator, X, *, batch_size=1, n_repeats=30) -> float:
     batch_size : int, default=1
         Rows of one call.
     n_repeats : int, default=30
-        Number of calls, after a first one that does not count.
+        Number of timed calls, after one to warm up.
 
     Returns
     -------
     latency : float
-        Median time of a call of ``predict`` in seconds. What comes before the networks (the checks
-        of X, the steps of a Pipeline) is part of it.
+        Median time of a call of ``predict`` in seconds. It includes the checks of X and the other
+        steps of a Pipeline.
     """
     Number(Integral, 1).check(batch_size, "batch_size")
     Number(Integral, 1).check(n_repeats, "n_repeats")
@@ -131,7 +131,7 @@ def latency(estimator, X, *, batch_size=1, n_repeats=30) -> float:
 
 
 def _first_rows(X, n_rows: int):
-    """The first rows, from the start again when all have been taken."""
+    """The first rows, repeated from the start if there are fewer."""
     (X,) = indexable(X)
     X = X if hasattr(X, "shape") else np.asarray(X)
     index = np.arange(n_rows) % X.shape[0]
@@ -186,7 +186,7 @@ _SCORERS = {
 
 
 def nondominated(costs, scores) -> np.ndarray:
-    """Find the candidates that no other one beats in cost without being worse in score.
+    """Find the Pareto front: candidates that no other one beats in cost without a worse score.
 
     Parameters
     ----------
@@ -284,7 +284,7 @@ class CheapestWithin:
     Raises
     ------
     TypeError, ValueError
-        If `tolerance` or `unit` is not what it may be.
+        If `tolerance` or `unit` is invalid.
 
     References
     ----------
@@ -341,7 +341,7 @@ class CheapestWithin:
         return int(next(i for i in order if known[i] and scores[i] >= scores[best] - margin))
 
     def _unit_at(self, cv_results, best: int, best_score: float) -> float:
-        """What one unit of tolerance is worth."""
+        """One unit of tolerance, in units of the score."""
         if self.unit != "standard_error":
             return 1.0 if self.unit == "absolute" else abs(best_score)
         end = f"_test_{self.score}"
@@ -371,16 +371,16 @@ class CheapestStudentSearchCV(GridSearchCV):
     scoring : str, callable, list, tuple or dict, default=None
         The score, or several; None is the estimator's own.
     cost : {"n_parameters", "flops", "latency"} or callable, default="n_parameters"
-        What is to be small, see :func:`n_parameters`, :func:`flops` and :func:`latency`; or a
-        function ``cost(estimator, X)``. ``cv_results_`` has it, negative, as ``neg_<name>``.
+        The cost to keep small, see :func:`n_parameters`, :func:`flops` and :func:`latency`; or a
+        function ``cost(estimator, X)``. ``cv_results_`` has its negative as ``neg_<name>``.
     tolerance, unit
         How much lower than the best the score may be, see :class:`CheapestWithin`.
     refit : bool or str, default=True
         Whether to fit the chosen student on all rows. With several scores, the name of the one
         that must be close to the best.
     n_jobs, cv, verbose, pre_dispatch, error_score, return_train_score
-        As in :class:`~sklearn.model_selection.GridSearchCV`. Latencies are to be measured with
-        ``n_jobs=None``, as neighbours would be in the way.
+        As in :class:`~sklearn.model_selection.GridSearchCV`. Measure latencies with
+        ``n_jobs=None``: parallel jobs slow each other down.
 
     Attributes
     ----------
@@ -464,7 +464,7 @@ class CheapestStudentSearchCV(GridSearchCV):
         Raises
         ------
         ValueError
-            If `cost`, `tolerance`, `unit` or `refit` is not what it may be.
+            If `cost`, `tolerance`, `unit` or `refit` is invalid.
         """
         cost_name, cost = self._named_cost()
         scorers = self._named_scorers()
@@ -475,15 +475,15 @@ class CheapestStudentSearchCV(GridSearchCV):
                 f"{self.refit!r}."
             )
         rule = CheapestWithin(cost=cost_name, score=score, tolerance=self.tolerance, unit=self.unit)
-        # The search runs on a copy, with the cost among its metrics, so that the parameters that
-        # the user has set stay as they are.
+        # The search runs on a copy with the cost among its metrics, so that the user's parameters
+        # stay as they are.
         search = copy.copy(self)
         search.scoring = {**scorers, cost_name: cost}
         search.refit = rule if self.refit else False
         super(CheapestStudentSearchCV, search).fit(X, y, **params)
         own = self.get_params(deep=False)
         self.__dict__.update({k: v for k, v in vars(search).items() if k not in own})
-        self._note_choice(rule, scorers)
+        self._set_best(rule, scorers)
         return self
 
     def _named_cost(self) -> tuple[str, EstimatorScorer]:
@@ -501,8 +501,8 @@ class CheapestStudentSearchCV(GridSearchCV):
             return {name: get_scorer(name) for name in self.scoring}
         return {"score": check_scoring(self.estimator, self.scoring)}
 
-    def _note_choice(self, rule: CheapestWithin, scorers: dict[str, Any]) -> None:
-        """Set what a search with callable `refit` leaves out, as GridSearchCV would have it."""
+    def _set_best(self, rule: CheapestWithin, scorers: dict[str, Any]) -> None:
+        """Set the attributes that GridSearchCV omits with a callable `refit`."""
         results = self.cv_results_
         if not self.refit:
             self.best_index_ = rule(results)

@@ -15,7 +15,7 @@ def make_hydra_regression(n_samples=240, noise=1.0, random_state=None):
     """Generate the toy regression problem of Hydra+ [1]_.
 
     Inputs are uniform on [-6, 6] and ``y = sin x - 0.1 x + 0.1 x^2 + 0.01 x^3 + noise * N(0, 1)``.
-    What lies outside [-6, 6] shows what a model says where it has seen nothing.
+    Outside of [-6, 6] one sees what a model predicts where it has no data.
 
     Parameters
     ----------
@@ -56,12 +56,12 @@ def make_spirals(n_samples=240, n_arms=3, noise=0.5, random_state=None):
     Each class is one turn of an Archimedean spiral, on which the radius is the angle. The angle is
     ``2 pi sqrt(U)`` with U uniform on [0, 1], so that the points lie about as dense far out as near
     the middle; each is then moved by up to `noise` along both axes, and the k-th arm is turned by
-    ``2 pi k / n_arms``. Beyond a radius of ``2 pi`` there is nothing to learn from.
+    ``2 pi k / n_arms``. Beyond a radius of ``2 pi`` there are no data.
 
     Parameters
     ----------
     n_samples : int, default=240
-        Number of rows, shared out evenly among the arms.
+        Number of rows, divided evenly among the arms.
     n_arms : int, default=3
         Number of arms, which are the classes.
     noise : float, default=0.5
@@ -79,7 +79,7 @@ def make_spirals(n_samples=240, n_arms=3, noise=0.5, random_state=None):
     ----------
     .. [1] M. Ferianc and M. Rodrigues (2022), "Simple Regularisation for Uncertainty-Aware
            Knowledge Distillation", Appendix A.2;
-           https://github.com/martinferianc/hydra_plus, where the noise is told.
+           https://github.com/martinferianc/hydra_plus, which gives the noise.
 
     Examples
     --------
@@ -183,5 +183,5 @@ def make_cube(n_samples=1000, n_features=32, n_vertices=16, n_classes=4, random_
     random_state = check_random_state(random_state)
     vertices = random_state.choice([-1.0, 1.0], size=(n_vertices, n_features))
     X = random_state.standard_normal((n_samples, n_features))
-    nearest = (X @ vertices.T).argmax(axis=1)  # all vertices are as long
+    nearest = (X @ vertices.T).argmax(axis=1)  # all vertices have the same length
     return X, nearest % n_classes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A made-up pair of languages to translate between."""
+"""A synthetic translation task."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .._rules import Number, OneOf
 _N_ADJECTIVES, _N_NOUNS, _N_VERBS = 12, 24, 8
 _N_WORDS = _N_ADJECTIVES + _N_NOUNS + _N_VERBS
 _N_PHRASES = 2, 3  # of the shortest sentence, of the longest
-_EVERY = 2  # each second noun has two translations
+_EVERY = 2  # every second noun has two translations
 _FIRST_WORD = 3  # after pad, begin and end
 
 DOMAINS = ("known", "rare", "permuted", "foreign")
@@ -58,7 +58,7 @@ def make_translation(n_samples=2000, domain="known", ambiguity=0.4, random_state
     n_samples : int, default=2000
         Number of sentences.
     domain : {"known", "rare", "permuted", "foreign"}, default="known"
-        What the sentences are like. All others are out of distribution for who has learnt from
+        What the sentences are like. All others are out of distribution for a model of
         "known" ones: "rare" ones have frequent and rare words exchanged, "permuted" ones have
         their words in random order, "foreign" ones have a noun that occurs nowhere else.
     ambiguity : float, default=0.4
@@ -68,11 +68,11 @@ def make_translation(n_samples=2000, domain="known", ambiguity=0.4, random_state
     Returns
     -------
     X : ndarray of shape (n_samples, 8), int64
-        Tokens of the sentences, padded with 0. A foreign noun has the number of the known one of
-        the same meaning plus 44.
+        Tokens of the sentences, padded with 0. A foreign noun has the number of the known one
+        of the same meaning plus 44.
     y : ndarray of shape (n_samples, 9), int64
-        Tokens of the translations, each followed by the end token and padded with 0. What is
-        permuted has the translation of the sentence as it was.
+        Tokens of the translations, each followed by the end token and padded with 0. Permuted
+        sentences have the translation of the original ones.
 
     Examples
     --------
@@ -132,7 +132,7 @@ def _interleaved(*words):
 
 
 def _in_a_row(tokens, is_there):
-    """The tokens that are there, one after the other, and padding after them."""
+    """Move the tokens that are there to the front, with padding after them."""
     tokens = np.where(is_there, tokens, TRANSLATION_TOKENS.pad)
     order = np.argsort(~is_there, axis=1, kind="stable")
     return np.take_along_axis(tokens, order, axis=1)

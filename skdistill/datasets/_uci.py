@@ -11,14 +11,14 @@ import numpy as np
 from sklearn.utils import Bunch, check_random_state
 
 from .._rules import Number
-from ._fetching import address, from_csv, from_openml, known, load_or_download
+from ._fetching import address, from_csv, from_openml, load_or_download, source_of
 
 _SPLIT_SEED = 1
 _TRAIN_FRACTION = 0.9
 
 
 class _Source(NamedTuple):
-    """Where a set is found, and what it holds."""
+    """Source and contents of a set."""
 
     title: str
     file: str  # in SKDISTILL_DATA/uci, without .npz
@@ -129,7 +129,7 @@ def fetch_uci_regression(name, *, data_home=None):
     >>> yacht = fetch_uci_regression("yacht")  # doctest: +SKIP
     >>> train, test = yacht.train_indices[0], yacht.test_indices[0]  # doctest: +SKIP
     """
-    source = known(name, _UCI)
+    source = source_of(name, _UCI)
     bunch = load_or_download(
         name,
         f"uci/{source.file}.npz",
@@ -223,7 +223,7 @@ def _values(column: np.ndarray, categories) -> np.ndarray:
 
 
 def _check_shape(bunch: Bunch, name: str, source: _Source) -> None:
-    """Hold what was loaded against what the set should be; columns may be left out."""
+    """Check that the loaded data are the expected ones; columns may be left out."""
     n_rows, n_features = bunch.data.shape
     if n_rows != source.n_rows or n_features > source.n_features or bunch.target.shape != (n_rows,):
         raise ValueError(

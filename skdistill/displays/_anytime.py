@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a booster says after each round, and early in a series."""
+"""Predictions of a booster after each round, and early in a series."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class UncertaintyBandDisplay:
     std_total : ndarray of shape (n_points,)
         Total standard deviations there, in units of y.
     std_aleatoric : ndarray of shape (n_points,), default=None
-        Aleatoric standard deviations; None where the model cannot tell the parts, and then only
+        Aleatoric standard deviations; None if the model has no parts, and then only
         the total band is drawn.
     x_true : ndarray of shape (n_samples,), default=None
         Values of the feature in the data that are drawn as points.

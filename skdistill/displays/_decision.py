@@ -16,8 +16,8 @@ from ._drawing import (
     class_colormap,
     given_or_new_row,
     import_pyplot,
+    known_parts,
     merge_style,
-    told_parts,
 )
 from ._grids import check_target, grid_over
 
@@ -122,7 +122,7 @@ class DecisionUncertaintyDisplay:
         display : DecisionUncertaintyDisplay
             The display itself.
         """
-        maps = told_parts(self.uncertainty)
+        maps = known_parts(self.uncertainty)
         axes = given_or_new_row(
             ax, 1 + len(maps), (3.9, 3.6), f"{type(self).__name__}.plot", sharex=True, sharey=True
         )
@@ -256,7 +256,7 @@ class DecisionUncertaintyDisplay:
         uncertainty = predict_uncertainty(estimator, X_grid)
         parts = dict.fromkeys(PARTS) | {
             part: on_grid(values, f"the {part} uncertainty")
-            for part, values in told_parts(uncertainty).items()
+            for part, values in known_parts(uncertainty).items()
         }
         x_true = y_true = None
         if y is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Rows on a grid over some columns of X, and checks of what is drawn there."""
+"""Grids over some columns of X, and checks of values to draw there."""
 
 from __future__ import annotations
 

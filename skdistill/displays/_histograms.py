@@ -19,15 +19,15 @@ from ._drawing import (
     UNITS,
     given_or_new_row,
     import_pyplot,
+    known_parts,
     merge_style,
-    told_parts,
 )
 from ._grids import check_target
 
 _COLORS = {"in": LINE_COLOR, "out": CONTRAST_COLOR}
 _SETS = {"in": "in distribution", "out": "out of distribution"}
 
-# Scale of an axis for matplotlib, which asks for margins below zero too.
+# Scale of an axis for matplotlib, which also evaluates it at negative margins.
 _SQUARE_ROOT = {
     "value": "function",
     "functions": (lambda v: np.sign(v) * np.sqrt(np.abs(v)), lambda v: v * np.abs(v)),
@@ -38,9 +38,9 @@ class UncertaintyHistogramDisplay:
     """Histograms of the uncertainties of one or several models, in and out of distribution.
 
     One panel for each part: total, aleatoric and epistemic. The first model, usually the teacher,
-    is filled, the others are outlines on top. The title of a panel tells the total variation of
-    each to the first, in and out of distribution; of a single model the one between the rows in
-    and out of distribution.
+    is filled, the others are outlines on top. The title of a panel gives the total variation of
+    each to the first, in and out of distribution; for a single model, that between the rows in and
+    out of distribution.
 
     Use :meth:`from_estimators` or :meth:`from_predictions` to create it. All parameters are stored
     as attributes.
@@ -48,7 +48,7 @@ class UncertaintyHistogramDisplay:
     Parameters
     ----------
     edges : dict of str to ndarray of shape (n_bins + 1,)
-        Edges of the bins of each part that any model tells.
+        Edges of the bins of each part that any model has.
     shares : dict of dict of dict of str to ndarray of shape (n_bins,)
         ``shares[part][name]["in"]`` and ``["out"]`` are the shares in each bin of the rows in and
         out of distribution, for the model of that name.
@@ -128,7 +128,7 @@ class UncertaintyHistogramDisplay:
     def _draw_part(self, ax, part, given):
         from matplotlib.patches import StepPatch
 
-        first, *others = self.shares["total"]  # which every model tells
+        first, *others = self.shares["total"]  # which every model has
         outlines = ({"linestyle": line, "linewidth": 1.6} for line in cycle(("-", "--", ":")))
         styles: dict[str, dict] = {first: {"fill": True, "alpha": 0.35, "linewidth": 0}}
         styles |= zip(others, outlines, strict=False)
@@ -149,8 +149,8 @@ class UncertaintyHistogramDisplay:
             return "".join(f"total variation of in and out: {d:.2f}" for d in to_in.values())
         lines = [f"total variation to {first}"]
         for name, distances in self.total_variation[part].items():
-            told = (f"{distance:.2f} {where}" for where, distance in distances.items())
-            lines.append(f"{name}: {', '.join(told)}")
+            parts = (f"{distance:.2f} {where}" for where, distance in distances.items())
+            lines.append(f"{name}: {', '.join(parts)}")
         return "\n".join(lines)
 
     @classmethod
@@ -248,7 +248,7 @@ def _check_by_name(values, argument):
 
 
 def _samples(given, target):
-    """Values ``[part][name][where]``, each (n,), and their measure; parts nobody tells left out.
+    """Values ``[part][name][where]``, each (n,), and their measure, without parts that are None.
 
     `given` maps "in" and perhaps "out" to a dict of names to uncertainties.
     """
@@ -265,7 +265,7 @@ def _samples(given, target):
     samples: dict[str, dict] = {part: {} for part in PARTS}
     for name in names:
         for where, by_name in given.items():
-            for part, values in told_parts(by_name[name]).items():
+            for part, values in known_parts(by_name[name]).items():
                 what = f"the {part} uncertainty of {name!r}"
                 samples[part].setdefault(name, {})[where] = check_target(values, what, target)
     return {part: found for part, found in samples.items() if found}, measures[0]

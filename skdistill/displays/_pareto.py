@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How good students are for what they cost."""
+"""Scores of students against their costs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ParetoDisplay:
 
     One panel for each pair of a score and a cost, as in Fig 2 of GPED [1]_: the candidates, and a
     line through those on the Pareto front, which no other candidate beats in cost without being
-    worse. Pruned students may so be set beside an exhaustive search over widths. A dashed line
+    worse. It compares, say, pruned students with an exhaustive search over widths. A dashed line
     shows the teacher's score, a dotted one the cost of a student of the teacher's architecture.
 
     Use :meth:`from_cv_results` to create it. All parameters are stored as attributes.
@@ -45,7 +45,7 @@ class ParetoDisplay:
         better.
     scores : dict of dict of str to ndarray of shape (n_candidates,)
         ``scores[score][search]`` are their mean scores, greater is better. Scores whose name begins
-        with "neg\\_" are drawn as what they are the negative of.
+        with "neg\\_" are drawn with the opposite sign.
     teacher_scores : dict of str to float, default=None
         The teacher's score, by the name of the score.
     base_costs : dict of str to float, default=None

@@ -11,27 +11,26 @@ from sklearn.base import is_classifier
 from .._predict import predict_uncertainty
 from .._rules import OneOf
 from ..metrics import aurc, prediction_rejection_ratio, risk_coverage_curve
-from ._drawing import given_or_new_axes, import_pyplot, labelled, merge_style, told_parts
+from ._drawing import given_or_new_axes, import_pyplot, known_parts, labelled, merge_style
 from ._grids import check_target
 
-# The risk is drawn at this many coverages besides those of the rows: between two of them it is no
-# straight line.
+# The risk is drawn at this many coverages besides those of the rows, between which it is curved.
 _N_COVERAGES = 201
 
-# Below this coverage a few rows decide, and one wrong among them would dwarf the rest of the curve.
+# Coverages below this do not scale the axis: one error among few rows would dwarf the rest.
 _LEAST_COVERAGE = 0.05
 
 _X_LABELS = {
-    "coverage": "Coverage: share of rows answered, most certain first",
+    "coverage": "Coverage: share of rows predicted, most certain first",
     "rejected": "Share of rows rejected, most uncertain first",
 }
 
 
 class RejectionCurveDisplay:
-    """Risk of the rows that a model answers, against the share of rows that it does.
+    """Risk of a model that abstains on uncertain rows, against the share of rows that it predicts.
 
-    The model abstains on its most uncertain rows; the risk is its mean loss on the others. Left to
-    chance it would stay where it is, and the oracle, which rejects the largest losses first, lies
+    The risk is the mean loss on the rows that are predicted. Rejecting at random leaves it as it
+    is, and the oracle, which rejects the largest losses first, lies
     below every other curve.
 
     Use :meth:`from_estimator` or :meth:`from_losses` to create it. All parameters are stored as
@@ -40,7 +39,7 @@ class RejectionCurveDisplay:
     Parameters
     ----------
     coverage : ndarray of shape (n_points,)
-        Share of the rows that are answered, from 0 to 1.
+        Share of the rows that are predicted, from 0 to 1.
     risk : ndarray of shape (n_points,)
         Mean loss on these rows.
     oracle_risk : ndarray of shape (n_points,)
@@ -119,7 +118,7 @@ class RejectionCurveDisplay:
         ax : matplotlib Axes, default=None
             Axes to draw on. None creates a new figure.
         against : {"coverage", "rejected"}, default="coverage"
-            Whether the horizontal axis is the share of the rows answered or rejected.
+            Whether the horizontal axis is the share of the rows predicted or rejected.
         name : str, default=None
             Name of the model in the legend; None uses the stored one.
         plot_oracle : bool, default=True
@@ -152,7 +151,7 @@ class RejectionCurveDisplay:
 
         ax.set(
             xlabel=_X_LABELS[against],
-            ylabel=f"Risk: mean {self.loss_name} of rows answered",
+            ylabel=f"Risk: mean {self.loss_name} of rows predicted",
             xlim=(0, 1),
         )
         _fit_height(ax, against)
@@ -210,7 +209,7 @@ class RejectionCurveDisplay:
             there is no such target.
         """
         import_pyplot(f"{cls.__name__}.from_estimator")
-        parts = told_parts(predict_uncertainty(estimator, X))
+        parts = known_parts(predict_uncertainty(estimator, X))
         if part not in parts:
             raise ValueError(f"part must be one of {list(parts)} of this model, got {part!r}.")
         y_true, y_pred = np.asarray(y), np.asarray(estimator.predict(X))
@@ -276,7 +275,7 @@ class RejectionCurveDisplay:
 
 
 def _fit_height(ax, against):
-    """Show what the axes' lines reach beyond the least coverage, and room for a legend above."""
+    """Scale the vertical axis to the lines beyond the least coverage, with room for a legend."""
     heights = []
     for x, y in (np.asarray(line.get_data(), dtype=float) for line in ax.lines):
         coverage = x if against == "coverage" else 1 - x

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What all metrics check in their arguments, and their weighted means."""
+"""Checks of the arguments of metrics, and weighted means."""
 
 from __future__ import annotations
 
@@ -147,5 +147,5 @@ def average(values, sample_weight):
 
 
 def warn_undefined(what, why):
-    """Warn that a score has no value."""
+    """Warn that a metric is undefined."""
     warn(f"{what} is undefined because {why}.", UndefinedMetricWarning)

@@ -93,7 +93,7 @@ def brier_score(y_true, y_prob, *, labels=None, sample_weight=None):
     ------
     ValueError
         If shapes disagree, a probability is negative, a row does not sum to 1, or `y_true` holds
-        what is not in `labels`.
+        other values than `labels`.
 
     See Also
     --------
@@ -162,7 +162,7 @@ def expected_calibration_error(
     ------
     ValueError
         If shapes disagree, a probability is negative, a row does not sum to 1, or `y_true` holds
-        what is not in `labels`.
+        other values than `labels`.
 
     See Also
     --------
@@ -172,9 +172,9 @@ def expected_calibration_error(
     Notes
     -----
     The bins of equal weight are exactly so: where rows of equal confidence, or a single row,
-    straddle two bins, each gets its part of them. This is the expectation over the order of ties,
-    and an integer weight is the same as repeating the row. With few rows in a bin the error is
-    biased upwards; compare at equal `n_bins` and number of rows only.
+    straddle two bins, each bin gets its part of them. This is the expectation over the order of
+    ties, and an integer weight is the same as repeating the row. With few rows in a bin the error
+    is biased upwards; compare at equal `n_bins` and number of rows only.
 
     References
     ----------

@@ -169,7 +169,7 @@ def crps(y_true, y_members, *, sample_weight=None):
 
 
 def _crps_batch_size(n_members, n_targets, n_temporaries=8):
-    """Rows whose (S, S) comparisons, a few float64 arrays of them, fit the working memory."""
+    """Rows whose (S, S) comparisons, in `n_temporaries` float64 arrays, fit the working memory."""
     bytes_per_row = 8 * n_temporaries * n_targets * n_members**2
     return max(1, int(get_config()["working_memory"] * 2**20 / bytes_per_row))
 
@@ -207,7 +207,7 @@ def interval_coverage(y_true, y_interval, *, sample_weight=None):
     Returns
     -------
     coverage : float
-        Best where it equals the coverage that was asked for.
+        Best where it equals the nominal coverage.
 
     See Also
     --------
@@ -255,7 +255,7 @@ def interval_score(y_true, y_interval, *, coverage, sample_weight=None):
 
     The mean over rows and targets of
     :math:`(u - l) + \frac{2}{\alpha} (l - y)_+ + \frac{2}{\alpha} (y - u)_+` with
-    :math:`\alpha = 1 -` coverage ([1]_, Eq 43): the width, and a penalty for what lies outside.
+    :math:`\alpha = 1 -` coverage ([1]_, Eq 43): the width, and a penalty for values outside.
     It is proper: the true quantiles at :math:`\alpha / 2` and :math:`1 - \alpha / 2` minimise it.
 
     Parameters

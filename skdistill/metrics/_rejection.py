@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Does the uncertainty rank the errors? Curves of what remains as uncertain rows are rejected."""
+"""How well an uncertainty ranks the errors: curves of the error as uncertain rows are rejected."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def sparsification_curve(y_true, y_pred, uncertainty, *, sample_weight=None):
     -----
     Rows of equal uncertainty leave in random order, and the curve is the expectation over that
     order; nothing depends on the order of the rows. A constant uncertainty thus gives a flat
-    curve. At 1, where nothing remains, stands the limit: the error of the least uncertain rows.
+    curve. At 1, where nothing remains, it has its limit: the error of the least uncertain rows.
 
     References
     ----------
@@ -188,8 +188,8 @@ def _mean_of_kept(kept, fractions, sums):
 def risk_coverage_curve(losses, uncertainty, *, sample_weight=None):
     r"""Mean loss of the least uncertain rows against the fraction of rows that they are.
 
-    A model that abstains on uncertain rows answers the fraction :math:`c` of them, its coverage;
-    its risk :math:`r(c)` is its mean loss there [1]_.
+    A model that abstains on uncertain rows predicts the fraction :math:`c` of all rows, its
+    coverage; its risk :math:`r(c)` is its mean loss on these [1]_.
 
     Parameters
     ----------
@@ -286,7 +286,7 @@ def aurc(losses, uncertainty, *, sample_weight=None):
     r"""Area under the risk-coverage curve: the mean loss, averaged over all coverages.
 
     :math:`\int_0^1 r(c)\,dc` with the risk :math:`r` of :func:`risk_coverage_curve` [1]_. Low
-    where the model errs seldom and where its errors are uncertain. Only the order of the
+    where the model makes few errors and is uncertain about them. Only the order of the
     uncertainties matters; a constant uncertainty gives the mean loss.
 
     Parameters

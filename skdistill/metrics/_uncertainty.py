@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Comparing uncertainties: a student's with its teacher's, in distribution with out of it."""
+"""Comparisons of uncertainties: of student and teacher, in and out of distribution."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def uncertainty_total_variation(a, b, *, bins=50, a_weights=None, b_weights=None
     a : array-like of shape (n_a,) or (n_a, n_targets)
         Uncertainties of one model, or on one data set.
     b : array-like of shape (n_b,) or (n_b, n_targets)
-        Those to compare with, in the same measure. They need not be as many.
+        Uncertainties to compare with, in the same measure, of any number of rows.
     bins : int, default=50
         Number of bins.
     a_weights : array-like of shape (n_a,), default=None
@@ -135,8 +135,8 @@ def epistemic_fidelity(teacher, student, *, sample_weight=None):
 
     Notes
     -----
-    In the ratio, 0 / 0 counts as 1: the student agrees. A student above a teacher of exactly zero
-    counts as infinite, which the median bears unless it happens on half of the rows.
+    In the ratio, 0 / 0 counts as 1: the student agrees. A teacher of exactly zero under a larger
+    student gives infinity, which leaves the median finite unless it happens on half of the rows.
 
     Examples
     --------

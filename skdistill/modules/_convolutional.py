@@ -72,8 +72,7 @@ class ConvNet(nn.Sequential):
     - LeNet-5 [2]_, for images of 28 x 28: ``channels=(6, 16), kernel_size=5, padding=(2, 0),
       pooling="avg", activation="tanh", hidden_units=(120, 84)``;
     - the LeNet-like teacher of Hydra+ [3]_: ``channels=(32, 64), kernel_size=5, padding=0,
-      hidden_units=(128,)``. The 1,024 inputs of its hidden layer, as printed, are those of images
-      of 28 x 28.
+      hidden_units=(128,)``, for images of 28 x 28.
 
     References
     ----------
@@ -292,7 +291,7 @@ class _Convolution(nn.Sequential):
 
 
 class _AddChannel(nn.Module):
-    """Make images without channels, (n, height, width), images of one channel."""
+    """Add the channel axis to images (n, height, width)."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.unsqueeze(-3)

@@ -56,7 +56,7 @@ class MLP(nn.Sequential):
         Width of each hidden layer; ``()`` is a linear model.
     activation : str or tuple of str, default="relu"
         Activation after each hidden layer: "relu", "tanh", "silu", "gelu" or "identity"; or one
-        for each hidden layer, the last of them serving all further ones.
+        for each hidden layer, the last one applying to all further layers.
     residual : bool, default=False
         Whether hidden layers that are as wide as their input add it to their output.
     dropout : float, default=0.0

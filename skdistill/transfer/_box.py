@@ -15,7 +15,7 @@ from ._maker import Draw, TransferMaker
 
 
 class UniformBox(TransferMaker):
-    """Draw rows uniformly from the smallest box that holds all rows, or a larger one.
+    """Draw rows uniformly from the bounding box of all rows, or a larger one.
 
     The columns are independent, so that with more than a few of them nearly all rows lie far
     from the data.

@@ -19,7 +19,7 @@ class Mixup(TransferMaker):
     """Draw rows between two rows, with a random partner for each row ([1]_, Eq 1).
 
     A new row is ``lambda * x_i + (1 - lambda) * x_j`` with lambda from Beta(alpha, alpha) and j
-    from all rows, in proportion to their weights. The teacher is asked what belongs to it, so no
+    from all rows, in proportion to their weights. The teacher predicts for the new row, so no
     labels are mixed.
 
     Parameters

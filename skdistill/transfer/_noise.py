@@ -16,10 +16,10 @@ from ._maker import Draw, TransferMaker, per_row
 
 
 class GaussianNoise(TransferMaker):
-    """Add Gaussian noise to the rows, fresh whenever they are dealt.
+    """Add Gaussian noise to the rows, drawn afresh for each batch.
 
     Every row draws its own share of the noise, a uniform number to the power `share_power`, so
-    that the student is taught on the rows themselves as well as around them. The noise of a row
+    that the student learns on the rows themselves as well as around them. The noise of a row
     has standard deviation ``share * scale`` in units of each column's standard deviation.
 
     Parameters

@@ -35,7 +35,7 @@ def test_draws_the_metric_of_a_classifier(part, weighted, make_classes, legend_t
         "oracle",
         "random order",
     ]
-    assert display.ax_.get_ylabel() == "Risk: mean error of rows answered"
+    assert display.ax_.get_ylabel() == "Risk: mean error of rows predicted"
 
 
 @pytest.mark.parametrize(("n_targets", "target"), [(None, 0), (2, 1)])
@@ -46,7 +46,7 @@ def test_draws_the_metric_of_a_regressor(n_targets, target, make_data):
     total = model.predict_uncertainty(X).total.reshape(len(y), -1)[:, target]
     coverage, risk = risk_coverage_curve(losses, total)
     assert_allclose(at(coverage, *display.line_.get_data()), risk)
-    assert display.ax_.get_ylabel() == "Risk: mean squared error of rows answered"
+    assert display.ax_.get_ylabel() == "Risk: mean squared error of rows predicted"
 
 
 def test_between_the_rows_the_sum_of_losses_is_linear():
