@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -62,13 +63,17 @@ def is_number(value: Any, kind: type = Real) -> bool:
     return abs(value) < 2**63 if isinstance(value, int) else bool(value == value)
 
 
-class Rule:
-    """Base of rules that tell whether they accept a value, and say in words what they accept."""
+class Rule(ABC):
+    """Base of rules whose error message follows from a description of the accepted values."""
 
-    accepted: str  # what is accepted, as a continuation of "<name> must be"
+    @property
+    @abstractmethod
+    def accepted(self) -> str:
+        """Description of the accepted values, to go on after "<name> must be"."""
 
+    @abstractmethod
     def accepts(self, value: Any) -> bool:
-        raise NotImplementedError
+        """Tell whether a value is accepted."""
 
     def error_type(self, value: Any) -> type[Exception]:
         """Class of the exception for a value that is not accepted."""
@@ -87,7 +92,10 @@ class Rule:
 
 @dataclass(frozen=True)
 class Number(Rule):
-    """A finite number between bounds, or one of `others`; `closed` tells which bounds belong."""
+    """A finite number from `low` to `high`, or one of `others`.
+
+    `closed` tells which bounds are included: "both", "left", "right" or "neither".
+    """
 
     kind: type
     low: float
@@ -96,7 +104,7 @@ class Number(Rule):
     others: tuple = ()
 
     @property
-    def accepted(self) -> str:  # type: ignore[override]
+    def accepted(self) -> str:
         kind = "an integer" if self.kind is Integral else "a number"
         left = "[" if self.closed in ("both", "left") else "("
         right = "]" if self.closed in ("both", "right") else ")"
@@ -136,20 +144,23 @@ class OneOf(Rule):
     values: tuple
 
     @property
-    def accepted(self) -> str:  # type: ignore[override]
+    def accepted(self) -> str:
         return f"one of {list(self.values)}"
 
     def accepts(self, value: Any) -> bool:
-        is_plain = isinstance(value, _PLAIN)  # a tensor may be equal, and be no such value
+        is_plain = isinstance(value, _PLAIN)  # a tensor may equal an option
         return any(value is option or (is_plain and value == option) for option in self.values)
 
 
 class AnyOf(Rule):
-    """What at least one of several rules accepts."""
+    """A value that at least one of several rules accepts."""
 
     def __init__(self, *rules: Rule):
         self.rules = rules
-        self.accepted = " or ".join(rule.accepted for rule in rules)
+
+    @property
+    def accepted(self) -> str:
+        return " or ".join(rule.accepted for rule in self.rules)
 
     def accepts(self, value: Any) -> bool:
         return any(rule.accepts(value) for rule in self.rules)
@@ -216,7 +227,7 @@ class Schedule(Rule):
     positive: bool = False
 
     @property
-    def accepted(self) -> str:  # type: ignore[override]
+    def accepted(self) -> str:
         number = "a positive number" if self.positive else "a number that is not negative"
         return (
             f"{number}, or a tuple of one with first_epoch and last_epoch, "
