@@ -10,12 +10,12 @@ __all__ = ["Settings"]
 
 
 class Settings:
-    """Base of objects that hold parameters and nothing else.
+    """Base of objects that hold nothing but parameters.
 
-    The constructor of a subclass takes named parameters and assigns each, as it is, to the
-    attribute of its name; its value is checked against `_parameter_table` where it is used. Then
-    ``sklearn.base.clone`` copies the object, and a grid search over an estimator that holds it as
-    ``transfer`` reaches its parameter ``scale`` as ``transfer__scale``.
+    The constructor of a subclass assigns its parameters, unchanged, to attributes of the same
+    names; they are checked against `_parameter_table` on use. So ``sklearn.base.clone`` can copy
+    the object, and a grid search over an estimator with the parameter ``transfer`` reaches the
+    object's parameter ``scale`` as ``transfer__scale``.
     """
 
     _parameter_table: dict[str, Any] = {}  # rule of each parameter

@@ -198,8 +198,8 @@ def nondominated(costs, scores) -> np.ndarray:
     Returns
     -------
     indices : ndarray of shape (n_front,)
-        Numbers of the candidates on the front, from the cheapest to the best. Of equal ones the
-        first; none whose cost or score is not a number.
+        Indices of the candidates on the front, from the cheapest to the best. Of equal ones
+        the first; without those whose cost or score is NaN.
 
     Examples
     --------
@@ -235,7 +235,7 @@ def pareto_front(cv_results, *, cost="neg_n_parameters", score="score") -> np.nd
     Returns
     -------
     indices : ndarray of shape (n_front,)
-        Numbers of the candidates on the front, from the cheapest to the best.
+        Indices of the candidates on the front, from the cheapest to the best.
 
     Raises
     ------
@@ -276,7 +276,7 @@ class CheapestWithin:
     score : str, default="score"
         Name of the metric that may be lower than the best by the tolerance.
     tolerance : float, default=1.0
-        By how many units the mean score may be lower.
+        Largest difference between the best mean score and the chosen one, in units of `unit`.
     unit : {"standard_error", "absolute", "relative"}, default="standard_error"
         The best candidate's standard error over the folds, by default one [1]_; one; or the
         absolute value of the best mean score.
@@ -323,7 +323,7 @@ class CheapestWithin:
         Returns
         -------
         best_index : int
-            Its number. Of equally cheap ones the best.
+            Index of the candidate; of equally cheap ones, the best.
 
         Raises
         ------
@@ -385,7 +385,7 @@ class CheapestStudentSearchCV(GridSearchCV):
     Attributes
     ----------
     best_index_ : int
-        Number of the chosen candidate, not of the one with the best score.
+        Index of the chosen candidate, not of the one with the best score.
     best_score_ : float
         Its mean score.
     best_cost_ : float

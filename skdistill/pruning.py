@@ -350,7 +350,7 @@ def prune(module: nn.Module, threshold: float = 1e-3) -> nn.Module:
     module : nn.Module
         An ``nn.Sequential`` of linear layers, convolutions, activations, dropout, pooling, Flatten
         and the residual layers of :class:`skdistill.modules.MLP`, as an MLP or a ConvNet is; or a
-        stack of such networks, or the `module_` of an estimator. It stays as it is.
+        stack of such networks, or the `module_` of an estimator. It is not changed.
     threshold : float, default=1e-3
         Units whose weights have a smaller norm are removed, of all layers but the last. A residual
         layer's unit goes together with those that it adds to. In a stack each network loses as many
@@ -423,7 +423,7 @@ def narrow(module: nn.Module, widths: Sequence[int]) -> nn.Module:
     Parameters
     ----------
     module : nn.Module
-        As :func:`prune` takes it. It stays as it is.
+        As in :func:`prune`. It is not changed.
     widths : tuple of int
         Number of units to keep in each layer, see :func:`widths`.
 
@@ -455,7 +455,7 @@ def widths(module: nn.Module) -> tuple[int, ...]:
     Parameters
     ----------
     module : nn.Module
-        As :func:`prune` takes it.
+        As in :func:`prune`.
 
     Returns
     -------

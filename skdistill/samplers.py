@@ -684,7 +684,7 @@ def effective_sample_size(draws: Any) -> np.ndarray:
 
 
 def _halves(draws: Any) -> np.ndarray:
-    """Both halves of each chain, as chains, with NaN for what is not finite."""
+    """Split each chain into halves, as chains, with NaN in place of infinities."""
     draws = np.asarray(draws, dtype=np.float64)
     if draws.ndim < 2 or draws.shape[0] < 1 or draws.shape[1] < 4:
         raise ValueError(

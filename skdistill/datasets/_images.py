@@ -65,7 +65,7 @@ def fetch_images(name, *, data_home=None):
             The 60,000 images of the training set come first, if they are there; the 10,000 others
             are the test set.
         DESCR : str
-            What the set is, and where the data come from.
+            Description and source of the data.
 
     Raises
     ------

@@ -14,7 +14,7 @@ from sklearn.utils import Bunch
 
 from ._fetching import address, from_openml, load_or_download, source_of
 
-_MISSING = "?"  # the category of what is missing, as in the published files
+_MISSING = "?"  # category of missing values, as in the published files
 
 
 class _Source(NamedTuple):
@@ -98,7 +98,7 @@ def fetch_tabular_classification(name, *, data_home=None):
     bunch : :class:`~sklearn.utils.Bunch`
         data : ndarray of shape (n_samples, n_features), float64
             Inputs, as published. Columns with named categories come after the others, as codes
-            from 0; what is missing is a category of its own, "?".
+            from 0; missing values are a category of their own, "?".
         target : ndarray of shape (n_samples,), int or str
             Labels, as published.
         categorical : ndarray of shape (n_features,), bool
@@ -113,7 +113,7 @@ def fetch_tabular_classification(name, *, data_home=None):
             being its test set. None for the other sets, and for a download whose rows come in
             another order than is known.
         DESCR : str
-            What the set is, and where the data come from.
+            Description and source of the data.
 
     Raises
     ------
@@ -188,7 +188,7 @@ def _codes(column: np.ndarray, categories: Sequence[str]):
 
     OpenML's own codes are positions in `categories`, NaN where the value is missing.
     """
-    # Put last, "?" is what the position -1 finds.
+    # "?" comes last, where the position -1 finds it.
     texts = np.array([*categories, _MISSING])[np.nan_to_num(column, nan=-1).astype(int)]
     levels, codes = np.unique(texts, return_inverse=True)
     return codes, levels.tolist()

@@ -58,7 +58,7 @@ def make_translation(n_samples=2000, domain="known", ambiguity=0.4, random_state
     n_samples : int, default=2000
         Number of sentences.
     domain : {"known", "rare", "permuted", "foreign"}, default="known"
-        What the sentences are like. All others are out of distribution for a model of
+        Kind of sentences. All others are out of distribution for a model of
         "known" ones: "rare" ones have frequent and rare words exchanged, "permuted" ones have
         their words in random order, "foreign" ones have a noun that occurs nowhere else.
     ambiguity : float, default=0.4

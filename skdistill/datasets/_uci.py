@@ -97,7 +97,7 @@ def fetch_uci_regression(name, *, data_home=None):
         feature_names : list of str or None
             None where the source does not tell.
         DESCR : str
-            What the set is, and where data and splits come from.
+            Description, and source of data and splits.
 
     Raises
     ------

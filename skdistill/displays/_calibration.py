@@ -51,7 +51,7 @@ class RegressionCalibrationDisplay:
 
     See Also
     --------
-    skdistill.metrics.regression_calibration_curve : What is drawn.
+    skdistill.metrics.regression_calibration_curve : Computes the curve.
     skdistill.metrics.regression_calibration_error : The error in the legend.
 
     Examples

@@ -77,7 +77,7 @@ def class_colormap(n_classes):
 
 
 def merge_style(artist, defaults, given):
-    """Defaults overridden by what the user gave, short names such as `lw` included."""
+    """Defaults updated by the user's keywords, short names such as `lw` included."""
     from matplotlib.cbook import normalize_kwargs
 
     return {**defaults, **normalize_kwargs(given or {}, artist)}

@@ -56,7 +56,7 @@ class UncertaintyHistogramDisplay:
         ``total_variation[part][name]["in"]`` and ``["out"]`` are the total variations to the first
         model; of a single model ``["out"]`` is that to ``["in"]``.
     measure : {"entropy", "variance", "std"}
-        What the uncertainties are.
+        Measure of the uncertainties.
 
     Attributes
     ----------

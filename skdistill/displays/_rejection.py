@@ -49,7 +49,7 @@ class RejectionCurveDisplay:
     rejection_ratio : float, default=None
         Prediction-rejection ratio, shown in the legend unless None.
     loss_name : str, default="loss"
-        What the risk is the mean of, in the label of the vertical axis.
+        Name of the loss, for the label of the vertical axis.
     name : str, default=None
         Name of the model in the legend.
 
@@ -68,7 +68,7 @@ class RejectionCurveDisplay:
 
     See Also
     --------
-    skdistill.metrics.risk_coverage_curve : What is drawn.
+    skdistill.metrics.risk_coverage_curve : Computes the curve.
     skdistill.metrics.aurc : The area.
     skdistill.metrics.prediction_rejection_ratio : The ratio.
     SparsificationDisplay : The same for squared errors, relative to that of all rows.
@@ -215,7 +215,7 @@ class RejectionCurveDisplay:
         y_true, y_pred = np.asarray(y), np.asarray(estimator.predict(X))
         if y_true.shape != y_pred.shape:
             raise ValueError(
-                f"y must have the shape of what is predicted, {y_pred.shape}, got {y_true.shape}."
+                f"y must have the shape of the predictions, {y_pred.shape}, got {y_true.shape}."
             )
         if is_classifier(estimator):
             losses, loss_name = y_true != y_pred, "error"
@@ -241,11 +241,11 @@ class RejectionCurveDisplay:
             Loss of each row, whatever it is measured in: ``y_true != y_pred`` of labels,
             ``(y_true - y_pred) ** 2``.
         uncertainty : array-like of shape (n_samples,)
-            What the rows are sorted by, usually the total entropy or variance.
+            Values that rank the rows, usually the total entropy or variance.
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
         loss_name : str, default="loss"
-            What the losses are, in the label of the vertical axis.
+            Name of the loss, for the label of the vertical axis.
         name : str, default=None
             Name of the model in the legend.
         **kwargs : dict

@@ -45,7 +45,7 @@ class SparsificationDisplay:
 
     See Also
     --------
-    skdistill.metrics.sparsification_curve : What is drawn.
+    skdistill.metrics.sparsification_curve : Computes the curve.
     skdistill.metrics.ause : The area.
 
     Examples
@@ -170,7 +170,7 @@ class SparsificationDisplay:
         y_pred : array-like of the shape of `y_true`
             Predicted means.
         uncertainty : array-like of shape (n_samples,) or the shape of `y_true`
-            What the rows are sorted by, usually the total variance.
+            Values that rank the rows, usually the total variance.
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
         name : str, default=None

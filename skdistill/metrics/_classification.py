@@ -22,7 +22,7 @@ from ._checks import (
 )
 from ._ordering import cumulate
 
-# How far the probabilities of a row may be from summing to 1: float16 rounds by this much.
+# Largest deviation of a row's sum from 1: float16 rounds by this much.
 _SUM_TOLERANCE = 1e-3
 
 

@@ -33,7 +33,7 @@ def sparsification_curve(y_true, y_pred, uncertainty, *, sample_weight=None):
     y_pred : array-like of the shape of `y_true`
         Predicted means.
     uncertainty : array-like of shape (n_samples,) or the shape of `y_true`
-        What the rows are sorted by: a variance or a standard deviation, usually the total one.
+        Values that rank the rows: a variance or a standard deviation, usually the total one.
         Of shape (n_samples,), it orders the rows for every target.
     sample_weight : array-like of shape (n_samples,), default=None
         Sample weights.
@@ -101,7 +101,7 @@ def ause(y_true, y_pred, uncertainty, *, sample_weight=None):
     y_pred : array-like of the shape of `y_true`
         Predicted means.
     uncertainty : array-like of shape (n_samples,) or the shape of `y_true`
-        What the rows are sorted by: a variance or a standard deviation, usually the total one.
+        Values that rank the rows: a variance or a standard deviation, usually the total one.
         Of shape (n_samples,), it orders the rows for every target.
     sample_weight : array-like of shape (n_samples,), default=None
         Sample weights.
@@ -197,7 +197,7 @@ def risk_coverage_curve(losses, uncertainty, *, sample_weight=None):
         Loss of each row, whatever it is measured in: 0 or 1 for right or wrong labels, the
         squared error, 100 - BLEU.
     uncertainty : array-like of shape (n_samples,)
-        What the rows are sorted by.
+        Values that rank the rows.
     sample_weight : array-like of shape (n_samples,), default=None
         Sample weights.
 
@@ -254,7 +254,7 @@ def accuracy_coverage_curve(y_true, y_pred, uncertainty, *, sample_weight=None):
     y_pred : array-like of shape (n_samples,)
         Predicted labels.
     uncertainty : array-like of shape (n_samples,)
-        What the rows are sorted by, usually the total entropy.
+        Values that rank the rows, usually the total entropy.
     sample_weight : array-like of shape (n_samples,), default=None
         Sample weights.
 
@@ -294,7 +294,7 @@ def aurc(losses, uncertainty, *, sample_weight=None):
     losses : array-like of shape (n_samples,)
         Loss of each row, as in :func:`risk_coverage_curve`.
     uncertainty : array-like of shape (n_samples,)
-        What the rows are sorted by.
+        Values that rank the rows.
     sample_weight : array-like of shape (n_samples,), default=None
         Sample weights.
 
@@ -348,7 +348,7 @@ def prediction_rejection_ratio(losses, uncertainty, *, sample_weight=None):
     losses : array-like of shape (n_samples,)
         Loss of each row, as in :func:`risk_coverage_curve`.
     uncertainty : array-like of shape (n_samples,)
-        What the rows are sorted by; the largest are rejected first.
+        Values that rank the rows; the largest are rejected first.
     sample_weight : array-like of shape (n_samples,), default=None
         Sample weights.
 

@@ -80,8 +80,8 @@ class EstimatorScorer:
         Parameters
         ----------
         sample_weight : bool, None or str
-            Whether the weights are requested, or the name under which they are, as in
-            scikit-learn's `set_score_request`.
+            Whether the weights are requested, or their alias, as in scikit-learn's
+            `set_score_request`.
 
         Returns
         -------
@@ -93,7 +93,7 @@ class EstimatorScorer:
         return scorer
 
     def get_metadata_routing(self):
-        """Return what the scorer requests, for scikit-learn's metadata routing.
+        """Return the scorer's request, for scikit-learn's metadata routing.
 
         Returns
         -------

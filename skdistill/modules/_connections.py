@@ -90,7 +90,7 @@ class Dense(Connection):
 
 
 class Gated(Connection):
-    """Gates with a weight for each unit instead of matrices, so that they cost next to nothing."""
+    """Gates with a weight for each unit instead of matrices, which makes them cheap."""
 
     n_gates: int
 
@@ -320,7 +320,7 @@ class Booster(nn.Module):
         return bounded_outputs(raw, self.loc, self.bound, self.centred)
 
     def put_side_by_side(self) -> None:
-        """Stack the learners to run in parallel, if they are alike, plain MLPs without connections.
+        """Stack the learners to run in parallel, if they are equal MLPs without connections.
 
         Later changes of their weights have no effect.
         """

@@ -37,7 +37,7 @@ def activation_named(name: str) -> nn.Module:
 
 
 def row_shape(in_features: Any, n_axes: Collection[int], form: str) -> tuple[int, ...]:
-    """Shape of one row as a tuple; a ValueError says which `form` is accepted."""
+    """Shape of one row as a tuple; a ValueError describes the accepted `form`."""
     shape = as_tuple(in_features)
     if len(shape) not in n_axes or not _are_integers(shape):
         raise ValueError(

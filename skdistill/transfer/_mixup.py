@@ -77,7 +77,7 @@ def mix(
     else:
         partner = torch.multinomial(weight, n, replacement=True, generator=generator)
     others = X.index_select(0, partner).view_as(rows)
-    # torch draws from no Beta with a generator of one's own: inverse of the distribution function.
+    # torch's Beta takes no generator: invert the distribution function.
     uniform = rows.new_empty(per_row(index, rows)).uniform_(generator=generator)
     lam = torch.from_numpy(betaincinv(alpha, alpha, uniform.double().cpu().numpy())).to(rows)
     mixed = torch.lerp(others, rows, lam)  # Eq 1

@@ -120,7 +120,7 @@ def test_labels_that_the_classifier_does_not_know_are_errors(make_classes):
         ({"part": "all"}, "part must be one of .*got 'all'"),
         ({"target": 1}, "target must be an integer from 0 to 0, .* got 1"),
         ({"against": "time"}, r"against must be one of \['coverage', 'rejected'\], got 'time'"),
-        ({"y": ["red"] * 3}, r"y must have the shape of what is predicted, \(80,\), got \(3,\)"),
+        ({"y": ["red"] * 3}, r"y must have the shape of the predictions, \(80,\), got \(3,\)"),
     ],
 )
 def test_bad_arguments(change, message, make_classes):
