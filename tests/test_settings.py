@@ -23,11 +23,6 @@ class Outer(Settings):
         self.rate = rate
 
 
-class Bound(Settings):
-    def __init__(self, value):
-        self.value = value
-
-
 def test_parameters_by_name():
     inner = Inner(scale=2.0)
     outer = Outer(inner)
