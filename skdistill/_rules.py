@@ -19,22 +19,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "AnyOf",
-    "ClassWeight",
-    "FilePath",
-    "IsCallable",
-    "Number",
-    "OneOf",
-    "Rule",
-    "Schedule",
-    "Seed",
-    "check_parameters",
-    "errors_about",
-    "is_number",
-    "value_at_epoch",
-]
-
 _INTEGERS = (int, np.int32, np.int64)
 _NUMBERS = (*_INTEGERS, float, np.float32)
 _PLAIN = (str, int, float, np.bool_)
@@ -44,18 +28,8 @@ def is_number(value: Any, kind: type = Real) -> bool:
     """Tell whether NumPy and torch calculate with a value as with a Python number.
 
     They do not with integers beyond 64 bits, with NumPy's smaller integers and floats, which
-    overflow, with its unsigned integers, with tensors and with fractions.
-
-    Parameters
-    ----------
-    value : object
-    kind : {numbers.Real, numbers.Integral}, default=Real
-        Whether the number must be whole.
-
-    Returns
-    -------
-    is_number : bool
-        False also for booleans and NaN.
+    overflow, with its unsigned integers, with tensors and with fractions. Booleans and NaN are no
+    numbers either. `kind` is ``numbers.Integral`` for integers.
     """
     kinds = _INTEGERS if kind is Integral else _NUMBERS
     if isinstance(value, bool) or not isinstance(value, kinds):
@@ -260,28 +234,14 @@ def value_at_epoch(
 
 
 def check_parameters(owner: Any, prefix: str = "") -> None:
-    """Check the parameters in the `_parameter_table` of an object.
-
-    Parameters
-    ----------
-    owner : object
-        With the parameters as attributes.
-    prefix : str, default=""
-        What error messages write before a parameter's name.
-    """
+    """Check the attributes in an object's `_parameter_table`; errors put `prefix` before names."""
     for name, rule in owner._parameter_table.items():
         rule.check(getattr(owner, name), f"{prefix}{name}")
 
 
 @contextlib.contextmanager
 def errors_about(names: str) -> Iterator[None]:
-    """Turn errors that libraries raise about arguments into ones that name the arguments.
-
-    Parameters
-    ----------
-    names : str
-        Such as "X and y". Errors become a TypeError or a ValueError.
-    """
+    """Turn errors of libraries into a TypeError or ValueError that names arguments ("X and y")."""
     try:
         yield
     except (TypeError, ValueError, RuntimeError, OverflowError, AssertionError) as error:
