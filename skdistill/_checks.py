@@ -13,7 +13,7 @@ from sklearn import get_config
 from sklearn.utils import check_array
 from torch import Tensor
 
-from ._parameters import errors_about
+from ._rules import errors_about
 
 # Weights of rows that sum to more, or to less than its inverse, are beyond float32's arithmetic.
 _LARGEST_TOTAL = 1e30

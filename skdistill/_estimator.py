@@ -12,9 +12,9 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from ._parameters import Number, OneOf, Seed
 from ._plans import Extent, NetworkRecipe, Plan, rebuild_module, weights_of
 from ._process import torch_threads
+from ._rules import Number, OneOf, Seed, check_parameters
 from ._training import Training, check_modules, device_of
 from ._version import __version__
 from ._warnings import warn
@@ -153,7 +153,7 @@ def _is_of_part(name: str) -> bool:
     return bool(delimiter) and part in _PARTS
 
 
-def check_parameters(estimator: NetEstimator, modules: list[Any] | None = None) -> Training:
+def checked_training(estimator: NetEstimator, modules: list[Any] | None = None) -> Training:
     """Hold every parameter against its rule, and return how stacks are trained.
 
     `modules` are the model classes where `module` may give several.
@@ -164,8 +164,7 @@ def check_parameters(estimator: NetEstimator, modules: list[Any] | None = None) 
             f"{estimator._get_param_names()}, and parameters of its parts as "
             f"{[f'{part}__<name>' for part in _PARTS]}."
         )
-    for name, rule in estimator._parameter_table.items():
-        rule.check(getattr(estimator, name), name)
+    check_parameters(estimator)
     given = [estimator.module] if modules is None else modules
     check_modules(given, estimator._params_of("module"))
     return Training.of(estimator)

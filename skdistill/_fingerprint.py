@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Digests of parameters and data, by which a fit is told from another one.
+"""Digests of parameters and data, which identify a fit.
 
-They are made of contents alone, without addresses or the order of sets, so that they are the same
-in another process. What has contents that cannot be seen is refused.
+They depend on contents alone, not on addresses or the order of sets, so that they are the same in
+another process. Objects whose contents cannot be read raise an error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import torch
 
 from ._version import __version__
 
-# Libraries whose arithmetic ends up in the numbers.
+# Libraries whose versions may change the results of a fit.
 _LIBRARIES = ("numpy", "torch", "scikit-learn", "skorch")
 
 
@@ -38,7 +38,7 @@ def digests(estimator: Any, data: dict[str, Any], ignored: Iterable[str] = ()) -
         Parameters of parameters are called ``<parameter>__<name>``.
     data : dict
     ignored : iterable of str
-        Parameters that make no difference, wherever they are.
+        Parameters to leave out, at any depth.
 
     Returns
     -------
@@ -47,7 +47,7 @@ def digests(estimator: Any, data: dict[str, Any], ignored: Iterable[str] = ()) -
     Raises
     ------
     ValueError
-        If a parameter has contents that cannot be seen, such as an open file.
+        If the contents of a parameter cannot be read, such as an open file.
     """
     python = ".".join(platform.python_version_tuple()[:2])
     versions = {"skdistill": __version__, "Python": python} | {n: version(n) for n in _LIBRARIES}
@@ -57,16 +57,16 @@ def digests(estimator: Any, data: dict[str, Any], ignored: Iterable[str] = ()) -
     for name, value in values.items():
         try:
             found[name] = digest(value)
-        except Exception as error:  # of any kind: the user's own objects may say how to copy them
+        except Exception as error:  # of any kind: users' objects may define how they are copied
             raise ValueError(
-                f"{name} cannot be told from other values, as a checkpoint needs: {error}. Give "
+                f"{name} cannot be compared with other values, as checkpoints need: {error}. Give "
                 f"another {name}, or checkpoint=None."
             ) from error
     return found
 
 
 def _parameters(owner: Any, ignored: frozenset[str], prefix: str = "") -> Iterator:
-    """Parameters by name; those that have some themselves, as what they are besides."""
+    """Parameters by name, nested ones included; their owners by type and other attributes."""
     for name, value in owner.get_params(deep=False).items():
         if name in ignored:
             continue
@@ -80,15 +80,15 @@ def _parameters(owner: Any, ignored: frozenset[str], prefix: str = "") -> Iterat
 
 
 def digest(value: Any) -> str:
-    """Return the SHA-256 of what a value is made of, in hexadecimal digits.
+    """Return the SHA-256 of a value's contents, in hexadecimal digits.
 
-    Functions and classes are made of their code and of the values that it refers to; those of an
-    installed library count by their name and its version.
+    The contents of functions and classes are their code and the values that it refers to; those of
+    an installed library are identified by name and version.
 
     Raises
     ------
     TypeError
-        If it has contents that cannot be seen.
+        If the contents cannot be read.
     """
     return _Digester().of(value).hex()
 
@@ -97,8 +97,8 @@ class _Digester:
     """Digests of values that may contain one another."""
 
     def __init__(self) -> None:
-        self.known: dict[int, tuple[bytes, Any]] = {}  # with the values, lest ids are used again
-        self.depth: dict[int, int] = {}  # of those that are being looked at
+        self.known: dict[int, tuple[bytes, Any]] = {}  # with the values, so that ids are not reused
+        self.depth: dict[int, int] = {}  # of the values being digested
 
     def of(self, value: Any) -> bytes:
         key = id(value)
@@ -106,8 +106,8 @@ class _Digester:
             return b"%d levels up" % (len(self.depth) - self.depth[key])
         if key not in self.known:
             self.depth[key] = len(self.depth)
-            look = _KINDS.get(type(value), _class if isinstance(value, type) else _pickled)
-            self.known[key] = hashlib.sha256(look(self, value)).digest(), value
+            read = _KINDS.get(type(value), _class if isinstance(value, type) else _pickled)
+            self.known[key] = hashlib.sha256(read(self, value)).digest(), value
             del self.depth[key]
         return self.known[key][0]
 
@@ -116,7 +116,7 @@ class _Digester:
 
 
 # ------------------------------------------------------------------------------------------
-# What values of a kind are made of
+# Contents by the kind of value
 # ------------------------------------------------------------------------------------------
 
 
@@ -144,14 +144,14 @@ def _array(digester: _Digester, value: np.ndarray) -> bytes:
 
 def _tensor(digester: _Digester, value: torch.Tensor) -> bytes:
     if value.layout is not torch.strided or value.is_quantized:
-        raise TypeError(f"{value.layout} tensors are not looked into")
+        raise TypeError(f"{value.layout} tensors cannot be read")
     data = value.detach().cpu().resolve_conj().resolve_neg().contiguous().view(-1)
     contents = data.view(torch.uint8).numpy().tobytes()
     return digester.all("tensor", (str(value.dtype), tuple(value.shape), contents))
 
 
 def _pickled(digester: _Digester, value: Any) -> bytes:
-    """Of any object, what a pickle would hold; without what was learnt, if it has parameters."""
+    """Contents of any object as pickle reads them; without fitted attributes of estimators."""
     if hasattr(value, "get_params"):
         state = {name: item for name, item in vars(value).items() if not name.endswith("_")}
         return digester.all("parameters", (type(value), state))
@@ -167,7 +167,7 @@ def _pickled(digester: _Digester, value: Any) -> bytes:
         return _plain(digester, name)
     if hasattr(value, "__wrapped__"):
         return digester.all("wrapper", (type(value), value.__wrapped__))
-    raise TypeError(f"of {value!r} there is only a name")
+    raise TypeError(f"{value!r} has only a name")
 
 
 def _function(digester: _Digester, value: types.FunctionType) -> bytes:
@@ -181,7 +181,7 @@ def _function(digester: _Digester, value: types.FunctionType) -> bytes:
 
 
 def _globals_of(code: types.CodeType) -> set[str]:
-    """Names that code looks up outside of itself."""
+    """Global names that code refers to."""
     loads = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
     names = {step.argval for step in dis.get_instructions(code) if step.opname in loads}
     inner = (item for item in code.co_consts if isinstance(item, types.CodeType))
@@ -197,11 +197,11 @@ def _code(digester: _Digester, value: types.CodeType) -> bytes:
 def _cell(digester: _Digester, value: types.CellType) -> bytes:
     try:
         return digester.all("cell", (value.cell_contents,))
-    except ValueError:  # of a name that is not set yet
+    except ValueError:  # a name that is not assigned yet
         return b"empty cell"
 
 
-# What Python adds to the namespace of a class.
+# Names that Python adds to the namespace of a class.
 _ADDED = frozenset(
     {"__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", "__firstlineno__"}
     | {"__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__"}
@@ -227,11 +227,11 @@ def _module(digester: _Digester, value: types.ModuleType) -> bytes:
 
 
 def _by_attributes(*names: str) -> Callable[[_Digester, Any], bytes]:
-    def look(digester: _Digester, value: Any) -> bytes:
+    def read(digester: _Digester, value: Any) -> bytes:
         contents = (getattr(value, name) for name in names)
         return digester.all(type(value).__name__, contents)
 
-    return look
+    return read
 
 
 _KINDS: dict[type, Callable[[_Digester, Any], bytes]] = {
@@ -255,19 +255,19 @@ _KINDS: dict[type, Callable[[_Digester, Any], bytes]] = {
 
 
 # ------------------------------------------------------------------------------------------
-# What belongs to a library
+# Values of libraries
 # ------------------------------------------------------------------------------------------
 
 
 def _name_in_library(value: Any, name: str | None = None) -> str | None:
-    """Name and version under which a library has a value; None for what none has."""
+    """Name and version of a library's value; None for other values."""
     module = getattr(value, "__module__", None)
     name = name or getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
     if not (isinstance(module, str) and isinstance(name, str) and _is_in_library(module)):
         return None
     try:
         found = attrgetter(name)(sys.modules[module])
-    except (KeyError, AttributeError):  # made inside of a function
+    except (KeyError, AttributeError):  # defined inside of a function
         return None
     return f"{module}.{name} {_version_of(module)}" if found is value else None
 

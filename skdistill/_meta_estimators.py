@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Models inside scikit-learn's meta-estimators, and how rows and weights reach them."""
+"""Finding the model inside scikit-learn's meta-estimators, with its rows and weights."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-# What a search tries is given by one of these parameters: those of scikit-learn's searches and of
-# Optuna's, and scikit-optimize's.
+# Parameters for the candidates of a search: in scikit-learn and Optuna, and in scikit-optimize.
 _SEARCHED = ("param_grid", "param_distributions", "search_spaces")
 
 
@@ -26,7 +25,7 @@ def is_search(model: Any) -> bool:
 def inside(model: Any, *, fitted: bool = False) -> Any:
     """Return the model in a Pipeline, search or FrozenEstimator; None in anything else.
 
-    In a search it is the best one, or before its fit the one to be fitted, unless `fitted`.
+    In a search it is the best one; before fit, the one to fit, or None if `fitted`.
     """
     if isinstance(model, FrozenEstimator):
         return model.estimator
@@ -38,7 +37,7 @@ def inside(model: Any, *, fitted: bool = False) -> Any:
 
 
 def rows_inside(model: Any, X: Any) -> Any:
-    """Return rows as the model inside gets them: transformed by a Pipeline's other steps."""
+    """Return X as the model inside gets it: transformed by a Pipeline's other steps."""
     if X is None or not isinstance(model, Pipeline) or len(model) == 1:
         return X
     return model[:-1].transform(X)
@@ -47,7 +46,7 @@ def rows_inside(model: Any, X: Any) -> Any:
 def final_step(model: Any, X: Any = None) -> tuple[Any, Any]:
     """Return the model at the end of Pipelines, searches and FrozenEstimators, and its X.
 
-    Without X nothing is transformed, and nothing need be fitted.
+    Without X nothing is transformed, and the steps need not be fitted.
     """
     while (inner := inside(model)) is not None:
         model, X = inner, rows_inside(model, X)
@@ -59,11 +58,11 @@ def innermost(
 ) -> tuple[Any, Any, list[Callable[[Any], Any]]]:
     """Return the fitted estimator inside `model` that has `method`, and its X.
 
-    The third value are the inverse transforms of the targets on the way back, in the order in which
-    they apply. `method` may be any attribute, of interest to `caller`, and X None.
+    The third value lists the inverse transforms of the targets, in the order in which they apply.
+    `method` may be any attribute. `caller` is the function to name in errors. X may be None.
     """
     inverses: list[Callable[[Any], Any]] = []
-    while not hasattr(model, method):  # FrozenEstimator hands on whatever is in it
+    while not hasattr(model, method):  # FrozenEstimator delegates all attributes
         inner = inside(model, fitted=True)
         if inner is not None:
             model, X = inner, rows_inside(model, X)
@@ -72,7 +71,7 @@ def innermost(
             model = model.regressor_
         else:
             if hasattr(model, "estimator") or hasattr(model, "regressor"):
-                check_is_fitted(model)  # what is inside shows only after fit
+                check_is_fitted(model)  # the model inside exists only after fit
             raise TypeError(
                 f"{type(model).__name__} has no {method}; skdistill.{caller or method} takes a "
                 "fitted skdistill estimator, or a Pipeline, search (with refit=True), "
@@ -90,7 +89,7 @@ def has_members(model: Any) -> bool:
 
 
 def is_prefitted(model: Any) -> bool:
-    """Tell whether a model, or one inside it, is fitted already and stays so when cloned.
+    """Tell whether a model, or one inside it, is fitted and stays so when cloned.
 
     Parameters
     ----------
@@ -104,7 +103,7 @@ def is_prefitted(model: Any) -> bool:
 
 
 def weights_for(model: Any, sample_weight: Any) -> dict[str, Any]:
-    """Weights by the name under which the model's fit takes them; nothing for None."""
+    """Keywords that pass sample weights to the model's fit; none for None."""
     if sample_weight is None:
         return {}
     routed = get_config()["enable_metadata_routing"]

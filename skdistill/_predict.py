@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Functions that predict with an estimator of ours inside Pipelines, searches and the like.
+"""Functions that predict with a skdistill estimator inside Pipelines, searches and the like.
 
-scikit-learn's meta-estimators hand on ``predict`` but not our own methods.
+scikit-learn's meta-estimators delegate ``predict``, but not the methods of this package.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ __all__ = [
     "predict_uncertainty",
 ]
 
-# Nodes of the quadrature that takes members through the transform of a target.
+# Nodes of the quadrature for members after the inverse transform of a target.
 _N_NODES = 32
 
 
 def predict_uncertainty(model, X) -> Uncertainty:
     """Predict the parts of the uncertainty with an estimator or a meta-estimator around one.
 
-    scikit-learn's meta-estimators hand on ``predict`` but not our own methods; this function walks
-    through them. On a bare estimator it is its method.
+    scikit-learn's meta-estimators delegate ``predict``, but not ``predict_uncertainty``; this
+    function finds the estimator inside. On a bare estimator it is its method.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def predict_uncertainty(model, X) -> Uncertainty:
     estimator, X, inverses = innermost(model, X, "predict_uncertainty")
     if not inverses:
         return estimator.predict_uncertainty(X)
-    members = _members_through(inverses, estimator.predict_members(X))
+    members = _transformed_members(inverses, estimator.predict_members(X))
     parts = EmpiricalGaussian.from_members(members).uncertainty()
     total, aleatoric, epistemic = (
         part.numpy()[:, 0] if part.shape[1] == 1 else part.numpy() for part in parts
@@ -61,7 +61,7 @@ def predict_uncertainty(model, X) -> Uncertainty:
 
 
 def predict_members(model, X) -> np.ndarray:
-    """Predict what every member says; see :func:`predict_uncertainty`.
+    """Predict with every member; see :func:`predict_uncertainty`.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def predict_members(model, X) -> np.ndarray:
         Means and variances, or class probabilities.
     """
     estimator, X, inverses = innermost(model, X, "predict_members")
-    return _members_through(inverses, estimator.predict_members(X))
+    return _transformed_members(inverses, estimator.predict_members(X))
 
 
 def predict_quantiles(model, X, quantiles) -> np.ndarray:
@@ -96,8 +96,8 @@ def predict_quantiles(model, X, quantiles) -> np.ndarray:
     if not inverses:
         return estimator.predict_quantiles(X, quantiles)
     levels = np.atleast_1d(np.asarray(quantiles, dtype=float))
-    straight = _quantiles_through(inverses, estimator.predict_quantiles(X, levels))
-    mirrored = _quantiles_through(inverses, estimator.predict_quantiles(X, 1 - levels))
+    straight = _transformed_quantiles(inverses, estimator.predict_quantiles(X, levels))
+    mirrored = _transformed_quantiles(inverses, estimator.predict_quantiles(X, 1 - levels))
     # A decreasing transform turns the quantile at q into the one at 1 - q.
     return np.where(levels < 0.5, np.minimum(straight, mirrored), np.maximum(straight, mirrored))
 
@@ -117,11 +117,11 @@ def predict_interval(model, X, coverage=0.9) -> np.ndarray:
         Exact through every monotone transform of the target.
     """
     estimator, X, inverses = innermost(model, X, "predict_interval")
-    ends = _quantiles_through(inverses, estimator.predict_interval(X, coverage))
+    ends = _transformed_quantiles(inverses, estimator.predict_interval(X, coverage))
     return np.sort(ends, axis=-1) if inverses else ends
 
 
-def _quantiles_through(inverses, values: np.ndarray) -> np.ndarray:
+def _transformed_quantiles(inverses, values: np.ndarray) -> np.ndarray:
     """Apply inverse transforms of the targets to values of shape (n, q) or (n, t, q)."""
     for inverse in inverses:
         rows = values[:, None] if values.ndim == 2 else values  # (n, t, q)
@@ -132,7 +132,7 @@ def _quantiles_through(inverses, values: np.ndarray) -> np.ndarray:
     return values
 
 
-def _members_through(inverses, members: np.ndarray) -> np.ndarray:
+def _transformed_members(inverses, members: np.ndarray) -> np.ndarray:
     """Moments of each member's Gaussian after the inverse transforms, by Gauss-Hermite."""
     if not inverses:
         return members

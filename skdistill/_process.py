@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What all threads of a process share, and how a forked child goes on with it."""
+"""State that the threads of a process share, made safe for forked children."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import torch
 
 
 def _in_forked_children(act: Callable[[], None]) -> None:
-    """Act at the start of every child that this process forks."""
+    """Call `act` at the start of every forked child of this process."""
     if hasattr(os, "register_at_fork"):  # Windows cannot fork
         os.register_at_fork(after_in_child=act)
 
 
 class ProcessLock:
-    """Reentrant lock that a forked child finds free, whichever thread held it."""
+    """Reentrant lock that is free in a forked child, whichever thread held it before."""
 
     def __init__(self) -> None:
         self._renew()
@@ -29,26 +29,26 @@ class ProcessLock:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the lock, also where the process forks meanwhile."""
+        """Hold the lock, even if the process forks meanwhile."""
         with self._lock:
             yield
 
 
-# torch notes in one place for all threads whether a TorchDispatchMode is on, for torch.compile.
-# Were modes of two threads on at once, the note could stay when both are off.
+# For torch.compile, torch keeps one flag for all threads that a TorchDispatchMode is on. With modes
+# in two threads at once, it could stay set after both have ended.
 DISPATCH_MODE_LOCK = ProcessLock()
 
 
 class _TorchThreads:
     """Number of threads that torch computes with; one in a forked child.
 
-    A fork copies one thread. OpenMP believes in the others, and would wait for them for ever.
+    A fork copies one thread only, and OpenMP would wait for the others forever.
     """
 
     def __init__(self) -> None:
         self.lock = ProcessLock()
         self.n_users = 0
-        self.usual = 0  # the number before the first of the users
+        self.usual = 0  # the number before the first user
         self.is_forked = False
         _in_forked_children(self._begin_child)
 
@@ -65,10 +65,10 @@ _TORCH_THREADS = _TorchThreads()
 
 @contextlib.contextmanager
 def torch_threads(n_threads: int) -> Iterator[None]:
-    """Compute with so many threads; with one in a forked child.
+    """Let torch compute with `n_threads` threads, or one in a forked child.
 
-    The caller's number is restored. New threads begin with the number that was set last, wherever
-    that was, so the last of several users restores the number before the first.
+    The number before is restored. New threads inherit the number that any thread set last, so the
+    last of several concurrent users restores the number before the first.
     """
     threads = _TORCH_THREADS
     with threads.lock.held():

@@ -14,8 +14,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ._estimator import NetEstimator
-from ._parameters import Number, OneOf, Seed, errors_about
 from ._reading import check_rows, read_in_chunks
+from ._rules import Number, OneOf, Seed, errors_about
 from ._training import SEED_LIMIT
 from .distributions import Uncertainty
 

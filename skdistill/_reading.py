@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ._checks import check_magnitude, check_outputs, is_finite, is_small
 from ._memory import working_memory
-from ._parameters import errors_about
+from ._rules import errors_about
 from .modules import activations_per_row
 
 # Rows are predicted in chunks whose activations take about this many bytes, to stay in the cache.

@@ -1,64 +1,24 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Settings objects of the pure torch layer, which scikit-learn can clone and search over.
-
-What counts as a number is said here too, for these and for everything else.
-"""
+"""Settings objects of the pure torch layer, which scikit-learn can clone and search over."""
 
 from __future__ import annotations
 
 import inspect
-import math
-from numbers import Integral, Real
 from typing import Any
 
-import numpy as np
-
-__all__ = ["Settings", "check_kind", "is_number"]
-
-_INTEGERS = (int, np.int32, np.int64)
-_NUMBERS = (*_INTEGERS, float, np.float32)
-
-
-def is_number(value: Any, kind: type = Real) -> bool:
-    """Tell whether NumPy and torch calculate with a value as with a Python number.
-
-    They do not with integers beyond 64 bits, with NumPy's smaller integers and floats, which
-    overflow, with its unsigned integers, with tensors and with fractions.
-
-    Parameters
-    ----------
-    value : object
-    kind : {numbers.Real, numbers.Integral}, default=Real
-        Whether the number must be whole.
-
-    Returns
-    -------
-    is_number : bool
-        False also for booleans and NaN.
-    """
-    kinds = _INTEGERS if kind is Integral else _NUMBERS
-    if isinstance(value, bool) or not isinstance(value, kinds):
-        return False
-    return abs(value) < 2**63 if isinstance(value, int) else bool(value == value)
-
-
-def check_kind(value: Any, kind: type, wanted: str) -> None:
-    """Raise TypeError unless a value is a number of a kind; `wanted` is how the message begins."""
-    if is_number(value, kind):
-        return
-    is_small_or_large = isinstance(value, (int, np.number)) and not isinstance(value, bool)
-    hint = " Give a number of Python's own, of at most 64 bits." if is_small_or_large else ""
-    raise TypeError(f"{wanted}, got {value!r}.{hint}")
+__all__ = ["Settings"]
 
 
 class Settings:
-    """Base of objects that hold parameters and nothing else.
+    """Base of objects that hold nothing but parameters.
 
-    The constructor of a subclass takes named parameters and assigns each, as it is, to the
-    attribute of its name; whether it makes sense is checked where it is used. Then
-    ``sklearn.base.clone`` copies the object, and a grid search over an estimator that holds it as
-    ``transfer`` reaches its parameter ``scale`` as ``transfer__scale``.
+    The constructor of a subclass assigns its parameters, unchanged, to attributes of the same
+    names; they are checked against `_parameter_table` on use. So ``sklearn.base.clone`` can copy
+    the object, and a grid search over an estimator with the parameter ``transfer`` reaches the
+    object's parameter ``scale`` as ``transfer__scale``.
     """
+
+    _parameter_table: dict[str, Any] = {}  # rule of each parameter
 
     @classmethod
     def _defaults(cls) -> dict[str, Any]:
@@ -126,18 +86,3 @@ class Settings:
             if repr(getattr(self, name)) != repr(default)
         ]
         return f"{type(self).__name__}({', '.join(changed)})"
-
-    def _check_number(
-        self, name: str, low: float, high: float = math.inf, *, open_low: bool = False
-    ) -> None:
-        """Raise unless a parameter is a finite number from `low` (or above it) to `high`."""
-        value = getattr(self, name)
-        start = f"{type(self).__name__}: {name} must be a finite number"
-        if not isinstance(value, float):  # NaN is, and within no bounds
-            check_kind(value, Real, start)
-        number = float(value)
-        is_above = number > low if open_low else number >= low
-        if not (is_above and number <= high and math.isfinite(number)):
-            bounds = f"above {low}" if open_low else f"of at least {low}"
-            bounds += f" and at most {high}" if math.isfinite(high) else ""
-            raise ValueError(f"{start} {bounds}, got {value!r}.")

@@ -19,8 +19,8 @@ from sklearn.utils.validation import validate_data
 from torch import Tensor, nn
 
 from ._checks import SMALL_OUTPUT, check_trainable, check_weights
-from ._columns import resolves, standardisation
-from ._parameters import errors_about
+from ._rules import errors_about
+from ._standardisation import resolves, standardisation
 from ._warnings import warn
 from .distributions import EmpiricalCategorical, EmpiricalGaussian
 from .modules import CategoricalStack, GaussianStack

@@ -14,8 +14,8 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
 from ._objective import Objective
-from ._parameters import errors_about
 from ._plans import name_of
+from ._rules import errors_about
 from ._warnings import warn
 from .modules import GLOBAL_GENERATOR_LOCK, flop_per_row, weights_and_fan_ins
 

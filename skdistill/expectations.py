@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Posterior expectations E[g(member)], and how a student learns them (GPED, Sec 3).
+"""Posterior expectations E[g(member)] that a student learns (GPED, Sec 3).
 
 Members are networks that a chain draws from the posterior, or those of any other teacher: class
 probabilities of shape (S, n, K), or a ``Gaussian`` whose mean and variance have shape (S, n, t).
@@ -10,13 +10,14 @@ Distillation for Deep Neural Networks".
 
 from __future__ import annotations
 
-import math
+from numbers import Real
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ._settings import Settings, is_number
+from ._rules import AnyOf, IsCallable, Number, OneOf, check_parameters
+from ._settings import Settings
 from .losses import (
     EXPECTATION_LINKS,
     EXPECTATION_LOSSES,
@@ -32,25 +33,25 @@ __all__ = ["DirichletExpectation", "Expectation"]
 
 
 class Expectation(Settings):
-    """A posterior expectation that a student is to learn, Eq 6.
+    """A posterior expectation that a student learns, Eq 6.
 
     Parameters
     ----------
     g : callable
-        What is averaged over the posterior. It is given the members' class probabilities, a tensor
-        of shape (S, n, K), or for regression their ``skdistill.distributions.Gaussian``, mean and
-        variance of shape (S, n, t) on the scale of training, on which targets are standardised
-        unless ``normalize_y=False``. It gives a tensor of shape (S, n), or (S, n, k) for k values.
-        A student that is to be pickled needs a function that can be: no lambda.
+        The function to average over the posterior. It takes the members' class probabilities, a
+        tensor of shape (S, n, K), or for regression their ``skdistill.distributions.Gaussian``,
+        mean and variance of shape (S, n, t) on the scale of training, on which targets are
+        standardised unless ``normalize_y=False``. It returns a tensor of shape (S, n), or (S, n, k)
+        for k values. It must not be a lambda if the student is to be pickled.
     loss : {"squared", "absolute", "gamma", "cross_entropy"} or callable, default="squared"
-        What the student minimises, see :func:`skdistill.losses.expectation_loss`; or a
+        Loss of the student, see :func:`skdistill.losses.expectation_loss`; or a
         function of values and targets, both (..., n, k), that gives one loss for each row. With
         ``estimate="stochastic"`` the student learns the expectation only if its targets' mean
-        minimises the mean loss: not so for "absolute", which leads to their median.
+        minimises the mean loss: not so for "absolute", whose minimiser is their median.
     link : {"identity", "exp", "softplus", "sigmoid", "softmax"} or callable, default="identity"
-        Makes the k values of as many outputs of the student's network.
+        Function from the k outputs of the student's network to the k values.
     name : str, default=None
-        What ``predict_expectation`` calls it; None is the name of `g`.
+        Name of the expectation in ``predict_expectation``; None is the name of `g`.
     weight : float, default=1.0
         Factor of its loss in the sum over expectations.
 
@@ -64,7 +65,14 @@ class Expectation(Settings):
     Expectation(g=<function margin at 0x...>, link='sigmoid')
     """
 
-    is_variance = False  # whether it is a variance over samples, of which one alone tells nothing
+    is_variance = False  # whether it needs several members
+
+    _parameter_table = {
+        "g": IsCallable(),
+        "loss": AnyOf(IsCallable(), OneOf(tuple(EXPECTATION_LOSSES))),
+        "link": AnyOf(IsCallable(), OneOf(tuple(EXPECTATION_LINKS))),
+        "weight": Number(Real, 0, closed="neither"),
+    }
 
     def __init__(self, g, loss="squared", link="identity", *, name=None, weight=1.0):
         self.g = g
@@ -75,25 +83,12 @@ class Expectation(Settings):
 
     @property
     def label(self) -> str:
-        """Name by which it is known."""
+        """Name of the expectation."""
         return self.name or getattr(self.g, "__name__", type(self.g).__name__)
 
     def check(self) -> None:
-        """Raise TypeError or ValueError for the first parameter that is not what it may be."""
-        if not callable(self.g):
-            raise TypeError(f"Expectation: g must be callable, got {self.g!r}.")
-        known = {"loss": EXPECTATION_LOSSES, "link": EXPECTATION_LINKS}
-        for parameter, values in known.items():
-            value = getattr(self, parameter)
-            if not callable(value) and value not in values:
-                raise ValueError(
-                    f"Expectation {self.label!r}: {parameter} must be callable or one of "
-                    f"{list(values)}, got {value!r}."
-                )
-        if not (is_number(self.weight) and 0 < self.weight < math.inf):
-            raise ValueError(
-                f"Expectation {self.label!r}: weight must be a number > 0, got {self.weight!r}."
-            )
+        """Raise TypeError or ValueError for the first parameter that is not accepted."""
+        check_parameters(self, f"Expectation {self.label!r}: ")
 
     def of_members(self, members: Any) -> Tensor:
         """Return g of each member, checked.
@@ -109,7 +104,7 @@ class Expectation(Settings):
         Raises
         ------
         ValueError
-            If g gives another shape, or what is not a number.
+            If g returns another shape, or NaN.
         """
         values = self.g(members)
         n_members, n_rows, _ = (members if isinstance(members, Tensor) else members.mean).shape
@@ -125,7 +120,7 @@ class Expectation(Settings):
         return values.view(n_members, n_rows, -1)
 
     def pooled(self, values: Tensor) -> Tensor:
-        """Return what the values of several members come to: their mean.
+        """Combine the values of several members: their mean.
 
         Parameters
         ----------
@@ -138,7 +133,7 @@ class Expectation(Settings):
         return values[0] if len(values) == 1 else values.mean(0)
 
     def target(self, mean: Tensor) -> Tensor:
-        """Return what is learnt, given the mean of g over members: the mean itself.
+        """Return the student's target, given the mean of g over members: the mean itself.
 
         Parameters
         ----------
@@ -151,7 +146,7 @@ class Expectation(Settings):
         return mean
 
     def predict(self, outputs: Tensor) -> Tensor:
-        """Return the values that outputs stand for.
+        """Return the values that outputs of the student's network predict.
 
         Parameters
         ----------
@@ -188,12 +183,12 @@ class Expectation(Settings):
 
 
 # ------------------------------------------------------------------------------------------
-# Those that are known by name
+# Expectations known by name
 # ------------------------------------------------------------------------------------------
 
 
 class _Known(Expectation):
-    """An expectation of ours, whose g needs no check at every step."""
+    """An expectation of this module, whose g needs no checks."""
 
     def of_members(self, members: Any) -> Tensor:
         return self.g(members)
@@ -202,8 +197,8 @@ class _Known(Expectation):
 class _EpistemicVariance(_Known):
     """Variance of the members' means.
 
-    Its values are means and, behind them, variances over members; of one member these are 0. The
-    textbook's E[mu^2] - E[mu]^2 would lose the variance to rounding where the means are large.
+    Its values are means followed by variances over members, which are 0 for one member. The formula
+    E[mu^2] - E[mu]^2 would lose the variance to rounding where the means are large.
     """
 
     is_variance = True
@@ -219,7 +214,7 @@ class _EpistemicVariance(_Known):
         return mean.chunk(2, dim=-1)[1]
 
     def loss_and_gradient(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Return them as for any expectation; 0 for rows whose target is not known yet, NaN."""
+        """Return loss and gradient; 0 for rows whose target is still unknown, NaN."""
         is_known = ~target.isnan()
         loss, gradient = super().loss_and_gradient(outputs, target)
         return loss.where(is_known.all(-1), 0), gradient.where(is_known, 0)
@@ -278,7 +273,7 @@ def _by_name(*expectations: Expectation) -> dict[str, Expectation]:
     return {expectation.label: expectation for expectation in expectations}
 
 
-# The paper has exp for what is not negative: far from its target its slope throws the student off.
+# The paper uses exp for values >= 0, whose slope far from the target makes training unstable.
 KNOWN: dict[str, dict[str, Expectation]] = {
     "classifier": _by_name(
         _Known(_probs, "cross_entropy", "softmax", name="predictive"),

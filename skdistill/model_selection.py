@@ -1,37 +1,37 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a student costs, and the search for the cheapest one that is good enough.
+"""Costs of a student, and the search for the cheapest one that is good enough.
 
-A student is as good as its teacher only if it is large enough, and pays off only if it is small:
-both go into a search. Costs are numbers that are better when smaller; as scorers they are negative,
-as scikit-learn's ``neg_`` scorers are.
+A student needs to be large to be as good as its teacher, and small to be worth while: a search
+weighs both. Costs are better when smaller; their scorers return the negative, as scikit-learn's
+``neg_`` scorers do.
 """
 
 from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from sklearn.metrics import check_scoring, get_scorer
 from sklearn.model_selection import GridSearchCV
-from sklearn.utils import check_scalar, indexable
+from sklearn.utils import indexable
 from threadpoolctl import threadpool_limits
 
 from ._meta_estimators import innermost
-from ._parameters import Number, OneOf
+from ._rules import AnyOf, IsCallable, Number, OneOf
+from .metrics import EstimatorScorer
 from .modules import count_flop
 from .modules import n_parameters as n_parameters_of_module
 
 __all__ = [
     "CheapestStudentSearchCV",
     "CheapestWithin",
-    "CostScorer",
     "flops",
     "latency",
-    "make_latency_scorer",
+    "make_cost_scorer",
     "n_parameters",
     "neg_flops_scorer",
     "neg_latency_scorer",
@@ -53,12 +53,12 @@ def n_parameters(estimator, X=None) -> int:
         A fitted skdistill estimator, or a Pipeline, search, FrozenEstimator or
         TransformedTargetRegressor around one.
     X : None
-        Ignored; costs are called with rows.
+        Ignored; other costs need rows.
 
     Returns
     -------
     n_parameters : int
-        Storage in numbers. Buffers, such as the scale of the targets, do not count.
+        Without buffers, such as the scale of the targets.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def flops(estimator, X) -> int:
         A fitted skdistill estimator, or a Pipeline, search, FrozenEstimator or
         TransformedTargetRegressor around one.
     X : array-like of shape (n_samples, n_features)
-        Rows; the first tells which shape they have.
+        Rows; only the shape of the first one matters.
 
     Returns
     -------
@@ -107,16 +107,16 @@ def latency(estimator, X, *, batch_size=1, n_repeats=30) -> float:
     batch_size : int, default=1
         Rows of one call.
     n_repeats : int, default=30
-        Number of calls, after a first one that does not count.
+        Number of timed calls, after one to warm up.
 
     Returns
     -------
     latency : float
-        Median time of a call of ``predict`` in seconds. What comes before the networks (the checks
-        of X, the steps of a Pipeline) is part of it.
+        Median time of a call of ``predict`` in seconds. It includes the checks of X and the other
+        steps of a Pipeline.
     """
-    check_scalar(batch_size, "batch_size", Integral, min_val=1)
-    check_scalar(n_repeats, "n_repeats", Integral, min_val=1)
+    Number(Integral, 1).check(batch_size, "batch_size")
+    Number(Integral, 1).check(n_repeats, "n_repeats")
     rows = _first_rows(X, batch_size)
     times = []
     from ._engine import suited_threads  # it imports skorch
@@ -131,96 +131,49 @@ def latency(estimator, X, *, batch_size=1, n_repeats=30) -> float:
 
 
 def _first_rows(X, n_rows: int):
-    """The first rows, from the start again when all have been taken."""
+    """The first rows, repeated from the start if there are fewer."""
     (X,) = indexable(X)
     X = X if hasattr(X, "shape") else np.asarray(X)
     index = np.arange(n_rows) % X.shape[0]
     return X.iloc[index] if hasattr(X, "iloc") else X[index]
 
 
-class CostScorer:
-    """A cost of a fitted estimator, to be given as ``scoring=``.
-
-    An instance is called as a scorer is, ``scorer(estimator, X, y)``.
+def make_cost_scorer(cost, **kwargs) -> EstimatorScorer:
+    """Make a scorer of a cost: its negative.
 
     Parameters
     ----------
     cost : callable
-        ``cost(estimator, X, **kwargs)`` returning a number, smaller is better. A module-level
-        function, if the scorer shall be pickled.
+        ``cost(estimator, X, **kwargs)`` returning a number, smaller is better. A scorer can be
+        pickled if this is a module-level function.
     **kwargs : dict
         Further keywords of `cost`.
 
-    Examples
-    --------
-    >>> from skdistill.model_selection import CostScorer, latency
-    >>> CostScorer(latency, batch_size=256)
-    CostScorer(latency, batch_size=256)
-    """
-
-    def __init__(self, cost: Callable[..., float], **kwargs: Any):
-        self._cost = cost
-        self._kwargs = kwargs
-
-    def __call__(self, estimator, X, y=None, sample_weight=None) -> float:
-        """Return minus the cost.
-
-        Parameters
-        ----------
-        estimator : estimator
-            Fitted estimator, or a meta-estimator around one.
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-        y, sample_weight : array-like, default=None
-            Ignored: no cost depends on them.
-
-        Returns
-        -------
-        score : float
-            Greater is better.
-        """
-        return -float(self._cost(estimator, X, **self._kwargs))
-
-    def __repr__(self) -> str:
-        name = getattr(self._cost, "__name__", repr(self._cost))
-        arguments = [name, *(f"{key}={value!r}" for key, value in self._kwargs.items())]
-        return f"{type(self).__name__}({', '.join(arguments)})"
-
-    def _accept_sample_weight(self) -> bool:
-        # What scikit-learn >= 1.9 asks every scorer of a multi-metric search without routing.
-        return True
-
-
-def make_latency_scorer(batch_size=1, n_repeats=30) -> CostScorer:
-    """Make a scorer of the time that a prediction takes: minus the :func:`latency`.
-
-    Parameters
-    ----------
-    batch_size : int, default=1
-        Rows of one call.
-    n_repeats : int, default=30
-        Number of calls.
-
     Returns
     -------
-    scorer : CostScorer
-        Greater is better.
+    scorer : EstimatorScorer
+        Greater is better. It needs no y, and ignores sample weights.
 
     Examples
     --------
-    >>> from skdistill.model_selection import make_latency_scorer
-    >>> make_latency_scorer(batch_size=256)
-    CostScorer(latency, batch_size=256, n_repeats=30)
+    >>> from skdistill.model_selection import latency, make_cost_scorer
+    >>> make_cost_scorer(latency, batch_size=256)
+    EstimatorScorer(neg_cost, cost=latency, batch_size=256)
     """
-    return CostScorer(latency, batch_size=batch_size, n_repeats=n_repeats)
+    scorer = EstimatorScorer(_neg_cost, cost=cost, **kwargs)
+    return scorer.set_score_request(sample_weight=False)
+
+
+def _neg_cost(estimator, X, y, *, sample_weight, cost, **kwargs):
+    return -float(cost(estimator, X, **kwargs))
 
 
 #: Minus the number of parameters, see :func:`n_parameters`.
-neg_n_parameters_scorer = CostScorer(n_parameters)
+neg_n_parameters_scorer = make_cost_scorer(n_parameters)
 #: Minus the floating-point operations for one row, see :func:`flops`.
-neg_flops_scorer = CostScorer(flops)
+neg_flops_scorer = make_cost_scorer(flops)
 #: Minus the median time in seconds to predict one row, see :func:`latency`.
-neg_latency_scorer = CostScorer(latency)
+neg_latency_scorer = make_cost_scorer(latency)
 
 _SCORERS = {
     "n_parameters": neg_n_parameters_scorer,
@@ -233,7 +186,7 @@ _SCORERS = {
 
 
 def nondominated(costs, scores) -> np.ndarray:
-    """Find the candidates that no other one beats in cost without being worse in score.
+    """Find the Pareto front: candidates that no other one beats in cost without a worse score.
 
     Parameters
     ----------
@@ -245,8 +198,8 @@ def nondominated(costs, scores) -> np.ndarray:
     Returns
     -------
     indices : ndarray of shape (n_front,)
-        Numbers of the candidates on the front, from the cheapest to the best. Of equal ones the
-        first; none whose cost or score is not a number.
+        Indices of the candidates on the front, from the cheapest to the best. Of equal ones
+        the first; without those whose cost or score is NaN.
 
     Examples
     --------
@@ -282,7 +235,7 @@ def pareto_front(cv_results, *, cost="neg_n_parameters", score="score") -> np.nd
     Returns
     -------
     indices : ndarray of shape (n_front,)
-        Numbers of the candidates on the front, from the cheapest to the best.
+        Indices of the candidates on the front, from the cheapest to the best.
 
     Raises
     ------
@@ -323,7 +276,7 @@ class CheapestWithin:
     score : str, default="score"
         Name of the metric that may be lower than the best by the tolerance.
     tolerance : float, default=1.0
-        By how many units the mean score may be lower.
+        Largest difference between the best mean score and the chosen one, in units of `unit`.
     unit : {"standard_error", "absolute", "relative"}, default="standard_error"
         The best candidate's standard error over the folds, by default one [1]_; one; or the
         absolute value of the best mean score.
@@ -331,7 +284,7 @@ class CheapestWithin:
     Raises
     ------
     TypeError, ValueError
-        If `tolerance` or `unit` is not what it may be.
+        If `tolerance` or `unit` is invalid.
 
     References
     ----------
@@ -370,7 +323,7 @@ class CheapestWithin:
         Returns
         -------
         best_index : int
-            Its number. Of equally cheap ones the best.
+            Index of the candidate; of equally cheap ones, the best.
 
         Raises
         ------
@@ -388,7 +341,7 @@ class CheapestWithin:
         return int(next(i for i in order if known[i] and scores[i] >= scores[best] - margin))
 
     def _unit_at(self, cv_results, best: int, best_score: float) -> float:
-        """What one unit of tolerance is worth."""
+        """One unit of tolerance, in units of the score."""
         if self.unit != "standard_error":
             return 1.0 if self.unit == "absolute" else abs(best_score)
         end = f"_test_{self.score}"
@@ -418,21 +371,21 @@ class CheapestStudentSearchCV(GridSearchCV):
     scoring : str, callable, list, tuple or dict, default=None
         The score, or several; None is the estimator's own.
     cost : {"n_parameters", "flops", "latency"} or callable, default="n_parameters"
-        What is to be small, see :func:`n_parameters`, :func:`flops` and :func:`latency`; or a
-        function ``cost(estimator, X)``. ``cv_results_`` has it, negative, as ``neg_<name>``.
+        The cost to keep small, see :func:`n_parameters`, :func:`flops` and :func:`latency`; or a
+        function ``cost(estimator, X)``. ``cv_results_`` has its negative as ``neg_<name>``.
     tolerance, unit
         How much lower than the best the score may be, see :class:`CheapestWithin`.
     refit : bool or str, default=True
         Whether to fit the chosen student on all rows. With several scores, the name of the one
         that must be close to the best.
     n_jobs, cv, verbose, pre_dispatch, error_score, return_train_score
-        As in :class:`~sklearn.model_selection.GridSearchCV`. Latencies are to be measured with
-        ``n_jobs=None``, as neighbours would be in the way.
+        As in :class:`~sklearn.model_selection.GridSearchCV`. Measure latencies with
+        ``n_jobs=None``: parallel jobs slow each other down.
 
     Attributes
     ----------
     best_index_ : int
-        Number of the chosen candidate, not of the one with the best score.
+        Index of the chosen candidate, not of the one with the best score.
     best_score_ : float
         Its mean score.
     best_cost_ : float
@@ -511,7 +464,7 @@ class CheapestStudentSearchCV(GridSearchCV):
         Raises
         ------
         ValueError
-            If `cost`, `tolerance`, `unit` or `refit` is not what it may be.
+            If `cost`, `tolerance`, `unit` or `refit` is invalid.
         """
         cost_name, cost = self._named_cost()
         scorers = self._named_scorers()
@@ -522,26 +475,22 @@ class CheapestStudentSearchCV(GridSearchCV):
                 f"{self.refit!r}."
             )
         rule = CheapestWithin(cost=cost_name, score=score, tolerance=self.tolerance, unit=self.unit)
-        # The search runs on a copy, with the cost among its metrics, so that the parameters that
-        # the user has set stay as they are.
+        # The search runs on a copy with the cost among its metrics, so that the user's parameters
+        # stay as they are.
         search = copy.copy(self)
         search.scoring = {**scorers, cost_name: cost}
         search.refit = rule if self.refit else False
         super(CheapestStudentSearchCV, search).fit(X, y, **params)
         own = self.get_params(deep=False)
         self.__dict__.update({k: v for k, v in vars(search).items() if k not in own})
-        self._note_choice(rule, scorers)
+        self._set_best(rule, scorers)
         return self
 
-    def _named_cost(self) -> tuple[str, CostScorer]:
+    def _named_cost(self) -> tuple[str, EstimatorScorer]:
         """Name of the cost among the metrics, and its scorer."""
         if callable(self.cost):
-            return f"neg_{getattr(self.cost, '__name__', 'cost')}", CostScorer(self.cost)
-        if self.cost not in _SCORERS:
-            raise ValueError(
-                f"cost must be one of {sorted(_SCORERS)} or a function cost(estimator, X), got "
-                f"{self.cost!r}."
-            )
+            return f"neg_{getattr(self.cost, '__name__', 'cost')}", make_cost_scorer(self.cost)
+        AnyOf(OneOf(tuple(_SCORERS)), IsCallable()).check(self.cost, "cost")
         return f"neg_{self.cost}", _SCORERS[self.cost]
 
     def _named_scorers(self) -> dict[str, Any]:
@@ -552,8 +501,8 @@ class CheapestStudentSearchCV(GridSearchCV):
             return {name: get_scorer(name) for name in self.scoring}
         return {"score": check_scoring(self.estimator, self.scoring)}
 
-    def _note_choice(self, rule: CheapestWithin, scorers: dict[str, Any]) -> None:
-        """Set what a search with callable `refit` leaves out, as GridSearchCV would have it."""
+    def _set_best(self, rule: CheapestWithin, scorers: dict[str, Any]) -> None:
+        """Set the attributes that GridSearchCV omits with a callable `refit`."""
         results = self.cv_results_
         if not self.refit:
             self.best_index_ = rule(results)

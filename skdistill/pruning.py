@@ -20,11 +20,13 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce, singledispatch
+from numbers import Real
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from ._rules import Number
 from ._warnings import warn
 from .modules import (
     ACTIVATIONS,
@@ -50,7 +52,7 @@ _ELEMENTWISE = (
 )
 _DROPOUT = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 
-# Layers that make a constant of a channel that is constant, the same one.
+# Layers that leave a constant channel as it is.
 _POOLING = (
     *(nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d),
     *(nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d),
@@ -114,7 +116,7 @@ def _leaves(network: nn.Module) -> list[nn.Module]:
 
 
 def _check(stream: _Stream) -> None:
-    """Raise a ValueError unless it is known what happens to a stream's units."""
+    """Raise a ValueError unless removing units of a stream can be made up for."""
     source, path, reader = stream
     known = (*_ELEMENTWISE, *_DROPOUT, *_POOLING, nn.Flatten, ResidualLayer)
     for layer in path:
@@ -122,7 +124,7 @@ def _check(stream: _Stream) -> None:
             raise ValueError(
                 f"Units that go through {type(layer).__name__} cannot be removed. Between its "
                 "layers with weights module may have activations, dropout, pooling and Flatten, "
-                "but no normalisation, which would tell the difference."
+                "but no normalisation, whose statistics would change."
             )
     is_lossy = any(type(layer) in _POOLING and _changes_constants(layer) for layer in path)
     is_grouped = any(getattr(layer, "groups", 1) != 1 for layer in (source, reader))
@@ -345,20 +347,19 @@ class GroupLasso:
 def prune(module: nn.Module, threshold: float = 1e-3) -> nn.Module:
     """Remove the units and filters whose weights are next to zero.
 
-    What such a unit says is the activation of its bias, whatever the row; that goes into the biases
-    of the next layer. The smaller module computes what the large one would with these weights set
-    to zero.
+    Such a unit has a constant activation, that of its bias, which goes into the biases of the next
+    layer. The smaller module computes what the large one would with these weights set to zero.
 
     Parameters
     ----------
     module : nn.Module
         An ``nn.Sequential`` of linear layers, convolutions, activations, dropout, pooling, Flatten
         and the residual layers of :class:`skdistill.modules.MLP`, as an MLP or a ConvNet is; or a
-        stack of such networks, or the `module_` of an estimator. It stays as it is.
+        stack of such networks, or the `module_` of an estimator. It is not changed.
     threshold : float, default=1e-3
         Units whose weights have a smaller norm are removed, of all layers but the last. A residual
         layer's unit goes together with those that it adds to. In a stack each network loses as many
-        units of a layer as the one that needs most of them can spare.
+        units of a layer as the one that keeps the most of them.
 
     Returns
     -------
@@ -380,10 +381,10 @@ def prune(module: nn.Module, threshold: float = 1e-3) -> nn.Module:
     Notes
     -----
     A convolution that pads its input with zeros sees the edge of a channel, also of a constant one.
-    Before such a convolution one filter more is kept: a removed one's, now a constant, which stands
-    for all of them. This is exact where a bias could not be.
+    Before such a convolution one of the removed filters is kept, as a constant that stands for all
+    of them. This is exact, as a bias would not be.
 
-    Layers without a bias have one afterwards if their inputs became fewer.
+    Layers without a bias get one if inputs of theirs were removed.
 
     Examples
     --------
@@ -396,8 +397,7 @@ def prune(module: nn.Module, threshold: float = 1e-3) -> nn.Module:
     >>> widths(small), n_parameters(network), n_parameters(small)
     ((10,), 352, 72)
     """
-    if not threshold >= 0:
-        raise ValueError(f"threshold must be a number that is not negative, got {threshold!r}.")
+    Number(Real, 0).check(threshold, "threshold")
     if not all(p.isfinite().all() for p in module.parameters()):
         raise ValueError("module must have finite weights, for units to be removed.")
 
@@ -422,13 +422,13 @@ def prune(module: nn.Module, threshold: float = 1e-3) -> nn.Module:
 def narrow(module: nn.Module, widths: Sequence[int]) -> nn.Module:
     """Keep the first units of each layer but the last.
 
-    It makes a module of the form that :func:`prune` made of another one of the same architecture,
-    to load that one's weights into.
+    The result has the shape of a pruned module of the same architecture, whose weights can then be
+    loaded into it.
 
     Parameters
     ----------
     module : nn.Module
-        As :func:`prune` takes it. It stays as it is.
+        As in :func:`prune`. It is not changed.
     widths : tuple of int
         Number of units to keep in each layer, see :func:`widths`.
 
@@ -460,7 +460,7 @@ def widths(module: nn.Module) -> tuple[int, ...]:
     Parameters
     ----------
     module : nn.Module
-        As :func:`prune` takes it.
+        As in :func:`prune`.
 
     Returns
     -------
@@ -474,7 +474,7 @@ _Change = Callable[[list[nn.Module]], list[nn.Module]]
 
 @singledispatch
 def _changed(module: Any, change: _Change) -> nn.Module:
-    """Return a module whose networks are what `change` makes of them, a list of them at a time."""
+    """Return a copy of a module with its list of networks replaced by ``change(networks)``."""
     if not hasattr(module, "network"):
         return change([module])[0]
     model = copy.deepcopy(module)
@@ -493,7 +493,7 @@ def _(module: MultiHead, change):
     cores: list[Any] = unstack(module.core)
     heads: list[Any] = unstack(module.heads)
     n_heads, cut = len(heads) // len(cores), len(cores[0])
-    # Each head with a core of its own. All do the same to it, since all they go by is its weights.
+    # Each head gets a copy of the core. The copies are changed alike, since only weights matter.
     joined = [_joined(cores[i // n_heads], head) for i, head in enumerate(heads)]
     networks: list[Any] = change(joined)
     cores = [network[:cut] for network in networks[::n_heads]]
@@ -505,9 +505,9 @@ def _(module: MultiHead, change):
 def _largest_units(
     networks: Sequence[nn.Module], threshold: float, empty: list[str]
 ) -> list[list[Tensor]]:
-    """Which units to keep of each stream of each network, as many in all networks.
+    """Units to keep of each stream of each network, equally many in all networks.
 
-    Layers of which nothing would remain keep one unit, and are noted in `empty`.
+    Layers of which nothing would remain keep one unit, and are added to `empty`.
     """
     kept: list[list[Tensor]] = [[] for _ in networks]
     for number, streams in enumerate(zip(*map(_streams_of, networks), strict=True)):
@@ -537,7 +537,7 @@ def _remove(stream: _Stream, is_kept: Tensor, exact_at_edges: bool) -> None:
     source, path, reader = stream
     if is_kept.all():
         return
-    # What each unit says without its inputs; of those that are kept it is of no interest.
+    # Activation of each unit whose weights are zero; used for the removed units only.
     value = _bias_of(source)
     for layer in path:
         if isinstance(layer, ResidualLayer):
@@ -561,7 +561,7 @@ def _bias_of(layer: Any) -> Tensor:
 
 
 def _sees_edges(layer: Any) -> bool:
-    """Whether a constant input of a layer makes no constant output, as zeros are around it."""
+    """Whether a layer pads with zeros, so that a constant input has no constant output."""
     if type(layer) not in _CONVOLUTIONS or layer.padding_mode != "zeros":
         return False
     return layer.padding == "same" or (layer.padding != "valid" and any(layer.padding))
@@ -583,7 +583,7 @@ def _merge(stream: _Stream, is_kept: Tensor, value: Tensor) -> Tensor:
 
 
 def _drop_inputs(layer: Any, is_kept: Tensor, value: Tensor) -> None:
-    """Remove units from a layer's inputs; what they say always goes into its bias."""
+    """Remove constant units from a layer's inputs, and add what they contribute to its bias."""
     weight = layer.weight
     by_unit = weight.reshape(len(weight), len(is_kept), -1)  # a channel has pixels, or a kernel
     bias = _bias_of(layer) + by_unit[:, ~is_kept].sum(-1) @ value[~is_kept]
@@ -597,7 +597,7 @@ def _drop_units(layer: Any, is_kept: Tensor) -> None:
 
 
 def _set(layer: Any, weight: Tensor, bias: Tensor | None) -> None:
-    """Give a layer other weights, and make its width theirs."""
+    """Replace a layer's weights and update its sizes."""
     trains = layer.weight.requires_grad
     layer.weight = nn.Parameter(weight, trains)
     layer.bias = None if bias is None else nn.Parameter(bias, trains)

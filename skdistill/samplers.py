@@ -2,26 +2,26 @@
 """Stochastic-gradient Markov chains, which draw the weights of networks from their posterior.
 
 The target is exp(-U / temperature) with the potential U = -log posterior: N times the mean loss
-less the log prior, where N is the sum of the sample weights. What a training loop has is the
-gradient of U / N, the mean loss and the weight decay tau / (2 N) ||w||^2 that a prior N(0, 1/tau)
-stands for; the updates multiply it by N.
+less the log prior, where N is the sum of the sample weights. A training loop computes the gradient
+of U / N, of the mean loss and the weight decay tau / (2 N) ||w||^2 of a prior N(0, 1/tau); the
+updates multiply it by N.
 
-Each sampler is an update of one tensor, a thin ``torch.optim.Optimizer`` around it, and the
+Each sampler is a function that updates one tensor, a ``torch.optim.Optimizer`` around it, and the
 settings that a user gives as ``inference=SGLD(step_size=...)``. Two diagnostics follow.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ._settings import Settings, check_kind
+from ._rules import AnyOf, Number, OneOf, check_parameters
+from ._settings import Settings
 
 __all__ = [
     "SGLD",
@@ -36,7 +36,7 @@ __all__ = [
     "effective_sample_size",
 ]
 
-_SCHEDULES = ("constant", "polynomial", "cyclical")
+_FRICTION = Number(Real, 0, 1, closed="right")
 
 
 # ------------------------------------------------------------------------------------------
@@ -65,7 +65,7 @@ def sgld_step(
     grad : Tensor of the same shape
         Gradient of the potential divided by `n_rows`, see the module.
     noise : Tensor of the same shape
-        Memory for the draws; untouched at temperature 0.
+        Preallocated memory for the draws; not used at temperature 0.
     lr : float
         Step size eta.
     n_rows : float
@@ -111,9 +111,9 @@ def sghmc_step(
     grad : Tensor of the same shape
         Gradient of the potential divided by `n_rows`, see the module.
     momentum : Tensor of the same shape
-        The paper's v, which the weights move by.
+        The paper's v, which is added to the weights.
     noise : Tensor of the same shape
-        Memory for the draws; untouched at temperature 0.
+        Preallocated memory for the draws; not used at temperature 0.
     lr : float
         The paper's eta.
     n_rows : float
@@ -147,8 +147,7 @@ class _SamplingOptimizer(torch.optim.Optimizer):
 
     def __init__(self, params: Any, defaults: dict[str, float], generator: torch.Generator | None):
         for name, value in defaults.items():
-            if not 0 <= value < math.inf:
-                raise ValueError(f"{name} must be a finite number >= 0, got {value!r}.")
+            Number(Real, 0).check(value, name)
         super().__init__(params, defaults)
         self.generator = generator
         self._noise: dict[Tensor, Tensor] = {}
@@ -162,9 +161,9 @@ class _SamplingOptimizer(torch.optim.Optimizer):
             A parameter, or all of them in one buffer.
         grad : Tensor of the same shape
         state : dict of str to Tensor
-            What the sampler remembers of this tensor; filled when empty.
+            State of the sampler for this tensor; initialised when empty.
         group : dict
-            A group of parameters, for its settings.
+            The tensor's parameter group, with the settings.
         """
         raise NotImplementedError
 
@@ -175,12 +174,12 @@ class _SamplingOptimizer(torch.optim.Optimizer):
         Parameters
         ----------
         closure : callable, default=None
-            Computes the loss and its gradients anew.
+            Evaluates the loss and its gradients again.
 
         Returns
         -------
         loss : Tensor or None
-            What `closure` gives.
+            Result of `closure`.
         """
         loss = None
         if closure is not None:
@@ -193,13 +192,13 @@ class _SamplingOptimizer(torch.optim.Optimizer):
         return loss
 
     def _noise_for(self, theta: Tensor) -> Tensor:
-        """Memory for the noise, the same at every step."""
+        """Memory for the noise, reused at every step."""
         if theta not in self._noise:
             self._noise[theta] = torch.empty_like(theta)
         return self._noise[theta]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state, that of the generator included; nothing stands for the global one.
+        """Return the state, including that of the generator unless it is the global one.
 
         Returns
         -------
@@ -211,7 +210,7 @@ class _SamplingOptimizer(torch.optim.Optimizer):
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from where :meth:`state_dict` was called.
+        """Load what :meth:`state_dict` returned.
 
         Parameters
         ----------
@@ -280,8 +279,7 @@ class SGHMCOptimizer(_SamplingOptimizer):
     """
 
     def __init__(self, params, lr, n_rows, friction=0.1, temperature=1.0, generator=None):
-        if not 0 < friction <= 1:
-            raise ValueError(f"friction must be a number in (0, 1], got {friction!r}.")
+        _FRICTION.check(friction, "friction")
         defaults = {"lr": lr, "n_rows": n_rows, "friction": friction, "temperature": temperature}
         super().__init__(params, defaults, generator)
 
@@ -306,64 +304,32 @@ class SGHMCOptimizer(_SamplingOptimizer):
 # ------------------------------------------------------------------------------------------
 
 
-class _Rule(NamedTuple):
-    """What a parameter may be: of a kind, with a condition that holds, or one of `others`."""
-
-    wanted: str
-    kind: type
-    holds: Callable[[Any], bool]
-    others: tuple = ()
-
-    def check(self, value: Any, name: str) -> None:
-        if any(type(value) is type(other) and value == other for other in self.others):
-            return
-        start = f"{name} must be {self.wanted}"
-        if self.kind is not str:
-            check_kind(value, self.kind, start)
-        elif not isinstance(value, str):
-            raise TypeError(f"{start}, got {value!r}.")
-        if not self.holds(value):
-            raise ValueError(f"{start}, got {value!r}.")
-
-
-def _is_positive(value: Any) -> bool:
-    return 0 < value < math.inf
-
-
-def _is_share_or_count(value: Any) -> bool:
-    return value >= 0 and (value < 1 or isinstance(value, Integral))
-
-
-_POSITIVE = _Rule("a number > 0", Real, _is_positive)
-_POSITIVE_OR_NONE = _Rule("a number > 0, or None", Real, _is_positive, (None,))
-_COUNT = _Rule("an integer >= 1", Integral, _is_positive)
+_POSITIVE = Number(Real, 0, closed="neither")
+_POSITIVE_OR_NONE = Number(Real, 0, closed="neither", others=(None,))
 
 
 class _Inference(Settings):
-    """Settings that know what their parameters may be."""
-
-    _rules: dict[str, _Rule] = {}
+    """How the members of an ensemble are drawn, when it is not by training each from scratch."""
 
     def check(self) -> None:
-        """Raise TypeError or ValueError for the first parameter that is not what it may be."""
-        for name, rule in self._rules.items():
-            rule.check(getattr(self, name), f"inference__{name}")
+        """Raise TypeError or ValueError for the first parameter that is not accepted."""
+        check_parameters(self, "inference__")
 
 
 class _Chain(_Inference):
     """Settings of Markov chains that advance together."""
 
-    _rules = {
+    _parameter_table = {
         "step_size": _POSITIVE,
-        "schedule": _Rule(f"one of {list(_SCHEDULES)}", str, _SCHEDULES.__contains__),
+        "schedule": OneOf(("constant", "polynomial", "cyclical")),
         "final_step_size": _POSITIVE_OR_NONE,
         "gamma": _POSITIVE,
-        "n_cycles": _COUNT,
+        "n_cycles": Number(Integral, 1),
         "prior_precision": _POSITIVE_OR_NONE,
-        "burn_in": _Rule("a number in [0, 1) or an integer >= 0", Real, _is_share_or_count),
-        "thinning": _Rule("an integer >= 1, or 'auto'", Integral, _is_positive, ("auto",)),
-        "n_chains": _COUNT,
-        "temperature": _Rule("a number >= 0", Real, lambda value: 0 <= value < math.inf),
+        "burn_in": AnyOf(Number(Real, 0, 1, closed="left"), Number(Integral, 0)),
+        "thinning": Number(Integral, 1, others=("auto",)),
+        "n_chains": Number(Integral, 1),
+        "temperature": Number(Real, 0),
     }
 
     optimizer_class: type[_SamplingOptimizer]
@@ -402,12 +368,11 @@ class _Chain(_Inference):
             )
 
     def optimizer_settings(self) -> dict[str, float]:
-        """Return what `optimizer_class` takes besides parameters, sum of weights and generator.
+        """Return the keywords of `optimizer_class` that are settings, at the first iteration.
 
         Returns
         -------
         settings : dict of str to float
-            At the first iteration.
         """
         return {"lr": self.step_size, "temperature": self.temperature}
 
@@ -438,7 +403,7 @@ class _Chain(_Inference):
         return self.step_size
 
     def temperature_at(self, iteration: int, n_iterations: int) -> float:
-        """Return the temperature of an iteration: 0 while a cycle explores.
+        """Return the temperature of an iteration, which is 0 in the burn-in of a cycle.
 
         Parameters
         ----------
@@ -474,11 +439,11 @@ class _Chain(_Inference):
         return np.flatnonzero(np.arange(n_iterations) % length >= self._burn_in_of(length))
 
     def _phase_length(self, n_iterations: int) -> int:
-        """Iterations of what has one burn-in: a cycle, or the run."""
+        """Length of a cycle, or of the run if there are no cycles."""
         return -(-n_iterations // self.n_cycles) if self.schedule == "cyclical" else n_iterations
 
     def _burn_in_of(self, length: int) -> int:
-        """Iterations of a cycle, or run, of that length which are its burn-in."""
+        """Length of the burn-in of a cycle, or run, of this length."""
         if isinstance(self.burn_in, Integral):
             return int(self.burn_in)
         return int(self.burn_in * length)
@@ -494,7 +459,7 @@ class SGLD(_Chain):
         is the learning rate of a gradient step on the mean loss: try 0.02 / N, or up to 0.1 / N
         where chains mix slowly.
     schedule : {"constant", "polynomial", "cyclical"}, default="constant"
-        How the step size goes on: "polynomial" is a (b + t)^-gamma [1]_ from `step_size` to
+        How the step size changes: "polynomial" is a (b + t)^-gamma [1]_ from `step_size` to
         `final_step_size`, "cyclical" falls to zero along half a cosine, `n_cycles` times [3]_.
     final_step_size : float, default=None
         Step size of the last iteration, for "polynomial"; None is a hundredth of `step_size`.
@@ -507,19 +472,19 @@ class SGLD(_Chain):
         ensemble's `prior_scale`; None lets `prior_scale` stand, whose default is wide for a
         posterior: 1 suits better.
     burn_in : float or int, default=0.5
-        Iterations before any member is kept, or their share of the run. With "cyclical", of each
-        cycle, and without noise: the stage that explores.
+        Iterations before any member is kept, or their share of the run. With "cyclical", those at
+        the start of each cycle, which are without noise.
     thinning : int or "auto", default="auto"
-        Every how many iterations after burn-in a member is kept, as many as are wanted, the last
-        ones; "auto" spreads them evenly.
+        Number of iterations from one kept member to the next; the last `n_members` are kept.
+        "auto" spreads the members evenly over the iterations after burn-in.
     n_chains : int, default=1
-        Chains that run side by side from different weights; the members are shared out to them.
+        Number of parallel chains, from different initial weights, which share the members.
     temperature : float, default=1.0
         The members are draws from the posterior to the power 1 / temperature.
 
     Notes
     -----
-    Members count alike, also where the step size changes; [1]_ weights them by it.
+    Members have equal weights, also where the step size changes; [1]_ weights them by it.
 
     References
     ----------
@@ -556,10 +521,7 @@ class SGHMC(_Chain):
     .. [1] Chen, Fox & Guestrin (2014), "Stochastic Gradient Hamiltonian Monte Carlo", Eq 15.
     """
 
-    _rules = {
-        **_Chain._rules,
-        "friction": _Rule("a number in (0, 1]", Real, lambda value: 0 < value <= 1),
-    }
+    _parameter_table = {**_Chain._parameter_table, "friction": _FRICTION}
 
     optimizer_class = SGHMCOptimizer
 
@@ -602,8 +564,8 @@ class MCDropout(_Inference):
     Parameters
     ----------
     rate : float, default=0.1
-        Share of the units that are dropped, between 0 and 1, in training as in prediction; it takes
-        the place of the rates of the module's own ``nn.Dropout`` layers.
+        Probability that a unit is dropped, between 0 and 1, in training and prediction. It replaces
+        the rates of the module's own ``nn.Dropout`` layers.
 
     References
     ----------
@@ -611,14 +573,14 @@ class MCDropout(_Inference):
            Uncertainty in Deep Learning".
     """
 
-    _rules = {"rate": _Rule("a number in (0, 1)", Real, lambda value: 0 < value < 1)}
+    _parameter_table = {"rate": Number(Real, 0, 1, closed="neither")}
 
     def __init__(self, rate=0.1):
         self.rate = rate
 
 
 def kept_iterations(inference: SGLD | SGHMC, n_iterations: int, n_members: int) -> np.ndarray:
-    """Tell at which iterations each chain's state becomes a member.
+    """Return the iterations at which each chain's state becomes a member.
 
     Parameters
     ----------
@@ -626,12 +588,12 @@ def kept_iterations(inference: SGLD | SGHMC, n_iterations: int, n_members: int) 
     n_iterations : int
         Length of the run.
     n_members : int
-        Members wanted of all chains together.
+        Number of members, of all chains together.
 
     Returns
     -------
     iterations : ndarray of shape (n_members / n_chains,)
-        Ascending, counted from 0; what is kept is the state after the update.
+        Ascending, counted from 0; the state after the update is kept.
 
     Raises
     ------
@@ -666,8 +628,8 @@ def kept_iterations(inference: SGLD | SGHMC, n_iterations: int, n_members: int) 
 def split_r_hat(draws: Any) -> np.ndarray:
     """Potential scale reduction of chains cut in halves (Vehtari et al., 2021, Eqs 1 to 4).
 
-    Near 1 where the halves of all chains have the same mean and variance. Ranks do not enter, as
-    they would for quantities whose variance may be infinite: probabilities have a finite one.
+    Near 1 where the halves of all chains have the same mean and variance. There is no rank
+    normalisation, which is for quantities of infinite variance: probabilities have a finite one.
 
     Parameters
     ----------
@@ -722,7 +684,7 @@ def effective_sample_size(draws: Any) -> np.ndarray:
 
 
 def _halves(draws: Any) -> np.ndarray:
-    """Both halves of each chain, as chains, with NaN for what is not finite."""
+    """Split each chain into halves, as chains, with NaN in place of infinities."""
     draws = np.asarray(draws, dtype=np.float64)
     if draws.ndim < 2 or draws.shape[0] < 1 or draws.shape[1] < 4:
         raise ValueError(
@@ -735,7 +697,7 @@ def _halves(draws: Any) -> np.ndarray:
 
 
 def _variances(chains: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Variance within chains W, and the estimate var+ that is too large before they have mixed."""
+    """Variance W within chains, and the estimate var+, too large until the chains have mixed."""
     n = chains.shape[1]
     between = chains.mean(1).var(0, ddof=1)  # Eq 1, B / N
     within = chains.var(1, ddof=1).mean(0)  # Eq 2
@@ -759,6 +721,6 @@ def _integrated_time(correlation: np.ndarray) -> np.ndarray:
     is_positive[-1] = False
     monotone = np.minimum.accumulate(pairs)
     time = -1 + 2 * np.where(is_positive, monotone, 0).sum(0)
-    # The first term that is left out still counts once if it is positive, as in Stan.
+    # As in Stan, the first term that is left out is added once if it is positive.
     after = np.take_along_axis(even, is_positive.sum(0)[None], axis=0)[0]
     return time + np.maximum(after, 0)

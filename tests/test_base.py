@@ -48,8 +48,8 @@ from skdistill import (
     predict_quantiles,
     predict_uncertainty,
 )
-from skdistill._columns import standardisation
 from skdistill._reading import chunk_size
+from skdistill._standardisation import standardisation
 from skdistill.distributions import EmpiricalGaussian
 from skdistill.ensembles import _training
 from skdistill.modules import MLP, GaussianStack

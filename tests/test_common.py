@@ -37,7 +37,7 @@ from skdistill import (
     HydraPlusClassifier,
     HydraPlusRegressor,
 )
-from skdistill._parameters import Number
+from skdistill._rules import Number
 from skdistill.modules import MLP
 from skdistill.samplers import SGHMC, SGLD, MCDropout
 
@@ -297,7 +297,7 @@ def test_repr_shows_what_was_changed(cls):
         ({"lr": "fast"}, TypeError, "lr"),
         ({"lr": np.nan}, TypeError, "lr must be (a number|an integer).*, got nan"),
         ({"lr": np.array([0.01, 0.02])}, TypeError, "lr must be"),
-        ({"lr": np.inf}, ValueError, "lr must be finite, got inf"),
+        ({"lr": np.inf}, ValueError, "lr must be a number > 0, got inf"),
         ({"max_epochs": np.nan}, TypeError, "max_epochs must be (a number|an integer).*, got nan"),
         ({"batch_size": np.nan}, TypeError, "batch_size must be (a number|an integer).*, got nan"),
         (
@@ -337,7 +337,7 @@ def test_parameters_out_of_range_are_named_by_fit(make, params, error, message, 
         (small_ensemble, {"normalize_y": "yes"}, "normalize_y must be one of"),
         (small_classifier, {"class_weight": "even"}, "class_weight must be a dict, 'balanced' or"),
         (small_classifier, {"class_weight": [1, 2]}, "class_weight must be a dict, 'balanced' or"),
-        (small_classifier, {"class_weight": {1: -1}}, r"class_weight\[1\] == -1, must be >= 0"),
+        (small_classifier, {"class_weight": {1: -1}}, r"class_weight\[1\] must be a number >= 0"),
         (small_classifier, {"inference": "SGLD"}, "inference must be 'deep_ensemble', or an SGLD"),
         (small_classifier, {"inference": SGLD}, "inference must be 'deep_ensemble', or an SGLD"),
         (small_ensemble, {"inference": SGLD(0.0)}, "inference__step_size must be a number > 0"),
@@ -351,7 +351,7 @@ def test_parameters_of_some_are_named_by_fit(make, params, message, data):
 
 @pytest.mark.parametrize("weight", ["1", np.nan, True, None])
 def test_a_weight_of_a_class_that_is_no_number_is_named(weight, data):
-    with pytest.raises(TypeError, match=r"class_weight\[1\] must be a number, got "):
+    with pytest.raises(TypeError, match=r"class_weight\[1\] must be a number >= 0, got "):
         small_classifier(class_weight={1: weight}).fit(*data)
 
 

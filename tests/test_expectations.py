@@ -99,7 +99,7 @@ def test_nan_is_named(probs):
         ({"loss": "huber"}, ValueError, r"'largest': loss must be callable or one of \['absolute'"),
         ({"link": "log"}, ValueError, r"'largest': link must be callable or one of \['identity'"),
         ({"weight": 0}, ValueError, "'largest': weight must be a number > 0, got 0"),
-        ({"weight": np.nan}, ValueError, "'largest': weight must be a number > 0, got nan"),
+        ({"weight": np.nan}, TypeError, "'largest': weight must be a number > 0, got nan"),
     ],
 )
 def test_bad_parameters_are_named(params, error, message):

@@ -225,7 +225,7 @@ def test_digests_are_the_same_in_another_process():
 )
 def test_what_cannot_be_seen_is_refused_by_name(value):
     teacher = BayesianEnsembleClassifier(inference=SGLD(1e-3), callbacks=value)
-    with pytest.raises(ValueError, match="teacher__callbacks cannot be told from other values"):
+    with pytest.raises(ValueError, match="teacher__callbacks cannot be compared with other values"):
         digests(GPEDDistiller(teacher), {})
 
 

@@ -17,9 +17,10 @@ ROOT = Path(__file__).parents[1]
 # What begins with an underscore inside a part is that part's own business.
 LAYERS = {
     "pure torch": {
-        "_columns",
         "_objective",
+        "_standardisation",
         "_process",
+        "_rules",
         "_settings",
         "_version",
         "_warnings",

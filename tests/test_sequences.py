@@ -208,7 +208,7 @@ def test_references_without_a_token_are_refused():
         (([[3]], [[0, 4]]), ValueError, "y_pred must have padding .0. at the end of a row only"),
         (([[3]], [[3.5]]), ValueError, "y_pred must be tokens, whole numbers"),
         (([[3]], int), ValueError, "Expected 2D array, got scalar"),
-        (([[3]], [[3]], "0"), TypeError, "pad_token must be an instance of int"),
+        (([[3]], [[3]], "0"), TypeError, "pad_token must be an integer >= 0"),
     ],
 )
 def test_error_rates_of_what_are_no_tokens_are_refused(arguments, error, message):
@@ -406,7 +406,12 @@ class Wrong(Constant):
         ),
         ([Constant(np.ones(5))], {"pad_token": 2}, ValueError, "pad_token must be neither"),
         ([Constant(np.ones(5))], {"pad_token": 5}, ValueError, "must be among the 5 tokens that"),
-        ([Constant(np.ones(5))], {"end_token": -1}, ValueError, "end_token must be at least 0"),
+        (
+            [Constant(np.ones(5))],
+            {"end_token": -1},
+            ValueError,
+            "end_token must be an integer >= 0",
+        ),
         ([Constant(np.ones(5))], {"begin_token": 1.0}, TypeError, "begin_token must be an integer"),
     ],
 )
@@ -449,5 +454,5 @@ def test_what_a_language_model_is_given_is_checked_as_sequences_are(ensemble):
 
 @pytest.mark.parametrize(("name", "value"), [("beam_size", 0), ("max_length", 0)])
 def test_sizes_that_will_not_do_are_named(ensemble, name, value):
-    with pytest.raises(ValueError, match=f"{name} == 0, must be >= 1"):
+    with pytest.raises(ValueError, match=f"{name} must be an integer >= 1, got 0"):
         ensemble.generate(NOTHING, **{name: value})

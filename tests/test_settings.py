@@ -23,11 +23,6 @@ class Outer(Settings):
         self.rate = rate
 
 
-class Bound(Settings):
-    def __init__(self, value):
-        self.value = value
-
-
 def test_parameters_by_name():
     inner = Inner(scale=2.0)
     outer = Outer(inner)
@@ -98,26 +93,3 @@ def test_a_grid_search_reaches_them():
     assert settings.scale == 1.0
     assert "transfer=Inner(scale=2.0)" in repr(search.best_estimator_)
     assert "Inner" in search.best_estimator_._repr_html_()
-
-
-@pytest.mark.parametrize("value", [0, 1, 0.5, np.float32(0.25), np.int64(1)])
-def test_numbers_within_bounds_pass(value):
-    Bound(value)._check_number("value", 0, 1)
-
-
-@pytest.mark.parametrize(
-    ("value", "limits", "error", "message"),
-    [
-        (-0.1, {"low": 0}, ValueError, "of at least 0, got -0.1"),
-        (0, {"low": 0, "open_low": True}, ValueError, "above 0, got 0"),
-        (1.1, {"low": 0, "high": 1}, ValueError, "of at least 0 and at most 1, got 1.1"),
-        (np.nan, {"low": 0}, ValueError, "got nan"),
-        (np.inf, {"low": 0}, ValueError, "got inf"),
-        (True, {"low": 0}, TypeError, "got True"),
-        ("1", {"low": 0}, TypeError, "got '1'"),
-        (None, {"low": 0}, TypeError, "got None"),
-    ],
-)
-def test_other_values_are_named(value, limits, error, message):
-    with pytest.raises(error, match=f"^Bound: value must be a finite number.*{message}"):
-        Bound(value)._check_number("value", **limits)

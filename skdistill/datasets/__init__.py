@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Data of the papers: toy generators, tables for regression and classification, and images.
 
-The real sets come from the folder that the environment variable ``SKDISTILL_DATA`` names, or else
-are downloaded once.
+The real sets are read from the folder that the environment variable ``SKDISTILL_DATA`` names, or
+else downloaded once.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where the real sets come from: a file in SKDISTILL_DATA, else a download."""
+"""Loading the real data sets from a file in SKDISTILL_DATA, or else from the net."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ import numpy as np
 from sklearn.datasets import fetch_openml, get_data_home
 from sklearn.utils import Bunch
 
-# What a download or its parsing may raise when the net, the server or the file is not as it should.
+from .._rules import OneOf
+
+# Errors that a failed download, or the parsing of a broken file, may raise.
 _DOWNLOAD_ERRORS = (OSError, HTTPException, ValueError)
 
-_TIMEOUT = 60  # seconds without an answer after which a download is given up
+_TIMEOUT = 60  # seconds
 
 
-def known(name, sets: Mapping):
-    """The source of the set of this name."""
-    if name not in sets:
-        raise ValueError(f"name must be one of {sorted(sets)}, got {name!r}.")
+def source_of(name, sets: Mapping):
+    """Source of the data set of a name."""
+    OneOf(tuple(sorted(sets))).check(name, "name")
     return sets[name]
 
 
 def address(origin: int | str) -> str:
-    """Where a set is found on the net, given its number at OpenML or the address itself."""
+    """Address of a set, given its number at OpenML or the address itself."""
     return f"https://www.openml.org/d/{origin}" if isinstance(origin, int) else origin
 
 
@@ -39,10 +40,10 @@ def load_or_download(
     origin: int | str,
     download: Callable[[], Bunch],
 ) -> Bunch:
-    """Read the file `relative` to SKDISTILL_DATA, or download; say what to do where that fails.
+    """Read the file `relative` to SKDISTILL_DATA, or download; an error explains how to go on.
 
-    `read` is given the file's content, and `arrays` names what it must hold; `origin` is the number
-    at OpenML or the address of what is downloaded.
+    `read` takes the file's content, `arrays` names the arrays in it for the error, and `origin` is
+    the number at OpenML or the address of the download.
     """
     folder = os.environ.get("SKDISTILL_DATA")
     file = Path(folder, relative) if folder else None
@@ -54,7 +55,7 @@ def load_or_download(
     except _DOWNLOAD_ERRORS as error:
         looked = "SKDISTILL_DATA is not set" if file is None else f"there is no file {str(file)!r}"
         raise OSError(
-            f"The set {name!r} is not at hand: {looked}, and it cannot be had from "
+            f"The set {name!r} is not available: {looked}, and it cannot be downloaded from "
             f"{address(origin)} ({type(error).__name__}: {error}). Without a connection, name in "
             f"the environment variable SKDISTILL_DATA a folder with the file {relative}, which "
             f"holds arrays {arrays}; or fetch the set once on a machine that has a connection and "
@@ -74,7 +75,7 @@ def from_csv(url: str, name: str, data_home):
     if not file.is_file():
         with urlopen(url, timeout=_TIMEOUT) as response:
             content = response.read()
-        partial = file.with_suffix(".part")  # so that what is broken off is not taken for the file
+        partial = file.with_suffix(".part")  # an interrupted download must not look complete
         partial.write_bytes(content)
         partial.replace(file)
     with file.open(encoding="utf-8") as lines:

@@ -9,19 +9,19 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.utils import Bunch
 
-from ._fetching import address, from_openml, known, load_or_download
+from ._fetching import address, from_openml, load_or_download, source_of
 
 _SIDE = 28
 _N_TRAIN = 60000
 
 
 class _Source(NamedTuple):
-    """Where a set is found, and what it holds."""
+    """Source and contents of a set."""
 
     title: str
     file: str  # in SKDISTILL_DATA/images, without .npz
     origin: int  # number at OpenML
-    test_counts: tuple[int, ...]  # images of each class in the test set, by which it is known
+    test_counts: tuple[int, ...]  # images of each class in the test set, to recognise it
 
 
 _SETS = {
@@ -65,7 +65,7 @@ def fetch_images(name, *, data_home=None):
             The 60,000 images of the training set come first, if they are there; the 10,000 others
             are the test set.
         DESCR : str
-            What the set is, and where the data come from.
+            Description and source of the data.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def fetch_images(name, *, data_home=None):
     >>> mnist = fetch_images("mnist")  # doctest: +SKIP
     >>> X_test = mnist.data[~mnist.is_train]  # doctest: +SKIP
     """
-    source = known(name, _SETS)
+    source = source_of(name, _SETS)
     bunch = load_or_download(
         name,
         f"images/{source.file}.npz",
@@ -122,7 +122,7 @@ def _from_openml(source: _Source, data_home) -> Bunch:
 
 
 def _check(bunch: Bunch, name: str, source: _Source) -> None:
-    """Hold what was loaded against what the set should be."""
+    """Check that the loaded data are the expected ones."""
     n_rows, counts = len(bunch.target), tuple(np.bincount(bunch.target[~bunch.is_train]).tolist())
     if bunch.data.shape != (n_rows, _SIDE, _SIDE) or counts != source.test_counts:
         raise ValueError(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Images made harder: squares of them masked, and fewer of them labelled."""
+"""Masking squares of images, and removing labels."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from numbers import Integral
 
 import numpy as np
 from sklearn.model_selection import train_test_split
-from sklearn.utils import check_array, check_random_state, check_scalar
+from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_consistent_length
+
+from .._rules import Number
 
 
 def mask_squares(X, size, *, image_shape=None, value=0, random_state=None):
     """Mask a random square of each image.
 
-    On MNIST there is next to no uncertainty to distil; where a square is missing there is [1]_.
+    MNIST has hardly any uncertainty to distil; masked images have some [1]_.
 
     Parameters
     ----------
@@ -27,10 +29,9 @@ def mask_squares(X, size, *, image_shape=None, value=0, random_state=None):
     image_shape : tuple of int, default=None
         Shape of one image, (height, width) or (channels, height, width), if X holds rows of pixels.
     value : float, default=0
-        What the pixels of the square become, in all channels.
+        Value of the pixels of the square, in all channels.
     random_state : int, RandomState instance or None, default=None
-        Where the squares lie: anywhere inside an image, one position as probable as the other. An
-        int masks the same X in the same way each time.
+        Draws the positions of the squares, uniform inside an image.
 
     Returns
     -------
@@ -41,7 +42,7 @@ def mask_squares(X, size, *, image_shape=None, value=0, random_state=None):
     ------
     ValueError
         If X and `image_shape` do not tell the shape of an image, a square does not fit in, or
-        `value` is none that X can hold.
+        X's dtype cannot represent `value`.
 
     References
     ----------
@@ -59,7 +60,7 @@ def mask_squares(X, size, *, image_shape=None, value=0, random_state=None):
     """
     X = check_array(X, dtype="numeric", allow_nd=True, copy=True)
     *_, height, width = shape = _image_shape(X, image_shape)
-    check_scalar(size, "size", Integral, min_val=0, max_val=min(height, width))
+    Number(Integral, 0, min(height, width)).check(size, "size")
     if np.asarray(value).astype(X.dtype) != value:
         raise ValueError(f"value must be one that X, of dtype {X.dtype}, can hold; got {value!r}.")
     random_state = check_random_state(random_state)
@@ -72,7 +73,7 @@ def mask_squares(X, size, *, image_shape=None, value=0, random_state=None):
 
 
 def _between(starts, size, n):
-    """Which of n places lie among the `size` ones from each start on."""
+    """Mask (len(starts), n) of the `size` positions from each start on."""
     offsets = np.arange(n) - starts[:, None]
     return (offsets >= 0) & (offsets < size)
 
@@ -90,7 +91,7 @@ def _image_shape(X, image_shape):
 
 
 def split_labelled(X, y, n_labelled, *, random_state=None):
-    """Keep the labels of some rows, and the other rows without theirs.
+    """Split rows into labelled ones and unlabelled ones.
 
     A teacher learns from the labelled rows, a student from all [1]_:
     ``student.fit(X_labelled, y_labelled, X_transfer=X_unlabelled)``.
@@ -102,7 +103,7 @@ def split_labelled(X, y, n_labelled, *, random_state=None):
     n_labelled : int
         Number of rows that stay labelled, chosen uniformly.
     random_state : int, RandomState instance or None, default=None
-        Which rows these are. With the same int, fewer labelled rows are among the more.
+        Draws the labelled rows. With the same int, a smaller set is a subset of a larger one.
 
     Returns
     -------
@@ -131,7 +132,7 @@ def split_labelled(X, y, n_labelled, *, random_state=None):
     ((1, 2), (1,), (3, 2))
     """
     check_consistent_length(X, y)
-    check_scalar(n_labelled, "n_labelled", Integral, min_val=1, max_val=len(y))
+    Number(Integral, 1, len(y)).check(n_labelled, "n_labelled")
     if n_labelled == len(y):
         return X, y, None
     X_labelled, X_unlabelled, y_labelled, _ = train_test_split(

@@ -12,13 +12,13 @@ import numpy as np
 from sklearn.datasets import fetch_covtype
 from sklearn.utils import Bunch
 
-from ._fetching import address, from_openml, known, load_or_download
+from ._fetching import address, from_openml, load_or_download, source_of
 
-_MISSING = "?"  # the category of what is missing, as in the published files
+_MISSING = "?"  # category of missing values, as in the published files
 
 
 class _Source(NamedTuple):
-    """Where a set is found, and what it holds."""
+    """Source and contents of a set."""
 
     title: str
     n_rows: int
@@ -28,7 +28,7 @@ class _Source(NamedTuple):
     n_categorical: int = 0  # the last columns
     arrays: str = "X and y"  # in the file in SKDISTILL_DATA
     train: slice | None = None  # rows of the standard training set
-    train_counts: tuple[int, ...] = ()  # rows of each class among them, by which they are known
+    train_counts: tuple[int, ...] = ()  # rows of each class among them, to recognise them
 
 
 _SETS = {
@@ -98,7 +98,7 @@ def fetch_tabular_classification(name, *, data_home=None):
     bunch : :class:`~sklearn.utils.Bunch`
         data : ndarray of shape (n_samples, n_features), float64
             Inputs, as published. Columns with named categories come after the others, as codes
-            from 0; what is missing is a category of its own, "?".
+            from 0; missing values are a category of their own, "?".
         target : ndarray of shape (n_samples,), int or str
             Labels, as published.
         categorical : ndarray of shape (n_features,), bool
@@ -113,7 +113,7 @@ def fetch_tabular_classification(name, *, data_home=None):
             being its test set. None for the other sets, and for a download whose rows come in
             another order than is known.
         DESCR : str
-            What the set is, and where the data come from.
+            Description and source of the data.
 
     Raises
     ------
@@ -129,7 +129,7 @@ def fetch_tabular_classification(name, *, data_home=None):
     >>> adult = fetch_tabular_classification("adult")  # doctest: +SKIP
     >>> X_train = adult.data[adult.is_train]  # doctest: +SKIP
     """
-    source = known(name, _SETS)
+    source = source_of(name, _SETS)
     download = _from_openml if isinstance(source.origin, int) else _from_covtype
     bunch = load_or_download(
         name,
@@ -188,7 +188,7 @@ def _codes(column: np.ndarray, categories: Sequence[str]):
 
     OpenML's own codes are positions in `categories`, NaN where the value is missing.
     """
-    # Put last, "?" is what the position -1 finds.
+    # "?" comes last, where the position -1 finds it.
     texts = np.array([*categories, _MISSING])[np.nan_to_num(column, nan=-1).astype(int)]
     levels, codes = np.unique(texts, return_inverse=True)
     return codes, levels.tolist()
@@ -207,7 +207,7 @@ def _from_covtype(source: _Source, data_home) -> Bunch:
 
 
 def _check(bunch: Bunch, name: str, source: _Source) -> None:
-    """Hold what was loaded against what the set should be."""
+    """Check that the loaded data are the expected ones."""
     shape, labels = (source.n_rows, source.n_features), np.unique(bunch.target).tolist()
     if bunch.data.shape != shape or len(bunch.target) != shape[0] or labels != list(source.labels):
         raise ValueError(

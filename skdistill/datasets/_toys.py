@@ -6,14 +6,16 @@ from __future__ import annotations
 from numbers import Integral, Real
 
 import numpy as np
-from sklearn.utils import check_random_state, check_scalar
+from sklearn.utils import check_random_state
+
+from .._rules import Number
 
 
 def make_hydra_regression(n_samples=240, noise=1.0, random_state=None):
     """Generate the toy regression problem of Hydra+ [1]_.
 
     Inputs are uniform on [-6, 6] and ``y = sin x - 0.1 x + 0.1 x^2 + 0.01 x^3 + noise * N(0, 1)``.
-    What lies outside [-6, 6] shows what a model says where it has seen nothing.
+    Outside of [-6, 6] one sees what a model predicts where it has no data.
 
     Parameters
     ----------
@@ -40,8 +42,8 @@ def make_hydra_regression(n_samples=240, noise=1.0, random_state=None):
     >>> X.shape, y.shape
     ((240, 1), (240,))
     """
-    check_scalar(n_samples, "n_samples", Integral, min_val=1)
-    check_scalar(noise, "noise", Real, min_val=0)
+    Number(Integral, 1).check(n_samples, "n_samples")
+    Number(Real, 0).check(noise, "noise")
     random_state = check_random_state(random_state)
     x = random_state.uniform(-6.0, 6.0, size=n_samples)
     f = np.sin(x) - 0.1 * x + 0.1 * x**2 + 0.01 * x**3
@@ -54,12 +56,12 @@ def make_spirals(n_samples=240, n_arms=3, noise=0.5, random_state=None):
     Each class is one turn of an Archimedean spiral, on which the radius is the angle. The angle is
     ``2 pi sqrt(U)`` with U uniform on [0, 1], so that the points lie about as dense far out as near
     the middle; each is then moved by up to `noise` along both axes, and the k-th arm is turned by
-    ``2 pi k / n_arms``. Beyond a radius of ``2 pi`` there is nothing to learn from.
+    ``2 pi k / n_arms``. Beyond a radius of ``2 pi`` there are no data.
 
     Parameters
     ----------
     n_samples : int, default=240
-        Number of rows, shared out evenly among the arms.
+        Number of rows, divided evenly among the arms.
     n_arms : int, default=3
         Number of arms, which are the classes.
     noise : float, default=0.5
@@ -77,7 +79,7 @@ def make_spirals(n_samples=240, n_arms=3, noise=0.5, random_state=None):
     ----------
     .. [1] M. Ferianc and M. Rodrigues (2022), "Simple Regularisation for Uncertainty-Aware
            Knowledge Distillation", Appendix A.2;
-           https://github.com/martinferianc/hydra_plus, where the noise is told.
+           https://github.com/martinferianc/hydra_plus, which gives the noise.
 
     Examples
     --------
@@ -86,9 +88,9 @@ def make_spirals(n_samples=240, n_arms=3, noise=0.5, random_state=None):
     >>> X.shape, y[:6]
     ((240, 2), array([0, 1, 2, 0, 1, 2]))
     """
-    check_scalar(n_samples, "n_samples", Integral, min_val=1)
-    check_scalar(n_arms, "n_arms", Integral, min_val=2)
-    check_scalar(noise, "noise", Real, min_val=0)
+    Number(Integral, 1).check(n_samples, "n_samples")
+    Number(Integral, 2).check(n_arms, "n_arms")
+    Number(Real, 0).check(noise, "noise")
     random_state = check_random_state(random_state)
     y = np.arange(n_samples) % n_arms
     theta = 2 * np.pi * np.sqrt(random_state.uniform(size=n_samples))
@@ -129,8 +131,8 @@ def make_ellipsoid(n_samples=1000, n_features=32, random_state=None):
     >>> X.shape, y.mean()
     ((1000, 32), np.float64(0.5))
     """
-    check_scalar(n_samples, "n_samples", Integral, min_val=1)
-    check_scalar(n_features, "n_features", Integral, min_val=1)
+    Number(Integral, 1).check(n_samples, "n_samples")
+    Number(Integral, 1).check(n_features, "n_features")
     random_state = check_random_state(random_state)
     M = random_state.standard_normal((n_features, n_features))
     X = random_state.standard_normal((n_samples, n_features))
@@ -174,12 +176,12 @@ def make_cube(n_samples=1000, n_features=32, n_vertices=16, n_classes=4, random_
     >>> X.shape, sorted(set(y.tolist()))
     ((1000, 32), [0, 1, 2, 3])
     """
-    check_scalar(n_samples, "n_samples", Integral, min_val=1)
-    check_scalar(n_features, "n_features", Integral, min_val=1)
-    check_scalar(n_vertices, "n_vertices", Integral, min_val=2)
-    check_scalar(n_classes, "n_classes", Integral, min_val=2, max_val=n_vertices)
+    Number(Integral, 1).check(n_samples, "n_samples")
+    Number(Integral, 1).check(n_features, "n_features")
+    Number(Integral, 2).check(n_vertices, "n_vertices")
+    Number(Integral, 2, n_vertices).check(n_classes, "n_classes")
     random_state = check_random_state(random_state)
     vertices = random_state.choice([-1.0, 1.0], size=(n_vertices, n_features))
     X = random_state.standard_normal((n_samples, n_features))
-    nearest = (X @ vertices.T).argmax(axis=1)  # all vertices are as long
+    nearest = (X @ vertices.T).argmax(axis=1)  # all vertices have the same length
     return X, nearest % n_classes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A made-up pair of languages to translate between."""
+"""A synthetic translation task."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from numbers import Integral, Real
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.utils import check_random_state, check_scalar
+from sklearn.utils import check_random_state
+
+from .._rules import Number, OneOf
 
 _N_ADJECTIVES, _N_NOUNS, _N_VERBS = 12, 24, 8
 _N_WORDS = _N_ADJECTIVES + _N_NOUNS + _N_VERBS
 _N_PHRASES = 2, 3  # of the shortest sentence, of the longest
-_EVERY = 2  # each second noun has two translations
+_EVERY = 2  # every second noun has two translations
 _FIRST_WORD = 3  # after pad, begin and end
 
 DOMAINS = ("known", "rare", "permuted", "foreign")
@@ -56,7 +58,7 @@ def make_translation(n_samples=2000, domain="known", ambiguity=0.4, random_state
     n_samples : int, default=2000
         Number of sentences.
     domain : {"known", "rare", "permuted", "foreign"}, default="known"
-        What the sentences are like. All others are out of distribution for who has learnt from
+        Kind of sentences. All others are out of distribution for a model of
         "known" ones: "rare" ones have frequent and rare words exchanged, "permuted" ones have
         their words in random order, "foreign" ones have a noun that occurs nowhere else.
     ambiguity : float, default=0.4
@@ -66,11 +68,11 @@ def make_translation(n_samples=2000, domain="known", ambiguity=0.4, random_state
     Returns
     -------
     X : ndarray of shape (n_samples, 8), int64
-        Tokens of the sentences, padded with 0. A foreign noun has the number of the known one of
-        the same meaning plus 44.
+        Tokens of the sentences, padded with 0. A foreign noun has the number of the known one
+        of the same meaning plus 44.
     y : ndarray of shape (n_samples, 9), int64
-        Tokens of the translations, each followed by the end token and padded with 0. What is
-        permuted has the translation of the sentence as it was.
+        Tokens of the translations, each followed by the end token and padded with 0. Permuted
+        sentences have the translation of the original ones.
 
     Examples
     --------
@@ -83,10 +85,9 @@ def make_translation(n_samples=2000, domain="known", ambiguity=0.4, random_state
     array([[17, 41, 30,  2,  0,  0,  0,  0,  0],
            [16,  5, 39, 25, 39, 18,  6,  2,  0]])
     """
-    check_scalar(n_samples, "n_samples", Integral, min_val=1)
-    check_scalar(ambiguity, "ambiguity", Real, min_val=0, max_val=1)
-    if domain not in DOMAINS:
-        raise ValueError(f"domain must be one of {list(DOMAINS)}, got {domain!r}.")
+    Number(Integral, 1).check(n_samples, "n_samples")
+    Number(Real, 0, 1).check(ambiguity, "ambiguity")
+    OneOf(DOMAINS).check(domain, "domain")
     random_state = check_random_state(random_state)
     fewest, most = _N_PHRASES
     shape = n_samples, most
@@ -131,7 +132,7 @@ def _interleaved(*words):
 
 
 def _in_a_row(tokens, is_there):
-    """The tokens that are there, one after the other, and padding after them."""
+    """Move the tokens that are there to the front, with padding after them."""
     tokens = np.where(is_there, tokens, TRANSLATION_TOKENS.pad)
     order = np.argsort(~is_there, axis=1, kind="stable")
     return np.take_along_axis(tokens, order, axis=1)

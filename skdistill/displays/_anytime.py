@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a booster says after each round, and early in a series."""
+"""Predictions of a booster after each round, and early in a series."""
 
 from __future__ import annotations
 
@@ -31,17 +31,13 @@ class AnytimeDisplay:
     ----------
     costs : ndarray of shape (n_rounds,)
         Floating-point operations for a row, of all rounds so far.
-
     scores : ndarray of shape (n_rounds,)
         Score after each round.
-
     teacher_score : float, default=None
         Score of the teacher, a dashed line.
-
     references : dict of str to tuple (costs, scores), default=None
         Other curves by name, such as single networks that cost as much (the oracle that knows the
         budget), or the plain average of as many networks.
-
     name : str, default=None
         Name of the booster in the legend.
 
@@ -49,16 +45,12 @@ class AnytimeDisplay:
     ----------
     line_ : matplotlib Line2D
         The booster's curve.
-
     teacher_line_ : matplotlib Line2D or None
         The teacher's score.
-
     reference_lines_ : dict of str to matplotlib Line2D
         The other curves by name.
-
     ax_ : matplotlib Axes
         Where all is drawn.
-
     figure_ : matplotlib Figure
         The figure of `ax_`.
 
@@ -93,10 +85,8 @@ class AnytimeDisplay:
         ----------
         ax : matplotlib Axes, default=None
             Axes to draw on. None creates a new figure.
-
         name : str, default=None
             Name of the booster in the legend; None uses the stored one.
-
         **kwargs : dict
             Keywords of `plot`, for the booster's curve.
 
@@ -127,8 +117,7 @@ class AnytimeDisplay:
         ax.set(xlabel="Floating-point operations for a row", ylabel="Score")
         ax.set_xlim(left=0)
         ax.legend(fontsize="small")
-        self.ax_ = ax
-        self.figure_ = ax.figure
+        self.ax_, self.figure_ = ax, ax.figure
         return self
 
     @classmethod
@@ -142,7 +131,6 @@ class AnytimeDisplay:
         teacher_score=None,
         references=None,
         name=None,
-        ax=None,
         **kwargs,
     ):
         """Draw what a fitted booster scores after each round.
@@ -151,30 +139,20 @@ class AnytimeDisplay:
         ----------
         estimator : estimator
             Fitted :class:`skdistill.BDistilBooster`, or a Pipeline or a search around one.
-
         X : array-like of shape (n_samples, n_features)
             Rows, preferably held out.
-
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             True labels or values.
-
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
-
         teacher_score : float, default=None
             Score of the teacher, a dashed line.
-
         references : dict of str to tuple (costs, scores), default=None
             Other curves by name.
-
         name : str, default=None
             Name of the booster in the legend; None uses the name of its class.
-
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None creates a new figure.
-
         **kwargs : dict
-            Keywords of `plot`, for the booster's curve.
+            Keywords of :meth:`plot`, such as `ax`.
 
         Returns
         -------
@@ -190,7 +168,7 @@ class AnytimeDisplay:
             references=references,
             name=type(estimator).__name__ if name is None else name,
         )
-        return display.plot(ax=ax, **kwargs)
+        return display.plot(**kwargs)
 
 
 class EarlyPredictionDisplay:
@@ -203,13 +181,10 @@ class EarlyPredictionDisplay:
     ----------
     times : ndarray of shape (n_times,)
         Share of the time that has passed at each step, from 1 / n_times to 1.
-
     shares : ndarray of shape (n_times,)
         Share of the series that have been predicted by then.
-
     accuracies : ndarray of shape (n_times,)
         Accuracy among them; NaN where there are none.
-
     name : str, default=None
         Name of the model in the legend.
 
@@ -217,13 +192,10 @@ class EarlyPredictionDisplay:
     ----------
     line_ : matplotlib Line2D
         The accuracy.
-
     share_line_ : matplotlib Line2D
         The share that is predicted.
-
     ax_ : matplotlib Axes
         Where all is drawn.
-
     figure_ : matplotlib Figure
         The figure of `ax_`.
 
@@ -260,10 +232,8 @@ class EarlyPredictionDisplay:
         ----------
         ax : matplotlib Axes, default=None
             Axes to draw on. None creates a new figure.
-
         name : str, default=None
             Name of the model in the legend; None uses the stored one.
-
         **kwargs : dict
             Keywords of `plot`, for the accuracy.
 
@@ -290,12 +260,11 @@ class EarlyPredictionDisplay:
         ax.set(xlabel="Share of the time", ylabel="Share of the series", xlim=(0, 1))
         ax.set_ylim(0, 1.05)
         ax.legend(fontsize="small", loc="lower right")
-        self.ax_ = ax
-        self.figure_ = ax.figure
+        self.ax_, self.figure_ = ax, ax.figure
         return self
 
     @classmethod
-    def from_estimator(cls, estimator, X, y, *, threshold=0.9, name=None, ax=None, **kwargs):
+    def from_estimator(cls, estimator, X, y, *, threshold=0.9, name=None, **kwargs):
         """Draw how early a fitted booster predicts series.
 
         Parameters
@@ -303,24 +272,16 @@ class EarlyPredictionDisplay:
         estimator : estimator
             Fitted :class:`skdistill.BDistilBooster` with ``early=True``, or a Pipeline or a search
             around one.
-
         X : array-like of shape (n_samples, n_times, n_channels)
             Series, preferably held out.
-
         y : array-like of shape (n_samples,)
             True labels.
-
         threshold : float, default=0.9
             Probability of a class at which a series is predicted.
-
         name : str, default=None
             Name of the model in the legend; None uses the name of its class.
-
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None creates a new figure.
-
         **kwargs : dict
-            Keywords of `plot`, for the accuracy.
+            Keywords of :meth:`plot`, such as `ax`.
 
         Returns
         -------
@@ -331,34 +292,26 @@ class EarlyPredictionDisplay:
         booster, X, _ = innermost(estimator, X, "predict_early")
         y_pred, steps = booster.predict_early(X, threshold)
         name = type(estimator).__name__ if name is None else name
-        return cls.from_predictions(y, y_pred, steps, np.shape(X)[1], name=name, ax=ax, **kwargs)
+        return cls.from_predictions(y, y_pred, steps, np.shape(X)[1], name=name, **kwargs)
 
     @classmethod
-    def from_predictions(cls, y_true, y_pred, steps, n_times, *, name=None, ax=None, **kwargs):
+    def from_predictions(cls, y_true, y_pred, steps, n_times, *, name=None, **kwargs):
         """Draw how early given predictions were made.
 
         Parameters
         ----------
         y_true : array-like of shape (n_samples,)
             True labels.
-
         y_pred : array-like of shape (n_samples,)
             Predicted labels.
-
         steps : array-like of shape (n_samples,)
             How many time steps had been read, from 1 to `n_times`.
-
         n_times : int
             Length of the series.
-
         name : str, default=None
             Name of the model in the legend.
-
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None creates a new figure.
-
         **kwargs : dict
-            Keywords of `plot`, for the accuracy.
+            Keywords of :meth:`plot`, such as `ax`.
 
         Returns
         -------
@@ -377,4 +330,4 @@ class EarlyPredictionDisplay:
             accuracies=np.divide(right, done, np.full(n_times, np.nan), where=done > 0),
             name=name,
         )
-        return display.plot(ax=ax, **kwargs)
+        return display.plot(**kwargs)

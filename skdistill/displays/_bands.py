@@ -6,9 +6,9 @@ from __future__ import annotations
 from numbers import Real
 
 import numpy as np
-from sklearn.utils import check_scalar
 
 from .._predict import predict_uncertainty
+from .._rules import Number
 from ._drawing import (
     ALEATORIC_COLOR,
     LINE_COLOR,
@@ -34,26 +34,19 @@ class UncertaintyBandDisplay:
     ----------
     x : ndarray of shape (n_points,)
         Values of the feature, increasing.
-
     y_pred : ndarray of shape (n_points,)
         Predicted means there.
-
     std_total : ndarray of shape (n_points,)
         Total standard deviations there, in units of y.
-
     std_aleatoric : ndarray of shape (n_points,), default=None
-        Aleatoric standard deviations; None where the model cannot tell the parts, and then only
+        Aleatoric standard deviations; None if the model has no parts, and then only
         the total band is drawn.
-
     x_true : ndarray of shape (n_samples,), default=None
         Values of the feature in the data that are drawn as points.
-
     y_true : ndarray of shape (n_samples,), default=None
         True values of these data; None draws no points.
-
     feature_name : str, default="x"
         Label of the horizontal axis.
-
     name : str, default=None
         Name of the model in the legend.
 
@@ -61,19 +54,14 @@ class UncertaintyBandDisplay:
     ----------
     line_ : matplotlib Line2D
         The prediction.
-
     total_band_ : matplotlib PolyCollection
         The outer band.
-
     aleatoric_band_ : matplotlib PolyCollection or None
         The inner band.
-
     scatter_ : matplotlib PathCollection or None
         The data.
-
     ax_ : matplotlib Axes
         Where all is drawn.
-
     figure_ : matplotlib Figure
         The figure of `ax_`.
 
@@ -129,22 +117,16 @@ class UncertaintyBandDisplay:
         ----------
         ax : matplotlib Axes, default=None
             Axes to draw on. None creates a new figure.
-
         n_std : float, default=1.0
             Half-width of the bands, in standard deviations.
-
         name : str, default=None
             Name of the model in the legend; None uses the stored one.
-
         scatter_kwargs : dict, default=None
             Keywords of `scatter`, for the data.
-
         aleatoric_kwargs : dict, default=None
             Keywords of `fill_between`, for the inner band.
-
         total_kwargs : dict, default=None
             Keywords of `fill_between`, for the outer band.
-
         **kwargs : dict
             Keywords of `plot`, for the line of the prediction.
 
@@ -153,7 +135,7 @@ class UncertaintyBandDisplay:
         display : UncertaintyBandDisplay
             The display itself.
         """
-        check_scalar(n_std, "n_std", Real, min_val=0, include_boundaries="neither")
+        Number(Real, 0, closed="neither").check(n_std, "n_std")
         ax = given_or_new_axes(ax, f"{type(self).__name__}.plot")
         from matplotlib.collections import PathCollection, PolyCollection
         from matplotlib.lines import Line2D
@@ -192,8 +174,7 @@ class UncertaintyBandDisplay:
         )
         ax.set(xlabel=self.feature_name, ylabel="Prediction (units of y)")
         ax.legend(loc="upper center", ncols=2, fontsize="small")
-        self.ax_ = ax
-        self.figure_ = ax.figure
+        self.ax_, self.figure_ = ax, ax.figure
         return self
 
     @classmethod
@@ -204,15 +185,9 @@ class UncertaintyBandDisplay:
         y=None,
         *,
         feature=0,
-        target=0,
         grid_resolution=200,
         extend=0.2,
-        n_std=1.0,
         name=None,
-        ax=None,
-        scatter_kwargs=None,
-        aleatoric_kwargs=None,
-        total_kwargs=None,
         **kwargs,
     ):
         """Draw the predictions of a fitted regressor along one column of X.
@@ -225,47 +200,23 @@ class UncertaintyBandDisplay:
         estimator : estimator
             Fitted regressor with `predict_uncertainty`, or a Pipeline, a search or a
             TransformedTargetRegressor around one.
-
         X : array-like or DataFrame of shape (n_samples, n_features)
             Rows that give the range of the column, the medians of the others, and the places of
             the points.
-
         y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
             True values, drawn as points; None draws none.
-
         feature : int or str, default=0
             The column: its position, or its name if X is a DataFrame.
-
-        target : int, default=0
-            Which target to draw where there are several.
-
         grid_resolution : int, default=200
             Number of points of the grid.
-
         extend : float, default=0.2
             How far the grid goes beyond the range of the column, on each side, as a fraction of
             its width.
-
-        n_std : float, default=1.0
-            Half-width of the bands, in standard deviations.
-
         name : str, default=None
             Name of the model in the legend; None uses the name of its class.
-
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None creates a new figure.
-
-        scatter_kwargs : dict, default=None
-            Keywords of `scatter`, for the data.
-
-        aleatoric_kwargs : dict, default=None
-            Keywords of `fill_between`, for the inner band.
-
-        total_kwargs : dict, default=None
-            Keywords of `fill_between`, for the outer band.
-
         **kwargs : dict
-            Keywords of `plot`, for the line of the prediction.
+            Keywords of :meth:`from_predictions`, such as `target`, and of :meth:`plot`,
+            such as `ax`.
 
         Returns
         -------
@@ -287,14 +238,8 @@ class UncertaintyBandDisplay:
             predict_uncertainty(estimator, X_grid),
             x_true=None if y is None else x_true,
             y_true=y,
-            target=target,
             feature_name=feature_name,
-            n_std=n_std,
             name=type(estimator).__name__ if name is None else name,
-            ax=ax,
-            scatter_kwargs=scatter_kwargs,
-            aleatoric_kwargs=aleatoric_kwargs,
-            total_kwargs=total_kwargs,
             **kwargs,
         )
 
@@ -309,12 +254,7 @@ class UncertaintyBandDisplay:
         y_true=None,
         target=0,
         feature_name="x",
-        n_std=1.0,
         name=None,
-        ax=None,
-        scatter_kwargs=None,
-        aleatoric_kwargs=None,
-        total_kwargs=None,
         **kwargs,
     ):
         """Draw given predictions.
@@ -323,46 +263,23 @@ class UncertaintyBandDisplay:
         ----------
         x : array-like of shape (n_points,)
             Values of the feature, in any order.
-
         y_pred : array-like of shape (n_points,) or (n_points, n_targets)
             Predicted means there.
-
         uncertainty : Uncertainty
             Variances of the shape of `y_pred`, as `predict_uncertainty` returns them, or their
             standard deviations. The parts may be None.
-
         x_true : array-like of shape (n_samples,), default=None
             Values of the feature in the data; None means `x`.
-
         y_true : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
             True values, drawn as points; None draws none.
-
         target : int, default=0
             Which target to draw where there are several.
-
         feature_name : str, default="x"
             Label of the horizontal axis.
-
-        n_std : float, default=1.0
-            Half-width of the bands, in standard deviations.
-
         name : str, default=None
             Name of the model in the legend.
-
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None creates a new figure.
-
-        scatter_kwargs : dict, default=None
-            Keywords of `scatter`, for the data.
-
-        aleatoric_kwargs : dict, default=None
-            Keywords of `fill_between`, for the inner band.
-
-        total_kwargs : dict, default=None
-            Keywords of `fill_between`, for the outer band.
-
         **kwargs : dict
-            Keywords of `plot`, for the line of the prediction.
+            Keywords of :meth:`plot`, such as `ax`.
 
         Returns
         -------
@@ -406,11 +323,4 @@ class UncertaintyBandDisplay:
             feature_name=feature_name,
             name=name,
         )
-        return display.plot(
-            ax=ax,
-            n_std=n_std,
-            scatter_kwargs=scatter_kwargs,
-            aleatoric_kwargs=aleatoric_kwargs,
-            total_kwargs=total_kwargs,
-            **kwargs,
-        )
+        return display.plot(**kwargs)

@@ -31,13 +31,10 @@ class RegressionCalibrationDisplay:
     ----------
     nominal : ndarray of shape (n_quantiles,)
         Levels of the quantiles.
-
     observed : ndarray of shape (n_quantiles,)
         Fraction of the true values at or below them.
-
     calibration_error : float, default=None
         Mean absolute deviation between the two, shown in the legend unless None.
-
     name : str, default=None
         Name of the model in the legend.
 
@@ -45,19 +42,16 @@ class RegressionCalibrationDisplay:
     ----------
     line_ : matplotlib Line2D
         The curve.
-
     ref_line_ : matplotlib Line2D or None
         The diagonal; None if it is not wanted, or on the axes already.
-
     ax_ : matplotlib Axes
         Where all is drawn.
-
     figure_ : matplotlib Figure
         The figure of `ax_`.
 
     See Also
     --------
-    skdistill.metrics.regression_calibration_curve : What is drawn.
+    skdistill.metrics.regression_calibration_curve : Computes the curve.
     skdistill.metrics.regression_calibration_error : The error in the legend.
 
     Examples
@@ -84,13 +78,10 @@ class RegressionCalibrationDisplay:
         ----------
         ax : matplotlib Axes, default=None
             Axes to draw on. None creates a new figure.
-
         name : str, default=None
             Name of the model in the legend; None uses the stored one.
-
         ref_line : bool, default=True
             Whether to draw the diagonal.
-
         **kwargs : dict
             Keywords of `plot`, for the curve.
 
@@ -120,24 +111,11 @@ class RegressionCalibrationDisplay:
             ylim=(-0.02, 1.02),
         )
         ax.legend(fontsize="small")
-        self.ax_ = ax
-        self.figure_ = ax.figure
+        self.ax_, self.figure_ = ax, ax.figure
         return self
 
     @classmethod
-    def from_estimator(
-        cls,
-        estimator,
-        X,
-        y,
-        *,
-        quantiles=None,
-        sample_weight=None,
-        name=None,
-        ax=None,
-        ref_line=True,
-        **kwargs,
-    ):
+    def from_estimator(cls, estimator, X, y, *, quantiles=None, name=None, **kwargs):
         """Draw the calibration curve of a fitted regressor.
 
         Parameters
@@ -145,30 +123,17 @@ class RegressionCalibrationDisplay:
         estimator : estimator
             Fitted regressor with `predict_quantiles`, or a Pipeline, a search or a
             TransformedTargetRegressor around one.
-
         X : array-like of shape (n_samples, n_features)
             Rows, preferably held out.
-
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             True values.
-
         quantiles : array-like of shape (n_quantiles,), default=None
             Levels, increasing, strictly between 0 and 1; None means 0.05, 0.1, ..., 0.95.
-
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights.
-
         name : str, default=None
             Name of the model in the legend; None uses the name of its class.
-
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None creates a new figure.
-
-        ref_line : bool, default=True
-            Whether to draw the diagonal.
-
         **kwargs : dict
-            Keywords of `plot`, for the curve.
+            Keywords of :meth:`from_predictions`, such as `sample_weight`, and of :meth:`plot`,
+            such as `ax`.
 
         Returns
         -------
@@ -181,25 +146,13 @@ class RegressionCalibrationDisplay:
             y,
             predict_quantiles(estimator, X, quantiles),
             quantiles,
-            sample_weight=sample_weight,
             name=type(estimator).__name__ if name is None else name,
-            ax=ax,
-            ref_line=ref_line,
             **kwargs,
         )
 
     @classmethod
     def from_predictions(
-        cls,
-        y_true,
-        y_quantiles,
-        quantiles,
-        *,
-        sample_weight=None,
-        name=None,
-        ax=None,
-        ref_line=True,
-        **kwargs,
+        cls, y_true, y_quantiles, quantiles, *, sample_weight=None, name=None, **kwargs
     ):
         """Draw the calibration curve of given quantiles.
 
@@ -207,28 +160,17 @@ class RegressionCalibrationDisplay:
         ----------
         y_true : array-like of shape (n_samples,) or (n_samples, n_targets)
             True values.
-
         y_quantiles : array-like of shape (n_samples, n_quantiles) or \
                 (n_samples, n_targets, n_quantiles)
             Predicted quantiles.
-
         quantiles : array-like of shape (n_quantiles,)
             Their nominal levels, increasing, strictly between 0 and 1.
-
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
-
         name : str, default=None
             Name of the model in the legend.
-
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None creates a new figure.
-
-        ref_line : bool, default=True
-            Whether to draw the diagonal.
-
         **kwargs : dict
-            Keywords of `plot`, for the curve.
+            Keywords of :meth:`plot`, such as `ax`.
 
         Returns
         -------
@@ -244,4 +186,4 @@ class RegressionCalibrationDisplay:
             calibration_error=regression_calibration_error(*arrays, sample_weight=sample_weight),
             name=name,
         )
-        return display.plot(ax=ax, ref_line=ref_line, **kwargs)
+        return display.plot(**kwargs)

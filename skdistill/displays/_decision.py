@@ -16,8 +16,8 @@ from ._drawing import (
     class_colormap,
     given_or_new_row,
     import_pyplot,
+    known_parts,
     merge_style,
-    told_parts,
 )
 from ._grids import check_target, grid_over
 
@@ -34,26 +34,19 @@ class DecisionUncertaintyDisplay:
     ----------
     xx0 : ndarray of shape (grid_resolution, grid_resolution)
         First feature on the grid.
-
     xx1 : ndarray of shape (grid_resolution, grid_resolution)
         Second feature on the grid.
-
     prediction : ndarray of shape (grid_resolution, grid_resolution)
         Predicted means there, or positions in `classes` of the predicted classes.
-
     uncertainty : Uncertainty
         Arrays of the same shape. The parts may be None.
-
     classes : ndarray of shape (n_classes,), default=None
         Labels of a classifier; None for a regressor.
-
     x_true : ndarray of shape (n_samples, 2), default=None
         Features of the data that are drawn as points; None draws none.
-
     y_true : ndarray of shape (n_samples,), default=None
         Their true values, or positions in `classes` of their labels: the colours of the points in
         the first panel.
-
     feature_names : tuple of two str, default=("feature 0", "feature 1")
         Labels of the axes.
 
@@ -61,16 +54,12 @@ class DecisionUncertaintyDisplay:
     ----------
     prediction_map_ : matplotlib QuadMesh
         The predictions.
-
     uncertainty_maps_ : dict of str to matplotlib QuadMesh
         The map of each part.
-
     scatters_ : list of matplotlib PathCollection
         The data, in each panel.
-
     axes_ : ndarray of matplotlib Axes
         The panels.
-
     figure_ : matplotlib Figure
         Their figure.
 
@@ -121,13 +110,10 @@ class DecisionUncertaintyDisplay:
         ax : array-like of matplotlib Axes, default=None
             Axes to draw on: one for the predictions, and one for each part of the uncertainty that
             is not None. None creates a new figure.
-
         prediction_kwargs : dict, default=None
             Keywords of `pcolormesh`, for the predictions.
-
         scatter_kwargs : dict, default=None
             Keywords of `scatter`, for the data.
-
         **kwargs : dict
             Keywords of `pcolormesh`, for the maps of the uncertainty.
 
@@ -136,7 +122,7 @@ class DecisionUncertaintyDisplay:
         display : DecisionUncertaintyDisplay
             The display itself.
         """
-        maps = told_parts(self.uncertainty)
+        maps = known_parts(self.uncertainty)
         axes = given_or_new_row(
             ax, 1 + len(maps), (3.9, 3.6), f"{type(self).__name__}.plot", sharex=True, sharey=True
         )
@@ -217,9 +203,6 @@ class DecisionUncertaintyDisplay:
         target=0,
         grid_resolution=200,
         extend=0.2,
-        ax=None,
-        prediction_kwargs=None,
-        scatter_kwargs=None,
         **kwargs,
     ):
         """Draw the predictions and uncertainties of a fitted model over two columns of X.
@@ -232,39 +215,22 @@ class DecisionUncertaintyDisplay:
         estimator : estimator
             Fitted classifier or regressor with `predict_uncertainty`, or a Pipeline, a search or a
             TransformedTargetRegressor around one.
-
         X : array-like or DataFrame of shape (n_samples, n_features)
             Rows that give the ranges of the columns, the medians of the others, and the places of
             the points.
-
         y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
             True labels or values, the colours of the points; None draws no points.
-
         features : pair of int or str, default=(0, 1)
             The columns: their positions, or their names if X is a DataFrame.
-
         target : int, default=0
             Which target to draw where there are several.
-
         grid_resolution : int, default=200
             Number of points of the grid along each column.
-
         extend : float, default=0.2
             How far the grid goes beyond the range of each column, on each side, as a fraction of
             its width.
-
-        ax : array-like of matplotlib Axes, default=None
-            Axes to draw on: one for the predictions, and one for each part of the uncertainty that
-            the model tells. None creates a new figure.
-
-        prediction_kwargs : dict, default=None
-            Keywords of `pcolormesh`, for the predictions.
-
-        scatter_kwargs : dict, default=None
-            Keywords of `scatter`, for the data.
-
         **kwargs : dict
-            Keywords of `pcolormesh`, for the maps of the uncertainty.
+            Keywords of :meth:`plot`, such as `ax`.
 
         Returns
         -------
@@ -290,7 +256,7 @@ class DecisionUncertaintyDisplay:
         uncertainty = predict_uncertainty(estimator, X_grid)
         parts = dict.fromkeys(PARTS) | {
             part: on_grid(values, f"the {part} uncertainty")
-            for part, values in told_parts(uncertainty).items()
+            for part, values in known_parts(uncertainty).items()
         }
         x_true = y_true = None
         if y is not None:
@@ -306,9 +272,7 @@ class DecisionUncertaintyDisplay:
             y_true=y_true,
             feature_names=tuple(names),
         )
-        return display.plot(
-            ax=ax, prediction_kwargs=prediction_kwargs, scatter_kwargs=scatter_kwargs, **kwargs
-        )
+        return display.plot(**kwargs)
 
 
 def _check_pair(features):

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What all displays share: matplotlib when it is needed, axes, colours, labels, units."""
+"""Shared by all displays: the late import of matplotlib, axes, colours, labels, units."""
 
 from __future__ import annotations
 
 import numpy as np
 
-# From the palette of Okabe and Ito, told apart under every common colour-vision deficiency; the
+# From the palette of Okabe and Ito, distinct under every common colour-vision deficiency; the
 # bands are lighter tints of its sky blue and orange, and differ in lightness too.
 LINE_COLOR = "#0072B2"
 CONTRAST_COLOR = "#D55E00"
@@ -13,7 +13,7 @@ ALEATORIC_COLOR = "#9CCEEE"
 TOTAL_COLOR = "#F6D9A0"
 REFERENCE_COLOR = "#4D4D4D"
 
-# Ten colours for as many classes by Petroff (2021), arXiv:2107.02270, told apart likewise;
+# Ten colours for as many classes by Petroff (2021), arXiv:2107.02270, also distinct;
 # scikit-learn's DecisionBoundaryDisplay has them too.
 CLASS_COLORS = (
     "#3f90da",
@@ -30,7 +30,7 @@ CLASS_COLORS = (
 
 PARTS = ("total", "aleatoric", "epistemic")
 
-# What the numbers of an Uncertainty are counted in, by its measure.
+# Units of an Uncertainty, by its measure.
 UNITS = {"entropy": "nats", "variance": "squared units of y", "std": "units of y"}
 
 
@@ -77,7 +77,7 @@ def class_colormap(n_classes):
 
 
 def merge_style(artist, defaults, given):
-    """Defaults overridden by what the user gave, short names such as `lw` included."""
+    """Defaults updated by the user's keywords, short names such as `lw` included."""
     from matplotlib.cbook import normalize_kwargs
 
     return {**defaults, **normalize_kwargs(given or {}, artist)}
@@ -91,14 +91,14 @@ def draw_reference(ax, x, y, label, **style):
 
 
 def leave_room_above(ax, x, low, high, fraction=0.25):
-    """Make room for a legend, whose best place matplotlib seeks without regard to the bands."""
+    """Make room for a legend, since matplotlib ignores bands when it places one."""
     top = np.max(high) + fraction * (np.max(high) - np.min(low))
     ax.update_datalim([(x, top)])
     ax.autoscale_view()
 
 
-def told_parts(uncertainty):
-    """Parts of an uncertainty by name, without those that the model cannot tell."""
+def known_parts(uncertainty):
+    """Parts of an uncertainty by name, without those that are None."""
     parts = zip(PARTS, uncertainty, strict=True)
     return {part: values for part, values in parts if values is not None}
 

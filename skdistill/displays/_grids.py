@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Rows on a grid over some columns of X, and checks of what is drawn there."""
+"""Grids over some columns of X, and checks of values to draw there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections import Counter
 from numbers import Integral, Real
 
 import numpy as np
-from sklearn.utils import check_array, check_scalar
+from sklearn.utils import check_array
+
+from .._rules import Number
 
 
 def check_line(values, name):
@@ -43,8 +45,8 @@ def grid_over(X, features, grid_resolution, extend, argument):
     rows themselves, in the order of the flattened coordinates, the features' columns in X, and
     their names. Errors call the features by the name of the `argument` that gave them.
     """
-    check_scalar(grid_resolution, "grid_resolution", Integral, min_val=2)
-    check_scalar(extend, "extend", Real, min_val=0)
+    Number(Integral, 2).check(grid_resolution, "grid_resolution")
+    Number(Real, 0).check(extend, "extend")
 
     is_frame = hasattr(X, "columns")
     if not is_frame:

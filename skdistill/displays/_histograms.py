@@ -8,9 +8,9 @@ from itertools import cycle
 from numbers import Integral
 
 import numpy as np
-from sklearn.utils import check_scalar
 
 from .._predict import predict_uncertainty
+from .._rules import Number
 from ..metrics import uncertainty_total_variation
 from ._drawing import (
     CONTRAST_COLOR,
@@ -19,15 +19,15 @@ from ._drawing import (
     UNITS,
     given_or_new_row,
     import_pyplot,
+    known_parts,
     merge_style,
-    told_parts,
 )
 from ._grids import check_target
 
 _COLORS = {"in": LINE_COLOR, "out": CONTRAST_COLOR}
 _SETS = {"in": "in distribution", "out": "out of distribution"}
 
-# Scale of an axis for matplotlib, which asks for margins below zero too.
+# Scale of an axis for matplotlib, which also evaluates it at negative margins.
 _SQUARE_ROOT = {
     "value": "function",
     "functions": (lambda v: np.sign(v) * np.sqrt(np.abs(v)), lambda v: v * np.abs(v)),
@@ -38,9 +38,9 @@ class UncertaintyHistogramDisplay:
     """Histograms of the uncertainties of one or several models, in and out of distribution.
 
     One panel for each part: total, aleatoric and epistemic. The first model, usually the teacher,
-    is filled, the others are outlines on top. The title of a panel tells the total variation of
-    each to the first, in and out of distribution; of a single model the one between the rows in
-    and out of distribution.
+    is filled, the others are outlines on top. The title of a panel gives the total variation of
+    each to the first, in and out of distribution; for a single model, that between the rows in and
+    out of distribution.
 
     Use :meth:`from_estimators` or :meth:`from_predictions` to create it. All parameters are stored
     as attributes.
@@ -48,27 +48,22 @@ class UncertaintyHistogramDisplay:
     Parameters
     ----------
     edges : dict of str to ndarray of shape (n_bins + 1,)
-        Edges of the bins of each part that any model tells.
-
+        Edges of the bins of each part that any model has.
     shares : dict of dict of dict of str to ndarray of shape (n_bins,)
         ``shares[part][name]["in"]`` and ``["out"]`` are the shares in each bin of the rows in and
         out of distribution, for the model of that name.
-
     total_variation : dict of dict of dict of str to float
         ``total_variation[part][name]["in"]`` and ``["out"]`` are the total variations to the first
         model; of a single model ``["out"]`` is that to ``["in"]``.
-
     measure : {"entropy", "variance", "std"}
-        What the uncertainties are.
+        Measure of the uncertainties.
 
     Attributes
     ----------
     histograms_ : dict of dict of dict of str to matplotlib StepPatch
         The histograms, in the order of `shares`.
-
     axes_ : ndarray of matplotlib Axes
         The panels.
-
     figure_ : matplotlib Figure
         Their figure.
 
@@ -105,11 +100,9 @@ class UncertaintyHistogramDisplay:
         ----------
         ax : array-like of matplotlib Axes, default=None
             Axes to draw on, one for each part. None creates a new figure.
-
         yscale : str, default="sqrt"
             Scale of the shares: "sqrt", which shows small ones beside a bin that holds nearly all
             rows, or one of matplotlib's, "linear" or "log".
-
         **kwargs : dict
             Keywords of `stairs`, for all histograms.
 
@@ -135,7 +128,7 @@ class UncertaintyHistogramDisplay:
     def _draw_part(self, ax, part, given):
         from matplotlib.patches import StepPatch
 
-        first, *others = self.shares["total"]  # which every model tells
+        first, *others = self.shares["total"]  # which every model has
         outlines = ({"linestyle": line, "linewidth": 1.6} for line in cycle(("-", "--", ":")))
         styles: dict[str, dict] = {first: {"fill": True, "alpha": 0.35, "linewidth": 0}}
         styles |= zip(others, outlines, strict=False)
@@ -156,14 +149,12 @@ class UncertaintyHistogramDisplay:
             return "".join(f"total variation of in and out: {d:.2f}" for d in to_in.values())
         lines = [f"total variation to {first}"]
         for name, distances in self.total_variation[part].items():
-            told = (f"{distance:.2f} {where}" for where, distance in distances.items())
-            lines.append(f"{name}: {', '.join(told)}")
+            parts = (f"{distance:.2f} {where}" for where, distance in distances.items())
+            lines.append(f"{name}: {', '.join(parts)}")
         return "\n".join(lines)
 
     @classmethod
-    def from_estimators(
-        cls, estimators, X, X_out=None, *, bins=50, target=0, ax=None, yscale="sqrt", **kwargs
-    ):
+    def from_estimators(cls, estimators, X, X_out=None, **kwargs):
         """Draw the uncertainties of fitted models.
 
         Parameters
@@ -172,28 +163,13 @@ class UncertaintyHistogramDisplay:
             Fitted estimators with `predict_uncertainty`, or a Pipeline, a search or a
             TransformedTargetRegressor around one, by the names that stand in the legend. The
             others are compared with the first.
-
         X : array-like of shape (n_samples, n_features)
             Rows in distribution, preferably held out.
-
         X_out : array-like of shape (n_samples_out, n_features), default=None
             Rows out of distribution.
-
-        bins : int, default=50
-            Number of bins.
-
-        target : int, default=0
-            Which target to draw where there are several.
-
-        ax : array-like of matplotlib Axes, default=None
-            Axes to draw on, one for each part. None creates a new figure.
-
-        yscale : str, default="sqrt"
-            Scale of the shares: "sqrt", which shows small ones beside a bin that holds nearly all
-            rows, or one of matplotlib's, "linear" or "log".
-
         **kwargs : dict
-            Keywords of `stairs`, for all histograms.
+            Keywords of :meth:`from_predictions`, such as `bins`, and of :meth:`plot`,
+            such as `ax`.
 
         Returns
         -------
@@ -208,21 +184,11 @@ class UncertaintyHistogramDisplay:
             else {name: predict_uncertainty(model, rows) for name, model in estimators.items()}
             for rows in (X, X_out)
         )
-        return cls.from_predictions(
-            inside, outside, bins=bins, target=target, ax=ax, yscale=yscale, **kwargs
-        )
+        return cls.from_predictions(inside, outside, **kwargs)
 
     @classmethod
     def from_predictions(
-        cls,
-        in_distribution,
-        out_of_distribution=None,
-        *,
-        bins=50,
-        target=0,
-        ax=None,
-        yscale="sqrt",
-        **kwargs,
+        cls, in_distribution, out_of_distribution=None, *, bins=50, target=0, **kwargs
     ):
         """Draw given uncertainties.
 
@@ -233,25 +199,14 @@ class UncertaintyHistogramDisplay:
             distribution, arrays of shape (n_samples,) or (n_samples, n_targets), as
             `predict_uncertainty` returns them, or their standard deviations. A part may be None.
             The others are compared with the first.
-
         out_of_distribution : dict of str to Uncertainty, default=None
             The same for rows out of distribution.
-
         bins : int, default=50
             Number of bins.
-
         target : int, default=0
             Which target to draw where there are several.
-
-        ax : array-like of matplotlib Axes, default=None
-            Axes to draw on, one for each part that any model tells. None creates a new figure.
-
-        yscale : str, default="sqrt"
-            Scale of the shares: "sqrt", which shows small ones beside a bin that holds nearly all
-            rows, or one of matplotlib's, "linear" or "log".
-
         **kwargs : dict
-            Keywords of `stairs`, for all histograms.
+            Keywords of :meth:`plot`, such as `ax`.
 
         Returns
         -------
@@ -264,7 +219,7 @@ class UncertaintyHistogramDisplay:
             If the two have other names, or the measures differ.
         """
         import_pyplot(f"{cls.__name__}.from_predictions")
-        check_scalar(bins, "bins", Integral, min_val=1)
+        Number(Integral, 1).check(bins, "bins")
         _check_by_name(in_distribution, "in_distribution")
         given = {"in": in_distribution}
         if out_of_distribution is not None:
@@ -281,7 +236,7 @@ class UncertaintyHistogramDisplay:
             }
             total_variation[part] = _distances(found, bins)
         display = cls(edges=edges, shares=shares, total_variation=total_variation, measure=measure)
-        return display.plot(ax=ax, yscale=yscale, **kwargs)
+        return display.plot(**kwargs)
 
 
 def _check_by_name(values, argument):
@@ -293,7 +248,7 @@ def _check_by_name(values, argument):
 
 
 def _samples(given, target):
-    """Values ``[part][name][where]``, each (n,), and their measure; parts nobody tells left out.
+    """Values ``[part][name][where]``, each (n,), and their measure, without parts that are None.
 
     `given` maps "in" and perhaps "out" to a dict of names to uncertainties.
     """
@@ -310,7 +265,7 @@ def _samples(given, target):
     samples: dict[str, dict] = {part: {} for part in PARTS}
     for name in names:
         for where, by_name in given.items():
-            for part, values in told_parts(by_name[name]).items():
+            for part, values in known_parts(by_name[name]).items():
                 what = f"the {part} uncertainty of {name!r}"
                 samples[part].setdefault(name, {})[where] = check_target(values, what, target)
     return {part: found for part, found in samples.items() if found}, measures[0]

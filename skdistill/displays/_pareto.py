@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How good students are for what they cost."""
+"""Scores of students against their costs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ParetoDisplay:
 
     One panel for each pair of a score and a cost, as in Fig 2 of GPED [1]_: the candidates, and a
     line through those on the Pareto front, which no other candidate beats in cost without being
-    worse. Pruned students may so be set beside an exhaustive search over widths. A dashed line
+    worse. It compares, say, pruned students with an exhaustive search over widths. A dashed line
     shows the teacher's score, a dotted one the cost of a student of the teacher's architecture.
 
     Use :meth:`from_cv_results` to create it. All parameters are stored as attributes.
@@ -43,14 +43,11 @@ class ParetoDisplay:
     costs : dict of dict of str to ndarray of shape (n_candidates,)
         ``costs[cost][search]`` are the candidates' costs in the search of that name, smaller is
         better.
-
     scores : dict of dict of str to ndarray of shape (n_candidates,)
         ``scores[score][search]`` are their mean scores, greater is better. Scores whose name begins
-        with "neg\\_" are drawn as what they are the negative of.
-
+        with "neg\\_" are drawn with the opposite sign.
     teacher_scores : dict of str to float, default=None
         The teacher's score, by the name of the score.
-
     base_costs : dict of str to float, default=None
         Cost of a student of the teacher's architecture, by the name of the cost.
 
@@ -58,13 +55,10 @@ class ParetoDisplay:
     ----------
     fronts_ : dict of dict of dict of str to matplotlib Line2D
         ``fronts_[score][cost][search]`` is the line through the Pareto front.
-
     points_ : dict of dict of dict of str to matplotlib PathCollection
         The candidates, likewise.
-
     axes_ : ndarray of matplotlib Axes
         The panels.
-
     figure_ : matplotlib Figure
         Their figure.
 
@@ -105,10 +99,8 @@ class ParetoDisplay:
         ax : array-like of matplotlib Axes, default=None
             One for each pair of a score and a cost, the costs of the first score first. None
             creates a new figure.
-
         point_kwargs : dict, default=None
             Keywords of `scatter`, for the candidates.
-
         **kwargs : dict
             Keywords of `plot`, for the lines through the fronts.
 
@@ -172,8 +164,6 @@ class ParetoDisplay:
         costs=("neg_flops", "neg_n_parameters"),
         teacher_scores=None,
         base_costs=None,
-        ax=None,
-        point_kwargs=None,
         **kwargs,
     ):
         """Draw the candidates of searches.
@@ -182,28 +172,17 @@ class ParetoDisplay:
         ----------
         cv_results : dict
             The ``cv_results_`` of a search, or of several searches by name.
-
         scores : sequence of str, default=("score",)
             Names of metrics of the searches; "score" is that of a search with one metric.
-
         costs : sequence of str, default=("neg_flops", "neg_n_parameters")
             Names of costs among the metrics, or of other columns that are better when smaller, see
             :func:`skdistill.model_selection.pareto_front`.
-
         teacher_scores : dict of str to float, default=None
             The teacher's score, greater is better, by the name of the score.
-
         base_costs : dict of str to float, default=None
             Cost of a student of the teacher's architecture, by the name of the cost.
-
-        ax : array-like of matplotlib Axes, default=None
-            One for each pair of a score and a cost. None creates a new figure.
-
-        point_kwargs : dict, default=None
-            Keywords of `scatter`, for the candidates.
-
         **kwargs : dict
-            Keywords of `plot`, for the lines through the fronts.
+            Keywords of :meth:`plot`, such as `ax`.
 
         Returns
         -------
@@ -224,7 +203,7 @@ class ParetoDisplay:
             teacher_scores=teacher_scores,
             base_costs=base_costs,
         )
-        return display.plot(ax=ax, point_kwargs=point_kwargs, **kwargs)
+        return display.plot(**kwargs)
 
 
 def _sign(score):

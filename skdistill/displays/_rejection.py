@@ -9,28 +9,28 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from .._predict import predict_uncertainty
+from .._rules import OneOf
 from ..metrics import aurc, prediction_rejection_ratio, risk_coverage_curve
-from ._drawing import given_or_new_axes, import_pyplot, labelled, merge_style, told_parts
+from ._drawing import given_or_new_axes, import_pyplot, known_parts, labelled, merge_style
 from ._grids import check_target
 
-# The risk is drawn at this many coverages besides those of the rows: between two of them it is no
-# straight line.
+# The risk is drawn at this many coverages besides those of the rows, between which it is curved.
 _N_COVERAGES = 201
 
-# Below this coverage a few rows decide, and one wrong among them would dwarf the rest of the curve.
+# Coverages below this do not scale the axis: one error among few rows would dwarf the rest.
 _LEAST_COVERAGE = 0.05
 
 _X_LABELS = {
-    "coverage": "Coverage: share of rows answered, most certain first",
+    "coverage": "Coverage: share of rows predicted, most certain first",
     "rejected": "Share of rows rejected, most uncertain first",
 }
 
 
 class RejectionCurveDisplay:
-    """Risk of the rows that a model answers, against the share of rows that it does.
+    """Risk of a model that abstains on uncertain rows, against the share of rows that it predicts.
 
-    The model abstains on its most uncertain rows; the risk is its mean loss on the others. Left to
-    chance it would stay where it is, and the oracle, which rejects the largest losses first, lies
+    The risk is the mean loss on the rows that are predicted. Rejecting at random leaves it as it
+    is, and the oracle, which rejects the largest losses first, lies
     below every other curve.
 
     Use :meth:`from_estimator` or :meth:`from_losses` to create it. All parameters are stored as
@@ -39,23 +39,17 @@ class RejectionCurveDisplay:
     Parameters
     ----------
     coverage : ndarray of shape (n_points,)
-        Share of the rows that are answered, from 0 to 1.
-
+        Share of the rows that are predicted, from 0 to 1.
     risk : ndarray of shape (n_points,)
         Mean loss on these rows.
-
     oracle_risk : ndarray of shape (n_points,)
         The same for the oracle.
-
     aurc : float, default=None
         Area under the curve, shown in the legend unless None.
-
     rejection_ratio : float, default=None
         Prediction-rejection ratio, shown in the legend unless None.
-
     loss_name : str, default="loss"
-        What the risk is the mean of, in the label of the vertical axis.
-
+        Name of the loss, for the label of the vertical axis.
     name : str, default=None
         Name of the model in the legend.
 
@@ -63,22 +57,18 @@ class RejectionCurveDisplay:
     ----------
     line_ : matplotlib Line2D
         The model's curve.
-
     oracle_line_ : matplotlib Line2D or None
         The oracle's curve.
-
     random_line_ : matplotlib Line2D or None
         The risk of rejecting at random.
-
     ax_ : matplotlib Axes
         Where all is drawn.
-
     figure_ : matplotlib Figure
         The figure of `ax_`.
 
     See Also
     --------
-    skdistill.metrics.risk_coverage_curve : What is drawn.
+    skdistill.metrics.risk_coverage_curve : Computes the curve.
     skdistill.metrics.aurc : The area.
     skdistill.metrics.prediction_rejection_ratio : The ratio.
     SparsificationDisplay : The same for squared errors, relative to that of all rows.
@@ -127,19 +117,14 @@ class RejectionCurveDisplay:
         ----------
         ax : matplotlib Axes, default=None
             Axes to draw on. None creates a new figure.
-
         against : {"coverage", "rejected"}, default="coverage"
-            Whether the horizontal axis is the share of the rows answered or rejected.
-
+            Whether the horizontal axis is the share of the rows predicted or rejected.
         name : str, default=None
             Name of the model in the legend; None uses the stored one.
-
         plot_oracle : bool, default=True
             Whether to draw the oracle's curve.
-
         plot_random : bool, default=True
             Whether to draw the risk of rejecting at random.
-
         **kwargs : dict
             Keywords of `plot`, for the model's curve.
 
@@ -148,8 +133,7 @@ class RejectionCurveDisplay:
         display : RejectionCurveDisplay
             The display itself.
         """
-        if against not in _X_LABELS:
-            raise ValueError(f"against must be 'coverage' or 'rejected', got {against!r}.")
+        OneOf(tuple(_X_LABELS)).check(against, "against")
         ax = given_or_new_axes(ax, f"{type(self).__name__}.plot")
         from matplotlib.lines import Line2D
 
@@ -167,13 +151,12 @@ class RejectionCurveDisplay:
 
         ax.set(
             xlabel=_X_LABELS[against],
-            ylabel=f"Risk: mean {self.loss_name} of rows answered",
+            ylabel=f"Risk: mean {self.loss_name} of rows predicted",
             xlim=(0, 1),
         )
         _fit_height(ax, against)
         ax.legend(fontsize="small")
-        self.ax_ = ax
-        self.figure_ = ax.figure
+        self.ax_, self.figure_ = ax, ax.figure
         return self
 
     def _draw_limit(self, ax, x, y, label, linestyle):
@@ -189,22 +172,7 @@ class RejectionCurveDisplay:
         return labelled(name, ", ".join(known)) if known else name
 
     @classmethod
-    def from_estimator(
-        cls,
-        estimator,
-        X,
-        y,
-        *,
-        part="total",
-        target=0,
-        sample_weight=None,
-        against="coverage",
-        name=None,
-        ax=None,
-        plot_oracle=True,
-        plot_random=True,
-        **kwargs,
-    ):
+    def from_estimator(cls, estimator, X, y, *, part="total", target=0, name=None, **kwargs):
         """Draw what a fitted model gains by abstaining.
 
         The loss of a classifier is 1 where its label is wrong and 0 where it is right, that of a
@@ -215,39 +183,19 @@ class RejectionCurveDisplay:
         estimator : estimator
             Fitted classifier or regressor with `predict_uncertainty`, or a Pipeline, a search or a
             TransformedTargetRegressor around one.
-
         X : array-like of shape (n_samples, n_features)
             Rows, preferably held out.
-
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             True labels or values.
-
         part : {"total", "aleatoric", "epistemic"}, default="total"
             The uncertainty by which rows are rejected.
-
         target : int, default=0
             Which target to look at where there are several.
-
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights.
-
-        against : {"coverage", "rejected"}, default="coverage"
-            Whether the horizontal axis is the share of the rows answered or rejected.
-
         name : str, default=None
             Name of the model in the legend; None uses the name of its class.
-
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None creates a new figure.
-
-        plot_oracle : bool, default=True
-            Whether to draw the oracle's curve.
-
-        plot_random : bool, default=True
-            Whether to draw the risk of rejecting at random.
-
         **kwargs : dict
-            Keywords of `plot`, for the model's curve.
+            Keywords of :meth:`from_losses`, such as `sample_weight`, and of :meth:`plot`,
+            such as `ax`.
 
         Returns
         -------
@@ -261,13 +209,13 @@ class RejectionCurveDisplay:
             there is no such target.
         """
         import_pyplot(f"{cls.__name__}.from_estimator")
-        parts = told_parts(predict_uncertainty(estimator, X))
+        parts = known_parts(predict_uncertainty(estimator, X))
         if part not in parts:
             raise ValueError(f"part must be one of {list(parts)} of this model, got {part!r}.")
         y_true, y_pred = np.asarray(y), np.asarray(estimator.predict(X))
         if y_true.shape != y_pred.shape:
             raise ValueError(
-                f"y must have the shape of what is predicted, {y_pred.shape}, got {y_true.shape}."
+                f"y must have the shape of the predictions, {y_pred.shape}, got {y_true.shape}."
             )
         if is_classifier(estimator):
             losses, loss_name = y_true != y_pred, "error"
@@ -276,30 +224,14 @@ class RejectionCurveDisplay:
         return cls.from_losses(
             check_target(losses, "y", target),
             check_target(parts[part], f"the {part} uncertainty", target),
-            sample_weight=sample_weight,
             loss_name=loss_name,
-            against=against,
             name=type(estimator).__name__ if name is None else name,
-            ax=ax,
-            plot_oracle=plot_oracle,
-            plot_random=plot_random,
             **kwargs,
         )
 
     @classmethod
     def from_losses(
-        cls,
-        losses,
-        uncertainty,
-        *,
-        sample_weight=None,
-        loss_name="loss",
-        against="coverage",
-        name=None,
-        ax=None,
-        plot_oracle=True,
-        plot_random=True,
-        **kwargs,
+        cls, losses, uncertainty, *, sample_weight=None, loss_name="loss", name=None, **kwargs
     ):
         """Draw how well given uncertainties find given losses.
 
@@ -308,33 +240,16 @@ class RejectionCurveDisplay:
         losses : array-like of shape (n_samples,)
             Loss of each row, whatever it is measured in: ``y_true != y_pred`` of labels,
             ``(y_true - y_pred) ** 2``.
-
         uncertainty : array-like of shape (n_samples,)
-            What the rows are sorted by, usually the total entropy or variance.
-
+            Values that rank the rows, usually the total entropy or variance.
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
-
         loss_name : str, default="loss"
-            What the losses are, in the label of the vertical axis.
-
-        against : {"coverage", "rejected"}, default="coverage"
-            Whether the horizontal axis is the share of the rows answered or rejected.
-
+            Name of the loss, for the label of the vertical axis.
         name : str, default=None
             Name of the model in the legend.
-
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None creates a new figure.
-
-        plot_oracle : bool, default=True
-            Whether to draw the oracle's curve.
-
-        plot_random : bool, default=True
-            Whether to draw the risk of rejecting at random.
-
         **kwargs : dict
-            Keywords of `plot`, for the model's curve.
+            Keywords of :meth:`plot`, such as `ax`.
 
         Returns
         -------
@@ -356,13 +271,11 @@ class RejectionCurveDisplay:
             loss_name=loss_name,
             name=name,
         )
-        return display.plot(
-            ax=ax, against=against, plot_oracle=plot_oracle, plot_random=plot_random, **kwargs
-        )
+        return display.plot(**kwargs)
 
 
 def _fit_height(ax, against):
-    """Show what the axes' lines reach beyond the least coverage, and room for a legend above."""
+    """Scale the vertical axis to the lines beyond the least coverage, with room for a legend."""
     heights = []
     for x, y in (np.asarray(line.get_data(), dtype=float) for line in ax.lines):
         coverage = x if against == "coverage" else 1 - x

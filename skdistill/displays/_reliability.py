@@ -34,14 +34,11 @@ class ReliabilityDisplay:
     curves : list of CalibrationDisplay
         One with the accuracies as `prob_true` and the confidences as `prob_pred` and `y_prob`; or
         one for each class, its `pos_label`.
-
     share : ndarray of shape (n_bins,), default=None
         Share of the rows whose confidence is in each of as many bins of equal width, drawn as
         bars; None draws none.
-
     calibration_error : float, default=None
         Expected calibration error, shown in the legend unless None.
-
     name : str, default=None
         Name of the model in the legend.
 
@@ -49,13 +46,10 @@ class ReliabilityDisplay:
     ----------
     lines_ : list of matplotlib Line2D
         The curves.
-
     bars_ : matplotlib StepPatch or None
         The distribution of the confidences.
-
     ax_ : matplotlib Axes
         Where all is drawn.
-
     figure_ : matplotlib Figure
         The figure of `ax_`.
 
@@ -90,19 +84,14 @@ class ReliabilityDisplay:
         ----------
         ax : matplotlib Axes, default=None
             Axes to draw on. None creates a new figure.
-
         name : str, default=None
             Name of the model in the legend; None uses the stored one.
-
         ref_line : bool, default=True
             Whether to draw the diagonal.
-
         plot_bars : bool, default=True
             Whether to draw the distribution of the confidences.
-
         bars_kwargs : dict, default=None
             Keywords of `stairs`, for the bars.
-
         **kwargs : dict
             Keywords of `plot`, for the curves.
 
@@ -135,8 +124,7 @@ class ReliabilityDisplay:
         # Among the curves of many classes there is no room for their names.
         place = {"loc": "center left", "bbox_to_anchor": (1, 0.5)} if of_classes else {}
         ax.legend(title=name if of_classes else None, fontsize="small", **place)
-        self.ax_ = ax
-        self.figure_ = ax.figure
+        self.ax_, self.figure_ = ax, ax.figure
         return self
 
     def _draw_curve(self, i, ax, label, ref_line, given):
@@ -158,66 +146,22 @@ class ReliabilityDisplay:
         return ax.stairs(self.share, edges, **merge_style(StepPatch, style, given))
 
     @classmethod
-    def from_estimator(
-        cls,
-        estimator,
-        X,
-        y,
-        *,
-        classes=None,
-        n_bins=15,
-        strategy="uniform",
-        sample_weight=None,
-        name=None,
-        ax=None,
-        ref_line=True,
-        plot_bars=True,
-        bars_kwargs=None,
-        **kwargs,
-    ):
+    def from_estimator(cls, estimator, X, y, *, name=None, **kwargs):
         """Draw the reliability of a fitted classifier.
 
         Parameters
         ----------
         estimator : estimator
             Fitted classifier with `predict_proba`.
-
         X : array-like of shape (n_samples, n_features)
             Rows, preferably held out.
-
         y : array-like of shape (n_samples,)
             True labels.
-
-        classes : "all" or array-like of labels, default=None
-            Classes to draw, each with its own curve. None draws the curve of the confidence, and
-            its distribution.
-
-        n_bins : int, default=15
-            Number of bins.
-
-        strategy : {"uniform", "quantile"}, default="uniform"
-            Bins of equal width, or bins that each hold as many rows.
-
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights; not with `classes`.
-
         name : str, default=None
             Name of the model in the legend; None uses the name of its class.
-
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None creates a new figure.
-
-        ref_line : bool, default=True
-            Whether to draw the diagonal.
-
-        plot_bars : bool, default=True
-            Whether to draw the distribution of the confidences.
-
-        bars_kwargs : dict, default=None
-            Keywords of `stairs`, for the bars.
-
         **kwargs : dict
-            Keywords of `plot`, for the curves.
+            Keywords of :meth:`from_predictions`, such as `sample_weight`, and of :meth:`plot`,
+            such as `ax`.
 
         Returns
         -------
@@ -239,15 +183,7 @@ class ReliabilityDisplay:
             y,
             estimator.predict_proba(X),
             labels=estimator.classes_,
-            classes=classes,
-            n_bins=n_bins,
-            strategy=strategy,
-            sample_weight=sample_weight,
             name=type(estimator).__name__ if name is None else name,
-            ax=ax,
-            ref_line=ref_line,
-            plot_bars=plot_bars,
-            bars_kwargs=bars_kwargs,
             **kwargs,
         )
 
@@ -263,10 +199,6 @@ class ReliabilityDisplay:
         strategy="uniform",
         sample_weight=None,
         name=None,
-        ax=None,
-        ref_line=True,
-        plot_bars=True,
-        bars_kwargs=None,
         **kwargs,
     ):
         """Draw the reliability of given class probabilities.
@@ -275,44 +207,24 @@ class ReliabilityDisplay:
         ----------
         y_true : array-like of shape (n_samples,)
             True labels, of any kind.
-
         y_prob : array-like of shape (n_samples, n_classes)
             Predicted probabilities, as `predict_proba` returns; two columns for two classes.
-
         labels : array-like of shape (n_classes,), default=None
             Labels of the columns of `y_prob` in their order, as in `classes_`. By default the
             distinct values of `y_true`, sorted.
-
         classes : "all" or array-like of labels, default=None
             Classes to draw, each with its own curve. None draws the curve of the confidence, and
             its distribution.
-
         n_bins : int, default=15
             Number of bins.
-
         strategy : {"uniform", "quantile"}, default="uniform"
             Bins of equal width, or bins that each hold as many rows.
-
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights; not with `classes`.
-
         name : str, default=None
             Name of the model in the legend.
-
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None creates a new figure.
-
-        ref_line : bool, default=True
-            Whether to draw the diagonal.
-
-        plot_bars : bool, default=True
-            Whether to draw the distribution of the confidences.
-
-        bars_kwargs : dict, default=None
-            Keywords of `stairs`, for the bars.
-
         **kwargs : dict
-            Keywords of `plot`, for the curves.
+            Keywords of :meth:`plot`, such as `ax`.
 
         Returns
         -------
@@ -350,9 +262,7 @@ class ReliabilityDisplay:
             ]
             share = None
         display = cls(curves=curves, share=share, calibration_error=error, name=name)
-        return display.plot(
-            ax=ax, ref_line=ref_line, plot_bars=plot_bars, bars_kwargs=bars_kwargs, **kwargs
-        )
+        return display.plot(**kwargs)
 
 
 def _shares(confidence, sample_weight, n_bins):

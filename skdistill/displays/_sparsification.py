@@ -21,16 +21,12 @@ class SparsificationDisplay:
     ----------
     fraction_removed : ndarray of shape (n_points,)
         Fraction of the rows removed.
-
     model_curve : ndarray of shape (n_points,)
         Mean squared error of the remaining rows over that of all rows.
-
     oracle_curve : ndarray of shape (n_points,)
         The same for the oracle.
-
     ause : float, default=None
         Area between the curves, shown in the legend unless None.
-
     name : str, default=None
         Name of the model in the legend.
 
@@ -38,22 +34,18 @@ class SparsificationDisplay:
     ----------
     line_ : matplotlib Line2D
         The model's curve.
-
     oracle_line_ : matplotlib Line2D or None
         The oracle's curve.
-
     area_ : matplotlib PolyCollection or None
         The shaded area between them.
-
     ax_ : matplotlib Axes
         Where all is drawn.
-
     figure_ : matplotlib Figure
         The figure of `ax_`.
 
     See Also
     --------
-    skdistill.metrics.sparsification_curve : What is drawn.
+    skdistill.metrics.sparsification_curve : Computes the curve.
     skdistill.metrics.ause : The area.
 
     Examples
@@ -81,16 +73,12 @@ class SparsificationDisplay:
         ----------
         ax : matplotlib Axes, default=None
             Axes to draw on. None creates a new figure.
-
         name : str, default=None
             Name of the model in the legend; None uses the stored one.
-
         plot_oracle : bool, default=True
             Whether to draw the oracle's curve and shade the area.
-
         oracle_kwargs : dict, default=None
             Keywords of `plot`, for the oracle's curve.
-
         **kwargs : dict
             Keywords of `plot`, for the model's curve.
 
@@ -133,24 +121,11 @@ class SparsificationDisplay:
         )
         ax.set_ylim(bottom=0)
         ax.legend(fontsize="small")
-        self.ax_ = ax
-        self.figure_ = ax.figure
+        self.ax_, self.figure_ = ax, ax.figure
         return self
 
     @classmethod
-    def from_estimator(
-        cls,
-        estimator,
-        X,
-        y,
-        *,
-        sample_weight=None,
-        name=None,
-        ax=None,
-        plot_oracle=True,
-        oracle_kwargs=None,
-        **kwargs,
-    ):
+    def from_estimator(cls, estimator, X, y, *, name=None, **kwargs):
         """Draw how well the total uncertainty of a fitted regressor ranks its errors.
 
         Parameters
@@ -158,30 +133,15 @@ class SparsificationDisplay:
         estimator : estimator
             Fitted regressor with `predict_uncertainty`, or a Pipeline, a search or a
             TransformedTargetRegressor around one.
-
         X : array-like of shape (n_samples, n_features)
             Rows, preferably held out.
-
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             True values.
-
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights.
-
         name : str, default=None
             Name of the model in the legend; None uses the name of its class.
-
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None creates a new figure.
-
-        plot_oracle : bool, default=True
-            Whether to draw the oracle's curve and shade the area.
-
-        oracle_kwargs : dict, default=None
-            Keywords of `plot`, for the oracle's curve.
-
         **kwargs : dict
-            Keywords of `plot`, for the model's curve.
+            Keywords of :meth:`from_predictions`, such as `sample_weight`, and of :meth:`plot`,
+            such as `ax`.
 
         Returns
         -------
@@ -193,27 +153,13 @@ class SparsificationDisplay:
             y,
             estimator.predict(X),
             predict_uncertainty(estimator, X).total,
-            sample_weight=sample_weight,
             name=type(estimator).__name__ if name is None else name,
-            ax=ax,
-            plot_oracle=plot_oracle,
-            oracle_kwargs=oracle_kwargs,
             **kwargs,
         )
 
     @classmethod
     def from_predictions(
-        cls,
-        y_true,
-        y_pred,
-        uncertainty,
-        *,
-        sample_weight=None,
-        name=None,
-        ax=None,
-        plot_oracle=True,
-        oracle_kwargs=None,
-        **kwargs,
+        cls, y_true, y_pred, uncertainty, *, sample_weight=None, name=None, **kwargs
     ):
         """Draw how well given uncertainties rank the errors of given predictions.
 
@@ -221,30 +167,16 @@ class SparsificationDisplay:
         ----------
         y_true : array-like of shape (n_samples,) or (n_samples, n_targets)
             True values.
-
         y_pred : array-like of the shape of `y_true`
             Predicted means.
-
         uncertainty : array-like of shape (n_samples,) or the shape of `y_true`
-            What the rows are sorted by, usually the total variance.
-
+            Values that rank the rows, usually the total variance.
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
-
         name : str, default=None
             Name of the model in the legend.
-
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None creates a new figure.
-
-        plot_oracle : bool, default=True
-            Whether to draw the oracle's curve and shade the area.
-
-        oracle_kwargs : dict, default=None
-            Keywords of `plot`, for the oracle's curve.
-
         **kwargs : dict
-            Keywords of `plot`, for the model's curve.
+            Keywords of :meth:`plot`, such as `ax`.
 
         Returns
         -------
@@ -263,4 +195,4 @@ class SparsificationDisplay:
             ause=ause(*arrays, sample_weight=sample_weight),
             name=name,
         )
-        return display.plot(ax=ax, plot_oracle=plot_oracle, oracle_kwargs=oracle_kwargs, **kwargs)
+        return display.plot(**kwargs)

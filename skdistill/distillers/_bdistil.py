@@ -14,10 +14,10 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._estimator import fit_task, recipe_for, with_callbacks
-from .._parameters import Number, OneOf
 from .._plans import Plan
 from .._read_offs import DistributionEstimator, is_a
 from .._reading import as_rows, check_rows, rows_at_a_time
+from .._rules import Number, OneOf
 from .._tasks import Task
 from ..modules import CONNECTIONS, MLP
 from ._bdistil_anytime import (

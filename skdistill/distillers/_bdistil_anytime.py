@@ -15,8 +15,8 @@ from sklearn.utils import gen_batches
 from torch import Tensor
 
 from .._checks import check_outputs
-from .._parameters import Number, OneOf
 from .._reading import as_rows, chunk_size, rows_at_a_time
+from .._rules import Number, OneOf
 from .._warnings import warn
 from ..modules import Rounds
 

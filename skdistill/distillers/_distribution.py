@@ -12,15 +12,13 @@ import numpy as np
 from sklearn.base import MetaEstimatorMixin
 
 from .._estimator import fit_task, with_callbacks
-from .._parameters import Number, OneOf
 from .._read_offs import DistributionEstimator
-from .._settings import is_number
+from .._rules import AnyOf, Number, OneOf, Schedule
 from .._tasks import Task
 from .._warnings import warn
 from ..modules import MLP
 from ._kinds import check_kind, kind_as_teacher
 from ._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING_PARAMETERS
-from ._ramps import Ramp
 from ._setup import set_up
 from ._student import train_student
 from ._teaching import MemberPredictions, fit_teacher_of
@@ -30,19 +28,6 @@ _LOSSES = ("reverse_kl", "reverse_kl_reference", "forward_kl", "nll")
 
 # Members whose predictions differ by no more agree: on standardised targets, or in nats.
 _ROUNDING = 1e-6
-
-
-class CovarianceRule:
-    """What `covariance` may be."""
-
-    def check(self, value: Any, name: str) -> None:
-        if isinstance(value, str) and value in ("diagonal", "full"):
-            return
-        if not is_number(value, Integral) or value < 1:
-            raise ValueError(
-                f"{name} must be 'diagonal', 'full', or the rank of its part of low rank, at least "
-                f"1; got {value!r}."
-            )
 
 
 class Agreement:
@@ -301,11 +286,11 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
     _parameter_table = {
         **PARAMETER_TABLE,
         **NORMALIZE_Y,
-        "covariance": CovarianceRule(),
+        "covariance": AnyOf(OneOf(("diagonal", "full")), Number(Integral, 1)),
         "loss": OneOf(_LOSSES),
         "max_precision": Number(Real, 0, closed="neither", others=("auto", float("inf"))),
         "smoothing": Number(Real, 0, 1, closed="left", others=("auto",)),
-        "temperature": Ramp(positive=True),
+        "temperature": Schedule(positive=True),
         "supervised_weight": Number(Real, 0),
         "n_samples": Number(Integral, 1),
         "dropout_rate": Number(Real, 0, 1, closed="left"),

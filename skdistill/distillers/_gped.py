@@ -12,8 +12,8 @@ from sklearn.base import MetaEstimatorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._estimator import fit_task, with_callbacks
-from .._parameters import Number, OneOf
 from .._read_offs import DistributionEstimator
+from .._rules import FilePath, Number, OneOf
 from .._tasks import Task
 from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ..modules import MLP
@@ -26,14 +26,6 @@ from ._setup import Setup, set_up
 from ._student import train_student
 from ._teaching import MemberPredictions, fit_teacher_of
 from .plans import ExpectationsPlan, chosen_estimates, chosen_expectations, expectations_plan
-
-
-class PathRule:
-    """What `checkpoint` may be."""
-
-    def check(self, value: Any, name: str) -> None:
-        if not (value is None or isinstance(value, str) or hasattr(value, "__fspath__")):
-            raise TypeError(f"{name} must be the path of a file or None, got {value!r}.")
 
 
 def runs_chains(teacher: Any) -> bool:
@@ -219,7 +211,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         **PARAMETER_TABLE,
         **NORMALIZE_Y,
         **PRUNING_PARAMETERS,
-        "checkpoint": PathRule(),
+        "checkpoint": FilePath(),
         "checkpoint_interval": Number(Real, 0),
     }
     _module_defaults = {

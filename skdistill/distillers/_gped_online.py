@@ -12,7 +12,7 @@ import torch
 from sklearn.utils import check_array
 from torch import Tensor
 
-from .._estimator import check_parameters
+from .._estimator import checked_training
 from .._memory import working_memory
 from .._plans import Extent, as_tensors, build_module
 from .._training import decay_of_weights, flop_per_step, own_dropout
@@ -59,7 +59,7 @@ def distil_online(
     from ._gped_loop import Monitor, OnlineDistillation, Stream, n_epochs, n_waiting
 
     distiller.teacher_ = teacher = unfitted_teacher(distiller)
-    check_parameters(teacher)
+    checked_training(teacher)
     (seed,) = setup.draw_seeds(1)
     if distiller.random_state is not None:
         seed_where_unset(teacher, seed)

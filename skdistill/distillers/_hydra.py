@@ -9,15 +9,14 @@ from typing import Any
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from .._estimator import fit_task, with_callbacks
-from .._parameters import Number, OneOf
 from .._read_offs import DistributionEstimator
+from .._rules import Number, OneOf, Schedule
 from .._tasks import Task
 from .._warnings import warn
 from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ..modules import MLP
 from ..transfer import GaussianNoise
 from ._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING_PARAMETERS
-from ._ramps import Ramp
 from ._setup import set_up
 from ._student import train_student
 from ._teaching import fit_teacher_of
@@ -32,7 +31,7 @@ _HYDRA_PARAMETERS = {
     "n_heads": Number(Integral, 1, others=(None,)),
     "alpha": Number(Real, 0, 1),
     "beta": Number(Real, 0, 1),
-    "diversity_weight": Ramp(),
+    "diversity_weight": Schedule(),
     "diversity": OneOf(("mean", "pairwise")),
     "spread_weight": Number(Real, 0),
     **PRUNING_PARAMETERS,

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from .._parameters import Number, OneOf
 from .._read_offs import DistributionEstimator
-from .._settings import is_number
+from .._rules import Number, OneOf, is_number
 from ..transfer import make_transfer
 
 

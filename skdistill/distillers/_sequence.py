@@ -14,14 +14,13 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from .._checks import check_weights
-from .._estimator import NetEstimator, check_parameters, fit_task, forget, with_callbacks
-from .._parameters import Number, OneOf
+from .._estimator import NetEstimator, checked_training, fit_task, forget, with_callbacks
 from .._plans import Extent, NetworkRecipe, build_module
+from .._rules import Number, OneOf, Schedule
 from .._training import SEED_LIMIT, Training
 from .._warnings import warn
 from ..modules import RecurrentSequenceModel, count_flop, n_parameters
 from ..sequences import SequenceEnsemble, SequencePredictor
-from ._ramps import Ramp
 from .plans import TOKEN_LOSSES, TokensPlan
 
 # Members are asked about so many rows at a time that what they say of them takes about these bytes.
@@ -159,7 +158,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         "loss": OneOf(tuple(TOKEN_LOSSES)),
         "max_precision": Number(Real, 0, closed="neither", others=("auto", float("inf"))),
         "smoothing": Number(Real, 0, 1, closed="left", others=("auto",)),
-        "temperature": Ramp(positive=True),
+        "temperature": Schedule(positive=True),
     }
 
     def __init__(
@@ -238,7 +237,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         KeyboardInterrupt
             On Ctrl-C, with what was trained kept.
         """
-        training = check_parameters(self)
+        training = checked_training(self)
         random_state = check_random_state(self.random_state)
         has_source = y is not None
         tokens = {name: getattr(self, name) for name in ("begin_token", "end_token", "pad_token")}

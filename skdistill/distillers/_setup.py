@@ -11,9 +11,9 @@ import torch
 from sklearn.utils import check_array, check_random_state
 
 from .._checks import check_trainable
-from .._estimator import check_parameters, forget, recipe_for
-from .._parameters import errors_about
+from .._estimator import checked_training, forget, recipe_for
 from .._plans import Plan, build_module
+from .._rules import errors_about
 from .._tasks import TASKS, Buffers, Task
 from .._training import SEED_LIMIT, Training
 from ..pruning import GroupLasso
@@ -109,7 +109,7 @@ def set_up(
     modules : list, default=None
         The model classes where `module` may give several.
     """
-    training = check_parameters(distiller, modules)
+    training = checked_training(distiller, modules)
     random_state = check_random_state(distiller.random_state)
     forget(distiller, "teacher_")
     X_checked, y_checked, task = TASKS[distiller._kind].check(distiller, X, y)

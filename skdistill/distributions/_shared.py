@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._settings import check_kind
+from .._rules import Number
 
 _EPS = torch.finfo(torch.float64).eps
 _MAX_STEPS = 200  # bisection alone closes a bracket of float64 in fewer
@@ -109,10 +109,8 @@ def check_targets(y: Tensor, like: Tensor) -> None:
 
 
 def check_n_samples(n_samples: int) -> None:
-    """Raise TypeError if `n_samples` is no integer, ValueError if it is negative."""
-    check_kind(n_samples, Integral, "n_samples must be an integer")
-    if n_samples < 0:
-        raise ValueError(f"n_samples must not be negative, got {n_samples!r}.")
+    """Raise TypeError or ValueError if `n_samples` is no number of draws."""
+    Number(Integral, 0).check(n_samples, "n_samples")
 
 
 def normal_cdf(z: Tensor) -> Tensor:

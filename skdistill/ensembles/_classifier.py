@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from sklearn.base import ClassifierMixin
 
-from .._parameters import ClassWeight
 from .._read_offs import DistributionEstimator
+from .._rules import ClassWeight
 from ..modules import MLP
 from ._fit import PARAMETER_TABLE, fit_ensemble
 

@@ -11,10 +11,10 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 
-from .._estimator import check_parameters, fit_task, forget, recipe_for, with_callbacks
-from .._parameters import Number, OneOf
+from .._estimator import checked_training, fit_task, forget, recipe_for, with_callbacks
 from .._plans import Extent, rebuild_module
 from .._read_offs import DistributionEstimator
+from .._rules import Number, OneOf
 from .._tasks import TASKS, Task
 from ..samplers import SGHMC, SGLD, MCDropout
 from ._diagnostics import diagnose
@@ -77,7 +77,7 @@ def fit_ensemble(ensemble: Any, X, y, sample_weight=None, observer: ChainObserve
     observer : ChainObserver, default=None
         Is shown the samples of Markov chains; only the last of them become members then.
     """
-    training = check_parameters(ensemble)
+    training = checked_training(ensemble)
     _check_settings_of_inference(ensemble)
     forget(ensemble, "best_epochs_", "sampler_diagnostics_")
     X, y, task = TASKS[ensemble._kind].check(ensemble, X, y)

@@ -7,8 +7,8 @@ from numbers import Real
 
 from sklearn.base import RegressorMixin
 
-from .._parameters import Number, OneOf
 from .._read_offs import DistributionEstimator
+from .._rules import Number, OneOf
 from ..modules import MLP
 from ._fit import PARAMETER_TABLE, fit_ensemble
 

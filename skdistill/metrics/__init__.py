@@ -31,7 +31,7 @@ from ._rejection import (
     sparsification_curve,
 )
 from ._scorers import (
-    UncertaintyScorer,
+    EstimatorScorer,
     make_interval_scorer,
     neg_aurc_scorer,
     neg_ause_scorer,
@@ -53,7 +53,7 @@ from ._uncertainty import (
 
 __all__ = [
     "EpistemicFidelity",
-    "UncertaintyScorer",
+    "EstimatorScorer",
     "accuracy_coverage_curve",
     "aurc",
     "ause",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What all metrics check in their arguments, and their weighted means."""
+"""Checks of the arguments of metrics, and weighted means."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from numbers import Real
 
 import numpy as np
 from sklearn.exceptions import UndefinedMetricWarning
-from sklearn.utils import check_array, check_scalar
+from sklearn.utils import check_array
 
 from .._checks import check_weights
-from .._parameters import errors_about
+from .._rules import Number, errors_about
 from .._warnings import warn
 
 
@@ -86,7 +86,7 @@ def check_nonnegative(array, name):
 
 
 def check_coverage(coverage):
-    check_scalar(coverage, "coverage", Real, min_val=0, max_val=1, include_boundaries="neither")
+    Number(Real, 0, 1, closed="neither").check(coverage, "coverage")
 
 
 def check_vector(values, name):
@@ -147,5 +147,5 @@ def average(values, sample_weight):
 
 
 def warn_undefined(what, why):
-    """Warn that a score has no value."""
+    """Warn that a metric is undefined."""
     warn(f"{what} is undefined because {why}.", UndefinedMetricWarning)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from numbers import Integral
 
 import numpy as np
-from sklearn.utils import check_scalar
 
+from .._rules import Number, OneOf
 from ._checks import (
     check_floats,
     check_labels,
@@ -22,9 +22,7 @@ from ._checks import (
 )
 from ._ordering import cumulate
 
-_STRATEGIES = ("uniform", "quantile")
-
-# How far the probabilities of a row may be from summing to 1: float16 rounds by this much.
+# Largest deviation of a row's sum from 1: float16 rounds by this much.
 _SUM_TOLERANCE = 1e-3
 
 
@@ -78,14 +76,11 @@ def brier_score(y_true, y_prob, *, labels=None, sample_weight=None):
     ----------
     y_true : array-like of shape (n_samples,)
         True labels, of any kind.
-
     y_prob : array-like of shape (n_samples, n_classes)
         Predicted probabilities, as `predict_proba` returns; two columns for two classes.
-
     labels : array-like of shape (n_classes,), default=None
         Labels of the columns of `y_prob` in their order, as in `classes_`. By default the
         distinct values of `y_true`, sorted.
-
     sample_weight : array-like of shape (n_samples,), default=None
         Sample weights.
 
@@ -98,7 +93,7 @@ def brier_score(y_true, y_prob, *, labels=None, sample_weight=None):
     ------
     ValueError
         If shapes disagree, a probability is negative, a row does not sum to 1, or `y_true` holds
-        what is not in `labels`.
+        other values than `labels`.
 
     See Also
     --------
@@ -143,24 +138,18 @@ def expected_calibration_error(
     ----------
     y_true : array-like of shape (n_samples,)
         True labels, of any kind.
-
     y_prob : array-like of shape (n_samples, n_classes)
         Predicted probabilities, as `predict_proba` returns; two columns for two classes.
-
     n_bins : int, default=15
         Number of bins.
-
     strategy : {"uniform", "quantile"}, default="uniform"
         Bins of equal width, open on the left, or bins that each hold the same weight of rows.
-
     classwise : bool, default=False
         Whether to compare the probability of every class, not of the most probable one only, with
         its frequency, and to average over the classes [2]_ [3]_.
-
     labels : array-like of shape (n_classes,), default=None
         Labels of the columns of `y_prob` in their order, as in `classes_`. By default the
         distinct values of `y_true`, sorted.
-
     sample_weight : array-like of shape (n_samples,), default=None
         Sample weights.
 
@@ -173,7 +162,7 @@ def expected_calibration_error(
     ------
     ValueError
         If shapes disagree, a probability is negative, a row does not sum to 1, or `y_true` holds
-        what is not in `labels`.
+        other values than `labels`.
 
     See Also
     --------
@@ -183,9 +172,9 @@ def expected_calibration_error(
     Notes
     -----
     The bins of equal weight are exactly so: where rows of equal confidence, or a single row,
-    straddle two bins, each gets its part of them. This is the expectation over the order of ties,
-    and an integer weight is the same as repeating the row. With few rows in a bin the error is
-    biased upwards; compare at equal `n_bins` and number of rows only.
+    straddle two bins, each bin gets its part of them. This is the expectation over the order of
+    ties, and an integer weight is the same as repeating the row. With few rows in a bin the error
+    is biased upwards; compare at equal `n_bins` and number of rows only.
 
     References
     ----------
@@ -230,20 +219,15 @@ def reliability_curve(
     ----------
     y_true : array-like of shape (n_samples,)
         True labels, of any kind.
-
     y_prob : array-like of shape (n_samples, n_classes)
         Predicted probabilities, as `predict_proba` returns; two columns for two classes.
-
     n_bins : int, default=15
         Number of bins. Those without rows are left out of what is returned.
-
     strategy : {"uniform", "quantile"}, default="uniform"
         Bins of equal width, open on the left, or bins that each hold the same weight of rows.
-
     labels : array-like of shape (n_classes,), default=None
         Labels of the columns of `y_prob` in their order, as in `classes_`. By default the
         distinct values of `y_true`, sorted.
-
     sample_weight : array-like of shape (n_samples,), default=None
         Sample weights.
 
@@ -251,10 +235,8 @@ def reliability_curve(
     -------
     confidence : ndarray of shape (n_filled_bins,)
         Mean confidence of each bin, increasing.
-
     accuracy : ndarray of shape (n_filled_bins,)
         Accuracy in each bin.
-
     share : ndarray of shape (n_filled_bins,)
         Share of the total weight in each bin.
 
@@ -283,9 +265,8 @@ def reliability_curve(
 
 
 def _check_bins(n_bins, strategy):
-    check_scalar(n_bins, "n_bins", Integral, min_val=1)
-    if strategy not in _STRATEGIES:
-        raise ValueError(f"strategy must be one of {list(_STRATEGIES)}, got {strategy!r}.")
+    Number(Integral, 1).check(n_bins, "n_bins")
+    OneOf(("uniform", "quantile")).check(strategy, "strategy")
 
 
 def _top_label(columns, y_prob):

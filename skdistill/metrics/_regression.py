@@ -41,13 +41,10 @@ def gaussian_nll(y_true, y_pred, y_std, *, sample_weight=None):
     ----------
     y_true : array-like of shape (n_samples,) or (n_samples, n_targets)
         True values.
-
     y_pred : array-like of the shape of `y_true`
         Predicted means.
-
     y_std : array-like of the shape of `y_true`
         Predicted standard deviations, in units of y, positive.
-
     sample_weight : array-like of shape (n_samples,), default=None
         Sample weights.
 
@@ -90,10 +87,8 @@ def mixture_nll(y_true, y_members, *, sample_weight=None):
     ----------
     y_true : array-like of shape (n_samples,) or (n_samples, n_targets)
         True values.
-
     y_members : array-like of shape (n_samples, n_members, n_targets, 2)
         Means ``[..., 0]`` and variances ``[..., 1]`` of the members, as `predict_members` returns.
-
     sample_weight : array-like of shape (n_samples,), default=None
         Sample weights.
 
@@ -130,10 +125,8 @@ def crps(y_true, y_members, *, sample_weight=None):
     ----------
     y_true : array-like of shape (n_samples,) or (n_samples, n_targets)
         True values.
-
     y_members : array-like of shape (n_samples, n_members, n_targets, 2)
         Means ``[..., 0]`` and variances ``[..., 1]`` of the members, as `predict_members` returns.
-
     sample_weight : array-like of shape (n_samples,), default=None
         Sample weights.
 
@@ -176,7 +169,7 @@ def crps(y_true, y_members, *, sample_weight=None):
 
 
 def _crps_batch_size(n_members, n_targets, n_temporaries=8):
-    """Rows whose (S, S) comparisons, a few float64 arrays of them, fit the working memory."""
+    """Rows whose (S, S) comparisons, in `n_temporaries` float64 arrays, fit the working memory."""
     bytes_per_row = 8 * n_temporaries * n_targets * n_members**2
     return max(1, int(get_config()["working_memory"] * 2**20 / bytes_per_row))
 
@@ -206,17 +199,15 @@ def interval_coverage(y_true, y_interval, *, sample_weight=None):
     ----------
     y_true : array-like of shape (n_samples,) or (n_samples, n_targets)
         True values.
-
     y_interval : array-like of shape (n_samples, 2) or (n_samples, n_targets, 2)
         Lower and upper ends, as `predict_interval` returns.
-
     sample_weight : array-like of shape (n_samples,), default=None
         Sample weights.
 
     Returns
     -------
     coverage : float
-        Best where it equals the coverage that was asked for.
+        Best where it equals the nominal coverage.
 
     See Also
     --------
@@ -241,7 +232,6 @@ def interval_width(y_interval, *, sample_weight=None):
     ----------
     y_interval : array-like of shape (n_samples, 2) or (n_samples, n_targets, 2)
         Lower and upper ends, as `predict_interval` returns.
-
     sample_weight : array-like of shape (n_samples,), default=None
         Sample weights.
 
@@ -265,20 +255,17 @@ def interval_score(y_true, y_interval, *, coverage, sample_weight=None):
 
     The mean over rows and targets of
     :math:`(u - l) + \frac{2}{\alpha} (l - y)_+ + \frac{2}{\alpha} (y - u)_+` with
-    :math:`\alpha = 1 -` coverage ([1]_, Eq 43): the width, and a penalty for what lies outside.
+    :math:`\alpha = 1 -` coverage ([1]_, Eq 43): the width, and a penalty for values outside.
     It is proper: the true quantiles at :math:`\alpha / 2` and :math:`1 - \alpha / 2` minimise it.
 
     Parameters
     ----------
     y_true : array-like of shape (n_samples,) or (n_samples, n_targets)
         True values.
-
     y_interval : array-like of shape (n_samples, 2) or (n_samples, n_targets, 2)
         Lower and upper ends, as `predict_interval` returns.
-
     coverage : float
         Nominal coverage of the intervals, strictly between 0 and 1.
-
     sample_weight : array-like of shape (n_samples,), default=None
         Sample weights.
 
@@ -317,14 +304,11 @@ def regression_calibration_curve(y_true, y_quantiles, quantiles, *, sample_weigh
     ----------
     y_true : array-like of shape (n_samples,) or (n_samples, n_targets)
         True values.
-
     y_quantiles : array-like of shape (n_samples, n_quantiles) or \
             (n_samples, n_targets, n_quantiles)
         Predicted quantiles, as `predict_quantiles` returns.
-
     quantiles : array-like of shape (n_quantiles,)
         Their nominal levels, increasing, strictly between 0 and 1.
-
     sample_weight : array-like of shape (n_samples,), default=None
         Sample weights.
 
@@ -332,7 +316,6 @@ def regression_calibration_curve(y_true, y_quantiles, quantiles, *, sample_weigh
     -------
     nominal : ndarray of shape (n_quantiles,)
         `quantiles` as an array.
-
     observed : ndarray of shape (n_quantiles,)
         Fraction of the true values at or below the quantile ([1]_, Section 3.5), averaged
         uniformly over targets. Equals `nominal` for a calibrated model.
@@ -367,14 +350,11 @@ def regression_calibration_error(y_true, y_quantiles, quantiles, *, sample_weigh
     ----------
     y_true : array-like of shape (n_samples,) or (n_samples, n_targets)
         True values.
-
     y_quantiles : array-like of shape (n_samples, n_quantiles) or \
             (n_samples, n_targets, n_quantiles)
         Predicted quantiles, as `predict_quantiles` returns.
-
     quantiles : array-like of shape (n_quantiles,)
         Their nominal levels, increasing, strictly between 0 and 1.
-
     sample_weight : array-like of shape (n_samples,), default=None
         Sample weights.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Does the uncertainty rank the errors? Curves of what remains as uncertain rows are rejected."""
+"""How well an uncertainty ranks the errors: curves of the error as uncertain rows are rejected."""
 
 from __future__ import annotations
 
@@ -30,14 +30,11 @@ def sparsification_curve(y_true, y_pred, uncertainty, *, sample_weight=None):
     ----------
     y_true : array-like of shape (n_samples,) or (n_samples, n_targets)
         True values.
-
     y_pred : array-like of the shape of `y_true`
         Predicted means.
-
     uncertainty : array-like of shape (n_samples,) or the shape of `y_true`
-        What the rows are sorted by: a variance or a standard deviation, usually the total one.
+        Values that rank the rows: a variance or a standard deviation, usually the total one.
         Of shape (n_samples,), it orders the rows for every target.
-
     sample_weight : array-like of shape (n_samples,), default=None
         Sample weights.
 
@@ -46,10 +43,8 @@ def sparsification_curve(y_true, y_pred, uncertainty, *, sample_weight=None):
     fraction_removed : ndarray of shape (n_points,)
         Increasing from 0 to 1, as shares of the total weight: 0, 1/n, ..., 1 without weights and
         ties.
-
     model_curve : ndarray of shape (n_points,)
         Relative error of the remaining rows, 1 at the start. Averaged uniformly over targets.
-
     oracle_curve : ndarray of shape (n_points,)
         The same for the oracle.
 
@@ -67,7 +62,7 @@ def sparsification_curve(y_true, y_pred, uncertainty, *, sample_weight=None):
     -----
     Rows of equal uncertainty leave in random order, and the curve is the expectation over that
     order; nothing depends on the order of the rows. A constant uncertainty thus gives a flat
-    curve. At 1, where nothing remains, stands the limit: the error of the least uncertain rows.
+    curve. At 1, where nothing remains, it has its limit: the error of the least uncertain rows.
 
     References
     ----------
@@ -103,14 +98,11 @@ def ause(y_true, y_pred, uncertainty, *, sample_weight=None):
     ----------
     y_true : array-like of shape (n_samples,) or (n_samples, n_targets)
         True values.
-
     y_pred : array-like of the shape of `y_true`
         Predicted means.
-
     uncertainty : array-like of shape (n_samples,) or the shape of `y_true`
-        What the rows are sorted by: a variance or a standard deviation, usually the total one.
+        Values that rank the rows: a variance or a standard deviation, usually the total one.
         Of shape (n_samples,), it orders the rows for every target.
-
     sample_weight : array-like of shape (n_samples,), default=None
         Sample weights.
 
@@ -196,18 +188,16 @@ def _mean_of_kept(kept, fractions, sums):
 def risk_coverage_curve(losses, uncertainty, *, sample_weight=None):
     r"""Mean loss of the least uncertain rows against the fraction of rows that they are.
 
-    A model that abstains on uncertain rows answers the fraction :math:`c` of them, its coverage;
-    its risk :math:`r(c)` is its mean loss there [1]_.
+    A model that abstains on uncertain rows predicts the fraction :math:`c` of all rows, its
+    coverage; its risk :math:`r(c)` is its mean loss on these [1]_.
 
     Parameters
     ----------
     losses : array-like of shape (n_samples,)
         Loss of each row, whatever it is measured in: 0 or 1 for right or wrong labels, the
         squared error, 100 - BLEU.
-
     uncertainty : array-like of shape (n_samples,)
-        What the rows are sorted by.
-
+        Values that rank the rows.
     sample_weight : array-like of shape (n_samples,), default=None
         Sample weights.
 
@@ -216,7 +206,6 @@ def risk_coverage_curve(losses, uncertainty, *, sample_weight=None):
     coverage : ndarray of shape (n_points,)
         Increasing from 0 to 1, as shares of the total weight: 0, 1/n, ..., 1 without weights and
         ties.
-
     risk : ndarray of shape (n_points,)
         Mean loss at each coverage; at 1 the mean loss of all rows, at 0 the limit, the loss of
         the least uncertain rows.
@@ -262,13 +251,10 @@ def accuracy_coverage_curve(y_true, y_pred, uncertainty, *, sample_weight=None):
     ----------
     y_true : array-like of shape (n_samples,)
         True labels, of any kind.
-
     y_pred : array-like of shape (n_samples,)
         Predicted labels.
-
     uncertainty : array-like of shape (n_samples,)
-        What the rows are sorted by, usually the total entropy.
-
+        Values that rank the rows, usually the total entropy.
     sample_weight : array-like of shape (n_samples,), default=None
         Sample weights.
 
@@ -276,7 +262,6 @@ def accuracy_coverage_curve(y_true, y_pred, uncertainty, *, sample_weight=None):
     -------
     coverage : ndarray of shape (n_points,)
         Increasing from 0 to 1.
-
     accuracy : ndarray of shape (n_points,)
         Accuracy at each coverage; at 1 that of all rows, at 0 the limit.
 
@@ -301,17 +286,15 @@ def aurc(losses, uncertainty, *, sample_weight=None):
     r"""Area under the risk-coverage curve: the mean loss, averaged over all coverages.
 
     :math:`\int_0^1 r(c)\,dc` with the risk :math:`r` of :func:`risk_coverage_curve` [1]_. Low
-    where the model errs seldom and where its errors are uncertain. Only the order of the
+    where the model makes few errors and is uncertain about them. Only the order of the
     uncertainties matters; a constant uncertainty gives the mean loss.
 
     Parameters
     ----------
     losses : array-like of shape (n_samples,)
         Loss of each row, as in :func:`risk_coverage_curve`.
-
     uncertainty : array-like of shape (n_samples,)
-        What the rows are sorted by.
-
+        Values that rank the rows.
     sample_weight : array-like of shape (n_samples,), default=None
         Sample weights.
 
@@ -364,10 +347,8 @@ def prediction_rejection_ratio(losses, uncertainty, *, sample_weight=None):
     ----------
     losses : array-like of shape (n_samples,)
         Loss of each row, as in :func:`risk_coverage_curve`.
-
     uncertainty : array-like of shape (n_samples,)
-        What the rows are sorted by; the largest are rejected first.
-
+        Values that rank the rows; the largest are rejected first.
     sample_weight : array-like of shape (n_samples,), default=None
         Sample weights.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Metrics of the predictive distribution as scorers, for ``scoring=``."""
+"""Scorers, for ``scoring=``, of the predictive distribution."""
 
 from __future__ import annotations
 
@@ -16,29 +16,27 @@ from ._regression import crps, gaussian_nll, interval_score, mixture_nll
 from ._rejection import aurc, ause
 
 
-class UncertaintyScorer:
-    """A metric of the predictive distribution, to be given as ``scoring=``.
+class EstimatorScorer:
+    """A score of a fitted estimator, to be given as ``scoring=``.
 
-    scikit-learn's `make_scorer` asks estimators for `predict` or `predict_proba` only, and does not
-    tell the metric which classes there are. An instance of this class is called as a scorer is,
-    ``scorer(estimator, X, y, sample_weight=None)``, and reads what its metric needs off the fitted
-    estimator, also inside a Pipeline, a search or a TransformedTargetRegressor.
+    Scorers of scikit-learn's `make_scorer` call `predict` or `predict_proba` only, and do not tell
+    the metric which classes there are. This one hands the estimator itself to `score`, which reads
+    what it needs off it, also inside a Pipeline, a search or a TransformedTargetRegressor. It is
+    called as any scorer is, ``scorer(estimator, X, y, sample_weight=None)``.
 
     Parameters
     ----------
     score : callable
-        ``score(estimator, X, y, *, sample_weight, **kwargs)`` returning a float, greater is
-        better. A module-level function, if the scorer shall be pickled.
-
+        ``score(estimator, X, y, *, sample_weight, **kwargs)`` returning a float, greater is better.
+        A scorer can be pickled if this is a module-level function.
     **kwargs : dict
         Further keywords of `score`.
 
     Examples
     --------
-    >>> from sklearn.model_selection import GridSearchCV
     >>> from skdistill.metrics import neg_crps_scorer
     >>> neg_crps_scorer
-    UncertaintyScorer(neg_crps)
+    EstimatorScorer(neg_crps)
     """
 
     def __init__(self, score, **kwargs):
@@ -46,20 +44,17 @@ class UncertaintyScorer:
         self._kwargs = kwargs
         self._sample_weight_request = None
 
-    def __call__(self, estimator, X, y, sample_weight=None):
+    def __call__(self, estimator, X, y=None, sample_weight=None):
         """Score a fitted estimator; greater is better.
 
         Parameters
         ----------
         estimator : estimator
             Fitted estimator, or a meta-estimator around one.
-
         X : array-like of shape (n_samples, n_features)
             Rows.
-
-        y : array-like of shape (n_samples,) or (n_samples, n_targets)
-            True values or labels.
-
+        y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
+            True values or labels; costs do without.
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
 
@@ -71,9 +66,11 @@ class UncertaintyScorer:
         return self._score(estimator, X, y, sample_weight=sample_weight, **self._kwargs)
 
     def __repr__(self):
-        name = getattr(self._score, "__name__", repr(self._score)).lstrip("_")
-        arguments = [name, *(f"{key}={value!r}" for key, value in self._kwargs.items())]
-        return f"{type(self).__name__}({', '.join(arguments)})"
+        def shown(value):
+            return getattr(value, "__name__", repr(value)).lstrip("_")
+
+        arguments = [f"{key}={shown(value)}" for key, value in self._kwargs.items()]
+        return f"{type(self).__name__}({', '.join([shown(self._score), *arguments])})"
 
     def set_score_request(self, *, sample_weight):
         """Return a copy that requests `sample_weight` where metadata routing is enabled.
@@ -83,12 +80,12 @@ class UncertaintyScorer:
         Parameters
         ----------
         sample_weight : bool, None or str
-            Whether the weights are requested, or the name under which they are, as in
-            scikit-learn's `set_score_request`.
+            Whether the weights are requested, or their alias, as in scikit-learn's
+            `set_score_request`.
 
         Returns
         -------
-        scorer : UncertaintyScorer
+        scorer : EstimatorScorer
             The copy.
         """
         scorer = copy.copy(self)
@@ -96,7 +93,7 @@ class UncertaintyScorer:
         return scorer
 
     def get_metadata_routing(self):
-        """Return what the scorer requests, for scikit-learn's metadata routing.
+        """Return the scorer's request, for scikit-learn's metadata routing.
 
         Returns
         -------
@@ -108,7 +105,7 @@ class UncertaintyScorer:
         return request
 
     def _accept_sample_weight(self):
-        # What scikit-learn >= 1.9 asks every scorer of a multi-metric search without routing.
+        # scikit-learn >= 1.9 calls this in multi-metric searches without metadata routing.
         return True
 
 
@@ -177,35 +174,35 @@ def make_interval_scorer(coverage=0.9):
 
     Returns
     -------
-    scorer : UncertaintyScorer
+    scorer : EstimatorScorer
         Greater is better.
 
     Examples
     --------
     >>> from skdistill.metrics import make_interval_scorer
     >>> make_interval_scorer(coverage=0.5)
-    UncertaintyScorer(neg_interval_score, coverage=0.5)
+    EstimatorScorer(neg_interval_score, coverage=0.5)
     """
     check_coverage(coverage)
-    return UncertaintyScorer(_neg_interval_score, coverage=coverage)
+    return EstimatorScorer(_neg_interval_score, coverage=coverage)
 
 
 #: Minus the :func:`mixture_nll` of the members. For models that have members.
-neg_mixture_nll_scorer = UncertaintyScorer(_neg_mixture_nll)
+neg_mixture_nll_scorer = EstimatorScorer(_neg_mixture_nll)
 #: Minus the :func:`gaussian_nll` of the predicted mean and the total standard deviation.
-neg_gaussian_nll_scorer = UncertaintyScorer(_neg_gaussian_nll)
+neg_gaussian_nll_scorer = EstimatorScorer(_neg_gaussian_nll)
 #: Minus the :func:`crps` of the members. For models that have members; needs scoringrules.
-neg_crps_scorer = UncertaintyScorer(_neg_crps)
+neg_crps_scorer = EstimatorScorer(_neg_crps)
 #: Minus the :func:`ause` of the total variance.
-neg_ause_scorer = UncertaintyScorer(_neg_ause)
+neg_ause_scorer = EstimatorScorer(_neg_ause)
 #: Minus the :func:`interval_score` of central intervals of coverage 0.9.
 neg_interval_score_scorer = make_interval_scorer(coverage=0.9)
 #: Minus the :func:`expected_calibration_error` of the probabilities, 15 bins of equal width.
-neg_expected_calibration_error_scorer = UncertaintyScorer(_neg_expected_calibration_error)
+neg_expected_calibration_error_scorer = EstimatorScorer(_neg_expected_calibration_error)
 #: Minus the :func:`brier_score` of the probabilities, also on rows that lack some of the classes.
-neg_brier_score_scorer = UncertaintyScorer(_neg_brier_score)
+neg_brier_score_scorer = EstimatorScorer(_neg_brier_score)
 #: Minus the :func:`~sklearn.metrics.log_loss` of the probabilities. Unlike ``"neg_log_loss"`` it
 #: serves rows that lack some of the classes.
-neg_log_loss_scorer = UncertaintyScorer(_neg_log_loss)
+neg_log_loss_scorer = EstimatorScorer(_neg_log_loss)
 #: Minus the :func:`aurc` of the wrong labels, the rows ordered by their total entropy.
-neg_aurc_scorer = UncertaintyScorer(_neg_aurc)
+neg_aurc_scorer = EstimatorScorer(_neg_aurc)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Comparing uncertainties: a student's with its teacher's, in distribution with out of it."""
+"""Comparisons of uncertainties: of student and teacher, in and out of distribution."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 from sklearn.metrics import ndcg_score, roc_auc_score
-from sklearn.utils import check_random_state, check_scalar
+from sklearn.utils import check_random_state
 from sklearn.utils.random import sample_without_replacement
 
+from .._rules import Number
 from ._checks import (
     check_columns,
     check_nonnegative,
@@ -35,16 +36,12 @@ def uncertainty_total_variation(a, b, *, bins=50, a_weights=None, b_weights=None
     ----------
     a : array-like of shape (n_a,) or (n_a, n_targets)
         Uncertainties of one model, or on one data set.
-
     b : array-like of shape (n_b,) or (n_b, n_targets)
-        Those to compare with, in the same measure. They need not be as many.
-
+        Uncertainties to compare with, in the same measure, of any number of rows.
     bins : int, default=50
         Number of bins.
-
     a_weights : array-like of shape (n_a,), default=None
         Weights of the rows of `a`.
-
     b_weights : array-like of shape (n_b,), default=None
         Weights of the rows of `b`.
 
@@ -69,7 +66,7 @@ def uncertainty_total_variation(a, b, *, bins=50, a_weights=None, b_weights=None
     >>> uncertainty_total_variation([0.0, 0.0, 1.0, 1.0], [1.0, 1.0, 1.0, 0.0], bins=2)
     0.25
     """
-    check_scalar(bins, "bins", Integral, min_val=1)
+    Number(Integral, 1).check(bins, "bins")
     a, b = check_columns(a, "a"), check_columns(b, "b")
     if a.shape[1] != b.shape[1]:
         raise ValueError(
@@ -94,10 +91,8 @@ class EpistemicFidelity(NamedTuple):
     ----------
     rank_correlation : float
         Spearman's rank correlation between the two, 1 is best. Is it large on the same rows?
-
     median_ratio : float
         Median over rows of student / teacher, 1 is best. Is the scale right?
-
     relative_error : float
         Mean absolute difference divided by the teacher's mean, 0 is best.
     """
@@ -115,10 +110,8 @@ def epistemic_fidelity(teacher, student, *, sample_weight=None):
     teacher : array-like of shape (n_samples,) or (n_samples, n_targets)
         Epistemic uncertainties of the teacher, not negative: variances of regressors, mutual
         informations of classifiers.
-
     student : array-like of the shape of `teacher`
         Epistemic uncertainties of the student on the same rows, in the same measure.
-
     sample_weight : array-like of shape (n_samples,), default=None
         Sample weights. The rank correlation is then the weighted Pearson correlation of weighted
         mid-ranks, the median a weighted median.
@@ -142,8 +135,8 @@ def epistemic_fidelity(teacher, student, *, sample_weight=None):
 
     Notes
     -----
-    In the ratio, 0 / 0 counts as 1: the student agrees. A student above a teacher of exactly zero
-    counts as infinite, which the median bears unless it happens on half of the rows.
+    In the ratio, 0 / 0 counts as 1: the student agrees. A teacher of exactly zero under a larger
+    student gives infinity, which leaves the median finite unless it happens on half of the rows.
 
     Examples
     --------
@@ -200,13 +193,10 @@ def ood_auroc(in_distribution, out_of_distribution, *, in_weights=None, out_weig
     ----------
     in_distribution : array-like of shape (n_in,)
         Uncertainties of rows like those of training: total, or epistemic.
-
     out_of_distribution : array-like of shape (n_out,)
         Uncertainties of other rows, in the same measure.
-
     in_weights : array-like of shape (n_in,), default=None
         Weights of the rows in distribution.
-
     out_weights : array-like of shape (n_out,), default=None
         Weights of the rows out of distribution.
 
@@ -258,22 +248,16 @@ def uncertainty_ndcg(
     ----------
     teacher : array-like of shape (n_samples,)
         Uncertainties of the teacher, not negative: total, or epistemic.
-
     student : array-like of shape (n_samples,)
         Uncertainties of the student on the same rows. Only their order matters.
-
     k : int, default=20
         How many ranks count.
-
     n_candidates : int, default=100
         Rows drawn in every trial.
-
     n_trials : int, default=500
         Number of trials.
-
     random_state : int, RandomState instance or None, default=None
         Draws the rows.
-
     return_std : bool, default=False
         Whether to return the standard deviation over trials too.
 
@@ -281,7 +265,6 @@ def uncertainty_ndcg(
     -------
     ndcg : float
         Mean over trials, between 0 and 1, higher is better.
-
     std : float, only if `return_std`
         Standard deviation over trials.
 
@@ -321,9 +304,9 @@ def uncertainty_ndcg(
     teacher, student = check_vector(teacher, "teacher"), check_vector(student, "student")
     check_same_length(student, "student", teacher, "teacher")
     check_nonnegative(teacher, "teacher")
-    check_scalar(n_candidates, "n_candidates", Integral, min_val=2, max_val=len(teacher))
-    check_scalar(k, "k", Integral, min_val=1, max_val=n_candidates)
-    check_scalar(n_trials, "n_trials", Integral, min_val=1)
+    Number(Integral, 2, len(teacher)).check(n_candidates, "n_candidates")
+    Number(Integral, 1, n_candidates).check(k, "k")
+    Number(Integral, 1).check(n_trials, "n_trials")
     if not teacher.any():
         warn_undefined("The gain", "the teacher is zero everywhere")
         return (np.nan, np.nan) if return_std else np.nan

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Learners that read what earlier learners have computed, and ensembles of them (B-DISTIL).
+"""Learners that take activations of earlier learners as inputs, and boosters (B-DISTIL).
 
 Activations are vectors, or one vector for each time step of a series: (n, width) or (n, time,
 width). Everything here works on the last axis.
@@ -25,7 +25,7 @@ Generator = torch.Generator | None
 
 
 class Connection(nn.Module):
-    """How a learner takes in activations of an earlier one; subclasses say it in `merge`.
+    """Merges activations of an earlier learner into those of another; subclasses define `merge`.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class Connection(nn.Module):
     Attributes
     ----------
     out_features : int
-        Width of what comes out.
+        Width of the merged activations.
     """
 
     is_projected = True
@@ -58,7 +58,7 @@ class Connection(nn.Module):
 
     def merge(self, own: Tensor, earlier: Tensor) -> Tensor:
         """Merge activations; of equal width, if they are projected."""
-        raise NotImplementedError  # each kind of connection says
+        raise NotImplementedError
 
     @property
     def flop(self) -> int:
@@ -76,7 +76,7 @@ class Residual(Connection):
 
 
 class Dense(Connection):
-    """Put the activations side by side: ``[h, s]``; the next layer is the wider for it."""
+    """Concatenate the activations, ``[h, s]``, which widens the next layer."""
 
     is_projected = False
     flop_per_unit = 0
@@ -90,7 +90,7 @@ class Dense(Connection):
 
 
 class Gated(Connection):
-    """Gates with a weight for each unit instead of matrices, so that they cost next to nothing."""
+    """Gates with a weight for each unit instead of matrices, which makes them cheap."""
 
     n_gates: int
 
@@ -101,13 +101,13 @@ class Gated(Connection):
         self.bias = nn.Parameter(torch.zeros(self.n_gates, width))
 
     def gates(self, own: Tensor, earlier: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
-        """What gates number `first` to `last` - 1 are fed, one tensor (..., width) each."""
+        """Inputs of the gates `first` to `last` - 1, one tensor (..., width) each."""
         weights = (part[first:last] for part in (self.own, self.earlier, self.bias))
         return tuple(a * own + b * earlier + c for a, b, c in zip(*weights, strict=True))
 
 
 class GatedLSTM(Gated):
-    """Gates of an LSTM, whose cell is what the earlier learner has computed."""
+    """Gates of an LSTM, with the earlier learner's activations as its cell state."""
 
     n_gates = 4
     flop_per_unit = 4 * 5 + 6
@@ -123,7 +123,7 @@ class GatedLSTM(Gated):
 
 
 class GatedGRU(Gated):
-    """Gates of a GRU, whose state is what the earlier learner has computed."""
+    """Gates of a GRU, with the earlier learner's activations as its state."""
 
     n_gates = 3
     flop_per_unit = 3 * 5 + 5
@@ -157,18 +157,18 @@ class Learner(nn.Module):
     sources : list of Learner, default=()
         The earlier learners that it reads, the last of them first.
     over_time : bool, default=False
-        Whether the last state of a series is to be read at every time step.
+        Whether to predict from the state at every time step of a series, not only the last.
     generator : torch.Generator, default=None
         Source of the connections' initial weights.
 
     Raises
     ------
     ValueError
-        If the network cannot be cut where the connections are to be.
+        If the network cannot be cut at the place of the connections.
     """
 
     connections: Any  # an nn.ModuleList of Connection
-    hidden_shape: tuple[int, ...]  # of what the last layer is given, for a row
+    hidden_shape: tuple[int, ...]  # of one row's input of the last layer
 
     def __init__(
         self,
@@ -198,30 +198,30 @@ class Learner(nn.Module):
             found = CONNECTIONS[connection](width, source.hidden_shape[-1], generator)
             self.connections.append(found)
             width = found.out_features
-        self.extra_flop = 0.0  # of a layer that is the wider for its connections
+        self.extra_flop = 0.0  # of a layer widened by connections
         if width > activations.shape[-1]:
             self._widen(width - activations.shape[-1], generator)
         self.row_shape = tuple(row_shape)
         self.source_shapes = [source.hidden_shape for source in sources]
-        self.eval()  # nobody trains it, but a copy of it in a stack
+        self.eval()  # a copy of it is trained, in a stack
         zeros = [torch.zeros(1, *shape) for shape in (self.row_shape, *self.source_shapes)]
         with torch.no_grad():
             self.hidden_shape = tuple(self.hidden(zeros[0], zeros[1:]).shape[1:])
 
     def _widen(self, n_more: int, generator: Generator) -> None:
-        """Let the layer after the connections take so many more inputs."""
+        """Add inputs to the layer after the connections."""
         part = self.body if len(self.body) else self.last
         if not isinstance(part[0], nn.Linear):
             raise ValueError(
-                "connection='dense' needs a linear layer after the connections, whose inputs can "
-                f"be more; module has {type(part[0]).__name__} there."
+                "connection='dense' needs a linear layer after the connections, which can be "
+                f"widened; module has {type(part[0]).__name__} there."
             )
         n_inputs, n_outputs = part[0].in_features + n_more, part[0].out_features
         part[0] = started(nn.Linear(n_inputs, n_outputs, device="meta"), n_inputs, generator)
         self.extra_flop = 2.0 * n_more * n_outputs
 
     def hidden(self, x: Tensor, sources: Sequence[Tensor] = ()) -> Tensor:
-        """What the last layer is given, for rows (n, ...) and activations of the sources."""
+        """Inputs of the last layer, for rows (n, ...) and activations of the sources."""
         h = self.core(x)
         for connect, earlier in zip(self.connections, sources, strict=True):
             h = connect(h, earlier)
@@ -236,7 +236,7 @@ class Learner(nn.Module):
         return self.last(hidden).transpose(0, 1)
 
     def pack(self, x: Tensor, sources: Sequence[Tensor]) -> Tensor:
-        """Rows as `forward` takes them: with the activations of the sources, (n, n_numbers)."""
+        """Concatenate rows and activations of the sources for `forward`, (n, n_inputs)."""
         return torch.cat([part.flatten(1) for part in (x, *sources)], 1) if len(sources) else x
 
     def forward(self, rows: Tensor) -> Tensor:
@@ -250,13 +250,13 @@ class Learner(nn.Module):
         return self.outputs_over_time(hidden) if self.over_time else self.outputs(hidden)
 
     def trainable(self) -> nn.Module:
-        """Return the learner, as an ``nn.Sequential`` where it is one; the weights are shared."""
+        """Return the learner, as an ``nn.Sequential`` where possible; the weights are shared."""
         if self.over_time or len(self.connections):
             return self
         return nn.Sequential(*self.core, *self.body, *self.last)
 
     def load_trained(self, trained: nn.Module) -> None:
-        """Take the weights of a copy of what `trainable` gave."""
+        """Copy the weights of a trained copy of `trainable`."""
         with torch.no_grad():
             for own, value in zip(_tensors(self.trainable()), _tensors(trained), strict=True):
                 own.copy_(value)
@@ -270,7 +270,7 @@ class Learner(nn.Module):
 
     @property
     def n_activations(self) -> int:
-        """About how many numbers are held for one row."""
+        """Approximate number of activations of one row."""
         return math.prod(self.row_shape) + 4 * math.prod(self.hidden_shape)
 
 
@@ -290,7 +290,7 @@ def _tensors(module: nn.Module) -> list[Tensor]:
 
 
 class Booster(nn.Module):
-    """Mean of learners that may read each other's activations; as a stack, of one network.
+    """Mean of learners that may read each other's activations; a stack of one network.
 
     Parameters
     ----------
@@ -311,16 +311,18 @@ class Booster(nn.Module):
         self.register_buffer("loc", loc)
         self.register_buffer("bound", bound)
         self.centred = centred
-        self._stack: list[nn.Module] = []  # the learners side by side; in a list, no submodule
+        self._stack: list[
+            nn.Module
+        ] = []  # the learners stacked; in a list, which hides it from nn.Module
 
     def bounded(self, raw: Tensor) -> Tensor:
-        """What a learner says, of what its network gives."""
+        """Bound the outputs of a learner's network."""
         return bounded_outputs(raw, self.loc, self.bound, self.centred)
 
     def put_side_by_side(self) -> None:
-        """Run the learners in parallel from now on, if they are perceptrons alike and read nobody.
+        """Stack the learners to run in parallel, if they are equal MLPs without connections.
 
-        Later changes of their weights are not seen.
+        Later changes of their weights have no effect.
         """
         networks = [learner.trainable() for learner in self.learners]
         are_alike = len({str(network) for network in networks}) == 1
@@ -328,7 +330,7 @@ class Booster(nn.Module):
             self._stack = [stack(networks)]
 
     def _apply(self, fn, recurse=True):
-        """Change the dtype or device of the learners side by side, too."""
+        """Change the dtype or device of the stacked learners, too."""
         for stacked in self._stack:
             stacked._apply(fn, recurse)
         return super()._apply(fn, recurse)
@@ -344,17 +346,17 @@ class Booster(nn.Module):
 
     @property
     def reach(self) -> int:
-        """How many earlier learners one reads at most."""
+        """Largest number of earlier learners that one reads."""
         return max(len(learner.connections) for learner in self.learners)
 
     @property
     def extra_activations(self) -> int:
-        """Numbers that are held for one row, see :func:`activations_per_row`."""
+        """Activations of one row, see :func:`activations_per_row`."""
         return sum(learner.n_activations for learner in self.learners)
 
 
 class Rounds:
-    """The rounds of a booster on some rows, one by one; what was computed is kept.
+    """Rounds of a booster on some rows, one by one, with the activations and outputs so far.
 
     Parameters
     ----------
@@ -365,14 +367,14 @@ class Rounds:
     chunk : int, default=None
         Rows to run at a time; None is all of them.
     before_chunk : callable, default=None
-        Called before each of them; what it raises leaves the rounds so far as they are.
+        Called before each chunk; an error that it raises leaves the rounds so far intact.
     reach : int, default=None
-        How many rounds back learners read at most; older activations are let go. None keeps all.
+        How many rounds back learners read at most; older activations are dropped. None keeps all.
 
     Attributes
     ----------
     outputs : list of Tensor
-        What each learner said, (n, L), or (time, n, L) over time.
+        Outputs of each learner, (n, L), or (time, n, L) over time.
     """
 
     def __init__(
@@ -397,7 +399,7 @@ class Rounds:
         return list(reversed(self.hidden))[: len(learner.connections)]
 
     def try_out(self, learner: Learner) -> Tensor:
-        """Outputs of a learner in the next round, of which nothing is kept."""
+        """Outputs of a learner in the next round, without keeping anything."""
         return self._run(learner)[1]
 
     def advance(self) -> Tensor:
@@ -420,7 +422,7 @@ class Rounds:
 
     @property
     def mean(self) -> Tensor:
-        """What the booster says after the rounds so far."""
+        """Mean of the outputs so far: the booster's output."""
         return torch.stack(self.outputs).mean(0)
 
     def keep(self, rows: Tensor) -> None:

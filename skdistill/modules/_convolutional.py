@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .._rules import OneOf
 from ._layers import (
     activation_named,
-    check_choice,
     one_for_each,
     row_shape,
     started,
@@ -72,8 +72,7 @@ class ConvNet(nn.Sequential):
     - LeNet-5 [2]_, for images of 28 x 28: ``channels=(6, 16), kernel_size=5, padding=(2, 0),
       pooling="avg", activation="tanh", hidden_units=(120, 84)``;
     - the LeNet-like teacher of Hydra+ [3]_: ``channels=(32, 64), kernel_size=5, padding=0,
-      hidden_units=(128,)``. The 1,024 inputs of its hidden layer, as printed, are those of images
-      of 28 x 28.
+      hidden_units=(128,)``, for images of 28 x 28.
 
     References
     ----------
@@ -122,7 +121,7 @@ class ConvNet(nn.Sequential):
         kernels = one_for_each("kernel_size", kernel_size, len(channels))
         paddings = one_for_each("padding", padding, len(channels), least=0)
         pool_size = whole_number("pool_size", pool_size)
-        check_choice("pooling", pooling, [*_POOLINGS, None])
+        OneOf((*_POOLINGS, None)).check(pooling, "pooling")
 
         layers: list[nn.Module] = [_AddChannel()] if len(in_features) == 2 else []
         for filters, kernel, zeros in zip(channels, kernels, paddings, strict=True):
@@ -272,7 +271,7 @@ class _Convolution(nn.Sequential):
         normalization: str | None,
         generator: torch.Generator | None,
     ):
-        check_choice("normalization", normalization, ["group", "batch", None])
+        OneOf(("group", "batch", None)).check(normalization, "normalization")
         convolution = nn.Conv2d(
             depth,
             filters,
@@ -292,7 +291,7 @@ class _Convolution(nn.Sequential):
 
 
 class _AddChannel(nn.Module):
-    """Make images without channels, (n, height, width), images of one channel."""
+    """Add the channel axis to images (n, height, width)."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.unsqueeze(-3)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Dropout as a way to draw members: units dropped anew in training, for good afterwards."""
+"""Members drawn by dropout: other units for each row in training, the same ones afterwards."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class MemberDropout(nn.Module):
         self.register_buffer("dropout_mask", torch.ones(()))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Drop units of rows (n, ...), each row's anew in training."""
+        """Drop units of rows (n, ...); in training, other ones for each row."""
         return F.dropout(x, self.rate, training=True) if self.training else x * self.dropout_mask
 
     def draw(self, shape: Sequence[int], generator: torch.Generator) -> None:
@@ -96,7 +96,7 @@ def _with_layers_between(network: nn.Sequential, rate: float) -> Iterator[nn.Mod
 
 
 def _draw_units(network: nn.Module, row_shape: Sequence[int], seed: int) -> None:
-    """Choose the units of every layer in turn, whose widths a row of zeros tells."""
+    """Draw the dropped units of every layer, whose width is found by a row of zeros."""
     generator = torch.Generator().manual_seed(seed)
     drawn = set()
 

@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the networks for images and series share: checks of their settings, and first weights."""
+"""Checks of sizes, and initial weights, for the networks for images, series and sequences."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection
 from numbers import Integral
-from types import NoneType
 from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
-from .._settings import is_number
+from .._rules import Number, OneOf
 from ._networks import ACTIVATIONS, as_tuple
 
 Layer = TypeVar("Layer", bound=nn.Module)
@@ -33,20 +32,14 @@ def started(layer: Layer, fan_in: int, generator: torch.Generator | None) -> Lay
 
 def activation_named(name: str) -> nn.Module:
     """Build the activation of that name."""
-    check_choice("activation", name, ACTIVATIONS)
+    OneOf(tuple(ACTIVATIONS)).check(name, "activation")
     return ACTIVATIONS[name]()
 
 
-def check_choice(name: str, value: Any, choices: Collection[str | None]) -> None:
-    """Raise a ValueError that names the parameter if its value is none of the choices."""
-    if not isinstance(value, (str, NoneType)) or value not in choices:
-        raise ValueError(f"{name} must be one of {list(choices)}, got {value!r}.")
-
-
 def row_shape(in_features: Any, n_axes: Collection[int], form: str) -> tuple[int, ...]:
-    """Shape of one row as a tuple; a ValueError says which `form` is accepted."""
+    """Shape of one row as a tuple; a ValueError describes the accepted `form`."""
     shape = as_tuple(in_features)
-    if len(shape) not in n_axes or not _are_whole(shape):
+    if len(shape) not in n_axes or not _are_integers(shape):
         raise ValueError(
             f"in_features must be {form}, the shape of one row of X; got {in_features!r}."
         )
@@ -56,7 +49,7 @@ def row_shape(in_features: Any, n_axes: Collection[int], form: str) -> tuple[int
 def whole_numbers(name: str, value: Any, least: int = 1) -> tuple[int, ...]:
     """One or more integers as a tuple; a ValueError names the parameter."""
     numbers = as_tuple(value)
-    if not numbers or not _are_whole(numbers, least):
+    if not numbers or not _are_integers(numbers, least):
         raise ValueError(
             f"{name} must be an integer of at least {least}, or a tuple of them; got {value!r}."
         )
@@ -79,5 +72,5 @@ def whole_number(name: str, value: Any) -> int:
     return numbers[0]
 
 
-def _are_whole(numbers: tuple, least: int = 1) -> bool:
-    return all(is_number(number, Integral) and number >= least for number in numbers)
+def _are_integers(numbers: tuple, least: int = 1) -> bool:
+    return all(map(Number(Integral, least).accepts, numbers))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What estimators train: a stack with many heads, a stack with the scale of its targets."""
+"""Modules that estimators train: stacks with heads, and stacks that give distributions."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class MultiHead(nn.Module):
         """Weights of the heads' layers, each of shape (S, M, n_units, fan_in).
 
         Biases and other one-dimensional parameters (normalisation layers) are left out, and a
-        convolution's filter is flattened, as Hydra+'s diversity term (Eq 9) asks.
+        convolution's filter is flattened, as in Hydra+'s diversity term (Eq 9).
         """
         if isinstance(self.heads, StackedSequential):
             linear = (part for part in self.heads.modules() if isinstance(part, StackedLinear))
@@ -84,7 +84,7 @@ class DistributionStack(nn.Module):
     network : nn.Module
         Stack with outputs (S, ..., n, p).
     read : callable
-        Makes a distribution of the outputs of all networks, or heads, (S, n, p).
+        Turns the outputs of all networks, or heads, (S, n, p), into a distribution.
     """
 
     def __init__(self, network: nn.Module, read: Callable[[Tensor], Any]):
@@ -101,7 +101,7 @@ class DistributionStack(nn.Module):
         return self.network(x.unsqueeze(0)).flatten(0, -3)
 
     def of_outputs(self, outputs: Tensor) -> Any:
-        """Return the distribution that outputs (S, n, p) mean."""
+        """Return the distribution of outputs (S, n, p)."""
         return self.read(outputs)
 
     def distribution(self, x: Tensor) -> Any:
@@ -119,7 +119,7 @@ class GaussianStack(DistributionStack):
         each of t standardised targets.
     y_loc, y_scale : Tensor of shape (t,)
         Location and scale of the targets in their own units, in which the distribution is. In
-        float64 they make the distribution one in float64, whatever the network computes in.
+        float64 they make the distribution one in float64, whatever the network's dtype.
     """
 
     shared_buffers = ("y_loc", "y_scale")  # have no member axis

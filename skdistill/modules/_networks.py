@@ -6,14 +6,16 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .._settings import is_number
+from .._rules import Number
+
+_SIZE = Number(Integral, 1)
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "relu": nn.ReLU,
@@ -54,7 +56,7 @@ class MLP(nn.Sequential):
         Width of each hidden layer; ``()`` is a linear model.
     activation : str or tuple of str, default="relu"
         Activation after each hidden layer: "relu", "tanh", "silu", "gelu" or "identity"; or one
-        for each hidden layer, the last of them serving all further ones.
+        for each hidden layer, the last one applying to all further layers.
     residual : bool, default=False
         Whether hidden layers that are as wide as their input add it to their output.
     dropout : float, default=0.0
@@ -84,10 +86,9 @@ class MLP(nn.Sequential):
                 f"in_features must be an integer, the number of columns of X; got {in_features!r}. "
                 "For images and series there are ConvNet, ResNet and Recurrent."
             )
-        if not is_number(out_features, Integral) or out_features < 1:
-            raise ValueError(f"out_features must be a positive integer, got {out_features!r}.")
+        _SIZE.check(out_features, "out_features")
         widths = (in_features, *as_tuple(hidden_units), out_features)
-        if not all(is_number(width, Integral) and width >= 1 for width in widths):
+        if not all(map(_SIZE.accepts, widths)):
             raise ValueError(f"hidden_units must be positive integers, got {hidden_units!r}.")
         names = (activation,) if isinstance(activation, str) else as_tuple(activation)
         if not names or not all(isinstance(name, str) and name in ACTIVATIONS for name in names):
@@ -95,8 +96,7 @@ class MLP(nn.Sequential):
                 f"activation must be one of {sorted(ACTIVATIONS)}, or a tuple of them; got "
                 f"{activation!r}."
             )
-        if not (is_number(dropout) and 0 <= dropout < 1):
-            raise ValueError(f"dropout must be a number in [0, 1), got {dropout!r}.")
+        Number(Real, 0, 1, closed="left").check(dropout, "dropout")
         layers: list[nn.Module] = []
         for k, (fan_in, fan_out) in enumerate(itertools.pairwise(widths[:-1])):
             linear = _linear(fan_in, fan_out, generator)

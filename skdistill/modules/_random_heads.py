@@ -17,8 +17,8 @@ _RAW_STD = -4.0  # of the weights at the start: a standard deviation of .018
 class RandomHead(nn.Module):
     """One network with a core and heads that are draws of its last layer.
 
-    In training each row has draws of its own, from torch's global generator; else the same draws
-    serve every row.
+    In training each row has its own draws, from torch's global generator; otherwise all rows share
+    the draws.
 
     Parameters
     ----------
@@ -29,9 +29,9 @@ class RandomHead(nn.Module):
     n_drawn : int
         Number of heads in training.
     n_samples : int
-        Number of heads else.
+        Number of heads otherwise.
     seed : int
-        Of the draws that are not for training.
+        Seed of the draws outside of training.
     """
 
     draws_globally = True  # in training
@@ -54,7 +54,7 @@ class RandomHead(nn.Module):
 
     def _heads(self, hidden: Tensor) -> Tensor:
         """Outputs of the heads, (1, M, n, out), for hidden units (1, 1, n, in)."""
-        raise NotImplementedError  # each kind of head says
+        raise NotImplementedError
 
     def _draws(self, draw: Callable[..., Tensor], like: Tensor) -> Tensor:
         """Draws of the shape of `like` (1, 1, n, width) for each head, the same for all rows."""
@@ -91,7 +91,7 @@ class GaussianHead(RandomHead):
 
 
 class DropoutHead(RandomHead):
-    """Inputs of the last layer are dropped (Gal & Ghahramani, 2016)."""
+    """Dropout of the inputs of the last layer (Gal & Ghahramani, 2016)."""
 
     def __init__(self, *args, rate: float):
         super().__init__(*args)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Networks for series, and torch's recurrent layers written out so that ``vmap`` takes them."""
+"""Networks for series, and torch's recurrent layers written out for ``vmap``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ._layers import check_choice, row_shape, started, whole_numbers
+from .._rules import OneOf
+from ._layers import row_shape, started, whole_numbers
 from ._networks import MLP
 
 
@@ -74,7 +75,7 @@ class Recurrent(nn.Sequential):
     ):
         _, depth = row_shape(in_features, (2,), "(time, channels)")
         hidden_units = whole_numbers("hidden_units", hidden_units)
-        check_choice("cell", cell, [*_TORCH_CELLS, "fastrnn"])
+        OneOf((*_TORCH_CELLS, "fastrnn")).check(cell, "cell")
         layers: list[nn.Module] = []
         for width in hidden_units:
             if cell == "fastrnn":
@@ -116,7 +117,7 @@ class FastRNN(nn.Module):
 
 
 class _States(nn.Module):
-    """One of torch's recurrent layers, giving the states at all times and nothing else."""
+    """One of torch's recurrent layers, giving only the states at all times."""
 
     def __init__(self, cell: nn.RNNBase):
         super().__init__()
@@ -132,11 +133,10 @@ class _LastState(nn.Module):
 
 
 def written_out(network: nn.Module) -> nn.Module:
-    """The network with torch's LSTM and GRU layers as the equations that they compute.
+    """Replace torch's LSTM and GRU layers by their equations, which ``vmap`` supports.
 
-    ``vmap`` can take the equations, and cannot take the layers. Layers with more than one layer of
-    cells, both directions, projections or time first stay as they are. A network without layers to
-    write out is returned as it is.
+    Layers with more than one layer of cells, both directions, projections or time first stay as
+    they are. A network without layers to write out is returned as it is.
     """
     if not any(_can_be_written_out(part) for part in network.modules()):
         return network

@@ -17,7 +17,7 @@ class RecurrentSequenceModel(nn.Module):
 
     One GRU reads the target so far. Another reads the source, and the state of the first attends to
     its states; both together give the logits of the next token. Padding of the source is not
-    attended to, and what is predicted after a token does not depend on the tokens that follow.
+    attended to, and a prediction does not depend on later tokens.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class RecurrentSequenceModel(nn.Module):
         return self.head(torch.cat(read, -1))
 
     def _attended(self, source: Tensor, queries: Tensor) -> Tensor:
-        """Mean states of the source (n, T, width), as each of the queries weighs them."""
+        """Mean states of the source (n, T, width), weighted by each query's attention."""
         keys = self.source(source)
         scores = queries @ keys.mT / math.sqrt(keys.shape[-1])  # (n, T, S)
         is_pad = (source == self.pad_token).unsqueeze(1)

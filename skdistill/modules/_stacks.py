@@ -24,8 +24,8 @@ from ._recurrent import written_out
 # Layers without parameters that act on each element: a stack applies them as they are.
 _ELEMENTWISE = tuple(ACTIVATIONS.values())
 
-# What a member computes at a time from which on members are faster one after the other than side by
-# side, on a CPU: values in its first feature maps, or in the states of a recurrent layer.
+# Sizes of a member from which on a CPU runs members faster in a loop than batched: values in its
+# first feature maps, or in the states of a recurrent layer.
 _LARGE_MAPS, _LARGE_STATES = 100_000, 5_000
 
 
@@ -100,7 +100,7 @@ def _stacked(layers: Sequence[Any], lead: tuple[int, ...]) -> nn.Module:
 
 
 def _is_supported(layer: Any) -> bool:
-    """Whether :func:`_stacked` knows the layer, and nothing else runs when it is called."""
+    """Whether :func:`_stacked` takes the layer, which has no hooks."""
     if _is_hooked(layer):
         return False
     if type(layer) is ResidualLayer:
@@ -110,13 +110,13 @@ def _is_supported(layer: Any) -> bool:
 
 
 def is_plain_sequential(network: nn.Module) -> TypeGuard[nn.Sequential]:
-    """Whether a network does what its layers do, one after the other, and nothing else."""
+    """Whether a network only applies its layers, one after the other."""
     is_plain = isinstance(network, nn.Sequential) and type(network).forward is nn.Sequential.forward
     return is_plain and not _is_hooked(network)
 
 
 def _is_hooked(module: nn.Module) -> bool:
-    """Whether more than its forward runs when a module is called."""
+    """Whether calling a module runs hooks."""
     return bool(module._forward_pre_hooks or module._forward_hooks)
 
 
@@ -126,11 +126,11 @@ def _ties_weights(network: nn.Sequential) -> bool:
     return used > len(list(network.parameters()))
 
 
-class _Skeletons:
-    """A network that lends its code to calls with weights of others, in any number of threads.
+class _TemplatePool:
+    """Copies of a network for ``functional_call``, one for each thread that needs one.
 
-    Such a call swaps the weights inside the module that it goes through, for a while. So each call
-    takes a copy that no other call has, and gives it back; the network itself is never run.
+    ``functional_call`` swaps the weights inside of the module while it runs. So each call borrows a
+    copy that no other call is using; the network itself is never run.
     """
 
     def __init__(self, network: nn.Module):
@@ -138,37 +138,34 @@ class _Skeletons:
         self._idle: list[nn.Module] = []
 
     @contextlib.contextmanager
-    def one(self) -> Iterator[nn.Module]:
-        """Lend a copy, which shares the weights of the network; an error keeps it from reuse."""
+    def borrowed(self) -> Iterator[nn.Module]:
+        """Lend a copy that shares the network's weights. After an error it is not used again."""
         try:
             copied = self._idle.pop()
         except IndexError:
-            copied = _twin(self.network)
+            copied = _copy_sharing_weights(self.network)
         yield copied
         self._idle.append(copied)
 
     def __reduce__(self):
-        return _Skeletons, (self.network,)
+        return _TemplatePool, (self.network,)
 
 
-def _twin(network: nn.Module) -> nn.Module:
-    """Copy a network without copying its weights: both hold the same tensors.
-
-    Its mode, its hooks, and weights that are swapped in for a call are its own.
-    """
+def _copy_sharing_weights(network: nn.Module) -> nn.Module:
+    """Copy a network, but not its weights: mode and hooks are the copy's own."""
     shared = {id(tensor): tensor for tensor in (*network.parameters(), *network.buffers())}
     return copy.deepcopy(network, shared)
 
 
 class StackedModule(nn.Module):
-    """A stack of any module, by ``torch.vmap``; by a loop over members where vmap cannot go.
+    """A stack of any module, by ``torch.vmap``, or by a loop over members.
 
-    What vmap cannot take (control flow that depends on data, say) is run by the loop from the first
-    call on, with a warning that says why. Large convolutions and torch's recurrent layers are run
-    by the loop where that is faster.
+    Modules that vmap does not support (control flow that depends on data, say) run by the loop from
+    the first call on, with a warning that gives the reason. So do large convolutions and torch's
+    recurrent layers where the loop is faster, without one.
     """
 
-    draws_globally = True  # its layers may, dropout for one
+    draws_globally = True  # layers such as dropout may
 
     def __init__(self, members: Sequence[nn.Module], lead: tuple[int, ...]):
         super().__init__()
@@ -183,12 +180,14 @@ class StackedModule(nn.Module):
                 self.register_parameter(safe, nn.Parameter(value, trains))
             else:
                 self.register_buffer(safe, value)
-        # One member lends its code to all.
         template = copy.deepcopy(members[0])
-        self._template, self._vectorisable = _Skeletons(template), _Skeletons(written_out(template))
-        self.row_shape: torch.Size | None = None  # of the rows that it was given first
+        self._template, self._vectorisable = (
+            _TemplatePool(template),
+            _TemplatePool(written_out(template)),
+        )
+        self.row_shape: torch.Size | None = None  # of the first rows that it was called with
         self.loops_ = False
-        self._vmaps: set[bool] = set()  # whether training, of the calls that vmap has taken
+        self._vmaps: set[bool] = set()  # modes (training or not) in which vmap has worked
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (*lead, n, ...), or rows shared where a lead axis is 1, to (*lead, n, ...)."""
@@ -208,13 +207,13 @@ class StackedModule(nn.Module):
             except (RuntimeError, NotImplementedError) as error:
                 self.loops_ = True
                 for buffer, value in zip(self.buffers(), before, strict=True):
-                    buffer.copy_(value)  # undo what the failed attempt has already counted
+                    buffer.copy_(value)  # undo updates by the failed attempt
                 self._warn_of_loop(error)
         return self._looped(state, rows).unflatten(0, self.lead)
 
     @cached_property
     def n_activations(self) -> int:
-        """Numbers in the outputs of all layers, for one row of the shape that was given first."""
+        """Size of the outputs of all layers, for one row of the first call's shape."""
         row_shape: Any = self.row_shape
         return math.prod(self.lead) * sum(_output_sizes(self._template.network, row_shape))
 
@@ -222,7 +221,7 @@ class StackedModule(nn.Module):
         template = self._template.network
         warn(
             f"{type(template).__name__} cannot be vectorised over members, so they run "
-            f"one by one, which is slower. {_cure(template)} torch says: "
+            f"one by one, which is slower. {_advice_for_vmap(template)} torch reports: "
             f"{str(error).strip().splitlines()[0]}",
         )
 
@@ -236,24 +235,24 @@ class StackedModule(nn.Module):
         return outputs
 
     def _vmapped(self, state: dict[str, Tensor], rows: Tensor) -> Tensor:
-        with self._vectorisable.one() as template:
+        with self._vectorisable.borrowed() as template:
             call = partial(self._call, template)
             return vmap(call, randomness="different")(state, rows)
 
     def _looped(self, state: dict[str, Tensor], rows: Tensor) -> Tensor:
         values = {name: value.unbind() for name, value in state.items()}
         slices = ({name: value[m] for name, value in values.items()} for m in range(len(rows)))
-        with self._template.one() as template:
+        with self._template.borrowed() as template:
             call = partial(self._call, template)
             return torch.stack([call(one, x) for one, x in zip(slices, rows.unbind(), strict=True)])
 
 
 def _is_faster_one_by_one(network: nn.Module, rows: Tensor) -> bool:
-    """Whether to run members, each on its rows (S, n, ...), by a loop also where vmap can go.
+    """Whether a loop over members, on rows (S, n, ...), is faster than vmap.
 
-    Measured on one core: vmap makes one grouped convolution of the members' own, which takes up to
-    2.3 times as long as they do when they are large. Torch's recurrent layers have kernels that
-    their equations written out have not.
+    Measured on one core: vmap turns the members' convolutions into a grouped one, which takes up to
+    2.3 times as long when they are large. Torch's recurrent layers have fast kernels, which vmap
+    cannot use.
     """
     if len(rows) == 1:
         return True
@@ -270,16 +269,16 @@ def _is_faster_one_by_one(network: nn.Module, rows: Tensor) -> bool:
     return False
 
 
-def _cure(network: nn.Module) -> str:
-    """Which change lets vmap take a network."""
+def _advice_for_vmap(network: nn.Module) -> str:
+    """Advice on how to make a network work with vmap."""
     kinds = {type(part) for part in network.modules()}
     if any(issubclass(kind, nn.modules.batchnorm._NormBase) for kind in kinds):
         return (
-            "Its running statistics are what is in the way: use LayerNorm, GroupNorm, or "
+            "Its running statistics are the reason: use LayerNorm, GroupNorm, or "
             "track_running_stats=False."
         )
     if any(issubclass(kind, nn.RNNBase) for kind in kinds):
-        return "torch's recurrent layers are what is in the way: use skdistill.modules.Recurrent."
+        return "torch's recurrent layers are the reason: use skdistill.modules.Recurrent."
     return "Replace control flow that depends on the data by torch.where, and .item() by tensors."
 
 
@@ -310,7 +309,7 @@ def unstack(stacked: Any) -> list[nn.Module]:
     Parameters
     ----------
     stacked : nn.Module
-        What :func:`stack` has made.
+        A result of :func:`stack`.
 
     Returns
     -------
@@ -420,7 +419,7 @@ def count_flop(module: nn.Module, row_shape: Sequence[int]) -> int:
     """
     # In float64, since torch's kernel for LSTMs in float32 is counted as nothing; for prediction,
     # since batch normalisation takes no single row in training.
-    network = copy.deepcopy(getattr(module, "network", module))  # without what reads its outputs
+    network = copy.deepcopy(getattr(module, "network", module))  # without the distribution on top
     network.double().eval()
     row = next(network.parameters()).new_zeros(1, 1, *row_shape)
     with DISPATCH_MODE_LOCK.held(), _FlopCounter() as counter, torch.no_grad():
@@ -431,8 +430,7 @@ def count_flop(module: nn.Module, row_shape: Sequence[int]) -> int:
 class _FlopCounter(TorchDispatchMode):
     """Counts the operations of matrix products in this thread.
 
-    Torch's ``FlopCounterMode`` hooks into all modules of the process, those that other threads run
-    included.
+    Torch's ``FlopCounterMode`` hooks into the modules of all threads.
     """
 
     def __init__(self):
@@ -448,7 +446,7 @@ class _FlopCounter(TorchDispatchMode):
 
 
 def widest_activation(network: nn.Module, row_shape: Sequence[int]) -> int:
-    """Numbers in the largest output of a layer of a network, for one row.
+    """Size of the largest output of a layer of a network, for one row.
 
     Parameters
     ----------
@@ -464,7 +462,7 @@ def widest_activation(network: nn.Module, row_shape: Sequence[int]) -> int:
 
 
 def activations_per_row(module: nn.Module, row_shape: Sequence[int]) -> int:
-    """Numbers in the outputs of all layers of a stack, for one row.
+    """Size of the outputs of all layers of a stack, for one row.
 
     Parameters
     ----------
@@ -487,13 +485,13 @@ def activations_per_row(module: nn.Module, row_shape: Sequence[int]) -> int:
 
 
 def _output_sizes(network: nn.Module, row_shape: Sequence[int]) -> list[int]:
-    """Numbers in the output of each layer of one network, for one row."""
+    """Size of the output of each layer of one network, for one row."""
     sizes: list[int] = []
 
     def note(layer, args, outputs):
         sizes.append(outputs.numel() if isinstance(outputs, Tensor) else 1)
 
-    network = _twin(network).eval()
+    network = _copy_sharing_weights(network).eval()
     for part in network.modules():
         if not any(True for _ in part.children()):
             part.register_forward_hook(note)

@@ -8,7 +8,7 @@ from numbers import Integral
 import torch
 from torch import Tensor, nn
 
-from .._settings import check_kind
+from .._rules import Number
 from ..distributions import EmpiricalCategorical
 from ..losses import MemberStatistics
 from ._predictor import SequencePredictor
@@ -18,7 +18,7 @@ class SequenceEnsemble(SequencePredictor):
     """Trained sequence-to-sequence networks, or language models, that predict as one.
 
     Members are combined at each token, as a product of expectations: the next token has the mean of
-    the members' probabilities, whatever the members would say about the sequence as a whole.
+    the members' probabilities, whatever probabilities they give to the sequence as a whole.
 
     Parameters
     ----------
@@ -46,8 +46,8 @@ class SequenceEnsemble(SequencePredictor):
     ------
     TypeError, ValueError
         If there are no members, they are no modules, give anything but logits, or those of
-        different vocabularies; if a token is no whole number from 0 on, or `pad_token` is one of
-        the other two.
+        different vocabularies; if a token is no integer >= 0, or `pad_token` is one of the
+        other two.
 
     Examples
     --------
@@ -113,7 +113,7 @@ class SequenceEnsemble(SequencePredictor):
         temperature: float = 1.0,
         smoothing: float = 0.0,
     ) -> MemberStatistics:
-        """What distribution distillation learns from the members, who are asked one by one.
+        """Statistics of the members' predictions that distribution distillation learns from.
 
         Parameters
         ----------
@@ -121,7 +121,7 @@ class SequenceEnsemble(SequencePredictor):
         target_in : Tensor of int64 of shape (n, T)
             Starts with `begin_token`.
         at : Tensor of bool of shape (n, T)
-            After which tokens to ask, N in all.
+            Tokens after which to predict, N in all.
         temperature, smoothing : float, default=1.0 and 0.0
             See :class:`skdistill.losses.MemberStatistics`.
 
@@ -174,12 +174,10 @@ def _device_of(module: nn.Module) -> torch.device:
 
 
 def check_special_tokens(begin_token, end_token, pad_token) -> None:
-    """Check that the special tokens are whole numbers, and padding none of the others."""
+    """Check that special tokens are integers, and padding differs from the others."""
     tokens = {"begin_token": begin_token, "end_token": end_token, "pad_token": pad_token}
     for name, token in tokens.items():
-        check_kind(token, Integral, f"{name} must be an integer")
-        if token < 0:
-            raise ValueError(f"{name} must be at least 0, got {token!r}.")
+        Number(Integral, 0).check(token, name)
     if pad_token in (begin_token, end_token):
         raise ValueError(
             f"pad_token must be neither begin_token ({begin_token}) nor end_token ({end_token}), "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What users call on a model of sequences, an ensemble or its student."""
+"""Public methods of models of sequences: an ensemble or its student."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from .._parameters import Number
+from .._rules import Number
 from ..distributions import Uncertainty
 from ._scored import ScoredSequences
 from ._search import beam_search
@@ -24,32 +24,32 @@ _CHUNK_NUMBERS = 2**22
 class SequencePredictor:
     """Model whose predictions are all read off the distribution of the next token.
 
-    Subclasses say how the next token is predicted, and set the attributes below.
+    Subclasses define `_distribution`, and set the attributes below.
     """
 
     begin_token: int
     end_token: int
     pad_token: int
-    n_tokens_: int  # that are predicted: K
-    _has_source: bool  # whether from a source; a language model has none
-    _n_members: int = 1  # who predict side by side, for the memory that it takes
+    n_tokens_: int  # size of the vocabulary, K
+    _has_source: bool  # False for a language model
+    _n_members: int = 1  # for the size of chunks
 
-    # --- what subclasses say ------------------------------------------------------------------
+    # --- to be overridden ---------------------------------------------------------------------
 
     def _check_source(self, X) -> np.ndarray:
-        """Check inputs, tokens of shape (n, S): sources, or what a language model is given."""
+        """Check inputs, tokens of shape (n, S): sources, or prefixes for a language model."""
         return (
             check_tokens(X, "X", self.pad_token) if self._has_source else self._check_target(X, "X")
         )
 
     @property
     def _tells_parts(self) -> bool:
-        """Whether the distribution knows how far members would disagree."""
+        """Whether the distribution has aleatoric and epistemic parts."""
         return True
 
     def _distribution(self, source: Tensor | None, target_in: Tensor, at: Tensor) -> Any:
         """Distribution of the tokens after those of `target_in`, (n, T), where `at`, (n, T)."""
-        raise NotImplementedError  # ensemble and student say
+        raise NotImplementedError
 
     # --- read-offs ----------------------------------------------------------------------------
 
@@ -62,8 +62,8 @@ class SequencePredictor:
             Tokens of the sources, padded at the end; for a language model, tokens with which the
             sequences begin.
         max_length : int, default=None
-            Largest number of tokens of a sequence, those that are given and the end token
-            included; None is ``2 * n_source + 1``.
+            Largest number of tokens of a sequence, given ones and the end token included; None is
+            ``2 * n_source + 1``.
 
         Returns
         -------
@@ -73,7 +73,7 @@ class SequencePredictor:
         return self._search(self._check_source(X), 1, max_length)[:, 0]
 
     def generate(self, X, beam_size=5, max_length=None):
-        """Search for the most probable sequences, and tell how uncertain they are.
+        """Search for the most probable sequences, with their uncertainty.
 
         Parameters
         ----------
@@ -87,8 +87,7 @@ class SequencePredictor:
         Returns
         -------
         sequences : ScoredSequences
-            B for each row, the most probable first; what was given is part of the tokens and is
-            not scored.
+            B for each row, the most probable first. Given tokens are included, but not scored.
         """
         Number(Integral, 1).check(beam_size, "beam_size")
         source = self._check_source(X)
@@ -100,7 +99,7 @@ class SequencePredictor:
         return self._scored(source, tokens, is_scored)
 
     def score_sequences(self, X, y=None):
-        """Tell how probable given sequences are, and how uncertain each of their tokens.
+        """Compute the probability of given sequences, and the uncertainty of their tokens.
 
         Parameters
         ----------
@@ -146,11 +145,11 @@ class SequencePredictor:
         Returns
         -------
         uncertainty : Uncertainty
-            See :meth:`ScoredSequences.uncertainty`; :meth:`generate` tells more.
+            See :meth:`ScoredSequences.uncertainty`.
         """
         return self.generate(X).uncertainty()
 
-    # --- how ----------------------------------------------------------------------------------
+    # --- helpers ------------------------------------------------------------------------------
 
     def _check_pairs(self, source: np.ndarray, y) -> tuple[np.ndarray, np.ndarray]:
         """Sources and targets; for a language model the sources are the targets."""
@@ -159,7 +158,7 @@ class SequencePredictor:
                 raise ValueError("y must be None for a language model, whose sequences are X.")
             return source, source
         if y is None:
-            raise ValueError("y must be given: the sequences into which the sources were turned.")
+            raise ValueError("y must be given: the target sequences of the sources.")
         y = self._check_target(y, "y")
         if len(y) != len(source):
             raise ValueError(f"y must have {len(source)} rows as X has, got {len(y)}.")
@@ -195,14 +194,14 @@ class SequencePredictor:
         out = np.full(shape, self.pad_token, dtype=np.int64)
         longest = 1
         for rows in self._chunks(*shape):
-            found = self._found(torch.from_numpy(source[rows]), beam_size, max_length)
+            found = self._search_chunk(torch.from_numpy(source[rows]), beam_size, max_length)
             out[rows, :, : found.shape[-1]] = found
             longest = max(longest, found.shape[-1])
         return out[..., :longest]
 
     @torch.no_grad()
-    def _found(self, source: Tensor, beam_size: int, max_length: int) -> np.ndarray:
-        """The same of some rows."""
+    def _search_chunk(self, source: Tensor, beam_size: int, max_length: int) -> np.ndarray:
+        """Search for the sequences of one chunk of rows."""
         inputs = self._inputs(source, beam_size)
 
         def next_log_probs(tokens: Tensor) -> Tensor:
@@ -226,11 +225,11 @@ class SequencePredictor:
     def _scored(
         self, source: np.ndarray, tokens: np.ndarray, is_scored: np.ndarray
     ) -> ScoredSequences:
-        """Score the tokens (n, B, T) that are to be."""
+        """Score those of the tokens (n, B, T) for which `is_scored` holds."""
         values = np.zeros((4, *tokens.shape))
         for rows in self._chunks(*tokens.shape):
             arrays = source[rows], tokens[rows], is_scored[rows]
-            values[:, rows][:, is_scored[rows]] = self._read(*map(torch.from_numpy, arrays))
+            values[:, rows][:, is_scored[rows]] = self._score_chunk(*map(torch.from_numpy, arrays))
         log_probs, aleatoric, epistemic, reverse = values
         is_missing = (tokens == self.pad_token).all(-1)  # fewer than B sequences were found
         log_probs[:, 1:, 0][is_missing[:, 1:]] = -np.inf
@@ -241,12 +240,12 @@ class SequencePredictor:
         return ScoredSequences(tokens, is_scored, log_probs, uncertainty, reverse)
 
     @torch.no_grad()
-    def _read(self, source: Tensor, tokens: Tensor, is_scored: Tensor) -> np.ndarray:
+    def _score_chunk(self, source: Tensor, tokens: Tensor, is_scored: Tensor) -> np.ndarray:
         """Log probabilities of scored tokens, and both parts and RMI of each, of shape (4, N)."""
         target = tokens.flatten(0, 1)
         distribution = self._distribution(
             self._inputs(source, tokens.shape[1]),
-            pad(target[:, :-1], (1, 0), value=self.begin_token),  # what is read before each token
+            pad(target[:, :-1], (1, 0), value=self.begin_token),  # inputs: shifted by one token
             is_scored.flatten(0, 1),
         )
         log_mean = distribution.log_mean
@@ -260,7 +259,7 @@ class SequencePredictor:
         return source.repeat_interleave(beam_size, 0) if self._has_source else None
 
     def _chunks(self, n_rows: int, beam_size: int, length: int):
-        """Slices of so many rows as are to be predicted at a time."""
+        """Slices of the rows to predict at a time."""
         per_row = beam_size * length * self.n_tokens_ * self._n_members
         size = max(1, _CHUNK_NUMBERS // per_row)
         return (slice(start, start + size) for start in range(0, n_rows, size))

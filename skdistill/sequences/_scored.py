@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Sequences with the probabilities of their tokens and how uncertain these are."""
+"""Sequences with the probabilities and uncertainties of their tokens."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ..distributions import Uncertainty
 class ScoredSequences:
     r"""Sequences, B for each row of input, and the uncertainty with which they were predicted.
 
-    A token :math:`y_t` is predicted from those before it, and what is uncertain about a sequence is
-    the sum of what is uncertain about its tokens. The uncertainty of a row is the mean over its
+    A token :math:`y_t` is predicted from those before it, and the uncertainty of a sequence is the
+    sum of those of its tokens. The uncertainty of a row is the mean over its
     sequences, each weighted by its probability among the B [1]_:
 
     .. math::
@@ -33,8 +33,8 @@ class ScoredSequences:
     is_scored : ndarray of bool of shape (n, B, T)
         Tokens that were predicted: neither padding nor given.
     log_probs : ndarray of shape (n, B, T)
-        Log probabilities of the tokens in nats, 0 for those that are not scored. A sequence that
-        is not there, as a row has fewer than B, has ``-inf`` first.
+        Log probabilities of the tokens in nats, 0 for those that are not scored. Where a row
+        has fewer than B sequences, the missing ones begin with ``-inf``.
     token_uncertainty : Uncertainty
         Arrays of shape (n, B, T), in nats: the entropy of the next token's expected distribution
         (EoE), its expected entropy, and the mutual information, the difference of the two. The
@@ -78,7 +78,7 @@ class ScoredSequences:
         -------
         Uncertainty
             Arrays of shape (n,), in nats: entropy of the expected distributions, expected entropy,
-            mutual information. The parts are None where the model cannot tell them.
+            mutual information. The parts are None if the model has none.
         """
         total, aleatoric, epistemic = (
             None if part is None else self._of_rows(part, per_token)
@@ -97,7 +97,7 @@ class ScoredSequences:
         Returns
         -------
         information : ndarray of shape (n,) or None
-            In nats; None where the model cannot tell.
+            In nats; None if the model has no members.
         """
         information = self.token_reverse_mutual_information
         return None if information is None else self._of_rows(information, per_token)
@@ -113,7 +113,7 @@ class ScoredSequences:
         Returns
         -------
         divergence : ndarray of shape (n,) or None
-            In nats; None where the model cannot tell.
+            In nats; None if the model has no members.
         """
         reverse = self.reverse_mutual_information(per_token)
         return None if reverse is None else self.uncertainty(per_token).epistemic + reverse

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The most probable sequences, and how far a sequence is from another."""
+"""Beam search, and the edit distance between sequences."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from numbers import Integral
 
 import numpy as np
 import torch
-from sklearn.utils import check_scalar
 from torch import Tensor
 
+from .._rules import Number
 from ._tokens import check_tokens
 
 
@@ -26,25 +26,24 @@ def beam_search(
 ) -> tuple[Tensor, Tensor]:
     """Search for the most probable sequences of tokens.
 
-    At each step the `beam_size` most probable beginnings go on, with every token that may follow.
-    Sequences that have ended stay among them, and the search is over when all have. A beam of one
-    is greedy; one as wide as there are sequences finds the most probable of all.
+    Each step extends the `beam_size` most probable prefixes by every token. Sequences that have
+    ended stay among them, and the search is over when all have ended. A beam of one is greedy.
 
     Parameters
     ----------
     next_log_probs : callable
-        Takes beginnings (n, B, t), the first token of each being `begin_token`, and gives the log
-        probabilities (n, B, K) of the token that follows.
+        Takes prefixes (n, B, t), each starting with `begin_token`, and gives the log
+        probabilities (n, B, K) of the next token.
     prefix : Tensor of int64 of shape (n, n_given)
-        Tokens with which the sequences of a row begin, padded with `pad_token`; they count as
-        certain. None are given if `n_given` is 0.
+        Tokens with which the sequences of a row begin, padded with `pad_token`; they have
+        probability one.
     beam_size : int
         Number of sequences to keep for a row: B.
     max_length : int
         Largest number of tokens, the end token included and `begin_token` not.
     begin_token, end_token, pad_token : int
-        Padding, and `begin_token` unless it is the end token too, are no tokens to be predicted:
-        what probability they have is lost. `begin_token` need not be among the K.
+        Padding is never predicted, nor is `begin_token` unless it is the end token too: their
+        probability is lost. `begin_token` need not be among the K.
 
     Returns
     -------
@@ -57,17 +56,21 @@ def beam_search(
     n_rows, n_given = prefix.shape
     tokens = prefix.new_full((n_rows, beam_size, 1), begin_token)
     total = torch.full((n_rows, beam_size), -torch.inf, device=prefix.device)
-    total[:, 0] = 0.0  # all sequences of a row begin alike
+    total[:, 0] = 0.0  # one prefix to begin with
     has_ended = torch.zeros_like(total, dtype=torch.bool)
     for t in range(max_length):
         log_probs = next_log_probs(tokens).to(total.dtype, copy=True)
         log_probs[..., pad_token] = -torch.inf
         if begin_token != end_token:
-            log_probs[..., begin_token : begin_token + 1] = -torch.inf  # empty beyond the K
+            log_probs[
+                ..., begin_token : begin_token + 1
+            ] = -torch.inf  # an empty slice if not among the K
         if t < n_given:
-            _follow(log_probs, prefix[:, t], pad_token)
+            _force(log_probs, prefix[:, t], pad_token)
         log_probs[has_ended] = -torch.inf
-        log_probs[..., pad_token].masked_fill_(has_ended, 0.0)  # what has ended stays as it is
+        log_probs[..., pad_token].masked_fill_(
+            has_ended, 0.0
+        )  # ended sequences get padding at no cost
         total, best = (total.unsqueeze(-1) + log_probs).flatten(1).topk(beam_size)
         origin, token = best // log_probs.shape[-1], best % log_probs.shape[-1]
         tokens = tokens.gather(1, origin.unsqueeze(-1).expand(-1, -1, t + 1))
@@ -78,8 +81,8 @@ def beam_search(
     return tokens[..., 1:].masked_fill((total == -torch.inf).unsqueeze(-1), pad_token), total
 
 
-def _follow(log_probs: Tensor, given: Tensor, pad_token: int) -> None:
-    """Make the tokens (n,) that are given certain, where they are no padding; in place."""
+def _force(log_probs: Tensor, given: Tensor, pad_token: int) -> None:
+    """Give probability one to the given tokens (n,) that are no padding, in place."""
     rows = (given != pad_token).nonzero().squeeze(-1)
     log_probs[rows] = -torch.inf
     log_probs[rows, :, given[rows]] = 0.0
@@ -108,7 +111,7 @@ def token_error_rates(y_true, y_pred, pad_token=0):
     Raises
     ------
     TypeError, ValueError
-        If an argument is not what it may be, or a row of `y_true` has no token.
+        If an argument is invalid, or a row of `y_true` has no token.
 
     Examples
     --------
@@ -116,11 +119,9 @@ def token_error_rates(y_true, y_pred, pad_token=0):
     >>> token_error_rates([[5, 6, 7, 2]], [[5, 7, 2, 0]])
     array([0.25])
     """
-    check_scalar(pad_token, "pad_token", Integral, min_val=0)
-    y_true, y_pred = (
-        check_tokens(y_true, "y_true", pad_token),
-        check_tokens(y_pred, "y_pred", pad_token),
-    )
+    Number(Integral, 0).check(pad_token, "pad_token")
+    y_true = check_tokens(y_true, "y_true", pad_token)
+    y_pred = check_tokens(y_pred, "y_pred", pad_token)
     if len(y_true) != len(y_pred):
         raise ValueError(f"y_pred must have {len(y_true)} rows as y_true has, got {len(y_pred)}.")
     n_true, n_pred = ((y != pad_token).sum(1) for y in (y_true, y_pred))

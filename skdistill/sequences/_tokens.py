@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What arrays of tokens may be."""
+"""Checks of arrays of tokens."""
 
 from __future__ import annotations
 
 import numpy as np
 from sklearn.utils import check_array
 
-from .._parameters import errors_about
+from .._rules import errors_about
 
 # Tokens pass through float32, which holds all whole numbers up to here.
 _TOO_LARGE = 2**24
 
 
 def check_tokens(tokens, name: str, pad_token: int) -> np.ndarray:
-    """Rows of tokens: whole numbers, not negative, with padding at the end only."""
+    """Check rows of tokens: integers >= 0, with padding at the end only."""
     with errors_about(name):
         tokens = check_array(tokens, input_name=name)
     is_whole = (tokens == np.floor(tokens)).all()
@@ -33,5 +33,5 @@ def check_tokens(tokens, name: str, pad_token: int) -> np.ndarray:
 
 
 def first_row(condition: np.ndarray) -> int:
-    """Number of the first row in which a condition holds somewhere."""
+    """Index of the first row in which a condition holds somewhere."""
     return int(np.flatnonzero(condition.any(1))[0])

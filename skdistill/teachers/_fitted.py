@@ -10,7 +10,7 @@ from sklearn.utils import check_array, gen_batches
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from .._parameters import errors_about
+from .._rules import OneOf, errors_about
 from ..distributions import Gaussian
 from ._members import (
     align_classes,
@@ -44,7 +44,7 @@ class FittedModels(BaseEstimator):
         (n, 2 t) as :meth:`skdistill.distributions.Gaussian.from_outputs` takes them, in units of
         y.
     task : {"classification", "regression"}, default=None
-        Needed for torch modules, which do not tell.
+        Required for torch modules.
     classes : array-like of shape (n_classes,), default=None
         Class of each column, for torch modules; None is the classes in the y of the teacher's
         fit, sorted.
@@ -110,7 +110,7 @@ class FittedModels(BaseEstimator):
         return [model for model in self.models if not isinstance(model, nn.Module)]
 
     def _known_classes(self) -> dict[str, list]:
-        """Classes of each model that knows them."""
+        """Classes of each model that has them."""
         return {
             f"{type(model).__name__} (number {number})": np.asarray(model.classes_).tolist()
             for number, model in enumerate(self.models)
@@ -127,24 +127,23 @@ class FittedModels(BaseEstimator):
             raise ValueError(f"models must know the same classes, got {known}.")
 
     def _resolve_task(self) -> str:
-        if self.task not in (None, *_ESTIMATOR_TYPES):
-            raise ValueError(f"task must be one of {list(_ESTIMATOR_TYPES)}, got {self.task!r}.")
+        OneOf((None, *_ESTIMATOR_TYPES)).check(self.task, "task")
         if not self.models:
             raise ValueError("models must be at least one, got none.")
         tasks = [task for task in (self.task, *map(_task_of, self.models)) if task is not None]
         if not tasks:
             raise ValueError(
-                f"task must be one of {list(_ESTIMATOR_TYPES)} for models that do not tell, such "
+                f"task must be one of {list(_ESTIMATOR_TYPES)} for models without a type, such "
                 f"as {type(self.models[0]).__name__}; got None."
             )
         if len(set(tasks)) > 1:
-            told = {type(model).__name__: _task_of(model) for model in self.models}
-            raise ValueError(f"models must be of one task; got task={self.task!r} and {told}.")
+            found = {type(model).__name__: _task_of(model) for model in self.models}
+            raise ValueError(f"models must be of one task; got task={self.task!r} and {found}.")
         return tasks[0]
 
 
 def _task_of(model) -> str | None:
-    """What a model is for; None for torch modules and skorch's plain nets, which do not tell."""
+    """Task of a model; None for torch modules and skorch's plain nets, which have no type."""
     if isinstance(model, nn.Module):
         return None
     if not (hasattr(model, "fit") and hasattr(model, "predict")):

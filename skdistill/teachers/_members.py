@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the members of a fitted model say: one function for each kind of model.
+"""Predictions of the members of a fitted model: one function for each kind of model.
 
 Class probabilities are arrays (n, S, K), with columns in the order of the model's ``classes_``.
-Moments of regressors are arrays (n, S, t, 3): the mean, the variance that the model knows of, and
-how many times the residual variance, which it does not know of, is to be added to that.
+Moments of regressors are arrays (n, S, t, 3): the mean, the variance that the model predicts, and
+the multiple of the residual variance that is added to it.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ def members_of_regressor(model, X, n_targets: int) -> np.ndarray:
     return moments_of_means(means)
 
 
-def can_tell_probabilities(model) -> bool:
-    """Tell whether class probabilities can be read off a classifier."""
+def has_probabilities(model) -> bool:
+    """Tell whether a classifier gives class probabilities, by itself or through its members."""
     if has_members(model):
         return True
     model, _ = final_step(model)
@@ -135,7 +135,7 @@ def _(model, X, n_targets):
 
 
 def _from_leaves(forest, X, read: Callable, dtype) -> np.ndarray:
-    """What ``read(tree, leaves)`` finds for each tree: X is validated once, not tree by tree."""
+    """Results of ``read(tree, leaves)`` for each tree; X is validated once, not tree by tree."""
     leaves = forest.apply(X)
     first = read(forest.estimators_[0], leaves[:1, 0])[0]
     out = np.empty((*leaves.shape, *first.shape), dtype=dtype)
@@ -148,7 +148,7 @@ def _from_leaves(forest, X, read: Callable, dtype) -> np.ndarray:
     return out
 
 
-# Of a tree's variance, what rounding may take for its leaves' impurities to count as variances.
+# Largest rounding error, as a share of a tree's variance, at which impurities count as variances.
 _SHARE_OF_ROUNDING = 1e-3
 
 
@@ -159,10 +159,10 @@ def _leaf_moments(model, leaves: np.ndarray) -> np.ndarray:
 
         variance = impurity + residual variance / n
 
-    so that a leaf of one row has the residual variance, and one of many rows its own. (A leaf's
-    rows scatter about their own mean, which falls short by the n-th part of the variance.) Impurity
-    is found as a difference of squares; where y is so far from 0 that nothing is left of it, leaves
-    have the residual variance.
+    so that a leaf of one row has the residual variance, and one of many rows its own. (The variance
+    of n rows about their own mean is too small by a factor of 1 - 1 / n.) Impurity is computed as a
+    difference of squares; where y is so far from 0 that rounding dominates, leaves have the
+    residual variance.
     """
     tree = model.tree_
     moments = moments_of_means(tree.value[leaves, :, 0])
@@ -192,14 +192,14 @@ def _(model, X, n_targets):
 
 
 def _each_of_bag(bag, X, read: Callable) -> np.ndarray:
-    """What ``read(member, rows)`` finds for each member, with the columns that it was fitted on."""
+    """Results of ``read(member, rows)`` for each member, on the columns that it was fitted on."""
     X = validate_data(
         bag,
         X,
         reset=False,
         dtype=None,
         accept_sparse=["csr", "csc"],
-        ensure_all_finite=False,  # as Bagging does: what members take is their business
+        ensure_all_finite=False,  # the members check, as in Bagging
     )
     pairs = zip(bag.estimators_, bag.estimators_features_, strict=True)
     jobs = (delayed(read)(member, X[:, columns]) for member, columns in pairs)
@@ -221,7 +221,7 @@ def _(model, X, n_targets):
 
 
 def _votes(voting) -> np.ndarray:
-    """How often each voter stands among the members, whose weights are equal."""
+    """How often to repeat each voter, since members have equal weights."""
     if voting.weights is None:
         return np.ones(len(voting.estimators_), dtype=int)
     named = zip(voting.estimators, voting.weights, strict=True)
@@ -313,7 +313,7 @@ def dtype_for(X) -> type:
 
 
 def moments_of_means(means: np.ndarray) -> np.ndarray:
-    """Moments (..., 3) of members that know of no variance."""
+    """Moments (..., 3) of members that predict no variance."""
     return np.stack([means, np.zeros_like(means), np.ones_like(means)], axis=-1)
 
 

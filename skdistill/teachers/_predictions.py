@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._parameters import errors_about
+from .._rules import errors_about
 
-# How far probabilities may miss a sum of one: half precision is good for three digits.
+# Largest deviation of a sum of probabilities from one: half precision has three digits.
 _TOLERANCE = 1e-3
 
 
@@ -34,14 +34,13 @@ def check_member_predictions(
     Returns
     -------
     members : ndarray
-        float32 if `members` are, else float64. What probabilities miss of a sum of one by rounding
-        is divided out.
+        float32 if `members` are, else float64. Probabilities are divided by their sum.
 
     Raises
     ------
     ValueError
-        If the shape is another, a number is not finite, probabilities are negative or miss a sum
-        of one by more than 1e-3, or variances are not positive.
+        If the shape is another, a number is not finite, probabilities are negative or
+        their sum differs from one by more than 1e-3, or variances are not positive.
     """
     with errors_about(f"{name} must be an array of numbers"):
         members = np.asarray(members)

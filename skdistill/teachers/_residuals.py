@@ -9,8 +9,8 @@ import numpy as np
 from sklearn.model_selection import KFold
 
 from .._checks import check_weights
-from .._columns import standardisation
 from .._meta_estimators import final_step, is_prefitted, is_search
+from .._standardisation import standardisation
 from ._members import group_moments
 from ._rows_and_folds import fits_on_folds, in_chunks, rows_at
 
@@ -21,7 +21,7 @@ _LEAST_STD = 1e-3
 
 
 def residual_variance(estimator, fitted, read: Callable, X, y, sample_weight) -> np.ndarray:
-    """Mean squared difference between y and what models say that have not seen the row.
+    """Mean squared difference between y and predictions of models that have not seen the row.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def residual_variance(estimator, fitted, read: Callable, X, y, sample_weight) ->
     if weight is not None and not weight[known].any():
         raise ValueError(
             "sample_weight must be positive for a row that a model has not seen when it was fitted,"
-            " or the residual variance cannot be told; it is 0 for all of these."
+            " or the residual variance cannot be estimated; it is 0 for all of these."
         )
     squares = np.square(targets[known] - means[known])
     variance = np.average(squares, axis=0, weights=None if weight is None else weight[known])

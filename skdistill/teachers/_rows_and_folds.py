@@ -13,8 +13,8 @@ from sklearn.utils import gen_batches, indexable
 from .._memory import rows_in_memory
 from .._meta_estimators import weights_for
 
-# Answers that are only to be averaged are read in chunks of about this many bytes: large ones, as
-# every chunk fetches all trees of a forest from memory again.
+# Predictions that will be averaged are computed in chunks of about this many bytes: large ones, as
+# every chunk reads all trees of a forest from memory again.
 _CHUNK_BYTES = 2**27
 
 
@@ -29,19 +29,21 @@ def as_rows(X):
     return X if hasattr(X, "shape") else np.asarray(X)
 
 
-def in_chunks(read: Callable, X, summarise: Callable) -> np.ndarray:
-    """Read answers to X and keep what ``summarise(answers, rows)`` makes of them, row by row.
+def in_chunks(predict: Callable, X, summarise: Callable) -> np.ndarray:
+    """Return ``summarise(predict(X), rows)`` of chunks of rows, joined.
 
-    As many rows are read at a time as fit a share of scikit-learn's ``working_memory``.
+    Chunks are as large as a share of scikit-learn's ``working_memory`` allows.
     """
-    answer = read(rows_at(X, slice(0, 1)))
-    n_rows = min(rows_in_memory(answer), max(1, _CHUNK_BYTES // answer.nbytes))
-    chunks = [summarise(read(rows_at(X, rows)), rows) for rows in gen_batches(X.shape[0], n_rows)]
+    first = predict(rows_at(X, slice(0, 1)))
+    n_rows = min(rows_in_memory(first), max(1, _CHUNK_BYTES // first.nbytes))
+    chunks = [
+        summarise(predict(rows_at(X, rows)), rows) for rows in gen_batches(X.shape[0], n_rows)
+    ]
     return np.concatenate(chunks)
 
 
 def fits_on_folds(model, X, y, sample_weight, cv) -> Iterator[tuple[Any, np.ndarray]]:
-    """Clones fitted without the rows of each fold in turn, with the numbers of those rows."""
+    """Clones fitted without each fold in turn, with the indices of the rows in the fold."""
     for train, test in cv.split(X, y):
         weights = weights_for(model, None if sample_weight is None else sample_weight[train])
         yield clone(model).fit(rows_at(X, train), y[train], **weights), test

@@ -15,16 +15,16 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from .._checks import check_weights
-from .._columns import resolves, standardisation
 from .._meta_estimators import final_step, has_members, weights_for
-from .._parameters import Number
+from .._rules import Number
+from .._standardisation import resolves, standardisation
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian, Uncertainty
 from ._fitted import FittedModels
 from ._members import (
-    can_tell_probabilities,
     dtype_for,
     group_moments,
     group_probabilities,
+    has_probabilities,
     read_moments,
     read_probabilities,
 )
@@ -34,7 +34,7 @@ from ._rows_and_folds import as_rows, in_chunks, rows_at
 
 
 def as_teacher(model, *, task=None, classes=None, max_members=None):
-    """Make a teacher, whose members a student can imitate, of whatever is at hand.
+    """Make a teacher, whose members a student can imitate, of a model or several.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def as_teacher(model, *, task=None, classes=None, max_members=None):
         - a list of fitted models that belong together (see :class:`FittedModels`), or one torch
           module: becomes a :class:`Teacher` with a member for each.
     task : {"classification", "regression"}, default=None
-        Needed for torch modules, which do not tell.
+        Required for torch modules.
     classes : array-like of shape (n_classes,), default=None
         Class of each column of the torch modules' logits; None is the classes in y, sorted.
     max_members : int, default=None
@@ -104,7 +104,7 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
     random forests, extra trees, bagging  A member for each estimator. Classes that an estimator
                                           has not seen have probability zero; an estimator without
                                           ``predict_proba`` gives all of it to one class.
-    voting                                A member for each estimator, as often as its weight says;
+    voting                                A member for each estimator, repeated by its weight;
                                           ``voting="hard"`` gives all probability to its class.
     :class:`FittedModels`                 A member for each model.
     CatBoost                              Ten members, its virtual ensembles [1]_, best after
@@ -112,16 +112,16 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
                                           their mean comes near its prediction.
     all others                            One member: the epistemic part is not available. This
                                           goes for boosting (AdaBoost, gradient boosting, LightGBM):
-                                          its stages correct each other, and where they differ
-                                          says nothing about what is not known.
+                                          its stages correct each other, so that their
+                                          differences do not measure epistemic uncertainty.
     ====================================  ========================================================
 
-    Regressors that predict no variance get one. The residual variance of each target is the mean
-    squared difference between y and predictions by models that have not seen the row:
+    Regressors that predict no variance are given one. The residual variance of each target is the
+    mean squared difference between y and predictions by models that have not seen the row:
     out-of-bag ones where there are bags, else by models fitted in a five-fold cross-validation
-    (of a search, with its best parameters). A model that is fitted already is held against the X
-    and y that `fit` is given, which it should not have seen. A member's variance is the residual
-    variance, except for trees with squared error and one target, whose leaves know theirs::
+    (of a search, with its best parameters). A model that is fitted already is evaluated on the
+    X and y that `fit` is given, which it should not have seen. A member's variance is the residual
+    variance, except for trees with squared error and one target, whose leaves have variances::
 
         variance = variance in the leaf + residual variance / rows in the leaf
 
@@ -131,10 +131,10 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
     Parameters
     ----------
     estimator : estimator
-        Cloned and fitted by `fit`. In a Pipeline, search or FrozenEstimator, what is at the end
-        decides about the members.
+        Cloned and fitted by `fit`. In a Pipeline, search or FrozenEstimator, the innermost
+        estimator determines the members.
     max_members : int, default=None
-        With more members than this, neighbours are put together into as many mixtures, so that a
+        Larger ensembles are grouped into this many mixtures of neighbouring members, so that a
         student needs no head for each of 500 trees. The mean and the total uncertainty stay as
         they are (nearly so, if `max_members` does not divide the number of members), but mixtures
         of g members differ less than members do: the epistemic variance, or mutual information,
@@ -151,7 +151,7 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
     n_outputs_ : int
         Number of targets. Only for regressors.
     residual_variance_ : ndarray of shape (`n_outputs_`,) or None
-        In squared units of y; None for members that know their variance. Only for regressors.
+        In squared units of y; None if members predict their variance. Only for regressors.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
 
@@ -191,9 +191,9 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
         weights = weights_for(self.estimator, sample_weight)
         self.estimator_ = clone(self.estimator).fit(X, y, **weights)
         if is_classifier(self):
-            self._note_classes(as_rows(X), np.asarray(y))
+            self._set_classes(as_rows(X), np.asarray(y))
         else:
-            self._note_targets(as_rows(X), np.asarray(y), sample_weight)
+            self._set_targets(as_rows(X), np.asarray(y), sample_weight)
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -229,8 +229,8 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
         members : ndarray of shape (n_samples, n_members, n_classes) or \
                 (n_samples, n_members, n_targets, 2)
             Class probabilities; or means ``[..., 0]`` in units of y and variances ``[..., 1]`` in
-            squared units. float32 if X is, unless it cannot tell apart targets as far from 0 as
-            those in `fit`.
+            squared units. float32 if X is, unless the targets in `fit` lie too far from 0 for its
+            precision.
         """
         check_is_fitted(self)
         return self._members(X, self.max_members)
@@ -320,13 +320,13 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
     # --- members
 
     def _read(self, X) -> np.ndarray:
-        """What all members of the model say: (n, S, K), or moments (n, S, t, 3)."""
+        """Predictions of all members: probabilities (n, S, K), or moments (n, S, t, 3)."""
         if is_classifier(self):
             return read_probabilities(self.estimator_, X)
         return read_moments(self.estimator_, X, self.n_outputs_)
 
     def _members(self, X, most: int | None) -> np.ndarray:
-        """Members as `predict_members` gives them, put together if there are more than `most`."""
+        """Predictions of the members, grouped if there are more than `most`."""
         X = as_rows(X)
         group = group_probabilities if is_classifier(self) else group_moments
         members = (
@@ -349,12 +349,12 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
         return members
 
     def _per_target(self, array: np.ndarray) -> np.ndarray:
-        """Drop the axis of the targets, if there is one that y did not have."""
+        """Drop the axis of targets where y had none."""
         return array[:, 0] if getattr(self, "_y_is_1d", False) else array
 
-    # --- what fit learns beside the model
+    # --- fitted attributes
 
-    def _note_classes(self, X, y: np.ndarray) -> None:
+    def _set_classes(self, X, y: np.ndarray) -> None:
         if y.ndim == 2 and y.shape[1] > 1:
             raise ValueError(
                 f"y must have one column of classes to fit a teacher, got {y.shape[1]} columns."
@@ -375,9 +375,9 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
                 f"{self.classes_.tolist()}; name those of torch modules by as_teacher(..., "
                 "classes=...)."
             )
-        self._note_members(X, n_classes=n_columns)
+        self._set_n_members(X, n_classes=n_columns)
 
-    def _note_targets(self, X, y: np.ndarray, sample_weight) -> None:
+    def _set_targets(self, X, y: np.ndarray, sample_weight) -> None:
         self._y_is_1d = y.ndim == 1 or y.shape[1] == 1
         self.n_outputs_ = 1 if self._y_is_1d else y.shape[1]
         targets, weight = y.reshape(len(y), -1), check_weights(sample_weight, len(y))
@@ -387,10 +387,10 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
             self.residual_variance_ = residual_variance(
                 self.estimator, self.estimator_, self._read, X, y, sample_weight
             )
-        self._note_members(X, n_targets=self.n_outputs_)
+        self._set_n_members(X, n_targets=self.n_outputs_)
 
-    def _note_members(self, X, **expected) -> None:
-        """Ask about one row: how many members there are, and whether they say what they should."""
+    def _set_n_members(self, X, **expected) -> None:
+        """Count the members and check their predictions, on one row."""
         members = self._members(rows_at(X, slice(0, 1)), self.max_members)
         check_member_predictions(members, 1, name="teacher's predictions", **expected)
         self.n_members_ = members.shape[1]
@@ -407,7 +407,7 @@ def _check_model(model) -> None:
         raise TypeError(
             f"teacher must be a classifier or a regressor, and {type(inner).__name__} is neither."
         )
-    if is_classifier(model) and not can_tell_probabilities(model):
+    if is_classifier(model) and not has_probabilities(model):
         raise TypeError(
             "teacher must predict probabilities, which "
             f"{type(inner).__name__} does not; put it in sklearn's CalibratedClassifierCV."

@@ -2,9 +2,9 @@
 """Transfer sets: the rows on which a student imitates its teacher.
 
 Rows of the user's own are wrapped as :class:`TransferSet`. The others are made from the training
-rows, anew in every epoch, by one of the makers: :class:`GaussianNoise`, :class:`Mixup`,
-:class:`Munge` and :class:`UniformBox`. A maker holds settings only; ``prepare(X)`` looks at the
-rows and returns a function that draws for them.
+rows, afresh in every epoch, by one of the makers: :class:`GaussianNoise`, :class:`Mixup`,
+:class:`Munge` and :class:`UniformBox`. A maker holds settings only; ``prepare(X)`` returns a
+function that draws new rows for the given ones.
 """
 
 from __future__ import annotations

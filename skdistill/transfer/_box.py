@@ -4,16 +4,18 @@
 from __future__ import annotations
 
 from functools import partial
+from numbers import Real
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from .._rules import Number
 from ._maker import Draw, TransferMaker
 
 
 class UniformBox(TransferMaker):
-    """Draw rows uniformly from the smallest box that holds all rows, or a larger one.
+    """Draw rows uniformly from the bounding box of all rows, or a larger one.
 
     The columns are independent, so that with more than a few of them nearly all rows lie far
     from the data.
@@ -38,13 +40,11 @@ class UniformBox(TransferMaker):
     True
     """
 
+    _parameter_table = {"expand": Number(Real, 0)}
+
     def __init__(self, expand: float = 0.0, categorical: Any = None):
         self.expand = expand
         self.categorical = categorical
-
-    def check(self, shape):
-        self._check_number("expand", low=0)
-        super().check(shape)
 
     def prepare(self, X, weight=None) -> Draw:
         self.check(X.shape)

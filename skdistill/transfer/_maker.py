@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What all makers of transfer sets share: their interface, and which columns are categorical."""
+"""Base class of the makers of transfer sets, and how categorical columns are given."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._settings import Settings, is_number
+from .._rules import check_parameters, is_number
+from .._settings import Settings
 
 # Rows of shape (..., *row), their index of shape (...), a generator on their device -> new rows.
 Draw = Callable[[Tensor, Tensor, torch.Generator], Tensor]
@@ -22,20 +23,20 @@ Variables = list[tuple[int, ...]]
 
 
 class TransferMaker(Settings, ABC):
-    """Base of what makes a transfer set from rows: settings, and how to draw with them.
+    """Base of settings that make a transfer set by drawing new rows.
 
     Attributes
     ----------
     keeps_labels : bool
-        Whether a row that is drawn still stands for the label of the row it is drawn from. If not,
-        only the teacher can say what belongs to it.
+        Whether a drawn row keeps the label of the row that it is drawn from. If not, it has the
+        teacher's predictions only.
     """
 
     keeps_labels = False
-    categorical: Any = None  # a parameter of those that tell such columns apart
+    categorical: Any = None  # a parameter of makers that treat such columns differently
 
     def check(self, shape: tuple[int, ...]) -> None:
-        """Raise if the settings are not what they may be, or do not suit the rows.
+        """Raise unless the settings are valid and suit the rows.
 
         Parameters
         ----------
@@ -46,26 +47,27 @@ class TransferMaker(Settings, ABC):
         ------
         TypeError, ValueError
         """
+        check_parameters(self, f"{type(self).__name__}: ")
         self._variables(shape)
 
     @abstractmethod
     def prepare(self, X: Tensor, weight: Tensor | None = None) -> Draw:
-        """Look at the rows that there are, once, and return a function that draws new ones.
+        """Return a function that draws new rows for these.
 
         Parameters
         ----------
         X : Tensor of shape (n, ...)
             The rows.
         weight : Tensor of shape (n,), default=None
-            Their weights, where the maker makes a difference between rows.
+            Sample weights.
 
         Returns
         -------
         draw : callable
             ``draw(rows, index, generator)`` takes some of the rows, ``rows = X[index]`` of shape
             (..., \\*X.shape[1:]), their `index`, of shape (...), and a ``torch.Generator`` on
-            their device. It returns as many new rows in a tensor of its own, other ones at each
-            call. What it draws depends on the state of the generator and on the shape of `index`.
+            their device. It returns as many new rows in a new tensor. They depend on the state of
+            the generator and on the shape of `index`.
 
         Raises
         ------
@@ -100,7 +102,7 @@ class TransferMaker(Settings, ABC):
         return mask.to(X.device)
 
     def _variable_of_columns(self, X: Tensor) -> Tensor:
-        """Number of the variable to which each column belongs, (d,): that of its first column."""
+        """Variable of each column, (d,), identified by the first of its columns."""
         number = torch.arange(X.shape[1])
         for variable in self._variables(X.shape):
             number[list(variable)] = variable[0]

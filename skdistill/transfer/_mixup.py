@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 from functools import partial
+from numbers import Real
 from typing import Any
 
 import torch
 from scipy.special import betaincinv
 from torch import Tensor
 
+from .._rules import Number
 from ._maker import Draw, TransferMaker, per_row
 
 
@@ -17,7 +19,7 @@ class Mixup(TransferMaker):
     """Draw rows between two rows, with a random partner for each row ([1]_, Eq 1).
 
     A new row is ``lambda * x_i + (1 - lambda) * x_j`` with lambda from Beta(alpha, alpha) and j
-    from all rows, in proportion to their weights. The teacher is asked what belongs to it, so no
+    from all rows, in proportion to their weights. The teacher predicts for the new row, so no
     labels are mixed.
 
     Parameters
@@ -45,13 +47,11 @@ class Mixup(TransferMaker):
     True
     """
 
+    _parameter_table = {"alpha": Number(Real, 0, closed="neither")}
+
     def __init__(self, alpha: float = 1.0, categorical: Any = None):
         self.alpha = alpha
         self.categorical = categorical
-
-    def check(self, shape):
-        self._check_number("alpha", low=0, open_low=True)
-        super().check(shape)
 
     def prepare(self, X, weight=None) -> Draw:
         self.check(X.shape)
@@ -77,7 +77,7 @@ def mix(
     else:
         partner = torch.multinomial(weight, n, replacement=True, generator=generator)
     others = X.index_select(0, partner).view_as(rows)
-    # torch draws from no Beta with a generator of one's own: inverse of the distribution function.
+    # torch's Beta takes no generator: invert the distribution function.
     uniform = rows.new_empty(per_row(index, rows)).uniform_(generator=generator)
     lam = torch.from_numpy(betaincinv(alpha, alpha, uniform.double().cpu().numpy())).to(rows)
     mixed = torch.lerp(others, rows, lam)  # Eq 1

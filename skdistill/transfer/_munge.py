@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from functools import partial
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -11,23 +12,24 @@ import torch
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from .._columns import standardisation
+from .._rules import Number
+from .._standardisation import standardisation
 from ._maker import Draw, TransferMaker, Variables
 
-# With more dimensions than this a tree looks at nearly every point, and products are faster.
+# With more dimensions than this a tree visits nearly every point, and products are faster.
 _TREE_DIMENSIONS = 10
 
-# Squared distances are held for so many pairs of rows, squared, at a time: 8 MiB.
+# Squared distances are computed between blocks of this many rows: 8 MiB.
 _BLOCK = 2**10
 
 
 class Munge(TransferMaker):
-    """Exchange values with the nearest neighbour, anew whenever the rows are dealt ([1]_, Alg. 1).
+    """Exchange values with the nearest neighbour, afresh for each batch ([1]_, Alg. 1).
 
     Each value x of a row is replaced, with probability `swap_probability`, by a draw from a
     normal around the neighbour's value x' with standard deviation ``scale * |x - x'|``;
-    categorical values are exchanged as they are, so that only values that exist come up. So new
-    rows lie where the data are, also in many dimensions.
+    categorical values are exchanged as they are, so that only existing ones occur. New rows thus
+    lie where the data are, also in many dimensions.
 
     Parameters
     ----------
@@ -44,12 +46,11 @@ class Munge(TransferMaker):
     -----
     The neighbour is the nearest row that differs, by the Euclidean distance of standardised
     columns; each categorical variable in which two rows differ adds 1 to the squared distance.
-    Neighbours are found once; weights of rows are not regarded.
+    Neighbours are found once; sample weights are ignored.
 
-    The paper changes the training set in place, both rows of a pair at a time, so that a row is
-    changed once on its own account and once for each row that it is nearest to. Here each row is
-    changed on its own account only, which makes rows independent of each other and keeps them
-    closer to the data.
+    The paper changes both rows of a pair in place, so that a row also changes for each row that it
+    is nearest to. Here each row changes once, which makes rows independent of each other and keeps
+    them closer to the data.
 
     References
     ----------
@@ -68,14 +69,14 @@ class Munge(TransferMaker):
             [8., 2.]])
     """
 
+    _parameter_table = {"swap_probability": Number(Real, 0, 1), "scale": Number(Real, 0)}
+
     def __init__(self, swap_probability: float = 0.5, scale: float = 1.0, categorical: Any = None):
         self.swap_probability = swap_probability
         self.scale = scale
         self.categorical = categorical
 
     def check(self, shape):
-        self._check_number("swap_probability", low=0, high=1)
-        self._check_number("scale", low=0)
         if len(shape) != 2:
             raise ValueError(
                 f"transfer={self!r} needs rows of one axis, (n, n_features), got X of shape "
@@ -119,7 +120,7 @@ def exchange(
 
 
 def nearest_rows(X: np.ndarray, variables: Variables) -> np.ndarray:
-    """Number of the nearest row that differs from each, (n,); its own if all rows are the same."""
+    """Index of the nearest different row for each row, (n,); its own if all rows are equal."""
     points = embed(X, variables)
     distinct, first, which = np.unique(points, axis=0, return_index=True, return_inverse=True)
     find = nearest_by_tree if points.shape[1] <= _TREE_DIMENSIONS else nearest_by_products
@@ -128,7 +129,7 @@ def nearest_rows(X: np.ndarray, variables: Variables) -> np.ndarray:
 
 
 def embed(X: np.ndarray, variables: Variables) -> np.ndarray:
-    """Points whose squared Euclidean distances are those by which neighbours are found."""
+    """Points whose squared Euclidean distances define the nearest neighbour."""
     categorical = [column for variable in variables for column in variable]
     values = np.delete(X, categorical, axis=1)
     loc, scale = standardisation(values, None)
@@ -141,14 +142,14 @@ def embed(X: np.ndarray, variables: Variables) -> np.ndarray:
 
 
 def nearest_by_tree(points: np.ndarray) -> np.ndarray:
-    """Number of the nearest other point for each of distinct points."""
+    """Index of the nearest other point for each of distinct points."""
     found = cKDTree(points).query(points, k=2)[1]
     is_itself = found[:, 0] == np.arange(len(points))
     return np.where(is_itself, found[:, 1], found[:, 0])
 
 
 def nearest_by_products(points: np.ndarray) -> np.ndarray:
-    """Number of the nearest other point for each, by |a - b|^2 - |a|^2 = |b|^2 - 2 a b."""
+    """Index of the nearest other point for each, by |a - b|^2 - |a|^2 = |b|^2 - 2 a b."""
     at = torch.from_numpy(points)
     squares = at.square().sum(1)
     nearest = torch.zeros(len(at), dtype=torch.int64)

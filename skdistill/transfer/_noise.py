@@ -4,20 +4,22 @@
 from __future__ import annotations
 
 from functools import partial
+from numbers import Real
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .._columns import standardisation
+from .._rules import Number
+from .._standardisation import standardisation
 from ._maker import Draw, TransferMaker, per_row
 
 
 class GaussianNoise(TransferMaker):
-    """Add Gaussian noise to the rows, fresh whenever they are dealt.
+    """Add Gaussian noise to the rows, drawn afresh for each batch.
 
     Every row draws its own share of the noise, a uniform number to the power `share_power`, so
-    that the student is taught on the rows themselves as well as around them. The noise of a row
+    that the student learns on the rows themselves as well as around them. The noise of a row
     has standard deviation ``share * scale`` in units of each column's standard deviation.
 
     Parameters
@@ -43,16 +45,12 @@ class GaussianNoise(TransferMaker):
     """
 
     keeps_labels = True
+    _parameter_table = {"scale": Number(Real, 0), "share_power": Number(Real, 0)}
 
     def __init__(self, scale: float = 0.7, share_power: float = 2.0, categorical: Any = None):
         self.scale = scale
         self.share_power = share_power
         self.categorical = categorical
-
-    def check(self, shape):
-        self._check_number("scale", low=0)
-        self._check_number("share_power", low=0)
-        super().check(shape)
 
     def prepare(self, X, weight=None) -> Draw:
         self.check(X.shape)

@@ -55,7 +55,9 @@ def test_openml_is_asked_by_id(name, data_id, no_folder, openml, openml_bunch, t
 @pytest.mark.parametrize("name", IMAGE_SETS)
 def test_offline_error_says_what_was_tried_and_what_to_do(name, no_folder, openml):
     openml(URLError("no route"))
-    with pytest.raises(OSError, match=f"'{name}' is not at hand: SKDISTILL_DATA is not") as caught:
+    with pytest.raises(
+        OSError, match=f"'{name}' is not available: SKDISTILL_DATA is not"
+    ) as caught:
         fetch_images(name)
     assert f"images/{name}" in str(caught.value)
 

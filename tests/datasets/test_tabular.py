@@ -212,7 +212,7 @@ def test_cover_types_come_from_scikit_learn(no_folder, monkeypatch, tmp_path):
 
 def test_offline_error_says_what_was_tried_and_what_to_do(folder, openml):
     openml(URLError("no route"))
-    with pytest.raises(OSError, match="'letter' is not at hand: there is no file") as caught:
+    with pytest.raises(OSError, match="'letter' is not available: there is no file") as caught:
         fetch_tabular_classification("letter")
     message = str(caught.value)
     assert str(folder / "tabular" / "letter.npz") in message

@@ -110,5 +110,5 @@ def test_cube_has_the_class_of_the_nearest_vertex():
     vertices = random_state.choice([-1.0, 1.0], size=(6, 3))
     distances = np.square(X[:, None] - vertices).sum(axis=-1)
     np.testing.assert_array_equal(y, distances.argmin(axis=1) % 3)
-    with pytest.raises(ValueError, match="n_classes == 7, must be <= 6"):
+    with pytest.raises(ValueError, match="n_classes must be an integer from 2 to 6, got 7"):
         make_cube(n_vertices=6, n_classes=7)

@@ -95,8 +95,8 @@ def test_sizes_of_vocabularies_bound_the_tokens():
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"n_samples": 0}, "n_samples == 0"),
-        ({"ambiguity": 2}, "ambiguity == 2"),
+        ({"n_samples": 0}, "n_samples must be an integer >= 1, got 0"),
+        ({"ambiguity": 2}, r"ambiguity must be a number in \[0, 1\], got 2"),
         ({"domain": "german"}, r"domain must be one of \['known', .*got 'german'"),
     ],
 )

@@ -163,7 +163,7 @@ def test_power_plant_is_downloaded_once(no_folder, monkeypatch, tmp_path):
 @pytest.mark.parametrize("error", [URLError("no route"), ValueError("Dataset with data_id ...")])
 def test_offline_error_says_what_was_tried_and_what_to_do(error, no_folder, openml):
     openml(error)
-    with pytest.raises(OSError, match="'yacht' is not at hand") as caught:
+    with pytest.raises(OSError, match="'yacht' is not available") as caught:
         fetch_uci_regression("yacht")
     message = str(caught.value)
     assert caught.value.__cause__ is error

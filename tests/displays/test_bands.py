@@ -176,9 +176,9 @@ def test_frame_of_the_grid():
         ({"feature": "speed"}, "feature must be a position from 0 to 2, got 'speed'"),
         ({"feature": 2}, "feature must be a column that varies, got 'feature 2', always 1"),
         ({"target": 1}, "target must be an integer from 0 to 0, .* got 1"),
-        ({"grid_resolution": 1}, "grid_resolution == 1, must be >= 2"),
-        ({"extend": -1}, "extend == -1, must be >= 0"),
-        ({"n_std": 0}, "n_std == 0, must be > 0"),
+        ({"grid_resolution": 1}, "grid_resolution must be an integer >= 2, got 1"),
+        ({"extend": -1}, "extend must be a number >= 0, got -1"),
+        ({"n_std": 0}, "n_std must be a number > 0, got 0"),
         ({"y": np.ones(3)}, "y_true must have 60 rows, one for each x, got 3"),
     ],
 )

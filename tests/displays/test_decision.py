@@ -162,7 +162,7 @@ def test_styles(make_classes):
         ({"features": (0, 0)}, r"features must be two different columns, got \(0, 0\)"),
         ({"features": (0,)}, r"features must be two different columns, got \(0,\)"),
         ({"features": "xy"}, "features must be two different columns, got 'xy'"),
-        ({"extend": -1}, "extend == -1, must be >= 0"),
+        ({"extend": -1}, "extend must be a number >= 0, got -1"),
         ({"target": 1}, "target must be an integer from 0 to 0, .* got 1"),
         ({"y": ["pink"] * 80}, r"y must hold labels .*'red'\], got \['pink'\]"),
         ({"y": ["red"] * 3}, "y must have 80 rows, one for each row of X, got 3"),
@@ -176,7 +176,7 @@ def test_bad_arguments(change, message, make_classes):
 
 def test_bad_grid(make_classes):
     model, X, y = make_classes()
-    with pytest.raises(ValueError, match="grid_resolution == 1, must be >= 2"):
+    with pytest.raises(ValueError, match="grid_resolution must be an integer >= 2, got 1"):
         DecisionUncertaintyDisplay.from_estimator(model, X, y, grid_resolution=1)
     X[:, 1] = 3
     message = r"features must be a column that varies, got 'feature 1', always 3\.0"

@@ -145,7 +145,7 @@ def test_bad_arguments(models, make_data):
     variance = make_data()[0].predict_uncertainty(X)
     with pytest.raises(ValueError, match=r"must have one measure, got \['entropy', 'variance'\]"):
         draw({**inside, "student": variance})
-    with pytest.raises(ValueError, match="bins == 0, must be >= 1"):
+    with pytest.raises(ValueError, match="bins must be an integer >= 1, got 0"):
         draw(inside, bins=0)
     with pytest.raises(
         ValueError, match="one of the columns of the total uncertainty of 'teacher'"

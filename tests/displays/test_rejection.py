@@ -35,7 +35,7 @@ def test_draws_the_metric_of_a_classifier(part, weighted, make_classes, legend_t
         "oracle",
         "random order",
     ]
-    assert display.ax_.get_ylabel() == "Risk: mean error of rows answered"
+    assert display.ax_.get_ylabel() == "Risk: mean error of rows predicted"
 
 
 @pytest.mark.parametrize(("n_targets", "target"), [(None, 0), (2, 1)])
@@ -46,7 +46,7 @@ def test_draws_the_metric_of_a_regressor(n_targets, target, make_data):
     total = model.predict_uncertainty(X).total.reshape(len(y), -1)[:, target]
     coverage, risk = risk_coverage_curve(losses, total)
     assert_allclose(at(coverage, *display.line_.get_data()), risk)
-    assert display.ax_.get_ylabel() == "Risk: mean squared error of rows answered"
+    assert display.ax_.get_ylabel() == "Risk: mean squared error of rows predicted"
 
 
 def test_between_the_rows_the_sum_of_losses_is_linear():
@@ -119,8 +119,8 @@ def test_labels_that_the_classifier_does_not_know_are_errors(make_classes):
         ({"part": "epistemic"}, r"part must be one of \['total'\] of this model, got 'epistemic'"),
         ({"part": "all"}, "part must be one of .*got 'all'"),
         ({"target": 1}, "target must be an integer from 0 to 0, .* got 1"),
-        ({"against": "time"}, "against must be 'coverage' or 'rejected', got 'time'"),
-        ({"y": ["red"] * 3}, r"y must have the shape of what is predicted, \(80,\), got \(3,\)"),
+        ({"against": "time"}, r"against must be one of \['coverage', 'rejected'\], got 'time'"),
+        ({"y": ["red"] * 3}, r"y must have the shape of the predictions, \(80,\), got \(3,\)"),
     ],
 )
 def test_bad_arguments(change, message, make_classes):

@@ -139,7 +139,7 @@ def test_style_of_the_bars(make_classes):
         ({"classes": ["red", "pink"]}, r"some of the labels .*got \['red', 'pink'\]"),
         ({"classes": []}, r"some of the labels .*got \[\]"),
         ({"classes": "all", "sample_weight": np.ones(80)}, "sample_weight must be None"),
-        ({"n_bins": 0}, "n_bins == 0, must be >= 1"),
+        ({"n_bins": 0}, "n_bins must be an integer >= 1, got 0"),
         ({"strategy": "equal"}, "strategy must be one of"),
     ],
 )

@@ -339,7 +339,7 @@ def test_a_first_round_that_diverges_is_an_error(teacher, digits):
         ({"connection": "skip"}, ValueError, "connection must be one of"),
         ({"connect": "never"}, ValueError, "connect must be one of"),
         ({"gamma": 0.0}, ValueError, "gamma"),
-        ({"eta": "slow"}, TypeError, "eta must be a number, or 'auto'"),
+        ({"eta": "slow"}, TypeError, "eta must be a number > 0, or 'auto'"),
         ({"module": []}, ValueError, "module must have at least one model class"),
         ({"module": [MLP, None]}, TypeError, "module must be a class or function"),
         ({"head_layers": 5}, ValueError, "head_layers must be between 1 and 2"),
@@ -424,10 +424,18 @@ def test_a_limit_below_one_round_gives_the_first(limit, booster, digits):
 @pytest.mark.parametrize(
     ("limits", "error", "message"),
     [
-        ({"max_rounds": 5}, ValueError, "max_rounds == 5, must be <= 4"),
-        ({"max_rounds": 0}, ValueError, "max_rounds == 0, must be >= 1"),
+        (
+            {"max_rounds": 5},
+            ValueError,
+            r"max_rounds must be an integer from 1 to 4.*got 5",
+        ),
+        (
+            {"max_rounds": 0},
+            ValueError,
+            r"max_rounds must be an integer from 1 to 4.*got 0",
+        ),
         ({"max_flops": -1.0}, ValueError, "max_flops"),
-        ({"deadline": "soon"}, TypeError, "deadline must be a number, or None"),
+        ({"deadline": "soon"}, TypeError, "deadline must be a number > 0, or None"),
         ({"max_round": 2}, TypeError, r"limits .* are \['max_rounds', .*got \['max_round'\]"),
         ({"early_exit": -0.1}, ValueError, "early_exit"),
         ({"early_exit": 0.5, "exit_on": "mood"}, ValueError, "exit_on must be one of"),

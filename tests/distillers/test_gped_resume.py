@@ -319,7 +319,7 @@ def test_a_parameter_that_cannot_be_told_is_refused(tmp_path):
         lock = threading.Lock()
 
     gped = distiller(checkpoint=tmp_path / "checkpoint", **{**LINEAR, "module": Locked})
-    with pytest.raises(ValueError, match="module cannot be told from other values"):
+    with pytest.raises(ValueError, match="module cannot be compared with other values"):
         fit(gped)
     fit(gped.set_params(checkpoint=None))
 

@@ -18,7 +18,7 @@ from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
 
 from skdistill.metrics import (
-    UncertaintyScorer,
+    EstimatorScorer,
     aurc,
     ause,
     brier_score,
@@ -190,8 +190,8 @@ def test_scorer_survives_pickling_and_shows_itself(name):
 
 
 def test_repr_of_scorers():
-    assert repr(neg_crps_scorer) == "UncertaintyScorer(neg_crps)"
-    assert repr(make_interval_scorer(0.5)) == "UncertaintyScorer(neg_interval_score, coverage=0.5)"
+    assert repr(neg_crps_scorer) == "EstimatorScorer(neg_crps)"
+    assert repr(make_interval_scorer(0.5)) == "EstimatorScorer(neg_interval_score, coverage=0.5)"
 
 
 @pytest.mark.parametrize("scorers", [REGRESSION, CLASSIFICATION], ids=["regression", "classes"])
@@ -335,6 +335,6 @@ def test_a_scorer_of_ones_own():
         return -float(np.abs(estimator.predict(X) - y).max() ** power)
 
     X, y = make_members_table()
-    scorer = UncertaintyScorer(neg_largest_error, power=2)
-    assert repr(scorer) == "UncertaintyScorer(neg_largest_error, power=2)"
+    scorer = EstimatorScorer(neg_largest_error, power=2)
+    assert repr(scorer) == "EstimatorScorer(neg_largest_error, power=2)"
     assert scorer(KnownRegressor(), X, y) < 0

@@ -17,11 +17,11 @@ from torch import Tensor, nn
 from ... import losses
 from ..._objective import Objective
 from ..._plans import Extent, Plan
+from ..._rules import value_at_epoch
 from ..._tasks import Task
 from ...distributions import EmpiricalGaussian, Gaussian
 from ...losses import Term
 from ...modules import GaussianHead
-from .._ramps import value_on_ramp
 
 # Loss of a row for each class or target, in nats, from which on it counts as its logarithm; but for
 # the first steps of some, rows of ordinary fits stay below a tenth of it.
@@ -152,7 +152,7 @@ class DistributionObjective(Objective):
         self.begin_epoch(0)
 
     def begin_epoch(self, epoch: int) -> None:
-        self.temperature.fill_(value_on_ramp(self.plan.temperature, epoch, end=1.0))
+        self.temperature.fill_(value_at_epoch(self.plan.temperature, epoch, end=1.0))
 
     def loss_and_gradient(
         self, outputs: Tensor, targets: tuple[Tensor, ...]

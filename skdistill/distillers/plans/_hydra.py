@@ -13,11 +13,11 @@ from torch import Tensor
 from ... import losses
 from ..._objective import Objective
 from ..._plans import Extent, NetworkRecipe, Plan
+from ..._rules import value_at_epoch
 from ..._tasks import Numbers, Task
 from ...distributions import Gaussian
 from ...losses import Term, weighted_sum
 from ...modules import MultiHead, split_head, stack
-from .._ramps import value_on_ramp
 
 # Weights of the two spread-matching terms for numbers, for `spread_weight=1`.
 _RESIDUAL_WEIGHT = 0.5
@@ -97,7 +97,7 @@ class HydraObjective(Objective):
 
     def begin_epoch(self, epoch: int) -> None:
         plan = self.plan
-        self.diversity_weight.fill_(value_on_ramp(plan.diversity_weight, epoch, start=0.0))
+        self.diversity_weight.fill_(value_at_epoch(plan.diversity_weight, epoch, start=0.0))
         # Means first: in early epochs the steep gradients of the spread would drown theirs.
         share = min(1.0, (epoch + 1) / self.n_epochs)
         self.spread_weight.fill_(plan.spread_weight * share)

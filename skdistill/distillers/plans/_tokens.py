@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from ... import losses
 from ..._objective import Objective
 from ..._plans import Extent, NetworkRecipe, Plan
+from ..._rules import value_at_epoch
 from ...distributions import Dirichlet, EmpiricalCategorical
 from ...losses import MemberStatistics, Term, tempered_sum
 from ...modules import stack
-from .._ramps import value_on_ramp
 
 # Precision of the proxy, at most, for each token of the vocabulary.
 _PRECISION_PER_TOKEN = 1e3
@@ -175,7 +175,7 @@ class TokenObjective(Objective):
         self.begin_epoch(0)
 
     def begin_epoch(self, epoch: int) -> None:
-        self.temperature.fill_(value_on_ramp(self.setting, epoch, end=1.0))
+        self.temperature.fill_(value_at_epoch(self.setting, epoch, end=1.0))
 
     def loss_and_gradient(
         self, outputs: Tensor, targets: tuple[Tensor, ...]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is measured on the columns of an array of rows."""
+"""Mean and standard deviation of columns, and the precision that they need."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 
 __all__ = ["resolves", "standardisation"]
 
-# A dtype resolves a column if rounding costs less than this share of its standard deviation.
+# A dtype resolves a column if its rounding is below this share of the standard deviation.
 _SHARE_OF_ROUNDING = 1e-4
 
 
@@ -17,19 +17,20 @@ def standardisation(
     """Weighted mean and standard deviation of each column; `constant` for constant columns."""
     values = values.astype(np.float64)
     loc = np.average(values, axis=0, weights=weight)
-    loc = loc + np.average(values - loc, axis=0, weights=weight)  # a sum of large values rounds
+    loc = loc + np.average(
+        values - loc, axis=0, weights=weight
+    )  # corrects the rounding of a sum of large values
     largest = np.abs(values - loc).max(axis=0)
-    unit = np.where(largest > 0, largest, 1.0)  # or else squares might over- or underflow
+    unit = np.where(largest > 0, largest, 1.0)  # keeps squares from over- and underflow
     scale = unit * np.sqrt(np.average(((values - loc) / unit) ** 2, axis=0, weights=weight))
     is_constant = scale <= 10 * np.finfo(np.float64).eps * np.abs(loc)
     return loc, np.where(is_constant, constant, scale)
 
 
 def resolves(dtype, loc: np.ndarray, scale: np.ndarray) -> bool:
-    """Tell whether a dtype tells numbers around `loc` apart that differ by parts of `scale`.
+    """Tell whether a dtype resolves differences of a fraction of `scale` around `loc`.
 
-    float32 does not where a column is far from 0 (dates, say). float64 is the finest there is, and
-    counts as one that does.
+    float32 does not where a column is far from 0 (dates, say). float64 counts as doing so always.
     """
     if dtype == np.float64:
         return True

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Rules for parameters and arguments: which values are accepted, and the errors for others.
+
+A rule is any object with ``check(value, name)``, which raises a TypeError or ValueError that names
+the parameter. Estimators and settings objects have a table of rules in their class attribute
+`_parameter_table`, and :func:`check_parameters` applies them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+_INTEGERS = (int, np.int32, np.int64)
+_NUMBERS = (*_INTEGERS, float, np.float32)
+_PLAIN = (str, int, float, np.bool_)
+
+
+def is_number(value: Any, kind: type = Real) -> bool:
+    """Tell whether NumPy and torch calculate with a value as with a Python number.
+
+    They do not with integers beyond 64 bits, with NumPy's smaller integers and floats, which
+    overflow, with its unsigned integers, with tensors and with fractions. Booleans and NaN are no
+    numbers either. `kind` is ``numbers.Integral`` for integers.
+    """
+    kinds = _INTEGERS if kind is Integral else _NUMBERS
+    if isinstance(value, bool) or not isinstance(value, kinds):
+        return False
+    return abs(value) < 2**63 if isinstance(value, int) else bool(value == value)
+
+
+class Rule(ABC):
+    """Base of rules whose error message follows from a description of the accepted values."""
+
+    @property
+    @abstractmethod
+    def accepted(self) -> str:
+        """Description of the accepted values, to go on after "<name> must be"."""
+
+    @abstractmethod
+    def accepts(self, value: Any) -> bool:
+        """Tell whether a value is accepted."""
+
+    def error_type(self, value: Any) -> type[Exception]:
+        """Class of the exception for a value that is not accepted."""
+        return ValueError
+
+    def check(self, value: Any, name: str) -> None:
+        """Raise TypeError or ValueError unless the value is accepted."""
+        if not self.accepts(value):
+            message = f"{name} must be {self.accepted}, got {value!r}.{self.hint(value)}"
+            raise self.error_type(value)(message)
+
+    def hint(self, value: Any) -> str:
+        """Advice at the end of the error message."""
+        return ""
+
+
+@dataclass(frozen=True)
+class Number(Rule):
+    """A finite number from `low` to `high`, or one of `others`.
+
+    `closed` tells which bounds are included: "both", "left", "right" or "neither".
+    """
+
+    kind: type
+    low: float
+    high: float = math.inf
+    closed: str = "both"
+    others: tuple = ()
+
+    @property
+    def accepted(self) -> str:
+        kind = "an integer" if self.kind is Integral else "a number"
+        left = "[" if self.closed in ("both", "left") else "("
+        right = "]" if self.closed in ("both", "right") else ")"
+        if self.high == math.inf:
+            wanted = f"{kind} {'>=' if left == '[' else '>'} {self.low}"
+        elif self.kind is Integral:
+            wanted = f"{kind} from {self.low} to {self.high}"
+        else:
+            wanted = f"{kind} in {left}{self.low}, {self.high}{right}"
+        return wanted + "".join(f", or {other!r}" for other in self.others)
+
+    def accepts(self, value: Any) -> bool:
+        if any(type(value) is type(other) and value == other for other in self.others):
+            return True
+        if not is_number(value, self.kind) or math.isinf(value):
+            return False
+        is_above = value > self.low or (value == self.low and self.closed in ("both", "left"))
+        is_below = value < self.high or (value == self.high and self.closed in ("both", "right"))
+        return is_above and is_below
+
+    def error_type(self, value: Any) -> type[Exception]:
+        return ValueError if is_number(value, self.kind) else TypeError
+
+    def hint(self, value: Any) -> str:
+        if is_number(value) and math.isinf(value):
+            return " It must be finite."
+        is_small_or_large = isinstance(value, (int, np.number)) and not isinstance(value, bool)
+        if is_small_or_large and not is_number(value):
+            return " Give a number of Python's own, of at most 64 bits."
+        return ""
+
+
+@dataclass(frozen=True)
+class OneOf(Rule):
+    """One of a few values."""
+
+    values: tuple
+
+    @property
+    def accepted(self) -> str:
+        return f"one of {list(self.values)}"
+
+    def accepts(self, value: Any) -> bool:
+        is_plain = isinstance(value, _PLAIN)  # a tensor may equal an option
+        return any(value is option or (is_plain and value == option) for option in self.values)
+
+
+class AnyOf(Rule):
+    """A value that at least one of several rules accepts."""
+
+    def __init__(self, *rules: Rule):
+        self.rules = rules
+
+    @property
+    def accepted(self) -> str:
+        return " or ".join(rule.accepted for rule in self.rules)
+
+    def accepts(self, value: Any) -> bool:
+        return any(rule.accepts(value) for rule in self.rules)
+
+    def error_type(self, value: Any) -> type[Exception]:
+        kinds = {rule.error_type(value) for rule in self.rules}
+        return ValueError if ValueError in kinds else TypeError
+
+
+class IsCallable(Rule):
+    """A function, or another object that can be called."""
+
+    accepted = "callable"
+
+    def accepts(self, value: Any) -> bool:
+        return callable(value)
+
+    def error_type(self, value: Any) -> type[Exception]:
+        return TypeError
+
+
+class FilePath(Rule):
+    """The path of a file, or None."""
+
+    accepted = "the path of a file or None"
+
+    def accepts(self, value: Any) -> bool:
+        return value is None or isinstance(value, str) or hasattr(value, "__fspath__")
+
+    def error_type(self, value: Any) -> type[Exception]:
+        return TypeError
+
+
+class Seed(Rule):
+    """What scikit-learn's ``check_random_state`` takes."""
+
+    accepted = "None, an integer from 0 to 2**32 - 1 or a numpy RandomState"
+
+    def accepts(self, value: Any) -> bool:
+        if isinstance(value, (int, np.integer)):
+            return bool(0 <= value < 2**32)
+        return value is None or value is np.random or isinstance(value, np.random.RandomState)
+
+
+class ClassWeight:
+    """Weights of classes: a dict of numbers that are not negative, "balanced" or None."""
+
+    def check(self, value: Any, name: str) -> None:
+        if value is None or (isinstance(value, str) and value == "balanced"):
+            return
+        if not isinstance(value, dict):
+            raise ValueError(f"{name} must be a dict, 'balanced' or None, got {value!r}.")
+        for label, weight in value.items():
+            Number(Real, 0).check(weight, f"{name}[{label!r}]")
+
+
+@dataclass(frozen=True)
+class Schedule(Rule):
+    """A number, or (number, first_epoch, last_epoch) for one that changes between two epochs.
+
+    `positive` forbids zero. The value in an epoch is :func:`value_at_epoch`.
+    """
+
+    positive: bool = False
+
+    @property
+    def accepted(self) -> str:
+        number = "a positive number" if self.positive else "a number that is not negative"
+        return (
+            f"{number}, or a tuple of one with first_epoch and last_epoch, "
+            "0 <= first_epoch < last_epoch"
+        )
+
+    def accepts(self, value: Any) -> bool:
+        is_schedule = isinstance(value, (tuple, list)) and len(value) == 3
+        number, first, last = value if is_schedule else (value, 0, 1)
+        return (
+            Number(Real, 0, closed="neither" if self.positive else "both").accepts(number)
+            and all(map(is_number, (first, last)))
+            and 0 <= first < last
+        )
+
+
+def value_at_epoch(
+    setting: Any, epoch: int, start: float | None = None, end: float | None = None
+) -> float:
+    """Value of a :class:`Schedule` in an epoch, linear between `start` and `end`.
+
+    Where one of these is None, it is the setting's number. A setting that is a number is constant.
+    """
+    if isinstance(setting, Real):
+        return float(setting)
+    number, first, last = setting
+    start, end = (number if value is None else value for value in (start, end))
+    share = min(max((epoch - first) / (last - first), 0.0), 1.0)
+    return start + share * (end - start)
+
+
+def check_parameters(owner: Any, prefix: str = "") -> None:
+    """Check the attributes in an object's `_parameter_table`; errors put `prefix` before names."""
+    for name, rule in owner._parameter_table.items():
+        rule.check(getattr(owner, name), f"{prefix}{name}")
+
+
+@contextlib.contextmanager
+def errors_about(names: str) -> Iterator[None]:
+    """Turn errors of libraries into a TypeError or ValueError that names arguments ("X and y")."""
+    try:
+        yield
+    except (TypeError, ValueError, RuntimeError, OverflowError, AssertionError) as error:
+        is_named = any(re.search(rf"\b{name}\b", str(error)) for name in names.split(" and "))
+        if is_named and isinstance(error, (TypeError, ValueError)):
+            raise
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{names}: {error}") from error
