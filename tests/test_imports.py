@@ -33,13 +33,15 @@ LAYERS = {
         "transfer",
     },
     "engine": {"_engine", "_memory"},
+    "tasks and plans": {"_checks", "_plans", "_tasks"},
     "shared": {
-        "_base",
+        "_estimator",
         "_fingerprint",
         "_meta_estimators",
-        "_parameters",
         "_predict",
         "_read_offs",
+        "_reading",
+        "_training",
     },
     "estimators": {"ensembles", "teachers", "sequences", "distillers"},
     "around": {
@@ -57,7 +59,9 @@ HEIGHT = {layer: height for height, layer in enumerate(LAYERS)}
 # Libraries that only these parts may name.
 IMPORTERS = {
     "skorch": {"_engine"},
-    "sklearn": {"_memory"} | LAYERS["shared"] | LAYERS["estimators"] | LAYERS["around"],
+    "sklearn": {"_memory"}.union(
+        *(LAYERS[name] for name in ("tasks and plans", "shared", "estimators", "around"))
+    ),
     "matplotlib": {"displays"},
 }
 
@@ -127,16 +131,16 @@ def test_the_package_holds_its_layers():
     [
         ("skdistill.losses", "import sklearn.metrics", "may import sklearn"),
         ("skdistill.losses", "from skorch import NeuralNet", "only _engine may import skorch"),
-        ("skdistill.losses", "from ._base import x", "pure torch may not import shared"),
+        ("skdistill.losses", "from ._training import x", "pure torch may not import shared"),
         (
             "skdistill.distributions._gaussian",
             "from ..metrics import crps",
             "pure torch may not import around",
         ),
-        ("skdistill._base", "def f():\n    import skorch", "only _engine may import skorch"),
-        ("skdistill._engine._net", "from .._base import x", "engine may not import shared"),
-        ("skdistill._base", "from . import ensembles", "shared may not import estimators"),
-        ("skdistill._base", "from ._engine._net import StackNet", "an internal of _engine"),
+        ("skdistill._training", "def f():\n    import skorch", "only _engine may import skorch"),
+        ("skdistill._engine._net", "from .._training import x", "engine may not import shared"),
+        ("skdistill._training", "from . import ensembles", "shared may not import estimators"),
+        ("skdistill._training", "from ._engine._net import StackNet", "an internal of _engine"),
         (
             "skdistill.distillers._hydra",
             "from ..ensembles._regressor import BayesianEnsembleRegressor",
@@ -169,7 +173,7 @@ def test_a_planted_violation_is_found(module, source, reason):
         ),
         ("skdistill.displays", False, "def plot():\n    import matplotlib.pyplot"),
         ("skdistill.persistence", False, "from . import __version__, ensembles"),
-        ("skdistill", True, "from ._base import predict_uncertainty"),
+        ("skdistill", True, "from ._predict import predict_uncertainty"),
     ],
 )
 def test_an_allowed_import_passes(module, is_package, source):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -75,7 +76,7 @@ class ChainObserver(Protocol):
         ...
 
 
-class Trainer:
+class Trainer(ABC):
     """What all ways of training share; each gives ``weights``, and may be interrupted.
 
     Parameters
@@ -115,9 +116,9 @@ class Trainer:
         self.train = self._as_tensors(job.train)
         self.valid = None if job.valid is None else self._as_tensors(job.valid)
 
+    @abstractmethod
     def train_all(self, random_state: np.random.RandomState, task) -> None:
         """Fill `weights`; the epochs are reported as subtasks of `task`."""
-        raise NotImplementedError
 
     def _as_tensors(self, data: Data) -> list[Any]:
         """Inputs, targets as the loss wants them, and weights of shape (1, n) or None."""
@@ -282,6 +283,11 @@ class ChainTrainer(Trainer):
         self._keep(keeper, module)
         if net.interrupted_:
             raise KeyboardInterrupt
+        self._check_outcome(keeper, guard)
+
+    def _check_outcome(self, keeper: _StateKeeper, guard: Any) -> None:
+        """Raise ValueError if a chain diverged, or nothing was kept."""
+        inference, n_iterations = keeper.inference, keeper.n_iterations
         if guard.diverged_.any():
             chains = torch.nonzero(guard.diverged_).flatten().tolist()
             raise ValueError(

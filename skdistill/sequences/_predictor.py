@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from numbers import Integral
 from typing import Any
 
@@ -21,7 +22,7 @@ from ._tokens import check_tokens, first_row
 _CHUNK_NUMBERS = 2**22
 
 
-class SequencePredictor:
+class SequencePredictor(ABC):
     """Model whose predictions are all read off the distribution of the next token.
 
     Subclasses define `_distribution`, and set the attributes below.
@@ -47,9 +48,9 @@ class SequencePredictor:
         """Whether the distribution has aleatoric and epistemic parts."""
         return True
 
+    @abstractmethod
     def _distribution(self, source: Tensor | None, target_in: Tensor, at: Tensor) -> Any:
         """Distribution of the tokens after those of `target_in`, (n, T), where `at`, (n, T)."""
-        raise NotImplementedError
 
     # --- read-offs ----------------------------------------------------------------------------
 

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Estimators stay easy to follow: few base classes, few names, short functions, a fit to read."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.ensemble import BaggingRegressor
+from sklearn.neural_network import MLPRegressor
+
+import skdistill
+from skdistill import (
+    BayesianEnsembleClassifier,
+    BayesianEnsembleRegressor,
+    BDistilBooster,
+    DistributionDistiller,
+    GPEDDistiller,
+    HydraPlusClassifier,
+    HydraPlusRegressor,
+)
+from skdistill.samplers import SGLD
+
+ROOT = Path(skdistill.__file__).parent
+PUBLIC = [
+    value
+    for name, value in vars(skdistill).items()
+    if name in skdistill.__all__ and inspect.isclass(value)
+]
+
+X = np.random.default_rng(0).normal(size=(40, 3))
+NUMBERS, CLASSES = X[:, 0] - X[:, 1], (X[:, 0] > 0).astype(int)
+SMALL = {"max_epochs": 2, "module__hidden_units": (4,)}
+TEACHERS = {
+    "regressor": BayesianEnsembleRegressor(3, **SMALL),
+    "classifier": BayesianEnsembleClassifier(3, **SMALL),
+}
+CHAIN = BayesianEnsembleClassifier(inference=SGLD(1e-5), **SMALL)
+
+
+def own_classes(cls):
+    return [base for base in cls.__mro__ if base.__module__.startswith("skdistill")]
+
+
+@pytest.mark.parametrize("cls", PUBLIC)
+def test_estimators_have_few_classes_and_names_of_ours(cls):
+    classes = own_classes(cls)
+    names = {name for base in classes for name in vars(base) if not name.startswith("__")}
+    assert len(classes) <= 3, classes
+    assert len(names) <= 45, sorted(names)
+
+
+def owners(cls):
+    """The class that defines each function, by its code, for the methods of an estimator."""
+    found = {}
+    for base in cls.__mro__:
+        for value in vars(base).values():
+            functions = [value, *(getattr(value, at, None) for at in ("fget", "fn", "__func__"))]
+            functions += [getattr(function, "__wrapped__", None) for function in functions]
+            for function in functions:
+                if hasattr(function, "__code__"):
+                    found.setdefault(function.__code__, base)
+    return found
+
+
+def changes_of_class(estimator, y):
+    """How often consecutive calls on the estimator change the class, within one fit."""
+    owner, called = owners(type(estimator)), []
+
+    def note(frame, event, _):
+        code = frame.f_code
+        if event == "call" and code in owner and code.co_varnames:
+            if frame.f_locals.get(code.co_varnames[0]) is estimator:
+                called.append(owner[code])
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        estimator.fit(X, y)
+    finally:
+        sys.setprofile(before)
+    assert called
+    return sum(a is not b for a, b in zip(called, called[1:], strict=False))
+
+
+@pytest.mark.parametrize(
+    ("estimator", "y"),
+    [
+        (TEACHERS["regressor"], NUMBERS),
+        (TEACHERS["classifier"], CLASSES),
+        (HydraPlusRegressor(TEACHERS["regressor"], **SMALL), NUMBERS),
+        (HydraPlusClassifier(TEACHERS["classifier"], **SMALL), CLASSES),
+        (DistributionDistiller(TEACHERS["regressor"], **SMALL), NUMBERS),
+        (DistributionDistiller(TEACHERS["classifier"], **SMALL), CLASSES),
+        (GPEDDistiller(TEACHERS["regressor"], **SMALL), NUMBERS),
+        (GPEDDistiller(CHAIN, module__hidden_units=(4,)), CLASSES),
+        (BDistilBooster(TEACHERS["regressor"], n_rounds=2, **SMALL), NUMBERS),
+        (BDistilBooster(TEACHERS["classifier"], n_rounds=2, **SMALL), CLASSES),
+    ],
+)
+def test_a_fit_does_not_jump_between_classes(estimator, y):
+    assert changes_of_class(estimator, y) <= 25
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_the_same_is_counted_for_scikit_learns_estimators():
+    assert 5 < changes_of_class(BaggingRegressor(), NUMBERS) < 25
+    assert 5 < changes_of_class(MLPRegressor(max_iter=3), NUMBERS) < 25
+
+
+def functions():
+    """Every function of the library, with its file."""
+    for path in sorted(ROOT.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                yield path.relative_to(ROOT), node
+
+
+def lines_of_code(function):
+    """Lines of the body that hold code: no docstring, comment, blank line or signature."""
+    body = function.body[1:] if ast.get_docstring(function) is not None else function.body
+    return len({line for node in body for part in ast.walk(node) if hasattr(part, "lineno")
+                for line in range(part.lineno, part.end_lineno + 1)})  # fmt: skip
+
+
+def test_functions_are_short():
+    lengths = {(str(path), f.name, f.lineno): lines_of_code(f) for path, f in functions()}
+    # Constructors of estimators assign their parameters, one to a line, as scikit-learn's do.
+    long = {key: n for key, n in lengths.items() if n > 40 and key[1] != "__init__"}
+    assert not long
+    assert np.median(list(lengths.values())) <= 4
+
+
+def test_only_protocols_leave_methods_without_a_body():
+    estimators = ("ensembles", "distillers", "teachers", "sequences")
+    found = [
+        f"{path}:{function.lineno}"
+        for path, function in functions()
+        if path.parts[0] in estimators or path.name in ("_estimator.py", "_read_offs.py")
+        for node in ast.walk(function)
+        if isinstance(node, ast.Name) and node.id == "NotImplementedError"
+    ]
+    assert not found
