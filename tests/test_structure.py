@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import itertools
 import sys
 from pathlib import Path
 
@@ -73,9 +74,9 @@ def changes_of_class(estimator, y):
 
     def note(frame, event, _):
         code = frame.f_code
-        if event == "call" and code in owner and code.co_varnames:
-            if frame.f_locals.get(code.co_varnames[0]) is estimator:
-                called.append(owner[code])
+        is_method = event == "call" and code in owner and code.co_varnames
+        if is_method and frame.f_locals.get(code.co_varnames[0]) is estimator:
+            called.append(owner[code])
 
     before = sys.getprofile()
     sys.setprofile(note)
@@ -84,7 +85,7 @@ def changes_of_class(estimator, y):
     finally:
         sys.setprofile(before)
     assert called
-    return sum(a is not b for a, b in zip(called, called[1:], strict=False))
+    return sum(a is not b for a, b in itertools.pairwise(called))
 
 
 @pytest.mark.parametrize(
