@@ -24,7 +24,7 @@ from ._kinds import check_kind, kind_as_teacher
 from ._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING_PARAMETERS
 from ._setup import Setup, set_up
 from ._student import train_student
-from ._teaching import MemberPredictions, fit_teacher_of
+from ._teacher import MemberPredictions, fit_teacher_of
 from .plans import ExpectationsPlan, chosen_estimates, chosen_expectations, expectations_plan
 
 
