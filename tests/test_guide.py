@@ -3,10 +3,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
@@ -75,14 +72,10 @@ def test_readme_links_to_pages_that_exist():
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
-def test_picture_of_readme_is_drawn(tmp_path):
+def test_picture_of_readme_is_drawn(run_script, tmp_path):
     pytest.importorskip("matplotlib")
     picture = tmp_path / "picture.png"
     script = ROOT / "doc" / "images" / "teacher_and_student.py"
-    subprocess.run(
-        [sys.executable, script, "--members", "3", "--epochs", "3", "--picture", picture],
-        env={**os.environ, "MPLBACKEND": "Agg", "PYTHONPATH": str(ROOT)},
-        check=True,
-    )
+    run_script(script, "--members", 3, "--epochs", 3, "--picture", picture)
     assert picture.stat().st_size > 10_000
     assert script.with_suffix(".png").stat().st_size < 100_000
