@@ -8,6 +8,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from sklearn import datasets
 
 ROOT = Path(__file__).parents[1]
 GUIDE = ROOT / "doc" / "user_guide"
@@ -39,12 +40,19 @@ def run(page, changes=()):
         exec(compile(block, str(page), "exec"), names)
 
 
-@pytest.mark.slow
+def first(n_rows, load):
+    """What loads only so many rows of a data set."""
+    return lambda **kwargs: tuple(values[:n_rows] for values in load(**kwargs))
+
+
 @pytest.mark.parametrize(
     "name", ["b_distil", "distribution_distillation", "gped", "smaller_students"]
 )
-def test_page(name):
+def test_page(name, monkeypatch):
     pytest.importorskip("matplotlib")
+    # As few as the pages' splits and chains can do with.
+    monkeypatch.setattr(datasets, "load_digits", first(450, datasets.load_digits))
+    monkeypatch.setattr(datasets, "load_breast_cancer", first(150, datasets.load_breast_cancer))
     run(GUIDE / f"{name}.rst")
 
 
