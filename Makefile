@@ -1,7 +1,8 @@
 # `make` alone lists the targets. On a fresh machine each of them first makes the environment it needs.
 
 PYTHON ?= python3# any Python >= 3.11; used once, to make .venv
-PYTEST_ARGS ?= -n 2
+# Tests of one file stay together, so that what they share is fitted once; who is done takes of the other's.
+PYTEST_ARGS ?= -n 2 --dist worksteal
 VENV := .venv
 BIN := $(VENV)/bin
 # Installed together with the constraints, so that torch is the build we test, never merely the newest.
@@ -33,7 +34,7 @@ $(DOCS): $(ENVIRONMENT)
 demo: $(ENVIRONMENT)  ## distil an ensemble into one network on real data, print a table, draw a picture
 	MPLBACKEND=Agg $(BIN)/python examples/plot_distil_regression.py
 
-test: $(ENVIRONMENT)  ## run the whole test suite (PYTEST_ARGS="-k engine" instead of "-n 2" chooses how)
+test: $(ENVIRONMENT)  ## run the whole test suite (PYTEST_ARGS="-k engine" chooses which)
 	OMP_NUM_THREADS=1 SCIPY_ARRAY_API=1 $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 # Ten times the cases and many times the seeds of `make test`, and other ones each time.

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import os
+import runpy
 import signal
+import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 # Read when numpy, scipy and matplotlib are first imported, hence before anything else; the same as
@@ -75,6 +77,26 @@ def pytest_terminal_summary(terminalreporter) -> None:
         terminalreporter.section("cases tried")
     for what, n_cases in sorted(tallies.items()):
         terminalreporter.write_line(f"{n_cases:8,} {what}")
+
+
+@pytest.fixture
+def run_script(monkeypatch, capsys) -> Iterator[Callable[..., str]]:
+    """Function that runs a script with arguments and returns what it prints.
+
+    The script runs within this process, which has imported numpy, torch and scikit-learn already;
+    in a process of its own, that would take most of the time.
+    """
+
+    def run(script: Path, *arguments) -> str:
+        monkeypatch.setattr(sys, "argv", [str(script), *map(str, arguments)])
+        monkeypatch.syspath_prepend(script.parent)
+        runpy.run_path(str(script), run_name="__main__")
+        return capsys.readouterr().out
+
+    yield run
+    if pyplot := sys.modules.get("matplotlib.pyplot"):
+        pyplot.close("all")
+        pyplot.rcdefaults()
 
 
 @pytest.fixture(scope="session")

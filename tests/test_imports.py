@@ -181,12 +181,15 @@ def test_an_allowed_import_passes(module, is_package, source):
 
 
 def test_importing_skdistill_loads_nothing_heavy():
-    # scikit-learn imports pandas wherever it is installed, so here it is not.
+    # scikit-learn imports pandas wherever it is installed, so here it is not; displays can be
+    # imported where matplotlib is not.
     code = """
 import sys
 sys.modules["pandas"] = None
 import skdistill
 print(*sorted({"matplotlib", "skorch", "torch._dynamo"} & set(sys.modules)))
+sys.modules["matplotlib"] = None
+import skdistill.displays
 """
     run = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
