@@ -59,11 +59,11 @@ def ending(fatal, end=stop):
             end()
         return real(self, net)
 
-    real, OnlineDistillation._ask = OnlineDistillation._ask, ask
+    real, OnlineDistillation._predict_next_batch = OnlineDistillation._predict_next_batch, ask
     try:
         yield
     finally:
-        OnlineDistillation._ask = real
+        OnlineDistillation._predict_next_batch = real
 
 
 def stopped_fit(gped, fatal=9):
