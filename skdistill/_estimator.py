@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._plans import Extent, NetworkRecipe, Plan, rebuild_module, weights_of
 from ._process import torch_threads
-from ._rules import Number, OneOf, Seed, check_parameters
+from ._rules import FilePath, Interval, Number, OneOf, Seed, check_parameters
 from ._training import Training, check_modules, device_of
 from ._version import __version__
 from ._warnings import warn
@@ -69,6 +69,8 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         "compile": OneOf(("auto", True, False)),
         "n_threads": Number(Integral, 1, others=("auto",)),
         "verbose": Number(Integral, 0, others=(True, False)),
+        "checkpoint": FilePath(),
+        "checkpoint_every": Interval(),
         "random_state": Seed(),
     }
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from ._objective import Objective
 from ._plans import name_of
+from ._resume import current_progress
 from ._rules import errors_about
 from ._warnings import warn
 from .modules import GLOBAL_GENERATOR_LOCK, flop_per_row, weights_and_fan_ins
@@ -135,6 +136,10 @@ class Training:
         from ._engine import suited_threads
 
         flop = flop_per_step(module, rows)
+        progress = current_progress()
+        if progress is not None:
+            saved = progress.next_training(rows, draws_globally(module))
+            net_settings["callbacks"] = [*net_settings.get("callbacks", ()), saved]
         net = self.net(module, objective, n_epochs, flop_per_step=flop, **net_settings)
         with (
             suited_threads(flop, self.n_threads),

@@ -41,6 +41,7 @@ LAYERS = {
         "_predict",
         "_read_offs",
         "_reading",
+        "_resume",
         "_training",
     },
     "estimators": {"ensembles", "teachers", "sequences", "distillers"},

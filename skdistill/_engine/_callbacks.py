@@ -72,6 +72,8 @@ class MemberEarlyStopping(Callback):
         Smallest decrease of the validation loss that counts as improvement.
     """
 
+    _STATE = ("best_loss_", "best_epoch_", "stopped_", "best_")
+
     def __init__(self, patience: int, tol: float):
         self.patience = patience
         self.tol = tol
@@ -97,6 +99,13 @@ class MemberEarlyStopping(Callback):
 
     def on_train_end(self, net, **kwargs):
         net.module_.load_state_dict(self.best_, strict=False)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self._STATE}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for name in self._STATE:
+            setattr(self, name, state[name])
 
 
 class DivergenceGuard(Callback):
@@ -202,6 +211,50 @@ class TaskPerEpoch(Callback):
     def on_epoch_end(self, net, **kwargs):
         if self.task_.call_on_fit_task_end(estimator=self.estimator):
             raise StopTraining
+
+
+class SavedTraining(Callback):
+    """Restore a training from a checkpoint, and save it there; comes after all other callbacks.
+
+    Parameters
+    ----------
+    progress : skdistill._resume.Progress
+        Of the fit.
+    number : int
+        How many trainings of the fit come before this one.
+    rows : Rows
+    draws_globally : bool
+        Whether the module draws from torch's global generator.
+    """
+
+    def __init__(self, progress, number: int, rows, draws_globally: bool):
+        self.progress = progress
+        self.number = number
+        self.rows = rows
+        self.draws_globally = draws_globally
+
+    def on_train_begin(self, net, **kwargs):
+        saved = self.progress.saved(self.number)
+        if saved is None:
+            return
+        net.state_to_load_ = saved["net"]
+        self.rows.load_state(saved["rows"])
+        if self.draws_globally:
+            torch.set_rng_state(saved["random"])
+
+    def on_epoch_end(self, net, **kwargs):
+        self.progress.end_epoch(self.number, lambda: self._state(net))
+
+    def on_train_end(self, net, **kwargs):
+        if not net.interrupted_:
+            self.progress.end_training(self.number, self._state(net, has_ended=True))
+
+    def _state(self, net, has_ended: bool = False) -> dict[str, Any]:
+        return {
+            "net": net.state() | {"has_ended": has_ended or net.asked_to_stop_},
+            "rows": self.rows.state(),
+            "random": torch.get_rng_state() if self.draws_globally else None,
+        }
 
 
 def cosine_schedule(max_epochs: int) -> LRScheduler:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from .._rules import epochs_in
 from .._warnings import warn
 
 if sys.platform != "win32":
@@ -41,8 +42,8 @@ class Checkpoint:
     Parameters
     ----------
     path : str or os.PathLike
-    interval : float
-        Least number of seconds between two writings.
+    interval : float or str
+        Least number of seconds between two writings, or "<n> epochs".
     belongs_to : dict of str to str
         Digests of the fit's data and parameters, see :func:`skdistill._fingerprint.digests`.
 
@@ -52,17 +53,21 @@ class Checkpoint:
         On entering, if the file could not be written, or another fit uses it.
     """
 
-    def __init__(self, path, interval: float, belongs_to: dict[str, str]):
+    def __init__(self, path, interval: float | str, belongs_to: dict[str, str]):
         self.name = f"checkpoint={os.fspath(path)!r}"
         self.path = Path(path).absolute()
-        self.interval = interval
+        self.seconds_apart = 0.0 if isinstance(interval, str) else interval
         self.belongs_to = belongs_to
-        self.last = time.monotonic()
+        self.epochs_apart = epochs_in(interval)
+        self.last, self.n_epochs = time.monotonic(), 0  # the latter since the last writing
         self.failed: set[str] = set()  # what there has been a warning of
 
-    @property
     def is_due(self) -> bool:
-        return time.monotonic() - self.last >= self.interval
+        """Tell whether to write at the end of an epoch; to be called once for each."""
+        self.n_epochs += 1
+        if self.epochs_apart is not None:
+            return self.n_epochs >= self.epochs_apart
+        return time.monotonic() - self.last >= self.seconds_apart
 
     # --- the lock
 
@@ -117,7 +122,7 @@ class Checkpoint:
         written, warn once.
         """
         self._warn_if_it_fails("written", self._write, state)
-        self.last = time.monotonic()
+        self.last, self.n_epochs = time.monotonic(), 0
 
     def _write(self, state: dict[str, Any]) -> None:
         content = _packed({"belongs_to": self.belongs_to, "state": state})

@@ -195,8 +195,9 @@ class StackNet(NeuralNet):
         self.lowest_losses_.update(state["lowest_losses"])
 
     def _parts_with_state(self) -> list[tuple[str, Any]]:
-        """Callbacks that have a ``state_dict``; in place of an LRScheduler, torch's scheduler."""
+        """Callbacks and hooks with a ``state_dict``; for an LRScheduler, torch's scheduler."""
         parts = [(name, getattr(cb, "lr_scheduler_", cb)) for name, cb in self.callbacks_]
+        parts.append(("after_step", self.after_step))
         return [(name, part) for name, part in parts if hasattr(part, "load_state_dict")]
 
     # The loop -------------------------------------------------------------------------------
@@ -205,6 +206,7 @@ class StackNet(NeuralNet):
         self.member_losses_: dict[str, Tensor] = {}
         self.lowest_losses_: dict[str, float] = {}
         self.interrupted_ = False
+        self.asked_to_stop_ = False
         self.state_to_load_: Any = None  # a callback may set what to go on from
         self.forward_ = torch.compile(self._forward) if self.step == "compiled" else self._forward
         self.steps_ = TrainingSteps(self)
@@ -223,16 +225,18 @@ class StackNet(NeuralNet):
             except KeyboardInterrupt as error:
                 if not asks_to_stop(error):
                     raise
-                stop = error
+                stop, self.asked_to_stop_ = error, True
         if stop is not None:
             raise StopTraining from stop
 
     def fit_loop(self, X, y=None, epochs=None, **kwargs):
+        has_ended = False
         if self.state_to_load_ is not None:
             self.load_state(self.state_to_load_)
+            has_ended = self.state_to_load_.get("has_ended", False)
             self.state_to_load_ = None
         if epochs is None:
-            epochs = self.max_epochs - len(self.history)
+            epochs = 0 if has_ended else self.max_epochs - len(self.history)
         try:
             super().fit_loop(X, y, epochs, **kwargs)
         except StopTraining:

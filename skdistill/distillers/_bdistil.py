@@ -32,9 +32,9 @@ from ._bdistil_anytime import (
 from ._bdistil_search import Round, play_game
 from ._kinds import check_kind, kind_as_teacher
 from ._parameters import NORMALIZE_Y, PARAMETER_TABLE
+from ._plans import LearnerRecipes, RoundsPlan
 from ._setup import set_up
 from ._teacher import fit_teacher_of
-from .plans import LearnerRecipes, RoundsPlan
 
 
 def model_classes(module: Any) -> list[Any]:
@@ -144,6 +144,8 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         Whether to standardise the targets of a regressor for training.
     memory : None, str or joblib.Memory, default=None
         Where to cache the fit of the teacher.
+    checkpoint, checkpoint_every
+        As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
     callbacks, device, compile, n_threads, verbose
         As in :class:`BayesianEnsembleRegressor`.
     random_state : int, RandomState instance or None, default=None
@@ -253,6 +255,8 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         clip_norm=5.0,
         normalize_y=True,
         memory=None,
+        checkpoint=None,
+        checkpoint_every=60.0,
         callbacks=None,
         device="auto",
         compile="auto",
@@ -285,6 +289,8 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         self.clip_norm = clip_norm
         self.normalize_y = normalize_y
         self.memory = memory
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
         self.callbacks = callbacks
         self.device = device
         self.compile = compile
@@ -318,7 +324,7 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
             recipes_of=recipes_of,
             modules=model_classes(self.module),
         )
-        with fit_task(self, X, y, 2) as context:
+        with fit_task(self, X, y, 2) as context, setup.resumable(self) as setup:
             predictions = fit_teacher_of(self, setup, context)
             play_game(self, setup, predictions, context)
         return self

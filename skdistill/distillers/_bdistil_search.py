@@ -18,11 +18,11 @@ from .._training import decay_of_weights, n_epochs_for
 from .._warnings import warn
 from ..losses import DistillationGame
 from ..modules import Learner, Rounds, n_parameters, stack, unstack
+from ._plans import RoundsPlan
+from ._plans._rounds import WeakLearnerObjective, cost_of_network
 from ._setup import Setup
 from ._student import rows_with_transfer
 from ._teacher import MemberPredictions
-from .plans import RoundsPlan
-from .plans._rounds import WeakLearnerObjective, cost_of_network
 
 # For max_epochs="auto": how many rows each learner is to see, and within how many epochs.
 _ROWS_SEEN = 300_000

@@ -19,10 +19,10 @@ from .._warnings import warn
 from ..modules import MLP
 from ._kinds import check_kind, kind_as_teacher
 from ._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING_PARAMETERS
+from ._plans import FAMILIES, FAMILY_SETTINGS, FamilyPlan
 from ._setup import set_up
 from ._student import train_student
 from ._teacher import MemberPredictions, fit_teacher_of
-from .plans import FAMILIES, FAMILY_SETTINGS, FamilyPlan
 
 _LOSSES = ("reverse_kl", "reverse_kl_reference", "forward_kl", "nll")
 
@@ -203,6 +203,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
     memory : None, str or joblib.Memory, default=None
         Where to cache the fit of the teacher, so that a grid search over the student fits it once
         for each fold.
+    checkpoint, checkpoint_every
+        As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
     callbacks, device, compile, n_threads, verbose
         As in :class:`BayesianEnsembleRegressor`.
     random_state : int, RandomState instance or None, default=None
@@ -330,6 +332,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         clip_norm=5.0,
         normalize_y=True,
         memory=None,
+        checkpoint=None,
+        checkpoint_every=60.0,
         callbacks=None,
         device="auto",
         compile="auto",
@@ -364,6 +368,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         self.clip_norm = clip_norm
         self.normalize_y = normalize_y
         self.memory = memory
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
         self.callbacks = callbacks
         self.device = device
         self.compile = compile
@@ -416,7 +422,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         chosen_family(self, self._kind)
         setup = set_up(self, plan_of, X, y, sample_weight, X_transfer, member_predictions)
         self.family_ = chosen_family(self, self._kind)
-        with fit_task(self, X, y, 2) as context:
+        with fit_task(self, X, y, 2) as context, setup.resumable(self) as setup:
             agreement = Agreement(fit_teacher_of(self, setup, context))
             self.n_members_ = agreement.predictions.count(setup.X)
             plan = replace(setup.plan, n_members=self.n_members_)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._estimator import fit_task, with_callbacks
 from .._read_offs import DistributionEstimator
 from .._reading import check_rows, read_in_chunks
-from .._rules import FilePath, Number, OneOf
+from .._rules import OneOf
 from .._tasks import Task
 from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ..modules import MLP
@@ -23,10 +22,10 @@ from ._gped_estimates import pooled, targets_of
 from ._gped_online import check_monitored_rows, distil_online
 from ._kinds import check_kind, kind_as_teacher
 from ._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING_PARAMETERS
+from ._plans import ExpectationsPlan, chosen_estimates, chosen_expectations, expectations_plan
 from ._setup import Setup, set_up
 from ._student import train_student
 from ._teacher import MemberPredictions, fit_teacher_of
-from .plans import ExpectationsPlan, chosen_estimates, chosen_expectations, expectations_plan
 
 
 def runs_chains(teacher: Any) -> bool:
@@ -42,11 +41,6 @@ def plan_of(distiller: Any, task: Task) -> ExpectationsPlan:
     beside_chains = runs_chains(distiller.teacher)
     if beside_chains:
         _check_beside_chains(distiller, estimates)
-    elif distiller.checkpoint is not None:
-        raise ValueError(
-            "checkpoint must be None unless the teacher is an ensemble with inference=SGLD(...)"
-            f" or SGHMC(...) that is not fitted; got {distiller.checkpoint!r}."
-        )
     return expectations_plan(task, expectations, estimates, replays=not beside_chains)
 
 
@@ -128,15 +122,8 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         As in :class:`BayesianEnsembleRegressor`, for the student.
     normalize_y : bool, default=True
         Whether to standardise the targets of a regressor for training.
-    checkpoint : str or path, default=None
-        File that holds the state of a fit beside chains while it lasts. A fit that finds it, with
-        the same data and parameters, goes on where the one that wrote it was when it was killed,
-        to the same student (on a CPU bit for bit); at the end the file is removed. One that is
-        damaged, of another fit, or in use by another fit, is refused with a ValueError, and so are
-        parameters that cannot be told from others, such as objects that hold a lock. What
-        callbacks of your own remember is not part of it.
-    checkpoint_interval : float, default=60.0
-        Seconds between two writings, at least; it is written at the end of an epoch of the chains.
+    checkpoint, checkpoint_every
+        As in :class:`BayesianEnsembleRegressor`. Beside chains epochs are those of the chains.
     callbacks, device, compile, n_threads, verbose
         As in :class:`BayesianEnsembleRegressor`, for the student.
     random_state : int, RandomState instance or None, default=None
@@ -212,8 +199,6 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         **PARAMETER_TABLE,
         **NORMALIZE_Y,
         **PRUNING_PARAMETERS,
-        "checkpoint": FilePath(),
-        "checkpoint_interval": Number(Real, 0),
     }
     _module_defaults = {
         "classifier": {"hidden_units": (128, 128)},
@@ -242,7 +227,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         clip_norm=5.0,
         normalize_y=True,
         checkpoint=None,
-        checkpoint_interval=60.0,
+        checkpoint_every=60.0,
         memory=None,
         callbacks=None,
         device="auto",
@@ -271,7 +256,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         self.clip_norm = clip_norm
         self.normalize_y = normalize_y
         self.checkpoint = checkpoint
-        self.checkpoint_interval = checkpoint_interval
+        self.checkpoint_every = checkpoint_every
         self.memory = memory
         self.callbacks = callbacks
         self.device = device
@@ -315,17 +300,22 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
             if runs_chains(self.teacher) and member_predictions is None:
                 means = distil_online(self, setup, monitored, context)
             else:
-                predictions = fit_teacher_of(self, setup, context)
-                if monitored is not None and predictions.predict is None:
-                    raise ValueError(
-                        "X_monitor must be None with member_predictions: nobody can be asked."
-                    )
-                predictions.count(setup.X)
-                train_student(self, setup, predictions, setup.plan, context)
-                means = _means_of_members(setup, predictions, monitored)
+                means = self._fit_on_members(setup, monitored, context)
             if monitored is not None and means is not None:
                 self._note_monitored(monitored, means)
         return self
+
+    def _fit_on_members(self, setup: Setup, monitored: np.ndarray | None, context: Any) -> Any:
+        """Train the student on the teacher's members; return what these expect of some rows."""
+        with setup.resumable(self) as setup:
+            predictions = fit_teacher_of(self, setup, context)
+            if monitored is not None and predictions.predict is None:
+                raise ValueError(
+                    "X_monitor must be None with member_predictions: nobody can be asked."
+                )
+            predictions.count(setup.X)
+            train_student(self, setup, predictions, setup.plan, context)
+            return _means_of_members(setup, predictions, monitored)
 
     def _note_monitored(self, rows: np.ndarray, means: torch.Tensor) -> None:
         """Note the teacher's expectations for rows of interest, and how far the student is off."""

@@ -254,7 +254,7 @@ class OnlineDistillation(Callback):
         if self.waiting.batches:
             self._train_student(net)
         is_last = len(net.history) == net.max_epochs  # then the chains' last states are kept
-        if self.checkpoint is not None and self.checkpoint.is_due and not is_last:
+        if self.checkpoint is not None and self.checkpoint.is_due() and not is_last:
             self.checkpoint.write(self._state(net))
 
     def _state(self, net: StackNet) -> dict[str, Any]:
@@ -262,7 +262,6 @@ class OnlineDistillation(Callback):
         return {
             "chains": net.state(),
             "chain_rows": self.chain_rows.state(),
-            "iteration": net.after_step.iteration,  # the chains' own count
             "student": self.student.state(),
             "stream": self.stream.state(),
             "targets": self.targets.state(),
@@ -273,7 +272,6 @@ class OnlineDistillation(Callback):
     def _load_state(self, net: StackNet, saved: dict[str, Any]) -> None:
         net.state_to_load_ = saved["chains"]
         self.chain_rows.load_state(saved["chain_rows"])
-        net.after_step.iteration = saved["iteration"]
         self.student.load_state(saved["student"])
         self.stream.load_state(saved["stream"])
         self.targets.load_state(saved["targets"])

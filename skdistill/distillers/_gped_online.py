@@ -15,6 +15,7 @@ from torch import Tensor
 from .._estimator import checked_training
 from .._memory import working_memory
 from .._plans import Extent, as_tensors, build_module
+from .._resume import NO_MATTER
 from .._training import decay_of_weights, flop_per_step, own_dropout
 from ..ensembles import fit_ensemble
 from ..transfer import TransferSet
@@ -28,9 +29,6 @@ from ._teacher import (
     task_of_teacher,
     unfitted_teacher,
 )
-
-# Parameters that change nothing about a fit.
-_NO_MATTER = ("checkpoint", "checkpoint_interval", "verbose", "n_threads")
 
 
 def check_monitored_rows(X_monitor: Any, X: np.ndarray) -> np.ndarray | None:
@@ -61,7 +59,7 @@ def distil_online(
     distiller.teacher_ = teacher = unfitted_teacher(distiller)
     checked_training(teacher)
     (seed,) = setup.draw_seeds(1)
-    if distiller.random_state is not None:
+    if distiller.random_state is not None or distiller.checkpoint is not None:
         seed_where_unset(teacher, seed)
     with _checkpoint_of(distiller, setup, monitored) as checkpoint:
         module_seed, order_seed = setup.draw_seeds(2)
@@ -178,8 +176,8 @@ def _checkpoint_of(distiller: Any, setup: Setup, monitored: np.ndarray | None) -
         "X_transfer": setup.X_transfer,
         "X_monitor": monitored,
     }
-    belongs_to = digests(distiller, data, _NO_MATTER)
-    return Checkpoint(distiller.checkpoint, distiller.checkpoint_interval, belongs_to)
+    belongs_to = digests(distiller, data, NO_MATTER)
+    return Checkpoint(distiller.checkpoint, distiller.checkpoint_every, belongs_to)
 
 
 def _run_chains(distiller: Any, setup: Setup, distillation: Any, seed: int, context: Any) -> None:

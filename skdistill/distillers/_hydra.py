@@ -17,10 +17,10 @@ from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ..modules import MLP
 from ..transfer import GaussianNoise
 from ._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING_PARAMETERS
+from ._plans import HydraPlan
 from ._setup import set_up
 from ._student import train_student
 from ._teacher import fit_teacher_of
-from .plans import HydraPlan
 
 # More heads than this are hardly what a user of a forest meant.
 _MANY_HEADS = 100
@@ -46,7 +46,7 @@ def _fit(hydra: Any, X, y, *arguments, default_teacher: Any, auto_transfer: Any 
         return hydra_plan(hydra, task, n_members=1)
 
     setup = set_up(hydra, plan_of, X, y, *arguments, auto_transfer=auto_transfer)
-    with fit_task(hydra, X, y, 2) as context:
+    with fit_task(hydra, X, y, 2) as context, setup.resumable(hydra) as setup:
         predictions = fit_teacher_of(hydra, setup, context, default_teacher)
         plan = hydra_plan(hydra, setup.plan.task, predictions.count(setup.X))
         hydra.n_heads_ = plan.n_networks
@@ -164,6 +164,8 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         that is to learn where they disagree sees it elsewhere only. `teacher_` is fitted on all
         rows and answers for `X_transfer` and for rows that `transfer` makes, which are dealt beside
         X then, noise too.
+    checkpoint, checkpoint_every
+        As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
     callbacks, device, compile, n_threads, verbose
         As in :class:`BayesianEnsembleRegressor`.
     random_state : int, RandomState instance or None, default=None
@@ -254,6 +256,8 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         clip_norm=5.0,
         normalize_y=True,
         memory=None,
+        checkpoint=None,
+        checkpoint_every=60.0,
         callbacks=None,
         device="auto",
         compile="auto",
@@ -286,6 +290,8 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         self.clip_norm = clip_norm
         self.normalize_y = normalize_y
         self.memory = memory
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
         self.callbacks = callbacks
         self.device = device
         self.compile = compile
@@ -390,6 +396,8 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
     memory : None, str or joblib.Memory, default=None
         Where to cache the fit of the teacher, so that a grid search over the student fits it once
         for each fold.
+    checkpoint, checkpoint_every
+        As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
     callbacks, device, compile, n_threads, verbose
         As in :class:`BayesianEnsembleRegressor`.
     random_state : int, RandomState instance or None, default=None
@@ -485,6 +493,8 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         batch_size=32,
         clip_norm=5.0,
         memory=None,
+        checkpoint=None,
+        checkpoint_every=60.0,
         callbacks=None,
         device="auto",
         compile="auto",
@@ -518,6 +528,8 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         self.batch_size = batch_size
         self.clip_norm = clip_norm
         self.memory = memory
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
         self.callbacks = callbacks
         self.device = device
         self.compile = compile

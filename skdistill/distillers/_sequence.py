@@ -16,12 +16,13 @@ from torch import Tensor, nn
 from .._checks import check_weights
 from .._estimator import NetEstimator, checked_training, fit_task, forget, with_callbacks
 from .._plans import Extent, NetworkRecipe, build_module
+from .._resume import resumable
 from .._rules import Number, OneOf, Schedule
 from .._training import SEED_LIMIT, Training
 from .._warnings import warn
 from ..modules import RecurrentSequenceModel, count_flop, n_parameters
 from ..sequences import SequenceEnsemble, SequencePredictor
-from .plans import TOKEN_LOSSES, TokensPlan
+from ._plans import TOKEN_LOSSES, TokensPlan
 
 # Members are asked about so many rows at a time that what they say of them takes about these bytes.
 _CHUNK_BYTES = 2**24
@@ -86,6 +87,8 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         Sequences in a minibatch.
     clip_norm : float, default=5.0
         Largest norm of the gradient; None is no limit.
+    checkpoint, checkpoint_every
+        As in :class:`BayesianEnsembleRegressor`.
     callbacks : list, default=None
         skorch callbacks, or pairs of a name and one.
     device : str, default="auto"
@@ -179,6 +182,8 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         max_epochs=30,
         batch_size=64,
         clip_norm=5.0,
+        checkpoint=None,
+        checkpoint_every=60.0,
         callbacks=None,
         device="auto",
         compile="auto",
@@ -202,6 +207,8 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.clip_norm = clip_norm
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
         self.callbacks = callbacks
         self.device = device
         self.compile = compile
@@ -249,11 +256,15 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         rows, is_token, weight = self._check_sequences(X, y, sample_weight)
         plan, recipe = self._plan_and_recipe(rows)
         self.n_epochs_ = self.max_epochs
-        with fit_task(self, X, y, self.max_epochs) as context:
+        data = rows, is_token, weight
+        named = {"X and y": rows, "tokens": is_token, "sample_weight": weight}
+        with (
+            fit_task(self, X, y, self.max_epochs) as context,
+            resumable(self, random_state, named) as random_state,
+        ):
             seed, order_seed = random_state.randint(SEED_LIMIT, size=2).tolist()
             module = build_module(plan, recipe, [seed], torch.float32)
             objective = plan.objective(module, Extent())
-            data = rows, is_token, weight
             learnt = _training_rows(self, training, plan, teacher, objective, data, order_seed)
             self._train(training, plan, recipe, module, objective, learnt, context)
         return self

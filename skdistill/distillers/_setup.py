@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from sklearn.utils import check_array, check_random_state
 from .._checks import check_trainable
 from .._estimator import checked_training, forget, recipe_for
 from .._plans import Plan, build_module
+from .._resume import resumable
 from .._rules import errors_about
 from .._tasks import TASKS, Buffers, Task
 from .._training import SEED_LIMIT, Training
@@ -73,6 +75,20 @@ class Setup(NamedTuple):
     def dtype(self) -> np.dtype:
         """What is computed in."""
         return self.X.dtype
+
+    @contextmanager
+    def resumable(self, distiller: Any) -> Iterator[Setup]:
+        """Let a fit go on from the distiller's checkpoint; gives the setup to go on with."""
+        X, y, sample_weight = self.given
+        data = {
+            "X": np.asarray(X),
+            "y": np.asarray(y),
+            "sample_weight": sample_weight,
+            "X_transfer": self.X_transfer,
+            "member_predictions": self.member_predictions,
+        }
+        with resumable(distiller, self.random_state, data) as random_state:
+            yield self._replace(random_state=random_state)
 
     def draw_seeds(self, size: int) -> list[int]:
         """Draw seeds from `random_state`."""

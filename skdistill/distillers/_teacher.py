@@ -72,7 +72,7 @@ def fit_teacher_of(
     if setup.member_predictions is not None:
         return MemberPredictions(setup.member_predictions, None)
     teacher = unfitted_teacher(distiller, default)
-    if distiller.random_state is not None:
+    if distiller.random_state is not None or distiller.checkpoint is not None:
         seed_where_unset(teacher, seed)
     subtask = context.subcontext(task_name="teacher")
     of_X = _out_of_fold(distiller, teacher, setup, seed)

@@ -74,7 +74,7 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
     max_restarts : int, default=3
         How often members whose loss becomes infinite, not a number or explodes are trained anew
         from another seed. Members that still diverge are left out, with a warning.
-    member_block, callbacks, device, compile, n_threads, verbose
+    member_block, checkpoint, checkpoint_every, callbacks, device, compile, n_threads, verbose
         As in :class:`BayesianEnsembleRegressor`.
     random_state : int, RandomState instance or None, default=None
     **kwargs
@@ -160,6 +160,8 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         tol=1e-4,
         max_restarts=3,
         member_block="auto",
+        checkpoint=None,
+        checkpoint_every=60.0,
         callbacks=None,
         device="auto",
         compile="auto",
@@ -186,6 +188,8 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         self.tol = tol
         self.max_restarts = max_restarts
         self.member_block = member_block
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
         self.callbacks = callbacks
         self.device = device
         self.compile = compile

@@ -14,8 +14,10 @@ from sklearn.utils import check_random_state
 from .._estimator import checked_training, fit_task, forget, recipe_for, with_callbacks
 from .._plans import Extent, rebuild_module
 from .._read_offs import DistributionEstimator
+from .._resume import resumable
 from .._rules import Number, OneOf
 from .._tasks import TASKS, Task
+from .._training import Training
 from ..samplers import SGHMC, SGLD, MCDropout
 from ._diagnostics import diagnose
 from ._plan import EnsemblePlan
@@ -86,15 +88,32 @@ def fit_ensemble(ensemble: Any, X, y, sample_weight=None, observer: ChainObserve
     if weight is not None:
         X, y, weight = (array[weight > 0] for array in (X, y, weight))
     random_state = check_random_state(ensemble.random_state)
+    data = {"X": X, "y": y, "sample_weight": weight}
+    with resumable(ensemble, random_state, data) as random_state:
+        _train_members(ensemble, training, task, Data(X, y, weight), random_state, observer)
+    return ensemble
+
+
+def _train_members(
+    ensemble: Any,
+    training: Training,
+    task: Task,
+    data: Data,
+    random_state: np.random.RandomState,
+    observer: ChainObserver | None,
+) -> None:
+    """Train the members of an ensemble, and keep them."""
     ensemble.n_epochs_ = ensemble.max_epochs
     plan = _plan_of(ensemble, task)
-    recipe = recipe_for(ensemble, plan, X.shape[1:])
-    train, valid = split(ensemble, task, Data(X, y, weight), random_state)
-    scaling = task.scaling(train.y, train.weight, X.dtype, getattr(ensemble, "normalize_y", True))
+    recipe = recipe_for(ensemble, plan, data.X.shape[1:])
+    train, valid = split(ensemble, task, data, random_state)
+    scaling = task.scaling(
+        train.y, train.weight, data.X.dtype, getattr(ensemble, "normalize_y", True)
+    )
     job = Job(ensemble, training, plan, recipe, scaling, train, valid)
     trainer = _trainer_of(ensemble)(job, observer)
     n_epochs = trainer.n_blocks * ensemble.n_epochs_
-    with fit_task(ensemble, X, y, n_epochs) as context:
+    with fit_task(ensemble, data.X, data.y, n_epochs) as context:
         try:
             trainer.train_all(random_state, context)
         except (KeyboardInterrupt, ValueError):
@@ -105,8 +124,7 @@ def fit_ensemble(ensemble: Any, X, y, sample_weight=None, observer: ChainObserve
         if trainer.worse:
             training.warn_of_worse(f"{trainer.network_is}(s) {trainer.worse} are")
         if isinstance(trainer, ChainTrainer):
-            ensemble.sampler_diagnostics_ = diagnose(ensemble, X)
-    return ensemble
+            ensemble.sampler_diagnostics_ = diagnose(ensemble, data.X)
 
 
 def _trainer_of(ensemble: Any) -> type[Trainer]:

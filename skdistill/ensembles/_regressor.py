@@ -79,6 +79,15 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         of a CPU, and all on a GPU.
     normalize_y : bool, default=True
         Whether to standardise the targets for training. Outputs are in y's units all the same.
+    checkpoint : str or path, default=None
+        File that holds the state of a fit while it lasts. A fit that finds it, with the same data
+        and parameters, goes on where the one that wrote it was killed, to the same model (on a CPU
+        bit for bit); at the end the file is removed. One that is damaged, of another fit, or in use
+        by another fit is refused with a ValueError, and so are parameters that cannot be compared
+        with other values, such as objects that hold a lock. The memory of your own callbacks is not
+        saved.
+    checkpoint_every : float or str, default=60.0
+        Seconds between two writings, at least, or a number of epochs: "10 epochs".
     callbacks : list of skorch callbacks, default=None
         Also as (name, callback) pairs.
     device : str, default="auto"
@@ -176,6 +185,8 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         max_restarts=3,
         member_block="auto",
         normalize_y=True,
+        checkpoint=None,
+        checkpoint_every=60.0,
         callbacks=None,
         device="auto",
         compile="auto",
@@ -203,6 +214,8 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         self.max_restarts = max_restarts
         self.member_block = member_block
         self.normalize_y = normalize_y
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
         self.callbacks = callbacks
         self.device = device
         self.compile = compile

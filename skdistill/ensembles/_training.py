@@ -332,6 +332,12 @@ class _StateKeeper:
         self.iteration = 0
         self.states: list[dict[str, np.ndarray]] = []
 
+    def state_dict(self) -> dict[str, Any]:
+        return {"iteration": self.iteration, "states": list(self.states)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.iteration, self.states = state["iteration"], list(state["states"])
+
     def settings(self) -> dict[str, float]:
         """Settings of the optimizer for the next step."""
         return {

@@ -30,7 +30,7 @@ from torch.testing import assert_close
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor, BDistilBooster
 from skdistill._reading import chunk_size
 from skdistill.distillers import _bdistil_anytime
-from skdistill.distillers.plans._rounds import WeakLearnerObjective
+from skdistill.distillers._plans._rounds import WeakLearnerObjective
 from skdistill.losses import cross_entropy, log_barrier
 from skdistill.model_selection import flops
 from skdistill.modules import MLP, Booster, Learner, Recurrent, Rounds

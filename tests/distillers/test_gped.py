@@ -502,7 +502,7 @@ def test_the_callers_random_numbers_stay_as_they_are(moons):
         ({"memory": "here"}, ValueError, "memory must be None beside chains"),
         ({"transfer": "noise"}, ValueError, "estimate must be 'stochastic' beside chains with a"),
         ({"checkpoint": 3}, TypeError, "checkpoint must be the path of a file or None, got 3"),
-        ({"checkpoint_interval": -1}, ValueError, "checkpoint_interval must be a number >= 0"),
+        ({"checkpoint_every": -1}, ValueError, "checkpoint_interval must be a number >= 0"),
         ({"transfer_only": True}, ValueError, "transfer_only=True needs X_transfer"),
         ({"teacher__inference__thinning": 0}, ValueError, "inference__thinning must be an integer"),
         (

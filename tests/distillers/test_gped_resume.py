@@ -116,7 +116,7 @@ def distiller(case="sgld", **params):
         module__hidden_units=(5,),
         batch_size=16,
         lr=0.01,
-        checkpoint_interval=0,
+        checkpoint_every=0,
         random_state=0,
     ).set_params(**{**CASES[case], **params})
     return without_none(gped)
@@ -327,7 +327,7 @@ def test_a_parameter_that_cannot_be_told_is_refused(tmp_path):
 def test_what_changes_nothing_may_change(tmp_path):
     path = tmp_path / "checkpoint"
     stopped_fit(distiller(checkpoint=path))
-    gped = distiller(checkpoint=str(path), checkpoint_interval=9, n_threads=1, teacher__n_threads=1)
+    gped = distiller(checkpoint=str(path), checkpoint_every=9, n_threads=1, teacher__n_threads=1)
     with ending(15):  # of the 20 steps, fewer are left
         fit(gped)
 
