@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import dis
 import math
+import re
+import sys
+import time
 from typing import Any
 
 import torch
@@ -17,6 +20,12 @@ from ..modules import member_state
 # beyond the first it is worse than that, beyond the second it has exploded.
 _WORSE = 0.5
 _EXPLOSION = 1e3
+
+# Between two lines about the time left.
+_SECONDS_BETWEEN_LINES = 2.0
+
+# Escape sequences by which skorch colours what it prints.
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 # For so many epochs in a row a member may be exploded without a new lowest loss.
 _EPOCHS_TO_RECOVER = 10
@@ -43,12 +52,39 @@ def asks_to_stop(error: KeyboardInterrupt) -> bool:
     return in_a_callback and instruction == dis.opmap["RAISE_VARARGS"]
 
 
-class QuietPrintLog(PrintLog):
-    """skorch's log of epochs, which does nothing where it would print nothing."""
+class ProgressLog(PrintLog):
+    """Lines about a training: its phase and the time left, or for ``verbose=2`` skorch's table."""
+
+    def __init__(self):
+        super().__init__(sink=_print_plainly)
+
+    def on_train_begin(self, net, **kwargs):
+        self.begin_ = self.last_ = time.monotonic()
+        self.n_epochs_ = 0  # a fit that goes on has not run all of them
 
     def on_epoch_end(self, net, **kwargs):
-        if net.verbose:
+        self.n_epochs_ += 1
+        if net.verbose > 1:
             super().on_epoch_end(net, **kwargs)
+        elif net.verbose:
+            self._print_time_left(net)
+
+    def _print_time_left(self, net) -> None:
+        now, n_left = time.monotonic(), net.max_epochs - len(net.history)
+        if n_left and now - self.last_ < _SECONDS_BETWEEN_LINES:
+            return
+        self.last_ = now
+        left = (now - self.begin_) / self.n_epochs_ * n_left
+        print(  # noqa: T201 -- the user asks for it by `verbose`
+            f"{net.phase}: epoch {len(net.history)} of {net.max_epochs}, "
+            f"loss {net.history[-1, 'train_loss']:.4g}, {left:.0f} s left",
+            flush=True,
+        )
+
+
+def _print_plainly(text: str) -> None:
+    """Print text, without its colours where the output is no terminal."""
+    print(text if sys.stdout.isatty() else _COLOURS.sub("", text))  # noqa: T201
 
 
 def listens_to_batches(callback: Callback) -> bool:

@@ -11,7 +11,7 @@ from skorch import NeuralNet
 from skorch.callbacks import EpochTimer
 from torch import Tensor
 
-from ._callbacks import QuietPrintLog, StopTraining, asks_to_stop
+from ._callbacks import ProgressLog, StopTraining, asks_to_stop
 from ._rows import Batch
 from ._steps import CompiledStep, TrainingSteps, clip_each_member, engine_of
 from ._tally import LossTally, weighted
@@ -46,6 +46,8 @@ class StackNet(NeuralNet):
         after each step and changes these tensors in place.
     after_step : callable, default=None
         Called with the net after each training step.
+    phase : str, default="training"
+        What the lines that are printed call it.
     **kwargs
         See ``skorch.NeuralNet``.
     """
@@ -61,6 +63,7 @@ class StackNet(NeuralNet):
         flop_per_step=0.0,
         proximal=None,
         after_step=None,
+        phase="training",
         **kwargs,
     ):
         self.weight_decay = weight_decay
@@ -69,12 +72,13 @@ class StackNet(NeuralNet):
         self.flop_per_step = flop_per_step
         self.proximal = proximal
         self.after_step = after_step
+        self.phase = phase
         # skorch would cache one tensor of targets a batch for its scores; ours are tuples.
         super().__init__(module, criterion, train_split=None, use_caching=False, **kwargs)
 
     @property
     def _default_callbacks(self):
-        return [("epoch_timer", EpochTimer()), ("print_log", QuietPrintLog())]
+        return [("epoch_timer", EpochTimer()), ("print_log", ProgressLog())]
 
     @property
     def n_members(self) -> int:

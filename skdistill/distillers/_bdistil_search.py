@@ -247,6 +247,7 @@ class Search:
             n_epochs,
             callbacks=[TaskPerEpoch(subtask, parameters), guard],
             weight_decay=decay_of_weights(module, parameters.weight_decay),
+            phase=f"round {len(self.rounds) + 1}",
         )
         subtask.call_on_fit_task_end(estimator=parameters)
         if net.interrupted_:

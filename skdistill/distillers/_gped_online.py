@@ -101,6 +101,7 @@ def _student_net(student: Student, module: Any, rows: Any) -> Any:
         module,
         student.plan.objective(module, student.extent),
         student.extent.n_epochs,
+        phase="student",
         callbacks=[("guard", DivergenceGuard())],
         flop_per_step=flop_per_step(module, rows),
         weight_decay=decay_of_weights(module, distiller.weight_decay),

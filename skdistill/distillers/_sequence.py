@@ -98,7 +98,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
     n_threads : int or "auto", default="auto"
         Threads in training; "auto" is one for small networks.
     verbose : int, default=0
-        Print a line for each epoch if positive.
+        1 prints what is being trained and how long it will take, 2 a line for each epoch.
     random_state : int, RandomState instance or None, default=None
         Source of the first weights and of the order of the rows.
     **kwargs
@@ -335,7 +335,9 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
 
         guard = DivergenceGuard()
         callbacks = [TaskPerEpoch(context, self), guard]
-        net = training.fit(module, objective, rows, self.n_epochs_, callbacks=callbacks)
+        net = training.fit(
+            module, objective, rows, self.n_epochs_, callbacks=callbacks, phase="student"
+        )
         training.refuse_diverged(net, guard)
         module.zero_grad()
         self._keep(plan, recipe, module, list(net.history), Extent(self.n_epochs_))

@@ -142,7 +142,8 @@ def train_student(
         student = student.pruned()
     if n_more:
         objective.first_epoch = extent.n_epochs  # what grows over the epochs has grown
-        student.train(distiller.module_, objective, rows, n_more, [per_epoch])
+        module, phase = distiller.module_, "student after pruning"
+        student.train(module, objective, rows, n_more, [per_epoch], phase=phase)
     subtask.call_on_fit_task_end(estimator=distiller)
 
 
@@ -155,7 +156,9 @@ class Student(NamedTuple):
     recipe: Any
     extent: Extent
 
-    def train(self, module, objective, rows, n_epochs, callbacks=(), proximal=None) -> None:
+    def train(
+        self, module, objective, rows, n_epochs, callbacks=(), proximal=None, phase="student"
+    ) -> None:
         """Train the module, and keep it."""
         from .._engine import DivergenceGuard
 
@@ -168,6 +171,7 @@ class Student(NamedTuple):
             callbacks=[*callbacks, guard],
             weight_decay=decay_of_weights(module, self.distiller.weight_decay),
             proximal=proximal,
+            phase=phase,
         )
         self.keep(module, net, guard)
 

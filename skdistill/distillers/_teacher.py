@@ -79,6 +79,8 @@ def fit_teacher_of(
     model = teacher.estimator if isinstance(teacher, Teacher) else teacher
     memory = check_memory(None if is_prefitted(model) else distiller.memory)
     fit = memory.cache(fit_teacher, ignore=["context", "student"])
+    if distiller.verbose:
+        print(f"teacher: {type(model).__name__}", flush=True)  # noqa: T201
     distiller.teacher_ = fit(teacher, *setup.given, subtask, distiller)
     check_teacher(distiller)
     return MemberPredictions(of_X, _predictor(distiller.teacher_, setup))

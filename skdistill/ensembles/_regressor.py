@@ -99,7 +99,7 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         Threads of torch during `fit`; "auto" is one where a training step is too small for more,
         and else the caller's setting, which is restored in any case.
     verbose : int, default=0
-        Whether skorch prints a line for each epoch.
+        1 prints what is being trained and how long it will take, 2 a line for each epoch.
     random_state : int, RandomState instance or None, default=None
     **kwargs
         ``module__<name>``, ``optimizer__<name>`` and ``callbacks__<callback>__<name>``.

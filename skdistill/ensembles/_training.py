@@ -213,9 +213,10 @@ class EnsembleTrainer(Trainer):
             stopping = MemberEarlyStopping(self._patience, self.job.ensemble.tol)
         drawn = list(seeds.values())
         module = self._build(drawn)
-        net, guard = self._fit(
-            module, drawn, self._weights_of_rows(seeds), task, stopping, valid=valid
-        )
+        numbers = list(seeds)
+        phase = f"members {numbers[0] + 1} to {numbers[-1] + 1} of {self.job.ensemble.n_members}"
+        weight = self._weights_of_rows(seeds)
+        net, guard = self._fit(module, drawn, weight, task, stopping, valid=valid, phase=phase)
         self.history += [{**row, "members": list(seeds)} for row in net.history]
         weights = weights_of(module.network)
         for k, member in enumerate(seeds):
@@ -271,6 +272,7 @@ class ChainTrainer(Trainer):
             seeds,
             self.train[2],
             task,
+            phase=f"{len(seeds)} chain(s)",
             sampler=(
                 inference.optimizer_class,
                 {**keeper.settings(), "n_rows": self.n_rows, "generator": noise},
