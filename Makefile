@@ -14,7 +14,7 @@ DOCS := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format measured doc clean fuzz
+.PHONY: help demo test lint format measured doc clean fuzz kill-test
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z.]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -43,6 +43,9 @@ FUZZ := HYPOTHESIS_PROFILE=fuzz SKDISTILL_FUZZ_SEEDS=$(SEEDS)
 fuzz: $(ENVIRONMENT)  ## try 20,000 calls with anything, and small fits of SEEDS=100 seeds
 	$(FUZZ) OMP_NUM_THREADS=1 SCIPY_ARRAY_API=1 $(BIN)/python -m pytest $(PYTEST_ARGS) \
 		tests/fuzz tests/distillers/test_small_fits.py
+
+kill-test: $(ENVIRONMENT)  ## kill 140 fits at moments of chance, and resume them bit for bit
+	SKDISTILL_KILLS=20 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/test_resume.py -k killed
 
 lint: $(ENVIRONMENT)  ## check style, formatting and types; changes nothing
 	$(BIN)/python -m ruff check .
