@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, Phase, settings
+from sklearn.datasets import make_regression
 
 torch.set_num_threads(1)
 
@@ -132,3 +133,15 @@ def ctrl_c() -> type[CtrlC]:
     """The class :class:`CtrlC`, before its first step."""
     CtrlC.steps = 0
     return CtrlC
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, y = make_regression(60, 3, noise=5.0, random_state=0)
+    return X, y / y.std() + 5.0
+
+
+@pytest.fixture(scope="module")
+def two_targets(data):
+    X, y = data
+    return X, np.column_stack([y, np.exp(-y)])
