@@ -32,7 +32,7 @@ LAYERS = {
         "samplers",
         "transfer",
     },
-    "engine": {"_engine", "_memory"},
+    "engine": {"_engine", "_files", "_memory"},
     "tasks and plans": {"_checks", "_plans", "_tasks"},
     "shared": {
         "_estimator",
