@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin
+from sklearn.compose import make_column_selector
 from torch.overrides import TorchFunctionMode
 
 from .._estimator import NetEstimator
@@ -23,8 +24,9 @@ from .._settings import Settings
 from .._version import __version__
 from ._names import NAMES, name_of
 
-# How many calls of torch a network may take to build: a multiple of what ours take.
-_CALLS, _CALLS_PER_ARRAY = 10_000, 1_000
+# How many calls of torch networks may take to build, in all, and for each array of each network:
+# ten times what ours take.
+_CALLS, _CALLS_PER_ARRAY = 1_000, 100
 
 
 class Encoder:
@@ -72,7 +74,7 @@ class Encoder:
             return self._numpy(value, place)
         if kind is np.random.RandomState:
             return {"random state": self.encode(value.get_state(), place)}
-        if (name := name_of(kind)) is not None:
+        if _has_state(kind) and (name := name_of(kind)) is not None:
             return {"object": [name, self.encode(self._state(value), place)]}
         if callable(value) and (name := name_of(value)) is not None:
             return {"name": name}
@@ -123,7 +125,7 @@ class Encoder:
 
 def _table_of(rows: list) -> dict[str, Any] | None:
     """Columns of a list of dicts that have the same keys, as a history does; None for others."""
-    if not (rows and rows[0] and all(type(row) is dict for row in rows)):
+    if not rows or not all(type(row) is dict and row for row in rows):
         return None
     keys = list(rows[0])
     if not all(type(key) is str for key in keys) or any(list(row) != keys for row in rows):
@@ -143,14 +145,20 @@ def _inside(place: str, name: str) -> str:
     return f"{place.removesuffix('_weights').removesuffix('/')}/{name}".removeprefix("/")
 
 
+def _has_state(cls: type) -> bool:
+    """Whether objects of a class are made of values; networks, say, are not."""
+    kinds = (tuple, Settings, BaseEstimator, make_column_selector)
+    return is_dataclass(cls) or issubclass(cls, kinds)
+
+
 def _is_scalar_type(value: Any) -> bool:
     return isinstance(value, type) and issubclass(value, np.generic)
 
 
 def _advice(value: Any) -> str:
-    if inspect.isroutine(value) or isinstance(value, type):
+    if callable(value) and hasattr(value, "__name__"):
         return (
-            f"{getattr(value, '__qualname__', value)} has no name that load would know. Give it "
+            f"{value.__name__} has no name that load would know. Give it "
             "one, here and before load: skdistill.persistence.register(name, value)."
         )
     return (
@@ -209,8 +217,8 @@ class Decoder:
     def object(self, content: list) -> Any:
         name, encoded = content
         cls, state = self.named(name), self.decode(encoded)
-        if not isinstance(cls, type):
-            raise ValueError(f"{name!r} is no class")
+        if not (isinstance(cls, type) and _has_state(cls)):
+            raise ValueError(f"{name!r} is nothing that could have a state")
         if is_dataclass(cls) or issubclass(cls, (tuple, Settings)):
             return cls(**state)
         if covered := [key for key in state if callable(getattr(cls, key, None))]:
@@ -228,12 +236,13 @@ class Decoder:
 def _restore(model: NetEstimator, state: dict[str, Any]) -> None:
     """Give an estimator its state; refuse networks that are not those of the weights."""
     given = (p for p in inspect.signature(type(model)).parameters.values() if p.name not in state)
-    newer = {p.name: p.default for p in given if p.kind is p.KEYWORD_ONLY}
+    newer = {p.name: p.default for p in given if p.default is not p.empty}
     weights = state.get("_weights", {})
-    sizes = [len(weights), *(size for array in weights.values() for size in array.shape)]
-    if "_plan" in state and state["_plan"].n_networks > max(sizes):
-        raise ValueError(f"it has no weights for {state['_plan'].n_networks} networks")
-    with _Budget(_CALLS + _CALLS_PER_ARRAY * len(weights)):
+    n_networks = state["_plan"].n_networks if weights else 1
+    sizes = (size for array in weights.values() for size in (len(weights), *array.shape))
+    if n_networks > max(sizes, default=1):
+        raise ValueError(f"it has no weights for {n_networks} networks")
+    with _Budget(_CALLS + _CALLS_PER_ARRAY * len(weights) * n_networks):
         model.__setstate__({**state, **newer, "_skdistill_version": __version__})
 
 
