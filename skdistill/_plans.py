@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ._objective import Objective
+from ._process import DISPATCH_MODE_LOCK
 from ._tasks import Buffers, Task
 from .modules import (
     MLP,
@@ -203,12 +205,18 @@ def rebuild_module(plan: Plan, recipe: Any, weights: dict[str, np.ndarray]) -> A
     # The location and scale of the targets may be kept more precisely than the network.
     dtypes = {value.dtype for value in tensors.values() if value.is_floating_point()}
     dtype = min(dtypes, key=lambda dtype: dtype.itemsize)
-    # On the meta device nothing is allocated: the weights are those given, of the same shapes.
-    with torch.device("meta" if recipe.is_of_ours else "cpu"):
+    with _without_memory() if recipe.is_of_ours else contextlib.nullcontext():
         module = _built(plan, recipe, [0] * plan.n_networks, dtype, buffers)
     module.load_state_dict(tensors, assign=True)
     plan.complete(module)
     return module.eval()
+
+
+@contextlib.contextmanager
+def _without_memory() -> Iterator[None]:
+    """Build modules whose weights have shapes, but take no memory."""
+    with DISPATCH_MODE_LOCK.held(), torch.device("meta"):
+        yield
 
 
 def name_of(module: Callable) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import os
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -23,6 +24,8 @@ from .._estimator import NetEstimator
 from .._settings import Settings
 from .._version import __version__
 from ._names import NAMES, name_of
+
+_LARGEST_TEXT = 2**24  # bytes of an array of text, such as labels
 
 # How many calls of torch networks may take to build, in all, and for each array of each network:
 # ten times what ours take.
@@ -72,6 +75,8 @@ class Encoder:
             return {"slice": [value.start, value.stop, value.step]}
         if isinstance(value, (np.generic, np.ndarray, np.dtype)) or _is_scalar_type(value):
             return self._numpy(value, place)
+        if isinstance(value, os.PathLike):
+            return os.fspath(value)
         if kind is np.random.RandomState:
             return {"random state": self.encode(value.get_state(), place)}
         if _has_state(kind) and (name := name_of(kind)) is not None:
@@ -96,7 +101,11 @@ class Encoder:
         if isinstance(value, np.generic):
             return {"scalar": [dtype, self.encode(value.item(), place)]}
         if kind in "UO":
-            return {"items": [dtype, list(value.shape), self.encode(value.ravel().tolist(), place)]}
+            _check_size_of_text(value.dtype, value.size)
+            items = [
+                self.encode(item, f"{place}/{i}") for i, item in enumerate(value.ravel().tolist())
+            ]
+            return {"items": [dtype, list(value.shape), items]}
         if id(value) not in self._stored:
             name = place
             while name in self.arrays:
@@ -196,7 +205,9 @@ class Decoder:
 
     def items(self, content: list) -> np.ndarray:
         dtype, shape, items = content
-        array = np.empty(len(items), dtype=_dtype(dtype, "UO"))
+        found = _dtype(dtype, "UO")
+        _check_size_of_text(found, len(items))
+        array = np.empty(len(items), dtype=found)
         for i, item in enumerate(items):
             array[i] = self.decode(item)
         return array.reshape(shape)
@@ -266,6 +277,12 @@ def _dtype(text: str, kinds: str) -> np.dtype:
     if dtype.kind not in kinds:
         raise ValueError(f"{dtype} is none of the dtypes of kind {list(kinds)}")
     return dtype
+
+
+def _check_size_of_text(dtype: np.dtype, n_items: int) -> None:
+    """Refuse what would take much memory, whatever little text there is."""
+    if dtype.kind == "U" and dtype.itemsize * n_items > _LARGEST_TEXT:
+        raise ValueError(f"an array of {dtype} takes more than {_LARGEST_TEXT} bytes")
 
 
 def _scalar_type(name: str) -> Any:

@@ -346,6 +346,7 @@ NOT_KNOWN = [
     {"tuple": [], "list": []},
     {"array": "nothing"},
     {"items": ["<U1000000000", [1], ["a"]]},
+    {"items": ["<U100000000", [1], ["a"]]},
     {"items": ["|O", [10**15], ["a"]]},
     {"random state": {"tuple": ["MT19937", 3]}},
     {"object": ["NetworkRecipe", {"dict": {"module": 3}}]},
