@@ -206,7 +206,7 @@ def device_of(device: Any) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         return torch.device(device)
-    except (RuntimeError, TypeError) as error:
+    except (RuntimeError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(
             f"device must be 'auto' or a torch device such as 'cpu', got {device!r}."
         ) from error

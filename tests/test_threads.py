@@ -28,7 +28,7 @@ from skdistill import (
     HydraPlusClassifier,
     HydraPlusRegressor,
     SequenceDistributionDistiller,
-    _read_offs,
+    _reading,
 )
 from skdistill._engine import _traced
 from skdistill.datasets import TRANSLATION_TOKENS, make_translation
@@ -51,7 +51,7 @@ pytestmark = [
 @pytest.fixture(autouse=True)
 def _restless(monkeypatch):
     """Threads take turns all the time, and few rows are many."""
-    monkeypatch.setattr(_read_offs, "_FEW", 100)
+    monkeypatch.setattr(_reading, "_FEW", 100)
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield

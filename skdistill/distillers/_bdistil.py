@@ -33,7 +33,7 @@ from ._bdistil_search import Round, play_game
 from ._kinds import check_kind, kind_as_teacher
 from ._parameters import NORMALIZE_Y, PARAMETER_TABLE
 from ._setup import set_up
-from ._teaching import fit_teacher_of
+from ._teacher import fit_teacher_of
 from .plans import LearnerRecipes, RoundsPlan
 
 
@@ -295,39 +295,16 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
 
     @with_callbacks
     def fit(self, X, y, sample_weight=None, X_transfer=None, member_predictions=None):
-        """Fit the teacher, if it is not fitted, and distil it.
+        """Fit the teacher, if it is not fitted, and decompose it.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Inputs, best standardised; images or series of shape (n_samples, ...) if `module` takes
-            them. float32 is computed in float32, all else in float64. Predictions have the same
-            dtype, but are float64 where float32 would round targets that are far from 0.
-        y : array-like of shape (n_samples,)
-            Targets, for regression also of shape (n_samples, n_targets), or class labels.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, in the teacher's fit and in the student's loss.
-        X_transfer : array-like of shape (n_rows, n_features) or TransferSet, default=None
-            Further rows, without labels, on which the student imitates the teacher, with weight
-            1. In a cross-validation wrap them as :class:`skdistill.transfer.TransferSet`.
-        member_predictions : array-like, default=None
-            Predictions of a teacher's members about X, instead of a teacher: class probabilities of
-            shape (n_samples, n_members, n_classes), columns in the order of the sorted labels; or
-            means and variances, (n_samples, n_members, n_targets, 2), in units of y. `teacher`
-            is "classifier" or "regressor" then, and nobody can be asked about other rows.
+        X, y, sample_weight : as in :meth:`DistributionDistiller.fit`
+        X_transfer, member_predictions : as in :meth:`DistributionDistiller.fit`
 
         Returns
         -------
         self
-
-        Raises
-        ------
-        TypeError, ValueError
-            If a parameter or an argument is not what it may be, the teacher is for another task,
-            has no members or was fitted on other columns or classes, the module's output does not
-            have the width that it should, or the student diverged.
-        KeyboardInterrupt
-            On Ctrl-C; during the student's training with what was trained kept.
         """
         check_kind(self, member_predictions)
         setup = set_up(

@@ -20,7 +20,7 @@ from ..losses import DistillationGame
 from ..modules import Learner, Rounds, n_parameters, stack, unstack
 from ._setup import Setup
 from ._student import rows_with_transfer
-from ._teaching import MemberPredictions
+from ._teacher import MemberPredictions
 from .plans import RoundsPlan
 from .plans._rounds import WeakLearnerObjective, cost_of_network
 

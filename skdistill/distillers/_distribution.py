@@ -21,7 +21,7 @@ from ._kinds import check_kind, kind_as_teacher
 from ._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING_PARAMETERS
 from ._setup import set_up
 from ._student import train_student
-from ._teaching import MemberPredictions, fit_teacher_of
+from ._teacher import MemberPredictions, fit_teacher_of
 from .plans import FAMILIES, FAMILY_SETTINGS, FamilyPlan
 
 _LOSSES = ("reverse_kl", "reverse_kl_reference", "forward_kl", "nll")

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._estimator import fit_task, with_callbacks
 from .._read_offs import DistributionEstimator
+from .._reading import check_rows, read_in_chunks
 from .._rules import FilePath, Number, OneOf
 from .._tasks import Task
 from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
@@ -24,7 +25,7 @@ from ._kinds import check_kind, kind_as_teacher
 from ._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING_PARAMETERS
 from ._setup import Setup, set_up
 from ._student import train_student
-from ._teaching import MemberPredictions, fit_teacher_of
+from ._teacher import MemberPredictions, fit_teacher_of
 from .plans import ExpectationsPlan, chosen_estimates, chosen_expectations, expectations_plan
 
 
@@ -351,9 +352,10 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         """
         check_is_fitted(self)
         plan = self._plan
+        X = check_rows(self, X, self._recipe.row_shape)
         OneOf(tuple(plan.labels)).check(name, "name")
         columns = plan.columns_of(name)
-        outputs = self._read(X, lambda outputs: outputs[0, :, columns], raw=True)
+        outputs = read_in_chunks(self.module_, X, lambda o: o[0, :, columns], raw=True)
         values = plan.expectation(name).predict(torch.from_numpy(outputs))
         return plan.in_units(name, values, self.module_)
 

@@ -225,14 +225,14 @@ class OnlineDistillation(Callback):
         self.is_loading = False
 
     def after_step(self, net: StackNet, iteration: int) -> None:
-        """Ask the chains' samples if they are due, and teach the student what has waited."""
+        """Predict a minibatch by the chains' samples if they are due, and train the student."""
         if iteration in self.is_due:
-            self._ask(net)
+            self._predict_next_batch(net)
         if self.waiting.is_full:
-            self._teach(net)
+            self._train_student(net)
 
-    def _ask(self, net: StackNet) -> None:
-        """Let the chains' last samples answer the next minibatch of D' (lines 7 to 11)."""
+    def _predict_next_batch(self, net: StackNet) -> None:
+        """Predict the next minibatch of D' by the chains' last samples (lines 7 to 11)."""
         X, ((index,), weight) = next(self.stream)
         outputs = net.outputs_now(X)
         if not outputs.isfinite().all():
@@ -240,7 +240,7 @@ class OnlineDistillation(Callback):
         targets = self.targets.update(self.members_of(net.module_, outputs), index.squeeze(0))
         self.waiting.batches.append((X, ((targets.unsqueeze(0),), weight)))
 
-    def _teach(self, net: StackNet) -> None:
+    def _train_student(self, net: StackNet) -> None:
         """Train the student on the minibatches that wait (line 12)."""
         with suited_threads(self.student.flop_per_step, self.n_threads):
             self.student.fit_loop(self.waiting, epochs=1)
@@ -252,7 +252,7 @@ class OnlineDistillation(Callback):
 
     def on_epoch_end(self, net, **kwargs):
         if self.waiting.batches:
-            self._teach(net)
+            self._train_student(net)
         is_last = len(net.history) == net.max_epochs  # then the chains' last states are kept
         if self.checkpoint is not None and self.checkpoint.is_due and not is_last:
             self.checkpoint.write(self._state(net))
@@ -262,7 +262,7 @@ class OnlineDistillation(Callback):
         return {
             "chains": net.state(),
             "chain_rows": self.chain_rows.state(),
-            "iteration": net.after_step.iteration,
+            "iteration": net.after_step.iteration,  # the chains' own count
             "student": self.student.state(),
             "stream": self.stream.state(),
             "targets": self.targets.state(),

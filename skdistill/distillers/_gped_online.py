@@ -21,7 +21,7 @@ from ..transfer import TransferSet
 from ._gped_estimates import Targets
 from ._setup import Setup, group_lasso
 from ._student import Student, rows_with_transfer
-from ._teaching import (
+from ._teacher import (
     MemberPredictions,
     check_teacher,
     seed_where_unset,

@@ -19,7 +19,7 @@ from ..transfer import GaussianNoise
 from ._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING_PARAMETERS
 from ._setup import set_up
 from ._student import train_student
-from ._teaching import fit_teacher_of
+from ._teacher import fit_teacher_of
 from .plans import HydraPlan
 
 # More heads than this are hardly what a user of a forest meant.

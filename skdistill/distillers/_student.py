@@ -14,7 +14,7 @@ from .._training import decay_of_weights, n_epochs_for, on_device
 from ..modules import count_flop, n_parameters
 from ..pruning import prune, widths
 from ._setup import Setup, group_lasso
-from ._teaching import MemberPredictions
+from ._teacher import MemberPredictions
 
 # For max_epochs="auto": how many rows the student is to see, and within how many epochs.
 _ROWS_SEEN = 800_000

@@ -199,24 +199,12 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Inputs, best standardised; images or series of shape (n_samples, ...) if `module` takes
-            them. float32 is computed in float32, all else in float64. Predictions have the same
-            dtype.
+        X, sample_weight : as in :meth:`BayesianEnsembleRegressor.fit`
         y : array-like of shape (n_samples,)
             Labels.
-        sample_weight : array-like of shape (n_samples,), default=None
 
         Returns
         -------
         self
-
-        Raises
-        ------
-        TypeError, ValueError
-            If a parameter or an argument is not what it may be, the module's output does not have
-            the width that it should, or every member diverged.
-        KeyboardInterrupt
-            On Ctrl-C, with what was trained kept.
         """
         return fit_ensemble(self, X, y, sample_weight)

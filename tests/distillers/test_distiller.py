@@ -431,7 +431,7 @@ def test_rows_cannot_be_made_where_nobody_can_be_asked(transfer, members, task):
 
 def assert_answers_belong_to_their_rows(rows, members, task):
     index = [np.flatnonzero((row == task.X).all(axis=1)).item() for row in rows.X.numpy()]
-    found = rows.answers.exp().numpy() if task.is_classification else rows.answers.numpy()
+    found = rows.predictions.exp().numpy() if task.is_classification else rows.predictions.numpy()
     np.testing.assert_allclose(found, members[index])
 
 
@@ -471,10 +471,10 @@ def test_answers_come_from_teachers_that_have_not_seen_the_row(cv, witness, task
     model = task.student(witness, teacher_cv=cv, transfer=None, **plain(task))
     (rows,) = rows_learnt(model, X, y)
     np.testing.assert_array_equal(rows.X.numpy(), X)
-    assert not says_known(rows.answers).any()
+    assert not says_known(rows.predictions).any()
     assert len(model.teacher_.rows_) == 60
     (rows,) = rows_learnt(task.student(witness, transfer=None, **plain(task)), X, y)
-    assert says_known(rows.answers).all()
+    assert says_known(rows.predictions).all()
 
 
 @pytest.mark.parametrize("transfer", ["auto", "noise", "munge", Mixup()])
@@ -485,7 +485,7 @@ def test_the_teacher_of_all_rows_answers_for_rows_that_are_made(
     model = task.student(witness, teacher_cv=3, transfer=transfer, **plain(task))
     (rows,) = rows_learnt(model, X, y)
     assert rows.n_kept == 60
-    assert not says_known(rows.answers).any()
+    assert not says_known(rows.predictions).any()
     rows.draw = lambda rows, index, generator: rows  # witnesses know rows to the last digit
     index = torch.tensor([[0, 59, 60, 119], [61, 1, 2, 62]])
     (answers, _, labelled), _ = rows.take(index)[1]
@@ -500,10 +500,10 @@ def test_the_teacher_of_all_rows_answers_for_transfer_rows(witness, further, tas
     X, y = task.data
     model = task.student(witness, teacher_cv=3, transfer=None, **plain(task))
     (rows,) = rows_learnt(model, X, y, X_transfer=np.concatenate([X[:7], further]))
-    assert says_known(rows.answers).tolist() == [False] * 60 + [True] * 7 + [False] * 25
+    assert says_known(rows.predictions).tolist() == [False] * 60 + [True] * 7 + [False] * 25
     model.set_params(transfer_only=True)
     (rows,) = rows_learnt(model, X, y, X_transfer=TransferSet(X[:7]))
-    assert says_known(rows.answers).tolist() == [True] * 7
+    assert says_known(rows.predictions).tolist() == [True] * 7
 
 
 def test_answers_out_of_fold_of_rows_without_weight_are_left_out(task, rows_learnt):
@@ -511,14 +511,16 @@ def test_answers_out_of_fold_of_rows_without_weight_are_left_out(task, rows_lear
     model = task.student(task.ensemble(), teacher_cv=3, transfer=None)
     (rows,) = rows_learnt(model, *task.data, sample_weight=weight)
     np.testing.assert_array_equal(rows.X.numpy(), task.X[weight > 0])
-    assert len(rows.answers) == 40
+    assert len(rows.predictions) == 40
     assert np.isfinite(model.predict_members(task.X)).all()
 
 
 def test_the_seed_of_the_student_makes_the_folds(task, rows_learnt):
     teacher = task.ensemble(random_state=3)  # the teacher's own draws are always the same
     first, second, other = (
-        rows_learnt(task.student(teacher, teacher_cv=3, random_state=seed), *task.data)[0].answers
+        rows_learnt(task.student(teacher, teacher_cv=3, random_state=seed), *task.data)[
+            0
+        ].predictions
         for seed in (0, 0, 1)
     )
     torch.testing.assert_close(first, second)
@@ -530,7 +532,7 @@ def test_a_class_missing_from_a_fold_has_no_probability(classification, rows_lea
     y = np.where(np.arange(60) < 10, "yew", y)  # in the first fold only
     model = classification.student(classification.ensemble(), teacher_cv=KFold(6))
     (rows,) = rows_learnt(model, X, y)
-    ruled_out = rows.answers[..., 3].isinf()
+    ruled_out = rows.predictions[..., 3].isinf()
     assert ruled_out[:10].all()
     assert not ruled_out[10:].any()
     assert np.isfinite(model.predict_log_proba(X)).all()

@@ -21,7 +21,9 @@ from skdistill._engine import _flat_update, _steps
 from skdistill._engine._closed_form import ClosedFormGradient, blocks_of
 from skdistill._engine._flat_update import FlatUpdate
 from skdistill._objective import Objective
-from skdistill.distillers.plans._hydra import GaussianHydraObjective
+from skdistill._plans import Extent
+from skdistill._tasks import Numbers
+from skdistill.distillers._hydra import hydra_plan
 from skdistill.distributions import Gaussian
 from skdistill.losses import gaussian_nll
 from skdistill.modules import (
@@ -517,9 +519,9 @@ def test_a_classifier_has_the_gradient_of_autograd(n_classes):
     ],
 )
 def test_hydras_gradient_is_that_of_finite_differences(n_members, n_heads, settings):
-    model = HydraPlusRegressor(max_epochs=3, **settings)
-    model.n_epochs_ = 3
-    objective = GaussianHydraObjective(model, n_members, n_heads)
+    model = HydraPlusRegressor(max_epochs=3, n_heads=n_heads, **settings)
+    plan = hydra_plan(model, Numbers(2, False), n_members)
+    objective = plan.objective(None, Extent(n_epochs=3))
     generator = torch.Generator().manual_seed(0)
     draw = partial(torch.randn, generator=generator, dtype=torch.float64)
     answers = torch.stack([draw(2, 6, n_members, 3), draw(2, 6, n_members, 3).exp()], dim=-1)

@@ -36,6 +36,7 @@ from skdistill import (
     BayesianEnsembleRegressor,
     HydraPlusRegressor,
 )
+from skdistill.ensembles import _training
 from skdistill.modules import MLP
 
 # --- a stack is its members ------------------------------------------------------------------
@@ -141,7 +142,7 @@ def test_bootstrap_samples_differ_and_follow_the_weights():
 def test_blocks_of_members_train_as_one_stack(monkeypatch):
     X, y = data()
     whole = ensemble(n_members=5).fit(X, y)
-    monkeypatch.setattr(BayesianEnsembleRegressor, "_block_size", lambda self, n_rows: 2)
+    monkeypatch.setattr(_training, "block_size", lambda *arguments: 2)
     assert_same_weights(ensemble(n_members=5).fit(X, y), whole, atol=1e-10)
 
 
