@@ -40,8 +40,7 @@ tags:
 
 # {estimator}
 
-A model for {task} with [skdistill](https://pypi.org/project/skdistill/) that tells how uncertain it
-is: {steps}.
+A model for {task} that tells how uncertain it is, fitted with skdistill: {steps}.
 
 ```python
 import skdistill
@@ -73,7 +72,8 @@ def config_of(model: Any, about: dict[str, Any]) -> dict[str, Any]:
     changed = {
         name: value
         for name, value in estimator.get_params(deep=False).items()
-        if name != "teacher" and not (name in defaults and defaults[name].default is value)
+        if name != "teacher"
+        and not (name in defaults and repr(defaults[name].default) == repr(value))
     }
     facts = {
         words: getattr(estimator, name)

@@ -250,8 +250,8 @@ def _restore(model: NetEstimator, state: dict[str, Any]) -> None:
     newer = {p.name: p.default for p in given if p.default is not p.empty}
     weights = state.get("_weights", {})
     n_networks = state["_plan"].n_networks if weights else 1
-    sizes = (size for array in weights.values() for size in (len(weights), *array.shape))
-    if n_networks > max(sizes, default=1):
+    full = [array for array in weights.values() if array.size]
+    if n_networks > max([1, len(full), *(size for array in full for size in array.shape)]):
         raise ValueError(f"it has no weights for {n_networks} networks")
     with _Budget(_CALLS + _CALLS_PER_ARRAY * len(weights) * n_networks):
         model.__setstate__({**state, **newer, "_skdistill_version": __version__})

@@ -435,6 +435,18 @@ def test_damaged_files_are_refused(content, tmp_path, tally, monkeypatch):
     tally("damaged files", len(files))
 
 
+@pytest.mark.parametrize("n_networks", [4, 10**6, 10**9, 10**15])
+def test_more_networks_than_there_are_weights_for_are_refused(n_networks, tmp_path):
+    save(ensemble().fit(X, Y), tmp_path / "model")
+    parts = Parts((tmp_path / "model").read_bytes())
+    of_plan(n_networks=n_networks)(parts)
+    parts.header["empty"] = {"dtype": "F32", "shape": [10**15, 0], "data_offsets": [0, 0]}
+    parts.state["_weights"]["dict"]["empty"] = {"array": "empty"}
+    (tmp_path / "model").write_bytes(parts.sealed())
+    with pytest.raises(ValueError, match="cannot be loaded: "):
+        load(tmp_path / "model")
+
+
 def test_every_bit_of_a_small_file_counts(tmp_path):
     path = tmp_path / "model"
     save(BayesianEnsembleRegressor(1, module__hidden_units=(), max_epochs=1).fit(X, Y), path)
@@ -483,6 +495,10 @@ def test_the_hub_layout_has_a_card_that_says_the_facts(pipeline, table, tmp_path
     assert card.startswith("---\nlibrary_name: skdistill\n")
     assert "| classes | no, yes |" in card
     assert f"| skdistill | {skdistill.__version__} |" in card
+    save(loaded, tmp_path / "again", layout="hub")
+    for name in os.listdir(tmp_path / "folder"):
+        first, second = ((tmp_path / at / name).read_bytes() for at in ("folder", "again"))
+        assert first == second
 
 
 def test_a_default_student_is_saved_and_loaded_quickly(tmp_path):
