@@ -3,33 +3,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from pathlib import Path
 from typing import Any
 
-import numpy
-import sklearn
-import torch
-from safetensors.numpy import load as unpacked
-from safetensors.numpy import save as packed
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from .._archive import LIBRARIES, pack, unpack
 from .._files import write_atomically
 from .._rules import FilePath, OneOf
-from .._version import __version__
 from ._card import card_of, config_of
 from ._values import Decoder, Encoder
 
-_FORMAT, _VERSION = "skdistill", "1"
+_FORMAT = "skdistill model", "1"  # and its version
 _MODEL = "model.safetensors"  # in a folder as the Hugging Face hub has them
-
-# The digest of a file is that of the same file with zeros in its place. What precedes it stands
-# nowhere else in the header: quotes in texts are escaped there.
-_ZEROS = b"0" * 64
-_DIGEST = b'"sha256":"'
 
 
 def save(
@@ -80,13 +69,15 @@ def save(
     FilePath().check(path, "path")
     OneOf(("file", "hub")).check(layout, "layout")
     check_is_fitted(model)
-    content = _content_of(model, include_teacher)
+    encoder = Encoder(include_teacher)
+    text = json.dumps(encoder.encode(model), separators=(",", ":"), allow_nan=False)
+    content = pack(*_FORMAT, text, encoder.arrays)
     if layout == "file":
         return write_atomically(Path(path), content)
     folder = Path(path)
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / _MODEL, content)
-    config = config_of(model, {"libraries": _libraries(), "format_version": _VERSION})
+    config = config_of(model, {"libraries": LIBRARIES, "format_version": _FORMAT[1]})
     write_atomically(folder / "config.json", (json.dumps(config, indent=2) + "\n").encode())
     write_atomically(folder / "README.md", card_of(config).encode())
 
@@ -119,11 +110,10 @@ def load(path: str | os.PathLike) -> Any:
     file = Path(path)
     content = (file / _MODEL if file.is_dir() else file).read_bytes()
     try:
-        metadata = _metadata_of(content)
-        arrays = unpacked(content)
+        text, arrays = unpack(content, *_FORMAT)
         del content  # as large as the arrays
         decoder = Decoder(arrays)
-        model = decoder.decode(json.loads(metadata["model"]))
+        model = decoder.decode(json.loads(text))
         if not isinstance(model, BaseEstimator):
             raise ValueError("it holds no model")
         if unknown := set(arrays) - decoder.used:
@@ -131,69 +121,3 @@ def load(path: str | os.PathLike) -> Any:
         return model
     except Exception as error:  # of any kind: the file may say anything
         raise ValueError(f"{os.fspath(path)!r} cannot be loaded: {error}.") from error
-
-
-def _content_of(model: Any, include_teacher: bool) -> bytes:
-    """Return the bytes of a model's file."""
-    encoder = Encoder(include_teacher)
-    encoded = encoder.encode(model)
-    metadata = {
-        "format": _FORMAT,
-        "version": _VERSION,
-        "libraries": json.dumps(_libraries()),
-        "model": json.dumps(encoded, separators=(",", ":"), allow_nan=False),
-        "sha256": _ZEROS.decode(),
-    }
-    content = _in_order(packed(encoder.arrays, metadata))
-    start, stop = _place_of_digest(content)
-    return b"".join((content[:start], _digest_of(content, start, stop).encode(), content[stop:]))
-
-
-def _in_order(content: bytes) -> bytes:
-    """Return a safetensors file with its header in order, so that equal models have equal files."""
-    stop = 8 + int.from_bytes(content[:8], "little")
-    header = json.dumps(json.loads(content[8:stop]), sort_keys=True, separators=(",", ":")).encode()
-    header += b" " * (-len(header) % 8)
-    return len(header).to_bytes(8, "little") + header + content[stop:]
-
-
-def _metadata_of(content: bytes) -> dict[str, str]:
-    """Return what the header of a file says, once it is known to be whole.
-
-    Raises
-    ------
-    ValueError
-        If the file is damaged, foreign or of another version.
-    """
-    start, stop = _place_of_digest(content)
-    if _digest_of(content, start, stop).encode() != content[start:stop]:
-        raise ValueError("it is damaged: its checksum is not that of its contents")
-    metadata = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
-    if metadata["version"] != _VERSION:
-        raise ValueError(
-            f"it is of format version {metadata['version']}, and skdistill {__version__} reads "
-            f"{_VERSION}; it was written with {metadata['libraries']}"
-        )
-    return metadata
-
-
-def _place_of_digest(content: bytes) -> tuple[int, int]:
-    found = content.find(_DIGEST, 8, 8 + int.from_bytes(content[:8], "little"))
-    if found < 0:
-        raise ValueError("it is no model of skdistill, or its beginning is damaged")
-    start = found + len(_DIGEST)
-    return start, start + len(_ZEROS)
-
-
-def _digest_of(content: bytes, start: int, stop: int) -> str:
-    """SHA-256 of a file, but for the digest in it."""
-    view = memoryview(content)
-    digest = hashlib.sha256(view[:start])
-    digest.update(_ZEROS)
-    digest.update(view[stop:])
-    return digest.hexdigest()
-
-
-def _libraries() -> dict[str, str]:
-    libraries = {"numpy": numpy, "scikit-learn": sklearn, "torch": torch}
-    return {"skdistill": __version__, **{name: lib.__version__ for name, lib in libraries.items()}}

@@ -266,12 +266,12 @@ class Parts:
         n = int.from_bytes(content[:8], "little")
         self.header, self.data = json.loads(content[8 : 8 + n]), content[8 + n :]
         self.metadata = self.header["__metadata__"]
-        self.model, self.text = json.loads(self.metadata["model"]), None
+        self.model, self.text = json.loads(self.metadata["content"]), None
 
     def sealed(self):
         zeros = "0" * 64
-        if "model" in self.metadata:
-            self.metadata["model"] = self.text or json.dumps(self.model)
+        if "content" in self.metadata:
+            self.metadata["content"] = self.text or json.dumps(self.model)
         self.metadata["sha256"] = zeros
         header = json.dumps(self.header, separators=(",", ":")).encode()
         content = len(header).to_bytes(8, "little") + header + self.data
@@ -378,7 +378,8 @@ NOT_JSON = "[" * 10**5, "[" * 10**5 + "]" * 10**5, "{", "1e999x"
 CHANGES = [
     *(lambda parts, v=v: parts.metadata.update(version=v) for v in ("0", "2", "1.0", "", "10")),
     lambda parts: parts.metadata.pop("version"),
-    lambda parts: parts.metadata.pop("model"),
+    lambda parts: parts.metadata.pop("content"),
+    lambda parts: parts.metadata.update(format="skdistill checkpoint"),
     *(
         lambda parts, text=text: setattr(parts, "text", text)
         for text in ("[" * 10**5, "{", "1e999x")
