@@ -14,6 +14,7 @@ from .distillers import (
     SequenceDistributionDistiller,
 )
 from .ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
+from .persistence import load, save
 
 __all__ = [
     "BDistilBooster",
@@ -24,8 +25,10 @@ __all__ = [
     "HydraPlusClassifier",
     "HydraPlusRegressor",
     "SequenceDistributionDistiller",
+    "load",
     "predict_interval",
     "predict_members",
     "predict_quantiles",
     "predict_uncertainty",
+    "save",
 ]

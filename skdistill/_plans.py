@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -12,9 +13,20 @@ import torch
 from torch import Tensor, nn
 
 from ._objective import Objective
+from ._process import DISPATCH_MODE_LOCK
 from ._tasks import Buffers, Task
-from .modules import build_members, stack
+from .modules import (
+    MLP,
+    ConvNet,
+    Recurrent,
+    RecurrentSequenceModel,
+    ResNet,
+    build_members,
+    stack,
+)
 from .pruning import narrow
+
+_OURS = (MLP, ConvNet, ResNet, Recurrent, RecurrentSequenceModel)
 
 
 @dataclass(frozen=True)
@@ -46,6 +58,11 @@ class NetworkRecipe:
         in_features = row_shape[0] if len(row_shape) == 1 else row_shape
         widths = {"in_features": in_features, "out_features": n_outputs}
         return cls(module, {**widths, **settings}, row_shape)
+
+    @property
+    def is_of_ours(self) -> bool:
+        """Whether the networks are of :mod:`skdistill.modules`, whose weights are all they hold."""
+        return self.module in _OURS
 
     def build(self, seeds: Sequence[int]) -> list[nn.Module]:
         """Build a network for each seed."""
@@ -152,17 +169,23 @@ def build_module(
     ValueError
         If the module's output has another width.
     """
-    network = plan.build(recipe, seeds).to(dtype=dtype)
-    module = plan.wrap(network, buffers or {}).eval()
+    module = _built(plan, recipe, seeds, dtype, buffers or {})
     with torch.no_grad():
         outputs = module(torch.zeros(1, 3, *recipe.row_shape, dtype=dtype))
-    given, expected = tuple(outputs.shape[len(network.lead) :]), (3, plan.n_outputs)
+    n_axes = len(getattr(module, "network", module).lead)
+    given, expected = tuple(outputs.shape[n_axes:]), (3, plan.n_outputs)
     if given != expected:
         raise ValueError(
             f"module must give a tensor of shape (n, {expected[1]}), {plan.meaning_of_outputs}; "
             f"{name_of(recipe.module)} gives {given} for 3 rows."
         )
     return module
+
+
+def _built(
+    plan: Plan, recipe: Any, seeds: Sequence[int], dtype: torch.dtype, buffers: dict[str, Tensor]
+) -> Any:
+    return plan.wrap(plan.build(recipe, seeds).to(dtype=dtype), buffers).eval()
 
 
 def as_tensors(arrays: dict[str, np.ndarray]) -> dict[str, Tensor]:
@@ -182,10 +205,18 @@ def rebuild_module(plan: Plan, recipe: Any, weights: dict[str, np.ndarray]) -> A
     # The location and scale of the targets may be kept more precisely than the network.
     dtypes = {value.dtype for value in tensors.values() if value.is_floating_point()}
     dtype = min(dtypes, key=lambda dtype: dtype.itemsize)
-    module = build_module(plan, recipe, [0] * plan.n_networks, dtype, buffers)
-    module.load_state_dict(tensors)
+    with _without_memory() if recipe.is_of_ours else contextlib.nullcontext():
+        module = _built(plan, recipe, [0] * plan.n_networks, dtype, buffers)
+    module.load_state_dict(tensors, assign=True)
     plan.complete(module)
     return module.eval()
+
+
+@contextlib.contextmanager
+def _without_memory() -> Iterator[None]:
+    """Build modules whose weights have shapes, but take no memory."""
+    with DISPATCH_MODE_LOCK.held(), torch.device("meta"):
+        yield
 
 
 def name_of(module: Callable) -> str:

@@ -448,7 +448,7 @@ def narrow(module: nn.Module, widths: Sequence[int]) -> nn.Module:
             1 <= few <= many for few, many in zip(widths, now, strict=True)
         ):
             raise ValueError(f"widths must have a number up to each of {now}; got {widths!r}.")
-        kept = [torch.arange(width) for width in widths]
+        kept = [torch.arange(width, device="cpu") for width in widths]
         return [_with_units(network, kept, exact_at_edges=False) for network in networks]
 
     return _changed(module, change)
@@ -526,7 +526,7 @@ def _with_units(network: nn.Module, kept: Sequence[Tensor], exact_at_edges: bool
     """Copy a network with some of its units only, in `kept` for each stream."""
     network = copy.deepcopy(network)
     for stream, units in zip(_streams_of(network), kept, strict=True):
-        is_kept = torch.zeros_like(_bias_of(stream.source), dtype=torch.bool)
+        is_kept = torch.zeros(len(stream.source.weight), dtype=torch.bool, device=units.device)
         is_kept[units] = True
         _remove(stream, is_kept, exact_at_edges)
     return network

@@ -32,7 +32,7 @@ LAYERS = {
         "samplers",
         "transfer",
     },
-    "engine": {"_engine", "_memory"},
+    "engine": {"_archive", "_engine", "_files", "_memory"},
     "tasks and plans": {"_checks", "_plans", "_tasks"},
     "shared": {
         "_estimator",
@@ -60,7 +60,7 @@ HEIGHT = {layer: height for height, layer in enumerate(LAYERS)}
 # Libraries that only these parts may name.
 IMPORTERS = {
     "skorch": {"_engine"},
-    "sklearn": {"_memory"}.union(
+    "sklearn": {"_archive", "_memory"}.union(
         *(LAYERS[name] for name in ("tasks and plans", "shared", "estimators", "around"))
     ),
     "matplotlib": {"displays"},

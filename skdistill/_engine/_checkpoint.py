@@ -7,9 +7,7 @@ import copy
 import hashlib
 import io
 import os
-import re
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from .._files import remove_leftovers, write_atomically
 from .._rules import epochs_in
 from .._warnings import warn
 
@@ -87,19 +86,12 @@ class Checkpoint:
                 "each, or checkpoint=None."
             )
         self.lock = lock
-        self._warn_if_it_fails("cleaned up", self._remove_leftovers)
+        self._warn_if_it_fails("cleaned up", remove_leftovers, self.path)
         return self
 
     def __exit__(self, *error) -> None:
         self._warn_if_it_fails("unlocked", self.lock_path.unlink)
         os.close(self.lock)
-
-    def _remove_leftovers(self) -> None:
-        """Remove partly written files of fits that were killed."""
-        is_part = re.compile(rf"\.{re.escape(self.path.name)}\.[a-z0-9_]{{8}}\.part").fullmatch
-        for path in self.path.parent.iterdir():
-            if is_part(path.name):
-                path.unlink()
 
     def _warn_if_it_fails(self, done: str, do: Callable, *args: Any) -> None:
         """Do something that the fit does not depend on; warn of the first failure."""
@@ -126,16 +118,7 @@ class Checkpoint:
 
     def _write(self, state: dict[str, Any]) -> None:
         content = _packed({"belongs_to": self.belongs_to, "state": state})
-        start = f".{self.path.name}."
-        handle, part = tempfile.mkstemp(".part", start, self.path.parent)  # follows no link
-        try:
-            with open(handle, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(part, self.path)
-        finally:
-            Path(part).unlink(missing_ok=True)
+        write_atomically(self.path, content, mode=0o600)
 
     def read(self) -> dict[str, Any] | None:
         """Return the state, or None if there is no file.

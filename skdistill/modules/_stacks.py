@@ -320,7 +320,8 @@ def unstack(stacked: Any) -> list[nn.Module]:
     if isinstance(stacked, StackedSequential):
         return [nn.Sequential(*(_unstacked(layer, m) for layer in stacked)) for m in members]
     n_axes, like = len(stacked.lead), next(stacked.parameters())
-    networks = [copy.deepcopy(stacked._template.network).to(like) for _ in members]
+    copies = (copy.deepcopy(stacked._template.network) for _ in members)
+    networks = [network.to_empty(device=like.device).to(like) for network in copies]
     with torch.no_grad():
         for safe, name in stacked._names:
             values = getattr(stacked, safe).flatten(0, n_axes - 1)

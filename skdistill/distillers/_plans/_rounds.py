@@ -41,6 +41,11 @@ class LearnerRecipes(NamedTuple):
         return self.of_classes[0].module
 
     @property
+    def is_of_ours(self) -> bool:
+        """Whether all networks are of :mod:`skdistill.modules`."""
+        return all(recipe.is_of_ours for recipe in self.of_classes)
+
+    @property
     def row_shape(self) -> tuple[int, ...]:
         """Shape of a row of X."""
         return self.of_classes[0].row_shape
