@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ._shared import Marginal, check_n_samples, check_targets, normal_cdf
+from ._shared import Marginal, check_n_samples, check_targets, normal_cdf, random_numbers
 from ._uncertainty import Uncertainty
 
 _EPS = torch.finfo(torch.float64).eps
@@ -134,17 +135,6 @@ class EmpiricalGaussian(Marginal):
         return torch.stack((self.means.transpose(0, 1), self.variances.transpose(0, 1)), dim=-1)
 
     def affine(self, loc: Tensor | np.ndarray, scale: Tensor | np.ndarray) -> EmpiricalGaussian:
-        """Distribution of ``loc + scale * y``, such as y back from standardised to own units.
-
-        Parameters
-        ----------
-        loc, scale : Tensor or array of shape (t,)
-            Shift and factor of each target.
-
-        Returns
-        -------
-        EmpiricalGaussian
-        """
         loc, scale = (torch.as_tensor(value).to(self.means) for value in (loc, scale))
         return EmpiricalGaussian(loc + scale * self.means, scale.square() * self.variances)
 
@@ -152,11 +142,6 @@ class EmpiricalGaussian(Marginal):
     def mean(self) -> Tensor:
         """Mean of the mixture, of shape (n, t)."""
         return self.means[0] + (self.means - self.means[0]).mean(dim=0)
-
-    @property
-    def variance(self) -> Tensor:
-        """Variance of the mixture, of shape (n, t): the total uncertainty."""
-        return self.uncertainty().total
 
     def uncertainty(self) -> Uncertainty:
         """Parts of the variance by the law of total variance [1]_.
@@ -192,77 +177,20 @@ class EmpiricalGaussian(Marginal):
         return EmpiricalGaussian(self.mean.unsqueeze(0), self.variance.unsqueeze(0))
 
     def log_prob(self, y: Tensor) -> Tensor:
-        """Log density of the mixture, per row and target.
-
-        Parameters
-        ----------
-        y : Tensor of shape (n, t)
-
-        Returns
-        -------
-        Tensor of shape (n, t)
-            In nats, finite far in the tails. The joint log density of several targets is not their
-            sum, as the targets share the members.
-
-        Raises
-        ------
-        ValueError
-            If `y` does not have shape (n, t).
-        """
         z = self._standardise(y)
         log_densities = -0.5 * (z.square() + (2 * math.pi * self.variances).log())
         return log_densities.logsumexp(dim=0) - math.log(len(self.means))
 
     def cdf(self, y: Tensor) -> Tensor:
-        """Distribution function of the mixture, per row and target.
-
-        Parameters
-        ----------
-        y : Tensor of shape (n, t)
-
-        Returns
-        -------
-        Tensor of shape (n, t)
-            Probabilities, of full relative accuracy in the lower tail.
-
-        Raises
-        ------
-        ValueError
-            If `y` does not have shape (n, t).
-        """
         return normal_cdf(self._standardise(y)).mean(dim=0)
 
     def sample(self, n_samples: int, generator: torch.Generator | None = None) -> Tensor:
-        """Draw y: a member at random, then from its Gaussian.
-
-        The same draws serve every row: draw i takes one member and one standard normal per target
-        for all rows. What is drawn for a row hence does not depend on the rows around it, and
-        draw i is a plausible function of x plus noise rather than unrelated points; but the rows
-        of a draw are not independent of each other.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of draws.
-        generator : torch.Generator, default=None
-            Source of randomness, on any device; None is torch's global generator.
-
-        Returns
-        -------
-        Tensor of shape (n_samples, n, t)
-            In units of y.
-        """
         check_n_samples(n_samples)
         n_members, _, n_targets = self.means.shape
-        source = self.means.device if generator is None else generator.device
-        member = torch.randint(n_members, (n_samples,), generator=generator, device=source)
-        noise = torch.randn(
-            (n_samples, 1, n_targets),
-            generator=generator,
-            device=source,
-            dtype=self.means.dtype,
-        )
-        member, noise = member.to(self.means.device), noise.to(self.means.device)
+        # Draw i takes one member for all rows, and so is a plausible function of x plus noise.
+        choose = partial(torch.randint, n_members)
+        member = random_numbers(choose, (n_samples,), generator, self.means, torch.int64)
+        noise = random_numbers(torch.randn, (n_samples, 1, n_targets), generator, self.means)
         return self.means[member] + self.variances[member].sqrt() * noise
 
     def _standardise(self, y: Tensor) -> Tensor:
