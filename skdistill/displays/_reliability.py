@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 from sklearn.calibration import CalibrationDisplay, calibration_curve
 
@@ -16,6 +19,7 @@ from ._drawing import (
 )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ReliabilityDisplay:
     """Accuracy against confidence, or the frequency of each class against its probability.
 
@@ -48,10 +52,8 @@ class ReliabilityDisplay:
         The curves.
     bars_ : matplotlib StepPatch or None
         The distribution of the confidences.
-    ax_ : matplotlib Axes
+    ax_, figure_ : matplotlib Axes and Figure
         Where all is drawn.
-    figure_ : matplotlib Figure
-        The figure of `ax_`.
 
     See Also
     --------
@@ -61,19 +63,16 @@ class ReliabilityDisplay:
 
     Examples
     --------
-    >>> import matplotlib.pyplot as plt
     >>> from skdistill.displays import ReliabilityDisplay
     >>> y_prob = [[0.9, 0.1], [0.9, 0.1], [0.3, 0.7], [0.3, 0.7]]
     >>> ReliabilityDisplay.from_predictions([0, 0, 1, 0], y_prob, n_bins=10)
     <...ReliabilityDisplay object at ...>
-    >>> plt.show()
     """
 
-    def __init__(self, *, curves, share=None, calibration_error=None, name=None):
-        self.curves = curves
-        self.share = share
-        self.calibration_error = calibration_error
-        self.name = name
+    curves: list[CalibrationDisplay]
+    share: Any = None
+    calibration_error: float | None = None
+    name: str | None = None
 
     def plot(
         self, ax=None, *, name=None, ref_line=True, plot_bars=True, bars_kwargs=None, **kwargs
