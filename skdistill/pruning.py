@@ -63,14 +63,8 @@ _POOLING = (
 class _Stream(NamedTuple):
     """Units that are removed together: a layer's, and those of residual layers that add to them.
 
-    Attributes
-    ----------
-    source : nn.Linear or convolution
-        The layer whose units they are.
-    path : list of nn.Module
-        What they go through, residual layers and layers without weights.
-    reader : nn.Linear or convolution
-        The layer that reads them.
+    They are made by `source`, go through `path`, layers without weights and residual layers, and
+    are read by `reader`.
     """
 
     source: Any
@@ -84,13 +78,7 @@ class _Stream(NamedTuple):
 
 
 def _streams_of(network: nn.Module) -> list[_Stream]:
-    """Units of a Sequential network that may be removed, from its input to its output.
-
-    Raises
-    ------
-    ValueError
-        If the network, or a layer that the units go through, is of another kind.
-    """
+    """Units of a Sequential network that may be removed, from its input to its output."""
     layers = _leaves(network)
     parameters = [p for layer in layers for p in layer.parameters()]
     if len(set(parameters)) < len(parameters):

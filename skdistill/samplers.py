@@ -147,9 +147,8 @@ class _SamplingOptimizer(torch.optim.Optimizer):
 
         Parameters
         ----------
-        theta : Tensor
-            A parameter, or all of them in one buffer.
-        grad : Tensor of the same shape
+        theta, grad : Tensor
+            A parameter, or all of them in one buffer, and its gradient.
         state : dict of str to Tensor
             State of the sampler for this tensor; initialised when empty.
         group : dict
@@ -169,7 +168,6 @@ class _SamplingOptimizer(torch.optim.Optimizer):
         Returns
         -------
         loss : Tensor or None
-            Result of `closure`.
         """
         loss = None
         if closure is not None:

@@ -220,24 +220,13 @@ class EmpiricalGaussian(Marginal):
 
 
 def _mixture_quantile(means: Tensor, stds: Tensor, tail: Tensor, upper: Tensor) -> Tensor:
-    """Quantiles of mixtures of S equally weighted Gaussians, exact to rounding.
+    """Quantiles (m, k) of m mixtures of S equally weighted Gaussians, (S, m), exact to rounding.
 
     A safeguarded Newton iteration: x moves by Newton's step for the logarithm of the two sides of
     the equation, or to the middle of the bracket where that step leaves the bracket or is more
     than half the last one. Each problem stops by itself, when the two sides agree to rounding or
-    the bracket has closed around x.
-
-    Parameters
-    ----------
-    means, stds : Tensor of shape (S, m), float64
-    tail : Tensor of shape (k,), float64
-        Probabilities, at most 1/2.
-    upper : Tensor of shape (k,), bool
-        Whether the probability lies above the quantile; solved as a lower tail of -y.
-
-    Returns
-    -------
-    Tensor of shape (m, k), float64
+    the bracket has closed around x. Where `upper` is true, of shape (k,), the probability `tail`,
+    at most 1/2, lies above the quantile: solved as a lower tail of -y. All are of float64.
     """
     n_members, n_problems = means.shape
     sign = 1.0 - 2.0 * upper.double()

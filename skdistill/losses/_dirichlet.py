@@ -354,18 +354,10 @@ def dirichlet_nll(outputs: Tensor, mean_log: Tensor, offset: float = 1.0) -> tup
 
 
 def proxy_term(loss: str, mean: Tensor, precision: Tensor) -> Term:
-    """Divergence of a student's Dirichlet and a proxy.
+    """Divergence of a student's Dirichlet and a proxy, see :func:`proxy_target`.
 
-    Parameters
-    ----------
-    loss : {"reverse_kl", "reverse_kl_reference", "forward_kl"}
-        The first is divided by the sum of the proxy's concentrations.
-    mean : Tensor of shape (..., n, K)
-    precision : Tensor of shape (..., n)
-
-    Returns
-    -------
-    term : Term
+    Of "reverse_kl", "reverse_kl_reference" and "forward_kl", the first is divided by the sum of the
+    proxy's concentrations.
     """
     if loss == "reverse_kl_reference":
         return Term(dirichlet_reverse_kl_reference, (mean, precision))

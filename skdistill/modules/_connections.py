@@ -27,18 +27,8 @@ Generator = torch.Generator | None
 class Connection(nn.Module):
     """Merges activations of an earlier learner into those of another; subclasses define `merge`.
 
-    Parameters
-    ----------
-    width, source_width : int
-        Width of the learner's own activations, and of the earlier learner's. Where they differ, the
-        latter are projected.
-    generator : torch.Generator, default=None
-        Source of the initial weights; None is torch's global generator.
-
-    Attributes
-    ----------
-    out_features : int
-        Width of the merged activations.
+    Where the earlier learner's activations differ in width, they are projected. ``out_features`` is
+    the width of the merged activations.
     """
 
     is_projected = True
@@ -149,7 +139,6 @@ class Learner(nn.Module):
     ----------
     network : nn.Sequential
     row_shape : tuple of int
-        Shape of one row.
     head_layers : int, default=1
         How many layers with parameters come after the connections.
     connection : str, default="none"
@@ -160,11 +149,6 @@ class Learner(nn.Module):
         Whether to predict from the state at every time step of a series, not only the last.
     generator : torch.Generator, default=None
         Source of the connections' initial weights.
-
-    Raises
-    ------
-    ValueError
-        If the network cannot be cut at the place of the connections.
     """
 
     connections: Any  # an nn.ModuleList of Connection
@@ -292,12 +276,7 @@ def _tensors(module: nn.Module) -> list[Tensor]:
 class Booster(nn.Module):
     """Mean of learners that may read each other's activations; a stack of one network.
 
-    Parameters
-    ----------
-    learners : list of Learner
-    loc, bound : Tensor of shape (L,)
-        See :func:`skdistill.losses.bounded_outputs`.
-    centred : bool
+    Outputs are bounded, see :func:`skdistill.losses.bounded_outputs`.
     """
 
     learners: Any  # an nn.ModuleList of Learner
@@ -363,18 +342,13 @@ class Rounds:
     booster : Booster
     x : Tensor of shape (n, ...)
     over_time : bool, default=False
-        Whether to keep the outputs at all time steps.
+        Whether to keep the outputs at all time steps, (time, n, L), in place of (n, L).
     chunk : int, default=None
         Rows to run at a time; None is all of them.
     before_chunk : callable, default=None
         Called before each chunk; an error that it raises leaves the rounds so far intact.
     reach : int, default=None
         How many rounds back learners read at most; older activations are dropped. None keeps all.
-
-    Attributes
-    ----------
-    outputs : list of Tensor
-        Outputs of each learner, (n, L), or (time, n, L) over time.
     """
 
     def __init__(
