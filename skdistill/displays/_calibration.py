@@ -156,15 +156,8 @@ class RegressionCalibrationDisplay:
 
         Parameters
         ----------
-        y_true : array-like of shape (n_samples,) or (n_samples, n_targets)
-            True values.
-        y_quantiles : array-like of shape (n_samples, n_quantiles) or \
-                (n_samples, n_targets, n_quantiles)
-            Predicted quantiles.
-        quantiles : array-like of shape (n_quantiles,)
-            Their nominal levels, increasing, strictly between 0 and 1.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights.
+        y_true, y_quantiles, quantiles, sample_weight
+            As in :func:`skdistill.metrics.regression_calibration_curve`.
         name : str, default=None
             Name of the model in the legend.
         **kwargs : dict

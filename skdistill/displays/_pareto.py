@@ -167,6 +167,7 @@ class ParetoDisplay:
 
         Parameters
         ----------
+        teacher_scores, base_costs : as in :class:`ParetoDisplay`
         cv_results : dict
             The ``cv_results_`` of a search, or of several searches by name.
         scores : sequence of str, default=("score",)
@@ -174,10 +175,6 @@ class ParetoDisplay:
         costs : sequence of str, default=("neg_flops", "neg_n_parameters")
             Names of costs among the metrics, or of other columns that are better when smaller, see
             :func:`skdistill.model_selection.pareto_front`.
-        teacher_scores : dict of str to float, default=None
-            The teacher's score, greater is better, by the name of the score.
-        base_costs : dict of str to float, default=None
-            Cost of a student of the teacher's architecture, by the name of the cost.
         **kwargs : dict
             Keywords of :meth:`plot`, such as `ax`.
 

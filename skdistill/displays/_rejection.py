@@ -224,13 +224,8 @@ class RejectionCurveDisplay:
 
         Parameters
         ----------
-        losses : array-like of shape (n_samples,)
-            Loss of each row, whatever it is measured in: ``y_true != y_pred`` of labels,
-            ``(y_true - y_pred) ** 2``.
-        uncertainty : array-like of shape (n_samples,)
-            Values that rank the rows, usually the total entropy or variance.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights.
+        losses, uncertainty, sample_weight
+            As in :func:`skdistill.metrics.risk_coverage_curve`.
         loss_name : str, default="loss"
             Name of the loss, for the label of the vertical axis.
         name : str, default=None

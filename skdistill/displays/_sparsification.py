@@ -165,14 +165,8 @@ class SparsificationDisplay:
 
         Parameters
         ----------
-        y_true : array-like of shape (n_samples,) or (n_samples, n_targets)
-            True values.
-        y_pred : array-like of the shape of `y_true`
-            Predicted means.
-        uncertainty : array-like of shape (n_samples,) or the shape of `y_true`
-            Values that rank the rows, usually the total variance.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights.
+        y_true, y_pred, uncertainty, sample_weight
+            As in :func:`skdistill.metrics.sparsification_curve`.
         name : str, default=None
             Name of the model in the legend.
         **kwargs : dict
