@@ -74,9 +74,7 @@ def flops(estimator, X) -> int:
 
     Parameters
     ----------
-    estimator : estimator
-        A fitted skdistill estimator, or a Pipeline, search, FrozenEstimator or
-        TransformedTargetRegressor around one.
+    estimator : as in :func:`n_parameters`
     X : array-like of shape (n_samples, n_features)
         Rows; only the shape of the first one matters.
 

@@ -180,13 +180,10 @@ def shrink(
 
     Parameters
     ----------
-    weights : list of Tensor of shape (..., n_units, ...)
-        The units' weights W; several, where a unit has inputs in several layers.
+    weights, n_lead : as in :func:`unit_norms`
     amount : float or Tensor
         By how much, t: the optimizer's step size times the strength of the penalty and, as in
         :class:`GroupLasso`, the square root of how many weights a unit has.
-    n_lead : int, default=0
-        Number of leading axes, over members or heads.
     inplace : bool, default=False
         Whether to change `weights` themselves.
 

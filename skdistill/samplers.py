@@ -587,8 +587,7 @@ def effective_sample_size(draws: Any) -> np.ndarray:
 
     Parameters
     ----------
-    draws : array-like of shape (n_chains, n_draws, ...)
-        At least four of each chain; the middle one of an odd number is left out.
+    draws : as in :func:`split_r_hat`
 
     Returns
     -------

@@ -87,11 +87,10 @@ def fetch_tabular_classification(name, *, data_home=None):
 
     Parameters
     ----------
+    data_home : as in :func:`fetch_images`
     name : {"letter", "adult", "pendigits", "satimage", "spambase", "magic", "covtype20k"}
         Which set. "covtype20k" is the first 20,000 rows of the cover types as published, of whose
         first 15,120 each class has as many.
-    data_home : str or path-like, default=None
-        Folder for downloads; None is scikit-learn's, ``~/scikit_learn_data``.
 
     Returns
     -------
@@ -120,8 +119,7 @@ def fetch_tabular_classification(name, *, data_home=None):
     ValueError
         If `name` is none of the sets, or the data are not what they should be.
     OSError
-        If the set is not in ``SKDISTILL_DATA`` and cannot be downloaded; the message says how to
-        go on without a connection.
+        As :func:`fetch_images` does.
 
     Examples
     --------

@@ -76,12 +76,11 @@ def fetch_uci_regression(name, *, data_home=None):
 
     Parameters
     ----------
+    data_home : as in :func:`fetch_images`
     name : {"boston", "concrete", "energy", "kin8nm", "naval", "power-plant", "protein", "wine", \
             "yacht"}
         Which set. "energy" is the heating load, "naval" the decay of the compressor, "wine" the
         red wines.
-    data_home : str or path-like, default=None
-        Folder for downloads; None is scikit-learn's, ``~/scikit_learn_data``.
 
     Returns
     -------
@@ -104,8 +103,7 @@ def fetch_uci_regression(name, *, data_home=None):
     ValueError
         If `name` is none of the sets, or the data are not of the shape that they should be.
     OSError
-        If the set is not in ``SKDISTILL_DATA`` and cannot be downloaded; the message says how to
-        go on without a connection.
+        As :func:`fetch_images` does.
 
     Notes
     -----

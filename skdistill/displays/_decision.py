@@ -199,6 +199,8 @@ class DecisionUncertaintyDisplay:
 
         Parameters
         ----------
+        target, grid_resolution, extend
+            As in :class:`UncertaintyBandDisplay`.
         estimator : estimator
             Fitted classifier or regressor with `predict_uncertainty`, or a Pipeline, a search or a
             TransformedTargetRegressor around one.
@@ -209,13 +211,6 @@ class DecisionUncertaintyDisplay:
             True labels or values, the colours of the points; None draws no points.
         features : pair of int or str, default=(0, 1)
             The columns: their positions, or their names if X is a DataFrame.
-        target : int, default=0
-            Which target to draw where there are several.
-        grid_resolution : int, default=200
-            Number of points of the grid along each column.
-        extend : float, default=0.2
-            How far the grid goes beyond the range of each column, on each side, as a fraction of
-            its width.
         **kwargs : dict
             Keywords of :meth:`plot`, such as `ax`.
 

@@ -204,20 +204,11 @@ class ReliabilityDisplay:
 
         Parameters
         ----------
-        y_true : array-like of shape (n_samples,)
-            True labels, of any kind.
-        y_prob : array-like of shape (n_samples, n_classes)
-            Predicted probabilities, as `predict_proba` returns; two columns for two classes.
-        labels : array-like of shape (n_classes,), default=None
-            Labels of the columns of `y_prob` in their order, as in `classes_`. By default the
-            distinct values of `y_true`, sorted.
+        y_true, y_prob, labels, n_bins, strategy
+            As in :func:`skdistill.metrics.expected_calibration_error`.
         classes : "all" or array-like of labels, default=None
             Classes to draw, each with its own curve. None draws the curve of the confidence, and
             its distribution.
-        n_bins : int, default=15
-            Number of bins.
-        strategy : {"uniform", "quantile"}, default="uniform"
-            Bins of equal width, or bins that each hold as many rows.
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights; not with `classes`.
         name : str, default=None

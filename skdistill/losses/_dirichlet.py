@@ -298,11 +298,7 @@ def dirichlet_forward_kl(
 
     Parameters
     ----------
-    outputs : Tensor of shape (..., n, K)
-    concentrations : Tensor of shape (..., n, K)
-        Of the teacher, such as those of its proxy: beta.
-    offset : float, default=1.0
-        Of the student.
+    outputs, concentrations, offset : as in :func:`dirichlet_reverse_kl`
 
     Returns
     -------

@@ -216,9 +216,7 @@ def normal_inverse_wishart_start(
 
     Parameters
     ----------
-    target : NormalInverseGammaTarget of shape (..., n, t)
-    weight : Tensor of shape (n,), default=None
-        Of the rows; None is equal weights.
+    target, weight : as in :func:`normal_inverse_gamma_start`
 
     Returns
     -------

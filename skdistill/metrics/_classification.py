@@ -210,7 +210,7 @@ def reliability_curve(
     Parameters
     ----------
     y_true, y_prob, n_bins, strategy, labels, sample_weight
-        As in :func:`expected_calibration_error`. Bins without rows are left out of what is returned.
+        As in :func:`expected_calibration_error`. Bins without rows are left out.
 
     Returns
     -------
