@@ -399,7 +399,7 @@ def prune(module: nn.Module, threshold: float = 1e-3) -> nn.Module:
     if empty:
         warn(
             f"threshold={threshold:g} would remove all units of {', '.join(empty)}; the one with "
-            "the largest weights is kept. Use a smaller threshold, or a weaker group lasso.",
+            "the largest weights is kept. Use a smaller threshold, or a weaker group lasso."
         )
     return pruned
 

@@ -223,7 +223,7 @@ class CapturedStep:
             self.works = False
             warn(
                 "The training step could not be captured as a CUDA graph and runs eagerly. torch "
-                f"says: {str(error).splitlines()[0]}",
+                f"says: {str(error).splitlines()[0]}"
             )
             return self.step(batch)
         return self._replay(shapes, tensors)

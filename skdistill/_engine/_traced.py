@@ -95,7 +95,7 @@ class TracedGradient(FlatGradient):
     def _warn(self, reason: str) -> None:
         warn(
             "The training step cannot be recorded and goes through autograd each time, which is "
-            f"slower: {reason}",
+            f"slower: {reason}"
         )
 
     def _weighted_step(self, *tensors: Tensor) -> tuple[Tensor, ...]:

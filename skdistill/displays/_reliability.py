@@ -10,13 +10,7 @@ import numpy as np
 from sklearn.calibration import CalibrationDisplay, calibration_curve
 
 from ..metrics import expected_calibration_error, reliability_curve
-from ._drawing import (
-    CLASS_COLORS,
-    given_or_new_axes,
-    import_pyplot,
-    labelled,
-    merge_style,
-)
+from ._drawing import CLASS_COLORS, given_or_new_axes, import_pyplot, labelled, merge_style
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -12,14 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from .._rules import OneOf
-from ._layers import (
-    activation_named,
-    one_for_each,
-    row_shape,
-    started,
-    whole_number,
-    whole_numbers,
-)
+from ._layers import activation_named, one_for_each, row_shape, started, whole_number, whole_numbers
 from ._networks import MLP
 
 _POOLINGS = {"max": nn.MaxPool2d, "avg": nn.AvgPool2d}

@@ -123,8 +123,6 @@ class CategoricalStack(DistributionStack):
     """A stack of networks for classification; by default its outputs are logits."""
 
     def __init__(
-        self,
-        network: nn.Module,
-        read: Callable[[Tensor], Any] = EmpiricalCategorical.from_logits,
+        self, network: nn.Module, read: Callable[[Tensor], Any] = EmpiricalCategorical.from_logits
     ):
         super().__init__(network, read)

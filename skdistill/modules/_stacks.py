@@ -217,7 +217,7 @@ class StackedModule(nn.Module):
         warn(
             f"{type(template).__name__} cannot be vectorised over members, so they run "
             f"one by one, which is slower. {_advice_for_vmap(template)} torch reports: "
-            f"{str(error).strip().splitlines()[0]}",
+            f"{str(error).strip().splitlines()[0]}"
         )
 
     def _call(self, template: nn.Module, state: dict[str, Tensor], rows: Tensor) -> Tensor:
