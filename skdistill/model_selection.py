@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
@@ -261,6 +262,7 @@ def _column(cv_results: Mapping, column: str, name: str) -> np.ndarray:
 # --- the cheapest student that is good enough -------------------------------------------------
 
 
+@dataclass(kw_only=True)
 class CheapestWithin:
     """Rule that chooses the cheapest candidate whose score is close to the best.
 
@@ -300,15 +302,14 @@ class CheapestWithin:
     1
     """
 
-    def __init__(
-        self, *, cost="neg_n_parameters", score="score", tolerance=1.0, unit="standard_error"
-    ):
-        Number(Real, 0).check(tolerance, "tolerance")
-        OneOf(("standard_error", "absolute", "relative")).check(unit, "unit")
-        self.cost = cost
-        self.score = score
-        self.tolerance = tolerance
-        self.unit = unit
+    cost: str = "neg_n_parameters"
+    score: str = "score"
+    tolerance: float = 1.0
+    unit: str = "standard_error"
+
+    def __post_init__(self):
+        Number(Real, 0).check(self.tolerance, "tolerance")
+        OneOf(("standard_error", "absolute", "relative")).check(self.unit, "unit")
 
     def __call__(self, cv_results) -> int:
         """Choose a candidate.

@@ -79,12 +79,6 @@ def fetch_images(name, *, data_home=None):
     ----------
     .. [1] Y. LeCun, C. Cortes and C. Burges, "The MNIST Database of Handwritten Digits".
     .. [2] T. Clanuwat et al. (2018), "Deep Learning for Classical Japanese Literature".
-
-    Examples
-    --------
-    >>> from skdistill.datasets import fetch_images
-    >>> mnist = fetch_images("mnist")  # doctest: +SKIP
-    >>> X_test = mnist.data[~mnist.is_train]  # doctest: +SKIP
     """
     source = source_of(name, _SETS)
     bunch = load_or_download(

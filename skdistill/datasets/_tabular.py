@@ -120,12 +120,6 @@ def fetch_tabular_classification(name, *, data_home=None):
         If `name` is none of the sets, or the data are not what they should be.
     OSError
         As :func:`fetch_images` does.
-
-    Examples
-    --------
-    >>> from skdistill.datasets import fetch_tabular_classification
-    >>> adult = fetch_tabular_classification("adult")  # doctest: +SKIP
-    >>> X_train = adult.data[adult.is_train]  # doctest: +SKIP
     """
     source = source_of(name, _SETS)
     download = _from_openml if isinstance(source.origin, int) else _from_covtype

