@@ -312,23 +312,10 @@ class CheapestWithin:
         OneOf(("standard_error", "absolute", "relative")).check(self.unit, "unit")
 
     def __call__(self, cv_results) -> int:
-        """Choose a candidate.
+        """Index of the chosen candidate in ``cv_results_``; of equally cheap ones, the best.
 
-        Parameters
-        ----------
-        cv_results : dict
-            The ``cv_results_`` of a search.
-
-        Returns
-        -------
-        best_index : int
-            Index of the candidate; of equally cheap ones, the best.
-
-        Raises
-        ------
-        ValueError
-            If `cv_results` has no such columns, every score is NaN, or there is one fold and
-            no standard error.
+        A ValueError says that `cv_results` has no such columns, that every score is NaN, or that
+        there is one fold and no standard error.
         """
         costs, scores = costs_and_scores(cv_results, self.cost, self.score)
         known = ~(np.isnan(costs) | np.isnan(scores))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import InitVar, dataclass
 from typing import Any
 
 import torch
@@ -334,6 +335,7 @@ class Booster(nn.Module):
         return sum(learner.n_activations for learner in self.learners)
 
 
+@dataclass(eq=False)
 class Rounds:
     """Rounds of a booster on some rows, one by one, with the activations and outputs so far.
 
@@ -351,20 +353,14 @@ class Rounds:
         How many rounds back learners read at most; older activations are dropped. None keeps all.
     """
 
-    def __init__(
-        self,
-        booster: Booster,
-        x: Tensor,
-        over_time: bool = False,
-        chunk: int | None = None,
-        before_chunk: Callable[[], None] | None = None,
-        reach: int | None = None,
-    ):
-        self.booster = booster
-        self.x = x
-        self.over_time = over_time
-        self.chunk = chunk or len(x)
-        self.before_chunk = before_chunk
+    booster: Booster
+    x: Tensor
+    over_time: bool = False
+    chunk: int | None = None
+    before_chunk: Callable[[], None] | None = None
+    reach: InitVar[int | None] = None
+
+    def __post_init__(self, reach: int | None) -> None:
         self.outputs: list[Tensor] = []
         self.hidden: deque[Tensor] = deque(maxlen=reach)
 
@@ -386,7 +382,8 @@ class Rounds:
     def _run(self, learner: Any) -> tuple[Tensor, Tensor]:
         known = (self.x, *self.sources_of(learner))
         parts = []
-        for x, *sources in zip(*(tensor.split(self.chunk) for tensor in known), strict=True):
+        size = self.chunk or len(self.x)
+        for x, *sources in zip(*(tensor.split(size) for tensor in known), strict=True):
             if self.before_chunk is not None:
                 self.before_chunk()
             parts.append(learner.hidden(x, sources))
