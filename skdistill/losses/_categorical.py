@@ -158,9 +158,7 @@ def information_mismatch(
     return error.square().sum((-3, -2)), gradient.mT
 
 
-# ------------------------------------------------------------------------------------------
-# Parts of the above. Classes stand before rows from here on
-# ------------------------------------------------------------------------------------------
+# --- parts of the above. Classes stand before rows from here on -------------------------------
 
 
 def _log_softmax(logits: Tensor, temperature: float = 1.0) -> Tensor:

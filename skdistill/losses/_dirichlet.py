@@ -37,9 +37,7 @@ _SHIFT = 4
 _FEW = 2**11  # elements for which torch's own functions take no longer than the series
 
 
-# ------------------------------------------------------------------------------------------
-# Targets
-# ------------------------------------------------------------------------------------------
+# --- targets ----------------------------------------------------------------------------------
 
 
 class MemberStatistics:
@@ -216,9 +214,7 @@ def proxy_concentrations(mean: Tensor, precision: Tensor, offset: float = 1.0) -
     return (mean * precision.unsqueeze(-1)).add_(offset)  # Eq 17
 
 
-# ------------------------------------------------------------------------------------------
-# Losses
-# ------------------------------------------------------------------------------------------
+# --- losses -----------------------------------------------------------------------------------
 
 
 @loss_with_gradient
@@ -363,9 +359,7 @@ def proxy_term(loss: str, mean: Tensor, precision: Tensor) -> Term:
     return Term(dirichlet_reverse_kl, (beta,), weight=1 / (precision + mean.shape[-1]))
 
 
-# ------------------------------------------------------------------------------------------
-# Parts of the above
-# ------------------------------------------------------------------------------------------
+# --- parts of the above -----------------------------------------------------------------------
 
 
 def _concentrations(outputs: Tensor, offset: float) -> tuple[Tensor, Tensor]:

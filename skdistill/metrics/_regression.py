@@ -21,9 +21,7 @@ from ._checks import (
     weights_or_ones,
 )
 
-# --------------------------------------------------------------------------------------
-# Proper scores of the predictive distribution
-# --------------------------------------------------------------------------------------
+# --- proper scores of the predictive distribution ---------------------------------------------
 
 
 def _gaussian_log_density(y, mean, variance):
@@ -169,9 +167,7 @@ def _crps_batch_size(n_members, n_targets, n_temporaries=8):
     return max(1, int(get_config()["working_memory"] * 2**20 / bytes_per_row))
 
 
-# --------------------------------------------------------------------------------------
-# Intervals and quantiles
-# --------------------------------------------------------------------------------------
+# --- intervals and quantiles ------------------------------------------------------------------
 
 
 def _check_interval(y_interval, y_shape=None):
