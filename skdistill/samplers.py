@@ -354,10 +354,7 @@ class _Chain(_Inference):
 
         Parameters
         ----------
-        iteration : int
-            From 0 to ``n_iterations - 1``.
-        n_iterations : int
-            Length of the run.
+        iteration, n_iterations : as in :meth:`step_size_at`
 
         Returns
         -------

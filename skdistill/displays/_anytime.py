@@ -134,7 +134,6 @@ class AnytimeDisplay:
 
         Parameters
         ----------
-        teacher_score, references : as in :class:`AnytimeDisplay`
         estimator : estimator
             Fitted :class:`skdistill.BDistilBooster`, or a Pipeline or a search around one.
         X : array-like of shape (n_samples, n_features)
@@ -143,6 +142,7 @@ class AnytimeDisplay:
             True labels or values.
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
+        teacher_score, references : as in :class:`AnytimeDisplay`
         name : str, default=None
             Name of the booster in the legend; None uses the name of its class.
         **kwargs : dict

@@ -199,8 +199,6 @@ class DecisionUncertaintyDisplay:
 
         Parameters
         ----------
-        target, grid_resolution, extend
-            As in :class:`UncertaintyBandDisplay`.
         estimator : estimator
             Fitted classifier or regressor with `predict_uncertainty`, or a Pipeline, a search or a
             TransformedTargetRegressor around one.
@@ -211,6 +209,8 @@ class DecisionUncertaintyDisplay:
             True labels or values, the colours of the points; None draws no points.
         features : pair of int or str, default=(0, 1)
             The columns: their positions, or their names if X is a DataFrame.
+        target, grid_resolution, extend
+            As for :class:`UncertaintyBandDisplay`; the grid is over each of the two columns.
         **kwargs : dict
             Keywords of :meth:`plot`, such as `ax`.
 

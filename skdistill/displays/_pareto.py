@@ -167,7 +167,6 @@ class ParetoDisplay:
 
         Parameters
         ----------
-        teacher_scores, base_costs : as in :class:`ParetoDisplay`
         cv_results : dict
             The ``cv_results_`` of a search, or of several searches by name.
         scores : sequence of str, default=("score",)
@@ -175,6 +174,7 @@ class ParetoDisplay:
         costs : sequence of str, default=("neg_flops", "neg_n_parameters")
             Names of costs among the metrics, or of other columns that are better when smaller, see
             :func:`skdistill.model_selection.pareto_front`.
+        teacher_scores, base_costs : as in :class:`ParetoDisplay`
         **kwargs : dict
             Keywords of :meth:`plot`, such as `ax`.
 
