@@ -98,14 +98,8 @@ def listens_to_batches(callback: Callback) -> bool:
 class MemberEarlyStopping(Callback):
     """Keep each member's best weights, and end training when no member improves any more.
 
-    A member that has stopped keeps its best weights while the others go on.
-
-    Parameters
-    ----------
-    patience : int
-        Epochs in a row without improvement after which a member stops.
-    tol : float
-        Smallest decrease of the validation loss that counts as improvement.
+    A member stops after `patience` epochs in a row in which its validation loss has not fallen by
+    more than `tol`. It keeps its best weights while the others go on.
     """
 
     _STATE = ("best_loss_", "best_epoch_", "stopped_", "best_")
@@ -166,12 +160,6 @@ class DivergenceGuard(Callback):
         member that has stopped is judged by its best epoch, whatever becomes of it later.
     ends_with : {torch.all, torch.any}, default=torch.all
         Whether training ends when all members have diverged, or when one has.
-
-    Attributes
-    ----------
-    diverged_, worse_ : Tensor of shape (S,)
-        Which members have diverged; which others are worse than a constant prediction, known when
-        training has ended.
     """
 
     _STATE = ("diverged_", "constant_", "last_", "lowest_", "n_exploded_")
@@ -226,15 +214,7 @@ class DivergenceGuard(Callback):
 
 
 class TaskPerEpoch(Callback):
-    """Report every epoch to scikit-learn's callbacks as one task.
-
-    Parameters
-    ----------
-    context : sklearn.callback.CallbackContext
-        The task whose subtasks the epochs are.
-    estimator : estimator
-        The estimator that is being fitted.
-    """
+    """Report every epoch to scikit-learn's callbacks as one task, a subtask of `context`."""
 
     def __init__(self, context, estimator):
         self.context = context

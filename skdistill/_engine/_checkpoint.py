@@ -37,6 +37,7 @@ class Checkpoint:
 
     As a context manager it locks the file against other fits (not on Windows, which has no
     ``fcntl``). The lock is on a second file beside it, and ends with the process however that ends.
+    A file that could not be written, or that another fit uses, raises a ValueError.
 
     Parameters
     ----------
@@ -45,11 +46,6 @@ class Checkpoint:
         Least number of seconds between two writings, or "<n> epochs".
     belongs_to : dict of str to str
         Digests of the fit's data and parameters, see :func:`skdistill._fingerprint.digests`.
-
-    Raises
-    ------
-    ValueError
-        On entering, if the file could not be written, or another fit uses it.
     """
 
     def __init__(self, path, interval: float | str, belongs_to: dict[str, str]):
@@ -121,13 +117,7 @@ class Checkpoint:
         write_atomically(self.path, content, mode=0o600)
 
     def read(self) -> dict[str, Any] | None:
-        """Return the state, or None if there is no file.
-
-        Raises
-        ------
-        ValueError
-            If the file belongs to another fit or is damaged.
-        """
+        """Return the state, or None without a file; ValueError if of another fit or damaged."""
         try:
             found = _unpacked(self.path.read_bytes())
         except FileNotFoundError:
@@ -188,13 +178,7 @@ def _is_at(path: Path, handle: int) -> bool:
 
 
 def _packed(value: dict[str, Any]) -> bytes:
-    """Return the bytes of a checkpoint with this content.
-
-    Raises
-    ------
-    Exception
-        Of any kind, if the bytes could not be read again.
-    """
+    """Bytes of a checkpoint with this content; raises an error if they could not be read again."""
     file = io.BytesIO()
     torch.save(_without_numpy(value), file)
     payload = file.getvalue()

@@ -97,10 +97,7 @@ class StackNet(NeuralNet):
         return last[0] if last else engine_of(self)
 
     def outputs_now(self, X: Tensor) -> Tensor:
-        """Predict rows (S or 1, n, ...) with the weights as they are now.
-
-        The outputs are valid until the next step or call of this method.
-        """
+        """Predict rows (S or 1, n, ...) as the weights are now; valid until the next step."""
         return self.steps_.outputs(X)
 
     def weights_now(self) -> dict[str, Tensor]:

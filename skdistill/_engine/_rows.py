@@ -135,8 +135,7 @@ class DistillationRows(Rows):
     predictions : Tensor of shape (n_kept, ...), default=None
         Predictions for the rows that stay as they are, where they are known beforehand.
     draw : callable, default=None
-        What a :class:`skdistill.transfer.TransferMaker` has prepared: draws new rows in the place
-        of those that are dealt. None leaves them as they are.
+        What a :class:`skdistill.transfer.TransferMaker` has prepared; None keeps all rows.
     n_kept : int, default=0
         How many rows, the first ones, stay as they are also where there is `draw`.
     """
