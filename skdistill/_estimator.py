@@ -183,10 +183,13 @@ def recipe_for(
     return NetworkRecipe.of(module, row_shape, plan.n_outputs, settings)
 
 
-def forget(estimator: NetEstimator, *names: str) -> None:
+def forget(estimator: NetEstimator) -> None:
     """Remove what an earlier fit has left: one that fails leaves no model of other data behind."""
-    for name in ("module_", "_plan", "_recipe", "_extent", "history_", *names):
-        estimator.__dict__.pop(name, None)
+    parameters = estimator.get_params(deep=False)
+    for name in list(vars(estimator)):
+        is_fitted = name.endswith("_") and not name.startswith("_") and name not in parameters
+        if is_fitted or name in ("_plan", "_recipe", "_extent"):
+            delattr(estimator, name)
 
 
 @contextlib.contextmanager

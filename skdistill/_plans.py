@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -45,7 +46,7 @@ class NetworkRecipe:
         """Return the recipe for a network that takes rows of this shape."""
         in_features = row_shape[0] if len(row_shape) == 1 else row_shape
         widths = {"in_features": in_features, "out_features": n_outputs}
-        return cls(module, {**widths, **settings}, row_shape)
+        return cls(module, {**widths, **copy.deepcopy(settings)}, row_shape)
 
     def build(self, seeds: Sequence[int]) -> list[nn.Module]:
         """Build a network for each seed."""

@@ -408,12 +408,11 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         KeyboardInterrupt
             On Ctrl-C; during the student's training with what was trained kept.
         """
-        check_kind(self, member_predictions)
+        check_kind(self.teacher, member_predictions)
 
         def plan_of(task: Task) -> FamilyPlan:
             return family_plan(self, chosen_family(self, task.kind), task)
 
-        chosen_family(self, self._kind)
         setup = set_up(self, plan_of, X, y, sample_weight, X_transfer, member_predictions)
         self.family_ = chosen_family(self, self._kind)
         with fit_task(self, X, y, 2) as context:

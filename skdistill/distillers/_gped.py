@@ -305,9 +305,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         -------
         self
         """
-        check_kind(self, member_predictions)
-        for name in ("monitor_", "monitor_error_"):
-            self.__dict__.pop(name, None)
+        check_kind(self.teacher, member_predictions)
         arguments = X, y, sample_weight, X_transfer, member_predictions
         setup = set_up(self, lambda task: plan_of(self, task), *arguments)
         monitored = check_monitored_rows(X_monitor, setup.X)

@@ -16,6 +16,7 @@ from .._warnings import warn
 from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ..modules import MLP
 from ..transfer import GaussianNoise
+from ._kinds import check_kind
 from ._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING_PARAMETERS
 from ._setup import set_up
 from ._student import train_student
@@ -41,6 +42,8 @@ _HYDRA_PARAMETERS = {
 @with_callbacks
 def _fit(hydra: Any, X, y, *arguments, default_teacher: Any, auto_transfer: Any = None) -> Any:
     """Fit a teacher, if there is no fitted one, and distil it into a core with heads."""
+    if hydra.teacher is not None:
+        check_kind(hydra.teacher, arguments[-1])
 
     def plan_of(task: Task) -> HydraPlan:
         return hydra_plan(hydra, task, n_members=1)

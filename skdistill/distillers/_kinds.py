@@ -16,9 +16,12 @@ def kind_of(teacher: Any) -> str | None:
         return teacher if teacher in _KINDS else None
     if isinstance(teacher, type) or not hasattr(teacher, "get_params"):
         return None
-    if is_classifier(teacher):
-        return "classifier"
-    return "regressor" if is_regressor(teacher) else None
+    try:
+        if is_classifier(teacher):
+            return "classifier"
+        return "regressor" if is_regressor(teacher) else None
+    except AttributeError:  # parameters but no tags: no estimator of scikit-learn's kind
+        return None
 
 
 def _kind(self: Any) -> str | None:
@@ -31,16 +34,16 @@ def _kind(self: Any) -> str | None:
 kind_as_teacher = property(_kind)
 
 
-def check_kind(distiller: Any, member_predictions: Any) -> None:
+def check_kind(teacher: Any, member_predictions: Any) -> None:
     """Raise TypeError for what is no teacher, ValueError for a mere name without predictions."""
-    if kind_of(distiller.teacher) is None:
+    if kind_of(teacher) is None:
         raise TypeError(
             "teacher must be a classifier or a regressor, or, with member_predictions, "
             "'classifier' or 'regressor'; skdistill.teachers.as_teacher makes one of a list of "
-            f"fitted models, or of a torch module. Got {distiller.teacher!r}."
+            f"fitted models, or of a torch module. Got {teacher!r}."
         )
-    if isinstance(distiller.teacher, str) and member_predictions is None:
+    if isinstance(teacher, str) and member_predictions is None:
         raise ValueError(
-            f"teacher={distiller.teacher!r} goes with member_predictions, which are None; without "
+            f"teacher={teacher!r} goes with member_predictions, which are None; without "
             "them teacher must be an estimator."
         )

@@ -243,9 +243,9 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         tokens = {name: getattr(self, name) for name in ("begin_token", "end_token", "pad_token")}
         teacher = SequenceTeacher(self.teacher, has_source=has_source, **tokens)
         self._check_loss(len(teacher.members))
+        forget(self)
         self._has_source, self.n_tokens_ = has_source, teacher.n_tokens_
         self.n_members_ = len(teacher.members)
-        forget(self)
         rows, is_token, weight = self._check_sequences(X, y, sample_weight)
         plan, recipe = self._plan_and_recipe(rows)
         self.n_epochs_ = self.max_epochs

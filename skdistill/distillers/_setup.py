@@ -111,7 +111,7 @@ def set_up(
     """
     training = checked_training(distiller, modules)
     random_state = check_random_state(distiller.random_state)
-    forget(distiller, "teacher_")
+    forget(distiller)
     X_checked, y_checked, task = TASKS[distiller._kind].check(distiller, X, y)
     vars(distiller).update(task.fitted_attributes)
     plan = plan_of(task)
@@ -175,7 +175,7 @@ def transfer_maker(
 
 def refuse_teacher(distiller: Any, transfer_rows: np.ndarray) -> None:
     """Raise a ValueError for a teacher, or rows to ask it about, beside its predictions."""
-    is_kind = isinstance(distiller.teacher, str)  # "classifier" or "regressor"
+    is_kind = isinstance(distiller.teacher, str) and distiller.teacher == distiller._kind
     has_teacher = distiller.teacher is not None and not is_kind
     if has_teacher or distiller.teacher_cv is not None or len(transfer_rows):
         raise ValueError(

@@ -22,6 +22,7 @@ from ..teachers import (
     check_member_predictions,
     out_of_fold_members,
 )
+from ._kinds import kind_of
 from ._setup import Setup, check_names
 
 Predict = Callable[[np.ndarray], np.ndarray]
@@ -110,20 +111,13 @@ def unfitted_teacher(distiller: Any, default: Callable[[], Any] | None = None) -
     """Return a copy of `teacher` to fit, held against what the distiller is."""
     if distiller.teacher is None and default is not None:
         return default()
-    if isinstance(distiller.teacher, type) or not hasattr(distiller.teacher, "get_params"):
-        raise TypeError(
-            "teacher must be an estimator; skdistill.teachers.as_teacher makes one of a list "
-            f"of fitted models, or of a torch module. Got {distiller.teacher!r}."
-        )
-    teacher = as_teacher(clone(distiller.teacher))
-    kinds = ("regressor", "classifier")
-    wanted, found = (kinds[is_classifier(model)] for model in (distiller, teacher))
-    if wanted != found:
+    found = kind_of(distiller.teacher)
+    if found != distiller._kind:
         raise ValueError(
-            f"teacher must be a {wanted} to teach {type(distiller).__name__}; "
+            f"teacher must be a {distiller._kind} to teach {type(distiller).__name__}; "
             f"{type(distiller.teacher).__name__} is a {found}."
         )
-    return teacher
+    return as_teacher(clone(distiller.teacher))
 
 
 def check_teacher(distiller: Any) -> None:

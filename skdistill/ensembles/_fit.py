@@ -79,7 +79,7 @@ def fit_ensemble(ensemble: Any, X, y, sample_weight=None, observer: ChainObserve
     """
     training = checked_training(ensemble)
     _check_settings_of_inference(ensemble)
-    forget(ensemble, "best_epochs_", "sampler_diagnostics_")
+    forget(ensemble)
     X, y, task = TASKS[ensemble._kind].check(ensemble, X, y)
     vars(ensemble).update(task.fitted_attributes)
     weight = task.weights_of_rows(y, sample_weight, getattr(ensemble, "class_weight", None))
