@@ -174,7 +174,7 @@ def test_a_teacher_of_the_other_kind_is_refused(wrap, task):
 @pytest.mark.parametrize(
     ("teacher", "message"),
     [
-        ([LinearRegression()], r"must be a classifier or a regressor, .*as_teacher makes one of a list"),
+        ([LinearRegression()], "must be a classifier or a regressor, .*one of a list"),
         (nn.Linear(3, 3), "must be a classifier or a regressor, .*torch module"),
         ("forest", "must be a classifier or a regressor, .*Got 'forest'"),
         (RandomForestClassifier, "must be a classifier or a regressor"),
