@@ -475,7 +475,7 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         n_rounds = limits.affordable(self._costs)
         return Anytime(LimitedRun(self.module_, rows, n_rounds, limits, size), reads[method])
 
-    @available_if(lambda self: self._kind == "classifier" and getattr(self, "_plan", self).early)
+    @available_if(lambda self: self._kind == "classifier" and vars(self).get("_plan", self).early)
     def predict_early(self, X, threshold):
         """Predict the class of each series as soon as it is clear enough.
 

@@ -20,10 +20,10 @@ from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ..modules import MLP
 from ..samplers import SGHMC, SGLD
 from ._gped_estimates import pooled, targets_of
-from ._gped_online import check_monitored_rows, distil_online
+from ._gped_online import distil_online
 from ._kinds import check_kind, kind_as_teacher
 from ._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING_PARAMETERS
-from ._setup import Setup, set_up
+from ._setup import Setup, check_further_rows, set_up
 from ._student import train_student
 from ._teacher import MemberPredictions, fit_teacher_of
 from .plans import ExpectationsPlan, chosen_estimates, chosen_expectations, expectations_plan
@@ -308,7 +308,9 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         check_kind(self.teacher, member_predictions)
         arguments = X, y, sample_weight, X_transfer, member_predictions
         setup = set_up(self, lambda task: plan_of(self, task), *arguments)
-        monitored = check_monitored_rows(X_monitor, setup.X)
+        monitored = None
+        if X_monitor is not None:
+            monitored = check_further_rows(self, X_monitor, setup.X, "X_monitor")
         with fit_task(self, X, y, 2) as context:
             if runs_chains(self.teacher) and member_predictions is None:
                 means = distil_online(self, setup, monitored, context)

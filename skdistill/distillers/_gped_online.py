@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.utils import check_array
 from torch import Tensor
 
 from .._estimator import checked_training
@@ -17,10 +16,9 @@ from .._memory import working_memory
 from .._plans import Extent, as_tensors, build_module
 from .._training import decay_of_weights, flop_per_step, own_dropout
 from ..ensembles import fit_ensemble
-from ..transfer import TransferSet
 from ._gped_estimates import Targets
 from ._setup import Setup, group_lasso
-from ._student import Student, rows_with_transfer
+from ._student import Student, training_set
 from ._teacher import (
     MemberPredictions,
     check_teacher,
@@ -31,19 +29,6 @@ from ._teacher import (
 
 # Parameters that change nothing about a fit.
 _NO_MATTER = ("checkpoint", "checkpoint_interval", "verbose", "n_threads")
-
-
-def check_monitored_rows(X_monitor: Any, X: np.ndarray) -> np.ndarray | None:
-    """Return rows of interest, checked to be like X."""
-    if X_monitor is None:
-        return None
-    rows = X_monitor.rows if isinstance(X_monitor, TransferSet) else X_monitor
-    rows = check_array(rows, dtype=X.dtype, input_name="X_monitor", allow_nd=True)
-    if rows.shape[1:] != X.shape[1:]:
-        raise ValueError(
-            f"X_monitor must have rows of shape {X.shape[1:]} as X has, got {rows.shape[1:]}."
-        )
-    return rows
 
 
 def distil_online(
@@ -149,7 +134,7 @@ def _transfer_rows(distiller: Any, setup: Setup, seed: int) -> Any:
     """The transfer set D': rows whose only target is their place in it."""
     from ._gped_loop import DrawnRows
 
-    X, _, weight, *_ = rows_with_transfer(distiller, setup, MemberPredictions(None, None))
+    X, _, weight, *_ = training_set(distiller, setup, MemberPredictions(None, None))
     device, dtype = setup.training.device, torch.from_numpy(X[:0]).dtype
     rows, weights = (torch.as_tensor(a, dtype=dtype, device=device) for a in (X, weight))
     is_weighted = not (weight == weight[0]).all()
@@ -187,7 +172,7 @@ def _run_chains(distiller: Any, setup: Setup, distillation: Any, seed: int, cont
     from ._gped_loop import StudentStopped
 
     teacher, net = distiller.teacher_, distillation.student
-    X, y, sample_weight = setup.given
+    X, y, sample_weight = setup.arguments
     subtask = context.subcontext(task_name="teacher")
     net.notify("on_train_begin", X=distillation.stream.rows, y=None)
     try:
