@@ -45,7 +45,8 @@ class StackNet(NeuralNet):
         epoch with the parameters by name, returns a function of the learning rate, which is called
         after each step and changes these tensors in place.
     after_step : callable, default=None
-        Called with the net after each training step.
+        Called with the net after each training step. Its ``state_dict()``, if it has one, is part
+        of the net's state.
     **kwargs
         See ``skorch.NeuralNet``.
     """
@@ -197,6 +198,7 @@ class StackNet(NeuralNet):
     def _parts_with_state(self) -> list[tuple[str, Any]]:
         """Callbacks that have a ``state_dict``; in place of an LRScheduler, torch's scheduler."""
         parts = [(name, getattr(cb, "lr_scheduler_", cb)) for name, cb in self.callbacks_]
+        parts.append(("after_step", self.after_step))
         return [(name, part) for name, part in parts if hasattr(part, "load_state_dict")]
 
     # The loop -------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ def distil_online(
     means : Tensor of shape (n_monitor, n_outputs) or None
         What the chains expect for the rows of interest.
     """
-    from ._gped_loop import Monitor, OnlineDistillation, Stream, n_epochs, n_waiting
+    from ._gped_loop import Monitor, OnlineDistillation, Stream, buffer_size, n_epochs
 
     distiller.teacher_ = teacher = unfitted_teacher(distiller)
     checked_training(teacher)
@@ -54,7 +54,7 @@ def distil_online(
         rows = _transfer_rows(distiller, setup, order_seed)
         plan, scaling = setup.plan, as_tensors(setup.scaling)
         module = build_module(plan, setup.recipe, [module_seed], rows.X.dtype, scaling)
-        distiller.n_epochs_ = n_epochs(due, epoch_length, n_waiting(rows))
+        distiller.n_epochs_ = n_epochs(due, epoch_length, buffer_size(rows))
         student = Student(distiller, setup, plan, setup.recipe, Extent(distiller.n_epochs_))
         device, limit = rows.X.device, working_memory()
         what = plan.expectations, plan.n_values
@@ -132,14 +132,14 @@ def _due_iterations(teacher: Any, n_rows: int) -> tuple[np.ndarray, int]:
 
 def _transfer_rows(distiller: Any, setup: Setup, seed: int) -> Any:
     """The transfer set D': rows whose only target is their place in it."""
-    from ._gped_loop import DrawnRows
+    from .._engine import Rows
 
     X, _, weight, *_ = training_set(distiller, setup, MemberPredictions(None, None))
     device, dtype = setup.training.device, torch.from_numpy(X[:0]).dtype
     rows, weights = (torch.as_tensor(a, dtype=dtype, device=device) for a in (X, weight))
     is_weighted = not (weight == weight[0]).all()
     maker = setup.maker
-    return DrawnRows(
+    return Rows(
         rows,
         (torch.arange(len(rows), device=device),),
         weights[None] if is_weighted else None,

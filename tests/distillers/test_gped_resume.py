@@ -51,19 +51,19 @@ def kill():
 
 @contextlib.contextmanager
 def ending(fatal, end=stop):
-    """Let fits end when the chains are about to be asked for the `fatal`-th time."""
+    """Let fits end when the chains are about to predict for the `fatal`-th time."""
     countdown = itertools.count(fatal - 1, -1)
 
-    def ask(self, net):
+    def predict(self, net):
         if next(countdown) == 0:
             end()
         return real(self, net)
 
-    real, OnlineDistillation._ask = OnlineDistillation._ask, ask
+    real, OnlineDistillation._predict_next_batch = OnlineDistillation._predict_next_batch, predict
     try:
         yield
     finally:
-        OnlineDistillation._ask = real
+        OnlineDistillation._predict_next_batch = real
 
 
 def stopped_fit(gped, fatal=9):
