@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A student is distilled while the chains of its teacher run (GPED, Algorithm 1)."""
+"""Distillation while the chains of the teacher run (GPED, Algorithm 1)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def distil_online(
     Returns
     -------
     means : Tensor of shape (n_monitor, n_outputs) or None
-        What the chains expect for the rows of interest.
+        Expectations over the chains' samples for the rows of `X_monitor`.
     """
     from ._gped_loop import Monitor, OnlineDistillation, Stream, buffer_size, n_epochs
 
@@ -57,18 +57,18 @@ def distil_online(
         distiller.n_epochs_ = n_epochs(due, epoch_length, buffer_size(rows))
         student = Student(distiller, setup, plan, setup.recipe, Extent(distiller.n_epochs_))
         device, limit = rows.X.device, working_memory()
-        what = plan.expectations, plan.n_values
+        learnt = plan.expectations, plan.n_values
         distillation = OnlineDistillation(
             _student_net(student, module, rows),
             Stream(rows),
-            Targets(*what, plan.estimates, len(rows), device, limit),
+            Targets(*learnt, plan.estimates, len(rows), device, limit),
             partial(plan.members_of, module),
             due,
             distiller.n_threads,
         )
         if monitored is not None:
             shown = torch.tensor(monitored, device=device)
-            distillation.monitor = Monitor(shown, rows.batch_size, *what)
+            distillation.monitor = Monitor(shown, rows.batch_size, *learnt)
         distillation.checkpoint = checkpoint
         _run_chains(distiller, setup, distillation, module_seed, context)
         student.keep(module, distillation.student, distillation.guard)
@@ -96,7 +96,7 @@ def _student_net(student: Student, module: Any, rows: Any) -> Any:
 
 
 def _finetune(student: Student, distillation: Any, n_steps: int) -> None:
-    """Train what is left of the student on the running means, if they are all kept."""
+    """Train the pruned student on the running means, if all estimates are online."""
     from .._engine import Rows
 
     distiller, shown = student.distiller, distillation.stream.rows
@@ -150,7 +150,7 @@ def _transfer_rows(distiller: Any, setup: Setup, seed: int) -> Any:
 
 
 def _checkpoint_of(distiller: Any, setup: Setup, monitored: np.ndarray | None) -> Any:
-    """The checkpoint, if there is to be one, or None, to enter."""
+    """Return the context of a checkpoint, or of None."""
     if distiller.checkpoint is None:
         return contextlib.nullcontext()
     from .._engine import Checkpoint
@@ -158,7 +158,7 @@ def _checkpoint_of(distiller: Any, setup: Setup, monitored: np.ndarray | None) -
 
     data = {
         "X": setup.X,
-        "y": (setup.y, setup.scaling, getattr(distiller, "classes_", None)),
+        "y": (setup.y, setup.scaling, getattr(setup.plan.task, "labels", None)),
         "sample_weight": setup.weight,
         "X_transfer": setup.X_transfer,
         "X_monitor": monitored,
@@ -168,7 +168,7 @@ def _checkpoint_of(distiller: Any, setup: Setup, monitored: np.ndarray | None) -
 
 
 def _run_chains(distiller: Any, setup: Setup, distillation: Any, seed: int, context: Any) -> None:
-    """Fit the teacher beside the student; of the chains only the last states are kept."""
+    """Fit the teacher with the student as an observer; only the chains' last states are kept."""
     from ._gped_loop import StudentStopped
 
     teacher, net = distiller.teacher_, distillation.student

@@ -301,15 +301,8 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         -------
         self
         """
-        return _fit(
-            self,
-            X,
-            y,
-            sample_weight,
-            X_transfer,
-            member_predictions,
-            default_teacher=BayesianEnsembleRegressor,
-        )
+        arguments = X, y, sample_weight, X_transfer, member_predictions
+        return _fit(self, *arguments, default_teacher=BayesianEnsembleRegressor)
 
 
 class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
@@ -493,13 +486,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         -------
         self
         """
-        return _fit(
-            self,
-            X,
-            y,
-            sample_weight,
-            X_transfer,
-            member_predictions,
-            default_teacher=BayesianEnsembleClassifier,
-            auto_transfer=GaussianNoise(share_power=1.5),
-        )
+        arguments = X, y, sample_weight, X_transfer, member_predictions
+        auto = GaussianNoise(share_power=1.5)
+        default = BayesianEnsembleClassifier
+        return _fit(self, *arguments, default_teacher=default, auto_transfer=auto)

@@ -129,7 +129,7 @@ def train_student(
 
 
 class Student(NamedTuple):
-    """A student in training, kept by its distiller whenever a training has ended."""
+    """A student in training, which its distiller keeps after each stage of it."""
 
     distiller: Any
     setup: Setup
@@ -154,7 +154,7 @@ class Student(NamedTuple):
         self.keep(module, net, guard)
 
     def keep(self, module: Any, net: Any, guard: Any) -> None:
-        """Make what a net has trained the fitted module; pass a Ctrl-C on."""
+        """Keep the module that a net has trained, and raise Ctrl-C again."""
         training = self.setup.training
         training.refuse_diverged(net, guard)
         history = [*getattr(self.distiller, "history_", ()), *net.history]
