@@ -254,7 +254,7 @@ class Classes:
         return {"n_classes": self.size}
 
     def encode_members(self, members: np.ndarray, scaling: Buffers, dtype) -> np.ndarray:
-        """Return log-probabilities, (n, S, K); ``-inf`` for what a member rules out."""
+        """Return log-probabilities, (n, S, K); ``-inf`` for a probability of zero."""
         with np.errstate(divide="ignore"):
             return np.log(members).astype(dtype)
 

@@ -38,7 +38,7 @@ from .plans import LearnerRecipes, RoundsPlan
 
 
 def model_classes(module: Any) -> list[Any]:
-    """Return what is given as `module`, one or several model classes."""
+    """Return the model classes of `module` as a list."""
     if not isinstance(module, (list, tuple)):
         return [module]
     if not module:
@@ -97,8 +97,8 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         Number of learners, T, at most.
     module : callable or list of callables, default=MLP
         Model class, or several of growing cost, of which the next is searched when there is no weak
-        learner in one. Each builds a network from ``in_features``, ``out_features`` and what is
-        given as ``module__<name>``, as an ``nn.Sequential``; for the MLP,
+        learner in one. Each builds a network from ``in_features``, ``out_features`` and the
+        parameters ``module__<name>``, as an ``nn.Sequential``; for the MLP,
         ``module__hidden_units=(32, 32)`` unless given.
     head_layers : int, default=1
         How many of a network's last layers with parameters come after the connections. With 2, the
@@ -156,7 +156,7 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
     n_rounds_ : int
         Number of learners that were found.
     rounds_ : list of Round
-        What each round found, and what it costs: a named tuple of the number of the model class
+        The learner of each round and its cost: a named tuple of the number of the model class
         (`module`), `n_connections`, `n_searches`, the smallest `edge` over the columns, and
         `flop`, `connection_flop`, `n_parameters` and `n_connection_parameters`, all for one row.
     eta_ : ndarray of shape (n_columns,)
@@ -332,13 +332,13 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
             - ``max_rounds``, a number of rounds, at most ``n_rounds``;
             - ``max_flops``, a number of floating-point operations for a row;
             - ``deadline``, in seconds from now: a round that is not finished then is given up. The
-              first is always run. All rows go from round to round together, and what the next round
-              needs of them is held in memory, whatever scikit-learn's ``working_memory`` is;
-            - ``early_exit``, a threshold at which a row leaves between rounds, and ``exit_on``, of
-              what: "confidence", the probability of the class being at least the threshold, or
-              "spread", the epistemic uncertainty that the rounds so far would have if they were
-              members (mutual information in nats, or variance in squared units of y) being at most
-              the threshold. "auto" is the confidence of classifiers and the spread of regressors;
+              first is always run. All rows go from round to round together, and the activations
+              that later rounds need are in memory, regardless of ``working_memory``;
+            - ``early_exit``, a threshold at which a row skips the further rounds, and ``exit_on``,
+              its quantity: "confidence", the probability of the class, has to be at least the
+              threshold; "spread", the epistemic uncertainty that the rounds so far would have if
+              they were members (mutual information in nats, or variance in squared units of y), at
+              most. "auto" is the confidence of classifiers and the spread of regressors;
             - ``return_exits=True``, to return also where the rows left.
 
         Returns

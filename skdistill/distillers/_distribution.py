@@ -188,7 +188,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
     dropout_rate : float, default=0.5
         Probability that an input of the last layer is dropped, with "dropout_head".
     module : callable, default=MLP
-        Builds the student from ``in_features``, ``out_features`` and what is given as
+        Builds the student from ``in_features``, ``out_features`` and the parameters
         ``module__<name>``; for the MLP, ``module__hidden_units=(128, 128)``, and
         ``module__activation=("tanh", "silu")`` for a regressor or ``("relu", "silu")`` for a
         classifier, unless given. For the random heads it must be an
@@ -400,11 +400,11 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         Raises
         ------
         TypeError, ValueError
-            If a parameter or an argument is not what it may be, the teacher is for another task,
+            If a parameter or an argument is invalid, the teacher is for another task,
             has no members or was fitted on other columns or classes, the module's output does not
             have the width that it should, or the student diverged.
         KeyboardInterrupt
-            On Ctrl-C; during the student's training with what was trained kept.
+            On Ctrl-C; during the student's training it is kept as trained so far.
         """
         check_kind(self.teacher, member_predictions)
 

@@ -55,8 +55,8 @@ def _check_beside_chains(distiller: Any, estimates: list[str]) -> None:
     for name, value in (("max_epochs", "auto"), ("teacher_cv", None), ("memory", None)):
         if getattr(distiller, name) != value:
             raise ValueError(
-                f"{name} must be {value!r} beside chains: the student learns while they run, "
-                f"as long as teacher__max_epochs says. Got {getattr(distiller, name)!r}."
+                f"{name} must be {value!r} beside chains: the student learns while they run, for "
+                f"teacher__max_epochs epochs. Got {getattr(distiller, name)!r}."
             )
     if distiller.transfer not in (None, "auto") and "online" in estimates:
         raise ValueError(
@@ -109,7 +109,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         file. Of a teacher's stored members, "online" is the mean over all of them, "stochastic" one
         of them, another for each row of a minibatch.
     module : callable, default=MLP
-        Builds the student from ``in_features``, ``out_features`` and what is given as
+        Builds the student from ``in_features``, ``out_features`` and the parameters
         ``module__<name>``; for the MLP, ``module__hidden_units=(128, 128)`` and, for regressors,
         ``module__activation=("tanh", "silu")`` unless given.
     transfer : {"noise", "mixup", "munge", "box", "auto"}, TransferMaker or None, default=None
@@ -335,8 +335,8 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         Returns
         -------
         values : ndarray of shape (n_samples,), or (n_samples, n_values) where it has several
-            In units of y, or their square, for those of numbers that are known by name; else what
-            `g` gave.
+            In units of y, or their square, for "mean", "aleatoric" and "epistemic"; otherwise
+            values of `g`.
         """
         check_is_fitted(self)
         plan = self._plan

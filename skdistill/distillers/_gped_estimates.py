@@ -87,7 +87,7 @@ class RunningMean:
         return {"sums": self.sums, "counts": self.counts}
 
     def load_state(self, state: dict[str, Tensor]) -> None:
-        """Go on from what :meth:`state` gave."""
+        """Restore a state."""
         self.sums.copy_(state["sums"])
         self.counts.copy_(state["counts"])
 
@@ -150,7 +150,7 @@ class Targets:
         return {} if self.running is None else self.running.state()
 
     def load_state(self, state: dict[str, Tensor]) -> None:
-        """Go on from what :meth:`state` gave."""
+        """Restore a state."""
         if self.running is not None:
             self.running.load_state(state)
 

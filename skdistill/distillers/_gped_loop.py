@@ -50,7 +50,7 @@ class Stream:
 
     def _begin_pass(self) -> None:
         self.at_begin = self.rows.state()
-        self.n_dealt = 0
+        self.n_taken = 0
         self.batches: Iterator[Batch] = iter(self.rows)
 
     def __next__(self) -> Batch:
@@ -58,18 +58,18 @@ class Stream:
         if batch is None:
             self._begin_pass()
             batch = next(self.batches)
-        self.n_dealt += 1
+        self.n_taken += 1
         return batch
 
     def state(self) -> dict[str, Any]:
         """Return where in which pass it is."""
-        return {"at_begin": self.at_begin, "n_dealt": self.n_dealt}
+        return {"at_begin": self.at_begin, "n_taken": self.n_taken}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Go on from what :meth:`state` gave."""
+        """Restore a state."""
         self.rows.load_state(state["at_begin"])
         self._begin_pass()
-        for _ in range(state["n_dealt"]):
+        for _ in range(state["n_taken"]):
             next(self)
 
 
@@ -202,7 +202,7 @@ class OnlineDistillation(Callback):
         X, ((index,), weight) = next(self.stream)
         outputs = net.outputs_now(X)
         if not outputs.isfinite().all():
-            return  # a chain has diverged, as its guard will say when the epoch ends
+            return  # a chain has diverged; its guard ends training after the epoch
         targets = self.targets.update(self.members_of(net.module_, outputs), index.squeeze(0))
         self.buffer.batches.append((X, ((targets.unsqueeze(0),), weight)))
 

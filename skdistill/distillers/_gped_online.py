@@ -185,7 +185,7 @@ def _run_chains(distiller: Any, setup: Setup, distillation: Any, seed: int, cont
     except KeyboardInterrupt:  # while the chains took a step
         net.interrupted_ = True
     except StudentStopped:
-        pass  # keeping the student will say why
+        pass  # `student.keep` raises the reason
     except Exception as error:  # of any kind: a state that does not fit fails anywhere
         if distillation.is_loading:
             raise distillation.checkpoint.misfit(error) from error

@@ -23,7 +23,7 @@ from ._student import train_student
 from ._teacher import fit_teacher_of
 from .plans import HydraPlan
 
-# More heads than this are hardly what a user of a forest meant.
+# Default number of heads above which a warning suggests fewer, for forests say.
 _MANY_HEADS = 100
 
 _HYDRA_PARAMETERS = {
@@ -106,7 +106,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         :class:`BayesianEnsembleRegressor`. Forests, bagging and lists of fitted models have
         members too, see :func:`skdistill.teachers.as_teacher`.
     module : callable, default=MLP
-        Builds the student from ``in_features``, ``out_features`` and what is given as
+        Builds the student from ``in_features``, ``out_features`` and the parameters
         ``module__<name>``, as an ``nn.Sequential``; for the MLP,
         ``module__hidden_units=(128, 128)`` and ``module__activation=("tanh", "silu")`` unless
         given.
@@ -328,7 +328,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         :class:`BayesianEnsembleClassifier`. Forests, bagging and lists of fitted models have
         members too, see :func:`skdistill.teachers.as_teacher`.
     module : callable, default=MLP
-        Builds the student from ``in_features``, ``out_features`` and what is given as
+        Builds the student from ``in_features``, ``out_features`` and the parameters
         ``module__<name>``, as an ``nn.Sequential``; for the MLP,
         ``module__hidden_units=(128, 128)`` and ``module__activation=("relu", "silu")`` unless
         given.

@@ -209,10 +209,10 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         Raises
         ------
         TypeError, ValueError
-            If a parameter or an argument is not what it may be, a member gives NaN or anything but
+            If a parameter or an argument is invalid, a member gives NaN or anything but
             logits, members have different vocabularies, or the student diverged.
         KeyboardInterrupt
-            On Ctrl-C, with what was trained kept.
+            On Ctrl-C; what was trained so far is kept.
         """
         training = checked_training(self)
         random_state = check_random_state(self.random_state)

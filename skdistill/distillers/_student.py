@@ -98,7 +98,7 @@ def train_student(
     ValueError
         If the student diverged.
     KeyboardInterrupt
-        On Ctrl-C, with what was trained kept.
+        On Ctrl-C; what was trained so far is kept.
     """
     from .._engine import TaskPerEpoch
 

@@ -99,7 +99,7 @@ def _out_of_fold(distiller: Any, teacher: Any, setup: Setup, seed: int) -> np.nd
 
 
 def unfitted_teacher(distiller: Any, default: Callable[[], Any] | None = None) -> Any:
-    """Return a copy of `teacher` to fit, held against what the distiller is."""
+    """Return a copy of `teacher` to fit; raise for one of the other kind."""
     if distiller.teacher is None and default is not None:
         return default()
     found = kind_of(distiller.teacher)

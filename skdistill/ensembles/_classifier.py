@@ -26,8 +26,8 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
     n_members : int, default=20
         Number of networks.
     module : callable, default=MLP
-        Class (or function) that builds one member from ``in_features``, ``out_features`` and what
-        is given as ``module__<name>``; for the MLP, ``module__hidden_units=(50, 50)`` unless given.
+        Class (or function) that builds one member from ``in_features``, ``out_features`` and the
+        parameters ``module__<name>``; for the MLP, ``module__hidden_units=(50, 50)`` unless given.
         Its outputs are the logits of the classes. For images and series ``in_features`` is the
         shape of a row, see :class:`skdistill.modules.ConvNet` and its kin.
     prior_scale : float, default=10.0

@@ -45,7 +45,7 @@ class Data(NamedTuple):
 
 
 class Job(NamedTuple):
-    """An ensemble to train, with its plan, its data, and what its parameters amount to."""
+    """An ensemble to train, with its plan, its training parameters and its data."""
 
     ensemble: Any
     training: Training
@@ -323,11 +323,11 @@ class _StateKeeper:
         }
 
     def state_dict(self) -> dict[str, int]:
-        """Return what a resumed training goes on from."""
+        """Return the state, for a resumed training."""
         return {"iteration": self.iteration}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Go on from what :meth:`state_dict` returned."""
+        """Restore a state."""
         self.iteration = state["iteration"]
 
     def __call__(self, net) -> None:

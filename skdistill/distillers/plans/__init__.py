@@ -43,18 +43,3 @@ FAMILIES: dict[str, dict[str, Any]] = {
 FAMILY_SETTINGS = frozenset().union(
     *(family.settings for families in FAMILIES.values() for family in families.values())
 )
-
-__all__ = [
-    "FAMILIES",
-    "FAMILY_SETTINGS",
-    "TOKEN_LOSSES",
-    "ExpectationsPlan",
-    "FamilyPlan",
-    "HydraPlan",
-    "LearnerRecipes",
-    "RoundsPlan",
-    "TokensPlan",
-    "chosen_estimates",
-    "chosen_expectations",
-    "expectations_plan",
-]

@@ -273,8 +273,8 @@ class ReplayObjective(ExpectationObjective):
         As in :class:`ExpectationObjective`.
     estimates : sequence of {"online", "stochastic"}
         Of each expectation: the mean over members, which the running mean converges to, or one
-        member, another for every row. Where rows are dealt in a new order in every epoch this is
-        a draw; where they are not, all members have their turn.
+        member, another for every row. With rows in a new order in every epoch this is
+        a random draw; else the members take turns.
     n_values : list of int
         How many values each g gives.
     """

@@ -45,7 +45,7 @@ class TokenLoss(NamedTuple):
 
     target: Callable[[MemberStatistics, float], Tensor]
     term: Callable[[Tensor], Term]
-    # The plain form, Eq 6: what the divergences add to both sides is there to train well.
+    # The plain form, Eq 6; the divergences add one to both sides only to train well.
     distribution: Callable[[Tensor], Any] = partial(Dirichlet.from_outputs, offset=0.0)
     tells_parts: bool = True
     smoothing: float = 0.0
