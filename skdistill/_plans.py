@@ -136,13 +136,7 @@ def build_module(
     dtype: torch.dtype,
     buffers: dict[str, Tensor] | None = None,
 ) -> Any:
-    """Build the stack that predicts distributions, and check its number of outputs.
-
-    Raises
-    ------
-    ValueError
-        If the module's output has another width.
-    """
+    """Build the stack that predicts distributions; raise a ValueError for other outputs."""
     network = plan.build(recipe, seeds).to(dtype=dtype)
     module = plan.wrap(network, buffers or {}).eval()
     with torch.no_grad():

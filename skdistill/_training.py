@@ -183,13 +183,7 @@ def n_epochs_for(max_epochs: int | str, n_rows: int, n_seen: int, low: int, high
 
 
 def device_of(device: Any) -> torch.device:
-    """Return a torch device; "auto" is CUDA if there is one.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If there is no such device.
-    """
+    """Return a torch device; "auto" is CUDA if there is one."""
     if isinstance(device, str) and device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
