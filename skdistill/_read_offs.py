@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What users call on a fitted estimator: all of it is read off the predicted distribution."""
+"""The methods of fitted estimators, all of which read off the predicted distribution."""
 
 from __future__ import annotations
 
@@ -47,12 +47,11 @@ def is_a(kind: str) -> Callable[[Any], bool]:
 class DistributionEstimator(NetEstimator):
     """Estimator whose predictions are all read off the distribution that its module predicts.
 
-    What it is, a classifier or a regressor, its ``_kind`` says before `fit`, and the task of its
-    plan after it.
+    Its ``_kind`` tells, also before `fit`, whether it is a classifier or a regressor.
     """
 
     classes_: np.ndarray
-    _kind: Any  # "classifier", "regressor", or None where nobody knows before fit
+    _kind: Any  # "classifier", "regressor", or None if it is unknown before fit
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -66,7 +65,7 @@ class DistributionEstimator(NetEstimator):
         return tags
 
     def _read(self, X, read: Callable[[Any], Any], **kwargs):
-        """Check rows, predict them and keep what `read` takes, see :func:`read_in_chunks`."""
+        """Check rows, predict them and return what `read` takes, see :func:`read_in_chunks`."""
         check_is_fitted(self)
         X = check_rows(self, X, self._recipe.row_shape)
         return read_in_chunks(self.module_, X, read, **kwargs)
@@ -243,7 +242,7 @@ class DistributionEstimator(NetEstimator):
 
     @available_if(lambda self: "_plan" not in vars(self) or self._plan.has_members)
     def predict_members(self, X):
-        """Predict what each member says, or each draw that stands for one.
+        """Predict with each member, or with each draw that stands for one.
 
         Parameters
         ----------
@@ -259,7 +258,7 @@ class DistributionEstimator(NetEstimator):
         return self._read(X, lambda d: d.members)
 
     def sample_y(self, X, n_samples=1, random_state=None):
-        """Draw targets or labels from what is predicted.
+        """Draw targets or labels from the predicted distribution.
 
         The same draws serve every row, so what is drawn for a row does not depend on the others.
 

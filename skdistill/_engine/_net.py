@@ -45,7 +45,8 @@ class StackNet(NeuralNet):
         epoch with the parameters by name, returns a function of the learning rate, which is called
         after each step and changes these tensors in place.
     after_step : callable, default=None
-        Called with the net after each training step.
+        Called with the net after each training step. Its ``state_dict()``, if it has one, is part
+        of the net's state.
     phase : str, default="training"
         What the lines that are printed call it.
     **kwargs

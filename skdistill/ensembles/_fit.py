@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How an ensemble is fitted, from its parameters to its members."""
+"""Fitting an ensemble, from its parameters to its members."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _TRAINERS: dict[type, type[Trainer]] = {
 
 
 class InferenceRule:
-    """What `inference` may be."""
+    """Rule of `inference`."""
 
     def check(self, value: Any, name: str) -> None:
         if type(value) in _TRAINERS and not isinstance(value, str):
@@ -77,11 +77,11 @@ def fit_ensemble(ensemble: Any, X, y, sample_weight=None, observer: ChainObserve
     X, y, sample_weight
         As in its `fit`.
     observer : ChainObserver, default=None
-        Is shown the samples of Markov chains; only the last of them become members then.
+        Called with the samples of Markov chains; only the last of them become members then.
     """
     training = checked_training(ensemble)
     _check_settings_of_inference(ensemble)
-    forget(ensemble, "best_epochs_", "sampler_diagnostics_")
+    forget(ensemble)
     X, y, task = TASKS[ensemble._kind].check(ensemble, X, y)
     vars(ensemble).update(task.fitted_attributes)
     weight = task.weights_of_rows(y, sample_weight, getattr(ensemble, "class_weight", None))
@@ -128,11 +128,12 @@ def _train_members(
 
 
 def _trainer_of(ensemble: Any) -> type[Trainer]:
+    """Return the way of training for `inference`."""
     return _TRAINERS[type(ensemble.inference)]
 
 
 def _check_settings_of_inference(ensemble: Any) -> None:
-    """Refuse what makes no sense together."""
+    """Raise a ValueError for parameters that do not go with `inference`."""
     if ensemble.inference == "deep_ensemble":
         return
     kind = type(ensemble.inference).__name__
@@ -147,6 +148,7 @@ def _check_settings_of_inference(ensemble: Any) -> None:
 
 
 def _plan_of(ensemble: Any, task: Task) -> EnsemblePlan:
+    """Return the plan of the ensemble."""
     inference = ensemble.inference
     rate = inference.rate if isinstance(inference, MCDropout) else None
     runs_chains = _trainer_of(ensemble) is ChainTrainer
@@ -173,7 +175,7 @@ def split(ensemble: Any, task: Task, data: Data, random_state) -> tuple[Data, Da
 
 
 def _keep_members(job: Job, trainer: Trainer) -> None:
-    """Make one fitted module of the members that were trained."""
+    """Stack the members that were trained, and keep them as the fitted module."""
     ensemble, numbers = job.ensemble, sorted(trainer.weights)
     members = [trainer.weights[number] for number in numbers]
     ensemble.n_members_ = len(members)

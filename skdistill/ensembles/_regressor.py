@@ -25,8 +25,8 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
     n_members : int, default=20
         Number of networks.
     module : callable, default=MLP
-        Class (or function) that builds one member from ``in_features``, ``out_features`` and what
-        is given as ``module__<name>``; for the MLP, ``module__hidden_units=(50, 50)`` and
+        Class (or function) that builds one member from ``in_features``, ``out_features`` and the
+        parameters ``module__<name>``; for the MLP, ``module__hidden_units=(50, 50)`` and
         ``module__activation="tanh"`` unless given. Its outputs are a mean and a raw variance for
         each target; the variance is the softplus of the latter.
     inference : "deep_ensemble", SGLD, SGHMC or MCDropout, default="deep_ensemble"
@@ -244,9 +244,9 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         Raises
         ------
         TypeError, ValueError
-            If a parameter or an argument is not what it may be, the module's output does not have
+            If a parameter or an argument is invalid, the module's output does not have
             the width that it should, or every member diverged.
         KeyboardInterrupt
-            On Ctrl-C, with what was trained kept.
+            On Ctrl-C; what was trained so far is kept.
         """
         return fit_ensemble(self, X, y, sample_weight)

@@ -662,6 +662,7 @@ def test_series_without_early_prediction(series):
     booster.fit(X, y)
     assert booster.score(X, y) > 0.95
     assert not hasattr(booster, "predict_early")
+    assert not hasattr(booster.set_params(early=True), "predict_early")  # the fit was without
 
 
 @pytest.mark.parametrize("kind", ["classifier", "regressor"])

@@ -51,15 +51,15 @@ def kill():
 
 @contextlib.contextmanager
 def ending(fatal, end=stop):
-    """Let fits end when the chains are about to be asked for the `fatal`-th time."""
+    """Let fits end when the chains are about to predict for the `fatal`-th time."""
     countdown = itertools.count(fatal - 1, -1)
 
-    def ask(self, net):
+    def predict(self, net):
         if next(countdown) == 0:
             end()
         return real(self, net)
 
-    real, OnlineDistillation._predict_next_batch = OnlineDistillation._predict_next_batch, ask
+    real, OnlineDistillation._predict_next_batch = OnlineDistillation._predict_next_batch, predict
     try:
         yield
     finally:
