@@ -112,7 +112,8 @@ def resumable(
     from ._engine import Checkpoint
     from ._fingerprint import digests
 
-    belongs_to = digests(estimator, data, NO_MATTER)
+    arrays = {k: None if value is None else np.asarray(value) for k, value in data.items()}
+    belongs_to = digests(estimator, arrays, NO_MATTER)
     with Checkpoint(estimator.checkpoint, estimator.checkpoint_every, belongs_to) as checkpoint:
         progress = Progress(checkpoint)
         token = _ACTIVE.set(progress)

@@ -57,8 +57,8 @@ class Setup(NamedTuple):
         """Let a fit go on from the distiller's checkpoint; gives the setup to go on with."""
         X, y, sample_weight = self.arguments
         data = {
-            "X": np.asarray(X),
-            "y": np.asarray(y),
+            "X": X,
+            "y": y,
             "sample_weight": sample_weight,
             "X_transfer": self.X_transfer,
             "member_predictions": self.member_predictions,
