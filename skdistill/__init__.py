@@ -14,6 +14,7 @@ from .distillers import (
     SequenceDistributionDistiller,
 )
 from .ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
+from .export import export_onnx
 
 __all__ = [
     "BDistilBooster",
@@ -24,6 +25,7 @@ __all__ = [
     "HydraPlusClassifier",
     "HydraPlusRegressor",
     "SequenceDistributionDistiller",
+    "export_onnx",
     "predict_interval",
     "predict_members",
     "predict_quantiles",

@@ -389,7 +389,7 @@ class Rounds:
         self.booster = booster
         self.x = x
         self.over_time = over_time
-        self.chunk = chunk or len(x)
+        self.chunk = chunk
         self.before_chunk = before_chunk
         self.outputs: list[Tensor] = []
         self.hidden: deque[Tensor] = deque(maxlen=reach)
@@ -412,7 +412,10 @@ class Rounds:
     def _run(self, learner: Any) -> tuple[Tensor, Tensor]:
         known = (self.x, *self.sources_of(learner))
         parts = []
-        for x, *sources in zip(*(tensor.split(self.chunk) for tensor in known), strict=True):
+        chunks = [known]
+        if self.chunk is not None:
+            chunks = zip(*(tensor.split(self.chunk) for tensor in known), strict=True)
+        for x, *sources in chunks:
             if self.before_chunk is not None:
                 self.before_chunk()
             parts.append(learner.hidden(x, sources))
