@@ -6,13 +6,15 @@ from __future__ import annotations
 import copy
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from scipy import special
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
@@ -139,7 +141,9 @@ class ReadOffs(nn.Module):
         Rows of zeros.
     """
 
-    def __init__(self, estimator: DistributionEstimator, quantiles: Any = None, members: bool = False):
+    def __init__(
+        self, estimator: DistributionEstimator, quantiles: Any = None, members: bool = False
+    ):
         super().__init__()
         self.plan = estimator._plan
         self.module = copy.deepcopy(estimator.module_).cpu().eval()
@@ -343,19 +347,37 @@ def _steps_before(model: Any) -> list[Any]:
 
 def _pipeline_graph(steps: list[Any], read_offs: ReadOffs, estimator: Any) -> Any:
     """Convert the fitted steps of a Pipeline, and the estimator after them."""
-    from skl2onnx import to_onnx
-    from skl2onnx.common.data_types import guess_tensor_type
+    from skl2onnx import convert_sklearn
 
     register_converters()
-    pipeline = make_pipeline(*steps, estimator)
-    kind = type(guess_tensor_type(read_offs.X.numpy().dtype))
+    pipeline = make_pipeline(_by_position(steps[0]), *steps[1:], estimator)
     options = {"zipmap": False, "quantiles": read_offs.levels or None, "members": read_offs.members}
-    return to_onnx(
-        pipeline,
-        initial_types=[("X", kind([None, steps[0].n_features_in_]))],
-        options={id(estimator): options},
-        target_opset=_OPSET,
-    )
+    try:
+        return convert_sklearn(
+            pipeline,
+            initial_types=[("X", _tensor_type(read_offs.X.numpy(), [steps[0].n_features_in_]))],
+            options={id(estimator): options},
+            target_opset=_OPSET,
+            custom_conversion_functions={SimpleImputer: _convert_imputer},
+        )
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise ValueError(
+            "model must have steps that skl2onnx converts, for one X of numbers; for columns of "
+            f"text call skl2onnx.to_onnx after register_converters. skl2onnx reports: {error}"
+        ) from error
+
+
+def _by_position(step: Any) -> Any:
+    """Let a ColumnTransformer that knows its columns by name take them by position: X has none."""
+    if not (isinstance(step, ColumnTransformer) and hasattr(step, "feature_names_in_")):
+        return step
+    positions = step.feature_names_in_.tolist().index
+    step = copy.copy(step)
+    step.transformers_ = [
+        (name, part, [c if isinstance(c, int) else positions(c) for c in columns])
+        for name, part, columns in step.transformers_
+    ]
+    return step
 
 
 def _read_offs_of(scope: Any, estimator: Any) -> ReadOffs:
@@ -366,19 +388,47 @@ def _read_offs_of(scope: Any, estimator: Any) -> ReadOffs:
 
 def _parse(alias: str, scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:
     """Declare the outputs of an estimator."""
-    from skl2onnx.common.data_types import StringTensorType, guess_tensor_type
-
     operator = scope.declare_local_operator(alias, model)
     operator.inputs = inputs
     read_offs = _read_offs_of(scope, model)
     for name, example in zip(read_offs.names, read_offs.examples, strict=True):
-        array = example.numpy()
-        if name == "label":
-            array = _labels(read_offs.plan.task)
-        kind = StringTensorType if array.dtype == object else type(guess_tensor_type(array.dtype))
-        shape = [None, *example.shape[1:]]
-        operator.outputs.append(scope.declare_local_variable(name, kind(shape)))
+        like = _labels(read_offs.plan.task) if name == "label" else example.numpy()
+        kind = _tensor_type(like, example.shape[1:])
+        operator.outputs.append(scope.declare_local_variable(name, kind))
     return operator.outputs
+
+
+def _convert_imputer(scope: Any, operator: Any, container: Any) -> None:
+    """Fill in NaN in float64, for which onnxruntime has no Imputer; all else as skl2onnx does."""
+    from skl2onnx.common.data_types import DoubleTensorType
+    from skl2onnx.operator_converters.imputer_op import convert_sklearn_imputer
+
+    imputer, inputs = operator.raw_operator, operator.inputs
+    is_plain = not (imputer.add_indicator or np.isnan(imputer.statistics_).any())
+    if len(inputs) > 1 or not (isinstance(inputs[0].type, DoubleTensorType) and is_plain):
+        return convert_sklearn_imputer(scope, operator, container)
+    kind = _import_onnx().TensorProto.DOUBLE
+    known, is_nan = map(scope.get_unique_variable_name, ("statistics", "is_nan"))
+    container.add_initializer(known, kind, [len(imputer.statistics_)], imputer.statistics_)
+    X = inputs[0].full_name
+    for name, given, found in (
+        ("IsNaN", [X], is_nan),
+        ("Where", [is_nan, known, X], operator.outputs[0].full_name),
+    ):
+        container.add_node(name, given, [found], name=scope.get_unique_operator_name(name))
+
+
+def _tensor_type(like: np.ndarray, shape: Sequence[int]) -> Any:
+    """Return skl2onnx's type of arrays (n, *shape) with the dtype of `like`."""
+    from skl2onnx.common import data_types as types
+
+    kinds = {
+        "int64": types.Int64TensorType,
+        "float32": types.FloatTensorType,
+        "float64": types.DoubleTensorType,
+        "object": types.StringTensorType,
+    }
+    return kinds[like.dtype.name]([None, *shape])
 
 
 def _infer_nothing(operator: Any) -> None:
@@ -388,12 +438,15 @@ def _infer_nothing(operator: Any) -> None:
 def _convert(scope: Any, operator: Any, container: Any) -> None:
     """Add the graph of an estimator, under names of its own."""
     read_offs = _read_offs_of(scope, operator.raw_operator)
-    graph = _graph(read_offs, container.target_opset).graph
+    opset = container.target_opset
+    graph = _graph(read_offs, opset).graph
     outputs = [output.full_name for output in operator.outputs]
     names = dict(zip(read_offs.names, outputs, strict=True))
     names["X"] = scope.get_unique_variable_name("rows")
     dtype = graph.input[0].type.tensor_type.elem_type
-    container.add_node("Cast", [operator.inputs[0].full_name], [names["X"]], to=dtype)
+    given = [operator.inputs[0].full_name]
+    # The version makes it the opset of the whole graph.
+    container.add_node("Cast", given, [names["X"]], op_version=opset, to=dtype)
 
     def new(name: str) -> str:
         if name and name not in names:

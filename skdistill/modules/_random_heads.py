@@ -62,7 +62,9 @@ class RandomHead(nn.Module):
         """Draws of the shape of `like` (1, 1, n, width) for each head, the same for all rows."""
         if self.training:
             return draw(1, self.n_drawn, *like.shape[2:], dtype=like.dtype, device=like.device)
-        return torch.tensor(_draws_of_seed(draw, self.n_samples, like.shape[-1], self.seed)).to(like)
+        return torch.tensor(_draws_of_seed(draw, self.n_samples, like.shape[-1], self.seed)).to(
+            like
+        )
 
 
 @lru_cache(maxsize=8)
