@@ -238,12 +238,13 @@ def student_quantiles(degrees: Tensor, q: np.ndarray) -> Tensor:
 
 
 def _log1p(x: Tensor) -> Tensor:
-    """``log(1 + x)`` to rounding: the error of ``1 + x`` cancels in the ratio."""
-    shifted = 1 + x
-    difference = shifted - 1
-    exact = torch.where(difference == 0, 1.0, difference)
-    ratio = torch.where(difference == 0, 1.0, shifted.log() / exact)
-    return torch.where(shifted.isinf(), shifted, x * ratio)
+    """``log(1 + x)`` to rounding; -69 at -1."""
+    return _log_sum(x, (1 + x).clamp(min=1e-30))
+
+
+def _log_sum(x: Tensor, total: Tensor) -> Tensor:
+    """Logarithm of the rounded sum ``1 + x``, and what the rounding took."""
+    return total.log() + (x - (total - 1)) / total
 
 
 def _expm1(x: Tensor) -> Tensor:
@@ -258,7 +259,8 @@ def _expm1(x: Tensor) -> Tensor:
 
 def _softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """``log(1 + exp(x))`` of full relative accuracy far below zero."""
-    return x.relu() + _log1p((-x.abs()).exp())
+    power = (-x.abs()).exp()
+    return x.relu() + _log_sum(power, 1 + power)
 
 
 # ONNX has no log1p and expm1, and its softplus rounds small values to zero.

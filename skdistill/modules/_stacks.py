@@ -52,8 +52,10 @@ class StackedLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (*lead, n, in), or rows shared over the last lead axis, to (*lead, n, out)."""
+        if torch.compiler.is_exporting():  # of any number of rows
+            return x @ self.weight + self.bias
         n_rows, n_units = x.shape[-2], self.weight.shape[-1]
-        if not torch.compiler.is_exporting() and n_rows > n_units:
+        if n_rows > n_units:
             return self._forward_units_first(x)
         x = x.expand(*self.lead, -1, -1)
         bias, x, weight = (part.flatten(0, -3) for part in (self.bias, x, self.weight))
