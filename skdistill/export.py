@@ -149,7 +149,7 @@ class ReadOffs(nn.Module):
         self.module = copy.deepcopy(estimator.module_).cpu().eval()
         is_numeric = self.plan.task.kind == "regressor"
         with errors_about("quantiles"):
-            levels = [] if quantiles is None else np.atleast_1d(np.asarray(quantiles, float))
+            levels = np.atleast_1d(np.asarray([] if quantiles is None else quantiles, float))
         if not (is_numeric or quantiles is None) or not all(0 < level < 1 for level in levels):
             raise ValueError(
                 "quantiles must be numbers strictly between 0 and 1, for a regressor, or None; got "
@@ -292,9 +292,10 @@ def _graph(read_offs: ReadOffs, opset: int = _OPSET[""]) -> Any:
     with torch.no_grad():
         program = torch.export.export(read_offs, (read_offs.X,), dynamic_shapes=({0: rows},))
         program = program.run_decompositions(_DECOMPOSITIONS)
-    proto = torch.onnx.export(
+    exported: Any = torch.onnx.export(
         program, input_names=["X"], opset_version=opset, verbose=False
-    ).model_proto
+    )
+    proto = exported.model_proto
     names = ["codes" if name == "label" else name for name in read_offs.names]
     outputs = (output.name for output in proto.graph.output)
     names_of = {"X": "X", "": "", **dict(zip(outputs, names, strict=True))}
@@ -339,7 +340,7 @@ def _add_labels(onnx: Any, graph: Any, labels: np.ndarray) -> None:
 
 
 def _steps_before(model: Any) -> list[Any]:
-    """Return the steps of Pipelines that come before the estimator, inside searches and the like."""
+    """Return the steps of Pipelines before the estimator, in searches and the like too."""
     steps: list[Any] = []
     while model is not None:
         steps += [step for _, step in getattr(model, "steps", ())[:-1] if step != "passthrough"]

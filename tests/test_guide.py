@@ -44,10 +44,11 @@ def run(page, changes=()):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["b_distil", "distribution_distillation", "gped", "smaller_students"]
+    "name", ["b_distil", "distribution_distillation", "gped", "production", "smaller_students"]
 )
-def test_page(name):
+def test_page(name, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)  # where pages write files
     run(GUIDE / f"{name}.rst")
 
 

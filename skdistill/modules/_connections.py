@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -412,7 +412,7 @@ class Rounds:
     def _run(self, learner: Any) -> tuple[Tensor, Tensor]:
         known = (self.x, *self.sources_of(learner))
         parts = []
-        chunks = [known]
+        chunks: Iterable[tuple[Tensor, ...]] = [known]
         if self.chunk is not None:
             chunks = zip(*(tensor.split(self.chunk) for tensor in known), strict=True)
         for x, *sources in chunks:
