@@ -1,7 +1,8 @@
 # `make` alone lists the targets. On a fresh machine each of them first makes the environment it needs.
 
 PYTHON ?= python3# any Python >= 3.11; used once, to make .venv
-PYTEST_ARGS ?= -n 2
+# Tests of one file stay together, so that what they share is fitted once; who is done takes of the other's.
+PYTEST_ARGS ?= -n 2 --dist worksteal
 VENV := .venv
 BIN := $(VENV)/bin
 # Installed together with the constraints, so that torch is the build we test, never merely the newest.
@@ -13,7 +14,7 @@ DOCS := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format measured doc clean fuzz
+.PHONY: help demo test lint format measured doc clean fuzz kill-test
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z.]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -33,7 +34,7 @@ $(DOCS): $(ENVIRONMENT)
 demo: $(ENVIRONMENT)  ## distil an ensemble into one network on real data, print a table, draw a picture
 	MPLBACKEND=Agg $(BIN)/python examples/plot_distil_regression.py
 
-test: $(ENVIRONMENT)  ## run the whole test suite (PYTEST_ARGS="-k engine" instead of "-n 2" chooses how)
+test: $(ENVIRONMENT)  ## run the whole test suite (PYTEST_ARGS="-k engine" chooses which)
 	OMP_NUM_THREADS=1 SCIPY_ARRAY_API=1 $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 # Ten times the cases and many times the seeds of `make test`, and other ones each time.
@@ -42,6 +43,9 @@ FUZZ := HYPOTHESIS_PROFILE=fuzz SKDISTILL_FUZZ_SEEDS=$(SEEDS)
 fuzz: $(ENVIRONMENT)  ## try 20,000 calls with anything, and small fits of SEEDS=100 seeds
 	$(FUZZ) OMP_NUM_THREADS=1 SCIPY_ARRAY_API=1 $(BIN)/python -m pytest $(PYTEST_ARGS) \
 		tests/fuzz tests/distillers/test_small_fits.py
+
+kill-test: $(ENVIRONMENT)  ## kill 140 fits at moments of chance, and resume them bit for bit
+	SKDISTILL_KILLS=20 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/test_resume.py -k killed
 
 lint: $(ENVIRONMENT)  ## check style, formatting and types; changes nothing
 	$(BIN)/python -m ruff check .

@@ -15,6 +15,7 @@ from .distillers import (
 )
 from .ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from .export import export_onnx
+from .persistence import load, save
 
 __all__ = [
     "BDistilBooster",
@@ -26,8 +27,10 @@ __all__ = [
     "HydraPlusRegressor",
     "SequenceDistributionDistiller",
     "export_onnx",
+    "load",
     "predict_interval",
     "predict_members",
     "predict_quantiles",
     "predict_uncertainty",
+    "save",
 ]

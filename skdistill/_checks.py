@@ -19,7 +19,7 @@ from ._rules import errors_about
 _LARGEST_TOTAL = 1e30
 
 # Neither squares nor exponentials of smaller outputs overflow, nor their products with a scale of
-# y, which is kept this factor below what its dtype can hold the square of.
+# y, which is this factor below the largest value whose square its dtype can hold.
 SMALL_OUTPUT = 64.0
 
 
@@ -71,23 +71,10 @@ def check_weights(sample_weight, n: int, name: str = "sample_weight") -> np.ndar
 
 
 def check_outputs(values: Tensor, X, numbers: Sequence[int] | Tensor, axis: int = 0) -> None:
-    """Hold what is predicted for rows to be finite.
+    """Raise a ValueError that names the row, unless all predicted values are finite.
 
-    Parameters
-    ----------
-    values : Tensor of shape (..., n, ...)
-    X : array or Tensor of shape (at least n, ...)
-        The rows that it is predicted for.
-    numbers : sequence or Tensor of int
-        Number of each of these rows in what the user gave.
-    axis : int, default=0
-        Axis of the rows in `values`.
-
-    Raises
-    ------
-    ValueError
-        If a number is not finite. It names the row, and its largest value. With scikit-learn's
-        ``assume_finite=True`` nobody looks.
+    Rows are the axis `axis` of `values`; `X` are their inputs, and `numbers` their numbers in the
+    user's X. Nothing is checked with scikit-learn's ``assume_finite=True``.
     """
     if is_finite(values) or get_config()["assume_finite"]:
         return
@@ -103,14 +90,15 @@ def check_outputs(values: Tensor, X, numbers: Sequence[int] | Tensor, axis: int 
 
 
 def is_small(outputs: Tensor) -> bool:
-    """Whether outputs are so small that nothing that is read off them overflows.
+    """Whether outputs are so small that nothing read off them overflows.
 
-    So it is with most rows that are predicted alone, of whose time it takes a third of what looking
-    at each result would.
+    Most outputs are. For a row predicted alone this takes a third of the time of checking each
+    result.
     """
     return torch.linalg.vector_norm(outputs).item() < SMALL_OUTPUT
 
 
 def is_finite(tensor: Tensor) -> bool:
-    # A sum is several times faster than looking at each number, but may overflow.
+    """Tell whether all values are finite."""
+    # A sum is several times faster than checking each value, but may overflow.
     return math.isfinite(tensor.sum().item()) or bool(tensor.isfinite().all())

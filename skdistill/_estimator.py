@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What all estimators share: their parameters, and their state."""
+"""The base of all estimators: their parameters and their state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._plans import Extent, NetworkRecipe, Plan, rebuild_module, weights_of
 from ._process import torch_threads
-from ._rules import Number, OneOf, Seed, check_parameters
+from ._rules import FilePath, Interval, Number, OneOf, Seed, check_parameters
 from ._training import Training, check_modules, device_of
 from ._version import __version__
 from ._warnings import warn
@@ -25,7 +25,7 @@ try:
 except ImportError:  # scikit-learn < 1.9 has no callbacks
 
     class _NoTask:
-        """A task that nobody watches."""
+        """A task without callbacks."""
 
         def subcontext(self, **kwargs):
             return self
@@ -59,7 +59,7 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
     attributes like any other parameter, and ``get_params``, ``set_params`` and ``clone`` know them.
     """
 
-    # What the parameters may be; classes add their own.
+    # Rules of the parameters; classes add their own.
     _parameter_table: dict[str, Any] = {
         "lr": Number(Real, 0, closed="neither"),
         "max_epochs": Number(Integral, 1),
@@ -69,10 +69,12 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         "compile": OneOf(("auto", True, False)),
         "n_threads": Number(Integral, 1, others=("auto",)),
         "verbose": Number(Integral, 0, others=(True, False)),
+        "checkpoint": FilePath(),
+        "checkpoint_every": Interval(),
         "random_state": Seed(),
     }
 
-    # Defaults of an MLP's parameters where they are not its own, for classifiers and regressors.
+    # Parameters of an MLP whose defaults differ from its own, for classifiers and regressors.
     _module_defaults: dict[str, dict[str, Any]]
 
     module_: Any  # a stack that predicts distributions
@@ -111,7 +113,7 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
     # --- state: numpy arrays and plain Python only, so that pickle, joblib and skops work
 
     def _keep(self, plan: Plan, recipe: Any, module: Any, history: list, extent: Extent) -> None:
-        """Make a trained stack the fitted module."""
+        """Keep a trained stack as the fitted module."""
         self._plan, self._recipe, self._extent = plan, recipe, extent
         self.module_, self.history_ = module, history
 
@@ -119,7 +121,7 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
     def net_(self):
         """A skorch net around the fitted module, built anew, with the history of its training.
 
-        It is for looking at; predict with the estimator.
+        It is for inspection; predict with the estimator.
         """
         check_is_fitted(self)
         objective = self._plan.objective(self.module_, self._extent)
@@ -154,7 +156,7 @@ def _is_of_part(name: str) -> bool:
 
 
 def checked_training(estimator: NetEstimator, modules: list[Any] | None = None) -> Training:
-    """Hold every parameter against its rule, and return how stacks are trained.
+    """Check every parameter by its rule, and return how stacks are trained.
 
     `modules` are the model classes where `module` may give several.
     """
@@ -173,7 +175,7 @@ def checked_training(estimator: NetEstimator, modules: list[Any] | None = None) 
 def recipe_for(
     estimator: NetEstimator, plan: Plan, row_shape: tuple[int, ...], module: Any = None
 ) -> NetworkRecipe:
-    """Return how to build the networks of a plan, as the estimator's parameters say.
+    """Return how to build the networks of a plan, by the estimator's parameters.
 
     `module` is the model class where the parameter of that name may give several.
     """
@@ -183,10 +185,13 @@ def recipe_for(
     return NetworkRecipe.of(module, row_shape, plan.n_outputs, settings)
 
 
-def forget(estimator: NetEstimator, *names: str) -> None:
-    """Remove what an earlier fit has left: one that fails leaves no model of other data behind."""
-    for name in ("module_", "_plan", "_recipe", "_extent", "history_", *names):
-        estimator.__dict__.pop(name, None)
+def forget(estimator: NetEstimator) -> None:
+    """Remove all attributes of an earlier fit, so that a failing one leaves no outdated model."""
+    parameters = estimator.get_params(deep=False)
+    for name in list(vars(estimator)):
+        is_fitted = name.endswith("_") and not name.startswith("_") and name not in parameters
+        if is_fitted or name in ("_plan", "_recipe", "_extent"):
+            delattr(estimator, name)
 
 
 @contextlib.contextmanager

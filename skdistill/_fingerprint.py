@@ -30,24 +30,10 @@ _LIBRARIES = ("numpy", "torch", "scikit-learn", "skorch")
 
 
 def digests(estimator: Any, data: dict[str, Any], ignored: Iterable[str] = ()) -> dict[str, str]:
-    """Return a digest of each parameter, of each of the data, and of each library's version.
+    """Digests by name of each parameter, of each of the data, and of each library's version.
 
-    Parameters
-    ----------
-    estimator : object with get_params
-        Parameters of parameters are called ``<parameter>__<name>``.
-    data : dict
-    ignored : iterable of str
-        Parameters to leave out, at any depth.
-
-    Returns
-    -------
-    digests : dict of str to str
-
-    Raises
-    ------
-    ValueError
-        If the contents of a parameter cannot be read, such as an open file.
+    Parameters of parameters are called ``<parameter>__<name>``; those in `ignored` are left out, at
+    any depth. A ValueError names what cannot be read, such as an open file.
     """
     python = ".".join(platform.python_version_tuple()[:2])
     versions = {"skdistill": __version__, "Python": python} | {n: version(n) for n in _LIBRARIES}
@@ -80,15 +66,10 @@ def _parameters(owner: Any, ignored: frozenset[str], prefix: str = "") -> Iterat
 
 
 def digest(value: Any) -> str:
-    """Return the SHA-256 of a value's contents, in hexadecimal digits.
+    """SHA-256 of a value's contents, in hexadecimal digits.
 
     The contents of functions and classes are their code and the values that it refers to; those of
-    an installed library are identified by name and version.
-
-    Raises
-    ------
-    TypeError
-        If the contents cannot be read.
+    an installed library are identified by name and version. What cannot be read raises a TypeError.
     """
     return _Digester().of(value).hex()
 
@@ -115,9 +96,7 @@ class _Digester:
         return kind.encode() + b":" + b"".join(map(self.of, values))
 
 
-# ------------------------------------------------------------------------------------------
-# Contents by the kind of value
-# ------------------------------------------------------------------------------------------
+# --- contents by the kind of value ------------------------------------------------------------
 
 
 def _plain(digester: _Digester, value: Any) -> bytes:
@@ -254,9 +233,7 @@ _KINDS: dict[type, Callable[[_Digester, Any], bytes]] = {
 }
 
 
-# ------------------------------------------------------------------------------------------
-# Values of libraries
-# ------------------------------------------------------------------------------------------
+# --- values of libraries ----------------------------------------------------------------------
 
 
 def _name_in_library(value: Any, name: str | None = None) -> str | None:

@@ -89,16 +89,7 @@ def has_members(model: Any) -> bool:
 
 
 def is_prefitted(model: Any) -> bool:
-    """Tell whether a model, or one inside it, is fitted and stays so when cloned.
-
-    Parameters
-    ----------
-    model : estimator
-
-    Returns
-    -------
-    is_prefitted : bool
-    """
+    """Tell whether a model, or one inside it, is fitted and stays so when cloned."""
     return model is not None and (clone(model) is model or is_prefitted(inside(model)))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a stack of networks minimises."""
+"""Objectives of stacks of networks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .losses import by_autograd, differentiable
 
 
 class Objective(nn.Module):
-    """What a stack minimises: a loss for each row, and perhaps a penalty on the weights.
+    """The objective of a stack: a loss for each row, and perhaps a penalty on the weights.
 
     Subclasses define `loss_and_gradient` or `forward`, from which the other is derived. A row's
     loss must not depend on the outputs of other rows.

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a method is made of, as a value: a plan, and the networks that it is carried out with."""
+"""Plans, which describe a method as a value, and recipes for its networks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import copy
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -12,14 +14,25 @@ import torch
 from torch import Tensor, nn
 
 from ._objective import Objective
+from ._process import DISPATCH_MODE_LOCK
 from ._tasks import Buffers, Task
-from .modules import build_members, stack
+from .modules import (
+    MLP,
+    ConvNet,
+    Recurrent,
+    RecurrentSequenceModel,
+    ResNet,
+    build_members,
+    stack,
+)
 from .pruning import narrow
+
+_OURS = (MLP, ConvNet, ResNet, Recurrent, RecurrentSequenceModel)
 
 
 @dataclass(frozen=True)
 class NetworkRecipe:
-    """How to build a network, whatever becomes of the estimator's parameters later.
+    """How to build a network, independent of later changes of the estimator's parameters.
 
     Parameters
     ----------
@@ -45,7 +58,12 @@ class NetworkRecipe:
         """Return the recipe for a network that takes rows of this shape."""
         in_features = row_shape[0] if len(row_shape) == 1 else row_shape
         widths = {"in_features": in_features, "out_features": n_outputs}
-        return cls(module, {**widths, **settings}, row_shape)
+        return cls(module, {**widths, **copy.deepcopy(settings)}, row_shape)
+
+    @property
+    def is_of_ours(self) -> bool:
+        """Whether the networks are of :mod:`skdistill.modules`, whose weights are all they hold."""
+        return self.module in _OURS
 
     def build(self, seeds: Sequence[int]) -> list[nn.Module]:
         """Build a network for each seed."""
@@ -56,33 +74,26 @@ class NetworkRecipe:
 
 
 class Extent(NamedTuple):
-    """How much a student learns from, as far as what it minimises depends on it.
-
-    Attributes
-    ----------
-    n_epochs : int
-    n_rows : float
-        Sum of the rows' weights.
-    """
+    """Amount of training, as far as an objective depends on it."""
 
     n_epochs: int = 1
-    n_rows: float = 1.0
+    n_rows: float = 1.0  # sum of the rows' weights
 
 
 class Plan(Protocol):
-    """What a method is made of.
+    """The parts of a method: network, start, objective, and distribution that is predicted.
 
-    Subclasses are frozen dataclasses, and say what is minimised; the rest is that of a network
-    that predicts the task directly, unless they say otherwise.
+    Subclasses are frozen dataclasses and define the objective; the defaults are those of a network
+    that predicts the task directly.
     """
 
     task: Task
 
-    read: Callable[[Tensor], Any] | None = None  # outputs (S, n, p) as a distribution
+    read: Callable[[Tensor], Any] | None = None  # takes outputs (S, n, p) to a distribution
 
     @property
     def n_networks(self) -> int:
-        """How many seeds building the stack takes."""
+        """Number of seeds that `build` takes."""
         return 1
 
     @property
@@ -97,44 +108,41 @@ class Plan(Protocol):
 
     @property
     def has_start(self) -> bool:
-        """Whether `start` sets where training begins."""
+        """Whether `start` initialises the module."""
         return False
 
     @property
     def n_outputs(self) -> int:
-        """How many numbers the network gives for a row."""
+        """Number of outputs for a row."""
         return self.task.n_outputs
 
     @property
     def meaning_of_outputs(self) -> str:
-        """What these numbers are, for messages."""
+        """Description of the outputs, for messages."""
         return self.task.meaning_of_outputs
 
     def build(self, recipe: Any, seeds: Sequence[int]) -> Any:
-        """Build the stack, of a network (or head) for each seed."""
+        """Build the stack, with a network (or head) for each seed."""
         return stack(recipe.build(seeds))
 
     def wrap(self, network: Any, buffers: dict[str, Tensor]) -> Any:
-        """Make a stack one that predicts distributions."""
+        """Return a stack that predicts distributions."""
         return self.task.wrap(network, buffers, self.read)
 
     def encode_members(self, members: np.ndarray, scaling: Buffers, dtype) -> np.ndarray:
-        """Return members' predictions, rows first, as the objective compares with them."""
+        """Return members' predictions, rows first, in the form that the objective takes."""
         return self.task.encode_members(members, scaling, dtype)
 
     def complete(self, module: Any) -> None:
-        """Do what is to be done once a module has its weights."""
+        """Prepare a module for prediction once it has its weights."""
         return None
 
     def start(self, module: Any, predictions: Tensor, weight: Tensor) -> None:
-        """Set where training begins, of a plan that `has_start`.
-
-        `predictions` are those of members, (n, S, ...), encoded, for rows with this weight.
-        """
+        """Initialise a module by encoded predictions of members, (n, S, ...), if `has_start`."""
         return None
 
     def objective(self, module: Any, extent: Extent) -> Objective:
-        """Return what a module minimises, in the state in which training begins."""
+        """Return the objective of a module, as it is when training begins."""
         ...
 
 
@@ -145,24 +153,24 @@ def build_module(
     dtype: torch.dtype,
     buffers: dict[str, Tensor] | None = None,
 ) -> Any:
-    """Build the stack that predicts distributions, checked to give as many numbers as planned.
-
-    Raises
-    ------
-    ValueError
-        If the module's output has another width.
-    """
-    network = plan.build(recipe, seeds).to(dtype=dtype)
-    module = plan.wrap(network, buffers or {}).eval()
+    """Build the stack that predicts distributions; raise a ValueError for other outputs."""
+    module = _built(plan, recipe, seeds, dtype, buffers or {})
     with torch.no_grad():
         outputs = module(torch.zeros(1, 3, *recipe.row_shape, dtype=dtype))
-    given, expected = tuple(outputs.shape[len(network.lead) :]), (3, plan.n_outputs)
-    if given != expected:
+    n_axes = len(getattr(module, "network", module).lead)
+    shape, expected = tuple(outputs.shape[n_axes:]), (3, plan.n_outputs)
+    if shape != expected:
         raise ValueError(
             f"module must give a tensor of shape (n, {expected[1]}), {plan.meaning_of_outputs}; "
-            f"{name_of(recipe.module)} gives {given} for 3 rows."
+            f"{name_of(recipe.module)} gives {shape} for 3 rows."
         )
     return module
+
+
+def _built(
+    plan: Plan, recipe: Any, seeds: Sequence[int], dtype: torch.dtype, buffers: dict[str, Tensor]
+) -> Any:
+    return plan.wrap(plan.build(recipe, seeds).to(dtype=dtype), buffers).eval()
 
 
 def as_tensors(arrays: dict[str, np.ndarray]) -> dict[str, Tensor]:
@@ -182,10 +190,18 @@ def rebuild_module(plan: Plan, recipe: Any, weights: dict[str, np.ndarray]) -> A
     # The location and scale of the targets may be kept more precisely than the network.
     dtypes = {value.dtype for value in tensors.values() if value.is_floating_point()}
     dtype = min(dtypes, key=lambda dtype: dtype.itemsize)
-    module = build_module(plan, recipe, [0] * plan.n_networks, dtype, buffers)
-    module.load_state_dict(tensors)
+    with _without_memory() if recipe.is_of_ours else contextlib.nullcontext():
+        module = _built(plan, recipe, [0] * plan.n_networks, dtype, buffers)
+    module.load_state_dict(tensors, assign=True)
     plan.complete(module)
     return module.eval()
+
+
+@contextlib.contextmanager
+def _without_memory() -> Iterator[None]:
+    """Build modules whose weights have shapes, but take no memory."""
+    with DISPATCH_MODE_LOCK.held(), torch.device("meta"):
+        yield
 
 
 def name_of(module: Callable) -> str:

@@ -34,8 +34,8 @@ class ProcessLock:
             yield
 
 
-# For torch.compile, torch keeps one flag for all threads that a TorchDispatchMode is on. With modes
-# in two threads at once, it could stay set after both have ended.
+# For torch.compile, torch keeps one flag for all threads that a TorchDispatchMode is on, and one
+# default device. With modes in two threads at once, they could stay set after both have ended.
 DISPATCH_MODE_LOCK = ProcessLock()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What users call on a fitted estimator: all of it is read off the predicted distribution."""
+"""The methods of fitted estimators, all of which read off the predicted distribution."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn import get_config
 from sklearn.utils import ClassifierTags, RegressorTags, check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -20,6 +21,24 @@ from ._training import SEED_LIMIT
 from .distributions import Uncertainty
 
 
+def as_frame(table: dict[str, np.ndarray], index: Any = None) -> Any:
+    """Make a frame of columns, of the kind that scikit-learn's configuration names.
+
+    An array of shape (n, t) becomes t columns, ``<name>_<number>``.
+    """
+    columns: dict[str, np.ndarray] = {}
+    for name, values in table.items():
+        several = {f"{name}_{k}": column for k, column in enumerate(values.T)}
+        columns |= several if values.ndim == 2 else {name: values}
+    if get_config()["transform_output"] == "polars":
+        import polars
+
+        return polars.DataFrame(columns)
+    import pandas
+
+    return pandas.DataFrame(columns, index=index)
+
+
 def is_a(kind: str) -> Callable[[Any], bool]:
     """Condition for ``available_if``: the estimator is a "classifier", or a "regressor"."""
     return lambda estimator: estimator._kind == kind
@@ -28,11 +47,11 @@ def is_a(kind: str) -> Callable[[Any], bool]:
 class DistributionEstimator(NetEstimator):
     """Estimator whose predictions are all read off the distribution that its module predicts.
 
-    What it is, a classifier or a regressor, its ``_kind`` says before `fit`, and the task of its
-    plan after it.
+    Its ``_kind`` tells, also before `fit`, whether it is a classifier or a regressor.
     """
 
-    _kind: Any  # "classifier", "regressor", or None where nobody knows before fit
+    classes_: np.ndarray
+    _kind: Any  # "classifier", "regressor", or None if it is unknown before fit
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -46,7 +65,7 @@ class DistributionEstimator(NetEstimator):
         return tags
 
     def _read(self, X, read: Callable[[Any], Any], **kwargs):
-        """Check rows, predict them and keep what `read` takes, see :func:`read_in_chunks`."""
+        """Check rows, predict them and return what `read` takes, see :func:`read_in_chunks`."""
         check_is_fitted(self)
         X = check_rows(self, X, self._recipe.row_shape)
         return read_in_chunks(self.module_, X, read, **kwargs)
@@ -169,6 +188,41 @@ class DistributionEstimator(NetEstimator):
         found = self._read(X, lambda d: d.quantile(levels))
         return self._plan.task.per_target(found)
 
+    def predict_frame(self, X, coverage=0.9):
+        """Predict what a service answers with, as one table.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        coverage : float, default=0.9
+            Probability of y being between `lower` and `upper`, for a regressor.
+
+        Returns
+        -------
+        frame : DataFrame of shape (n_samples, n_columns)
+            Of pandas, or of what ``sklearn.set_config(transform_output=...)`` names. The columns of
+            a regressor are ``prediction``, ``std``, the parts of the variance ``aleatoric`` and
+            ``epistemic`` in squared units of y, ``lower`` and ``upper``, each of them with
+            ``_<number of the target>`` behind it if there are several. Those of a classifier are
+            ``prediction``, ``total``, ``aleatoric`` and ``epistemic`` in nats, and
+            ``proba_<label>`` for each class. Parts that the model cannot tell are missing.
+        """
+        prediction, parts = self.predict(X), self.predict_uncertainty(X)
+        table = {"prediction": prediction}
+        if self._kind == "classifier":
+            table["total"] = parts.total
+        else:
+            table["std"] = np.sqrt(parts.total)
+        if parts.aleatoric is not None:
+            table |= {"aleatoric": parts.aleatoric, "epistemic": parts.epistemic}
+        if self._kind == "classifier":
+            proba = self.predict_proba(X)
+            table |= {f"proba_{label}": proba[:, k] for k, label in enumerate(self.classes_)}
+        else:
+            interval = self.predict_interval(X, coverage)
+            table |= {"lower": interval[..., 0], "upper": interval[..., 1]}
+        return as_frame(table, getattr(X, "index", None))
+
     def predict_distribution(self, X):
         """Predict the distribution that everything else is read off.
 
@@ -188,7 +242,7 @@ class DistributionEstimator(NetEstimator):
 
     @available_if(lambda self: "_plan" not in vars(self) or self._plan.has_members)
     def predict_members(self, X):
-        """Predict what each member says, or each draw that stands for one.
+        """Predict with each member, or with each draw that stands for one.
 
         Parameters
         ----------
@@ -204,7 +258,7 @@ class DistributionEstimator(NetEstimator):
         return self._read(X, lambda d: d.members)
 
     def sample_y(self, X, n_samples=1, random_state=None):
-        """Draw targets or labels from what is predicted.
+        """Draw targets or labels from the predicted distribution.
 
         The same draws serve every row, so what is drawn for a row does not depend on the others.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How a fitted module predicts rows: checked, and chunk by chunk."""
+"""Prediction of checked rows by a fitted module, chunk by chunk."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _is_plain(estimator: Any, X: Any, row_shape: tuple[int, ...]) -> bool:
 
 
 def as_rows(module: Any, X: np.ndarray) -> Tensor:
-    """Put rows where a module is."""
+    """Return rows as a tensor of a module's dtype, on its device."""
     # A copy: torch warns of memory that it may not write to (memory-mapped arrays).
     weight = next(module.parameters())
     rows = torch.tensor(np.ascontiguousarray(X), dtype=weight.dtype, device=weight.device)
@@ -83,7 +83,7 @@ def read_in_chunks(
     raw: bool = False,
     may_be_infinite: bool = False,
 ) -> Any:
-    """Predict chunk by chunk and keep what `read` takes from each, rows first, as numpy.
+    """Predict chunk by chunk, and return what `read` takes from each, rows first, as numpy.
 
     Parameters
     ----------
@@ -91,9 +91,9 @@ def read_in_chunks(
     X : ndarray of shape (n, ...)
         Checked rows.
     read : callable
-        Is given a distribution, or the outputs if `raw`; gives a tensor, or a tuple of tensors.
+        Takes a distribution, or the outputs if `raw`, to a tensor or a tuple of tensors.
     raw, may_be_infinite : bool, default=False
-        Outputs must be finite, and so must be what is read, unless it `may_be_infinite`.
+        Outputs must be finite, and so must the tensors be that are read unless `may_be_infinite`.
 
     Returns
     -------
@@ -120,5 +120,6 @@ def read_in_chunks(
 
 
 def _empty_like(part: Tensor, n_rows: int) -> np.ndarray:
+    """Return an empty array for `n_rows` rows like those of `part`."""
     dtype = part[:0].cpu().numpy().dtype
     return np.empty((n_rows, *part.shape[1:]), dtype=dtype)

@@ -168,6 +168,22 @@ class FilePath(Rule):
         return TypeError
 
 
+class Interval(Rule):
+    """Seconds, or a number of epochs such as "10 epochs"."""
+
+    accepted = 'a number of seconds >= 0, or "<n> epochs"'
+
+    def accepts(self, value: Any) -> bool:
+        return Number(Real, 0).accepts(value) or epochs_in(value) is not None
+
+
+def epochs_in(interval: Any) -> int | None:
+    """Return the number in "10 epochs"; None for anything else."""
+    number, _, unit = interval.partition(" ") if isinstance(interval, str) else ("", "", "")
+    is_valid = unit in ("epoch", "epochs") and number.isdecimal() and int(number) > 0
+    return int(number) if is_valid else None
+
+
 class Seed(Rule):
     """What scikit-learn's ``check_random_state`` takes."""
 

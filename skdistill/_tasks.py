@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is predicted: numbers, or classes.
+"""Regression and classification as tasks.
 
-A task checks and encodes targets and members' predictions, and reads predictions back. It knows
-nothing of networks and losses.
+A task checks and encodes targets and members' predictions, and decodes predictions. It is
+independent of networks and losses.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Numbers:
 
     @classmethod
     def check(cls, estimator, X, y) -> tuple[np.ndarray, np.ndarray, Numbers]:
-        """Check inputs and targets of `fit`; the latter get the shape (n, t)."""
+        """Check inputs and targets of `fit`; targets are returned in the shape (n, t)."""
         with errors_about("X and y"):
             X, y = validate_data(
                 estimator,
@@ -78,14 +78,14 @@ class Numbers:
 
     @property
     def fitted_attributes(self) -> dict[str, Any]:
-        """What an estimator tells its users about the task."""
+        """Public attributes of an estimator fitted to the task."""
         return {"n_outputs_": self.size}
 
     # --- targets ------------------------------------------------------------------------------
 
     @property
     def n_outputs(self) -> int:
-        """How many numbers a network gives that predicts the task directly."""
+        """Number of outputs of a network that predicts the task directly."""
         return 2 * self.size
 
     @property
@@ -99,8 +99,8 @@ class Numbers:
     def scaling(self, y, weight, dtype, normalize_y: bool = True) -> Buffers:
         """Location and scale by which targets (n, t) are standardised, for the module's buffers."""
         y_loc, y_scale = self._location_and_scale(y, weight, dtype, normalize_y)
-        # What is predicted is in the dtype of these, and would be rounded to nothing by float32
-        # where y is far from 0: dates, say.
+        # Predictions have the dtype of these: float32 would round targets far from 0 (dates, say)
+        # to the same value.
         if not resolves(dtype, y_loc, y_scale):
             dtype = np.float64
         return {"y_loc": y_loc.astype(dtype), "y_scale": y_scale.astype(dtype)}
@@ -125,7 +125,7 @@ class Numbers:
 
     @property
     def shape_of_members(self) -> dict[str, int]:
-        """What members' predictions are held against, see `check_member_predictions`."""
+        """Expected size of members' predictions, for `check_member_predictions`."""
         return {"n_targets": self.size}
 
     def encode_members(self, members: np.ndarray, scaling: Buffers, dtype) -> np.ndarray:
@@ -153,7 +153,7 @@ class Numbers:
     # --- predictions --------------------------------------------------------------------------
 
     def wrap(self, network: nn.Module, buffers: dict[str, Tensor], read=None) -> GaussianStack:
-        """Make a stack one that predicts distributions; `buffers` may lack what has a default."""
+        """Return a stack that predicts distributions; `buffers` may be empty."""
         like = next(network.parameters())
         y_loc = buffers.get("y_loc", like.new_zeros(self.size)).to(like.device)
         y_scale = buffers.get("y_scale", like.new_ones(self.size)).to(like.device)
@@ -164,7 +164,7 @@ class Numbers:
         return array[:, 0] if self.is_1d else array
 
     def point(self, distribution: Any) -> Tensor:
-        """Return what `predict` is read off: the mean, (n, t)."""
+        """Return the point prediction: the mean, (n, t)."""
         return distribution.mean
 
     def draws(self, distribution: Any, n_samples: int, generator: torch.Generator) -> Tensor:
@@ -172,7 +172,7 @@ class Numbers:
         return distribution.sample(n_samples, generator).permute(1, 2, 0)
 
     def decode(self, array: np.ndarray) -> np.ndarray:
-        """Return points or draws as the user is to have them."""
+        """Return points or draws in the shape of y."""
         return self.per_target(array)
 
 
@@ -217,14 +217,14 @@ class Classes:
 
     @property
     def fitted_attributes(self) -> dict[str, Any]:
-        """What an estimator tells its users about the task."""
+        """Public attributes of an estimator fitted to the task."""
         return {"classes_": self.labels}
 
     # --- targets ------------------------------------------------------------------------------
 
     @property
     def n_outputs(self) -> int:
-        """How many numbers a network gives that predicts the task directly."""
+        """Number of outputs of a network that predicts the task directly."""
         return self.size
 
     @property
@@ -250,18 +250,18 @@ class Classes:
 
     @property
     def shape_of_members(self) -> dict[str, int]:
-        """What members' predictions are held against, see `check_member_predictions`."""
+        """Expected size of members' predictions, for `check_member_predictions`."""
         return {"n_classes": self.size}
 
     def encode_members(self, members: np.ndarray, scaling: Buffers, dtype) -> np.ndarray:
-        """Return log-probabilities, (n, S, K); ``-inf`` for what a member rules out."""
+        """Return log-probabilities, (n, S, K); ``-inf`` for a probability of zero."""
         with np.errstate(divide="ignore"):
             return np.log(members).astype(dtype)
 
     # --- predictions --------------------------------------------------------------------------
 
     def wrap(self, network: nn.Module, buffers: dict[str, Tensor], read=None) -> CategoricalStack:
-        """Make a stack one that predicts distributions."""
+        """Return a stack that predicts distributions."""
         return CategoricalStack(network, read or EmpiricalCategorical.from_logits)
 
     def per_target(self, array: Any) -> Any:
@@ -269,7 +269,7 @@ class Classes:
         return array
 
     def point(self, distribution: Any) -> Tensor:
-        """Return what `predict` is read off: the code of the most probable class, (n,)."""
+        """Return the point prediction: the code of the most probable class, (n,)."""
         return distribution.mean.argmax(-1)
 
     def draws(self, distribution: Any, n_samples: int, generator: torch.Generator) -> Tensor:

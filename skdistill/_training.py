@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from ._objective import Objective
 from ._plans import name_of
+from ._resume import current_progress
 from ._rules import errors_about
 from ._warnings import warn
 from .modules import GLOBAL_GENERATOR_LOCK, flop_per_row, weights_and_fan_ins
@@ -30,16 +31,10 @@ _FILLED_IN = frozenset({"in_features", "out_features", "generator", "params", "l
 
 @dataclass(frozen=True)
 class Training:
-    """How stacks are trained.
+    """How stacks are trained: an estimator's parameters, checked.
 
-    Parameters
-    ----------
-    optimizer : type of torch.optim.Optimizer
-    optimizer_settings, callback_settings : dict
-        What the user gave as ``optimizer__<name>`` and ``callbacks__<callback>__<name>``.
-    lr, lr_schedule, batch_size, clip_norm, callbacks, compile, n_threads, verbose
-        The estimator's parameters.
-    device : torch.device
+    `optimizer_settings` and `callback_settings` are the parameters ``optimizer__<name>`` and
+    ``callbacks__<callback>__<name>``.
     """
 
     optimizer: type[torch.optim.Optimizer]
@@ -68,19 +63,14 @@ class Training:
         check_signature(optimizer, settings, "optimizer")
         device = device_of(estimator.device)
         _try_out(optimizer, {"lr": estimator.lr, **settings}, settings, device)
+        plain = ("lr", "lr_schedule", "batch_size", "clip_norm", "compile", "n_threads", "verbose")
         return cls(
-            optimizer,
-            settings,
-            estimator.lr,
-            estimator.lr_schedule,
-            estimator.batch_size,
-            estimator.clip_norm,
-            estimator.callbacks or (),
-            estimator._params_of("callbacks"),
-            device,
-            estimator.compile,
-            estimator.n_threads,
-            estimator.verbose,
+            optimizer=optimizer,
+            optimizer_settings=settings,
+            callbacks=estimator.callbacks or (),
+            callback_settings=estimator._params_of("callbacks"),
+            device=device,
+            **{name: getattr(estimator, name) for name in plain},
         )
 
     def net(
@@ -94,8 +84,7 @@ class Training:
     ) -> Any:
         """Return the skorch net around a stack.
 
-        `sampler` is a class of optimizers and its settings that take the place of the user's, and
-        of the schedule of the learning rate.
+        `sampler`, an optimizer class and its settings, replaces the user's optimizer and schedule.
         """
         from . import _engine  # skorch takes most of a second to import, and predicting needs none
 
@@ -135,6 +124,10 @@ class Training:
         from ._engine import suited_threads
 
         flop = flop_per_step(module, rows)
+        progress = current_progress()
+        if progress is not None:
+            saved = progress.next_training(rows, draws_globally(module))
+            net_settings["callbacks"] = [*net_settings.get("callbacks", ()), saved]
         net = self.net(module, objective, n_epochs, flop_per_step=flop, **net_settings)
         with (
             suited_threads(flop, self.n_threads),
@@ -144,7 +137,7 @@ class Training:
         return net
 
     def _step(self, optimizer: type[torch.optim.Optimizer]) -> str:
-        """How the engine runs a training step, as `compile` and the device have it."""
+        """How the engine runs a training step, by `compile` and the device."""
         if self.compile != "auto":
             return "compiled" if self.compile else "eager"
         # An optimizer that is not made for capture would freeze its learning rate in the graph.
@@ -152,7 +145,7 @@ class Training:
         return "captured" if self.device.type == "cuda" and capturable else "eager"
 
     def refuse_diverged(self, net: Any, guard: Any) -> None:
-        """Raise a ValueError if a student has diverged, KeyboardInterrupt if it learnt nothing."""
+        """Raise ValueError if a student diverged, KeyboardInterrupt before its first epoch."""
         if net.interrupted_ and not has_epochs(net):
             raise KeyboardInterrupt  # before the end of the first epoch: nothing to keep
         if not guard.diverged_.any():
@@ -165,7 +158,7 @@ class Training:
         )
 
     def warn_of_worse(self, who_is: str) -> None:
-        """Warn that training has left something worse than a constant prediction."""
+        """Warn that a trained network is worse than a constant prediction."""
         warn(
             f"{who_is} worse than a constant prediction on the training rows: the last loss is far "
             f"above that of outputs of zero. Try a smaller lr than {self.lr}, clip_norm, more "
@@ -190,18 +183,12 @@ def decay_of_weights(module: nn.Module, strength: float) -> list[tuple[nn.Parame
 
 
 def n_epochs_for(max_epochs: int | str, n_rows: int, n_seen: int, low: int, high: int) -> int:
-    """Return `max_epochs`; "auto" shows `n_seen` rows in all, within `low` to `high` epochs."""
+    """Return `max_epochs`; "auto" is `n_seen` rows in all, but `low` to `high` epochs."""
     return min(max(n_seen // n_rows, low), high) if max_epochs == "auto" else int(max_epochs)
 
 
 def device_of(device: Any) -> torch.device:
-    """Return a torch device; "auto" is CUDA if there is one.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If there is no such device.
-    """
+    """Return a torch device; "auto" is CUDA if there is one."""
     if isinstance(device, str) and device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -213,6 +200,7 @@ def device_of(device: Any) -> torch.device:
 
 
 def _optimizer_class(optimizer: Any) -> type[torch.optim.Optimizer]:
+    """Return an optimizer class, given it or its name."""
     found: Any = optimizer
     if isinstance(optimizer, str):
         found = getattr(torch.optim, optimizer, None)
@@ -226,10 +214,10 @@ def _optimizer_class(optimizer: Any) -> type[torch.optim.Optimizer]:
 
 
 def _try_out(optimizer, settings: dict[str, Any], given: dict[str, Any], device) -> None:
-    """Try the device, and settings of an optimizer of torch: some fail in its first step."""
+    """Try the device, and the settings of a torch optimizer, which may fail at its first step."""
     with errors_about("device"):
         weight = torch.zeros(1, device=device)
-        weight.cpu()  # not so on a device without numbers, such as "meta"
+        weight.cpu()  # fails on a device without values, such as "meta"
     if not given or not optimizer.__module__.startswith("torch."):
         return
     weight.requires_grad_().grad = torch.ones_like(weight)
@@ -241,7 +229,7 @@ def _try_out(optimizer, settings: dict[str, Any], given: dict[str, Any], device)
 
 
 def check_modules(modules: Sequence[Any], settings: dict[str, Any]) -> None:
-    """Hold model classes, and what is given as ``module__<name>``, to be such as build networks."""
+    """Raise unless model classes build networks and take the arguments ``module__<name>``."""
     for module in modules:
         if isinstance(module, nn.Module) or not callable(module):
             raise TypeError(
@@ -251,7 +239,7 @@ def check_modules(modules: Sequence[Any], settings: dict[str, Any]) -> None:
 
 
 def check_signature(build: Callable, given: dict[str, Any], prefix: str) -> None:
-    """Hold the names given as ``prefix__<name>`` against what `build` takes."""
+    """Raise a ValueError for arguments ``prefix__<name>`` that `build` does not take."""
     try:
         accepted = inspect.signature(build).parameters
     except ValueError as error:
@@ -268,9 +256,9 @@ def check_signature(build: Callable, given: dict[str, Any], prefix: str) -> None
 
 @contextlib.contextmanager
 def own_dropout(module: nn.Module, seed: int) -> Iterator[None]:
-    """Give modules that draw from torch's global generator a seed, and put its state back.
+    """Seed torch's global generator for modules that draw from it, and restore its state.
 
-    Most stacks draw nothing, and leave the global generator alone also under threads.
+    For other modules, which are most, the generator is not touched, so threads do not interfere.
     """
     if not draws_globally(module):
         yield

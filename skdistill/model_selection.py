@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
@@ -74,9 +75,7 @@ def flops(estimator, X) -> int:
 
     Parameters
     ----------
-    estimator : estimator
-        A fitted skdistill estimator, or a Pipeline, search, FrozenEstimator or
-        TransformedTargetRegressor around one.
+    estimator : as in :func:`n_parameters`
     X : array-like of shape (n_samples, n_features)
         Rows; only the shape of the first one matters.
 
@@ -263,6 +262,7 @@ def _column(cv_results: Mapping, column: str, name: str) -> np.ndarray:
 # --- the cheapest student that is good enough -------------------------------------------------
 
 
+@dataclass(kw_only=True)
 class CheapestWithin:
     """Rule that chooses the cheapest candidate whose score is close to the best.
 
@@ -302,34 +302,20 @@ class CheapestWithin:
     1
     """
 
-    def __init__(
-        self, *, cost="neg_n_parameters", score="score", tolerance=1.0, unit="standard_error"
-    ):
-        Number(Real, 0).check(tolerance, "tolerance")
-        OneOf(("standard_error", "absolute", "relative")).check(unit, "unit")
-        self.cost = cost
-        self.score = score
-        self.tolerance = tolerance
-        self.unit = unit
+    cost: str = "neg_n_parameters"
+    score: str = "score"
+    tolerance: float = 1.0
+    unit: str = "standard_error"
+
+    def __post_init__(self):
+        Number(Real, 0).check(self.tolerance, "tolerance")
+        OneOf(("standard_error", "absolute", "relative")).check(self.unit, "unit")
 
     def __call__(self, cv_results) -> int:
-        """Choose a candidate.
+        """Index of the chosen candidate in ``cv_results_``; of equally cheap ones, the best.
 
-        Parameters
-        ----------
-        cv_results : dict
-            The ``cv_results_`` of a search.
-
-        Returns
-        -------
-        best_index : int
-            Index of the candidate; of equally cheap ones, the best.
-
-        Raises
-        ------
-        ValueError
-            If `cv_results` has no such columns, every score is NaN, or there is one fold and
-            no standard error.
+        A ValueError says that `cv_results` has no such columns, that every score is NaN, or that
+        there is one fold and no standard error.
         """
         costs, scores = costs_and_scores(cv_results, self.cost, self.score)
         known = ~(np.isnan(costs) | np.isnan(scores))

@@ -63,14 +63,8 @@ _POOLING = (
 class _Stream(NamedTuple):
     """Units that are removed together: a layer's, and those of residual layers that add to them.
 
-    Attributes
-    ----------
-    source : nn.Linear or convolution
-        The layer whose units they are.
-    path : list of nn.Module
-        What they go through, residual layers and layers without weights.
-    reader : nn.Linear or convolution
-        The layer that reads them.
+    They are made by `source`, go through `path`, layers without weights and residual layers, and
+    are read by `reader`.
     """
 
     source: Any
@@ -84,13 +78,7 @@ class _Stream(NamedTuple):
 
 
 def _streams_of(network: nn.Module) -> list[_Stream]:
-    """Units of a Sequential network that may be removed, from its input to its output.
-
-    Raises
-    ------
-    ValueError
-        If the network, or a layer that the units go through, is of another kind.
-    """
+    """Units of a Sequential network that may be removed, from its input to its output."""
     layers = _leaves(network)
     parameters = [p for layer in layers for p in layer.parameters()]
     if len(set(parameters)) < len(parameters):
@@ -192,13 +180,10 @@ def shrink(
 
     Parameters
     ----------
-    weights : list of Tensor of shape (..., n_units, ...)
-        The units' weights W; several, where a unit has inputs in several layers.
+    weights, n_lead : as in :func:`unit_norms`
     amount : float or Tensor
         By how much, t: the optimizer's step size times the strength of the penalty and, as in
         :class:`GroupLasso`, the square root of how many weights a unit has.
-    n_lead : int, default=0
-        Number of leading axes, over members or heads.
     inplace : bool, default=False
         Whether to change `weights` themselves.
 
@@ -414,7 +399,7 @@ def prune(module: nn.Module, threshold: float = 1e-3) -> nn.Module:
     if empty:
         warn(
             f"threshold={threshold:g} would remove all units of {', '.join(empty)}; the one with "
-            "the largest weights is kept. Use a smaller threshold, or a weaker group lasso.",
+            "the largest weights is kept. Use a smaller threshold, or a weaker group lasso."
         )
     return pruned
 
@@ -448,7 +433,7 @@ def narrow(module: nn.Module, widths: Sequence[int]) -> nn.Module:
             1 <= few <= many for few, many in zip(widths, now, strict=True)
         ):
             raise ValueError(f"widths must have a number up to each of {now}; got {widths!r}.")
-        kept = [torch.arange(width) for width in widths]
+        kept = [torch.arange(width, device="cpu") for width in widths]
         return [_with_units(network, kept, exact_at_edges=False) for network in networks]
 
     return _changed(module, change)
@@ -526,7 +511,7 @@ def _with_units(network: nn.Module, kept: Sequence[Tensor], exact_at_edges: bool
     """Copy a network with some of its units only, in `kept` for each stream."""
     network = copy.deepcopy(network)
     for stream, units in zip(_streams_of(network), kept, strict=True):
-        is_kept = torch.zeros_like(_bias_of(stream.source), dtype=torch.bool)
+        is_kept = torch.zeros(len(stream.source.weight), dtype=torch.bool, device=units.device)
         is_kept[units] = True
         _remove(stream, is_kept, exact_at_edges)
     return network

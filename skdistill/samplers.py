@@ -13,8 +13,9 @@ settings that a user gives as ``inference=SGLD(step_size=...)``. Two diagnostics
 from __future__ import annotations
 
 import math
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -39,9 +40,7 @@ __all__ = [
 _FRICTION = Number(Real, 0, 1, closed="right")
 
 
-# ------------------------------------------------------------------------------------------
-# Updates
-# ------------------------------------------------------------------------------------------
+# --- updates ----------------------------------------------------------------------------------
 
 
 def sgld_step(
@@ -106,24 +105,11 @@ def sghmc_step(
 
     Parameters
     ----------
-    theta : Tensor
-        Weights, of any shape.
-    grad : Tensor of the same shape
-        Gradient of the potential divided by `n_rows`, see the module.
+    theta, grad, noise, lr, n_rows, temperature, generator : as in :func:`sgld_step`
     momentum : Tensor of the same shape
         The paper's v, which is added to the weights.
-    noise : Tensor of the same shape
-        Preallocated memory for the draws; not used at temperature 0.
-    lr : float
-        The paper's eta.
-    n_rows : float
-        Sum N of the sample weights.
     friction : float
         The paper's alpha, in (0, 1]; 1 is SGLD with a step size of ``2 * lr``.
-    temperature : float, default=1.0
-        1 samples the posterior, 0 descends the gradient without noise.
-    generator : torch.Generator, default=None
-        Source of the noise; None is torch's global generator.
 
     Notes
     -----
@@ -137,13 +123,13 @@ def sghmc_step(
     theta.add_(momentum)
 
 
-# ------------------------------------------------------------------------------------------
-# Optimizers
-# ------------------------------------------------------------------------------------------
+# --- optimizers -------------------------------------------------------------------------------
 
 
 class _SamplingOptimizer(torch.optim.Optimizer):
     """An optimizer whose step draws noise."""
+
+    _settings: tuple[str, ...] = ("lr", "n_rows", "temperature")
 
     def __init__(self, params: Any, defaults: dict[str, float], generator: torch.Generator | None):
         for name, value in defaults.items():
@@ -157,9 +143,8 @@ class _SamplingOptimizer(torch.optim.Optimizer):
 
         Parameters
         ----------
-        theta : Tensor
-            A parameter, or all of them in one buffer.
-        grad : Tensor of the same shape
+        theta, grad : Tensor
+            A parameter, or all of them in one buffer, and its gradient.
         state : dict of str to Tensor
             State of the sampler for this tensor; initialised when empty.
         group : dict
@@ -179,7 +164,6 @@ class _SamplingOptimizer(torch.optim.Optimizer):
         Returns
         -------
         loss : Tensor or None
-            Result of `closure`.
         """
         loss = None
         if closure is not None:
@@ -191,11 +175,12 @@ class _SamplingOptimizer(torch.optim.Optimizer):
                     self.update(p, p.grad, self.state[p], group)
         return loss
 
-    def _noise_for(self, theta: Tensor) -> Tensor:
-        """Memory for the noise, reused at every step."""
+    def _noise_and_settings(self, theta: Tensor, group: dict) -> dict[str, Any]:
+        """Keywords of a step; memory for the noise is reused at every step."""
         if theta not in self._noise:
             self._noise[theta] = torch.empty_like(theta)
-        return self._noise[theta]
+        settings = {name: group[name] for name in self._settings}
+        return {**settings, "noise": self._noise[theta], "generator": self.generator}
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state, including that of the generator unless it is the global one.
@@ -249,15 +234,7 @@ class SGLDOptimizer(_SamplingOptimizer):
         super().__init__(params, defaults, generator)
 
     def update(self, theta, grad, state, group):
-        sgld_step(
-            theta,
-            grad,
-            self._noise_for(theta),
-            lr=group["lr"],
-            n_rows=group["n_rows"],
-            temperature=group["temperature"],
-            generator=self.generator,
-        )
+        sgld_step(theta, grad, **self._noise_and_settings(theta, group))
 
 
 class SGHMCOptimizer(_SamplingOptimizer):
@@ -265,18 +242,12 @@ class SGHMCOptimizer(_SamplingOptimizer):
 
     Parameters
     ----------
-    params : iterable of Tensor, or of dict
-        Weights, whose ``grad`` is the gradient of the mean loss and its weight decay.
-    lr : float
-        Step size.
-    n_rows : float
-        Sum of the sample weights.
+    params, lr, n_rows, temperature, generator : as in :class:`SGLDOptimizer`
     friction : float, default=0.1
         In (0, 1].
-    temperature : float, default=1.0
-    generator : torch.Generator, default=None
-        Source of the noise, on the device of the weights; None is torch's global generator.
     """
+
+    _settings = ("lr", "n_rows", "friction", "temperature")
 
     def __init__(self, params, lr, n_rows, friction=0.1, temperature=1.0, generator=None):
         _FRICTION.check(friction, "friction")
@@ -286,22 +257,10 @@ class SGHMCOptimizer(_SamplingOptimizer):
     def update(self, theta, grad, state, group):
         if "momentum" not in state:
             state["momentum"] = torch.zeros_like(theta)
-        sghmc_step(
-            theta,
-            grad,
-            state["momentum"],
-            self._noise_for(theta),
-            lr=group["lr"],
-            n_rows=group["n_rows"],
-            friction=group["friction"],
-            temperature=group["temperature"],
-            generator=self.generator,
-        )
+        sghmc_step(theta, grad, state["momentum"], **self._noise_and_settings(theta, group))
 
 
-# ------------------------------------------------------------------------------------------
-# Settings
-# ------------------------------------------------------------------------------------------
+# --- settings ---------------------------------------------------------------------------------
 
 
 _POSITIVE = Number(Real, 0, closed="neither")
@@ -316,6 +275,7 @@ class _Inference(Settings):
         check_parameters(self, "inference__")
 
 
+@dataclass(eq=False, repr=False)
 class _Chain(_Inference):
     """Settings of Markov chains that advance together."""
 
@@ -332,32 +292,19 @@ class _Chain(_Inference):
         "temperature": Number(Real, 0),
     }
 
-    optimizer_class: type[_SamplingOptimizer]
+    optimizer_class: ClassVar[type[_SamplingOptimizer]]
 
-    def __init__(
-        self,
-        step_size,
-        *,
-        schedule="constant",
-        final_step_size=None,
-        gamma=0.55,
-        n_cycles=4,
-        prior_precision=None,
-        burn_in=0.5,
-        thinning="auto",
-        n_chains=1,
-        temperature=1.0,
-    ):
-        self.step_size = step_size
-        self.schedule = schedule
-        self.final_step_size = final_step_size
-        self.gamma = gamma
-        self.n_cycles = n_cycles
-        self.prior_precision = prior_precision
-        self.burn_in = burn_in
-        self.thinning = thinning
-        self.n_chains = n_chains
-        self.temperature = temperature
+    step_size: float
+    _: KW_ONLY
+    schedule: str = "constant"
+    final_step_size: float | None = None
+    gamma: float = 0.55
+    n_cycles: int = 4
+    prior_precision: float | None = None
+    burn_in: Any = 0.5
+    thinning: Any = "auto"
+    n_chains: int = 1
+    temperature: float = 1.0
 
     def check(self) -> None:
         super().check()
@@ -407,10 +354,7 @@ class _Chain(_Inference):
 
         Parameters
         ----------
-        iteration : int
-            From 0 to ``n_iterations - 1``.
-        n_iterations : int
-            Length of the run.
+        iteration, n_iterations : as in :meth:`step_size_at`
 
         Returns
         -------
@@ -503,6 +447,7 @@ class SGLD(_Chain):
     optimizer_class = SGLDOptimizer
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SGHMC(_Chain):
     """Members drawn by stochastic gradient Hamiltonian Monte Carlo [1]_, see :func:`sghmc_step`.
 
@@ -525,34 +470,7 @@ class SGHMC(_Chain):
 
     optimizer_class = SGHMCOptimizer
 
-    def __init__(
-        self,
-        step_size,
-        *,
-        friction=0.1,
-        schedule="constant",
-        final_step_size=None,
-        gamma=0.55,
-        n_cycles=4,
-        prior_precision=None,
-        burn_in=0.5,
-        thinning="auto",
-        n_chains=1,
-        temperature=1.0,
-    ):
-        super().__init__(
-            step_size,
-            schedule=schedule,
-            final_step_size=final_step_size,
-            gamma=gamma,
-            n_cycles=n_cycles,
-            prior_precision=prior_precision,
-            burn_in=burn_in,
-            thinning=thinning,
-            n_chains=n_chains,
-            temperature=temperature,
-        )
-        self.friction = friction
+    friction: float = 0.1
 
     def optimizer_settings(self) -> dict[str, float]:
         return {**super().optimizer_settings(), "friction": self.friction}
@@ -620,9 +538,7 @@ def kept_iterations(inference: SGLD | SGHMC, n_iterations: int, n_members: int) 
     return after[every - 1 :: every][-n_draws:]
 
 
-# ------------------------------------------------------------------------------------------
-# Diagnostics
-# ------------------------------------------------------------------------------------------
+# --- diagnostics ------------------------------------------------------------------------------
 
 
 def split_r_hat(draws: Any) -> np.ndarray:
@@ -660,8 +576,7 @@ def effective_sample_size(draws: Any) -> np.ndarray:
 
     Parameters
     ----------
-    draws : array-like of shape (n_chains, n_draws, ...)
-        At least four of each chain; the middle one of an odd number is left out.
+    draws : as in :func:`split_r_hat`
 
     Returns
     -------

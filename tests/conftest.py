@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import os
+import runpy
 import signal
+import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 # Read when numpy, scipy and matplotlib are first imported, hence before anything else; the same as
@@ -19,6 +21,7 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, Phase, settings
+from sklearn.datasets import make_regression
 
 torch.set_num_threads(1)
 
@@ -77,6 +80,26 @@ def pytest_terminal_summary(terminalreporter) -> None:
         terminalreporter.write_line(f"{n_cases:8,} {what}")
 
 
+@pytest.fixture
+def run_script(monkeypatch, capsys) -> Iterator[Callable[..., str]]:
+    """Function that runs a script with arguments and returns what it prints.
+
+    The script runs within this process, which has imported numpy, torch and scikit-learn already;
+    in a process of its own, that would take most of the time.
+    """
+
+    def run(script: Path, *arguments) -> str:
+        monkeypatch.setattr(sys, "argv", [str(script), *map(str, arguments)])
+        monkeypatch.syspath_prepend(script.parent)
+        runpy.run_path(str(script), run_name="__main__")
+        return capsys.readouterr().out
+
+    yield run
+    if pyplot := sys.modules.get("matplotlib.pyplot"):
+        pyplot.close("all")
+        pyplot.rcdefaults()
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """Folder of the real data sets, named by the environment variable SKDISTILL_DATA."""
@@ -110,3 +133,15 @@ def ctrl_c() -> type[CtrlC]:
     """The class :class:`CtrlC`, before its first step."""
     CtrlC.steps = 0
     return CtrlC
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, y = make_regression(60, 3, noise=5.0, random_state=0)
+    return X, y / y.std() + 5.0
+
+
+@pytest.fixture(scope="module")
+def two_targets(data):
+    X, y = data
+    return X, np.column_stack([y, np.exp(-y)])

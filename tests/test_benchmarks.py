@@ -7,9 +7,6 @@ import importlib
 import itertools
 import json
 import math
-import os
-import subprocess
-import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -27,18 +24,10 @@ FOLDER = ROOT / "benchmarks"
 SCRIPTS = sorted({path.name for path in FOLDER.glob("[!_]*.py")} - {"report.py"})
 
 
-def run(script: str, *arguments: str) -> str:
-    """Run a script as a user does; return what it prints."""
-    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    done = subprocess.run(
-        [sys.executable, str(FOLDER / script), *arguments],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+@pytest.fixture
+def run(run_script):
+    """Run a script of the folder within this process."""
+    return lambda script, *arguments: run_script(FOLDER / script, *arguments)
 
 
 @pytest.fixture
@@ -49,8 +38,11 @@ def common(monkeypatch):
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_help_says_what_is_measured(script):
-    text = run(script, "--help")
+def test_help_says_what_is_measured(run, script, capsys):
+    with pytest.raises(SystemExit) as stop:
+        run(script, "--help")
+    assert stop.value.code == 0
+    text = capsys.readouterr().out
     assert "usage:" in text
     assert "--output" in text
     assert len(text.splitlines()) > 10
@@ -79,7 +71,7 @@ def test_help_says_what_is_measured(script):
         ),
     ],
 )
-def test_quick_run_prints_a_table_and_writes_json(script, part, peers, tmp_path):
+def test_quick_run_prints_a_table_and_writes_json(run, script, part, peers, tmp_path):
     output = tmp_path / "folder" / "result.json"
     text = run(script, "--quick", "--output", str(output))
     result = json.loads(output.read_text(encoding="utf-8"))
@@ -132,7 +124,7 @@ def test_predictions_are_held_against_their_targets(predict):
     assert granted == pytest.approx(90e-6)
 
 
-def test_uci_runs_with_its_peers(data_dir, tmp_path):
+def test_uci_runs_with_its_peers(run, data_dir, tmp_path):
     output = tmp_path / "uci.json"
     few = ["--teacher-param", "max_epochs=2", "--student-param", "max_epochs=2"]
     which = ["--sets", "boston", "--splits", "1", "--peers", "gp", "mlp"]
@@ -144,7 +136,7 @@ def test_uci_runs_with_its_peers(data_dir, tmp_path):
         assert model in text
 
 
-def test_hydra_judges_fidelity_and_counts_the_papers_parameters(tmp_path):
+def test_hydra_judges_fidelity_and_counts_the_papers_parameters(run, tmp_path):
     output = tmp_path / "hydra.json"
     text = run("hydra.py", "--quick", "--ablations", "--output", str(output))
     result = json.loads(output.read_text(encoding="utf-8"))
@@ -221,7 +213,7 @@ def test_munged_rows_have_codes_that_exist_and_are_encoded_as_one_of_them(forest
         np.testing.assert_array_equal(variable.sum(axis=1), 1)
 
 
-def test_forest_and_student_are_compared(data_dir, tmp_path):
+def test_forest_and_student_are_compared(run, data_dir, tmp_path):
     output = tmp_path / "forest.json"
     text = run("forest.py", "--quick", "--sets", "covtype20k", "--output", str(output))
     result = json.loads(output.read_text(encoding="utf-8"))["results"]["covtype20k"]
@@ -239,7 +231,7 @@ def test_forest_and_student_are_compared(data_dir, tmp_path):
 # MNIST, and shifts ---------------------------------------------------------------------------
 
 
-def test_mnist_runs_every_inference(data_dir, tmp_path):
+def test_mnist_runs_every_inference(run, data_dir, tmp_path):
     output = tmp_path / "mnist.json"
     text = run("mnist.py", "--quick", "--threads", "1", "--output", str(output))
     results = json.loads(output.read_text(encoding="utf-8"))["results"]
@@ -293,7 +285,7 @@ def test_shifts_of_tables(shift):
     np.testing.assert_allclose(noise.mean(axis=0), 0, atol=0.01)
 
 
-def test_shift_judges_every_model_under_every_shift_and_draws(data_dir, tmp_path):
+def test_shift_judges_every_model_under_every_shift_and_draws(run, data_dir, tmp_path):
     output = tmp_path / "shift.json"
     sets = ["--sets", "mnist", "satimage", "--plot", str(tmp_path)]
     text = run("shift.py", "--quick", *sets, "--output", str(output))
@@ -349,7 +341,7 @@ def test_gradient_ratios_are_those_of_the_paper(many_classes, n_classes, expecte
     )
 
 
-def test_many_classes_writes_times_memory_and_targets(tmp_path):
+def test_many_classes_writes_times_memory_and_targets(run, tmp_path):
     output = tmp_path / "many_classes.json"
     text = run("many_classes.py", "--quick", "--output", str(output))
     result = json.loads(output.read_text(encoding="utf-8"))
@@ -393,7 +385,7 @@ def test_the_bootstrap_is_paired(logits):
     assert 0.05 < high - low < 0.3
 
 
-def test_stored_logits_are_distilled(data_dir, tmp_path):
+def test_stored_logits_are_distilled(run, data_dir, tmp_path):
     output = tmp_path / "logits.json"
     text = run("logits.py", "--quick", "--output", str(output))
     results = json.loads(output.read_text(encoding="utf-8"))["results"]
@@ -414,7 +406,7 @@ def test_stored_logits_are_distilled(data_dir, tmp_path):
 # Progressive distillation --------------------------------------------------------------------
 
 
-def test_bdistil_judges_every_part(data_dir, tmp_path):
+def test_bdistil_judges_every_part(run, data_dir, tmp_path):
     output = tmp_path / "bdistil.json"
     text = run("bdistil.py", "--quick", "--output", str(output))
     results = json.loads(output.read_text(encoding="utf-8"))["results"]
@@ -440,7 +432,7 @@ def test_bdistil_judges_every_part(data_dir, tmp_path):
 # What the scripts share ----------------------------------------------------------------------
 
 
-def test_students_are_held_against_their_teacher(data_dir, tmp_path):
+def test_students_are_held_against_their_teacher(run, data_dir, tmp_path):
     output = tmp_path / "students.json"
     text = run("students.py", "--quick", "--output", str(output))
     (results,) = json.loads(output.read_text(encoding="utf-8"))["results"].values()
@@ -452,7 +444,7 @@ def test_students_are_held_against_their_teacher(data_dir, tmp_path):
         assert ("rank_correlation" in row.get("test", {})) is tells_parts
 
 
-def test_translation_scores_every_model(tmp_path):
+def test_translation_scores_every_model(run, tmp_path):
     output = tmp_path / "translation.json"
     text = run("translation.py", "--quick", "--output", str(output))
     results = json.loads(output.read_text(encoding="utf-8"))["results"]
@@ -532,7 +524,7 @@ def test_json_makes_its_folder(common, tmp_path):
 # GPED ----------------------------------------------------------------------------------------
 
 
-def test_gped_times_the_loop_and_judges_students(data_dir, tmp_path):
+def test_gped_times_the_loop_and_judges_students(run, data_dir, tmp_path):
     output = tmp_path / "gped.json"
     text = run("gped.py", "--quick", "--masks", "29", "--output", str(output))
     result = json.loads(output.read_text(encoding="utf-8"))
@@ -598,7 +590,7 @@ def test_verdicts_go_by_the_interval(pareto):
         assert width == pytest.approx(2 * norm.ppf(0.975) / math.sqrt(400), rel=0.1)
 
 
-def test_pruned_students_are_held_against_the_search(data_dir, tmp_path):
+def test_pruned_students_are_held_against_the_search(run, data_dir, tmp_path):
     output, figure = tmp_path / "pareto.json", tmp_path / "pareto.png"
     text = run("pareto.py", "--quick", "--output", str(output), "--figure", str(figure))
     results = json.loads(output.read_text(encoding="utf-8"))["results"]

@@ -75,6 +75,10 @@ def small_gped(make_teacher=small_ensemble, **params):
     return GPEDDistiller(**{"teacher": make_teacher(), **params})
 
 
+REPETITIONS = "check_sample_weight_equivalence_on_dense_data"
+MAKERS = [small_ensemble, small_classifier, small_student, small_student_of_classes]
+
+
 def expected_failures(estimator):
     if getattr(estimator, "transfer", None) is not None:
         reason = "new rows are drawn for each row, so two rows are not one row of weight two"
@@ -82,7 +86,7 @@ def expected_failures(estimator):
         reason = "units are dropped for each row, so two rows are not one row of weight two"
     else:
         return {}
-    return {"check_sample_weight_equivalence_on_dense_data": reason}
+    return {REPETITIONS: reason}
 
 
 # Small steps, as some checks have columns about 100; most chains are too short to converge then.
@@ -123,8 +127,7 @@ def run_check(estimator, check):
         ),
         *(
             small_gped(partial(make, inference=inference, max_epochs=60))
-            for make in (small_ensemble, small_classifier)
-            for inference in CHAINS
+            for make, inference in zip(MAKERS[:2], CHAINS, strict=True)
         ),
         *(small_gped(make, max_epochs=20) for make in (small_ensemble, small_classifier)),
         *(make(inference=MCDropout(), max_epochs=3) for make in (small_ensemble, small_classifier)),
@@ -153,26 +156,53 @@ def test_weights_equal_repetitions_where_no_rows_are_drawn(make):
     run_check(*checks[name])
 
 
-@pytest.mark.slow
+# Checks whose outcome depends on the defaults. All others do with few epochs and members, above,
+# what they would do with many; so do the two of learning with arrays of other kinds.
+DEPENDS_ON_DEFAULTS = {
+    # What the defaults are
+    "check_estimator_cloneable",
+    "check_estimator_repr",
+    "check_estimator_tags_renamed",
+    "check_valid_tag_types",
+    "check_mixin_order",
+    "check_parameters_default_constructible",
+    "check_no_attributes_set_in_init",
+    "check_do_not_raise_errors_in_init_or_set_params",
+    "check_get_params_invariance",
+    "check_set_params",
+    # That a fit leaves them alone, such as a teacher of None
+    "check_dont_overwrite_parameters",
+    "check_estimators_overwrite_params",
+    "check_dict_unchanged",
+    # That they learn
+    "check_classifiers_train",
+    "check_regressors_train",
+    # That a number of epochs chosen by the rows suits few of them, and counts their weights
+    "check_fit2d_1sample",
+    "check_fit2d_1feature",
+    "check_classifiers_one_label",
+    "check_classifiers_one_label_sample_weights",
+    REPETITIONS,
+}
+
+
+def checks_of_defaults():
+    ensembles = (BayesianEnsembleRegressor, BayesianEnsembleClassifier)
+    estimators = [
+        *(cls() for cls in (*ensembles, HydraPlusRegressor, HydraPlusClassifier)),
+        *(cls(make()) for cls in (BDistilBooster, DistributionDistiller) for make in MAKERS[:2]),
+        *(cls(inference=inference) for cls in ensembles for inference in (*CHAINS, MCDropout())),
+    ]
+    for estimator in estimators:
+        names = DEPENDS_ON_DEFAULTS - expected_failures(estimator).keys()
+        for _, check in estimator_checks_generator(estimator):
+            name = check.func.__name__
+            if name in names and not check.keywords:
+                yield pytest.param(estimator, check, id="".join(f"{estimator}-{name}".split()))
+
+
 @few_draws
-@parametrize_with_checks(
-    [
-        BayesianEnsembleRegressor(),
-        BayesianEnsembleClassifier(),
-        HydraPlusRegressor(),
-        HydraPlusClassifier(),
-        BDistilBooster(small_ensemble()),
-        BDistilBooster(small_classifier()),
-        DistributionDistiller(BayesianEnsembleRegressor()),
-        DistributionDistiller(BayesianEnsembleClassifier()),
-        *(
-            cls(inference=inference)
-            for cls in (BayesianEnsembleRegressor, BayesianEnsembleClassifier)
-            for inference in (*CHAINS, MCDropout())
-        ),
-    ],
-    expected_failed_checks=expected_failures,
-)
+@pytest.mark.parametrize(("estimator", "check"), list(checks_of_defaults()))
 def test_sklearn_contract_with_defaults(estimator, check):
     run_check(estimator, check)
 
@@ -192,7 +222,6 @@ CLASSES = [
     HydraPlusRegressor,
     HydraPlusClassifier,
 ]
-MAKERS = [small_ensemble, small_classifier, small_student, small_student_of_classes]
 STUDENTS = (HydraPlusRegressor, HydraPlusClassifier)
 DUNDER = {
     "module__hidden_units": (7, 5),

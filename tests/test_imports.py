@@ -32,7 +32,7 @@ LAYERS = {
         "samplers",
         "transfer",
     },
-    "engine": {"_engine", "_memory"},
+    "engine": {"_archive", "_engine", "_files", "_memory"},
     "tasks and plans": {"_checks", "_plans", "_tasks"},
     "shared": {
         "_estimator",
@@ -41,6 +41,7 @@ LAYERS = {
         "_predict",
         "_read_offs",
         "_reading",
+        "_resume",
         "_training",
     },
     "estimators": {"ensembles", "teachers", "sequences", "distillers"},
@@ -59,7 +60,7 @@ HEIGHT = {layer: height for height, layer in enumerate(LAYERS)}
 # Libraries that only these parts may name.
 IMPORTERS = {
     "skorch": {"_engine"},
-    "sklearn": {"_memory"}.union(
+    "sklearn": {"_archive", "_memory"}.union(
         *(LAYERS[name] for name in ("tasks and plans", "shared", "estimators", "around"))
     ),
     "matplotlib": {"displays"},
@@ -181,12 +182,15 @@ def test_an_allowed_import_passes(module, is_package, source):
 
 
 def test_importing_skdistill_loads_nothing_heavy():
-    # scikit-learn imports pandas wherever it is installed, so here it is not.
+    # scikit-learn imports pandas wherever it is installed, so here it is not; displays can be
+    # imported where matplotlib is not.
     code = """
 import sys
 sys.modules["pandas"] = None
 import skdistill
 print(*sorted({"matplotlib", "skorch", "torch._dynamo"} & set(sys.modules)))
+sys.modules["matplotlib"] = None
+import skdistill.displays
 """
     run = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False

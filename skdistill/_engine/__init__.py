@@ -17,6 +17,7 @@ from skorch.callbacks import Callback
 from ._callbacks import (
     DivergenceGuard,
     MemberEarlyStopping,
+    SavedTraining,
     StopTraining,
     TaskPerEpoch,
     cosine_schedule,

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import dis
 import math
+import re
+import sys
+import time
 from typing import Any
 
 import torch
@@ -17,6 +20,12 @@ from ..modules import member_state
 # beyond the first it is worse than that, beyond the second it has exploded.
 _WORSE = 0.5
 _EXPLOSION = 1e3
+
+# Between two lines about the time left.
+_SECONDS_BETWEEN_LINES = 2.0
+
+# Escape sequences by which skorch colours what it prints.
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 # For so many epochs in a row a member may be exploded without a new lowest loss.
 _EPOCHS_TO_RECOVER = 10
@@ -43,12 +52,39 @@ def asks_to_stop(error: KeyboardInterrupt) -> bool:
     return in_a_callback and instruction == dis.opmap["RAISE_VARARGS"]
 
 
-class QuietPrintLog(PrintLog):
-    """skorch's log of epochs, which does nothing where it would print nothing."""
+class ProgressLog(PrintLog):
+    """Lines about a training: its phase and the time left, or for ``verbose=2`` skorch's table."""
+
+    def __init__(self):
+        super().__init__(sink=_print_plainly)
+
+    def on_train_begin(self, net, **kwargs):
+        self.begin_ = self.last_ = time.monotonic()
+        self.n_epochs_ = 0  # a fit that goes on has not run all of them
 
     def on_epoch_end(self, net, **kwargs):
-        if net.verbose:
+        self.n_epochs_ += 1
+        if net.verbose > 1:
             super().on_epoch_end(net, **kwargs)
+        elif net.verbose:
+            self._print_time_left(net)
+
+    def _print_time_left(self, net) -> None:
+        now, n_left = time.monotonic(), net.max_epochs - len(net.history)
+        if n_left and now - self.last_ < _SECONDS_BETWEEN_LINES:
+            return
+        self.last_ = now
+        left = (now - self.begin_) / self.n_epochs_ * n_left
+        print(  # noqa: T201 -- the user asks for it by `verbose`
+            f"{net.phase}: epoch {len(net.history)} of {net.max_epochs}, "
+            f"loss {net.history[-1, 'train_loss']:.4g}, {left:.0f} s left",
+            flush=True,
+        )
+
+
+def _print_plainly(text: str) -> None:
+    """Print text, without its colours where the output is no terminal."""
+    print(text if sys.stdout.isatty() else _COLOURS.sub("", text))  # noqa: T201
 
 
 def listens_to_batches(callback: Callback) -> bool:
@@ -62,15 +98,11 @@ def listens_to_batches(callback: Callback) -> bool:
 class MemberEarlyStopping(Callback):
     """Keep each member's best weights, and end training when no member improves any more.
 
-    A member that has stopped keeps its best weights while the others go on.
-
-    Parameters
-    ----------
-    patience : int
-        Epochs in a row without improvement after which a member stops.
-    tol : float
-        Smallest decrease of the validation loss that counts as improvement.
+    A member stops after `patience` epochs in a row in which its validation loss has not fallen by
+    more than `tol`. It keeps its best weights while the others go on.
     """
+
+    _STATE = ("best_loss_", "best_epoch_", "stopped_", "best_")
 
     def __init__(self, patience: int, tol: float):
         self.patience = patience
@@ -98,6 +130,13 @@ class MemberEarlyStopping(Callback):
     def on_train_end(self, net, **kwargs):
         net.module_.load_state_dict(self.best_, strict=False)
 
+    def state_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self._STATE}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for name in self._STATE:
+            setattr(self, name, state[name])
+
 
 class DivergenceGuard(Callback):
     r"""Find the members that have diverged, and those that are worse than a constant prediction.
@@ -121,12 +160,6 @@ class DivergenceGuard(Callback):
         member that has stopped is judged by its best epoch, whatever becomes of it later.
     ends_with : {torch.all, torch.any}, default=torch.all
         Whether training ends when all members have diverged, or when one has.
-
-    Attributes
-    ----------
-    diverged_, worse_ : Tensor of shape (S,)
-        Which members have diverged; which others are worse than a constant prediction, known when
-        training has ended.
     """
 
     _STATE = ("diverged_", "constant_", "last_", "lowest_", "n_exploded_")
@@ -181,15 +214,7 @@ class DivergenceGuard(Callback):
 
 
 class TaskPerEpoch(Callback):
-    """Report every epoch to scikit-learn's callbacks as one task.
-
-    Parameters
-    ----------
-    context : sklearn.callback.CallbackContext
-        The task whose subtasks the epochs are.
-    estimator : estimator
-        The estimator that is being fitted.
-    """
+    """Report every epoch to scikit-learn's callbacks as one task, a subtask of `context`."""
 
     def __init__(self, context, estimator):
         self.context = context
@@ -202,6 +227,50 @@ class TaskPerEpoch(Callback):
     def on_epoch_end(self, net, **kwargs):
         if self.task_.call_on_fit_task_end(estimator=self.estimator):
             raise StopTraining
+
+
+class SavedTraining(Callback):
+    """Restore a training from a checkpoint, and save it there; comes after all other callbacks.
+
+    Parameters
+    ----------
+    progress : skdistill._resume.Progress
+        Of the fit.
+    number : int
+        How many trainings of the fit come before this one.
+    rows : Rows
+    draws_globally : bool
+        Whether the module draws from torch's global generator.
+    """
+
+    def __init__(self, progress, number: int, rows, draws_globally: bool):
+        self.progress = progress
+        self.number = number
+        self.rows = rows
+        self.draws_globally = draws_globally
+
+    def on_train_begin(self, net, **kwargs):
+        saved = self.progress.saved(self.number)
+        if saved is None:
+            return
+        net.state_to_load_ = saved["net"]
+        self.rows.load_state(saved["rows"])
+        if self.draws_globally:
+            torch.set_rng_state(saved["random"])
+
+    def on_epoch_end(self, net, **kwargs):
+        self.progress.end_epoch(self.number, lambda: self._state(net))
+
+    def on_train_end(self, net, **kwargs):
+        if not net.interrupted_:
+            self.progress.end_training(self.number, self._state(net, has_ended=True))
+
+    def _state(self, net, has_ended: bool = False) -> dict[str, Any]:
+        return {
+            "net": net.state() | {"has_ended": has_ended or net.asked_to_stop_},
+            "rows": self.rows.state(),
+            "random": torch.get_rng_state() if self.draws_globally else None,
+        }
 
 
 def cosine_schedule(max_epochs: int) -> LRScheduler:

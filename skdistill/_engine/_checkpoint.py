@@ -7,9 +7,7 @@ import copy
 import hashlib
 import io
 import os
-import re
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +16,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from .._files import remove_leftovers, write_atomically
+from .._rules import epochs_in
 from .._warnings import warn
 
 if sys.platform != "win32":
@@ -37,32 +37,32 @@ class Checkpoint:
 
     As a context manager it locks the file against other fits (not on Windows, which has no
     ``fcntl``). The lock is on a second file beside it, and ends with the process however that ends.
+    A file that could not be written, or that another fit uses, raises a ValueError.
 
     Parameters
     ----------
     path : str or os.PathLike
-    interval : float
-        Least number of seconds between two writings.
+    interval : float or str
+        Least number of seconds between two writings, or "<n> epochs".
     belongs_to : dict of str to str
         Digests of the fit's data and parameters, see :func:`skdistill._fingerprint.digests`.
-
-    Raises
-    ------
-    ValueError
-        On entering, if the file could not be written, or another fit uses it.
     """
 
-    def __init__(self, path, interval: float, belongs_to: dict[str, str]):
+    def __init__(self, path, interval: float | str, belongs_to: dict[str, str]):
         self.name = f"checkpoint={os.fspath(path)!r}"
         self.path = Path(path).absolute()
-        self.interval = interval
+        self.seconds_apart = 0.0 if isinstance(interval, str) else interval
         self.belongs_to = belongs_to
-        self.last = time.monotonic()
+        self.epochs_apart = epochs_in(interval)
+        self.last, self.n_epochs = time.monotonic(), 0  # the latter since the last writing
         self.failed: set[str] = set()  # what there has been a warning of
 
-    @property
     def is_due(self) -> bool:
-        return time.monotonic() - self.last >= self.interval
+        """Tell whether to write at the end of an epoch; to be called once for each."""
+        self.n_epochs += 1
+        if self.epochs_apart is not None:
+            return self.n_epochs >= self.epochs_apart
+        return time.monotonic() - self.last >= self.seconds_apart
 
     # --- the lock
 
@@ -82,19 +82,12 @@ class Checkpoint:
                 "each, or checkpoint=None."
             )
         self.lock = lock
-        self._warn_if_it_fails("cleaned up", self._remove_leftovers)
+        self._warn_if_it_fails("cleaned up", remove_leftovers, self.path)
         return self
 
     def __exit__(self, *error) -> None:
         self._warn_if_it_fails("unlocked", self.lock_path.unlink)
         os.close(self.lock)
-
-    def _remove_leftovers(self) -> None:
-        """Remove partly written files of fits that were killed."""
-        is_part = re.compile(rf"\.{re.escape(self.path.name)}\.[a-z0-9_]{{8}}\.part").fullmatch
-        for path in self.path.parent.iterdir():
-            if is_part(path.name):
-                path.unlink()
 
     def _warn_if_it_fails(self, done: str, do: Callable, *args: Any) -> None:
         """Do something that the fit does not depend on; warn of the first failure."""
@@ -117,29 +110,14 @@ class Checkpoint:
         written, warn once.
         """
         self._warn_if_it_fails("written", self._write, state)
-        self.last = time.monotonic()
+        self.last, self.n_epochs = time.monotonic(), 0
 
     def _write(self, state: dict[str, Any]) -> None:
         content = _packed({"belongs_to": self.belongs_to, "state": state})
-        start = f".{self.path.name}."
-        handle, part = tempfile.mkstemp(".part", start, self.path.parent)  # follows no link
-        try:
-            with open(handle, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(part, self.path)
-        finally:
-            Path(part).unlink(missing_ok=True)
+        write_atomically(self.path, content, mode=0o600)
 
     def read(self) -> dict[str, Any] | None:
-        """Return the state, or None if there is no file.
-
-        Raises
-        ------
-        ValueError
-            If the file belongs to another fit or is damaged.
-        """
+        """Return the state, or None without a file; ValueError if of another fit or damaged."""
         try:
             found = _unpacked(self.path.read_bytes())
         except FileNotFoundError:
@@ -200,13 +178,7 @@ def _is_at(path: Path, handle: int) -> bool:
 
 
 def _packed(value: dict[str, Any]) -> bytes:
-    """Return the bytes of a checkpoint with this content.
-
-    Raises
-    ------
-    Exception
-        Of any kind, if the bytes could not be read again.
-    """
+    """Bytes of a checkpoint with this content; raises an error if they could not be read again."""
     file = io.BytesIO()
     torch.save(_without_numpy(value), file)
     payload = file.getvalue()

@@ -207,13 +207,7 @@ class Pass:
 
 
 class ClosedFormGradient(FlatGradient):
-    """Loss and gradient of a stack of perceptrons, without autograd.
-
-    Parameters
-    ----------
-    module, objective, weight_decay
-        See :class:`FlatGradient`; `module` is a stack for which :func:`blocks_of` finds layers.
-    """
+    """Loss and gradient of a stack of perceptrons, see :func:`blocks_of`, without autograd."""
 
     name = "closed_form"
 

@@ -21,32 +21,15 @@ class FlatGradient(ABC):
 
     Parameters
     ----------
-    module : nn.Module
-        The stack.
-    objective : Objective
-        What is minimised.
+    module, objective
+        The stack, and what it minimises.
     parameters : list of nn.Parameter
         All parameters of the module, in their order in the buffers.
     weight_decay : list of (nn.Parameter, float), default=()
         L2 penalties on parameters of the module.
-
-    Attributes
-    ----------
-    name : str
-        What the history of training calls it.
-    flat : nn.Parameter of shape (n_parameters,)
-        All parameters of the module.
-    d_flat : Tensor of shape (n_parameters,)
-        Their gradient, also ``flat.grad``.
-    values, gradients : list of Tensor
-        Views of the two, in the shapes of the parameters.
-    n_epochs : int
-        Epochs of training that are planned.
-    n_loads : int
-        How often the weights have been taken from the module, at least once an epoch.
     """
 
-    name: str
+    name: str  # what the history of training calls it
 
     def __init__(
         self,
@@ -58,11 +41,12 @@ class FlatGradient(ABC):
         self.module = module
         self.objective = objective
         self.parameters = list(parameters)
-        self.n_epochs = 1
-        self.n_loads = 0
+        self.n_epochs = 1  # that are planned
+        self.n_loads = 0  # how often the weights have been taken from the module
         size = sum(p.numel() for p in parameters)
         self.flat = nn.Parameter(parameters[0].new_zeros(size), requires_grad=False)
         self.flat.grad = self.d_flat = torch.zeros_like(self.flat)
+        # Views of the two, in the shapes of the parameters.
         self.values, self.gradients = self.views(self.flat), self.views(self.d_flat)
         found = dict(weight_decay)
         decays = [found.get(p, 0.0) for p in self.parameters]
@@ -99,22 +83,14 @@ class FlatGradient(ABC):
     ) -> tuple[Tensor, Tensor]:
         """Set ``d_flat`` to the gradient of the objective for a minibatch, with all penalties.
 
-        The objective is the sum over members of each member's weighted mean over rows.
-
-        Returns
-        -------
-        outputs : Tensor of shape (*lead, n, n_outputs)
-            Valid until the next call.
-        losses : Tensor of shape (S, n)
-            Weighted loss of each row.
+        The objective is the sum over members of each member's weighted mean over rows. Returned are
+        the outputs, (*lead, n, n_outputs), valid until the next call, and the weighted losses of
+        the rows, (S, n).
         """
 
     @abstractmethod
     def outputs(self, X: Tensor) -> Tensor:
-        """Predict: outputs for rows (S or 1, n, ...) with the weights in the buffer.
-
-        They are valid until the next call of this method or of the object itself.
-        """
+        """Outputs for rows (S or 1, n, ...), valid until the next call of this or of the object."""
 
     def _add_penalties(self) -> None:
         # The gradient of decay / 2 * sum of squares; one decay for all takes half the time.

@@ -35,13 +35,6 @@ class FlatUpdate:
 
     The first step, in which the optimizer makes its state, is ``optimizer.step()`` on the module's
     parameters. So is every step of optimizers that are not known here or have unusual settings.
-
-    Parameters
-    ----------
-    optimizer : torch.optim.Optimizer
-        Optimizer of the module's parameters.
-    gradient : FlatGradient
-        Holds the weights to update and their gradient.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, gradient: FlatGradient):

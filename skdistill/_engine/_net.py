@@ -11,7 +11,7 @@ from skorch import NeuralNet
 from skorch.callbacks import EpochTimer
 from torch import Tensor
 
-from ._callbacks import QuietPrintLog, StopTraining, asks_to_stop
+from ._callbacks import ProgressLog, StopTraining, asks_to_stop
 from ._rows import Batch
 from ._steps import CompiledStep, TrainingSteps, clip_each_member, engine_of
 from ._tally import LossTally, weighted
@@ -45,7 +45,10 @@ class StackNet(NeuralNet):
         epoch with the parameters by name, returns a function of the learning rate, which is called
         after each step and changes these tensors in place.
     after_step : callable, default=None
-        Called with the net after each training step.
+        Called with the net after each training step. Its ``state_dict()``, if it has one, is part
+        of the net's state.
+    phase : str, default="training"
+        What the lines that are printed call it.
     **kwargs
         See ``skorch.NeuralNet``.
     """
@@ -61,6 +64,7 @@ class StackNet(NeuralNet):
         flop_per_step=0.0,
         proximal=None,
         after_step=None,
+        phase="training",
         **kwargs,
     ):
         self.weight_decay = weight_decay
@@ -69,12 +73,13 @@ class StackNet(NeuralNet):
         self.flop_per_step = flop_per_step
         self.proximal = proximal
         self.after_step = after_step
+        self.phase = phase
         # skorch would cache one tensor of targets a batch for its scores; ours are tuples.
         super().__init__(module, criterion, train_split=None, use_caching=False, **kwargs)
 
     @property
     def _default_callbacks(self):
-        return [("epoch_timer", EpochTimer()), ("print_log", QuietPrintLog())]
+        return [("epoch_timer", EpochTimer()), ("print_log", ProgressLog())]
 
     @property
     def n_members(self) -> int:
@@ -93,10 +98,7 @@ class StackNet(NeuralNet):
         return last[0] if last else engine_of(self)
 
     def outputs_now(self, X: Tensor) -> Tensor:
-        """Predict rows (S or 1, n, ...) with the weights as they are now.
-
-        The outputs are valid until the next step or call of this method.
-        """
+        """Predict rows (S or 1, n, ...) as the weights are now; valid until the next step."""
         return self.steps_.outputs(X)
 
     def weights_now(self) -> dict[str, Tensor]:
@@ -195,8 +197,9 @@ class StackNet(NeuralNet):
         self.lowest_losses_.update(state["lowest_losses"])
 
     def _parts_with_state(self) -> list[tuple[str, Any]]:
-        """Callbacks that have a ``state_dict``; in place of an LRScheduler, torch's scheduler."""
+        """Callbacks and hooks with a ``state_dict``; for an LRScheduler, torch's scheduler."""
         parts = [(name, getattr(cb, "lr_scheduler_", cb)) for name, cb in self.callbacks_]
+        parts.append(("after_step", self.after_step))
         return [(name, part) for name, part in parts if hasattr(part, "load_state_dict")]
 
     # The loop -------------------------------------------------------------------------------
@@ -205,6 +208,7 @@ class StackNet(NeuralNet):
         self.member_losses_: dict[str, Tensor] = {}
         self.lowest_losses_: dict[str, float] = {}
         self.interrupted_ = False
+        self.asked_to_stop_ = False
         self.state_to_load_: Any = None  # a callback may set what to go on from
         self.forward_ = torch.compile(self._forward) if self.step == "compiled" else self._forward
         self.steps_ = TrainingSteps(self)
@@ -223,16 +227,18 @@ class StackNet(NeuralNet):
             except KeyboardInterrupt as error:
                 if not asks_to_stop(error):
                     raise
-                stop = error
+                stop, self.asked_to_stop_ = error, True
         if stop is not None:
             raise StopTraining from stop
 
     def fit_loop(self, X, y=None, epochs=None, **kwargs):
+        has_ended = False
         if self.state_to_load_ is not None:
             self.load_state(self.state_to_load_)
+            has_ended = self.state_to_load_.get("has_ended", False)
             self.state_to_load_ = None
         if epochs is None:
-            epochs = self.max_epochs - len(self.history)
+            epochs = 0 if has_ended else self.max_epochs - len(self.history)
         try:
             super().fit_loop(X, y, epochs, **kwargs)
         except StopTraining:

@@ -40,6 +40,11 @@ class Rows(torch.utils.data.Dataset):
         Rows of a minibatch; None is all of them.
     seeds : sequence of int, default=()
         One seed for each member, for the order of its rows; without seeds rows are not shuffled.
+    draw : callable, default=None
+        What a :class:`skdistill.transfer.TransferMaker` has prepared: draws new rows in the place
+        of those that are dealt. None leaves them as they are.
+    n_kept : int, default=0
+        How many rows, the first ones, stay as they are also where there is `draw`.
     """
 
     def __init__(
@@ -49,6 +54,8 @@ class Rows(torch.utils.data.Dataset):
         weight: Tensor | None = None,
         batch_size: int | None = None,
         seeds: Sequence[int] = (),
+        draw: Callable[..., Tensor] | None = None,
+        n_kept: int = 0,
     ):
         self.X = X
         self.targets = targets
@@ -56,6 +63,10 @@ class Rows(torch.utils.data.Dataset):
         self.batch_size = int(min(batch_size or len(X), len(X)))
         self.generators = [torch.Generator().manual_seed(seed) for seed in seeds]
         self._order = torch.empty(len(seeds), len(X), dtype=torch.int32)
+        self.draw = draw
+        self.n_kept = len(X) if draw is None else n_kept
+        if draw is not None:
+            self.draw_generator = torch.Generator(X.device).manual_seed(seeds[0] + 1)
 
     def __len__(self) -> int:
         return len(self.X)
@@ -64,13 +75,16 @@ class Rows(torch.utils.data.Dataset):
         return self.X[i], tuple(target[i] for target in self.targets)
 
     def state(self) -> list[Tensor]:
-        """Return the states of the generators that draw the order of the rows."""
-        return [generator.get_state() for generator in self.generators]
+        """Return the states of the generators, of the order of the rows and of new rows."""
+        return [generator.get_state() for generator in self._all_generators()]
 
     def load_state(self, state: list[Tensor]) -> None:
-        """Go on from what :meth:`state` returned: the same orders follow."""
-        for generator, value in zip(self.generators, state, strict=True):
+        """Go on from what :meth:`state` returned: the same orders and new rows follow."""
+        for generator, value in zip(self._all_generators(), state, strict=True):
             generator.set_state(value)
+
+    def _all_generators(self) -> list[torch.Generator]:
+        return self.generators if self.draw is None else [*self.generators, self.draw_generator]
 
     def __iter__(self) -> Iterator[Batch]:
         n, size = len(self), self.batch_size
@@ -106,11 +120,20 @@ class Rows(torch.utils.data.Dataset):
     def take(self, index: Tensor) -> Batch:
         """Inputs, targets and weights of the rows at `index`, of shape (..., S or 1, size)."""
         targets = tuple(_rows_at(target, index) for target in self.targets)
-        return _rows_at(self.X, index), (targets, self._weight_at(index))
+        return self._drawn(index), (targets, self._weight_at(index))
 
     def deal(self, index: Tensor) -> Iterator[Batch]:
         """Batches of the rows at `index`, of shape (k, S or 1, size), one after the other."""
         yield from _one_by_one(self.take(index))
+
+    def _drawn(self, index: Tensor) -> Tensor:
+        """The rows at `index`, of shape (..., *row), or new ones in their places."""
+        X = _rows_at(self.X, index)
+        if self.draw is None:
+            return X
+        drawn = self.draw(X, index, self.draw_generator)
+        is_kept = (index < self.n_kept).view(*index.shape, *[1] * (X.ndim - index.ndim))
+        return torch.where(is_kept, X, drawn)
 
     def _weight_at(self, index: Tensor) -> Tensor | None:
         if self.weight is None:
@@ -128,17 +151,12 @@ class DistillationRows(Rows):
 
     Parameters
     ----------
-    X, targets, weight, batch_size, seeds
+    X, targets, weight, batch_size, seeds, draw, n_kept
         As in :class:`Rows`; the teacher's predictions are put before `targets`.
     teacher : callable or None
         Maps an array of rows, (n, ...), to their predictions, (n, ...).
     predictions : Tensor of shape (n_kept, ...), default=None
         Predictions for the rows that stay as they are, where they are known beforehand.
-    draw : callable, default=None
-        What a :class:`skdistill.transfer.TransferMaker` has prepared: draws new rows in the place
-        of those that are dealt. None leaves them as they are.
-    n_kept : int, default=0
-        How many rows, the first ones, stay as they are also where there is `draw`.
     """
 
     def __init__(
@@ -154,17 +172,21 @@ class DistillationRows(Rows):
         draw: Callable[..., Tensor] | None = None,
         n_kept: int = 0,
     ):
-        super().__init__(X, targets, weight, batch_size, seeds)
+        super().__init__(X, targets, weight, batch_size, seeds, draw, n_kept)
         self.teacher = teacher
-        self.draw = draw
-        self.n_kept = len(X) if draw is None else n_kept
-        self.draw_generator = torch.Generator(X.device).manual_seed(seeds[0] + 1)
         self.predictions = predictions
         self.limit = rows_in_memory(
             self._predict(X[:1]) if predictions is None else predictions[:1]
         )
         if predictions is None and 0 < self.n_kept <= self.limit:
             self.predictions = self._predict(X[: self.n_kept])
+
+    def state(self) -> list[Tensor]:
+        return [*super().state(), self.draw_generator.get_state()]
+
+    def load_state(self, state: list[Tensor]) -> None:
+        super().load_state(state[:-1])
+        self.draw_generator.set_state(state[-1])
 
     def _predict(self, rows: Tensor) -> Tensor:
         return torch.as_tensor(self.teacher(rows.cpu().numpy())).to(rows)
@@ -181,15 +203,6 @@ class DistillationRows(Rows):
         size = max(1, self.limit // index[0].numel())
         for part, X in zip(index.split(size), self._drawn(index).split(size), strict=True):
             yield from _one_by_one(self._with_predictions(part, X))
-
-    def _drawn(self, index: Tensor) -> Tensor:
-        """The rows at `index`, of shape (..., *row), or new ones in their places."""
-        X = _rows_at(self.X, index)
-        if self.draw is None:
-            return X
-        drawn = self.draw(X, index, self.draw_generator)
-        is_kept = (index < self.n_kept).view(*index.shape, *[1] * (X.ndim - index.ndim))
-        return torch.where(is_kept, X, drawn)
 
     def _with_predictions(self, index: Tensor, X: Tensor) -> Batch:
         """Batch of the rows X in the places of those at `index`."""

@@ -40,19 +40,9 @@ Step = Callable[..., dict[str, Any]]
 class TrainingSteps:
     """Computes the training steps of a fit, in every epoch in the fastest way that applies.
 
-    Parameters
-    ----------
-    net : StackNet
-        Initialised.
-
-    Attributes
-    ----------
-    on_module : callable
-        Step by autograd, on the parameters of the module.
-    on_flat : FlatStep or None
-        Step on flat buffers, if they support the net.
-    flat : FlatGradient or None
-        Holds the weights while an epoch runs on flat buffers; None while the module holds them.
+    ``on_module`` is the step by autograd, on the parameters of the module; ``on_flat`` the one on
+    flat buffers, or None if they do not support the net; ``flat`` holds the weights while an epoch
+    runs on flat buffers, and is None while the module holds them.
     """
 
     def __init__(self, net: StackNet):
@@ -147,13 +137,7 @@ def engine_of(net: StackNet) -> str:
 
 
 class FlatStep:
-    """Training step on flat buffers, which hold the weights for the time of an epoch.
-
-    Parameters
-    ----------
-    net : StackNet
-    gradient_class : type of FlatGradient
-    """
+    """Training step on flat buffers, which hold the weights for the time of an epoch."""
 
     def __init__(self, net: StackNet, gradient_class: Any):
         self.net = net
@@ -239,7 +223,7 @@ class CapturedStep:
             self.works = False
             warn(
                 "The training step could not be captured as a CUDA graph and runs eagerly. torch "
-                f"says: {str(error).splitlines()[0]}",
+                f"says: {str(error).splitlines()[0]}"
             )
             return self.step(batch)
         return self._replay(shapes, tensors)

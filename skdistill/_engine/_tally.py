@@ -15,10 +15,7 @@ from ._rows import Batch
 class LossTally:
     """Adds up the losses of an epoch's rows, each under the weights before its own step.
 
-    Parameters
-    ----------
-    objective : Objective, default=None
-        Where given, the losses of a constant prediction, outputs of zero, are added up too.
+    With an objective, the losses of a constant prediction, outputs of zero, are added up too.
     """
 
     def __init__(self, objective: Objective | None = None):

@@ -40,13 +40,7 @@ _CANNOT_BE_RECORDED: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 
 
 class TracedGradient(FlatGradient):
-    """Loss and gradient of a stack by autograd, recorded where that can be done.
-
-    Parameters
-    ----------
-    module, objective, weight_decay
-        See :class:`FlatGradient`.
-    """
+    """Loss and gradient of a stack by autograd, recorded where that can be done."""
 
     name = "traced"
 
@@ -101,7 +95,7 @@ class TracedGradient(FlatGradient):
     def _warn(self, reason: str) -> None:
         warn(
             "The training step cannot be recorded and goes through autograd each time, which is "
-            f"slower: {reason}",
+            f"slower: {reason}"
         )
 
     def _weighted_step(self, *tensors: Tensor) -> tuple[Tensor, ...]:
@@ -130,10 +124,7 @@ class TracedGradient(FlatGradient):
 def recorded(step: Step, tensors: list[Tensor]) -> Step:
     """Record the low-level calls that a step makes for example tensors.
 
-    Raises
-    ------
-    RuntimeError
-        If the record and the step give different results for the same random numbers.
+    A RuntimeError says that record and step give different results for the same random numbers.
     """
     with DISPATCH_MODE_LOCK.held(), _Recorder(tensors) as recorder:
         results = step(*tensors)
@@ -151,15 +142,11 @@ def recorded(step: Step, tensors: list[Tensor]) -> Step:
 
 
 class _Recorder(TorchDispatchMode):
-    """Writes down the low-level calls of torch that a function of tensors makes.
+    """Writes down the low-level calls of torch that a function of tensors, its arguments, makes.
 
-    It sees the calls of its own thread, below ``vmap`` and autograd. (``make_fx`` makes such
-    records too, but meanwhile replaces methods of ``nn.Module`` for all threads.)
-
-    Parameters
-    ----------
-    tensors : list of Tensor
-        Arguments of the function; other tensors that it reads become constants of the record.
+    Other tensors that the function reads become constants of the record. It sees the calls of its
+    own thread, below ``vmap`` and autograd. (``make_fx`` makes such records too, but meanwhile
+    replaces methods of ``nn.Module`` for all threads.)
     """
 
     def __init__(self, tensors: list[Tensor]):

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from http.client import HTTPException
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 import numpy as np
@@ -34,33 +35,39 @@ def address(origin: int | str) -> str:
 
 def load_or_download(
     name: str,
+    source: Any,
     relative: str,
     arrays: str,
-    read: Callable[[Mapping[str, np.ndarray]], Bunch],
-    origin: int | str,
-    download: Callable[[], Bunch],
+    read: Callable[[Any, Mapping[str, np.ndarray]], Bunch],
+    download: Callable[[Any, Any], Bunch],
+    data_home,
 ) -> Bunch:
     """Read the file `relative` to SKDISTILL_DATA, or download; an error explains how to go on.
 
-    `read` takes the file's content, `arrays` names the arrays in it for the error, and `origin` is
-    the number at OpenML or the address of the download.
+    `read` takes the source and the file's content, `download` the source and `data_home`;
+    `arrays` names the arrays in the file for the error.
     """
     folder = os.environ.get("SKDISTILL_DATA")
     file = Path(folder, relative) if folder else None
     if file is not None and file.is_file():
         with np.load(file, allow_pickle=False) as content:
-            return read(content)
+            return _titled(read(source, content), source)
     try:
-        return download()
+        return _titled(download(source, data_home), source)
     except _DOWNLOAD_ERRORS as error:
         looked = "SKDISTILL_DATA is not set" if file is None else f"there is no file {str(file)!r}"
         raise OSError(
             f"The set {name!r} is not available: {looked}, and it cannot be downloaded from "
-            f"{address(origin)} ({type(error).__name__}: {error}). Without a connection, name in "
-            f"the environment variable SKDISTILL_DATA a folder with the file {relative}, which "
-            f"holds arrays {arrays}; or fetch the set once on a machine that has a connection and "
-            "pass the folder that it was kept in as data_home."
+            f"{address(source.origin)} ({type(error).__name__}: {error}). Without a connection, "
+            "name in the environment variable SKDISTILL_DATA a folder with the file "
+            f"{relative}, which holds arrays {arrays}; or fetch the set once on a machine that has "
+            "a connection and pass the folder that it was kept in as data_home."
         ) from error
+
+
+def _titled(bunch: Bunch, source: Any) -> Bunch:
+    bunch.DESCR = f"{source.title}. {bunch.DESCR}"
+    return bunch
 
 
 def from_openml(data_id: int | str, data_home) -> Bunch:

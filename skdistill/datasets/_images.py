@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -79,28 +78,15 @@ def fetch_images(name, *, data_home=None):
     ----------
     .. [1] Y. LeCun, C. Cortes and C. Burges, "The MNIST Database of Handwritten Digits".
     .. [2] T. Clanuwat et al. (2018), "Deep Learning for Classical Japanese Literature".
-
-    Examples
-    --------
-    >>> from skdistill.datasets import fetch_images
-    >>> mnist = fetch_images("mnist")  # doctest: +SKIP
-    >>> X_test = mnist.data[~mnist.is_train]  # doctest: +SKIP
     """
     source = source_of(name, _SETS)
-    bunch = load_or_download(
-        name,
-        f"images/{source.file}.npz",
-        "X_test and y_test",
-        _from_file,
-        source.origin,
-        partial(_from_openml, source, data_home),
-    )
+    file, arrays = f"images/{source.file}.npz", "X_test and y_test"
+    bunch = load_or_download(name, source, file, arrays, _from_file, _from_openml, data_home)
     _check(bunch, name, source)
-    bunch.DESCR = f"{source.title}. {bunch.DESCR}"
     return bunch
 
 
-def _from_file(content) -> Bunch:
+def _from_file(source: _Source, content) -> Bunch:
     parts = [part for part in ("train", "test") if f"X_{part}" in content]
     images = [content[f"X_{part}"] for part in parts]
     return Bunch(

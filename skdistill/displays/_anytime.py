@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 
 import numpy as np
 from sklearn.utils import check_consistent_length
@@ -22,6 +23,7 @@ from ._drawing import (
 _MARKERS = ("s", "^", "D", "v")
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class AnytimeDisplay:
     """Score of a booster after each round against what the rounds cost (B-DISTIL [1]_, Fig 2).
 
@@ -49,10 +51,8 @@ class AnytimeDisplay:
         The teacher's score.
     reference_lines_ : dict of str to matplotlib Line2D
         The other curves by name.
-    ax_ : matplotlib Axes
+    ax_, figure_ : matplotlib Axes and Figure
         Where all is drawn.
-    figure_ : matplotlib Figure
-        The figure of `ax_`.
 
     See Also
     --------
@@ -64,19 +64,16 @@ class AnytimeDisplay:
 
     Examples
     --------
-    >>> import matplotlib.pyplot as plt
     >>> from skdistill.displays import AnytimeDisplay
     >>> AnytimeDisplay(costs=[100, 200, 300], scores=[0.8, 0.88, 0.9], teacher_score=0.91).plot()
     <...AnytimeDisplay object at ...>
-    >>> plt.show()
     """
 
-    def __init__(self, *, costs, scores, teacher_score=None, references=None, name=None):
-        self.costs = costs
-        self.scores = scores
-        self.teacher_score = teacher_score
-        self.references = references
-        self.name = name
+    costs: np.ndarray
+    scores: np.ndarray
+    teacher_score: float | None = None
+    references: dict[str, tuple] | None = None
+    name: str | None = None
 
     def plot(self, ax=None, *, name=None, **kwargs):
         """Draw the curves.
@@ -145,10 +142,7 @@ class AnytimeDisplay:
             True labels or values.
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
-        teacher_score : float, default=None
-            Score of the teacher, a dashed line.
-        references : dict of str to tuple (costs, scores), default=None
-            Other curves by name.
+        teacher_score, references : as in :class:`AnytimeDisplay`
         name : str, default=None
             Name of the booster in the legend; None uses the name of its class.
         **kwargs : dict
@@ -171,6 +165,7 @@ class AnytimeDisplay:
         return display.plot(**kwargs)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class EarlyPredictionDisplay:
     """How many series are predicted by each time step, and how many of these rightly [1]_.
 
@@ -194,10 +189,8 @@ class EarlyPredictionDisplay:
         The accuracy.
     share_line_ : matplotlib Line2D
         The share that is predicted.
-    ax_ : matplotlib Axes
+    ax_, figure_ : matplotlib Axes and Figure
         Where all is drawn.
-    figure_ : matplotlib Figure
-        The figure of `ax_`.
 
     See Also
     --------
@@ -210,20 +203,17 @@ class EarlyPredictionDisplay:
 
     Examples
     --------
-    >>> import matplotlib.pyplot as plt
     >>> from skdistill.displays import EarlyPredictionDisplay
     >>> EarlyPredictionDisplay.from_predictions(
     ...     y_true=[0, 1, 1, 0], y_pred=[0, 1, 0, 0], steps=[2, 3, 3, 5], n_times=5
     ... )
     <...EarlyPredictionDisplay object at ...>
-    >>> plt.show()
     """
 
-    def __init__(self, *, times, shares, accuracies, name=None):
-        self.times = times
-        self.shares = shares
-        self.accuracies = accuracies
-        self.name = name
+    times: np.ndarray
+    shares: np.ndarray
+    accuracies: np.ndarray
+    name: str | None = None
 
     def plot(self, ax=None, *, name=None, **kwargs):
         """Draw both curves.

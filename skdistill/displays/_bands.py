@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from numbers import Real
 
 import numpy as np
@@ -21,6 +22,7 @@ from ._drawing import (
 from ._grids import check_line, check_target, grid_over
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class UncertaintyBandDisplay:
     """A prediction along one feature, with its aleatoric and its total uncertainty.
 
@@ -60,14 +62,11 @@ class UncertaintyBandDisplay:
         The inner band.
     scatter_ : matplotlib PathCollection or None
         The data.
-    ax_ : matplotlib Axes
+    ax_, figure_ : matplotlib Axes and Figure
         Where all is drawn.
-    figure_ : matplotlib Figure
-        The figure of `ax_`.
 
     Examples
     --------
-    >>> import matplotlib.pyplot as plt
     >>> import numpy as np
     >>> from skdistill.displays import UncertaintyBandDisplay
     >>> from skdistill.distributions import Uncertainty
@@ -76,29 +75,16 @@ class UncertaintyBandDisplay:
     >>> uncertainty = Uncertainty(aleatoric + epistemic, aleatoric, epistemic, "variance")
     >>> UncertaintyBandDisplay.from_predictions(x, np.sin(x), uncertainty)
     <...UncertaintyBandDisplay object at ...>
-    >>> plt.show()
     """
 
-    def __init__(
-        self,
-        *,
-        x,
-        y_pred,
-        std_total,
-        std_aleatoric=None,
-        x_true=None,
-        y_true=None,
-        feature_name="x",
-        name=None,
-    ):
-        self.x = x
-        self.y_pred = y_pred
-        self.std_total = std_total
-        self.std_aleatoric = std_aleatoric
-        self.x_true = x_true
-        self.y_true = y_true
-        self.feature_name = feature_name
-        self.name = name
+    x: np.ndarray
+    y_pred: np.ndarray
+    std_total: np.ndarray
+    std_aleatoric: np.ndarray | None = None
+    x_true: np.ndarray | None = None
+    y_true: np.ndarray | None = None
+    feature_name: str = "x"
+    name: str | None = None
 
     def plot(
         self,

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from .._predict import predict_quantiles
@@ -17,6 +19,7 @@ from ._drawing import (
 )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class RegressionCalibrationDisplay:
     """How often the true value lies at or below each predicted quantile.
 
@@ -44,10 +47,8 @@ class RegressionCalibrationDisplay:
         The curve.
     ref_line_ : matplotlib Line2D or None
         The diagonal; None if it is not wanted, or on the axes already.
-    ax_ : matplotlib Axes
+    ax_, figure_ : matplotlib Axes and Figure
         Where all is drawn.
-    figure_ : matplotlib Figure
-        The figure of `ax_`.
 
     See Also
     --------
@@ -56,20 +57,17 @@ class RegressionCalibrationDisplay:
 
     Examples
     --------
-    >>> import matplotlib.pyplot as plt
     >>> from skdistill.displays import RegressionCalibrationDisplay
     >>> RegressionCalibrationDisplay.from_predictions(
     ...     [1.0, 2.0, 3.0, 4.0], [[1.5, 2.5]] * 4, quantiles=[0.2, 0.5]
     ... )
     <...RegressionCalibrationDisplay object at ...>
-    >>> plt.show()
     """
 
-    def __init__(self, *, nominal, observed, calibration_error=None, name=None):
-        self.nominal = nominal
-        self.observed = observed
-        self.calibration_error = calibration_error
-        self.name = name
+    nominal: np.ndarray
+    observed: np.ndarray
+    calibration_error: float | None = None
+    name: str | None = None
 
     def plot(self, ax=None, *, name=None, ref_line=True, **kwargs):
         """Draw the curve.
@@ -158,15 +156,8 @@ class RegressionCalibrationDisplay:
 
         Parameters
         ----------
-        y_true : array-like of shape (n_samples,) or (n_samples, n_targets)
-            True values.
-        y_quantiles : array-like of shape (n_samples, n_quantiles) or \
-                (n_samples, n_targets, n_quantiles)
-            Predicted quantiles.
-        quantiles : array-like of shape (n_quantiles,)
-            Their nominal levels, increasing, strictly between 0 and 1.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights.
+        y_true, y_quantiles, quantiles, sample_weight
+            As in :func:`skdistill.metrics.regression_calibration_curve`.
         name : str, default=None
             Name of the model in the legend.
         **kwargs : dict

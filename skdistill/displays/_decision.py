@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import chain, repeat
+from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier
@@ -22,6 +24,7 @@ from ._drawing import (
 from ._grids import check_target, grid_over
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DecisionUncertaintyDisplay:
     """What a model predicts over two features, and a map of each part of its uncertainty.
 
@@ -58,10 +61,8 @@ class DecisionUncertaintyDisplay:
         The map of each part.
     scatters_ : list of matplotlib PathCollection
         The data, in each panel.
-    axes_ : ndarray of matplotlib Axes
-        The panels.
-    figure_ : matplotlib Figure
-        Their figure.
+    axes_, figure_ : ndarray of matplotlib Axes, and matplotlib Figure
+        The panels, and their figure.
 
     See Also
     --------
@@ -70,7 +71,6 @@ class DecisionUncertaintyDisplay:
 
     Examples
     --------
-    >>> import matplotlib.pyplot as plt
     >>> from sklearn.datasets import make_moons
     >>> from skdistill import BayesianEnsembleClassifier
     >>> from skdistill.displays import DecisionUncertaintyDisplay
@@ -78,29 +78,16 @@ class DecisionUncertaintyDisplay:
     >>> ensemble = BayesianEnsembleClassifier(5, max_epochs=5, random_state=0).fit(X, y)
     >>> DecisionUncertaintyDisplay.from_estimator(ensemble, X, y, grid_resolution=30)
     <...DecisionUncertaintyDisplay object at ...>
-    >>> plt.show()
     """
 
-    def __init__(
-        self,
-        *,
-        xx0,
-        xx1,
-        prediction,
-        uncertainty,
-        classes=None,
-        x_true=None,
-        y_true=None,
-        feature_names=("feature 0", "feature 1"),
-    ):
-        self.xx0 = xx0
-        self.xx1 = xx1
-        self.prediction = prediction
-        self.uncertainty = uncertainty
-        self.classes = classes
-        self.x_true = x_true
-        self.y_true = y_true
-        self.feature_names = feature_names
+    xx0: np.ndarray
+    xx1: np.ndarray
+    prediction: np.ndarray
+    uncertainty: Uncertainty
+    classes: Any = None
+    x_true: Any = None
+    y_true: np.ndarray | None = None
+    feature_names: tuple[str, ...] = ("feature 0", "feature 1")
 
     def plot(self, ax=None, *, prediction_kwargs=None, scatter_kwargs=None, **kwargs):
         """Draw the maps and the data.
@@ -222,13 +209,8 @@ class DecisionUncertaintyDisplay:
             True labels or values, the colours of the points; None draws no points.
         features : pair of int or str, default=(0, 1)
             The columns: their positions, or their names if X is a DataFrame.
-        target : int, default=0
-            Which target to draw where there are several.
-        grid_resolution : int, default=200
-            Number of points of the grid along each column.
-        extend : float, default=0.2
-            How far the grid goes beyond the range of each column, on each side, as a fraction of
-            its width.
+        target, grid_resolution, extend
+            As for :class:`UncertaintyBandDisplay`; the grid is over each of the two columns.
         **kwargs : dict
             Keywords of :meth:`plot`, such as `ax`.
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import cycle
 from numbers import Integral
 
@@ -34,6 +35,7 @@ _SQUARE_ROOT = {
 }
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class UncertaintyHistogramDisplay:
     """Histograms of the uncertainties of one or several models, in and out of distribution.
 
@@ -62,10 +64,8 @@ class UncertaintyHistogramDisplay:
     ----------
     histograms_ : dict of dict of dict of str to matplotlib StepPatch
         The histograms, in the order of `shares`.
-    axes_ : ndarray of matplotlib Axes
-        The panels.
-    figure_ : matplotlib Figure
-        Their figure.
+    axes_, figure_ : ndarray of matplotlib Axes, and matplotlib Figure
+        The panels, and their figure.
 
     See Also
     --------
@@ -74,7 +74,6 @@ class UncertaintyHistogramDisplay:
 
     Examples
     --------
-    >>> import matplotlib.pyplot as plt
     >>> import numpy as np
     >>> from skdistill.displays import UncertaintyHistogramDisplay
     >>> from skdistill.distributions import Uncertainty
@@ -84,14 +83,12 @@ class UncertaintyHistogramDisplay:
     >>> student = Uncertainty(aleatoric + epistemic / 2, aleatoric, epistemic / 2, "entropy")
     >>> UncertaintyHistogramDisplay.from_predictions({"teacher": teacher, "student": student})
     <...UncertaintyHistogramDisplay object at ...>
-    >>> plt.show()
     """
 
-    def __init__(self, *, edges, shares, total_variation, measure):
-        self.edges = edges
-        self.shares = shares
-        self.total_variation = total_variation
-        self.measure = measure
+    edges: dict[str, np.ndarray]
+    shares: dict[str, dict]
+    total_variation: dict[str, dict]
+    measure: str
 
     def plot(self, ax=None, *, yscale="sqrt", **kwargs):
         """Draw the histograms.

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import cycle
 from typing import Any
 
@@ -28,6 +29,7 @@ Drawn = dict[str, dict[str, dict[str, Any]]]
 _MARKERS = ("o", "s", "^", "D", "v")
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ParetoDisplay:
     """Scores of the candidates of one or several searches against their costs.
 
@@ -57,10 +59,8 @@ class ParetoDisplay:
         ``fronts_[score][cost][search]`` is the line through the Pareto front.
     points_ : dict of dict of dict of str to matplotlib PathCollection
         The candidates, likewise.
-    axes_ : ndarray of matplotlib Axes
-        The panels.
-    figure_ : matplotlib Figure
-        Their figure.
+    axes_, figure_ : ndarray of matplotlib Axes, and matplotlib Figure
+        The panels, and their figure.
 
     See Also
     --------
@@ -73,7 +73,6 @@ class ParetoDisplay:
 
     Examples
     --------
-    >>> import matplotlib.pyplot as plt
     >>> from skdistill.displays import ParetoDisplay
     >>> cv_results = {
     ...     "params": [{}, {}, {}],
@@ -82,14 +81,12 @@ class ParetoDisplay:
     ... }
     >>> ParetoDisplay.from_cv_results(cv_results, scores=["neg_log_loss"], costs=["neg_flops"])
     <...ParetoDisplay object at ...>
-    >>> plt.show()
     """
 
-    def __init__(self, *, costs, scores, teacher_scores=None, base_costs=None):
-        self.costs = costs
-        self.scores = scores
-        self.teacher_scores = teacher_scores
-        self.base_costs = base_costs
+    costs: dict[str, dict]
+    scores: dict[str, dict]
+    teacher_scores: Any = None
+    base_costs: Any = None
 
     def plot(self, ax=None, *, point_kwargs=None, **kwargs):
         """Draw the panels.
@@ -177,10 +174,7 @@ class ParetoDisplay:
         costs : sequence of str, default=("neg_flops", "neg_n_parameters")
             Names of costs among the metrics, or of other columns that are better when smaller, see
             :func:`skdistill.model_selection.pareto_front`.
-        teacher_scores : dict of str to float, default=None
-            The teacher's score, greater is better, by the name of the score.
-        base_costs : dict of str to float, default=None
-            Cost of a student of the teacher's architecture, by the name of the cost.
+        teacher_scores, base_costs : as in :class:`ParetoDisplay`
         **kwargs : dict
             Keywords of :meth:`plot`, such as `ax`.
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
@@ -26,6 +27,7 @@ _X_LABELS = {
 }
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class RejectionCurveDisplay:
     """Risk of a model that abstains on uncertain rows, against the share of rows that it predicts.
 
@@ -61,10 +63,8 @@ class RejectionCurveDisplay:
         The oracle's curve.
     random_line_ : matplotlib Line2D or None
         The risk of rejecting at random.
-    ax_ : matplotlib Axes
+    ax_, figure_ : matplotlib Axes and Figure
         Where all is drawn.
-    figure_ : matplotlib Figure
-        The figure of `ax_`.
 
     See Also
     --------
@@ -75,31 +75,18 @@ class RejectionCurveDisplay:
 
     Examples
     --------
-    >>> import matplotlib.pyplot as plt
     >>> from skdistill.displays import RejectionCurveDisplay
     >>> RejectionCurveDisplay.from_losses([0, 1, 0, 1], uncertainty=[0.1, 0.4, 0.2, 0.3])
     <...RejectionCurveDisplay object at ...>
-    >>> plt.show()
     """
 
-    def __init__(
-        self,
-        *,
-        coverage,
-        risk,
-        oracle_risk,
-        aurc=None,
-        rejection_ratio=None,
-        loss_name="loss",
-        name=None,
-    ):
-        self.coverage = coverage
-        self.risk = risk
-        self.oracle_risk = oracle_risk
-        self.aurc = aurc
-        self.rejection_ratio = rejection_ratio
-        self.loss_name = loss_name
-        self.name = name
+    coverage: np.ndarray
+    risk: np.ndarray
+    oracle_risk: np.ndarray
+    aurc: float | None = None
+    rejection_ratio: float | None = None
+    loss_name: str = "loss"
+    name: str | None = None
 
     def plot(
         self,
@@ -237,13 +224,8 @@ class RejectionCurveDisplay:
 
         Parameters
         ----------
-        losses : array-like of shape (n_samples,)
-            Loss of each row, whatever it is measured in: ``y_true != y_pred`` of labels,
-            ``(y_true - y_pred) ** 2``.
-        uncertainty : array-like of shape (n_samples,)
-            Values that rank the rows, usually the total entropy or variance.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights.
+        losses, uncertainty, sample_weight
+            As in :func:`skdistill.metrics.risk_coverage_curve`.
         loss_name : str, default="loss"
             Name of the loss, for the label of the vertical axis.
         name : str, default=None

@@ -3,19 +3,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 from sklearn.calibration import CalibrationDisplay, calibration_curve
 
 from ..metrics import expected_calibration_error, reliability_curve
-from ._drawing import (
-    CLASS_COLORS,
-    given_or_new_axes,
-    import_pyplot,
-    labelled,
-    merge_style,
-)
+from ._drawing import CLASS_COLORS, given_or_new_axes, import_pyplot, labelled, merge_style
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ReliabilityDisplay:
     """Accuracy against confidence, or the frequency of each class against its probability.
 
@@ -48,10 +46,8 @@ class ReliabilityDisplay:
         The curves.
     bars_ : matplotlib StepPatch or None
         The distribution of the confidences.
-    ax_ : matplotlib Axes
+    ax_, figure_ : matplotlib Axes and Figure
         Where all is drawn.
-    figure_ : matplotlib Figure
-        The figure of `ax_`.
 
     See Also
     --------
@@ -61,19 +57,16 @@ class ReliabilityDisplay:
 
     Examples
     --------
-    >>> import matplotlib.pyplot as plt
     >>> from skdistill.displays import ReliabilityDisplay
     >>> y_prob = [[0.9, 0.1], [0.9, 0.1], [0.3, 0.7], [0.3, 0.7]]
     >>> ReliabilityDisplay.from_predictions([0, 0, 1, 0], y_prob, n_bins=10)
     <...ReliabilityDisplay object at ...>
-    >>> plt.show()
     """
 
-    def __init__(self, *, curves, share=None, calibration_error=None, name=None):
-        self.curves = curves
-        self.share = share
-        self.calibration_error = calibration_error
-        self.name = name
+    curves: list[CalibrationDisplay]
+    share: Any = None
+    calibration_error: float | None = None
+    name: str | None = None
 
     def plot(
         self, ax=None, *, name=None, ref_line=True, plot_bars=True, bars_kwargs=None, **kwargs
@@ -205,20 +198,11 @@ class ReliabilityDisplay:
 
         Parameters
         ----------
-        y_true : array-like of shape (n_samples,)
-            True labels, of any kind.
-        y_prob : array-like of shape (n_samples, n_classes)
-            Predicted probabilities, as `predict_proba` returns; two columns for two classes.
-        labels : array-like of shape (n_classes,), default=None
-            Labels of the columns of `y_prob` in their order, as in `classes_`. By default the
-            distinct values of `y_true`, sorted.
+        y_true, y_prob, labels, n_bins, strategy
+            As in :func:`skdistill.metrics.expected_calibration_error`.
         classes : "all" or array-like of labels, default=None
             Classes to draw, each with its own curve. None draws the curve of the confidence, and
             its distribution.
-        n_bins : int, default=15
-            Number of bins.
-        strategy : {"uniform", "quantile"}, default="uniform"
-            Bins of equal width, or bins that each hold as many rows.
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights; not with `classes`.
         name : str, default=None

@@ -3,11 +3,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import numpy as np
+
 from .._predict import predict_uncertainty
 from ..metrics import ause, sparsification_curve
 from ._drawing import given_or_new_axes, import_pyplot, labelled, merge_style
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SparsificationDisplay:
     """Error of the rows that remain as the most uncertain ones are removed.
 
@@ -38,10 +43,8 @@ class SparsificationDisplay:
         The oracle's curve.
     area_ : matplotlib PolyCollection or None
         The shaded area between them.
-    ax_ : matplotlib Axes
+    ax_, figure_ : matplotlib Axes and Figure
         Where all is drawn.
-    figure_ : matplotlib Figure
-        The figure of `ax_`.
 
     See Also
     --------
@@ -50,21 +53,18 @@ class SparsificationDisplay:
 
     Examples
     --------
-    >>> import matplotlib.pyplot as plt
     >>> from skdistill.displays import SparsificationDisplay
     >>> SparsificationDisplay.from_predictions(
     ...     y_true=[2.0, 0.0, 1.0, 1.0], y_pred=[0.0, 0.0, 0.0, 0.0], uncertainty=[3, 1, 4, 2]
     ... )
     <...SparsificationDisplay object at ...>
-    >>> plt.show()
     """
 
-    def __init__(self, *, fraction_removed, model_curve, oracle_curve, ause=None, name=None):
-        self.fraction_removed = fraction_removed
-        self.model_curve = model_curve
-        self.oracle_curve = oracle_curve
-        self.ause = ause
-        self.name = name
+    fraction_removed: np.ndarray
+    model_curve: np.ndarray
+    oracle_curve: np.ndarray
+    ause: float | None = None
+    name: str | None = None
 
     def plot(self, ax=None, *, name=None, plot_oracle=True, oracle_kwargs=None, **kwargs):
         """Draw the curves and the area between them.
@@ -165,14 +165,8 @@ class SparsificationDisplay:
 
         Parameters
         ----------
-        y_true : array-like of shape (n_samples,) or (n_samples, n_targets)
-            True values.
-        y_pred : array-like of the shape of `y_true`
-            Predicted means.
-        uncertainty : array-like of shape (n_samples,) or the shape of `y_true`
-            Values that rank the rows, usually the total variance.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights.
+        y_true, y_pred, uncertainty, sample_weight
+            As in :func:`skdistill.metrics.sparsification_curve`.
         name : str, default=None
             Name of the model in the legend.
         **kwargs : dict

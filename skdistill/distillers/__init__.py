@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 from ._bdistil import BDistilBooster
+from ._bdistil_search import Round as Round
 from ._distribution import DistributionDistiller
 from ._gped import GPEDDistiller
 from ._hydra import HydraPlusClassifier, HydraPlusRegressor
+from ._plans import LearnerRecipes as LearnerRecipes
 from ._sequence import SequenceDistributionDistiller
 
 __all__ = [

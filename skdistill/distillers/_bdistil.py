@@ -32,13 +32,13 @@ from ._bdistil_anytime import (
 from ._bdistil_search import Round, play_game
 from ._kinds import check_kind, kind_as_teacher
 from ._parameters import NORMALIZE_Y, PARAMETER_TABLE
+from ._plans import LearnerRecipes, RoundsPlan
 from ._setup import set_up
 from ._teacher import fit_teacher_of
-from .plans import LearnerRecipes, RoundsPlan
 
 
 def model_classes(module: Any) -> list[Any]:
-    """Return what is given as `module`, one or several model classes."""
+    """Return the model classes of `module` as a list."""
     if not isinstance(module, (list, tuple)):
         return [module]
     if not module:
@@ -53,7 +53,7 @@ def recipes_of(booster: Any, plan: Plan, row_shape: tuple[int, ...]) -> LearnerR
 
 
 def plan_of(booster: Any, task: Task) -> RoundsPlan:
-    """Return what the series is made of; raise for parameters that do not go together."""
+    """Return the plan of a booster; raise for parameters that do not go together."""
     if task.kind == "regressor" and booster.temperature != 1:
         raise ValueError(
             "temperature must be 1 with a regressor as teacher, whose loss is the squared "
@@ -79,12 +79,12 @@ def plan_of(booster: Any, task: Task) -> RoundsPlan:
 
 
 class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
-    """Decompose a teacher into small networks whose mean comes nearer to it round by round [1]_.
+    """Decompose a teacher into small networks whose mean approaches it round by round [1]_.
 
-    Each round looks for a *weak learner*, a network that errs against the sum of the errors made
-    before it, and adds it to the mean. Any of the first rounds alone gives a prediction, so that
-    accuracy can be traded for time when predicting: by a number of rounds, of operations or of
-    seconds, or row by row. It is a classifier or a regressor as its teacher is.
+    Each round searches a *weak learner*, a network whose errors oppose the sum of the errors made
+    before it, and adds it to the mean. The first rounds alone already predict, so that accuracy can
+    be traded for time when predicting: by a number of rounds, of operations or of seconds, or row
+    by row. The booster is a classifier or a regressor as its teacher is.
 
     Parameters
     ----------
@@ -97,16 +97,16 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         Number of learners, T, at most.
     module : callable or list of callables, default=MLP
         Model class, or several of growing cost, of which the next is searched when there is no weak
-        learner in one. Each builds a network from ``in_features``, ``out_features`` and what is
-        given as ``module__<name>``, as an ``nn.Sequential``; for the MLP,
+        learner in one. Each builds a network from ``in_features``, ``out_features`` and the
+        parameters ``module__<name>``, as an ``nn.Sequential``; for the MLP,
         ``module__hidden_units=(32, 32)`` unless given.
     head_layers : int, default=1
         How many of a network's last layers with parameters come after the connections. With 2, the
         learners of an MLP get deeper round by round.
     connection : {"none", "residual", "dense", "lstm", "gru"}, default="residual"
-        How a learner takes in the last hidden activations of an earlier one: not at all, adding
-        them, beside its own, or through the gates of an LSTM or a GRU, which have a weight for each
-        unit. Where widths differ they are projected, except for "dense".
+        How a learner uses the last hidden activations of an earlier one: not at all, added to its
+        own, concatenated with its own, or through the gates of an LSTM or a GRU, which have a
+        weight for each unit. Where widths differ they are projected, except for "dense".
     expansions : int, default=2
         Classes that a model class is expanded to, R. The first has no connections; the r-th reads
         the r - 1 learners before it.
@@ -117,8 +117,8 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         Networks to train in a class until one is a weak learner. Each weighs the barrier three
         times as much as the one before.
     gamma : float, default=1.0
-        Inverse weight of the barrier in the first of these. The larger, the more a learner minds
-        the teacher, and the less the errors made before it.
+        Inverse weight of the barrier in the first of these. The larger, the more a learner imitates
+        the teacher, and the less it corrects the errors made before it.
     temperature : float, default=1.0
         Temperature of the task loss, the cross-entropy between teacher and learner. 1 for
         regressors, whose task loss is the squared error.
@@ -129,9 +129,9 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         time steps, as in E-RNN [2]_, and there is `predict_early`. For classifiers and networks
         such as :class:`skdistill.modules.Recurrent`.
     transfer : {"auto", "noise", "mixup", "munge", "box"}, TransferMaker or None, default=None
-        Further rows, made once of X and `X_transfer` and as many as these, about which the teacher
-        is asked too.
-    transfer_only, teacher_cv
+        How as many further rows are generated, once, from X and `X_transfer` for the teacher to
+        predict.
+    transfer_only, teacher_cv, memory
         As in :class:`HydraPlusRegressor`.
     weight_decay : float, default=0.0
         L2 penalty on the weights of the learners' layers; biases have none.
@@ -142,8 +142,8 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         As in :class:`BayesianEnsembleRegressor`.
     normalize_y : bool, default=True
         Whether to standardise the targets of a regressor for training.
-    memory : None, str or joblib.Memory, default=None
-        Where to cache the fit of the teacher.
+    checkpoint, checkpoint_every
+        As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
     callbacks, device, compile, n_threads, verbose
         As in :class:`BayesianEnsembleRegressor`.
     random_state : int, RandomState instance or None, default=None
@@ -158,13 +158,11 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
     n_rounds_ : int
         Number of learners that were found.
     rounds_ : list of Round
-        What each round found, and what it costs: a named tuple of the number of the model class
+        The learner of each round and its cost: a named tuple of the number of the model class
         (`module`), `n_connections`, `n_searches`, the smallest `edge` over the columns, and
         `flop`, `connection_flop`, `n_parameters` and `n_connection_parameters`, all for one row.
     eta_ : ndarray of shape (n_columns,)
         Learning rate of the rows' weights for each logit or mean; 0 where the teacher is constant.
-    classes_ : ndarray of shape (n_classes,)
-        Only for classifiers.
     n_epochs_ : int
         Number of epochs of each learner.
     n_parameters_ : int
@@ -173,8 +171,8 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         The learners, as a torch module.
     history_ : list of dict
         One row for each epoch of each learner, with the number of its round.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+    classes_, n_outputs_, net_, n_features_in_, feature_names_in_
+        As in :class:`DistributionDistiller`.
 
     Notes
     -----
@@ -253,6 +251,8 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         clip_norm=5.0,
         normalize_y=True,
         memory=None,
+        checkpoint=None,
+        checkpoint_every=60.0,
         callbacks=None,
         device="auto",
         compile="auto",
@@ -285,6 +285,8 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         self.clip_norm = clip_norm
         self.normalize_y = normalize_y
         self.memory = memory
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
         self.callbacks = callbacks
         self.device = device
         self.compile = compile
@@ -306,19 +308,16 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         -------
         self
         """
-        check_kind(self, member_predictions)
+        check_kind(self.teacher, member_predictions)
+        arguments = X, y, sample_weight, X_transfer, member_predictions
         setup = set_up(
             self,
             lambda task: plan_of(self, task),
-            X,
-            y,
-            sample_weight,
-            X_transfer,
-            member_predictions,
+            *arguments,
             recipes_of=recipes_of,
             modules=model_classes(self.module),
         )
-        with fit_task(self, X, y, 2) as context:
+        with fit_task(self, X, y, 2) as context, setup.resumable(self) as setup:
             predictions = fit_teacher_of(self, setup, context)
             play_game(self, setup, predictions, context)
         return self
@@ -339,13 +338,13 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
             - ``max_rounds``, a number of rounds, at most ``n_rounds``;
             - ``max_flops``, a number of floating-point operations for a row;
             - ``deadline``, in seconds from now: a round that is not finished then is given up. The
-              first is always run. All rows go from round to round together, and what the next round
-              needs of them is held in memory, whatever scikit-learn's ``working_memory`` is;
-            - ``early_exit``, a threshold at which a row leaves between rounds, and ``exit_on``, of
-              what: "confidence", the probability of the class being at least the threshold, or
-              "spread", the epistemic uncertainty that the rounds so far would have if they were
-              members (mutual information in nats, or variance in squared units of y) being at most
-              the threshold. "auto" is the confidence of classifiers and the spread of regressors;
+              first is always run. All rows go from round to round together, and the activations
+              that later rounds need are in memory, regardless of ``working_memory``;
+            - ``early_exit``, a threshold at which a row skips the further rounds, and ``exit_on``,
+              its quantity: "confidence", the probability of the class, has to be at least the
+              threshold; "spread", the epistemic uncertainty that the rounds so far would have if
+              they were members (mutual information in nats, or variance in squared units of y), at
+              most. "auto" is the confidence of classifiers and the spread of regressors;
             - ``return_exits=True``, to return also where the rows left.
 
         Returns
@@ -426,7 +425,7 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         return np.array([score(y, stage, sample_weight=sample_weight) for stage in stages])
 
     def anytime(self, X, method="predict", *, max_rounds=None, max_flops=None, deadline=None):
-        """Predict better and better, until the prediction is wanted.
+        """Predict round by round, each time better, until you stop.
 
         Parameters
         ----------
@@ -475,7 +474,7 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         n_rounds = limits.affordable(self._costs)
         return Anytime(LimitedRun(self.module_, rows, n_rounds, limits, size), reads[method])
 
-    @available_if(lambda self: self._kind == "classifier" and self.early)
+    @available_if(lambda self: self._kind == "classifier" and vars(self).get("_plan", self).early)
     def predict_early(self, X, threshold):
         """Predict the class of each series as soon as it is clear enough.
 
@@ -527,7 +526,7 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         return self._points(distribution), np.sqrt(variance)
 
     def _predict_within(self, X, read: Callable[[Any], Any], limits: dict[str, Any]):
-        """What `read` takes from the distribution that is predicted within limits."""
+        """Predict a distribution within limits, and return what `read` makes of it."""
         return_exits = limits.pop("return_exits", False)
         OneOf((True, False)).check(return_exits, "return_exits")
         if not return_exits and all(limit is None for limit in limits.values()):

@@ -55,7 +55,7 @@ class Limits(NamedTuple):
     exit_on: str = "auto"
 
     def check(self, n_rounds: int, can_tell_confidence: bool) -> None:
-        """Raise if a limit is none that there can be."""
+        """Raise a TypeError or ValueError for limits that make no sense."""
         Number(Integral, 1, n_rounds, others=(None,)).check(self.max_rounds, "max_rounds")
         for name in ("max_flops", "deadline"):
             Number(Real, 0, closed="neither", others=(None,)).check(getattr(self, name), name)
@@ -105,20 +105,9 @@ class Stopwatch:
 class LimitedRun:
     """Rounds of a booster within limits, which all rows go through together.
 
-    What the next rounds need is held for all of them.
-
-    Parameters
-    ----------
-    module : DistributionStack
-        Around the booster.
-    rows : Tensor of shape (n, ...)
-    n_rounds : int
-        Number of rounds at most.
-    limits : Limits
-    chunk : int, default=None
-        Rows to run at a time; None is all of them.
-    first : int, default=0
-        Number of the first row, for errors.
+    The activations that later rounds need are held for all rows. `n_rounds` is the largest number
+    of rounds, `chunk` the number of rows to run at a time (None is all of them), and `first` the
+    number of the first row, for errors.
     """
 
     def __init__(
@@ -157,7 +146,7 @@ class LimitedRun:
         return True
 
     def distribution(self) -> Any:
-        """What the rounds so far say together."""
+        """The distribution that the rounds so far predict together."""
         return self.module.of_outputs(self.played.mean.unsqueeze(0))
 
     def outputs(self) -> tuple[Tensor, np.ndarray]:
@@ -193,17 +182,17 @@ class LimitedRun:
 
 
 class Anytime:
-    """Predictions that get better round by round, until they are wanted.
+    """Predictions that get better round by round.
 
-    Iterating runs a round and gives the prediction after it. What the first round says is there
-    from the start.
+    Iterating runs a round and gives the prediction after it. The first round is run by the
+    constructor.
 
     Parameters
     ----------
     run : LimitedRun
-        Of which no round has been run.
+        It has run no round yet.
     read : callable
-        Makes the prediction of a distribution.
+        Takes a distribution to the prediction.
 
     Attributes
     ----------
@@ -278,7 +267,7 @@ def predict_after_each_round(
 def predict_along_time(
     module: Any, X: np.ndarray, n_rounds: int, threshold: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Codes of the classes, and how many time steps had been read when they were sure."""
+    """Return codes of the classes, and how many time steps were read before each was predicted."""
 
     @torch.inference_mode()
     def parts(rows: Tensor, first: int) -> list[np.ndarray]:
@@ -302,9 +291,9 @@ def _by_chunks(
     parts: Callable[[Tensor, int], Iterable[np.ndarray]],
     size: int,
 ) -> list[np.ndarray]:
-    """The arrays, rows first, of which `parts` gives those for `size` rows at a time.
+    """Concatenate the arrays, rows first, that `parts` gives for `size` rows at a time.
 
-    It is given the rows, and the number of the first.
+    `parts` takes the rows and the number of the first.
     """
     whole: list[np.ndarray] = []
     for rows in gen_batches(len(X), size):

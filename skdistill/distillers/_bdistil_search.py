@@ -18,13 +18,13 @@ from .._training import decay_of_weights, n_epochs_for
 from .._warnings import warn
 from ..losses import DistillationGame
 from ..modules import Learner, Rounds, n_parameters, stack, unstack
+from ._plans import RoundsPlan
+from ._plans._rounds import WeakLearnerObjective, cost_of_network
 from ._setup import Setup
-from ._student import rows_with_transfer
+from ._student import training_set
 from ._teacher import MemberPredictions
-from .plans import RoundsPlan
-from .plans._rounds import WeakLearnerObjective, cost_of_network
 
-# For max_epochs="auto": how many rows each learner is to see, and within how many epochs.
+# For max_epochs="auto": rows that each learner is shown in all, and limits for the epochs.
 _ROWS_SEEN = 300_000
 _EPOCHS_WITHIN = (10, 200)
 
@@ -33,7 +33,7 @@ _RAMP = 3.0
 
 
 class Round(NamedTuple):
-    """What a round found, and what it costs for one row.
+    """The learner found in a round, and its cost for one row.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class Round(NamedTuple):
 
 
 def play_game(booster: Any, setup: Setup, predictions: MemberPredictions, context: Any) -> None:
-    """Search learners for a booster; what was found is kept also if it is interrupted."""
+    """Search learners for a booster; those found are kept also if it is interrupted."""
     (seed,) = setup.draw_seeds(1)
     X, target, weight = _rows_and_targets(booster, setup, predictions, seed)
     rows = torch.tensor(X, device=setup.training.device)
@@ -88,33 +88,32 @@ def play_game(booster: Any, setup: Setup, predictions: MemberPredictions, contex
 def _rows_and_targets(
     booster: Any, setup: Setup, predictions: MemberPredictions, seed: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows of the game, what learners are to come near there, and the rows' weights.
+    """Rows of the game, the learners' targets there, and the rows' weights.
 
-    The game is between learners and rows that stay as they are: those that `transfer` makes are
-    made once.
+    The rows of a game stay the same: those that `transfer` generates are generated once.
     """
     plan, maker = setup.plan, setup.maker
     predict: Any = predictions.predict  # not None where it is called
-    X, _, weight, known, _ = rows_with_transfer(booster, setup, predictions)
+    X, _, weight, members, _ = training_set(booster, setup, predictions)
     if maker is not None:
         rows = torch.tensor(X)
         draw = maker.prepare(rows, torch.tensor(weight))
         generator = torch.Generator().manual_seed(seed)
-        made = draw(rows, torch.arange(len(X)), generator).numpy()
+        drawn = draw(rows, torch.arange(len(X)), generator).numpy()
         if booster.transfer_only:
-            X, known = made, None
+            X, members = drawn, None
         else:
-            X, weight = np.concatenate([X, made]), np.concatenate([weight, weight])
-            known = None if known is None else np.concatenate([known, predict(made)])
-    if known is not None:
-        return X, plan.target_of(known), weight
+            X, weight = np.concatenate([X, drawn]), np.concatenate([weight, weight])
+            members = None if members is None else np.concatenate([members, predict(drawn)])
+    if members is not None:
+        return X, plan.target_of(members), weight
     portions = gen_batches(len(X), rows_in_memory(predict(X[:1])))
     target = np.concatenate([plan.target_of(predict(X[rows])) for rows in portions])
     return X, target, weight
 
 
 def _keep_rounds(booster: Any, setup: Setup, search: Search) -> None:
-    """Make what was found the fitted module."""
+    """Make the learners found the fitted module."""
     structure = tuple((found.module, found.n_connections) for found in search.rounds)
     plan = replace(setup.plan, structure=structure)
     booster.rounds_ = search.rounds
@@ -128,27 +127,11 @@ def _keep_rounds(booster: Any, setup: Setup, search: Search) -> None:
 
 
 class Search:
-    """The game, played until there are as many learners as wanted or no further one is found.
+    """The game, played until there are `n_rounds` learners or no further one is found.
 
-    Parameters
-    ----------
-    booster : BDistilBooster
-        Whose parameters to use.
-    setup : Setup
-        With the plan of the learners, the recipes by which they are built, and how to train them.
-    game : DistillationGame
-    X : Tensor of shape (N, ...)
-        The rows, on the device on which to train.
-    context : sklearn.callback.CallbackContext
-        The task whose subtasks the trainings are.
-
-    Attributes
-    ----------
-    network : Booster
-        The learners found so far.
-    rounds : list of Round
-    history : list of dict
-        One row for each epoch of the learners that were accepted.
+    X are the rows (N, ...), on the device of the training; `context` is the callback context whose
+    subtasks the trainings are. `network` and `rounds` are the learners found so far, and `history`
+    has a row for each epoch of theirs.
     """
 
     def __init__(self, booster: Any, setup: Setup, game: DistillationGame, X: Tensor, context: Any):
@@ -247,6 +230,7 @@ class Search:
             n_epochs,
             callbacks=[TaskPerEpoch(subtask, parameters), guard],
             weight_decay=decay_of_weights(module, parameters.weight_decay),
+            phase=f"round {len(self.rounds) + 1}",
         )
         subtask.call_on_fit_task_end(estimator=parameters)
         if net.interrupted_:

@@ -19,10 +19,10 @@ from .._warnings import warn
 from ..modules import MLP
 from ._kinds import check_kind, kind_as_teacher
 from ._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING_PARAMETERS
+from ._plans import FAMILIES, FAMILY_SETTINGS, FamilyPlan
 from ._setup import set_up
 from ._student import train_student
 from ._teacher import MemberPredictions, fit_teacher_of
-from .plans import FAMILIES, FAMILY_SETTINGS, FamilyPlan
 
 _LOSSES = ("reverse_kl", "reverse_kl_reference", "forward_kl", "nll")
 
@@ -31,7 +31,7 @@ _ROUNDING = 1e-6
 
 
 class Agreement:
-    """Whether a teacher's members have agreed so far, in all the predictions that were asked for.
+    """Whether a teacher's members have agreed in all the predictions that they have made.
 
     Parameters
     ----------
@@ -41,27 +41,27 @@ class Agreement:
     ----------
     holds : bool
     predictions : MemberPredictions
-        The same, watched.
+        The same, but every further prediction is compared.
     """
 
     def __init__(self, predictions: MemberPredictions):
         self.holds = True
         self._predict = predictions.predict
-        predict = None if predictions.predict is None else self._watched
+        predict = None if predictions.predict is None else self._predict_and_compare
         self.predictions = MemberPredictions(predictions.of_X, predict)
         if predictions.of_X is not None:
-            self._watch(predictions.of_X)
+            self._compare(predictions.of_X)
 
-    def _watched(self, rows: np.ndarray) -> np.ndarray:
+    def _predict_and_compare(self, rows: np.ndarray) -> np.ndarray:
         assert self._predict is not None
-        members = self._predict(rows)
-        self._watch(members)
-        return members
+        return self._compare(self._predict(rows))
 
-    def _watch(self, members: np.ndarray) -> None:
+    def _compare(self, members: np.ndarray) -> np.ndarray:
+        """Note whether members' predictions agree, and return them."""
         if self.holds:
             same = np.isclose(members, members[:, :1], rtol=_ROUNDING, atol=_ROUNDING)
             self.holds = bool(same.all())
+        return members
 
 
 def chosen_family(distiller: Any, kind: str) -> str:
@@ -78,7 +78,7 @@ def chosen_family(distiller: Any, kind: str) -> str:
 
 
 def family_plan(distiller: Any, name: str, task: Task) -> FamilyPlan:
-    """Return what a student of a family is made of; raise for parameters that do not fit it."""
+    """Return the plan of a family; raise for parameters that do not go with it."""
     if distiller.transfer_only and distiller.supervised_weight:
         raise ValueError(
             "supervised_weight must be 0 with transfer_only=True, whose rows have no labels; "
@@ -114,7 +114,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
 
     The student is a classifier or a regressor as its teacher is. For a row it predicts not an
     ensemble's members but the distribution they seem to be drawn from [1]_, [2]_: its mean is the
-    prediction, and its spread the epistemic uncertainty. One network without heads says it all.
+    prediction, and its spread the epistemic uncertainty. The student is one network without heads.
 
     ============================  =================================================================
     `family`, for a regressor
@@ -141,16 +141,16 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
     ``"dropout_head"``          Dropout before the last layer ("Drop" of [3]_).
     ==========================  ===================================================================
 
-    The last two are there for comparison: their draws know nothing of which member they are held
-    against, so the loss depends on the members' mean alone, and their spread is not the members'.
+    The last two are there for comparison: their draws are independent of the member that they are
+    compared with, so the loss depends on the members' mean alone, and their spread is not learnt.
 
     Parameters
     ----------
     teacher : estimator, "classifier" or "regressor"
         An unfitted estimator is cloned and fitted as `teacher_`, one in
         ``sklearn.frozen.FrozenEstimator`` is used as it is; see
-        :func:`skdistill.teachers.as_teacher` for what has members. Its name alone says what the
-        student is to be if `fit` is given `member_predictions`.
+        :func:`skdistill.teachers.as_teacher` for models with members. With `member_predictions` in
+        `fit` it is the name of the task.
     family : str, default="auto"
         What the student predicts, see above. "auto" is "gaussian" for a regressor and "dirichlet"
         for a classifier, whose uncertainties came closest to those of the teacher on rows held out
@@ -170,10 +170,11 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         Largest precision of the proxy, which members that agree would make infinite; "auto" is
         1,000 for each class. In float32 it is 8,400 for each class at most, as much as losses hold.
     smoothing : float, default="auto"
-        Weight of the uniform distribution that is mixed into every member for "dirichlet" and
-        "logit_normal". "auto" is 1e-3 for ``loss="nll"`` and 0 else; and where one of M members
-        gives a class a probability of exactly zero, as trees do, members are mixed with their mean,
-        whose weight is 1 / (M + 1): the mean stays, and their disagreement stays finite.
+        Weight of the uniform distribution that is mixed into every member's probabilities, for
+        "dirichlet" and "logit_normal". "auto" is 1e-3 for ``loss="nll"`` and 0 otherwise; and where
+        one of M members gives a class a probability of exactly zero, as trees do, members are mixed
+        with their mean, of weight 1 / (M + 1), which leaves the mean as it is and makes their
+        disagreement finite.
     temperature : float or tuple (temperature, first_epoch, last_epoch), default=1.0
         Divides the logits of members and student in training, with "dirichlet", "mixture" and the
         random heads; constant (not with "dirichlet"), or falling linearly to 1 between two epochs.
@@ -187,22 +188,21 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
     dropout_rate : float, default=0.5
         Probability that an input of the last layer is dropped, with "dropout_head".
     module : callable, default=MLP
-        Builds the student from ``in_features``, ``out_features`` and what is given as
+        Builds the student from ``in_features``, ``out_features`` and the parameters
         ``module__<name>``; for the MLP, ``module__hidden_units=(128, 128)``, and
         ``module__activation=("tanh", "silu")`` for a regressor or ``("relu", "silu")`` for a
         classifier, unless given. For the random heads it must be an
         ``nn.Sequential`` that ends in a linear layer.
-    transfer, transfer_only, teacher_cv, weight_decay
+    transfer, transfer_only, teacher_cv, memory, weight_decay, max_epochs
         As in :class:`HydraPlusRegressor`.
-    group_lasso, prune_threshold, finetune_epochs, max_epochs
+    group_lasso, prune_threshold, finetune_epochs
         As in :class:`HydraPlusRegressor`.
     optimizer, lr, lr_schedule, batch_size, clip_norm
         As in :class:`BayesianEnsembleRegressor`.
     normalize_y : bool, default=True
         Whether to standardise the targets of a regressor for training.
-    memory : None, str or joblib.Memory, default=None
-        Where to cache the fit of the teacher, so that a grid search over the student fits it once
-        for each fold.
+    checkpoint, checkpoint_every
+        As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
     callbacks, device, compile, n_threads, verbose
         As in :class:`BayesianEnsembleRegressor`.
     random_state : int, RandomState instance or None, default=None
@@ -248,8 +248,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
     of "gaussian", which is a Gauss-Hermite quadrature.
 
     A teacher of one member cannot tell the parts of the uncertainty, and neither can its student:
-    they are None. Where members never disagree about a row that the student learns from, it
-    predicts what they say, with an epistemic part of 0. A warning says so in either case.
+    they are None. Where members never disagree on the training and transfer sets, the student
+    predicts their mean, with an epistemic part of 0. A warning says so in either case.
 
     A parameter that the family does not read must have its default.
 
@@ -330,6 +330,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         clip_norm=5.0,
         normalize_y=True,
         memory=None,
+        checkpoint=None,
+        checkpoint_every=60.0,
         callbacks=None,
         device="auto",
         compile="auto",
@@ -364,6 +366,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         self.clip_norm = clip_norm
         self.normalize_y = normalize_y
         self.memory = memory
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
         self.callbacks = callbacks
         self.device = device
         self.compile = compile
@@ -390,10 +394,10 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
             Further rows, without labels, on which the student imitates the teacher, with weight
             1. In a cross-validation wrap them as :class:`skdistill.transfer.TransferSet`.
         member_predictions : array-like, default=None
-            Predictions of a teacher's members about X, instead of a teacher: class probabilities of
+            Predictions for X of a teacher's members, instead of a teacher: class probabilities of
             shape (n_samples, n_members, n_classes), columns in the order of the sorted labels; or
             means and variances, (n_samples, n_members, n_targets, 2), in units of y. `teacher`
-            is "classifier" or "regressor" then, and nobody can be asked about other rows.
+            is "classifier" or "regressor" then, and there are no transfer rows.
 
         Returns
         -------
@@ -402,27 +406,26 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         Raises
         ------
         TypeError, ValueError
-            If a parameter or an argument is not what it may be, the teacher is for another task,
+            If a parameter or an argument is invalid, the teacher is for another task,
             has no members or was fitted on other columns or classes, the module's output does not
             have the width that it should, or the student diverged.
         KeyboardInterrupt
-            On Ctrl-C; during the student's training with what was trained kept.
+            On Ctrl-C; during the student's training it is kept as trained so far.
         """
-        check_kind(self, member_predictions)
+        check_kind(self.teacher, member_predictions)
 
         def plan_of(task: Task) -> FamilyPlan:
             return family_plan(self, chosen_family(self, task.kind), task)
 
-        chosen_family(self, self._kind)
         setup = set_up(self, plan_of, X, y, sample_weight, X_transfer, member_predictions)
-        self.family_ = chosen_family(self, self._kind)
-        with fit_task(self, X, y, 2) as context:
+        self.family_ = chosen_family(self, setup.plan.task.kind)
+        with fit_task(self, X, y, 2) as context, setup.resumable(self) as setup:
             agreement = Agreement(fit_teacher_of(self, setup, context))
             self.n_members_ = agreement.predictions.count(setup.X)
             plan = replace(setup.plan, n_members=self.n_members_)
             if self.n_members_ == 1 and plan.can_tell_parts:
                 warn(
-                    "The teacher has one member, which disagrees with nobody: the student cannot "
+                    "The teacher has one member, and so no spread to learn: the student cannot "
                     "tell the parts of the uncertainty, which are None.",
                 )
             try:
@@ -433,12 +436,12 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         return self
 
     def _predict_expected_only(self) -> None:
-        """Predict from now on what the members agreed upon, with an epistemic part of 0."""
+        """Predict the members' mean from now on, with an epistemic part of 0."""
         self._plan = replace(self._plan, members_agree=True)
         self.module_.read = self._plan.read
         if self.n_members_ > 1:
             warn(
                 "The teacher's members never disagreed about the rows that the student learnt "
-                "from: its epistemic uncertainty is 0 everywhere. Ask about other rows, by "
-                "transfer or X_transfer, or members that have not seen them, by teacher_cv.",
+                "from: its epistemic uncertainty is 0 everywhere. Let it learn from other rows, by "
+                "transfer or X_transfer, or from out-of-fold predictions, by teacher_cv.",
             )

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -14,54 +13,50 @@ from sklearn.utils.validation import check_is_fitted
 from .._estimator import fit_task, with_callbacks
 from .._read_offs import DistributionEstimator
 from .._reading import check_rows, read_in_chunks
-from .._rules import FilePath, Number, OneOf
+from .._rules import OneOf
 from .._tasks import Task
 from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ..modules import MLP
 from ..samplers import SGHMC, SGLD
 from ._gped_estimates import pooled, targets_of
-from ._gped_online import check_monitored_rows, distil_online
+from ._gped_online import distil_online
 from ._kinds import check_kind, kind_as_teacher
 from ._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING_PARAMETERS
-from ._setup import Setup, set_up
+from ._plans import ExpectationsPlan, chosen_estimates, chosen_expectations, expectations_plan
+from ._setup import Setup, check_further_rows, set_up
 from ._student import train_student
 from ._teacher import MemberPredictions, fit_teacher_of
-from .plans import ExpectationsPlan, chosen_estimates, chosen_expectations, expectations_plan
 
 
 def runs_chains(teacher: Any) -> bool:
-    """Tell whether a teacher is an ensemble to be drawn by Markov chains, and not drawn yet."""
+    """Tell whether a teacher is an unfitted ensemble whose members are drawn by Markov chains."""
     ensembles = BayesianEnsembleClassifier, BayesianEnsembleRegressor
     return isinstance(teacher, ensembles) and isinstance(teacher.inference, (SGLD, SGHMC))
 
 
 def plan_of(distiller: Any, task: Task) -> ExpectationsPlan:
-    """Return what the student is made of; raise for parameters that do not go together."""
+    """Return the plan of a student; raise for parameters that do not go together."""
     expectations = chosen_expectations(distiller.expectations, task.kind)
     estimates = chosen_estimates(distiller.estimate, expectations)
     beside_chains = runs_chains(distiller.teacher)
     if beside_chains:
         _check_beside_chains(distiller, estimates)
-    elif distiller.checkpoint is not None:
-        raise ValueError(
-            "checkpoint must be None unless the teacher is an ensemble with inference=SGLD(...)"
-            f" or SGHMC(...) that is not fitted; got {distiller.checkpoint!r}."
-        )
     return expectations_plan(task, expectations, estimates, replays=not beside_chains)
 
 
 def _check_beside_chains(distiller: Any, estimates: list[str]) -> None:
+    """Raise a ValueError for parameters that do not go with chains."""
     for name, value in (("max_epochs", "auto"), ("teacher_cv", None), ("memory", None)):
         if getattr(distiller, name) != value:
             raise ValueError(
-                f"{name} must be {value!r} beside chains: the student learns while they run, "
-                f"as long as teacher__max_epochs says. Got {getattr(distiller, name)!r}."
+                f"{name} must be {value!r} beside chains: the student learns while they run, for "
+                f"teacher__max_epochs epochs. Got {getattr(distiller, name)!r}."
             )
     if distiller.transfer not in (None, "auto") and "online" in estimates:
         raise ValueError(
-            "estimate must be 'stochastic' beside chains with a transfer, whose rows are other "
-            "ones each time: no mean can be kept of what is said about them. Got "
-            f"{distiller.estimate!r} with transfer={distiller.transfer!r}."
+            "estimate must be 'stochastic' beside chains with a transfer, whose rows are new each "
+            f"time and have no running mean. Got {distiller.estimate!r} with "
+            f"transfer={distiller.transfer!r}."
         )
     if distiller.finetune_epochs not in ("auto", 0) and "stochastic" in estimates:
         raise ValueError(
@@ -74,69 +69,60 @@ def _check_beside_chains(distiller: Any, estimates: list[str]) -> None:
 class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
     """Distil posterior expectations into one network, while chains draw from the posterior [1]_.
 
-    With a teacher whose members are to be drawn by Markov chains, the student learns while these
-    run, and no sample is kept (Algorithm 1): after every iteration that is due, the chains' states
-    are asked about a minibatch of the transfer set, and the student takes a step towards what they
-    say on average. It learns expectations over the posterior directly, without a distribution that
-    stands for them: of a classifier the predictive distribution and the expected entropy, which
-    tell total, aleatoric and epistemic uncertainty; of a regressor mean, aleatoric and epistemic
-    variance; and expectations of your own.
+    With an unfitted teacher whose members are drawn by Markov chains, the student learns while
+    these run, and no sample is kept (Algorithm 1): after every H-th iteration the chains' states
+    predict a minibatch of the transfer set, and the student takes a step towards the mean of these
+    predictions. It learns posterior expectations directly: of a classifier the predictive
+    distribution and the expected entropy, which tell total, aleatoric and epistemic uncertainty;
+    of a regressor mean, aleatoric and epistemic variance; and expectations of your own.
 
-    With any other teacher, a fitted one or one without chains, the members that it has are replayed
-    instead: see :class:`DistributionDistiller` for what a teacher may be.
+    With any other teacher, fitted or without chains, the student learns the expectations over its
+    stored members: see :class:`DistributionDistiller` for the teachers that there are.
 
     Parameters
     ----------
     teacher : estimator, "classifier" or "regressor"
         Best a :class:`BayesianEnsembleClassifier` or :class:`BayesianEnsembleRegressor` with
         ``inference=SGLD(...)`` or ``SGHMC(...)``, whose ``max_epochs``, ``inference__burn_in`` and
-        ``inference__thinning`` are the paper's T, B and H; for H, "auto" is 1. Several chains teach
-        the student together. Its ``n_members`` is of no matter.
+        ``inference__thinning`` are the paper's T, B and H; for H, "auto" is 1. The student learns
+        from all chains at once. The teacher's ``n_members`` has no effect.
     expectations : tuple of str and Expectation, or "auto", default="auto"
         What the student learns. By name, of a classifier: "predictive", the class probabilities,
         which are always needed; "entropy", the expected entropy; "variance", the expected variance
         of each class's indicator, p (1 - p). Of a regressor: "mean", "aleatoric" and "epistemic",
         which are all needed. "auto" is ("predictive", "entropy"), or the three. Those of your own
         are :class:`skdistill.expectations.Expectation` objects. ``"dirichlet"`` alone is the
-        paper's comparator, EnD2 inside the same loop: mean log probabilities at temperature 2.5, to
+        paper's baseline, EnD2 inside the same loop: mean log probabilities at temperature 2.5, to
         which a Dirichlet is fitted.
     estimate : {"online", "stochastic"} or dict, default="online"
-        What stands for an expectation about a row of the transfer set: "online" (U_o, Eq 10), the
-        mean of all samples that the row has met, or "stochastic" (U_s, Eq 9), the last one; a dict
-        gives it by the names of expectations, "online" for the others. "online" keeps a float32
-        sum for each value of each row, and a count: for n rows and k values ``4 n (k + 1)`` bytes,
-        2.6 MiB for MNIST; sums beyond scikit-learn's ``working_memory`` lie in a temporary file.
-        Of a teacher's stored members, "online" is the mean over all of them, "stochastic" one of
-        them, another for each row of a minibatch.
+        Estimate of an expectation for a row of the transfer set: "online" (U_o, Eq 10), the mean
+        over all samples that have predicted the row, or "stochastic" (U_s, Eq 9), the last one; a
+        dict gives it by the names of expectations, "online" for the others. "online" keeps a
+        float32 sum for each value of each row, and a count: for n rows and k values ``4 n (k + 1)``
+        bytes, 2.6 MiB for MNIST; sums beyond scikit-learn's ``working_memory`` are in a temporary
+        file. Of a teacher's stored members, "online" is the mean over all of them, "stochastic" one
+        of them, another for each row of a minibatch.
     module : callable, default=MLP
-        Builds the student from ``in_features``, ``out_features`` and what is given as
+        Builds the student from ``in_features``, ``out_features`` and the parameters
         ``module__<name>``; for the MLP, ``module__hidden_units=(128, 128)`` and, for regressors,
         ``module__activation=("tanh", "silu")`` unless given.
     transfer : {"noise", "mixup", "munge", "box", "auto"}, TransferMaker or None, default=None
-        None lets the student learn from X and `X_transfer` as they are. Beside chains, rows that a
-        maker draws take their place, fresh each time, and need ``estimate="stochastic"``. With
-        other teachers, and for "auto", see :class:`HydraPlusRegressor`.
+        None lets the student learn from X and `X_transfer` as they are. With chains, new rows are
+        drawn in their place each time, which needs ``estimate="stochastic"``. With other teachers,
+        and for "auto", see :class:`HydraPlusRegressor`.
     transfer_only, weight_decay
         As in :class:`HydraPlusRegressor`.
     group_lasso, prune_threshold, finetune_epochs
-        As in :class:`HydraPlusRegressor`. Beside chains, what is left of the student is trained on
-        the running means, in epochs that show it the whole transfer set; if not all estimates are
-        "online", it is not.
+        As in :class:`HydraPlusRegressor`. With chains, the pruned student is fine-tuned on the
+        running means of the whole transfer set, if all estimates are "online", and else not.
     teacher_cv, memory, max_epochs
-        As in :class:`HydraPlusRegressor`; beside chains only their defaults make sense.
+        As in :class:`HydraPlusRegressor`; with chains they must have their defaults.
     optimizer, lr, lr_schedule, batch_size, clip_norm
         As in :class:`BayesianEnsembleRegressor`, for the student.
     normalize_y : bool, default=True
         Whether to standardise the targets of a regressor for training.
-    checkpoint : str or path, default=None
-        File that holds the state of a fit beside chains while it lasts. A fit that finds it, with
-        the same data and parameters, goes on where the one that wrote it was when it was killed,
-        to the same student (on a CPU bit for bit); at the end the file is removed. One that is
-        damaged, of another fit, or in use by another fit, is refused with a ValueError, and so are
-        parameters that cannot be told from others, such as objects that hold a lock. What
-        callbacks of your own remember is not part of it.
-    checkpoint_interval : float, default=60.0
-        Seconds between two writings, at least; it is written at the end of an epoch of the chains.
+    checkpoint, checkpoint_every
+        As in :class:`BayesianEnsembleRegressor`. Beside chains epochs are those of the chains.
     callbacks, device, compile, n_threads, verbose
         As in :class:`BayesianEnsembleRegressor`, for the student.
     random_state : int, RandomState instance or None, default=None
@@ -149,30 +135,18 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
     teacher_ : estimator
         The fitted teacher; of chains only the last states.
     monitor_ : dict of str to ndarray
-        What the teacher expects for the rows of `X_monitor`, by the names of expectations, in the
-        shape of :meth:`predict_expectation`. Of chains, the mean over states from time to time,
-        each time that the student has been taught by some: at most 100 of its steps.
+        The teacher's expectations for the rows of `X_monitor`, by name, in the shape of
+        :meth:`predict_expectation`. Of chains, the mean over those of their states at which the
+        student was trained, at most 100 of its steps apart.
     monitor_error_ : dict of str to float
         Mean absolute difference between the student's expectations and those of `monitor_`.
-    classes_ : ndarray of shape (n_classes,)
-        The labels, sorted. Only for classifiers.
-    n_outputs_ : int
-        Number of targets. Only for regressors.
     n_epochs_ : int
-        Number of epochs that the student's training was set to. Beside chains one of them is the
+        Number of epochs that the student's training was set to. With chains one of them is the
         student's steps in an epoch of the chains, or a hundred of these, whichever is less.
-    n_parameters_ : int
-        Number of parameters of the student.
-    flops_ : float
-        Floating-point operations of the student for one row.
-    module_ : nn.Module
-        The student, as a torch module.
-    net_ : skorch.NeuralNet
-        The net around `module_`, built when asked for.
-    history_ : list of dict
-        One row for each of the student's epochs.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+    classes_, n_outputs_, n_parameters_, flops_, module_, net_, history_
+        As in :class:`DistributionDistiller`.
+    n_features_in_, feature_names_in_
+        As in :class:`DistributionDistiller`.
 
     Notes
     -----
@@ -212,8 +186,6 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         **PARAMETER_TABLE,
         **NORMALIZE_Y,
         **PRUNING_PARAMETERS,
-        "checkpoint": FilePath(),
-        "checkpoint_interval": Number(Real, 0),
     }
     _module_defaults = {
         "classifier": {"hidden_units": (128, 128)},
@@ -242,7 +214,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         clip_norm=5.0,
         normalize_y=True,
         checkpoint=None,
-        checkpoint_interval=60.0,
+        checkpoint_every=60.0,
         memory=None,
         callbacks=None,
         device="auto",
@@ -271,7 +243,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         self.clip_norm = clip_norm
         self.normalize_y = normalize_y
         self.checkpoint = checkpoint
-        self.checkpoint_interval = checkpoint_interval
+        self.checkpoint_every = checkpoint_every
         self.memory = memory
         self.callbacks = callbacks
         self.device = device
@@ -298,37 +270,42 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         X, y, sample_weight : as in :meth:`DistributionDistiller.fit`
         X_transfer, member_predictions : as in :meth:`DistributionDistiller.fit`
         X_monitor : array-like of shape (n_monitor, n_features) or TransferSet, default=None
-            Rows of interest: of the teacher's expectations about them a running mean is kept, as
-            `monitor_`, against which the student is scored, as `monitor_error_`.
+            Rows of interest, for which the teacher's expectations are kept as `monitor_`, and
+            compared with the student's, as `monitor_error_`.
 
         Returns
         -------
         self
         """
-        check_kind(self, member_predictions)
-        for name in ("monitor_", "monitor_error_"):
-            self.__dict__.pop(name, None)
+        check_kind(self.teacher, member_predictions)
         arguments = X, y, sample_weight, X_transfer, member_predictions
         setup = set_up(self, lambda task: plan_of(self, task), *arguments)
-        monitored = check_monitored_rows(X_monitor, setup.X)
+        monitored = None
+        if X_monitor is not None:
+            monitored = check_further_rows(self, X_monitor, setup.X, "X_monitor")
         with fit_task(self, X, y, 2) as context:
             if runs_chains(self.teacher) and member_predictions is None:
                 means = distil_online(self, setup, monitored, context)
             else:
-                predictions = fit_teacher_of(self, setup, context)
-                if monitored is not None and predictions.predict is None:
-                    raise ValueError(
-                        "X_monitor must be None with member_predictions: nobody can be asked."
-                    )
-                predictions.count(setup.X)
-                train_student(self, setup, predictions, setup.plan, context)
-                means = _means_of_members(setup, predictions, monitored)
+                means = self._fit_on_members(setup, monitored, context)
             if monitored is not None and means is not None:
                 self._note_monitored(monitored, means)
         return self
 
+    def _fit_on_members(self, setup: Setup, monitored: np.ndarray | None, context: Any) -> Any:
+        """Train the student on the teacher's members; return what these expect of some rows."""
+        with setup.resumable(self) as setup:
+            predictions = fit_teacher_of(self, setup, context)
+            if monitored is not None and predictions.predict is None:
+                raise ValueError(
+                    "X_monitor must be None with member_predictions, which are for X alone."
+                )
+            predictions.count(setup.X)
+            train_student(self, setup, predictions, setup.plan, context)
+            return _means_of_members(setup, predictions, monitored)
+
     def _note_monitored(self, rows: np.ndarray, means: torch.Tensor) -> None:
-        """Note the teacher's expectations for rows of interest, and how far the student is off."""
+        """Set `monitor_` and `monitor_error_` for the rows of `X_monitor`."""
         plan, self.monitor_, self.monitor_error_ = self._plan, {}, {}
         for label, columns in zip(plan.labels, plan.columns, strict=True):
             self.monitor_[label] = plan.in_units(label, means[:, columns].cpu(), self.module_)
@@ -347,8 +324,8 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         Returns
         -------
         values : ndarray of shape (n_samples,), or (n_samples, n_values) where it has several
-            In units of y, or their square, for those of numbers that are known by name; else what
-            `g` gave.
+            In units of y, or their square, for "mean", "aleatoric" and "epistemic"; otherwise
+            values of `g`.
         """
         check_is_fitted(self)
         plan = self._plan
@@ -361,7 +338,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
 
 
 def _means_of_members(setup: Setup, predictions: MemberPredictions, rows: np.ndarray | None) -> Any:
-    """What the members of a teacher expect for rows of interest, as a student learns it."""
+    """Return a student's targets for the rows of `X_monitor`: expectations over the members."""
     if rows is None or predictions.predict is None:
         return None
     plan = setup.plan

@@ -16,23 +16,14 @@ from ..expectations import Expectation
 
 
 class RunningMean:
-    """Mean of the values that each row was given so far: U_o, Eq 10.
+    """Mean over all samples so far of the values of each row: U_o, Eq 10.
 
     It keeps sums in float32 and counts, ``4 (n_values + 1)`` bytes for each row; sums that would
-    take more than `limit` bytes lie in a temporary file that is mapped into memory.
+    take more than `limit` bytes are in a temporary file that is mapped into memory.
 
-    Some values may be variances of others over the samples. Theirs is the variance of all samples
-    so far, by the update of Chan, Golub and LeVeque (1979), which rounding does not harm.
-
-    Parameters
-    ----------
-    n_rows, n_values : int
-    device : torch.device
-        Where the sums are, unless they are in a file.
-    limit : float
-        Bytes that the sums may take in memory.
-    variances : sequence of (slice, slice), default=()
-        Columns, and those of their variances.
+    Values may be variances of others over the samples; `variances` are pairs of the columns of
+    these and of their variances. The variance of all samples so far is updated as in Chan, Golub
+    and LeVeque (1979), which is numerically stable.
     """
 
     def __init__(
@@ -96,27 +87,17 @@ class RunningMean:
         return {"sums": self.sums, "counts": self.counts}
 
     def load_state(self, state: dict[str, Tensor]) -> None:
-        """Go on from what :meth:`state` gave."""
+        """Restore a state."""
         self.sums.copy_(state["sums"])
         self.counts.copy_(state["counts"])
 
 
 class Targets:
-    """What a student is to learn for rows, given the chains' last samples.
+    """Targets of a student for rows of the transfer set, given the chains' last samples.
 
-    Parameters
-    ----------
-    expectations : sequence of Expectation
-    n_values : list of int
-        How many values each g gives.
-    estimates : sequence of {"online", "stochastic"}
-        Of each expectation: U_o, the mean of all samples that a row has met (Eq 10), or U_s, the
-        last one (Eq 9).
-    n_rows : int
-        Rows of the transfer set.
-    device : torch.device
-    limit : float
-        Bytes that U_o may take in memory, see :class:`RunningMean`.
+    `n_values` are the numbers of values of the expectations, and `estimates` are "online", for
+    U_o, the mean over all samples so far (Eq 10), or "stochastic", for U_s, the last ones (Eq 9).
+    `limit` is the number of bytes that U_o may take in memory, see :class:`RunningMean`.
     """
 
     def __init__(
@@ -143,7 +124,7 @@ class Targets:
     def update(self, members: Any, index: Tensor) -> Tensor:
         """Targets, of shape (m, n_outputs), for the rows at `index`, of shape (m,).
 
-        Members are what the chains' samples say about these rows, see ``skdistill.expectations``.
+        Members are the chains' samples' predictions of these rows, see ``skdistill.expectations``.
         """
         mean, n_samples = pooled_members(self.expectations, members)  # U_s, Eq 9
         if self.running is not None and self.all_online:
@@ -153,7 +134,7 @@ class Targets:
         return targets_of(self.expectations, self.n_values, mean)
 
     def met(self) -> tuple[Tensor, Tensor]:
-        """Which rows have met a sample, if all estimates are online, and their targets.
+        """Rows that a sample has predicted, and their targets, if all estimates are online.
 
         Returns
         -------
@@ -169,7 +150,7 @@ class Targets:
         return {} if self.running is None else self.running.state()
 
     def load_state(self, state: dict[str, Tensor]) -> None:
-        """Go on from what :meth:`state` gave."""
+        """Restore a state."""
         if self.running is not None:
             self.running.load_state(state)
 
@@ -177,7 +158,7 @@ class Targets:
 def variance_columns(
     expectations: Sequence[Expectation], n_values: Sequence[int]
 ) -> list[tuple[slice, slice]]:
-    """Columns of means whose variances are values too, each with the columns of these."""
+    """Return pairs of the columns of means and of those of their variances."""
     ends = pairwise(accumulate(n_values, initial=0))
     return [
         (slice(start, (start + end) // 2), slice((start + end) // 2, end))
@@ -187,18 +168,18 @@ def variance_columns(
 
 
 def pooled(expectations: Sequence[Expectation], values: Sequence[Tensor]) -> Tensor:
-    """What g of all members comes to: tensors (S, ..., k) to one of shape (..., sum of k)."""
+    """Pool g over the members: tensors (S, ..., k) to one of shape (..., sum of k)."""
     pairs = zip(expectations, values, strict=True)
     return torch.cat([expectation.pooled(g) for expectation, g in pairs], dim=-1)
 
 
 def pooled_members(expectations: Sequence[Expectation], members: Any) -> tuple[Tensor, int]:
-    """The same for members; and how many these are."""
+    """Pool g over members' predictions, and count the members."""
     values = [expectation.of_members(members) for expectation in expectations]
     return pooled(expectations, values), len(values[0])
 
 
 def targets_of(expectations: Sequence[Expectation], n_values: list[int], mean: Tensor) -> Tensor:
-    """What is learnt of mean values (..., sum of n_values): a tensor (..., n_outputs)."""
+    """Turn mean values (..., sum of n_values) into a student's targets (..., n_outputs)."""
     parts = mean.split(n_values, dim=-1)
     return torch.cat([e.target(part) for e, part in zip(expectations, parts, strict=True)], dim=-1)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A student that is taught while its teacher's chains run (GPED, Algorithm 1).
+"""A student that is trained while its teacher's chains run (GPED, Algorithm 1).
 
-The chains are trained by the engine's loop, and so is the student: every hundred steps of its own
-at most, and at the end of each of the chains' epochs, it trains for one epoch on the minibatches
-that the chains' samples have answered since. The student has no influence on the chains, so this
-is what alternating single steps would give.
+Both are trained by the engine's loop. The chains' samples predict minibatches of the transfer set;
+after at most a hundred of them, and at the end of each of the chains' epochs, the student trains
+for one epoch on those it has not seen yet. It has no influence on the chains, so the result is the
+same as with alternating single steps.
 """
 
 from __future__ import annotations
@@ -35,37 +35,10 @@ from ._gped_estimates import (
     variance_columns,
 )
 
-# Minibatches that wait for the student, at most: so many, and about so many bytes of their rows.
-_N_WAITING = 100
-_WAITING_BYTES = 2**25
-
-
-class DrawnRows(Rows):
-    """Rows in whose places new ones are drawn when they are dealt.
-
-    Parameters
-    ----------
-    X, targets, weight, batch_size, seeds
-        As in :class:`Rows`.
-    draw : callable or None
-        What a transfer maker has prepared; None leaves the rows as they are.
-    """
-
-    def __init__(self, X, targets, weight, batch_size, seeds, draw):
-        super().__init__(X, targets, weight, batch_size, seeds)
-        self.draw = draw
-        self.draw_generator = torch.Generator(X.device).manual_seed(seeds[0] + 1)
-
-    def take(self, index: Tensor) -> Batch:
-        X, rest = super().take(index)
-        return (X if self.draw is None else self.draw(X, index, self.draw_generator)), rest
-
-    def state(self) -> list[Tensor]:
-        return [*super().state(), self.draw_generator.get_state()]
-
-    def load_state(self, state: list[Tensor]) -> None:
-        super().load_state(state[:-1])
-        self.draw_generator.set_state(state[-1])
+# Limits of the minibatches that are buffered for the student: their number, and about the bytes
+# of their rows.
+_N_BUFFERED = 100
+_BUFFER_BYTES = 2**25
 
 
 class Stream:
@@ -77,7 +50,7 @@ class Stream:
 
     def _begin_pass(self) -> None:
         self.at_begin = self.rows.state()
-        self.n_dealt = 0
+        self.n_taken = 0
         self.batches: Iterator[Batch] = iter(self.rows)
 
     def __next__(self) -> Batch:
@@ -85,23 +58,23 @@ class Stream:
         if batch is None:
             self._begin_pass()
             batch = next(self.batches)
-        self.n_dealt += 1
+        self.n_taken += 1
         return batch
 
     def state(self) -> dict[str, Any]:
         """Return where in which pass it is."""
-        return {"at_begin": self.at_begin, "n_dealt": self.n_dealt}
+        return {"at_begin": self.at_begin, "n_taken": self.n_taken}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Go on from what :meth:`state` gave."""
+        """Restore a state."""
         self.rows.load_state(state["at_begin"])
         self._begin_pass()
-        for _ in range(state["n_dealt"]):
+        for _ in range(state["n_taken"]):
             next(self)
 
 
-class Waiting:
-    """Minibatches that wait for the student; iterating is one epoch of its training."""
+class Buffer:
+    """Minibatches that the student has not seen yet; iterating is one epoch of its training."""
 
     def __init__(self, limit: int):
         self.limit = limit
@@ -118,9 +91,9 @@ class Waiting:
         return len(self.batches) >= self.limit
 
 
-def n_waiting(rows: Rows) -> int:
-    """Return how many minibatches of rows may wait."""
-    return max(1, min(_N_WAITING, _WAITING_BYTES // (rows.batch_size * rows.X[:1].nbytes)))
+def buffer_size(rows: Rows) -> int:
+    """Return how many minibatches of these rows are buffered at most."""
+    return max(1, min(_N_BUFFERED, _BUFFER_BYTES // (rows.batch_size * rows.X[:1].nbytes)))
 
 
 def n_epochs(due: np.ndarray, epoch_length: int, limit: int) -> int:
@@ -130,16 +103,9 @@ def n_epochs(due: np.ndarray, epoch_length: int, limit: int) -> int:
 
 
 class Monitor:
-    """Running expectations of the teacher on rows of interest.
+    """Running expectations of the teacher on the rows (n_monitor, ...) of `X_monitor`.
 
-    Parameters
-    ----------
-    rows : Tensor of shape (n_monitor, ...)
-    batch_size : int
-        How many of them to ask about at a time.
-    expectations : sequence of Expectation
-    n_values : list of int
-        How many values each g gives.
+    `n_values` are the numbers of values of the expectations.
     """
 
     def __init__(self, rows: Tensor, batch_size: int, expectations, n_values: list[int]):
@@ -150,23 +116,23 @@ class Monitor:
         index = torch.arange(len(rows), device=rows.device)
         self.chunks = list(zip(index.split(batch_size), rows.split(batch_size), strict=True))
 
-    def update(self, answer: Callable[[Tensor], Any]) -> None:
-        """Add the members that `answer` gives for rows (1, m, ...)."""
+    def update(self, predict: Callable[[Tensor], Any]) -> None:
+        """Add the members' predictions; `predict` takes rows (1, m, ...)."""
         for index, rows in self.chunks:
-            members = answer(rows.unsqueeze(0))
+            members = predict(rows.unsqueeze(0))
             self.running.update(index, *pooled_members(self.expectations, members))
 
     def values(self) -> Tensor:
-        """Return what a student should say about the rows, (n_monitor, n_outputs)."""
+        """Return the targets of a student for the rows, (n_monitor, n_outputs)."""
         return targets_of(self.expectations, self.n_values, self.running.means())
 
 
 class StudentStopped(Exception):
-    """The student has diverged, or Ctrl-C was pressed while it was taught."""
+    """The student has diverged, or Ctrl-C was pressed while it was trained."""
 
 
 class OnlineDistillation(Callback):
-    """Callback of the net that runs the chains, which teaches another net, the student.
+    """Callback of the net that runs the chains, which trains another net, the student.
 
     Parameters
     ----------
@@ -185,7 +151,7 @@ class OnlineDistillation(Callback):
     Attributes
     ----------
     monitor : Monitor or None
-        May be set; it is shown the chains' samples whenever the student has been taught by them.
+        May be set; it is updated with the chains' samples whenever the student has been trained.
     checkpoint : Checkpoint or None
         May be set; the state of both nets is written to it, and read from it when they begin.
     is_loading : bool
@@ -215,7 +181,7 @@ class OnlineDistillation(Callback):
     def on_train_begin(self, net, X=None, y=None, **kwargs):
         self.chain_rows = X
         self.is_due = frozenset(self.due.tolist())
-        self.waiting = Waiting(n_waiting(self.stream.rows))
+        self.buffer = Buffer(buffer_size(self.stream.rows))
         saved = None if self.checkpoint is None else self.checkpoint.read()
         if saved is not None:
             self.is_loading = True
@@ -228,7 +194,7 @@ class OnlineDistillation(Callback):
         """Predict a minibatch by the chains' samples if they are due, and train the student."""
         if iteration in self.is_due:
             self._predict_next_batch(net)
-        if self.waiting.is_full:
+        if self.buffer.is_full:
             self._train_student(net)
 
     def _predict_next_batch(self, net: StackNet) -> None:
@@ -236,33 +202,32 @@ class OnlineDistillation(Callback):
         X, ((index,), weight) = next(self.stream)
         outputs = net.outputs_now(X)
         if not outputs.isfinite().all():
-            return  # a chain has diverged, as its guard will say when the epoch ends
+            return  # a chain has diverged; its guard ends training after the epoch
         targets = self.targets.update(self.members_of(net.module_, outputs), index.squeeze(0))
-        self.waiting.batches.append((X, ((targets.unsqueeze(0),), weight)))
+        self.buffer.batches.append((X, ((targets.unsqueeze(0),), weight)))
 
     def _train_student(self, net: StackNet) -> None:
-        """Train the student on the minibatches that wait (line 12)."""
+        """Train the student on the minibatches in the buffer (line 12)."""
         with suited_threads(self.student.flop_per_step, self.n_threads):
-            self.student.fit_loop(self.waiting, epochs=1)
-        self.waiting.batches.clear()
+            self.student.fit_loop(self.buffer, epochs=1)
+        self.buffer.batches.clear()
         if self.student.interrupted_ or self.guard.diverged_.any():
             raise StudentStopped  # no KeyboardInterrupt, which would end the chains quietly
         if self.monitor is not None:
             self.monitor.update(lambda rows: self.members_of(net.module_, net.outputs_now(rows)))
 
     def on_epoch_end(self, net, **kwargs):
-        if self.waiting.batches:
+        if self.buffer.batches:
             self._train_student(net)
         is_last = len(net.history) == net.max_epochs  # then the chains' last states are kept
-        if self.checkpoint is not None and self.checkpoint.is_due and not is_last:
+        if self.checkpoint is not None and self.checkpoint.is_due() and not is_last:
             self.checkpoint.write(self._state(net))
 
     def _state(self, net: StackNet) -> dict[str, Any]:
-        """All that both nets go on from, between two epochs of the chains."""
+        """The state of both nets between two epochs of the chains."""
         return {
             "chains": net.state(),
             "chain_rows": self.chain_rows.state(),
-            "iteration": net.after_step.iteration,  # the chains' own count
             "student": self.student.state(),
             "stream": self.stream.state(),
             "targets": self.targets.state(),
@@ -273,7 +238,6 @@ class OnlineDistillation(Callback):
     def _load_state(self, net: StackNet, saved: dict[str, Any]) -> None:
         net.state_to_load_ = saved["chains"]
         self.chain_rows.load_state(saved["chain_rows"])
-        net.after_step.iteration = saved["iteration"]
         self.student.load_state(saved["student"])
         self.stream.load_state(saved["stream"])
         self.targets.load_state(saved["targets"])
@@ -283,5 +247,5 @@ class OnlineDistillation(Callback):
             torch.set_rng_state(saved["random"])
 
     def _draws(self, net: StackNet) -> bool:
-        """Whether one of the two draws from torch's global generator, which has a seed then."""
+        """Whether a net draws from torch's global generator, which has a seed then."""
         return draws_globally(net.module_) or draws_globally(self.student.module_)

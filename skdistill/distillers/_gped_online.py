@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A student is distilled while the chains of its teacher run (GPED, Algorithm 1)."""
+"""Distillation while the chains of the teacher run (GPED, Algorithm 1)."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.utils import check_array
 from torch import Tensor
 
 from .._estimator import checked_training
 from .._memory import working_memory
 from .._plans import Extent, as_tensors, build_module
+from .._resume import NO_MATTER
 from .._training import decay_of_weights, flop_per_step, own_dropout
 from ..ensembles import fit_ensemble
-from ..transfer import TransferSet
 from ._gped_estimates import Targets
 from ._setup import Setup, group_lasso
-from ._student import Student, rows_with_transfer
+from ._student import Student, training_set
 from ._teacher import (
     MemberPredictions,
     check_teacher,
@@ -28,22 +27,6 @@ from ._teacher import (
     task_of_teacher,
     unfitted_teacher,
 )
-
-# Parameters that change nothing about a fit.
-_NO_MATTER = ("checkpoint", "checkpoint_interval", "verbose", "n_threads")
-
-
-def check_monitored_rows(X_monitor: Any, X: np.ndarray) -> np.ndarray | None:
-    """Return rows of interest, checked to be like X."""
-    if X_monitor is None:
-        return None
-    rows = X_monitor.rows if isinstance(X_monitor, TransferSet) else X_monitor
-    rows = check_array(rows, dtype=X.dtype, input_name="X_monitor", allow_nd=True)
-    if rows.shape[1:] != X.shape[1:]:
-        raise ValueError(
-            f"X_monitor must have rows of shape {X.shape[1:]} as X has, got {rows.shape[1:]}."
-        )
-    return rows
 
 
 def distil_online(
@@ -54,14 +37,14 @@ def distil_online(
     Returns
     -------
     means : Tensor of shape (n_monitor, n_outputs) or None
-        What the chains expect for the rows of interest.
+        Expectations over the chains' samples for the rows of `X_monitor`.
     """
-    from ._gped_loop import Monitor, OnlineDistillation, Stream, n_epochs, n_waiting
+    from ._gped_loop import Monitor, OnlineDistillation, Stream, buffer_size, n_epochs
 
     distiller.teacher_ = teacher = unfitted_teacher(distiller)
     checked_training(teacher)
     (seed,) = setup.draw_seeds(1)
-    if distiller.random_state is not None:
+    if distiller.random_state is not None or distiller.checkpoint is not None:
         seed_where_unset(teacher, seed)
     with _checkpoint_of(distiller, setup, monitored) as checkpoint:
         module_seed, order_seed = setup.draw_seeds(2)
@@ -69,21 +52,21 @@ def distil_online(
         rows = _transfer_rows(distiller, setup, order_seed)
         plan, scaling = setup.plan, as_tensors(setup.scaling)
         module = build_module(plan, setup.recipe, [module_seed], rows.X.dtype, scaling)
-        distiller.n_epochs_ = n_epochs(due, epoch_length, n_waiting(rows))
+        distiller.n_epochs_ = n_epochs(due, epoch_length, buffer_size(rows))
         student = Student(distiller, setup, plan, setup.recipe, Extent(distiller.n_epochs_))
         device, limit = rows.X.device, working_memory()
-        what = plan.expectations, plan.n_values
+        learnt = plan.expectations, plan.n_values
         distillation = OnlineDistillation(
             _student_net(student, module, rows),
             Stream(rows),
-            Targets(*what, plan.estimates, len(rows), device, limit),
+            Targets(*learnt, plan.estimates, len(rows), device, limit),
             partial(plan.members_of, module),
             due,
             distiller.n_threads,
         )
         if monitored is not None:
             shown = torch.tensor(monitored, device=device)
-            distillation.monitor = Monitor(shown, rows.batch_size, *what)
+            distillation.monitor = Monitor(shown, rows.batch_size, *learnt)
         distillation.checkpoint = checkpoint
         _run_chains(distiller, setup, distillation, module_seed, context)
         student.keep(module, distillation.student, distillation.guard)
@@ -103,6 +86,7 @@ def _student_net(student: Student, module: Any, rows: Any) -> Any:
         module,
         student.plan.objective(module, student.extent),
         student.extent.n_epochs,
+        phase="student",
         callbacks=[("guard", DivergenceGuard())],
         flop_per_step=flop_per_step(module, rows),
         weight_decay=decay_of_weights(module, distiller.weight_decay),
@@ -111,7 +95,7 @@ def _student_net(student: Student, module: Any, rows: Any) -> Any:
 
 
 def _finetune(student: Student, distillation: Any, n_steps: int) -> None:
-    """Train what is left of the student on the running means, if they are all kept."""
+    """Train the pruned student on the running means, if all estimates are online."""
     from .._engine import Rows
 
     distiller, shown = student.distiller, distillation.stream.rows
@@ -147,14 +131,14 @@ def _due_iterations(teacher: Any, n_rows: int) -> tuple[np.ndarray, int]:
 
 def _transfer_rows(distiller: Any, setup: Setup, seed: int) -> Any:
     """The transfer set D': rows whose only target is their place in it."""
-    from ._gped_loop import DrawnRows
+    from .._engine import Rows
 
-    X, _, weight, *_ = rows_with_transfer(distiller, setup, MemberPredictions(None, None))
+    X, _, weight, *_ = training_set(distiller, setup, MemberPredictions(None, None))
     device, dtype = setup.training.device, torch.from_numpy(X[:0]).dtype
     rows, weights = (torch.as_tensor(a, dtype=dtype, device=device) for a in (X, weight))
     is_weighted = not (weight == weight[0]).all()
     maker = setup.maker
-    return DrawnRows(
+    return Rows(
         rows,
         (torch.arange(len(rows), device=device),),
         weights[None] if is_weighted else None,
@@ -165,7 +149,7 @@ def _transfer_rows(distiller: Any, setup: Setup, seed: int) -> Any:
 
 
 def _checkpoint_of(distiller: Any, setup: Setup, monitored: np.ndarray | None) -> Any:
-    """The checkpoint, if there is to be one, or None, to enter."""
+    """Return the context of a checkpoint, or of None."""
     if distiller.checkpoint is None:
         return contextlib.nullcontext()
     from .._engine import Checkpoint
@@ -173,21 +157,21 @@ def _checkpoint_of(distiller: Any, setup: Setup, monitored: np.ndarray | None) -
 
     data = {
         "X": setup.X,
-        "y": (setup.y, setup.scaling, getattr(distiller, "classes_", None)),
+        "y": (setup.y, setup.scaling, getattr(setup.plan.task, "labels", None)),
         "sample_weight": setup.weight,
         "X_transfer": setup.X_transfer,
         "X_monitor": monitored,
     }
-    belongs_to = digests(distiller, data, _NO_MATTER)
-    return Checkpoint(distiller.checkpoint, distiller.checkpoint_interval, belongs_to)
+    belongs_to = digests(distiller, data, NO_MATTER)
+    return Checkpoint(distiller.checkpoint, distiller.checkpoint_every, belongs_to)
 
 
 def _run_chains(distiller: Any, setup: Setup, distillation: Any, seed: int, context: Any) -> None:
-    """Fit the teacher beside the student; of the chains only the last states are kept."""
+    """Fit the teacher with the student as an observer; only the chains' last states are kept."""
     from ._gped_loop import StudentStopped
 
     teacher, net = distiller.teacher_, distillation.student
-    X, y, sample_weight = setup.given
+    X, y, sample_weight = setup.arguments
     subtask = context.subcontext(task_name="teacher")
     net.notify("on_train_begin", X=distillation.stream.rows, y=None)
     try:
@@ -200,7 +184,7 @@ def _run_chains(distiller: Any, setup: Setup, distillation: Any, seed: int, cont
     except KeyboardInterrupt:  # while the chains took a step
         net.interrupted_ = True
     except StudentStopped:
-        pass  # keeping the student will say why
+        pass  # `student.keep` raises the reason
     except Exception as error:  # of any kind: a state that does not fit fails anywhere
         if distillation.is_loading:
             raise distillation.checkpoint.misfit(error) from error

@@ -16,13 +16,14 @@ from .._warnings import warn
 from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ..modules import MLP
 from ..transfer import GaussianNoise
+from ._kinds import check_kind
 from ._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING_PARAMETERS
+from ._plans import HydraPlan
 from ._setup import set_up
 from ._student import train_student
 from ._teacher import fit_teacher_of
-from .plans import HydraPlan
 
-# More heads than this are hardly what a user of a forest meant.
+# Default number of heads above which a warning suggests fewer, for forests say.
 _MANY_HEADS = 100
 
 _HYDRA_PARAMETERS = {
@@ -41,12 +42,14 @@ _HYDRA_PARAMETERS = {
 @with_callbacks
 def _fit(hydra: Any, X, y, *arguments, default_teacher: Any, auto_transfer: Any = None) -> Any:
     """Fit a teacher, if there is no fitted one, and distil it into a core with heads."""
+    if hydra.teacher is not None:
+        check_kind(hydra.teacher, arguments[-1])
 
     def plan_of(task: Task) -> HydraPlan:
         return hydra_plan(hydra, task, n_members=1)
 
     setup = set_up(hydra, plan_of, X, y, *arguments, auto_transfer=auto_transfer)
-    with fit_task(hydra, X, y, 2) as context:
+    with fit_task(hydra, X, y, 2) as context, setup.resumable(hydra) as setup:
         predictions = fit_teacher_of(hydra, setup, context, default_teacher)
         plan = hydra_plan(hydra, setup.plan.task, predictions.count(setup.X))
         hydra.n_heads_ = plan.n_networks
@@ -55,7 +58,7 @@ def _fit(hydra: Any, X, y, *arguments, default_teacher: Any, auto_transfer: Any 
 
 
 def hydra_plan(hydra: Any, task: Task, n_members: int) -> HydraPlan:
-    """What a student with a head for each member, or so many as are wanted, is made of."""
+    """Return the plan of a student with `n_heads` heads, or one for each member."""
     if hydra.transfer_only and hydra.alpha < 1:
         raise ValueError(
             "alpha must be 1 with transfer_only=True, whose rows have no labels; got "
@@ -103,7 +106,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         :class:`BayesianEnsembleRegressor`. Forests, bagging and lists of fitted models have
         members too, see :func:`skdistill.teachers.as_teacher`.
     module : callable, default=MLP
-        Builds the student from ``in_features``, ``out_features`` and what is given as
+        Builds the student from ``in_features``, ``out_features`` and the parameters
         ``module__<name>``, as an ``nn.Sequential``; for the MLP,
         ``module__hidden_units=(128, 128)`` and ``module__activation=("tanh", "silu")`` unless
         given.
@@ -111,8 +114,8 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         How many of the module's last layers with parameters belong to a head; the others are the
         core that the heads share.
     n_heads : int, default=None
-        Number of heads M; None is one for each member. With fewer heads than members, member n
-        goes to head n mod M; with more, head m imitates member m mod N. One head is plain
+        Number of heads M; None is one for each member. With fewer heads than members, head
+        n mod M imitates member n; with more, head m imitates member m mod N. One head is plain
         distillation (Hinton's), which cannot tell the parts of the uncertainty.
     alpha : float, default=1.0
         Weight of the teacher against the labels, from 0 to 1.
@@ -126,28 +129,27 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         Weight of the spread-matching terms, without which the student's epistemic variance comes
         out too small; it grows linearly to this over the epochs. 0 gives the paper's loss.
     transfer : {"auto", "noise", "mixup", "munge", "box"}, TransferMaker or None, default="auto"
-        What the student learns from besides X and `X_transfer`, made from these anew in every
-        epoch; the teacher is asked about it. Gaussian noise ("noise", which is
-        ``GaussianNoise(scale=0.7)``) is added to the rows where they stand, and they keep their
-        labels; the others make as many rows again, without labels. None leaves the rows as they
-        are. "auto" is noise, or None with `member_predictions`, where nobody can be asked. See
+        How further rows are generated from X and `X_transfer` in every epoch, for the teacher to
+        predict. "noise", ``GaussianNoise(scale=0.7)``, adds Gaussian noise to the rows, which keep
+        their labels; the others generate as many rows again, without labels. None generates none.
+        "auto" is noise, or None with `member_predictions`, which are known for X alone. See
         :mod:`skdistill.transfer`; the settings of an object can be searched over, as
         ``transfer__scale``.
     transfer_only : bool, default=False
-        Whether the student learns from `X_transfer` instead of X and `X_transfer`, and from the
-        rows that `transfer` makes instead of those that they are made from.
+        Whether the student learns from `X_transfer` without X, and from the rows that `transfer`
+        generates without those that they are generated from.
     weight_decay : float, default=0.0
         L2 penalty on the weights of the student's layers; biases have none.
     group_lasso : float, default=0.0
         Weight of the group lasso that silences hidden units and filters, which are then removed,
-        see :mod:`skdistill.pruning`. With Adam try .01 to .3. `module` builds the student that it
-        starts from.
+        see :mod:`skdistill.pruning`. With Adam try .01 to .3. `module` builds the student before
+        pruning.
     prune_threshold : float, default=1e-3
-        Units whose weights have a smaller norm are removed. Without a schedule by which the
-        learning rate falls it has to be larger than the steps.
+        Units whose weights have a smaller norm are removed. With a constant learning rate it has
+        to be larger than the steps.
     finetune_epochs : int or "auto", default="auto"
-        Number of epochs of training after the removal, without group lasso; "auto" is half of those
-        before.
+        Number of epochs of training after pruning, without group lasso; "auto" is half of
+        `max_epochs`.
     max_epochs : int or "auto", default="auto"
         Number of epochs; "auto" shows the student 800,000 rows in all, but each of them at least
         50 and at most 400 times.
@@ -159,11 +161,13 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         Where to cache the fit of the teacher, so that a grid search over the student fits it once
         for each fold.
     teacher_cv : int, cross-validation splitter or iterable, default=None
-        Folds by which the teacher's answers about X come from clones of it that have not seen the
-        row. Members of an overfitted teacher agree on the rows they were fitted on, and a student
-        that is to learn where they disagree sees it elsewhere only. `teacher_` is fitted on all
-        rows and answers for `X_transfer` and for rows that `transfer` makes, which are dealt beside
-        X then, noise too.
+        Folds for out-of-fold predictions of X: each row is predicted by a clone of the teacher that
+        was fitted without it. Members of an overfitted teacher agree on the rows they were fitted
+        on, so that a student learns from other rows alone where they disagree. `teacher_` is fitted
+        on all rows and predicts `X_transfer` and the rows that `transfer` generates, which are used
+        besides X then, with noise too.
+    checkpoint, checkpoint_every
+        As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
     callbacks, device, compile, n_threads, verbose
         As in :class:`BayesianEnsembleRegressor`.
     random_state : int, RandomState instance or None, default=None
@@ -176,21 +180,13 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
     teacher_ : estimator
         The fitted teacher.
     n_heads_ : int
-    n_epochs_ : int
-        Number of epochs that training was set to.
-    n_parameters_ : int
-        Number of parameters of the student.
-    flops_ : int
-        Floating-point operations for a row, see :func:`skdistill.model_selection.flops`.
+        Number of heads of the student.
     module_ : GaussianStack
         The student, as a torch module.
-    net_ : skorch.NeuralNet
-        The net around `module_`, built when asked for.
-    history_ : list of dict
-        One row for each epoch.
-    n_outputs_ : int
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+    n_epochs_, n_parameters_, flops_, net_, history_
+        As in :class:`DistributionDistiller`.
+    n_outputs_, n_features_in_, feature_names_in_
+        As in :class:`DistributionDistiller`.
 
     Notes
     -----
@@ -254,6 +250,8 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         clip_norm=5.0,
         normalize_y=True,
         memory=None,
+        checkpoint=None,
+        checkpoint_every=60.0,
         callbacks=None,
         device="auto",
         compile="auto",
@@ -286,6 +284,8 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         self.clip_norm = clip_norm
         self.normalize_y = normalize_y
         self.memory = memory
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
         self.callbacks = callbacks
         self.device = device
         self.compile = compile
@@ -299,45 +299,16 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Inputs, best standardised; images or series of shape (n_samples, ...) if `module` takes
-            them. float32 is computed in float32, all else in float64. Predictions have the same
-            dtype, but are float64 where float32 would round targets that are far from 0.
-        y : array-like of shape (n_samples,)
-            Targets, for regression also of shape (n_samples, n_targets), or class labels.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, in the teacher's fit and in the student's loss.
-        X_transfer : array-like of shape (n_rows, n_features) or TransferSet, default=None
-            Further rows, without labels, on which the student imitates the teacher, with weight
-            1. In a cross-validation wrap them as :class:`skdistill.transfer.TransferSet`.
-        member_predictions : array-like, default=None
-            Predictions of a teacher's members about X, instead of a teacher: class probabilities of
-            shape (n_samples, n_members, n_classes), columns in the order of the sorted labels; or
-            means and variances, (n_samples, n_members, n_targets, 2), in units of y. No
-            teacher is fitted then, and nobody can be asked about other rows.
+        X, y, sample_weight, X_transfer : as in :meth:`DistributionDistiller.fit`
+        member_predictions : as in :meth:`DistributionDistiller.fit`
+            `teacher` is None then.
 
         Returns
         -------
         self
-
-        Raises
-        ------
-        TypeError, ValueError
-            If a parameter or an argument is not what it may be, the teacher is for another task,
-            has no members or was fitted on other columns or classes, the module's output does not
-            have the width that it should, or the student diverged.
-        KeyboardInterrupt
-            On Ctrl-C; during the student's training with what was trained kept.
         """
-        return _fit(
-            self,
-            X,
-            y,
-            sample_weight,
-            X_transfer,
-            member_predictions,
-            default_teacher=BayesianEnsembleRegressor,
-        )
+        arguments = X, y, sample_weight, X_transfer, member_predictions
+        return _fit(self, *arguments, default_teacher=BayesianEnsembleRegressor)
 
 
 class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
@@ -363,7 +334,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         :class:`BayesianEnsembleClassifier`. Forests, bagging and lists of fitted models have
         members too, see :func:`skdistill.teachers.as_teacher`.
     module : callable, default=MLP
-        Builds the student from ``in_features``, ``out_features`` and what is given as
+        Builds the student from ``in_features``, ``out_features`` and the parameters
         ``module__<name>``, as an ``nn.Sequential``; for the MLP,
         ``module__hidden_units=(128, 128)`` and ``module__activation=("relu", "silu")`` unless
         given.
@@ -379,17 +350,16 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
     transfer : {"auto", "noise", "mixup", "munge", "box"}, TransferMaker or None, default="auto"
         As in :class:`HydraPlusRegressor`, but "auto" is a little more noise,
         ``GaussianNoise(share_power=1.5)``.
-    transfer_only, teacher_cv, weight_decay
+    transfer_only, teacher_cv, memory, weight_decay, max_epochs
         As in :class:`HydraPlusRegressor`.
-    group_lasso, prune_threshold, finetune_epochs, max_epochs
+    group_lasso, prune_threshold, finetune_epochs
         As in :class:`HydraPlusRegressor`.
     lr : float, default=0.005
         Learning rate.
     optimizer, lr_schedule, batch_size, clip_norm
-        As in :class:`BayesianEnsembleClassifier`.
-    memory : None, str or joblib.Memory, default=None
-        Where to cache the fit of the teacher, so that a grid search over the student fits it once
-        for each fold.
+        As in :class:`BayesianEnsembleRegressor`.
+    checkpoint, checkpoint_every
+        As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
     callbacks, device, compile, n_threads, verbose
         As in :class:`BayesianEnsembleRegressor`.
     random_state : int, RandomState instance or None, default=None
@@ -404,29 +374,15 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
     teacher_ : estimator
         The fitted teacher.
     n_heads_ : int
-    n_epochs_ : int
-        Number of epochs that training was set to.
-    n_parameters_ : int
-        Number of parameters of the student.
-    flops_ : int
-        Floating-point operations for a row, see :func:`skdistill.model_selection.flops`.
+        Number of heads of the student.
     module_ : CategoricalStack
         The student, as a torch module.
-    net_ : skorch.NeuralNet
-        The net around `module_`, built when asked for.
-    history_ : list of dict
-        One row for each epoch.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+    n_epochs_, n_parameters_, flops_, net_, history_, n_features_in_, feature_names_in_
+        As in :class:`DistributionDistiller`.
 
     Notes
     -----
-    Hydra is ``alpha=1, beta=1, diversity_weight=0, spread_weight=0, transfer=None``, and
-    Hinton's distillation ``n_heads=1, alpha=1, beta=0, spread_weight=0, transfer=None``.
-
-    Ctrl-C during the student's training keeps it as trained so far and raises
-    ``KeyboardInterrupt``; before the end of its first epoch the student stays unfitted, with its
-    `teacher_` kept. Ctrl-C during the teacher's fit keeps nothing.
+    Hydra, Hinton's distillation and Ctrl-C: see :class:`HydraPlusRegressor`.
 
     References
     ----------
@@ -485,6 +441,8 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         batch_size=32,
         clip_norm=5.0,
         memory=None,
+        checkpoint=None,
+        checkpoint_every=60.0,
         callbacks=None,
         device="auto",
         compile="auto",
@@ -518,6 +476,8 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         self.batch_size = batch_size
         self.clip_norm = clip_norm
         self.memory = memory
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
         self.callbacks = callbacks
         self.device = device
         self.compile = compile
@@ -538,13 +498,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         -------
         self
         """
-        return _fit(
-            self,
-            X,
-            y,
-            sample_weight,
-            X_transfer,
-            member_predictions,
-            default_teacher=BayesianEnsembleClassifier,
-            auto_transfer=GaussianNoise(share_power=1.5),
-        )
+        arguments = X, y, sample_weight, X_transfer, member_predictions
+        auto = GaussianNoise(share_power=1.5)
+        default = BayesianEnsembleClassifier
+        return _fit(self, *arguments, default_teacher=default, auto_transfer=auto)

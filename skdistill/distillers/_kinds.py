@@ -7,40 +7,40 @@ from typing import Any
 
 from sklearn.base import is_classifier, is_regressor
 
-_KINDS = ("classifier", "regressor")
-
 
 def kind_of(teacher: Any) -> str | None:
-    """Return what a teacher is, "classifier" or "regressor"; None for what is no teacher."""
+    """Return "classifier" or "regressor" for a teacher, or for such a name; None for others."""
     if isinstance(teacher, str):
-        return teacher if teacher in _KINDS else None
+        return teacher if teacher in ("classifier", "regressor") else None
     if isinstance(teacher, type) or not hasattr(teacher, "get_params"):
         return None
-    if is_classifier(teacher):
-        return "classifier"
-    return "regressor" if is_regressor(teacher) else None
+    try:
+        if is_classifier(teacher):
+            return "classifier"
+        return "regressor" if is_regressor(teacher) else None
+    except AttributeError:  # it has parameters but no tags: no estimator
+        return None
 
 
-def _kind(self: Any) -> str | None:
-    if "_plan" in vars(self):
-        return self._plan.task.kind
-    return kind_of(self.teacher)
+def _kind(distiller: Any) -> str | None:
+    """Kind of a distiller: that of its teacher, and after `fit` that of the fitted student."""
+    fitted = "_plan" in vars(distiller)
+    return distiller._plan.task.kind if fitted else kind_of(distiller.teacher)
 
 
-# For the body of a class: what it is says its teacher, and after `fit` the task that it was.
 kind_as_teacher = property(_kind)
 
 
-def check_kind(distiller: Any, member_predictions: Any) -> None:
-    """Raise TypeError for what is no teacher, ValueError for a mere name without predictions."""
-    if kind_of(distiller.teacher) is None:
+def check_kind(teacher: Any, member_predictions: Any) -> None:
+    """Raise TypeError unless it is a teacher, ValueError for a name without predictions."""
+    if kind_of(teacher) is None:
         raise TypeError(
             "teacher must be a classifier or a regressor, or, with member_predictions, "
             "'classifier' or 'regressor'; skdistill.teachers.as_teacher makes one of a list of "
-            f"fitted models, or of a torch module. Got {distiller.teacher!r}."
+            f"fitted models, or of a torch module. Got {teacher!r}."
         )
-    if isinstance(distiller.teacher, str) and member_predictions is None:
+    if isinstance(teacher, str) and member_predictions is None:
         raise ValueError(
-            f"teacher={distiller.teacher!r} goes with member_predictions, which are None; without "
+            f"teacher={teacher!r} goes with member_predictions, which are None; without "
             "them teacher must be an estimator."
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the parameters that distillers share may be."""
+"""Rules of the parameters that distillers share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..transfer import make_transfer
 
 
 class TransferRule:
-    """What `transfer` may be."""
+    """Rule of `transfer`."""
 
     def check(self, value: Any, name: str) -> None:
         try:
@@ -27,7 +27,7 @@ class TransferRule:
 
 
 class FoldsRule:
-    """What `teacher_cv` may be."""
+    """Rule of `teacher_cv`."""
 
     def check(self, value: Any, name: str) -> None:
         is_count = is_number(value, Integral)
@@ -43,7 +43,7 @@ class FoldsRule:
 
 
 class MemoryRule:
-    """What `memory` may be."""
+    """Rule of `memory`."""
 
     def check(self, value: Any, name: str) -> None:
         if not (value is None or isinstance(value, str) or hasattr(value, "cache")):

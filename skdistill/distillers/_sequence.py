@@ -16,14 +16,15 @@ from torch import Tensor, nn
 from .._checks import check_weights
 from .._estimator import NetEstimator, checked_training, fit_task, forget, with_callbacks
 from .._plans import Extent, NetworkRecipe, build_module
+from .._resume import resumable
 from .._rules import Number, OneOf, Schedule
 from .._training import SEED_LIMIT, Training
 from .._warnings import warn
 from ..modules import RecurrentSequenceModel, count_flop, n_parameters
 from ..sequences import SequenceEnsemble, SequencePredictor
-from .plans import TOKEN_LOSSES, TokensPlan
+from ._plans import TOKEN_LOSSES, TokensPlan
 
-# Members are asked about so many rows at a time that what they say of them takes about these bytes.
+# Members predict so many rows at a time that their predictions take about these bytes.
 _CHUNK_BYTES = 2**24
 
 
@@ -32,8 +33,8 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
 
     At each token the student predicts a Dirichlet distribution over the probabilities of the next
     one. It learns on given sequences (teacher forcing): at each token the members' probabilities
-    are summed up by a Dirichlet with their mean and about their spread (the proxy), and the student
-    minimises the divergence of its own from that. Its mean is the prediction; its entropy and its
+    are summarised by a Dirichlet with their mean and about their spread (the proxy), from which the
+    student minimises the divergence of its own. Its mean is the prediction; its entropy and its
     informations tell the total, aleatoric and epistemic uncertainty of the token, and, by the chain
     rule, those of the sequence.
 
@@ -74,28 +75,10 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         of X (None for a language model), ``out_features``, the number of tokens that members
         predict, and ``pad_token``. Give ``module__in_features`` if there are other sources than
         those of X.
-    optimizer : str or class, default="Adam"
-        A torch optimizer, or the name of one.
-    lr : float, default=0.005
-        Learning rate.
-    lr_schedule : {None, "cosine"}, default="cosine"
-        "cosine" lets the learning rate fall to zero over the epochs.
-    max_epochs : int, default=30
-        Number of epochs.
-    batch_size : int, default=64
-        Sequences in a minibatch.
-    clip_norm : float, default=5.0
-        Largest norm of the gradient; None is no limit.
-    callbacks : list, default=None
-        skorch callbacks, or pairs of a name and one.
-    device : str, default="auto"
-        Where to train and predict; "auto" is "cuda" if there is one, else "cpu".
-    compile : bool or "auto", default="auto"
-        Whether to compile training steps; "auto" captures them as a CUDA graph on a GPU.
-    n_threads : int or "auto", default="auto"
-        Threads in training; "auto" is one for small networks.
-    verbose : int, default=0
-        Print a line for each epoch if positive.
+    optimizer, lr, lr_schedule, max_epochs, batch_size, clip_norm
+        As in :class:`skdistill.BayesianEnsembleRegressor`, but with other defaults.
+    checkpoint, checkpoint_every, callbacks, device, compile, n_threads, verbose
+        As in :class:`skdistill.BayesianEnsembleRegressor`.
     random_state : int, RandomState instance or None, default=None
         Source of the first weights and of the order of the rows.
     **kwargs
@@ -107,15 +90,10 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         Number of tokens that are predicted: K.
     n_members_ : int
         Number of members of the teacher.
-    module_ : nn.Module
-        The student, as a stack of one.
-    net_ : skorch.NeuralNet
-        The net around `module_`, built when asked for.
     history_ : list of dict
         One row for each epoch; losses are means over tokens.
-    n_epochs_ : int
-    n_parameters_ : int
-        Number of parameters of the student.
+    module_, net_, n_epochs_, n_parameters_, flops_
+        As in :class:`skdistill.DistributionDistiller`.
     n_features_in_ : int
         Largest number of tokens of a source.
 
@@ -125,8 +103,8 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
 
     Notes
     -----
-    Members are summed up one by one, a few rows at a time; what they say of all rows is asked for
-    once if it fits scikit-learn's ``working_memory``, else of as many minibatches at a time as do.
+    The members' predictions are summarised one member and a few rows at a time; once for all rows
+    if the summaries fit scikit-learn's ``working_memory``, else for as many minibatches as do.
 
     ``clone``, and hence every search, copies the members.
 
@@ -179,6 +157,8 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         max_epochs=30,
         batch_size=64,
         clip_norm=5.0,
+        checkpoint=None,
+        checkpoint_every=60.0,
         callbacks=None,
         device="auto",
         compile="auto",
@@ -202,6 +182,8 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.clip_norm = clip_norm
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
         self.callbacks = callbacks
         self.device = device
         self.compile = compile
@@ -232,10 +214,10 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         Raises
         ------
         TypeError, ValueError
-            If a parameter or an argument is not what it may be, a member gives NaN or anything but
+            If a parameter or an argument is invalid, a member gives NaN or anything but
             logits, members have different vocabularies, or the student diverged.
         KeyboardInterrupt
-            On Ctrl-C, with what was trained kept.
+            On Ctrl-C; what was trained so far is kept.
         """
         training = checked_training(self)
         random_state = check_random_state(self.random_state)
@@ -243,17 +225,21 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         tokens = {name: getattr(self, name) for name in ("begin_token", "end_token", "pad_token")}
         teacher = SequenceTeacher(self.teacher, has_source=has_source, **tokens)
         self._check_loss(len(teacher.members))
+        forget(self)
         self._has_source, self.n_tokens_ = has_source, teacher.n_tokens_
         self.n_members_ = len(teacher.members)
-        forget(self)
         rows, is_token, weight = self._check_sequences(X, y, sample_weight)
         plan, recipe = self._plan_and_recipe(rows)
         self.n_epochs_ = self.max_epochs
-        with fit_task(self, X, y, self.max_epochs) as context:
+        data = rows, is_token, weight
+        named = {"X and y": rows, "tokens": is_token, "sample_weight": weight}
+        with (
+            fit_task(self, X, y, self.max_epochs) as context,
+            resumable(self, random_state, named) as random_state,
+        ):
             seed, order_seed = random_state.randint(SEED_LIMIT, size=2).tolist()
             module = build_module(plan, recipe, [seed], torch.float32)
             objective = plan.objective(module, Extent())
-            data = rows, is_token, weight
             learnt = _training_rows(self, training, plan, teacher, objective, data, order_seed)
             self._train(training, plan, recipe, module, objective, learnt, context)
         return self
@@ -308,13 +294,13 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
             self.max_precision,
             self.temperature,
         )
-        known = {
+        filled_in = {
             "in_features": int(rows[:, :n_source].max()) + 1 if n_source else None,
             "out_features": self.n_tokens_,
             "pad_token": self.pad_token,
         }
         accepted = inspect.signature(self.module).parameters
-        settings = {name: value for name, value in known.items() if name in accepted}
+        settings = {name: value for name, value in filled_in.items() if name in accepted}
         settings |= self._params_of("module")
         return plan, NetworkRecipe(self.module, settings, rows.shape[1:])
 
@@ -324,7 +310,9 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
 
         guard = DivergenceGuard()
         callbacks = [TaskPerEpoch(context, self), guard]
-        net = training.fit(module, objective, rows, self.n_epochs_, callbacks=callbacks)
+        net = training.fit(
+            module, objective, rows, self.n_epochs_, callbacks=callbacks, phase="student"
+        )
         training.refuse_diverged(net, guard)
         module.zero_grad()
         self._keep(plan, recipe, module, list(net.history), Extent(self.n_epochs_))
@@ -379,7 +367,7 @@ def _training_rows(
     data: tuple[np.ndarray, np.ndarray, np.ndarray],
     seed: int,
 ) -> Any:
-    """Rows to learn from, dealt with what is to be learnt at their tokens."""
+    """Return the training set, with the targets at the tokens of its rows."""
     from .._engine import DistillationRows
 
     rows, is_token, weight = (
@@ -387,9 +375,9 @@ def _training_rows(
     )
     size = max(1, _CHUNK_BYTES // (4 * plan.n_tokens * is_token.shape[1]))
 
-    def targets(asked: np.ndarray) -> Tensor:
-        """What is to be learnt at the tokens of some rows, (n, T, width)."""
-        parts = torch.from_numpy(asked).long().split(size)
+    def targets(batch: np.ndarray) -> Tensor:
+        """Targets at the tokens of some rows, (n, T, width)."""
+        parts = torch.from_numpy(batch).long().split(size)
         temperature = float(objective.temperature)
         pad = distiller.pad_token
         return torch.cat([_targets_of(teacher, plan, temperature, pad, rows) for rows in parts])
@@ -402,31 +390,31 @@ def _training_rows(
         [seed],
         teacher=targets,
         # While the temperature falls, what members predict changes from epoch to epoch.
-        draw=None if isinstance(plan.temperature, Real) else _as_they_are,
+        draw=None if isinstance(plan.temperature, Real) else _unchanged,
     )
 
 
 def _targets_of(
     teacher: SequenceEnsemble, plan: TokensPlan, temperature: float, pad_token: int, rows: Tensor
 ) -> Tensor:
-    """What is to be learnt at the tokens of a few rows; zeros where there is padding."""
+    """Targets at the tokens of a few rows; zeros where there is padding."""
     source, target = rows.tensor_split([plan.n_source], dim=1)
     is_token = target[:, 1:] != pad_token
     statistics = teacher.member_statistics(
         source if plan.n_source else None, target[:, :-1], is_token, temperature, plan.smoothing
     )
-    known = plan.target_of(statistics)
-    learnt = known.new_zeros(*is_token.shape, known.shape[-1])
-    learnt[is_token.to(known.device)] = known
-    return learnt
+    at_tokens = plan.target_of(statistics)
+    targets = at_tokens.new_zeros(*is_token.shape, at_tokens.shape[-1])
+    targets[is_token.to(at_tokens.device)] = at_tokens
+    return targets
 
 
 class SequenceTeacher(SequenceEnsemble):
-    """The members, as a student's messages call them."""
+    """The members, called "teacher" in messages."""
 
     _called = "teacher"
 
 
-def _as_they_are(X: Tensor, index: Tensor, generator: torch.Generator) -> Tensor:
-    """Rows that are dealt stay as they are, yet count as new."""
+def _unchanged(X: Tensor, index: Tensor, generator: torch.Generator) -> Tensor:
+    """Return the rows, which the teacher predicts anew as if they had been drawn."""
     return X

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a distiller knows before its teacher is fitted: checked rows, and what the student is."""
+"""What is checked and decided before a distiller fits its teacher."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from sklearn.utils import check_array, check_random_state
 from .._checks import check_trainable
 from .._estimator import checked_training, forget, recipe_for
 from .._plans import Plan, build_module
+from .._resume import resumable
 from .._rules import errors_about
 from .._tasks import TASKS, Buffers, Task
 from .._training import SEED_LIMIT, Training
@@ -21,8 +23,8 @@ from ..teachers import check_member_predictions
 from ..transfer import TransferMaker, TransferSet, make_transfer
 
 
-class Given(NamedTuple):
-    """What the user gave to `fit`, as the teacher is to have it."""
+class FitArguments(NamedTuple):
+    """X, y and weights as the user has given them to `fit`, for the fit of the teacher."""
 
     X: Any
     y: Any
@@ -30,49 +32,39 @@ class Given(NamedTuple):
 
 
 class Setup(NamedTuple):
-    """What there is before a teacher is fitted.
+    """What is known before the teacher is fitted; X, y and weights of rows of positive weight."""
 
-    Attributes
-    ----------
-    given : Given
-    training : Training
-        How stacks are trained.
-    random_state : RandomState
-    plan : Plan
-        What the student is made of.
-    recipe : NetworkRecipe
-        How its networks are built.
-    scaling : dict of str to ndarray
-        Of the targets.
-    X : ndarray of shape (n, ...)
-        Rows whose weight is positive.
-    y : ndarray of shape (n, ...)
-        Their targets, encoded.
-    weight : ndarray of shape (n,)
-    X_transfer : ndarray of shape (n_transfer, ...)
-    maker : TransferMaker or None
-        Makes rows to ask the teacher about.
-    member_predictions : ndarray of shape (n, S, ...) or None
-        What the user gave instead of a teacher, encoded.
-    """
-
-    given: Given
+    arguments: FitArguments
     training: Training
     random_state: np.random.RandomState
     plan: Any
     recipe: Any
     scaling: Buffers
     X: np.ndarray
-    y: np.ndarray
+    y: np.ndarray  # encoded
     weight: np.ndarray
     X_transfer: np.ndarray
-    maker: TransferMaker | None
-    member_predictions: np.ndarray | None
+    maker: TransferMaker | None  # generates further rows for the teacher to predict
+    member_predictions: np.ndarray | None  # (n, S, ...), encoded
 
     @property
     def dtype(self) -> np.dtype:
         """What is computed in."""
         return self.X.dtype
+
+    @contextmanager
+    def resumable(self, distiller: Any) -> Iterator[Setup]:
+        """Let a fit go on from the distiller's checkpoint; gives the setup to go on with."""
+        X, y, sample_weight = self.arguments
+        data = {
+            "X": np.asarray(X),
+            "y": np.asarray(y),
+            "sample_weight": sample_weight,
+            "X_transfer": self.X_transfer,
+            "member_predictions": self.member_predictions,
+        }
+        with resumable(distiller, self.random_state, data) as random_state:
+            yield self._replace(random_state=random_state)
 
     def draw_seeds(self, size: int) -> list[int]:
         """Draw seeds from `random_state`."""
@@ -92,26 +84,26 @@ def set_up(
     recipes_of: Callable[[Any, Plan, tuple[int, ...]], Any] = recipe_for,
     modules: list[Any] | None = None,
 ) -> Setup:
-    """Check everything that can be checked before a teacher takes its time.
+    """Check everything that can be checked before the teacher is fitted, which takes time.
 
     Parameters
     ----------
     distiller : estimator
-        Whose parameters to use. It gets what `fit` learns of X and y, as attributes.
+        Its parameters are checked, and it gets the attributes that describe X and y.
     plan_of : callable
         Makes the plan of the task, and raises for parameters that do not go together.
     X, y, sample_weight, X_transfer, member_predictions
         As given to `fit`.
     auto_transfer : TransferMaker, default=None
-        What ``transfer="auto"`` is; None is noise.
+        What ``transfer="auto"`` stands for; None is noise.
     recipes_of : callable
-        Says how to build the networks of the plan for rows of a shape.
+        Returns how to build the networks of the plan for rows of a shape.
     modules : list, default=None
         The model classes where `module` may give several.
     """
     training = checked_training(distiller, modules)
     random_state = check_random_state(distiller.random_state)
-    forget(distiller, "teacher_")
+    forget(distiller)
     X_checked, y_checked, task = TASKS[distiller._kind].check(distiller, X, y)
     vars(distiller).update(task.fitted_attributes)
     plan = plan_of(task)
@@ -119,11 +111,11 @@ def set_up(
     weight = task.weights_of_rows(y_checked, sample_weight)
     kept = np.ones(len(X_checked), dtype=bool) if weight is None else weight > 0
     rows, targets = X_checked[kept], y_checked[kept]
-    transfer_rows = check_transfer_rows(distiller, X_transfer, rows)
     maker = transfer_maker(distiller, member_predictions is None, auto_transfer)
     if maker is not None:
         maker.check(rows.shape)
-    # A module that does not fit is found before the teacher takes its time.
+    transfer_rows = check_transfer_rows(distiller, X_transfer, rows, maker)
+    # A module that does not fit is found before the teacher is fitted.
     group_lasso(distiller, build_module(plan, recipe, [0], torch.float64))
     kept_weight = None if weight is None else weight[kept]
     normalize_y = getattr(distiller, "normalize_y", True)
@@ -137,7 +129,7 @@ def set_up(
     if np.asarray(y).shape[1:] == (1,):
         y = np.asarray(y).ravel()  # a column: warned of once, not by the teacher again
     return Setup(
-        Given(X, y, sample_weight),
+        FitArguments(X, y, sample_weight),
         training,
         random_state,
         plan,
@@ -153,29 +145,29 @@ def set_up(
 
 
 def group_lasso(distiller: Any, module: Any) -> GroupLasso | None:
-    """Return the proximal step, if there is to be one; raise for what cannot be pruned."""
-    strength = getattr(distiller, "group_lasso", 0)
+    """Return the proximal step, if there is one; raise for modules that cannot be pruned."""
+    strength = getattr(distiller, "group_lasso", 0)  # a booster has none
     return GroupLasso(module, strength) if strength else None
 
 
 def transfer_maker(
     distiller: Any, has_teacher: bool, auto: TransferMaker | None
 ) -> TransferMaker | None:
-    """Return what makes rows to ask the teacher about; nothing where there is none to ask."""
+    """Return what generates rows for the teacher to predict; None without a teacher."""
     if isinstance(distiller.transfer, str) and distiller.transfer == "auto":
         return (auto or make_transfer("noise")) if has_teacher else None
     maker = make_transfer(distiller.transfer)
     if maker is not None and not has_teacher:
         raise ValueError(
-            "transfer must be 'auto' or None with member_predictions, as nobody can be asked "
-            f"about other rows than X; got {distiller.transfer!r}."
+            "transfer must be 'auto' or None with member_predictions, which are known for X "
+            f"alone; got {distiller.transfer!r}."
         )
     return maker
 
 
 def refuse_teacher(distiller: Any, transfer_rows: np.ndarray) -> None:
-    """Raise a ValueError for a teacher, or rows to ask it about, beside its predictions."""
-    is_kind = isinstance(distiller.teacher, str)  # "classifier" or "regressor"
+    """Raise a ValueError for a teacher, or rows for it to predict, beside its predictions."""
+    is_kind = isinstance(distiller.teacher, str) and distiller.teacher == distiller._kind
     has_teacher = distiller.teacher is not None and not is_kind
     if has_teacher or distiller.teacher_cv is not None or len(transfer_rows):
         raise ValueError(
@@ -185,33 +177,36 @@ def refuse_teacher(distiller: Any, transfer_rows: np.ndarray) -> None:
         )
 
 
-def check_transfer_rows(distiller: Any, X_transfer: Any, X: np.ndarray) -> np.ndarray:
-    """Return the rows of `X_transfer`, checked to be like X; none for None."""
-    if isinstance(X_transfer, TransferSet):
-        X_transfer = X_transfer.rows
+def check_transfer_rows(
+    distiller: Any, X_transfer: Any, X: np.ndarray, maker: TransferMaker | None
+) -> np.ndarray:
+    """Return the rows of `X_transfer`, checked; none for None."""
+    if X_transfer is not None:
+        return check_further_rows(distiller, X_transfer, X, "X_transfer")
+    if distiller.transfer_only and (maker is None or maker.keeps_labels):
+        raise ValueError(
+            "transfer_only=True needs X_transfer in fit, or a transfer that makes rows; "
+            f"got None and transfer={distiller.transfer!r}."
+        )
+    return X[:0]
+
+
+def check_further_rows(distiller: Any, given: Any, X: np.ndarray, name: str) -> np.ndarray:
+    """Return rows, an array or a TransferSet, checked to have the shape and columns of X."""
+    given = given.rows if isinstance(given, TransferSet) else given
     row_shape = X.shape[1:]
-    if X_transfer is None:
-        is_auto = isinstance(distiller.transfer, str) and distiller.transfer == "auto"
-        maker = None if is_auto else make_transfer(distiller.transfer)
-        if distiller.transfer_only and (maker is None or maker.keeps_labels):
-            raise ValueError(
-                "transfer_only=True needs X_transfer in fit, or a transfer that makes rows; "
-                f"got None and transfer={distiller.transfer!r}."
-            )
-        return np.empty((0, *row_shape), dtype=X.dtype)
-    names = getattr(X_transfer, "columns", None)
-    with errors_about("X_transfer"):
-        if len(X_transfer) == 0:
-            raise ValueError("X_transfer must have at least one row, or be None; got none.")
-        rows = check_array(X_transfer, dtype=X.dtype, input_name="X_transfer", allow_nd=True)
+    with errors_about(name):
+        if len(given) == 0:
+            raise ValueError(f"{name} must have at least one row, or be None; got none.")
+        rows = check_array(given, dtype=X.dtype, input_name=name, allow_nd=True)
     if rows.shape[1:] != row_shape:
         raise ValueError(
-            f"X_transfer must have {row_shape[0]} columns as X has, got {rows.shape[1]}."
+            f"{name} must have {row_shape[0]} columns as X has, got {rows.shape[1]}."
             if rows.ndim == len(row_shape) + 1 == 2
-            else f"X_transfer must have rows of shape {row_shape} as X has, got {rows.shape[1:]}."
+            else f"{name} must have rows of shape {row_shape} as X has, got {rows.shape[1:]}."
         )
-    check_names(distiller, names, "X_transfer has")
-    check_trainable(rows, X.dtype, "X_transfer")
+    check_names(distiller, getattr(given, "columns", None), f"{name} has")
+    check_trainable(rows, X.dtype, name)
     return rows
 
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How a student is trained on the predictions of its teacher's members."""
+"""Training a student on the predictions of its teacher's members."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,83 +17,70 @@ from ..pruning import prune, widths
 from ._setup import Setup, group_lasso
 from ._teacher import MemberPredictions
 
-# For max_epochs="auto": how many rows the student is to see, and within how many epochs.
+# For max_epochs="auto": rows that the student is shown in all, and limits for the epochs.
 _ROWS_SEEN = 800_000
 _EPOCHS_WITHIN = (50, 400)
 
-# Rows, at most, that the teacher is asked about to begin with.
+# Rows, at most, whose predictions set where training begins.
 _ROWS_FOR_START = 256
 
 
-class Rows(NamedTuple):
-    """X and the transfer rows in one, with what belongs to them.
-
-    Attributes
-    ----------
-    X, y, weight : ndarray of shape (n, ...)
-    predictions : ndarray of shape (n, S, ...) or None
-        Of the teacher's members; None where they are still to be asked for.
-    labelled : ndarray of shape (n,)
-        1 where a row has a label, else 0.
-    """
+class TrainingSet(NamedTuple):
+    """Rows of X and `X_transfer`, all of shape (n, ...)."""
 
     X: np.ndarray
     y: np.ndarray
     weight: np.ndarray
-    predictions: np.ndarray | None
-    labelled: np.ndarray
+    predictions: np.ndarray | None  # of the teacher's members, if they are known already
+    labelled: np.ndarray  # 1 where a row has a label, else 0
 
 
-def rows_with_transfer(distiller: Any, setup: Setup, predictions: MemberPredictions) -> Rows:
+def training_set(distiller: Any, setup: Setup, predictions: MemberPredictions) -> TrainingSet:
     """Join the rows of X and of `X_transfer`, or take the latter alone."""
     X, y, transfer = setup.X, setup.y, setup.X_transfer
-    n_transfer = len(transfer)
-    known = predictions.of_X
-    if known is not None and n_transfer and predictions.predict is not None:
-        known = np.concatenate([known, predictions.predict(transfer)])
-    rows = Rows(
+    n_transfer, members = len(transfer), predictions.of_X
+    if members is not None and n_transfer and predictions.predict is not None:
+        members = np.concatenate([members, predictions.predict(transfer)])
+    joined = (
         np.concatenate([X, transfer]),
         np.concatenate([y, np.zeros((n_transfer, *y.shape[1:]), dtype=y.dtype)]),
         np.concatenate([setup.weight, np.ones(n_transfer)]),
-        known,
+        members,
         np.repeat([1.0, 0.0], [len(X), n_transfer]),
     )
-    if not (distiller.transfer_only and n_transfer):
-        return rows
-    kept = rows.labelled == 0
-    X, y, weight, known, labelled = rows
-    return Rows(
-        X[kept], y[kept], weight[kept], None if known is None else known[kept], labelled[kept]
-    )
+    first = len(X) if distiller.transfer_only and n_transfer else 0
+    kept: list[Any] = [None if array is None else array[first:] for array in joined]
+    return TrainingSet(*kept)
 
 
-def training_rows(distiller: Any, setup: Setup, predictions: MemberPredictions, seed: int) -> Any:
-    """Return the rows to learn from, dealt with the predictions of the teacher's members."""
+def training_rows(
+    distiller: Any, setup: Setup, predictions: MemberPredictions, rows: TrainingSet, seed: int
+) -> Any:
+    """Return the training set as the engine takes it, with the rows that `transfer` generates."""
     from .._engine import DistillationRows
 
     maker = setup.maker
-    X, y, weight, known, labelled = rows_with_transfer(distiller, setup, predictions)
+    X, y, weight, members, labelled = rows
     n_kept = 0
-    stays = known is not None or not (maker is None or maker.keeps_labels)
-    if maker is not None and stays and not distiller.transfer_only:
+    is_kept = members is not None or not (maker is None or maker.keeps_labels)
+    if maker is not None and is_kept and not distiller.transfer_only:
         n_kept = len(X)
         X, y, weight = (np.concatenate([array, array]) for array in (X, y, weight))
         labelled = np.concatenate([labelled, np.zeros(n_kept)])
-    drawn_only = maker is not None and n_kept == 0
-    device = setup.training.device
-    rows, weights, targets, is_labelled = (
-        on_device(array, device, X.dtype) for array in (X, weight, y, labelled)
-    )
-    is_weighted = not (weight == weight[0]).all()
+    if maker is not None and n_kept == 0:
+        members = None  # no row stays as it is
+    put = partial(on_device, device=setup.training.device, dtype=X.dtype)
+    weights = None if (weight == weight[0]).all() else put(weight)
+    inputs = put(X)
     return DistillationRows(
-        rows,
-        (targets, is_labelled),
-        weights[None] if is_weighted else None,
+        inputs,
+        (put(y), put(labelled)),
+        None if weights is None else weights[None],
         distiller.batch_size,
         [seed],
         teacher=predictions.predict,
-        predictions=None if known is None or drawn_only else on_device(known, device, X.dtype),
-        draw=None if maker is None else maker.prepare(rows, weights if is_weighted else None),
+        predictions=None if members is None else put(members),
+        draw=None if maker is None else maker.prepare(inputs, weights),
         n_kept=n_kept,
     )
 
@@ -100,54 +88,49 @@ def training_rows(distiller: Any, setup: Setup, predictions: MemberPredictions, 
 def train_student(
     distiller: Any, setup: Setup, predictions: MemberPredictions, plan: Any, context: Any
 ) -> None:
-    """Train a student, prune it if it is to be, and keep it as the fitted module.
+    """Train a student, prune it with `group_lasso`, and keep it as the fitted module.
 
-    Parameters
-    ----------
-    distiller : estimator
-        Whose parameters to use; it gets the fitted module.
-    setup : Setup
-    predictions : MemberPredictions
-    plan : Plan
-        That of `setup`, completed by what is known of the teacher.
-    context : sklearn.callback.CallbackContext
-        The task whose subtask the training is.
+    `plan` is that of `setup`, completed by what is known of the teacher; `context` is the callback
+    context of the fit, whose subtask the training is.
 
     Raises
     ------
     ValueError
         If the student diverged.
     KeyboardInterrupt
-        On Ctrl-C, with what was trained kept.
+        On Ctrl-C; what was trained so far is kept.
     """
     from .._engine import TaskPerEpoch
 
     seeds = setup.draw_seeds(plan.n_networks + 1)
-    rows = training_rows(distiller, setup, predictions, seeds.pop())
+    given = training_set(distiller, setup, predictions)
+    rows = training_rows(distiller, setup, predictions, given, seeds.pop())
     module = build_module(plan, setup.recipe, seeds, rows.X.dtype, as_tensors(setup.scaling))
     if plan.has_start:
         plan.start(module, *map(torch.as_tensor, _first_predictions(setup, predictions)))
-    distiller.n_epochs_ = n_epochs_for(distiller.max_epochs, len(rows), _ROWS_SEEN, *_EPOCHS_WITHIN)
-    n_more = _n_finetuning_epochs(distiller)
-    extent = Extent(distiller.n_epochs_, _sum_of_weights(distiller, setup))
-    subtask = context.subcontext(task_name="student", max_subtasks=distiller.n_epochs_ + n_more)
+    n_epochs = n_epochs_for(distiller.max_epochs, len(rows), _ROWS_SEEN, *_EPOCHS_WITHIN)
+    distiller.n_epochs_, n_more = n_epochs, 0
+    if distiller.group_lasso:
+        n_more = distiller.finetune_epochs
+        n_more = n_epochs // 2 if n_more == "auto" else n_more
+    extent = Extent(n_epochs, float(given.weight.sum()))
+    subtask = context.subcontext(task_name="student", max_subtasks=n_epochs + n_more)
     subtask.call_on_fit_task_begin(estimator=distiller)
     objective = plan.objective(module, extent)
     per_epoch = TaskPerEpoch(subtask, distiller)
     student = Student(distiller, setup, plan, setup.recipe, extent)
-    student.train(
-        module, objective, rows, extent.n_epochs, [per_epoch], group_lasso(distiller, module)
-    )
-    if getattr(distiller, "group_lasso", 0):
+    student.train(module, objective, rows, n_epochs, [per_epoch], group_lasso(distiller, module))
+    if distiller.group_lasso:
         student = student.pruned()
     if n_more:
-        objective.first_epoch = extent.n_epochs  # what grows over the epochs has grown
-        student.train(distiller.module_, objective, rows, n_more, [per_epoch])
+        objective.first_epoch = n_epochs  # weights that grow over the epochs have grown
+        module, phase = distiller.module_, "student after pruning"
+        student.train(module, objective, rows, n_more, [per_epoch], phase=phase)
     subtask.call_on_fit_task_end(estimator=distiller)
 
 
 class Student(NamedTuple):
-    """A student in training, kept by its distiller whenever a training has ended."""
+    """A student in training, which its distiller keeps after each stage of it."""
 
     distiller: Any
     setup: Setup
@@ -155,7 +138,9 @@ class Student(NamedTuple):
     recipe: Any
     extent: Extent
 
-    def train(self, module, objective, rows, n_epochs, callbacks=(), proximal=None) -> None:
+    def train(
+        self, module, objective, rows, n_epochs, callbacks=(), proximal=None, phase="student"
+    ) -> None:
         """Train the module, and keep it."""
         from .._engine import DivergenceGuard
 
@@ -168,11 +153,12 @@ class Student(NamedTuple):
             callbacks=[*callbacks, guard],
             weight_decay=decay_of_weights(module, self.distiller.weight_decay),
             proximal=proximal,
+            phase=phase,
         )
         self.keep(module, net, guard)
 
     def keep(self, module: Any, net: Any, guard: Any) -> None:
-        """Make what a net has trained the fitted module; pass a Ctrl-C on."""
+        """Keep the module that a net has trained, and raise Ctrl-C again."""
         training = self.setup.training
         training.refuse_diverged(net, guard)
         history = [*getattr(self.distiller, "history_", ()), *net.history]
@@ -198,22 +184,8 @@ class Student(NamedTuple):
 
 
 def _first_predictions(setup: Setup, predictions: MemberPredictions) -> tuple[Any, Any]:
-    """Predictions of members about some rows, and the weights of these."""
+    """Predictions of members for some rows, and the weights of these rows."""
     if predictions.of_X is not None or predictions.predict is None:
         return predictions.of_X, setup.weight
     every = -(-len(setup.X) // _ROWS_FOR_START)
     return predictions.predict(setup.X[::every]), setup.weight[::every]
-
-
-def _n_finetuning_epochs(distiller: Any) -> int:
-    if not getattr(distiller, "group_lasso", 0):
-        return 0
-    more = distiller.finetune_epochs
-    return distiller.n_epochs_ // 2 if more == "auto" else more
-
-
-def _sum_of_weights(distiller: Any, setup: Setup) -> float:
-    """Sum of the weights of the rows that are learnt from."""
-    n_transfer = len(setup.X_transfer)
-    leaves_out_X = distiller.transfer_only and n_transfer > 0
-    return n_transfer + (0.0 if leaves_out_X else float(setup.weight.sum()))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How a distiller comes by its fitted teacher, and by the predictions of the teacher's members."""
+"""Fitting the teacher of a distiller, and predicting with the teacher's members."""
 
 from __future__ import annotations
 
@@ -22,42 +22,34 @@ from ..teachers import (
     check_member_predictions,
     out_of_fold_members,
 )
+from ._kinds import kind_of
 from ._setup import Setup, check_names
 
 Predict = Callable[[np.ndarray], np.ndarray]
 
 
 class MemberPredictions(NamedTuple):
-    """Predictions of a teacher's members, encoded as the student's objective takes them.
+    """Predictions of a teacher's members, encoded for the student's objective."""
 
-    Attributes
-    ----------
-    of_X : ndarray of shape (n, S, ...) or None
-        About the rows of X, if they are known already.
-    predict : callable or None
-        Takes rows (m, ...), gives predictions (m, S, ...); None if there is no teacher.
-    """
-
-    of_X: np.ndarray | None
-    predict: Predict | None
+    of_X: np.ndarray | None  # for X, (n, S, ...), if they are known already
+    predict: Predict | None  # rows (m, ...) to predictions (m, S, ...); None without a teacher
 
     def count(self, X: np.ndarray) -> int:
         """Return the number of members."""
-        known = [] if self.of_X is None else [self.of_X.shape[1]]
-        found = [] if self.predict is None else [self.predict(X[:1]).shape[1]]
-        n_members, *others = found + known
-        if any(n_members != other for other in others):
+        counts = [] if self.predict is None else [self.predict(X[:1]).shape[1]]
+        counts += [] if self.of_X is None else [self.of_X.shape[1]]
+        if counts[0] != counts[-1]:
             raise ValueError(
                 "teacher must have as many members when it is fitted on all rows as on the folds "
-                f"of teacher_cv; got {n_members} and {known[0]}."
+                f"of teacher_cv; got {counts[0]} and {counts[1]}."
             )
-        return n_members
+        return counts[0]
 
 
 def fit_teacher_of(
     distiller: Any, setup: Setup, context: Any, default: Callable[[], Any] | None = None
 ) -> MemberPredictions:
-    """Fit `teacher_` of a distiller, if there is to be one; return its members' predictions.
+    """Fit `teacher_` of a distiller, unless there are `member_predictions`, and predict with it.
 
     Parameters
     ----------
@@ -72,24 +64,26 @@ def fit_teacher_of(
     if setup.member_predictions is not None:
         return MemberPredictions(setup.member_predictions, None)
     teacher = unfitted_teacher(distiller, default)
-    if distiller.random_state is not None:
+    if distiller.random_state is not None or distiller.checkpoint is not None:
         seed_where_unset(teacher, seed)
     subtask = context.subcontext(task_name="teacher")
     of_X = _out_of_fold(distiller, teacher, setup, seed)
     model = teacher.estimator if isinstance(teacher, Teacher) else teacher
     memory = check_memory(None if is_prefitted(model) else distiller.memory)
     fit = memory.cache(fit_teacher, ignore=["context", "student"])
-    distiller.teacher_ = fit(teacher, *setup.given, subtask, distiller)
+    if distiller.verbose:
+        print(f"teacher: {type(model).__name__}", flush=True)  # noqa: T201
+    distiller.teacher_ = fit(teacher, *setup.arguments, subtask, distiller)
     check_teacher(distiller)
     return MemberPredictions(of_X, _predictor(distiller.teacher_, setup))
 
 
 def _out_of_fold(distiller: Any, teacher: Any, setup: Setup, seed: int) -> np.ndarray | None:
-    """Predictions of members that have not seen the rows, encoded, if they are wanted."""
+    """Out-of-fold predictions of members for X, encoded, with `teacher_cv`."""
     if distiller.teacher_cv is None:
         return None
     predict = check_memory(distiller.memory).cache(out_of_fold_members)
-    X, y, sample_weight = setup.given
+    X, y, sample_weight = setup.arguments
     members = predict(
         teacher,
         X,
@@ -101,29 +95,22 @@ def _out_of_fold(distiller: Any, teacher: Any, setup: Setup, seed: int) -> np.nd
         name="teacher_cv",
     )
     members = _checked(setup, members, len(members), teacher)
-    given = setup.plan.task.weights_of_rows(members, sample_weight)
-    kept = members if given is None else members[given > 0]
+    weight = setup.plan.task.weights_of_rows(members, sample_weight)
+    kept = members if weight is None else members[weight > 0]
     return setup.plan.encode_members(kept, setup.scaling, setup.dtype)
 
 
 def unfitted_teacher(distiller: Any, default: Callable[[], Any] | None = None) -> Any:
-    """Return a copy of `teacher` to fit, held against what the distiller is."""
+    """Return a copy of `teacher` to fit; raise for one of the other kind."""
     if distiller.teacher is None and default is not None:
         return default()
-    if isinstance(distiller.teacher, type) or not hasattr(distiller.teacher, "get_params"):
-        raise TypeError(
-            "teacher must be an estimator; skdistill.teachers.as_teacher makes one of a list "
-            f"of fitted models, or of a torch module. Got {distiller.teacher!r}."
-        )
-    teacher = as_teacher(clone(distiller.teacher))
-    kinds = ("regressor", "classifier")
-    wanted, found = (kinds[is_classifier(model)] for model in (distiller, teacher))
-    if wanted != found:
+    found = kind_of(distiller.teacher)
+    if found != distiller._kind:
         raise ValueError(
-            f"teacher must be a {wanted} to teach {type(distiller).__name__}; "
+            f"teacher must be a {distiller._kind} to teach {type(distiller).__name__}; "
             f"{type(distiller.teacher).__name__} is a {found}."
         )
-    return teacher
+    return as_teacher(clone(distiller.teacher))
 
 
 def check_teacher(distiller: Any) -> None:
@@ -134,19 +121,19 @@ def check_teacher(distiller: Any) -> None:
         raise ValueError(f"teacher was fitted on {n_features} columns, but X has {n_columns}.")
     check_names(distiller, getattr(teacher, "feature_names_in_", None), "teacher was fitted on")
     if is_classifier(distiller):
-        own, known = distiller.classes_.tolist(), np.asarray(teacher.classes_).tolist()
-        if set(own) != set(known):
-            raise ValueError(f"teacher must know the classes of y, {own}; it knows {known}.")
+        classes, found = distiller.classes_.tolist(), np.asarray(teacher.classes_).tolist()
+        if set(classes) != set(found):
+            raise ValueError(f"teacher must know the classes of y, {classes}; it knows {found}.")
 
 
 def _predictor(teacher: Any, setup: Setup) -> Predict:
-    """How to ask a fitted teacher about rows."""
-    as_given = frames_like(setup.given.X, getattr(teacher, "feature_names_in_", None))
+    """Return what predicts rows with the members of a fitted teacher."""
+    as_frame = frames_like(setup.arguments.X, getattr(teacher, "feature_names_in_", None))
     plan = setup.plan
     labels = getattr(plan.task, "labels", None)
 
     def predict(rows: np.ndarray) -> np.ndarray:
-        members = predict_members(teacher, as_given(rows))
+        members = predict_members(teacher, as_frame(rows))
         if labels is not None:
             members = align_classes(members, teacher.classes_, labels)
         members = _checked(setup, members, len(rows), teacher)
@@ -156,6 +143,7 @@ def _predictor(teacher: Any, setup: Setup) -> Predict:
 
 
 def _checked(setup: Setup, members: Any, n_rows: int, teacher: Any) -> np.ndarray:
+    """Check members' predictions for `n_rows` rows."""
     name = f"the predictions of teacher {type(teacher).__name__}"
     kind = setup.plan.task.shape_of_members
     return check_member_predictions(members, n_rows, name=name, **kind)
@@ -191,7 +179,7 @@ def seed_where_unset(estimator, seed: int) -> None:
 
 
 def frames_like(X, names) -> Callable[[np.ndarray], Any]:
-    """Return what puts an array into a frame, of X's kind, for a teacher that has named columns."""
+    """Return what turns an array into a frame of X's library, for a teacher with named columns."""
     if names is None:
         return lambda rows: rows
     if not hasattr(X, "columns"):

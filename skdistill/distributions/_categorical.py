@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ._shared import check_n_samples, row_chunks
+from ._shared import check_n_samples, random_numbers, row_chunks
 from ._uncertainty import Uncertainty
 
 _CHUNK = 2**15  # elements of one temporary: 128 KiB of float32, several fit the cache
@@ -23,8 +23,70 @@ _SMALL = 0.05
 _SERIES = [(-1) ** k / (k * (k - 1)) for k in range(2, 11)]
 
 
+class Predictive:
+    """Base of distributions over class probabilities that predict by their mean.
+
+    Subclasses provide ``mean`` and its logarithm, ``log_mean``.
+    """
+
+    def log_prob(self, codes: Tensor) -> Tensor:
+        """Log probability of classes under the mean.
+
+        Parameters
+        ----------
+        codes : Tensor of int64 of shape (n,)
+            One class for each row, counted from 0.
+
+        Returns
+        -------
+        Tensor of shape (n,)
+            In nats; ``-inf`` where all members rule the class out.
+
+        Raises
+        ------
+        ValueError
+            If `codes` are not n whole numbers from 0 to K - 1.
+        """
+        log_mean = cast(Any, self).log_mean
+        n_rows, n_classes = log_mean.shape
+        if not isinstance(codes, Tensor):
+            raise TypeError(f"codes must be a tensor, got {codes!r}.")
+        is_code = codes.dtype == torch.int64 and codes.shape == (n_rows,)
+        if not (is_code and ((codes >= 0) & (codes < n_classes)).all()):
+            raise ValueError(
+                f"codes must be {n_rows} numbers of int64 from 0 to {n_classes - 1}, got shape "
+                f"{tuple(codes.shape)}, {codes.dtype}: {codes}."
+            )
+        return log_mean.gather(-1, codes.unsqueeze(-1)).squeeze(-1)
+
+    def sample(self, n_samples: int, generator: torch.Generator | None = None) -> Tensor:
+        """Draw classes from the mean.
+
+        The same draws serve every row: draw i is one uniform number, at which every row's
+        distribution function is inverted. What is drawn for a row hence does not depend on the
+        rows around it; but the rows of a draw are not independent of each other.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of draws.
+        generator : torch.Generator, default=None
+            Source of randomness, on any device; None is torch's global generator.
+
+        Returns
+        -------
+        Tensor of int64 of shape (n_samples, n)
+            Classes, counted from 0. Those of probability zero are never drawn.
+        """
+        check_n_samples(n_samples)
+        cdf = cast(Any, self).mean.double().cumsum(dim=-1)
+        cdf = cdf / cdf[:, -1:]  # exactly 1 from the last possible class on
+        uniform = random_numbers(torch.rand, (n_samples,), generator, cdf)
+        return torch.searchsorted(cdf, uniform.repeat(len(cdf), 1), right=True).T
+
+
 @dataclass(frozen=True, eq=False)  # the == of tensors has no single truth value
-class EmpiricalCategorical:
+class EmpiricalCategorical(Predictive):
     """Members of equal weight, each of which predicts class probabilities for every row.
 
     As a distribution over class probabilities it tells aleatoric from epistemic uncertainty;
@@ -121,7 +183,7 @@ class EmpiricalCategorical:
 
     @torch.no_grad()
     def uncertainty(self) -> Uncertainty:
-        """Parts of the entropy of the mixture [1]_.
+        """Parts of the entropy of the mixture (Eq 1 of Hydra+, Ferianc & Rodrigues, 2022).
 
         Returns
         -------
@@ -131,11 +193,6 @@ class EmpiricalCategorical:
             class and member, the mean divergence of the members from the mixture. It is never
             negative, and exactly zero where the members agree; ``total == aleatoric + epistemic``.
             No gradient passes through.
-
-        References
-        ----------
-        .. [1] M. Ferianc and M. Rodrigues, "Simple Regularisation for Uncertainty-Aware Knowledge
-           Distillation", 2022, Eq. 1.
         """
         parts = [_mean_entropy_and_information(chunk) for chunk in self._chunks()]
         aleatoric, epistemic = (torch.cat(part) for part in zip(*parts, strict=True))
@@ -159,126 +216,10 @@ class EmpiricalCategorical:
         """
         return torch.cat([_reverse_information(chunk) for chunk in self._chunks()])
 
-    def log_prob(self, codes: Tensor) -> Tensor:
-        """Log probability of classes under the mixture.
-
-        Parameters
-        ----------
-        codes : Tensor of int64 of shape (n,)
-            One class for each row, counted from 0.
-
-        Returns
-        -------
-        Tensor of shape (n,)
-            In nats; finite where probabilities underflow, ``-inf`` where all members rule the
-            class out.
-
-        Raises
-        ------
-        ValueError
-            If `codes` are not n whole numbers from 0 to K - 1.
-        """
-        n_members, n_rows, n_classes = self.log_probs.shape
-        if not isinstance(codes, Tensor):
-            raise TypeError(f"codes must be a tensor, got {codes!r}.")
-        is_code = codes.dtype == torch.int64 and codes.shape == (n_rows,)
-        if not (is_code and ((codes >= 0) & (codes < n_classes)).all()):
-            raise ValueError(
-                f"codes must be {n_rows} numbers of int64 from 0 to {n_classes - 1}, got shape "
-                f"{tuple(codes.shape)}, {codes.dtype}: {codes}."
-            )
-        index = codes.expand(n_members, n_rows).unsqueeze(-1)
-        log_probs = self.log_probs.gather(-1, index).squeeze(-1)
-        return log_probs.logsumexp(dim=0) - math.log(n_members)
-
-    def sample(self, n_samples: int, generator: torch.Generator | None = None) -> Tensor:
-        """Draw classes from the mixture.
-
-        The same draws serve every row: draw i is one uniform number, at which every row's
-        distribution function is inverted. What is drawn for a row hence does not depend on the
-        rows around it; but the rows of a draw are not independent of each other.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of draws.
-        generator : torch.Generator, default=None
-            Source of randomness, on any device; None is torch's global generator.
-
-        Returns
-        -------
-        Tensor of int64 of shape (n_samples, n)
-            Classes, counted from 0. Those of probability zero are never drawn.
-        """
-        check_n_samples(n_samples)
-        device = self.log_probs.device
-        uniform = torch.rand(
-            n_samples,
-            generator=generator,
-            device=device if generator is None else generator.device,
-            dtype=torch.float64,
-        )
-        cdf = self.mean.double().cumsum(dim=-1)
-        cdf = cdf / cdf[:, -1:]  # exactly 1 from the last possible class on
-        draws = uniform.to(device).repeat(len(cdf), 1)
-        return torch.searchsorted(cdf, draws, right=True).T
-
     def _chunks(self) -> tuple[Tensor, ...]:
         """Members of some rows at a time, (S, rows, K), so that temporaries stay small."""
         n_members, _, n_classes = self.log_probs.shape
         return row_chunks(self.log_probs, _CHUNK // (n_members * n_classes), axis=1)
-
-
-class Predictive:
-    """Base of distributions over class probabilities that predict by their mean.
-
-    Subclasses provide its logarithm, ``log_mean``.
-    """
-
-    def log_prob(self, codes: Tensor) -> Tensor:
-        """Log probability of classes under the mean.
-
-        Parameters
-        ----------
-        codes : Tensor of int64 of shape (n,)
-            One class for each row, counted from 0.
-
-        Returns
-        -------
-        Tensor of shape (n,)
-            In nats.
-
-        Raises
-        ------
-        ValueError
-            If `codes` are not n whole numbers from 0 to K - 1.
-        """
-        return self._predictive.log_prob(codes)
-
-    def sample(self, n_samples: int, generator: torch.Generator | None = None) -> Tensor:
-        """Draw classes from the mean.
-
-        The same draws serve every row, as in :meth:`EmpiricalCategorical.sample`.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of draws.
-        generator : torch.Generator, default=None
-            Source of randomness, on any device; None is torch's global generator.
-
-        Returns
-        -------
-        Tensor of int64 of shape (n_samples, n)
-            Classes, counted from 0.
-        """
-        return self._predictive.sample(n_samples, generator)
-
-    @property
-    def _predictive(self) -> EmpiricalCategorical:
-        """The mean, as an ensemble of one member."""
-        log_mean = cast(Any, self).log_mean
-        return EmpiricalCategorical(log_mean.unsqueeze(0))
 
 
 def _check_axes(name: str, values: Tensor, expected: str) -> None:

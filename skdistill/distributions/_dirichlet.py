@@ -65,7 +65,7 @@ class Dirichlet(Predictive):
         outputs : Tensor of shape (n, K) or (1, n, K)
             Clipped to [-20, 40].
         offset : float, default=1.0
-            1 is the form that goes with the proxy target [1]_, 0 the plain one (Eq. 6).
+            1 is the form that goes with the proxy target (Sec. 3), 0 the plain one (Eq. 6).
 
         Returns
         -------
@@ -75,11 +75,6 @@ class Dirichlet(Predictive):
         ------
         ValueError
             If `outputs` has neither of the two shapes.
-
-        References
-        ----------
-        .. [1] M. Ryabinin, A. Malinin and M. Gales, "Scaling Ensemble Distribution Distillation to
-           Many Classes with Proxy Targets", NeurIPS 2021, Sec. 3.
         """
         outputs = of_one_network(outputs, 1, "K")
         return cls(outputs.clamp(*cls.output_limits).exp() + offset)  # Eq. 6

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -82,92 +83,22 @@ class ExpectedGaussian(Marginal):
     aleatoric: Tensor
     epistemic: Tensor
 
-    def affine(self, loc: Tensor, scale: Tensor) -> ExpectedGaussian:
-        """Distribution of ``loc + scale * y``, such as y back from standardised to own units.
-
-        Parameters
-        ----------
-        loc, scale : Tensor of shape (t,)
-            Shift and factor of each target.
-
-        Returns
-        -------
-        ExpectedGaussian
-        """
+    def affine(self, loc: Tensor | np.ndarray, scale: Tensor | np.ndarray) -> ExpectedGaussian:
         loc, scale = (torch.as_tensor(value).to(self.mean) for value in (loc, scale))
         variances = scale.square() * self.aleatoric, scale.square() * self.epistemic
         return ExpectedGaussian(loc + scale * self.mean, *variances)
 
-    @property
-    def variance(self) -> Tensor:
-        """Variance of y, of shape (n, t): the total uncertainty."""
-        return self.aleatoric + self.epistemic
-
     def uncertainty(self) -> Uncertainty:
-        """Parts of the variance.
-
-        Returns
-        -------
-        Uncertainty
-            Tensors of shape (n, t), in squared units of y. The total is the sum of the parts.
-        """
-        return Uncertainty(self.variance, self.aleatoric, self.epistemic, measure="variance")
+        total = self.aleatoric + self.epistemic
+        return Uncertainty(total, self.aleatoric, self.epistemic, measure="variance")
 
     def log_prob(self, y: Tensor) -> Tensor:
-        """Log density of y, per row and target.
-
-        Parameters
-        ----------
-        y : Tensor of shape (n, t)
-
-        Returns
-        -------
-        Tensor of shape (n, t)
-            In nats.
-
-        Raises
-        ------
-        ValueError
-            If `y` does not have shape (n, t).
-        """
         return self._predictive.log_prob(y)
 
     def cdf(self, y: Tensor) -> Tensor:
-        """Distribution function of y, per row and target.
-
-        Parameters
-        ----------
-        y : Tensor of shape (n, t)
-
-        Returns
-        -------
-        Tensor of shape (n, t)
-            Probabilities.
-
-        Raises
-        ------
-        ValueError
-            If `y` does not have shape (n, t).
-        """
         return self._predictive.cdf(y)
 
     def sample(self, n_samples: int, generator: torch.Generator | None = None) -> Tensor:
-        """Draw y.
-
-        The same draws serve every row: draw i is one standard normal number per target.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of draws.
-        generator : torch.Generator, default=None
-            Source of randomness, on any device; None is torch's global generator.
-
-        Returns
-        -------
-        Tensor of shape (n_samples, n, t)
-            In units of y.
-        """
         return self._predictive.sample(n_samples, generator)
 
     @property

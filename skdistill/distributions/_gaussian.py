@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ._shared import Marginal, check_n_samples, check_targets, normal_cdf
+from ._shared import Marginal, check_n_samples, check_targets, normal_cdf, random_numbers
 from ._uncertainty import Uncertainty
 
 _EPS = torch.finfo(torch.float64).eps
@@ -134,17 +135,6 @@ class EmpiricalGaussian(Marginal):
         return torch.stack((self.means.transpose(0, 1), self.variances.transpose(0, 1)), dim=-1)
 
     def affine(self, loc: Tensor | np.ndarray, scale: Tensor | np.ndarray) -> EmpiricalGaussian:
-        """Distribution of ``loc + scale * y``, such as y back from standardised to own units.
-
-        Parameters
-        ----------
-        loc, scale : Tensor or array of shape (t,)
-            Shift and factor of each target.
-
-        Returns
-        -------
-        EmpiricalGaussian
-        """
         loc, scale = (torch.as_tensor(value).to(self.means) for value in (loc, scale))
         return EmpiricalGaussian(loc + scale * self.means, scale.square() * self.variances)
 
@@ -153,13 +143,8 @@ class EmpiricalGaussian(Marginal):
         """Mean of the mixture, of shape (n, t)."""
         return self.means[0] + (self.means - self.means[0]).mean(dim=0)
 
-    @property
-    def variance(self) -> Tensor:
-        """Variance of the mixture, of shape (n, t): the total uncertainty."""
-        return self.uncertainty().total
-
     def uncertainty(self) -> Uncertainty:
-        """Parts of the variance by the law of total variance [1]_.
+        """Parts of the variance by the law of total variance (Lindqvist et al., Eqs 4a to 4c).
 
         Returns
         -------
@@ -167,11 +152,6 @@ class EmpiricalGaussian(Marginal):
             Tensors of shape (n, t), in squared units of y. The epistemic part is the population
             variance (1/S) of the means, so that ``total == aleatoric + epistemic``; it is never
             negative, and exactly zero where the members agree.
-
-        References
-        ----------
-        .. [1] J. Lindqvist, A. Olmin, F. Lindsten and L. Svensson, "A general framework for
-           ensemble distribution distillation", MLSP 2020, Eqs. (4a) to (4c).
         """
         shifted = self.means - self.means[0]  # removes a large common offset before rounding
         aleatoric = self.variances.mean(dim=0)  # Eq. 4b
@@ -192,77 +172,20 @@ class EmpiricalGaussian(Marginal):
         return EmpiricalGaussian(self.mean.unsqueeze(0), self.variance.unsqueeze(0))
 
     def log_prob(self, y: Tensor) -> Tensor:
-        """Log density of the mixture, per row and target.
-
-        Parameters
-        ----------
-        y : Tensor of shape (n, t)
-
-        Returns
-        -------
-        Tensor of shape (n, t)
-            In nats, finite far in the tails. The joint log density of several targets is not their
-            sum, as the targets share the members.
-
-        Raises
-        ------
-        ValueError
-            If `y` does not have shape (n, t).
-        """
         z = self._standardise(y)
         log_densities = -0.5 * (z.square() + (2 * math.pi * self.variances).log())
         return log_densities.logsumexp(dim=0) - math.log(len(self.means))
 
     def cdf(self, y: Tensor) -> Tensor:
-        """Distribution function of the mixture, per row and target.
-
-        Parameters
-        ----------
-        y : Tensor of shape (n, t)
-
-        Returns
-        -------
-        Tensor of shape (n, t)
-            Probabilities, of full relative accuracy in the lower tail.
-
-        Raises
-        ------
-        ValueError
-            If `y` does not have shape (n, t).
-        """
         return normal_cdf(self._standardise(y)).mean(dim=0)
 
     def sample(self, n_samples: int, generator: torch.Generator | None = None) -> Tensor:
-        """Draw y: a member at random, then from its Gaussian.
-
-        The same draws serve every row: draw i takes one member and one standard normal per target
-        for all rows. What is drawn for a row hence does not depend on the rows around it, and
-        draw i is a plausible function of x plus noise rather than unrelated points; but the rows
-        of a draw are not independent of each other.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of draws.
-        generator : torch.Generator, default=None
-            Source of randomness, on any device; None is torch's global generator.
-
-        Returns
-        -------
-        Tensor of shape (n_samples, n, t)
-            In units of y.
-        """
         check_n_samples(n_samples)
         n_members, _, n_targets = self.means.shape
-        source = self.means.device if generator is None else generator.device
-        member = torch.randint(n_members, (n_samples,), generator=generator, device=source)
-        noise = torch.randn(
-            (n_samples, 1, n_targets),
-            generator=generator,
-            device=source,
-            dtype=self.means.dtype,
-        )
-        member, noise = member.to(self.means.device), noise.to(self.means.device)
+        # Draw i takes one member for all rows, and so is a plausible function of x plus noise.
+        choose = partial(torch.randint, n_members)
+        member = random_numbers(choose, (n_samples,), generator, self.means, torch.int64)
+        noise = random_numbers(torch.randn, (n_samples, 1, n_targets), generator, self.means)
         return self.means[member] + self.variances[member].sqrt() * noise
 
     def _standardise(self, y: Tensor) -> Tensor:
@@ -292,24 +215,13 @@ class EmpiricalGaussian(Marginal):
 
 
 def _mixture_quantile(means: Tensor, stds: Tensor, tail: Tensor, upper: Tensor) -> Tensor:
-    """Quantiles of mixtures of S equally weighted Gaussians, exact to rounding.
+    """Quantiles (m, k) of m mixtures of S equally weighted Gaussians, (S, m), exact to rounding.
 
     A safeguarded Newton iteration: x moves by Newton's step for the logarithm of the two sides of
     the equation, or to the middle of the bracket where that step leaves the bracket or is more
     than half the last one. Each problem stops by itself, when the two sides agree to rounding or
-    the bracket has closed around x.
-
-    Parameters
-    ----------
-    means, stds : Tensor of shape (S, m), float64
-    tail : Tensor of shape (k,), float64
-        Probabilities, at most 1/2.
-    upper : Tensor of shape (k,), bool
-        Whether the probability lies above the quantile; solved as a lower tail of -y.
-
-    Returns
-    -------
-    Tensor of shape (m, k), float64
+    the bracket has closed around x. Where `upper` is true, of shape (k,), the probability `tail`,
+    at most 1/2, lies above the quantile: solved as a lower tail of -y. All are of float64.
     """
     n_members, n_problems = means.shape
     sign = 1.0 - 2.0 * upper.double()

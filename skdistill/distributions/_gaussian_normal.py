@@ -20,6 +20,7 @@ from ._shared import (
     lower_quantile,
     normal_cdf,
     of_one_network,
+    random_numbers,
 )
 from ._uncertainty import Uncertainty
 
@@ -57,6 +58,12 @@ class GaussianNormal(Marginal):
     scale : Tensor of shape (t,)
         Unit of y in which the noise is measured: its variance is
         ``scale^2 (softplus(z2) + 1e-6)``.
+
+    Notes
+    -----
+    In density and quantiles z1 is integrated out exactly, z2 by quadrature with 32 nodes: the
+    density is that of a mixture of 32 Gaussians with the mean and the variance of y. So that these
+    overlap, a correlation of z1 and z2 beyond .953 counts as .953 there.
 
     References
     ----------
@@ -112,17 +119,6 @@ class GaussianNormal(Marginal):
         return cls(mean, raw_mean, conditional_variance, raw_variance, slope, scale)
 
     def affine(self, loc: Tensor | np.ndarray, scale: Tensor | np.ndarray) -> GaussianNormal:
-        """Distribution of ``loc + scale * y``, such as y back from standardised to own units.
-
-        Parameters
-        ----------
-        loc, scale : Tensor or array of shape (t,)
-            Shift and factor of each target.
-
-        Returns
-        -------
-        GaussianNormal
-        """
         loc, scale = (torch.as_tensor(value).to(self.mean) for value in (loc, scale))
         return GaussianNormal(
             loc + scale * self.mean,
@@ -133,13 +129,8 @@ class GaussianNormal(Marginal):
             scale.abs() * self.scale,
         )
 
-    @property
-    def variance(self) -> Tensor:
-        """Variance of y, of shape (n, t): the total uncertainty."""
-        return self.uncertainty().total
-
     def uncertainty(self) -> Uncertainty:
-        """Parts of the variance by the law of total variance [1]_.
+        """Parts of the variance by the law of total variance (Eqs 4a to 4c and 15 of the paper).
 
         Returns
         -------
@@ -147,11 +138,6 @@ class GaussianNormal(Marginal):
             Tensors of shape (n, t), in squared units of y. The aleatoric part is the expected
             noise variance, by Gauss-Hermite quadrature; the epistemic part is the variance of z1;
             the total is their sum.
-
-        References
-        ----------
-        .. [1] J. Lindqvist, A. Olmin, F. Lindsten and L. Svensson, "A general framework for
-           ensemble distribution distillation", MLSP 2020, Eqs. (4a) to (4c) and (15).
         """
         weights = _WEIGHTS.to(self.mean)
         aleatoric = torch.einsum("q,q...->...", weights, self._noise(self._raw_nodes()))  # Eq 4b
@@ -159,79 +145,21 @@ class GaussianNormal(Marginal):
         return Uncertainty(aleatoric + epistemic, aleatoric, epistemic, measure="variance")
 
     def log_prob(self, y: Tensor) -> Tensor:
-        """Log density of y, with z integrated out, per row and target.
-
-        Parameters
-        ----------
-        y : Tensor of shape (n, t)
-
-        Returns
-        -------
-        Tensor of shape (n, t)
-            In nats.
-
-        Raises
-        ------
-        ValueError
-            If `y` does not have shape (n, t).
-
-        Notes
-        -----
-        z1 is integrated out exactly, z2 by quadrature with 32 nodes: the density is that of a
-        mixture of 32 Gaussians with the mean and the variance of y. So that these overlap, a
-        correlation of z1 and z2 beyond .953 counts as .953, here and in the quantiles.
-        """
         check_targets(y, self.mean)
         means, variances = self._components()
         log_densities = -0.5 * ((y - means).square() / variances + (2 * math.pi * variances).log())
         return (log_densities + _WEIGHTS.log().to(self.mean).view(-1, 1, 1)).logsumexp(dim=0)
 
     def cdf(self, y: Tensor) -> Tensor:
-        """Distribution function of y, with z integrated out, per row and target.
-
-        Parameters
-        ----------
-        y : Tensor of shape (n, t)
-
-        Returns
-        -------
-        Tensor of shape (n, t)
-            Probabilities, of full relative accuracy in the lower tail.
-
-        Raises
-        ------
-        ValueError
-            If `y` does not have shape (n, t).
-        """
         check_targets(y, self.mean)
         means, variances = self._components()
         masses = normal_cdf((y - means) / variances.sqrt())
         return torch.einsum("q,q...->...", _WEIGHTS.to(self.mean), masses)
 
     def sample(self, n_samples: int, generator: torch.Generator | None = None) -> Tensor:
-        """Draw y: z from its normal distribution, then y given z.
-
-        The same draws serve every row, as in :meth:`EmpiricalGaussian.sample`.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of draws.
-        generator : torch.Generator, default=None
-            Source of randomness, on any device; None is torch's global generator.
-
-        Returns
-        -------
-        Tensor of shape (n_samples, n, t)
-            In units of y.
-        """
         check_n_samples(n_samples)
-        raw, noise = torch.randn(
-            (2, n_samples, 1, self.mean.shape[1]),
-            generator=generator,
-            device=self.mean.device if generator is None else generator.device,
-            dtype=self.mean.dtype,
-        ).to(self.mean.device)
+        shape = (2, n_samples, 1, self.mean.shape[1])
+        raw, noise = random_numbers(torch.randn, shape, generator, self.mean)
         raw = self.raw_variance.sqrt() * raw
         variance = self.conditional_variance + self._noise(raw)
         return self.mean + self.slope * raw + variance.sqrt() * noise

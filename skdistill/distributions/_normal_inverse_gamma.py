@@ -13,7 +13,7 @@ from scipy import special
 from torch import Tensor
 
 from ._gaussian import Gaussian
-from ._shared import Marginal, check_n_samples, check_targets, of_one_network
+from ._shared import Marginal, check_n_samples, check_targets, of_one_network, random_numbers
 from ._uncertainty import Uncertainty
 
 
@@ -83,25 +83,9 @@ class NormalInverseGamma(Marginal):
         return cls(mean, nu, alpha, alpha * harmonic)
 
     def affine(self, loc: Tensor | np.ndarray, scale: Tensor | np.ndarray) -> NormalInverseGamma:
-        """Distribution of ``loc + scale * y``, such as y back from standardised to own units.
-
-        Parameters
-        ----------
-        loc, scale : Tensor or array of shape (t,)
-            Shift and factor of each target.
-
-        Returns
-        -------
-        NormalInverseGamma
-        """
         loc, scale = (torch.as_tensor(value).to(self.mean) for value in (loc, scale))
         beta = scale.square() * self.beta
         return NormalInverseGamma(loc + scale * self.mean, self.nu, self.alpha, beta)
-
-    @property
-    def variance(self) -> Tensor:
-        """Variance of y, of shape (n, t): the total uncertainty."""
-        return self.uncertainty().total
 
     @property
     def spread(self) -> Tensor:
@@ -123,44 +107,12 @@ class NormalInverseGamma(Marginal):
         return Uncertainty(aleatoric + epistemic, aleatoric, epistemic, measure="variance")
 
     def log_prob(self, y: Tensor) -> Tensor:
-        """Log density of y under Student's t, per row and target.
-
-        Parameters
-        ----------
-        y : Tensor of shape (n, t)
-
-        Returns
-        -------
-        Tensor of shape (n, t)
-            In nats.
-
-        Raises
-        ------
-        ValueError
-            If `y` does not have shape (n, t).
-        """
         check_targets(y, self.mean)
         square = ((y - self.mean) / self.spread).square()
         return t_log_density(square, self.spread.log(), self.alpha, 1)
 
     @torch.no_grad()
     def cdf(self, y: Tensor) -> Tensor:
-        """Distribution function of y, per row and target.
-
-        Parameters
-        ----------
-        y : Tensor of shape (n, t)
-
-        Returns
-        -------
-        Tensor of shape (n, t)
-            Probabilities. No gradient passes through.
-
-        Raises
-        ------
-        ValueError
-            If `y` does not have shape (n, t).
-        """
         check_targets(y, self.mean)
         score = ((y - self.mean) / self.spread).double().cpu().numpy()
         masses = special.stdtr(2 * self.alpha.double().cpu().numpy(), score)
@@ -168,30 +120,10 @@ class NormalInverseGamma(Marginal):
 
     @torch.no_grad()
     def sample(self, n_samples: int, generator: torch.Generator | None = None) -> Tensor:
-        """Draw y.
-
-        The same draws serve every row: draw i is one uniform number per target, at which every
-        row's distribution function is inverted.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of draws.
-        generator : torch.Generator, default=None
-            Source of randomness, on any device; None is torch's global generator.
-
-        Returns
-        -------
-        Tensor of shape (n_samples, n, t)
-            In units of y. No gradient passes through.
-        """
         check_n_samples(n_samples)
-        uniform = torch.rand(
-            (n_samples, 1, self.mean.shape[1]),
-            generator=generator,
-            device=self.mean.device if generator is None else generator.device,
-            dtype=torch.float64,
-        ).clamp_(min=torch.finfo(torch.float64).tiny)  # the quantile of 0 is infinite
+        shape = (n_samples, 1, self.mean.shape[1])
+        uniform = random_numbers(torch.rand, shape, generator, self.mean, torch.float64)
+        uniform.clamp_(min=torch.finfo(torch.float64).tiny)  # the quantile of 0 is infinite
         return self.mean + self.spread * self._standard_quantile(uniform, self.alpha)
 
     def _standard_quantile(self, levels: Tensor, alpha: Tensor) -> Tensor:

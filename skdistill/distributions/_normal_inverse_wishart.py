@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from ._gaussian import Gaussian
 from ._normal_inverse_gamma import NormalInverseGamma, t_log_density
-from ._shared import Marginal, check_n_samples, check_targets, of_one_network
+from ._shared import Marginal, check_n_samples, check_targets, of_one_network, random_numbers
 from ._uncertainty import Uncertainty
 
 
@@ -81,17 +82,6 @@ class NormalInverseWishart(Marginal):
         return cls(mean, nu, degrees, degrees * harmonic)
 
     def affine(self, loc: Tensor | np.ndarray, scale: Tensor | np.ndarray) -> NormalInverseWishart:
-        """Distribution of ``loc + scale * y``, such as y back from standardised to own units.
-
-        Parameters
-        ----------
-        loc, scale : Tensor or array of shape (t,)
-            Shift and factor of each target.
-
-        Returns
-        -------
-        NormalInverseWishart
-        """
         loc, scale = (torch.as_tensor(value).to(self.mean) for value in (loc, scale))
         psi = scale.square() * self.psi
         return NormalInverseWishart(loc + scale * self.mean, self.nu, self.degrees, psi)
@@ -102,11 +92,6 @@ class NormalInverseWishart(Marginal):
         alpha = 0.5 * (self.degrees - self.mean.shape[-1] + 1)
         nu, alpha = self.nu.expand_as(self.mean), alpha.expand_as(self.mean)
         return NormalInverseGamma(self.mean, nu, alpha, 0.5 * self.psi)
-
-    @property
-    def variance(self) -> Tensor:
-        """Variance of y, of shape (n, t): the total uncertainty."""
-        return self.uncertainty().total
 
     def uncertainty(self) -> Uncertainty:
         """Parts of the variance by the law of total variance, in closed form.
@@ -144,50 +129,14 @@ class NormalInverseWishart(Marginal):
         return t_log_density(square, log_spread, marginals.alpha[:, 0], y.shape[-1])
 
     def cdf(self, y: Tensor) -> Tensor:
-        """Distribution function of each target by itself, per row.
-
-        Parameters
-        ----------
-        y : Tensor of shape (n, t)
-
-        Returns
-        -------
-        Tensor of shape (n, t)
-            Probabilities. No gradient passes through.
-
-        Raises
-        ------
-        ValueError
-            If `y` does not have shape (n, t).
-        """
         return self.marginals.cdf(y)
 
     @torch.no_grad()
     def sample(self, n_samples: int, generator: torch.Generator | None = None) -> Tensor:
-        """Draw y, all targets together.
-
-        The same draws serve every row: draw i is one standard normal number per target, and one
-        uniform number for what they share, at which every row's distribution of it is inverted.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of draws.
-        generator : torch.Generator, default=None
-            Source of randomness, on any device; None is torch's global generator.
-
-        Returns
-        -------
-        Tensor of shape (n_samples, n, t)
-            In units of y. No gradient passes through.
-        """
         check_n_samples(n_samples)
-        device = self.mean.device if generator is None else generator.device
-        shape = (n_samples, 1, self.mean.shape[1])
-        normal = torch.randn(shape, generator=generator, device=device, dtype=torch.float64)
-        level = torch.rand(
-            (n_samples, 1, 1), generator=generator, device=device, dtype=normal.dtype
-        )
+        draw = partial(random_numbers, generator=generator, like=self.mean, dtype=torch.float64)
+        normal = draw(torch.randn, (n_samples, 1, self.mean.shape[1]))
+        level = draw(torch.rand, (n_samples, 1, 1))  # of what the targets of a row share
         level.clamp_(min=torch.finfo(level.dtype).tiny)  # no draw is infinite
         marginals = self.marginals
         alpha = marginals.alpha[:, :1].double().cpu().numpy()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Integral
 
 import numpy as np
@@ -13,13 +13,105 @@ import torch
 from torch import Tensor
 
 from .._rules import Number
+from ._uncertainty import Uncertainty
 
 _EPS = torch.finfo(torch.float64).eps
 _MAX_STEPS = 200  # bisection alone closes a bracket of float64 in fewer
 
 
 class Marginal(ABC):
-    """Distribution of y whose quantiles and intervals follow from the quantiles of its tails."""
+    """Predicted distribution of t numbers, for each of n rows.
+
+    Its quantiles and intervals follow from the quantiles of its tails.
+    """
+
+    @property
+    def variance(self) -> Tensor:
+        """Variance of y, of shape (n, t): the total uncertainty."""
+        return self.uncertainty().total
+
+    @abstractmethod
+    def uncertainty(self) -> Uncertainty:
+        """Parts of the variance by the law of total variance.
+
+        Returns
+        -------
+        Uncertainty
+            Tensors of shape (n, t), in squared units of y. The total is the sum of the parts.
+        """
+
+    @abstractmethod
+    def affine(self, loc: Tensor | np.ndarray, scale: Tensor | np.ndarray) -> Marginal:
+        """Distribution of ``loc + scale * y``, such as y back from standardised to own units.
+
+        Parameters
+        ----------
+        loc, scale : Tensor or array of shape (t,)
+            Shift and factor of each target.
+
+        Returns
+        -------
+        Distribution of the same kind.
+        """
+
+    @abstractmethod
+    def log_prob(self, y: Tensor) -> Tensor:
+        """Log density of y, per row and target.
+
+        Parameters
+        ----------
+        y : Tensor of shape (n, t)
+
+        Returns
+        -------
+        Tensor of shape (n, t)
+            In nats. The joint log density of several targets is not their sum where these share
+            members.
+
+        Raises
+        ------
+        ValueError
+            If `y` does not have shape (n, t).
+        """
+
+    @abstractmethod
+    def cdf(self, y: Tensor) -> Tensor:
+        """Distribution function of y, per row and target.
+
+        Parameters
+        ----------
+        y : Tensor of shape (n, t)
+
+        Returns
+        -------
+        Tensor of shape (n, t)
+            Probabilities.
+
+        Raises
+        ------
+        ValueError
+            If `y` does not have shape (n, t).
+        """
+
+    @abstractmethod
+    def sample(self, n_samples: int, generator: torch.Generator | None = None) -> Tensor:
+        """Draw y.
+
+        The same draws serve every row: what is drawn for a row does not depend on the rows around
+        it, but the rows of a draw are not independent of each other.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of draws.
+        generator : torch.Generator, default=None
+            Source of randomness, on any device; None is torch's global generator.
+
+        Returns
+        -------
+        Tensor of shape (n_samples, n, t)
+            In units of y.
+        """
 
     @torch.no_grad()
     def quantile(self, q: float | Sequence[float] | Tensor) -> Tensor:
@@ -119,6 +211,19 @@ def check_targets(y: Tensor, like: Tensor) -> None:
 def check_n_samples(n_samples: int) -> None:
     """Raise TypeError or ValueError if `n_samples` is no number of draws."""
     Number(Integral, 0).check(n_samples, "n_samples")
+
+
+def random_numbers(
+    draw: Callable[..., Tensor],
+    shape: tuple[int, ...],
+    generator: torch.Generator | None,
+    like: Tensor,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    """Draw numbers for the device of `like`, on the generator's own device."""
+    device = like.device if generator is None else generator.device
+    drawn = draw(shape, generator=generator, device=device, dtype=dtype or like.dtype)
+    return drawn.to(like.device)
 
 
 def normal_cdf(z: Tensor) -> Tensor:

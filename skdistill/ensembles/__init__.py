@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from ._classifier import BayesianEnsembleClassifier
+from ._diagnostics import SamplerDiagnostics as SamplerDiagnostics
 from ._fit import fit_ensemble as fit_ensemble
 from ._regressor import BayesianEnsembleRegressor
 

@@ -26,55 +26,23 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
     n_members : int, default=20
         Number of networks.
     module : callable, default=MLP
-        Class (or function) that builds one member from ``in_features``, ``out_features`` and what
-        is given as ``module__<name>``; for the MLP, ``module__hidden_units=(50, 50)`` unless given.
+        Class (or function) that builds one member from ``in_features``, ``out_features`` and the
+        parameters ``module__<name>``; for the MLP, ``module__hidden_units=(50, 50)`` unless given.
         Its outputs are the logits of the classes. For images and series ``in_features`` is the
         shape of a row, see :class:`skdistill.modules.ConvNet` and its kin.
-    inference : "deep_ensemble", SGLD, SGHMC or MCDropout, default="deep_ensemble"
-        How members come about: trained each from weights of its own; drawn from the posterior by
-        Markov chains, see :class:`skdistill.samplers.SGLD` and
-        :class:`~skdistill.samplers.SGHMC`, which bring their own step size (`optimizer`, `lr` and
-        `lr_schedule` do not matter then) and run for `max_epochs` in all; or by dropping units of
-        one network, see :class:`~skdistill.samplers.MCDropout`.
     prior_scale : float, default=10.0
-        Scale of the Gaussian prior on the weights of each layer, of standard deviation
-        ``prior_scale / sqrt(fan_in)``: a weight decay (L2) of ``fan_in / (prior_scale**2 * n)`` on
-        the mean loss, where n is the sum of the sample weights. Biases have a flat prior;
-        ``numpy.inf`` gives the weights one too.
+        Scale of the Gaussian prior on the weights, as in :class:`BayesianEnsembleRegressor`.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, as everywhere in scikit-learn; they multiply `sample_weight`.
-    bootstrap : bool, default=False
-        Whether each member gets a bootstrap sample of the rows, drawn in proportion to
-        `sample_weight`.
-    optimizer : str or torch optimizer class, default="Adam"
-        Name of an optimizer in ``torch.optim``, or its class; its parameters are given as
-        ``optimizer__<name>``.
-    lr : float, default=0.01
-        Learning rate.
-    lr_schedule : {"cosine", None}, default="cosine"
-        Schedule of the learning rate over the epochs.
-    max_epochs : int, default=50
-        Number of epochs.
-    batch_size : int, default=32
-        Rows of a minibatch; all rows at once if there are not more.
-    clip_norm : float, default=None
-        Largest norm of each member's gradient.
-    early_stopping : bool, default=False
-        Whether to hold out `validation_fraction` of the rows, and to end each member's training,
-        with its best weights, when its loss on them has not improved by `tol` for
-        `n_iter_no_change` epochs.
     validation_fraction : float, default=0.1
         Share of the rows, and of every class, that `early_stopping` holds out.
-    n_iter_no_change : int or "auto", default="auto"
-        Epochs without improvement after which a member stops; "auto" is a quarter of `max_epochs`
-        and at least 20. Far fewer stop members before the learning rate has fallen, and with it
-        the loss.
-    tol : float, default=1e-4
-        Smallest decrease of the validation loss that counts as improvement.
-    max_restarts : int, default=3
-        How often members whose loss becomes infinite, not a number or explodes are trained anew
-        from another seed. Members that still diverge are left out, with a warning.
-    member_block, callbacks, device, compile, n_threads, verbose
+    max_epochs : int, default=50
+        Number of epochs.
+    inference, bootstrap, optimizer, lr, lr_schedule, batch_size, clip_norm
+        As in :class:`BayesianEnsembleRegressor`.
+    early_stopping, n_iter_no_change, tol, max_restarts
+        As in :class:`BayesianEnsembleRegressor`.
+    member_block, checkpoint, checkpoint_every, callbacks, device, compile, n_threads, verbose
         As in :class:`BayesianEnsembleRegressor`.
     random_state : int, RandomState instance or None, default=None
     **kwargs
@@ -84,33 +52,16 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
     ----------
     classes_ : ndarray of shape (n_classes,)
         The labels, sorted.
-    n_members_ : int
-        Number of members that were trained successfully.
-    n_epochs_ : int
-        Number of epochs that training was set to.
-    n_restarts_ : ndarray of shape (n_members,)
-        How often each member was restarted.
-    best_epochs_ : ndarray of shape (`n_members_`,)
-        Epoch of each member's weights, only with `early_stopping`.
     module_ : CategoricalStack
         The members, as one torch module.
-    net_ : skorch.NeuralNet
-        The net around `module_`, built when asked for.
-    sampler_diagnostics_ : SamplerDiagnostics
-        Only with Markov chains: split R-hat and effective sample size of what they predict, for up
-        to 500 rows of the training data.
-    history_ : list of dict
-        One row for each epoch: losses (means over members), durations and the block of members
-        trained.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+    n_members_, n_epochs_, n_restarts_, best_epochs_, net_, sampler_diagnostics_, history_
+        As in :class:`BayesianEnsembleRegressor`.
+    n_features_in_, feature_names_in_
+        As everywhere in scikit-learn.
 
     Notes
     -----
-    Ctrl-C during fit keeps the members trained so far, as they are, and raises
-    ``KeyboardInterrupt``; before the end of the first epoch the estimator stays unfitted. When
-    Markov chains diverge, the error names step size and iteration, and the finite states that were
-    kept before it are the members.
+    Ctrl-C during fit and chains that diverge: see :class:`BayesianEnsembleRegressor`.
 
     References
     ----------
@@ -160,6 +111,8 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         tol=1e-4,
         max_restarts=3,
         member_block="auto",
+        checkpoint=None,
+        checkpoint_every=60.0,
         callbacks=None,
         device="auto",
         compile="auto",
@@ -186,6 +139,8 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         self.tol = tol
         self.max_restarts = max_restarts
         self.member_block = member_block
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
         self.callbacks = callbacks
         self.device = device
         self.compile = compile

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Whether Markov chains have forgotten where they began, by what they predict."""
+"""Convergence diagnostics of Markov chains, by their predictions."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ..samplers import effective_sample_size, split_r_hat
 # Diagnostics look at the predictions for at most so many rows, evenly spaced in the data.
 _N_ROWS = 500
 
-# R-hat above this says that chains do not agree (Gelman & Rubin); who asks for more takes 1.01.
+# An R-hat above this tells that chains disagree (Gelman & Rubin); a stricter limit is 1.01.
 _LARGE_R_HAT = 1.1
 
-# The R-hat of few draws is often above that by chance: what one in so many predictions would exceed
-# if the draws were independent is not large. Neighbouring rows do so together.
+# The R-hat of few draws is often above that by chance, so the limit is at least the quantile that
+# one in so many predictions exceeds with independent draws; neighbouring rows exceed it together.
 _ONE_IN = 100
 _SHARE_BY_CHANCE = 0.05
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How an ensemble is fitted, from its parameters to its members."""
+"""Fitting an ensemble, from its parameters to its members."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from sklearn.utils import check_random_state
 from .._estimator import checked_training, fit_task, forget, recipe_for, with_callbacks
 from .._plans import Extent, rebuild_module
 from .._read_offs import DistributionEstimator
+from .._resume import resumable
 from .._rules import Number, OneOf
 from .._tasks import TASKS, Task
+from .._training import Training
 from ..samplers import SGHMC, SGLD, MCDropout
 from ._diagnostics import diagnose
 from ._plan import EnsemblePlan
@@ -38,7 +40,7 @@ _TRAINERS: dict[type, type[Trainer]] = {
 
 
 class InferenceRule:
-    """What `inference` may be."""
+    """Rule of `inference`."""
 
     def check(self, value: Any, name: str) -> None:
         if type(value) in _TRAINERS and not isinstance(value, str):
@@ -75,26 +77,43 @@ def fit_ensemble(ensemble: Any, X, y, sample_weight=None, observer: ChainObserve
     X, y, sample_weight
         As in its `fit`.
     observer : ChainObserver, default=None
-        Is shown the samples of Markov chains; only the last of them become members then.
+        Called with the samples of Markov chains; only the last of them become members then.
     """
     training = checked_training(ensemble)
     _check_settings_of_inference(ensemble)
-    forget(ensemble, "best_epochs_", "sampler_diagnostics_")
+    forget(ensemble)
     X, y, task = TASKS[ensemble._kind].check(ensemble, X, y)
     vars(ensemble).update(task.fitted_attributes)
     weight = task.weights_of_rows(y, sample_weight, getattr(ensemble, "class_weight", None))
     if weight is not None:
         X, y, weight = (array[weight > 0] for array in (X, y, weight))
     random_state = check_random_state(ensemble.random_state)
+    data = {"X": X, "y": y, "sample_weight": weight}
+    with resumable(ensemble, random_state, data) as random_state:
+        _train_members(ensemble, training, task, Data(X, y, weight), random_state, observer)
+    return ensemble
+
+
+def _train_members(
+    ensemble: Any,
+    training: Training,
+    task: Task,
+    data: Data,
+    random_state: np.random.RandomState,
+    observer: ChainObserver | None,
+) -> None:
+    """Train the members of an ensemble, and keep them."""
     ensemble.n_epochs_ = ensemble.max_epochs
     plan = _plan_of(ensemble, task)
-    recipe = recipe_for(ensemble, plan, X.shape[1:])
-    train, valid = split(ensemble, task, Data(X, y, weight), random_state)
-    scaling = task.scaling(train.y, train.weight, X.dtype, getattr(ensemble, "normalize_y", True))
+    recipe = recipe_for(ensemble, plan, data.X.shape[1:])
+    train, valid = split(ensemble, task, data, random_state)
+    scaling = task.scaling(
+        train.y, train.weight, data.X.dtype, getattr(ensemble, "normalize_y", True)
+    )
     job = Job(ensemble, training, plan, recipe, scaling, train, valid)
     trainer = _trainer_of(ensemble)(job, observer)
     n_epochs = trainer.n_blocks * ensemble.n_epochs_
-    with fit_task(ensemble, X, y, n_epochs) as context:
+    with fit_task(ensemble, data.X, data.y, n_epochs) as context:
         try:
             trainer.train_all(random_state, context)
         except (KeyboardInterrupt, ValueError):
@@ -105,16 +124,16 @@ def fit_ensemble(ensemble: Any, X, y, sample_weight=None, observer: ChainObserve
         if trainer.worse:
             training.warn_of_worse(f"{trainer.network_is}(s) {trainer.worse} are")
         if isinstance(trainer, ChainTrainer):
-            ensemble.sampler_diagnostics_ = diagnose(ensemble, X)
-    return ensemble
+            ensemble.sampler_diagnostics_ = diagnose(ensemble, data.X)
 
 
 def _trainer_of(ensemble: Any) -> type[Trainer]:
+    """Return the way of training for `inference`."""
     return _TRAINERS[type(ensemble.inference)]
 
 
 def _check_settings_of_inference(ensemble: Any) -> None:
-    """Refuse what makes no sense together."""
+    """Raise a ValueError for parameters that do not go with `inference`."""
     if ensemble.inference == "deep_ensemble":
         return
     kind = type(ensemble.inference).__name__
@@ -129,6 +148,7 @@ def _check_settings_of_inference(ensemble: Any) -> None:
 
 
 def _plan_of(ensemble: Any, task: Task) -> EnsemblePlan:
+    """Return the plan of the ensemble."""
     inference = ensemble.inference
     rate = inference.rate if isinstance(inference, MCDropout) else None
     runs_chains = _trainer_of(ensemble) is ChainTrainer
@@ -155,7 +175,7 @@ def split(ensemble: Any, task: Task, data: Data, random_state) -> tuple[Data, Da
 
 
 def _keep_members(job: Job, trainer: Trainer) -> None:
-    """Make one fitted module of the members that were trained."""
+    """Stack the members that were trained, and keep them as the fitted module."""
     ensemble, numbers = job.ensemble, sorted(trainer.weights)
     members = [trainer.weights[number] for number in numbers]
     ensemble.n_members_ = len(members)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What an ensemble is made of: members that each predict the task, and what they minimise."""
+"""The plan of an ensemble, whose members each predict the task, and their objectives."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
     n_members : int, default=20
         Number of networks.
     module : callable, default=MLP
-        Class (or function) that builds one member from ``in_features``, ``out_features`` and what
-        is given as ``module__<name>``; for the MLP, ``module__hidden_units=(50, 50)`` and
+        Class (or function) that builds one member from ``in_features``, ``out_features`` and the
+        parameters ``module__<name>``; for the MLP, ``module__hidden_units=(50, 50)`` and
         ``module__activation="tanh"`` unless given. Its outputs are a mean and a raw variance for
         each target; the variance is the softplus of the latter.
     inference : "deep_ensemble", SGLD, SGHMC or MCDropout, default="deep_ensemble"
@@ -79,6 +79,15 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         of a CPU, and all on a GPU.
     normalize_y : bool, default=True
         Whether to standardise the targets for training. Outputs are in y's units all the same.
+    checkpoint : str or path, default=None
+        File that holds the state of a fit while it lasts. A fit that finds it, with the same data
+        and parameters, goes on where the one that wrote it was killed, to the same model (on a CPU
+        bit for bit); at the end the file is removed. One that is damaged, of another fit, or in use
+        by another fit is refused with a ValueError, and so are parameters that cannot be compared
+        with other values, such as objects that hold a lock. The memory of your own callbacks is not
+        saved.
+    checkpoint_every : float or str, default=60.0
+        Seconds between two writings, at least, or a number of epochs: "10 epochs".
     callbacks : list of skorch callbacks, default=None
         Also as (name, callback) pairs.
     device : str, default="auto"
@@ -90,7 +99,7 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         Threads of torch during `fit`; "auto" is one where a training step is too small for more,
         and else the caller's setting, which is restored in any case.
     verbose : int, default=0
-        Whether skorch prints a line for each epoch.
+        1 prints what is being trained and how long it will take, 2 a line for each epoch.
     random_state : int, RandomState instance or None, default=None
     **kwargs
         ``module__<name>``, ``optimizer__<name>`` and ``callbacks__<callback>__<name>``.
@@ -176,6 +185,8 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         max_restarts=3,
         member_block="auto",
         normalize_y=True,
+        checkpoint=None,
+        checkpoint_every=60.0,
         callbacks=None,
         device="auto",
         compile="auto",
@@ -203,6 +214,8 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         self.max_restarts = max_restarts
         self.member_block = member_block
         self.normalize_y = normalize_y
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
         self.callbacks = callbacks
         self.device = device
         self.compile = compile
@@ -231,9 +244,9 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         Raises
         ------
         TypeError, ValueError
-            If a parameter or an argument is not what it may be, the module's output does not have
+            If a parameter or an argument is invalid, the module's output does not have
             the width that it should, or every member diverged.
         KeyboardInterrupt
-            On Ctrl-C, with what was trained kept.
+            On Ctrl-C; what was trained so far is kept.
         """
         return fit_ensemble(self, X, y, sample_weight)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How the members of an ensemble come about: trained one by one, drawn by chains, or by dropout."""
+"""Training the members of an ensemble: in blocks, as draws of chains, or as draws of dropout."""
 
 from __future__ import annotations
 
@@ -45,19 +45,7 @@ class Data(NamedTuple):
 
 
 class Job(NamedTuple):
-    """What is to be trained, and how.
-
-    Attributes
-    ----------
-    ensemble : BayesianEnsembleClassifier or BayesianEnsembleRegressor
-        Whose parameters to use.
-    training, plan, recipe
-        How stacks are trained, what they minimise, and how networks are built.
-    scaling : dict of str to ndarray
-        Of the targets, see :class:`skdistill._tasks.Numbers`.
-    train : Data
-    valid : Data or None
-    """
+    """An ensemble to train, with its plan, its training parameters and its data."""
 
     ensemble: Any
     training: Training
@@ -77,28 +65,22 @@ class ChainObserver(Protocol):
 
 
 class Trainer(ABC):
-    """What all ways of training share; each gives ``weights``, and may be interrupted.
-
-    Parameters
-    ----------
-    job : Job
-    observer : ChainObserver or None
-        Of Markov chains.
+    """What all ways of training share; a subclass fills `weights`, and may be interrupted.
 
     Attributes
     ----------
     weights : dict of int to dict of str to ndarray
-        Parameters and buffers of each member that there is.
+        Parameters and buffers of each member that has been trained.
     n_restarts : ndarray of shape (n_members,)
     best_epochs : dict of int to int
     worse : list of int
-        Networks that training has left worse than a constant prediction, by what they are called.
+        Numbers of the networks that are worse than a constant prediction after training.
     history : list of dict
     n_blocks : int
         Stacks that are trained one after the other, if none diverges.
     """
 
-    _ends_with = staticmethod(torch.all)  # of the networks of a stack, how many may diverge
+    _ends_with = staticmethod(torch.all)  # training ends when all, or any, networks have diverged
     network_is = "Member"
 
     def __init__(self, job: Job, observer: ChainObserver | None = None):
@@ -121,7 +103,7 @@ class Trainer(ABC):
         """Fill `weights`; the epochs are reported as subtasks of `task`."""
 
     def _as_tensors(self, data: Data) -> list[Any]:
-        """Inputs, targets as the loss wants them, and weights of shape (1, n) or None."""
+        """Inputs, encoded targets, and weights of shape (1, n) or None."""
         X, y, weight = data
         y = self.job.plan.task.encode(y, self.job.scaling, self.dtype)
         weight = None if weight is None else weight[None].astype(self.dtype)
@@ -133,7 +115,7 @@ class Trainer(ABC):
         return build_module(self.job.plan, self.job.recipe, seeds, self.train[0].dtype, buffers)
 
     def _fit(self, module: Any, seeds: list[int], weight, task, stopping=None, **net_settings):
-        """Train a stack whose networks have these seeds; gives the net, and its guard."""
+        """Train a stack whose networks have these seeds; return the net and its guard."""
         from .._engine import DivergenceGuard, Rows, TaskPerEpoch
 
         ensemble, plan = self.job.ensemble, self.job.plan
@@ -166,7 +148,7 @@ class Trainer(ABC):
 
 
 class EnsembleTrainer(Trainer):
-    """Trains members block by block, anew where they diverge, and keeps what is trained."""
+    """Trains members block by block, and again from other seeds where they diverge."""
 
     def __init__(self, job, observer=None):
         super().__init__(job, observer)
@@ -213,9 +195,10 @@ class EnsembleTrainer(Trainer):
             stopping = MemberEarlyStopping(self._patience, self.job.ensemble.tol)
         drawn = list(seeds.values())
         module = self._build(drawn)
-        net, guard = self._fit(
-            module, drawn, self._weights_of_rows(seeds), task, stopping, valid=valid
-        )
+        numbers = list(seeds)
+        phase = f"members {numbers[0] + 1} to {numbers[-1] + 1} of {self.job.ensemble.n_members}"
+        weight = self._weights_of_rows(seeds)
+        net, guard = self._fit(module, drawn, weight, task, stopping, valid=valid, phase=phase)
         self.history += [{**row, "members": list(seeds)} for row in net.history]
         weights = weights_of(module.network)
         for k, member in enumerate(seeds):
@@ -271,6 +254,7 @@ class ChainTrainer(Trainer):
             seeds,
             self.train[2],
             task,
+            phase=f"{len(seeds)} chain(s)",
             sampler=(
                 inference.optimizer_class,
                 {**keeper.settings(), "n_rows": self.n_rows, "generator": noise},
@@ -313,7 +297,7 @@ class ChainTrainer(Trainer):
 
 
 class _StateKeeper:
-    """Called after each step of chains: keeps states when they are due, sets the next step.
+    """Called after each step of chains: keeps the states that are due, and sets the step size.
 
     Attributes
     ----------
@@ -331,6 +315,12 @@ class _StateKeeper:
         self.observer = observer
         self.iteration = 0
         self.states: list[dict[str, np.ndarray]] = []
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"iteration": self.iteration, "states": list(self.states)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.iteration, self.states = state["iteration"], list(state["states"])
 
     def settings(self) -> dict[str, float]:
         """Settings of the optimizer for the next step."""

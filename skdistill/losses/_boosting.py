@@ -181,12 +181,9 @@ def average_bound(scale, n_rows: float, n_rounds: int):
 
     Parameters
     ----------
-    scale : float or Tensor
-        Largest error of a learner, G.
+    scale, n_rounds : as in :func:`pointwise_bound`
     n_rows : float
         Number of rows, N.
-    n_rounds : int
-        Number of learners, T.
 
     Returns
     -------
@@ -246,9 +243,8 @@ def gradient_of_raw(
 
     Parameters
     ----------
+    loc, bound, centred : as in :func:`bounded_outputs`
     gradient, outputs : Tensor of shape (..., n, L)
-    loc, bound : Tensor of shape (L,)
-    centred : bool
 
     Returns
     -------

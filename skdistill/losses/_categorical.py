@@ -105,10 +105,7 @@ def categorical_individuality(
 
     Parameters
     ----------
-    heads : Tensor of shape (..., M, n, K)
-        Logits.
-    members : Tensor of shape (..., N, n, K)
-        Log probabilities.
+    heads, members : as in :func:`categorical_aggregation`
     pairs : pair of Tensor, default=None
         Which member goes with which head, see :func:`pairing`; None pairs them in order, N = M.
     temperature : float, default=1.0
@@ -140,10 +137,7 @@ def information_mismatch(
 
     Parameters
     ----------
-    heads : Tensor of shape (..., M, n, K)
-        Logits.
-    members : Tensor of shape (..., N, n, K)
-        Log probabilities.
+    heads, members : as in :func:`categorical_aggregation`
     floor : float, default=1e-3
         Added to both, in nats; well above rounding.
 
@@ -164,9 +158,7 @@ def information_mismatch(
     return error.square().sum((-3, -2)), gradient.mT
 
 
-# ------------------------------------------------------------------------------------------
-# Parts of the above. Classes stand before rows from here on
-# ------------------------------------------------------------------------------------------
+# --- parts of the above. Classes stand before rows from here on -------------------------------
 
 
 def _log_softmax(logits: Tensor, temperature: float = 1.0) -> Tensor:

@@ -37,9 +37,7 @@ _SHIFT = 4
 _FEW = 2**11  # elements for which torch's own functions take no longer than the series
 
 
-# ------------------------------------------------------------------------------------------
-# Targets
-# ------------------------------------------------------------------------------------------
+# --- targets ----------------------------------------------------------------------------------
 
 
 class MemberStatistics:
@@ -216,9 +214,7 @@ def proxy_concentrations(mean: Tensor, precision: Tensor, offset: float = 1.0) -
     return (mean * precision.unsqueeze(-1)).add_(offset)  # Eq 17
 
 
-# ------------------------------------------------------------------------------------------
-# Losses
-# ------------------------------------------------------------------------------------------
+# --- losses -----------------------------------------------------------------------------------
 
 
 @loss_with_gradient
@@ -298,11 +294,7 @@ def dirichlet_forward_kl(
 
     Parameters
     ----------
-    outputs : Tensor of shape (..., n, K)
-    concentrations : Tensor of shape (..., n, K)
-        Of the teacher, such as those of its proxy: beta.
-    offset : float, default=1.0
-        Of the student.
+    outputs, concentrations, offset : as in :func:`dirichlet_reverse_kl`
 
     Returns
     -------
@@ -354,18 +346,10 @@ def dirichlet_nll(outputs: Tensor, mean_log: Tensor, offset: float = 1.0) -> tup
 
 
 def proxy_term(loss: str, mean: Tensor, precision: Tensor) -> Term:
-    """Divergence of a student's Dirichlet and a proxy.
+    """Divergence of a student's Dirichlet and a proxy, see :func:`proxy_target`.
 
-    Parameters
-    ----------
-    loss : {"reverse_kl", "reverse_kl_reference", "forward_kl"}
-        The first is divided by the sum of the proxy's concentrations.
-    mean : Tensor of shape (..., n, K)
-    precision : Tensor of shape (..., n)
-
-    Returns
-    -------
-    term : Term
+    Of "reverse_kl", "reverse_kl_reference" and "forward_kl", the first is divided by the sum of the
+    proxy's concentrations.
     """
     if loss == "reverse_kl_reference":
         return Term(dirichlet_reverse_kl_reference, (mean, precision))
@@ -375,9 +359,7 @@ def proxy_term(loss: str, mean: Tensor, precision: Tensor) -> Term:
     return Term(dirichlet_reverse_kl, (beta,), weight=1 / (precision + mean.shape[-1]))
 
 
-# ------------------------------------------------------------------------------------------
-# Parts of the above
-# ------------------------------------------------------------------------------------------
+# --- parts of the above -----------------------------------------------------------------------
 
 
 def _concentrations(outputs: Tensor, offset: float) -> tuple[Tensor, Tensor]:

@@ -47,18 +47,7 @@ EXPECTATION_LINKS = tuple(_LINKS)
 
 
 def linked(outputs: Tensor, link: str) -> Tensor:
-    """Values that outputs stand for.
-
-    Parameters
-    ----------
-    outputs : Tensor of shape (..., n, k)
-    link : {"identity", "exp", "softplus", "sigmoid", "softmax"}
-        "exp" clips outputs to [-20, 40].
-
-    Returns
-    -------
-    values : Tensor of shape (..., n, k)
-    """
+    """Values that outputs stand for by a link, such as "exp", which clips outputs to [-20, 40]."""
     return _LINKS[link][0](outputs)
 
 

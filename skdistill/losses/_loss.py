@@ -100,9 +100,7 @@ class _WithGradient(torch.autograd.Function):
         return d_loss, d_part.sum_to_size(ctx.shape), None
 
 
-# ------------------------------------------------------------------------------------------
-# Weighted sums
-# ------------------------------------------------------------------------------------------
+# --- weighted sums ----------------------------------------------------------------------------
 
 
 class Term(NamedTuple):
@@ -114,18 +112,7 @@ class Term(NamedTuple):
 
 
 def weighted_sum(terms: Iterable[Term], prediction: Any) -> tuple[Tensor, Any]:
-    """Weighted sum of at least one loss of a prediction, and its gradient.
-
-    Parameters
-    ----------
-    terms : iterable of Term
-    prediction : Tensor or Gaussian of shape (..., n, p)
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-    gradient : Tensor or Gaussian of shape (..., n, p)
-    """
+    """Weighted sum (..., n) of at least one loss of a prediction (..., n, p), and its gradient."""
     sums: list[Tensor] = []
     for loss, arguments, weight in terms:
         value, gradient = loss.and_gradient(prediction, *arguments)
@@ -145,21 +132,10 @@ def weighted_sum(terms: Iterable[Term], prediction: Any) -> tuple[Tensor, Any]:
 def tempered_sum(
     terms: Iterable[Term], outputs: Tensor, temperature: float | Tensor
 ) -> tuple[Tensor, Tensor]:
-    """:func:`weighted_sum` for outputs that are divided by a temperature T.
+    """Sum of the terms, as :func:`weighted_sum`, for outputs divided by a temperature T.
 
-    The sum is multiplied by T^2, so that its gradient keeps its scale.
-
-    Parameters
-    ----------
-    terms : iterable of Term
-    outputs : Tensor of shape (..., n, p)
-    temperature : float or Tensor of shape ()
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-    gradient : Tensor of shape (..., n, p)
-        With respect to the outputs before they are divided.
+    The sum is multiplied by T^2, so that its gradient, with respect to the outputs before they are
+    divided, keeps its scale.
     """
     loss, gradient = weighted_sum(terms, outputs / temperature)
     return loss * temperature**2, gradient.mul_(temperature)

@@ -30,9 +30,7 @@ from ._loss import loss_with_gradient
 
 _TINY = 1e-12  # keeps logarithms finite where members agree
 
-# ------------------------------------------------------------------------------------------
-# Parameters of the members
-# ------------------------------------------------------------------------------------------
+# --- parameters of the members ----------------------------------------------------------------
 
 
 def gaussian_parameters(members: Gaussian, min_variance: float = 1e-6) -> Tensor:
@@ -80,9 +78,7 @@ def relative_logits(members: Tensor, smoothing: float = 0.0, min_log_prob: float
     return log_probs[..., :-1] - log_probs[..., -1:]
 
 
-# ------------------------------------------------------------------------------------------
-# Targets
-# ------------------------------------------------------------------------------------------
+# --- targets ----------------------------------------------------------------------------------
 
 
 class PairedNormal(NamedTuple):
@@ -216,9 +212,7 @@ def normal_inverse_wishart_start(
 
     Parameters
     ----------
-    target : NormalInverseGammaTarget of shape (..., n, t)
-    weight : Tensor of shape (n,), default=None
-        Of the rows; None is equal weights.
+    target, weight : as in :func:`normal_inverse_gamma_start`
 
     Returns
     -------
@@ -264,9 +258,7 @@ def _half_of_gap(gap: Tensor, size: int) -> Tensor:
     return half
 
 
-# ------------------------------------------------------------------------------------------
-# Losses
-# ------------------------------------------------------------------------------------------
+# --- losses -----------------------------------------------------------------------------------
 
 
 @loss_with_gradient
@@ -466,9 +458,7 @@ def _multivariate(function: Callable[[Tensor], Tensor], half: Tensor, size: int)
     return result
 
 
-# ------------------------------------------------------------------------------------------
-# The supervised term
-# ------------------------------------------------------------------------------------------
+# --- the supervised term ----------------------------------------------------------------------
 
 
 def label_nll(

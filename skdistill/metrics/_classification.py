@@ -136,10 +136,7 @@ def expected_calibration_error(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_samples,)
-        True labels, of any kind.
-    y_prob : array-like of shape (n_samples, n_classes)
-        Predicted probabilities, as `predict_proba` returns; two columns for two classes.
+    y_true, y_prob, labels, sample_weight : as in :func:`brier_score`
     n_bins : int, default=15
         Number of bins.
     strategy : {"uniform", "quantile"}, default="uniform"
@@ -147,11 +144,6 @@ def expected_calibration_error(
     classwise : bool, default=False
         Whether to compare the probability of every class, not of the most probable one only, with
         its frequency, and to average over the classes [2]_ [3]_.
-    labels : array-like of shape (n_classes,), default=None
-        Labels of the columns of `y_prob` in their order, as in `classes_`. By default the
-        distinct values of `y_true`, sorted.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Sample weights.
 
     Returns
     -------
@@ -217,19 +209,8 @@ def reliability_curve(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_samples,)
-        True labels, of any kind.
-    y_prob : array-like of shape (n_samples, n_classes)
-        Predicted probabilities, as `predict_proba` returns; two columns for two classes.
-    n_bins : int, default=15
-        Number of bins. Those without rows are left out of what is returned.
-    strategy : {"uniform", "quantile"}, default="uniform"
-        Bins of equal width, open on the left, or bins that each hold the same weight of rows.
-    labels : array-like of shape (n_classes,), default=None
-        Labels of the columns of `y_prob` in their order, as in `classes_`. By default the
-        distinct values of `y_true`, sorted.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Sample weights.
+    y_true, y_prob, n_bins, strategy, labels, sample_weight
+        As in :func:`expected_calibration_error`. Bins without rows are left out.
 
     Returns
     -------

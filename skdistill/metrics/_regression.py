@@ -21,9 +21,7 @@ from ._checks import (
     weights_or_ones,
 )
 
-# --------------------------------------------------------------------------------------
-# Proper scores of the predictive distribution
-# --------------------------------------------------------------------------------------
+# --- proper scores of the predictive distribution ---------------------------------------------
 
 
 def _gaussian_log_density(y, mean, variance):
@@ -123,12 +121,7 @@ def crps(y_true, y_members, *, sample_weight=None):
 
     Parameters
     ----------
-    y_true : array-like of shape (n_samples,) or (n_samples, n_targets)
-        True values.
-    y_members : array-like of shape (n_samples, n_members, n_targets, 2)
-        Means ``[..., 0]`` and variances ``[..., 1]`` of the members, as `predict_members` returns.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Sample weights.
+    y_true, y_members, sample_weight : as in :func:`mixture_nll`
 
     Returns
     -------
@@ -174,9 +167,7 @@ def _crps_batch_size(n_members, n_targets, n_temporaries=8):
     return max(1, int(get_config()["working_memory"] * 2**20 / bytes_per_row))
 
 
-# --------------------------------------------------------------------------------------
-# Intervals and quantiles
-# --------------------------------------------------------------------------------------
+# --- intervals and quantiles ------------------------------------------------------------------
 
 
 def _check_interval(y_interval, y_shape=None):
@@ -230,10 +221,7 @@ def interval_width(y_interval, *, sample_weight=None):
 
     Parameters
     ----------
-    y_interval : array-like of shape (n_samples, 2) or (n_samples, n_targets, 2)
-        Lower and upper ends, as `predict_interval` returns.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Sample weights.
+    y_interval, sample_weight : as in :func:`interval_coverage`
 
     Returns
     -------
@@ -260,14 +248,9 @@ def interval_score(y_true, y_interval, *, coverage, sample_weight=None):
 
     Parameters
     ----------
-    y_true : array-like of shape (n_samples,) or (n_samples, n_targets)
-        True values.
-    y_interval : array-like of shape (n_samples, 2) or (n_samples, n_targets, 2)
-        Lower and upper ends, as `predict_interval` returns.
+    y_true, y_interval, sample_weight : as in :func:`interval_coverage`
     coverage : float
         Nominal coverage of the intervals, strictly between 0 and 1.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Sample weights.
 
     Returns
     -------
@@ -348,15 +331,8 @@ def regression_calibration_error(y_true, y_quantiles, quantiles, *, sample_weigh
 
     Parameters
     ----------
-    y_true : array-like of shape (n_samples,) or (n_samples, n_targets)
-        True values.
-    y_quantiles : array-like of shape (n_samples, n_quantiles) or \
-            (n_samples, n_targets, n_quantiles)
-        Predicted quantiles, as `predict_quantiles` returns.
-    quantiles : array-like of shape (n_quantiles,)
-        Their nominal levels, increasing, strictly between 0 and 1.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Sample weights.
+    y_true, y_quantiles, quantiles, sample_weight
+        As in :func:`regression_calibration_curve`.
 
     Returns
     -------

@@ -96,15 +96,7 @@ def ause(y_true, y_pred, uncertainty, *, sample_weight=None):
 
     Parameters
     ----------
-    y_true : array-like of shape (n_samples,) or (n_samples, n_targets)
-        True values.
-    y_pred : array-like of the shape of `y_true`
-        Predicted means.
-    uncertainty : array-like of shape (n_samples,) or the shape of `y_true`
-        Values that rank the rows: a variance or a standard deviation, usually the total one.
-        Of shape (n_samples,), it orders the rows for every target.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Sample weights.
+    y_true, y_pred, uncertainty, sample_weight : as in :func:`sparsification_curve`
 
     Returns
     -------
@@ -291,12 +283,7 @@ def aurc(losses, uncertainty, *, sample_weight=None):
 
     Parameters
     ----------
-    losses : array-like of shape (n_samples,)
-        Loss of each row, as in :func:`risk_coverage_curve`.
-    uncertainty : array-like of shape (n_samples,)
-        Values that rank the rows.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Sample weights.
+    losses, uncertainty, sample_weight : as in :func:`risk_coverage_curve`
 
     Returns
     -------
@@ -345,12 +332,7 @@ def prediction_rejection_ratio(losses, uncertainty, *, sample_weight=None):
 
     Parameters
     ----------
-    losses : array-like of shape (n_samples,)
-        Loss of each row, as in :func:`risk_coverage_curve`.
-    uncertainty : array-like of shape (n_samples,)
-        Values that rank the rows; the largest are rejected first.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Sample weights.
+    losses, uncertainty, sample_weight : as in :func:`risk_coverage_curve`
 
     Returns
     -------

@@ -45,24 +45,7 @@ class EstimatorScorer:
         self._sample_weight_request = None
 
     def __call__(self, estimator, X, y=None, sample_weight=None):
-        """Score a fitted estimator; greater is better.
-
-        Parameters
-        ----------
-        estimator : estimator
-            Fitted estimator, or a meta-estimator around one.
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-        y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
-            True values or labels; costs do without.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights.
-
-        Returns
-        -------
-        score : float
-            Greater is better.
-        """
+        """Score a fitted estimator, or a meta-estimator around one; costs do without y."""
         return self._score(estimator, X, y, sample_weight=sample_weight, **self._kwargs)
 
     def __repr__(self):

@@ -228,14 +228,7 @@ def ood_auroc(in_distribution, out_of_distribution, *, in_weights=None, out_weig
 
 
 def uncertainty_ndcg(
-    teacher,
-    student,
-    *,
-    k=20,
-    n_candidates=100,
-    n_trials=500,
-    random_state=None,
-    return_std=False,
+    teacher, student, *, k=20, n_candidates=100, n_trials=500, random_state=None, return_std=False
 ):
     """Normalised discounted cumulative gain: does the student rank uncertain rows first?
 

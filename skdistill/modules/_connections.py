@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import InitVar, dataclass
 from typing import Any
 
 import torch
@@ -27,18 +28,8 @@ Generator = torch.Generator | None
 class Connection(nn.Module):
     """Merges activations of an earlier learner into those of another; subclasses define `merge`.
 
-    Parameters
-    ----------
-    width, source_width : int
-        Width of the learner's own activations, and of the earlier learner's. Where they differ, the
-        latter are projected.
-    generator : torch.Generator, default=None
-        Source of the initial weights; None is torch's global generator.
-
-    Attributes
-    ----------
-    out_features : int
-        Width of the merged activations.
+    Where the earlier learner's activations differ in width, they are projected. ``out_features`` is
+    the width of the merged activations.
     """
 
     is_projected = True
@@ -149,7 +140,6 @@ class Learner(nn.Module):
     ----------
     network : nn.Sequential
     row_shape : tuple of int
-        Shape of one row.
     head_layers : int, default=1
         How many layers with parameters come after the connections.
     connection : str, default="none"
@@ -160,11 +150,6 @@ class Learner(nn.Module):
         Whether to predict from the state at every time step of a series, not only the last.
     generator : torch.Generator, default=None
         Source of the connections' initial weights.
-
-    Raises
-    ------
-    ValueError
-        If the network cannot be cut at the place of the connections.
     """
 
     connections: Any  # an nn.ModuleList of Connection
@@ -292,12 +277,7 @@ def _tensors(module: nn.Module) -> list[Tensor]:
 class Booster(nn.Module):
     """Mean of learners that may read each other's activations; a stack of one network.
 
-    Parameters
-    ----------
-    learners : list of Learner
-    loc, bound : Tensor of shape (L,)
-        See :func:`skdistill.losses.bounded_outputs`.
-    centred : bool
+    Outputs are bounded, see :func:`skdistill.losses.bounded_outputs`.
     """
 
     learners: Any  # an nn.ModuleList of Learner
@@ -355,6 +335,7 @@ class Booster(nn.Module):
         return sum(learner.n_activations for learner in self.learners)
 
 
+@dataclass(eq=False)
 class Rounds:
     """Rounds of a booster on some rows, one by one, with the activations and outputs so far.
 
@@ -363,34 +344,23 @@ class Rounds:
     booster : Booster
     x : Tensor of shape (n, ...)
     over_time : bool, default=False
-        Whether to keep the outputs at all time steps.
+        Whether to keep the outputs at all time steps, (time, n, L), in place of (n, L).
     chunk : int, default=None
         Rows to run at a time; None is all of them.
     before_chunk : callable, default=None
         Called before each chunk; an error that it raises leaves the rounds so far intact.
     reach : int, default=None
         How many rounds back learners read at most; older activations are dropped. None keeps all.
-
-    Attributes
-    ----------
-    outputs : list of Tensor
-        Outputs of each learner, (n, L), or (time, n, L) over time.
     """
 
-    def __init__(
-        self,
-        booster: Booster,
-        x: Tensor,
-        over_time: bool = False,
-        chunk: int | None = None,
-        before_chunk: Callable[[], None] | None = None,
-        reach: int | None = None,
-    ):
-        self.booster = booster
-        self.x = x
-        self.over_time = over_time
-        self.chunk = chunk
-        self.before_chunk = before_chunk
+    booster: Booster
+    x: Tensor
+    over_time: bool = False
+    chunk: int | None = None
+    before_chunk: Callable[[], None] | None = None
+    reach: InitVar[int | None] = None
+
+    def __post_init__(self, reach: int | None) -> None:
         self.outputs: list[Tensor] = []
         self.hidden: deque[Tensor] = deque(maxlen=reach)
 

@@ -12,14 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from .._rules import OneOf
-from ._layers import (
-    activation_named,
-    one_for_each,
-    row_shape,
-    started,
-    whole_number,
-    whole_numbers,
-)
+from ._layers import activation_named, one_for_each, row_shape, started, whole_number, whole_numbers
 from ._networks import MLP
 
 _POOLINGS = {"max": nn.MaxPool2d, "avg": nn.AvgPool2d}
@@ -152,10 +145,7 @@ class ResNet(nn.Sequential):
 
     Parameters
     ----------
-    in_features : tuple of int
-        Shape of one image: (height, width), which is one channel, or (channels, height, width).
-    out_features : int
-        Width of the output.
+    in_features, out_features, generator : as in :class:`ConvNet`
     blocks : tuple of int, default=(2, 2, 2, 2)
         Number of blocks in each stage. Each block has two convolutions of 3 x 3.
     channels : tuple of int, default=(64, 128, 256, 512)
@@ -165,8 +155,6 @@ class ResNet(nn.Sequential):
         where the channels cannot be divided so), batch normalisation, or nothing.
     activation : {"relu", "tanh", "silu", "gelu", "identity"}, default="relu"
         Activation after each normalisation.
-    generator : torch.Generator, default=None
-        Source of the initial weights; None is torch's global generator.
 
     Raises
     ------

@@ -14,13 +14,7 @@ from ._stacks import is_plain_sequential
 
 
 class MemberDropout(nn.Module):
-    """Dropout that drops the same units for all rows when it is not training.
-
-    Parameters
-    ----------
-    rate : float
-        Probability that a unit is dropped.
-    """
+    """Dropout that drops the same units for all rows when it is not training."""
 
     dropout_mask: Tensor
 
@@ -40,29 +34,11 @@ class MemberDropout(nn.Module):
 
 
 def with_dropout(network: nn.Module, rate: float, row_shape: Sequence[int], seed: int) -> nn.Module:
-    """Copy a network, with :class:`MemberDropout` for its dropout layers.
+    """Copy a network, with :class:`MemberDropout` of `rate` for its dropout layers.
 
-    A Sequential network without any gets one before each layer with weights but the first.
-
-    Parameters
-    ----------
-    network : nn.Module
-    rate : float
-        Probability that a unit is dropped, whatever the rates of the network's own layers are.
-    row_shape : sequence of int
-        Shape of one row that the network takes.
-    seed : int
-        Of the units that are dropped when the copy is not training.
-
-    Returns
-    -------
-    network : nn.Module
-
-    Raises
-    ------
-    ValueError
-        If the network has no dropout layer and is no ``nn.Sequential`` of at least two layers with
-        weights, or if its forward goes through one dropout layer twice.
+    A Sequential network without any gets one before each layer with weights but the first. The
+    units that are dropped when the copy is not training are drawn from `seed`. A ValueError says
+    that there is no place for dropout, or that forward goes through one layer of it twice.
     """
     kind = type(network).__name__
     network = copy.deepcopy(network)

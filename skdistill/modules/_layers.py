@@ -23,7 +23,7 @@ def started(layer: Layer, fan_in: int, generator: torch.Generator | None) -> Lay
     These are the initial distributions of torch's linear, convolutional and recurrent layers; for
     the last of them `fan_in` is the width of the hidden state.
     """
-    layer.to_empty(device="cpu")
+    layer.to_empty(device=torch.get_default_device())
     bound = 1.0 / math.sqrt(fan_in)
     for parameter in layer.parameters():
         nn.init.uniform_(parameter, -bound, bound, generator=generator)

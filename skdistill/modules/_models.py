@@ -13,14 +13,7 @@ from ._stacks import StackedLinear, StackedSequential, is_plain_sequential
 
 
 def split_head(network: nn.Module, head_layers: int) -> tuple[nn.Sequential, nn.Sequential]:
-    """Cut a Sequential network before its last `head_layers` layers that have parameters.
-
-    Raises
-    ------
-    ValueError
-        If the network is no ``nn.Sequential``, has fewer such layers, or if a layer of the head
-        shares weights with one before it.
-    """
+    """Cut a Sequential network before its last `head_layers` layers that have parameters."""
     if not is_plain_sequential(network):
         raise ValueError(
             "module must build an nn.Sequential without a forward of its own, so that its last "
@@ -46,12 +39,7 @@ def split_head(network: nn.Module, head_layers: int) -> tuple[nn.Sequential, nn.
 class MultiHead(nn.Module):
     """Stack of S networks, each with a shared core and M heads (Hydra's student, Fig 2).
 
-    Parameters
-    ----------
-    core : nn.Module
-        Stack with lead (S,).
-    heads : nn.Module
-        Stack with lead (S, M).
+    The core is a stack with lead (S,), the heads are one with lead (S, M).
     """
 
     def __init__(self, core: nn.Module, heads: nn.Module):
@@ -77,14 +65,9 @@ class MultiHead(nn.Module):
 
 
 class DistributionStack(nn.Module):
-    """A stack of networks whose outputs are read as a distribution.
+    """A stack of networks whose outputs, (S, ..., n, p), are read as a distribution.
 
-    Parameters
-    ----------
-    network : nn.Module
-        Stack with outputs (S, ..., n, p).
-    read : callable
-        Turns the outputs of all networks, or heads, (S, n, p), into a distribution.
+    `read` turns the outputs of all networks, or heads, (S, n, p), into a distribution.
     """
 
     def __init__(self, network: nn.Module, read: Callable[[Tensor], Any]):
@@ -112,14 +95,8 @@ class DistributionStack(nn.Module):
 class GaussianStack(DistributionStack):
     """A stack of networks for regression, with the scale of the targets in its buffers.
 
-    Parameters
-    ----------
-    network, read
-        As in :class:`DistributionStack`; by default the outputs are a mean and a raw variance for
-        each of t standardised targets.
-    y_loc, y_scale : Tensor of shape (t,)
-        Location and scale of the targets in their own units, in which the distribution is. In
-        float64 they make the distribution one in float64, whatever the network's dtype.
+    The distribution is in the targets' own units, by their location and scale, of shape (t,). In
+    float64 these make the distribution one in float64, whatever the network's dtype.
     """
 
     shared_buffers = ("y_loc", "y_scale")  # have no member axis
@@ -146,8 +123,6 @@ class CategoricalStack(DistributionStack):
     """A stack of networks for classification; by default its outputs are logits."""
 
     def __init__(
-        self,
-        network: nn.Module,
-        read: Callable[[Tensor], Any] = EmpiricalCategorical.from_logits,
+        self, network: nn.Module, read: Callable[[Tensor], Any] = EmpiricalCategorical.from_logits
     ):
         super().__init__(network, read)

@@ -17,23 +17,10 @@ _RAW_STD = -4.0  # of the weights at the start: a standard deviation of .018
 
 
 class RandomHead(nn.Module):
-    """One network with a core and heads that are draws of its last layer.
+    """One network with a core and heads that are draws of its last layer, stacks with lead (1,).
 
-    In training each row has its own draws, from torch's global generator; otherwise all rows share
-    the draws.
-
-    Parameters
-    ----------
-    core : nn.Module
-        Stack with lead (1,).
-    layer : StackedLinear
-        The last layer, with lead (1,).
-    n_drawn : int
-        Number of heads in training.
-    n_samples : int
-        Number of heads otherwise.
-    seed : int
-        Seed of the draws outside of training.
+    In training each row has `n_drawn` draws of its own, from torch's global generator; otherwise
+    all rows share `n_samples` draws, from `seed`.
     """
 
     draws_globally = True  # in training

@@ -32,12 +32,7 @@ _LARGE_MAPS, _LARGE_STATES = 100_000, 5_000
 class StackedLinear(nn.Module):
     """Linear layers with leading axes: ``y = x @ weight + bias`` for each of them.
 
-    Parameters
-    ----------
-    layers : list of nn.Linear
-        The layers to stack, in row-major order of `lead`.
-    lead : tuple of int
-        Leading axes, (S,) for S members or (S, M) for M heads of each.
+    The layers are in row-major order of `lead`: (S,) for S members or (S, M) for M heads of each.
     """
 
     def __init__(self, layers: Sequence[nn.Linear], lead: tuple[int, ...]):
@@ -224,7 +219,7 @@ class StackedModule(nn.Module):
         warn(
             f"{type(template).__name__} cannot be vectorised over members, so they run "
             f"one by one, which is slower. {_advice_for_vmap(template)} torch reports: "
-            f"{str(error).strip().splitlines()[0]}",
+            f"{str(error).strip().splitlines()[0]}"
         )
 
     def _call(self, template: nn.Module, state: dict[str, Tensor], rows: Tensor) -> Tensor:
@@ -306,23 +301,13 @@ def stack(members: Sequence[nn.Module], lead: tuple[int, ...] | None = None) -> 
 
 
 def unstack(stacked: Any) -> list[nn.Module]:
-    """Take a stack apart into its networks, the inverse of :func:`stack`.
-
-    Parameters
-    ----------
-    stacked : nn.Module
-        A result of :func:`stack`.
-
-    Returns
-    -------
-    members : list of nn.Module
-        The networks, in row-major order of the stack's `lead`, with copies of the weights.
-    """
+    """Take a stack apart into its networks, the inverse of :func:`stack`; weights are copied."""
     members = range(math.prod(stacked.lead))
     if isinstance(stacked, StackedSequential):
         return [nn.Sequential(*(_unstacked(layer, m) for layer in stacked)) for m in members]
     n_axes, like = len(stacked.lead), next(stacked.parameters())
-    networks = [copy.deepcopy(stacked._template.network).to(like) for _ in members]
+    copies = (copy.deepcopy(stacked._template.network) for _ in members)
+    networks = [network.to_empty(device=like.device).to(like) for network in copies]
     with torch.no_grad():
         for safe, name in stacked._names:
             values = getattr(stacked, safe).flatten(0, n_axes - 1)
@@ -389,36 +374,14 @@ def n_parameters(module: nn.Module) -> int:
 
 
 def flop_per_row(module: nn.Module, row_shape: Sequence[int]) -> float:
-    """Floating-point operations of a stack's forward pass for one row of each member.
-
-    Parameters
-    ----------
-    module : nn.Module
-        A stack.
-    row_shape : sequence of int
-
-    Returns
-    -------
-    flop : float
-    """
+    """Floating-point operations of a stack's forward pass for one row of each member."""
     if not any(isinstance(part, StackedModule) for part in module.modules()):
         return 2.0 * n_parameters(module)  # each weight is multiplied and added once
     return count_flop(module, row_shape)
 
 
 def count_flop(module: nn.Module, row_shape: Sequence[int]) -> int:
-    """Count the operations of :func:`flop_per_row` one by one, of matrix products alone.
-
-    Parameters
-    ----------
-    module : nn.Module
-        A stack.
-    row_shape : sequence of int
-
-    Returns
-    -------
-    flop : int
-    """
+    """Count the operations of :func:`flop_per_row` one by one, of matrix products alone."""
     # In float64, since torch's kernel for LSTMs in float32 is counted as nothing; for prediction,
     # since batch normalisation takes no single row in training.
     network = copy.deepcopy(getattr(module, "network", module))  # without the distribution on top
@@ -448,34 +411,12 @@ class _FlopCounter(TorchDispatchMode):
 
 
 def widest_activation(network: nn.Module, row_shape: Sequence[int]) -> int:
-    """Size of the largest output of a layer of a network, for one row.
-
-    Parameters
-    ----------
-    network : nn.Module
-        One network, no stack.
-    row_shape : sequence of int
-
-    Returns
-    -------
-    widest : int
-    """
+    """Size of the largest output of a layer of one network, for one row."""
     return max(_output_sizes(network, row_shape), default=1)
 
 
 def activations_per_row(module: nn.Module, row_shape: Sequence[int]) -> int:
-    """Size of the outputs of all layers of a stack, for one row.
-
-    Parameters
-    ----------
-    module : nn.Module
-        A stack.
-    row_shape : sequence of int
-
-    Returns
-    -------
-    n_activations : int
-    """
+    """Size of the outputs of all layers of a stack, for one row."""
     linear = (part for part in module.modules() if isinstance(part, StackedLinear))
     total = sum(layer.bias.numel() for layer in linear)
     total += sum(getattr(part, "extra_activations", 0) for part in module.modules())

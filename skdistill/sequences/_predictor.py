@@ -78,12 +78,9 @@ class SequencePredictor(ABC):
 
         Parameters
         ----------
-        X : array-like of int of shape (n_samples, n_source)
-            See :meth:`predict`.
+        X, max_length : as in :meth:`predict`
         beam_size : int, default=5
             Number of sequences to keep: B. 1 is greedy.
-        max_length : int, default=None
-            See :meth:`predict`.
 
         Returns
         -------
@@ -123,9 +120,7 @@ class SequencePredictor(ABC):
 
         Parameters
         ----------
-        X : array-like of int of shape (n_samples, n_source)
-        y : array-like of int of shape (n_samples, n_target), default=None
-            See :meth:`score_sequences`.
+        X, y : as in :meth:`score_sequences`
 
         Returns
         -------

@@ -112,9 +112,7 @@ def group_moments(moments: np.ndarray, n_groups: int) -> np.ndarray:
     return grouped
 
 
-# ------------------------------------------------------------------------------------------
-# Forests
-# ------------------------------------------------------------------------------------------
+# --- forests ----------------------------------------------------------------------------------
 
 
 @members_of_classifier.register(RandomForestClassifier)
@@ -175,9 +173,7 @@ def _leaf_moments(model, leaves: np.ndarray) -> np.ndarray:
     return moments
 
 
-# ------------------------------------------------------------------------------------------
-# Bagging and voting
-# ------------------------------------------------------------------------------------------
+# --- bagging and voting -----------------------------------------------------------------------
 
 
 @members_of_classifier.register(BaggingClassifier)
@@ -254,9 +250,7 @@ def moments_of_one(model, X, n_targets: int) -> np.ndarray:
     return group_moments(read_moments(model, X, n_targets), 1)[:, 0]
 
 
-# ------------------------------------------------------------------------------------------
-# CatBoost, which is never imported here
-# ------------------------------------------------------------------------------------------
+# --- CatBoost, which is never imported here ---------------------------------------------------
 
 
 def _catboost_loss(model) -> str | None:
@@ -272,9 +266,7 @@ def _virtual_ensembles(model, X) -> np.ndarray:
     )
 
 
-# ------------------------------------------------------------------------------------------
-# Arrays
-# ------------------------------------------------------------------------------------------
+# --- arrays -----------------------------------------------------------------------------------
 
 
 def align_classes(probabilities: np.ndarray, given, wanted) -> np.ndarray:

@@ -23,20 +23,8 @@ _LEAST_STD = 1e-3
 def residual_variance(estimator, fitted, read: Callable, X, y, sample_weight) -> np.ndarray:
     """Mean squared difference between y and predictions of models that have not seen the row.
 
-    Parameters
-    ----------
-    estimator, fitted : estimator
-        The regressor, unfitted and as fitted on X and y.
-    read : callable
-        Gives the moments (n, S, t, 3) of the members of `fitted`.
-    X : array or frame of shape (n_samples, ...)
-    y : ndarray of shape (n_samples,) or (n_samples, n_targets)
-    sample_weight : array-like of shape (n_samples,) or None
-
-    Returns
-    -------
-    variance : ndarray of shape (n_targets,)
-        In squared units of y, positive.
+    `estimator` is the regressor unfitted, `fitted` the same as fitted on X and y, and `read` gives
+    the moments (n, S, t, 3) of its members. The result, (t,), is in squared units of y, positive.
     """
     weight = check_weights(sample_weight, len(y))
     if is_prefitted(estimator):

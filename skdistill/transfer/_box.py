@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -50,31 +49,16 @@ class UniformBox(TransferMaker):
         self.check(X.shape)
         low, high = X.amin(0), X.amax(0)
         margin = self.expand * (high - low)
-        return partial(
-            draw_in_box,
-            X=X,
-            low=low - margin,
-            high=high + margin,
-            is_categorical=self._is_categorical(X),
-            variable=None if self.categorical is None else self._variable_of_columns(X),
-        )
+        low, high = low - margin, high + margin
+        is_categorical = self._is_categorical(X)
+        variable = self._variable_of_columns(X)
 
+        def draw(rows: Tensor, index: Tensor, generator: torch.Generator) -> Tensor:
+            drawn = torch.lerp(low, high, torch.empty_like(rows).uniform_(generator=generator))
+            if is_categorical is None:
+                return drawn
+            source = torch.randint(len(X), rows.shape, generator=generator, device=X.device)
+            source = source[..., variable].flatten(0, -2)  # one row for all columns of a variable
+            return torch.where(is_categorical, X.gather(0, source).view_as(rows), drawn)
 
-def draw_in_box(
-    rows: Tensor,
-    index: Tensor,
-    generator: torch.Generator,
-    *,
-    X: Tensor,
-    low: Tensor,
-    high: Tensor,
-    is_categorical: Tensor | None,
-    variable: Tensor | None,
-) -> Tensor:
-    """Draw uniform numbers between `low` and `high`, and categorical values from rows of X."""
-    drawn = torch.lerp(low, high, torch.empty_like(rows).uniform_(generator=generator))
-    if is_categorical is None:
-        return drawn
-    source = torch.randint(len(X), rows.shape, generator=generator, device=X.device)
-    source = source[..., variable].flatten(0, -2)  # one row for all columns of a variable
-    return torch.where(is_categorical, X.gather(0, source).view_as(rows), drawn)
+        return draw

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -55,32 +54,23 @@ class Mixup(TransferMaker):
 
     def prepare(self, X, weight=None) -> Draw:
         self.check(X.shape)
-        return partial(
-            mix, X=X, weight=weight, alpha=self.alpha, is_categorical=self._is_categorical(X)
-        )
+        alpha, is_categorical = self.alpha, self._is_categorical(X)
 
+        def draw(rows: Tensor, index: Tensor, generator: torch.Generator) -> Tensor:
+            """Mix each row with a random one of X."""
+            n = index.numel()
+            if weight is None:
+                partner = torch.randint(len(X), (n,), generator=generator, device=X.device)
+            else:
+                partner = torch.multinomial(weight, n, replacement=True, generator=generator)
+            others = X.index_select(0, partner).view_as(rows)
+            # torch's Beta takes no generator: invert the distribution function.
+            uniform = rows.new_empty(per_row(index, rows)).uniform_(generator=generator)
+            lam = torch.from_numpy(betaincinv(alpha, alpha, uniform.double().cpu().numpy()))
+            lam = lam.to(rows)
+            mixed = torch.lerp(others, rows, lam)  # Eq 1
+            if is_categorical is None:
+                return mixed
+            return torch.where(is_categorical, torch.where(lam >= 0.5, rows, others), mixed)
 
-def mix(
-    rows: Tensor,
-    index: Tensor,
-    generator: torch.Generator,
-    *,
-    X: Tensor,
-    weight: Tensor | None,
-    alpha: float,
-    is_categorical: Tensor | None,
-) -> Tensor:
-    """Mix each row with a random one of X."""
-    n = index.numel()
-    if weight is None:
-        partner = torch.randint(len(X), (n,), generator=generator, device=X.device)
-    else:
-        partner = torch.multinomial(weight, n, replacement=True, generator=generator)
-    others = X.index_select(0, partner).view_as(rows)
-    # torch's Beta takes no generator: invert the distribution function.
-    uniform = rows.new_empty(per_row(index, rows)).uniform_(generator=generator)
-    lam = torch.from_numpy(betaincinv(alpha, alpha, uniform.double().cpu().numpy())).to(rows)
-    mixed = torch.lerp(others, rows, lam)  # Eq 1
-    if is_categorical is None:
-        return mixed
-    return torch.where(is_categorical, torch.where(lam >= 0.5, rows, others), mixed)
+        return draw

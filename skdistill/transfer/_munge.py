@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -89,34 +88,19 @@ class Munge(TransferMaker):
         spread = X.new_full(X.shape[1:], self.scale)
         if (is_categorical := self._is_categorical(X)) is not None:
             spread[is_categorical] = 0.0
-        neighbour = nearest_rows(X.cpu().numpy(), self._variables(X.shape))
-        return partial(
-            exchange,
-            X=X,
-            neighbour=torch.from_numpy(neighbour).to(X.device),
-            probability=self.swap_probability,
-            spread=spread,
-            variable=self._variable_of_columns(X),
-        )
+        nearest = nearest_rows(X.cpu().numpy(), self._variables(X.shape))
+        neighbour = torch.from_numpy(nearest).to(X.device)
+        probability, variable = self.swap_probability, self._variable_of_columns(X)
 
+        def draw(rows: Tensor, index: Tensor, generator: torch.Generator) -> Tensor:
+            """Replace each variable, with a probability, by a draw around the neighbour's."""
+            others = X.index_select(0, neighbour[index].flatten()).view_as(rows)
+            swapped = torch.empty_like(rows).uniform_(generator=generator) < probability
+            normals = torch.empty_like(rows).normal_(generator=generator)
+            drawn = torch.addcmul(others, normals * spread, rows - others)  # norm(x', |x - x'| / s)
+            return torch.where(swapped[..., variable], drawn, rows)
 
-def exchange(
-    rows: Tensor,
-    index: Tensor,
-    generator: torch.Generator,
-    *,
-    X: Tensor,
-    neighbour: Tensor,
-    probability: float,
-    spread: Tensor,
-    variable: Tensor,
-) -> Tensor:
-    """Replace each variable, with a probability, by a draw around that of the row's neighbour."""
-    others = X.index_select(0, neighbour[index].flatten()).view_as(rows)
-    swapped = torch.empty_like(rows).uniform_(generator=generator) < probability
-    normals = torch.empty_like(rows).normal_(generator=generator)
-    drawn = torch.addcmul(others, normals * spread, rows - others)  # norm(x', |x - x'| / s)
-    return torch.where(swapped[..., variable], drawn, rows)
+        return draw
 
 
 def nearest_rows(X: np.ndarray, variables: Variables) -> np.ndarray:

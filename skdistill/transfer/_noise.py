@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -59,13 +58,12 @@ class GaussianNoise(TransferMaker):
         sd = torch.from_numpy(self.scale * deviation).to(X)
         if (is_categorical := self._is_categorical(X)) is not None:
             sd[is_categorical] = 0.0
-        return partial(add_noise, sd=sd, share_power=self.share_power)
+        share_power = self.share_power
 
+        def draw(rows: Tensor, index: Tensor, generator: torch.Generator) -> Tensor:
+            """Add normals of standard deviation `sd`, each row's times its share in [0, 1)."""
+            normals = torch.empty_like(rows).normal_(generator=generator)
+            share = rows.new_empty(per_row(index, rows)).uniform_(generator=generator)
+            return torch.addcmul(rows, normals * share.pow(share_power), sd)
 
-def add_noise(
-    rows: Tensor, index: Tensor, generator: torch.Generator, *, sd: Tensor, share_power: float
-) -> Tensor:
-    """Add normals of standard deviation `sd`, each row's times its share in [0, 1)."""
-    draws = torch.empty_like(rows).normal_(generator=generator)
-    share = rows.new_empty(per_row(index, rows)).uniform_(generator=generator).pow(share_power)
-    return torch.addcmul(rows, draws * share, sd)
+        return draw

@@ -30,7 +30,7 @@ from torch.testing import assert_close
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor, BDistilBooster
 from skdistill._reading import chunk_size
 from skdistill.distillers import _bdistil_anytime
-from skdistill.distillers.plans._rounds import WeakLearnerObjective
+from skdistill.distillers._plans._rounds import WeakLearnerObjective
 from skdistill.losses import cross_entropy, log_barrier
 from skdistill.model_selection import flops
 from skdistill.modules import MLP, Booster, Learner, Recurrent, Rounds
@@ -662,6 +662,7 @@ def test_series_without_early_prediction(series):
     booster.fit(X, y)
     assert booster.score(X, y) > 0.95
     assert not hasattr(booster, "predict_early")
+    assert not hasattr(booster.set_params(early=True), "predict_early")  # the fit was without
 
 
 @pytest.mark.parametrize("kind", ["classifier", "regressor"])

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import warnings
 
 import joblib
@@ -173,17 +174,15 @@ def test_a_teacher_of_the_other_kind_is_refused(wrap, task):
 @pytest.mark.parametrize(
     ("teacher", "message"),
     [
-        ([LinearRegression()], r"must be an estimator; .*as_teacher makes one of a list"),
-        (nn.Linear(3, 3), "must be an estimator; .*torch module"),
-        ("forest", "must be an estimator; .*Got 'forest'"),
-        (RandomForestClassifier, "must be an estimator"),
-        (KMeans(3), "must be a classifier or a regressor, and KMeans is neither"),
-        (
-            make_pipeline(StandardScaler()),
-            "must be a classifier or a regressor, and StandardScaler is",
-        ),
+        ([LinearRegression()], "must be a classifier or a regressor, .*one of a list"),
+        (nn.Linear(3, 3), "must be a classifier or a regressor, .*torch module"),
+        ("forest", "must be a classifier or a regressor, .*Got 'forest'"),
+        (RandomForestClassifier, "must be a classifier or a regressor"),
+        (KMeans(3), "must be a classifier or a regressor, .*Got KMeans"),
+        (make_pipeline(StandardScaler()), "must be a classifier or a regressor, .*Got Pipeline"),
+        (GaussianNoise(), "must be a classifier or a regressor, .*Got GaussianNoise"),
     ],
-    ids=["list", "module", "name", "class", "clusters", "scaler"],
+    ids=["list", "module", "name", "class", "clusters", "scaler", "settings"],
 )
 def test_what_is_no_teacher_is_named(teacher, message, task):
     with pytest.raises(TypeError, match=f"^teacher {message}"):
@@ -364,6 +363,31 @@ def test_a_second_fit_on_member_predictions_forgets_the_teacher(members, task):
     model.set_params(teacher=None).fit(*task.data, member_predictions=members)
     assert not hasattr(model, "teacher_")
     assert model.n_heads_ == 3
+
+
+def test_the_name_of_the_other_kind_is_no_teacher(members, task):
+    other = "regressor" if task.is_classification else "classifier"
+    with pytest.raises(ValueError, match="must be None; got teacher="):
+        task.student(other).fit(*task.data, member_predictions=members)
+
+
+def test_a_second_fit_of_another_kind_leaves_nothing_of_the_first(classification, regression):
+    small = {"max_epochs": 1, "module__hidden_units": (4,)}
+    model = DistributionDistiller(RandomForestClassifier(2), **small).fit(*classification.data)
+    model.set_params(teacher=RandomForestRegressor(2), family="gaussian").fit(*regression.data)
+    fresh = DistributionDistiller(RandomForestRegressor(2), **small).fit(*regression.data)
+    assert vars(model).keys() == vars(fresh).keys()
+    with pytest.raises(ValueError, match="X_transfer must have"):
+        model.fit(*regression.data, X_transfer=np.zeros((2, 9)))
+    assert not {"module_", "teacher_", "n_members_", "flops_"} & vars(model).keys()
+
+
+def test_settings_changed_in_place_do_not_reach_the_fitted_module(members, task):
+    units = [4]
+    model = task.student(None, max_epochs=1, module__hidden_units=units)
+    model.fit(*task.data, member_predictions=members)
+    units.append(5)
+    assert_same_members(pickle.loads(pickle.dumps(model)), model, task.X)
 
 
 @pytest.mark.parametrize("fails", ["short", "rank", "none", "NaN"])

@@ -24,8 +24,8 @@ from skdistill import (
     losses,
     predict_uncertainty,
 )
-from skdistill.distillers.plans import FAMILY_SETTINGS
-from skdistill.distillers.plans._zeros import without_zeros
+from skdistill.distillers._plans import FAMILY_SETTINGS
+from skdistill.distillers._plans._zeros import without_zeros
 from skdistill.distributions import (
     Dirichlet,
     EmpiricalCategorical,

@@ -502,7 +502,7 @@ def test_the_callers_random_numbers_stay_as_they_are(moons):
         ({"memory": "here"}, ValueError, "memory must be None beside chains"),
         ({"transfer": "noise"}, ValueError, "estimate must be 'stochastic' beside chains with a"),
         ({"checkpoint": 3}, TypeError, "checkpoint must be the path of a file or None, got 3"),
-        ({"checkpoint_interval": -1}, ValueError, "checkpoint_interval must be a number >= 0"),
+        ({"checkpoint_every": -1}, ValueError, "checkpoint_interval must be a number >= 0"),
         ({"transfer_only": True}, ValueError, "transfer_only=True needs X_transfer"),
         ({"teacher__inference__thinning": 0}, ValueError, "inference__thinning must be an integer"),
         (
@@ -534,7 +534,7 @@ def test_the_variance_of_one_sample_is_refused(line):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (np.zeros((3, 5)), r"X_monitor must have rows of shape \(2,\) as X has, got \(5,\)"),
+        (np.zeros((3, 5)), "X_monitor must have 2 columns as X has, got 5"),
         (np.full((3, 2), np.nan), "Input X_monitor contains NaN"),
     ],
 )

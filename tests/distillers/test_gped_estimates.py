@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from skdistill.distillers._gped_estimates import RunningMean, Targets, pooled
-from skdistill.distillers.plans._expectations import ExpectationObjective, ReplayObjective
+from skdistill.distillers._plans._expectations import ExpectationObjective, ReplayObjective
 from skdistill.distributions import Gaussian
 from skdistill.expectations import KNOWN, Expectation
 from skdistill.losses import cross_entropy

@@ -51,19 +51,19 @@ def kill():
 
 @contextlib.contextmanager
 def ending(fatal, end=stop):
-    """Let fits end when the chains are about to be asked for the `fatal`-th time."""
+    """Let fits end when the chains are about to predict for the `fatal`-th time."""
     countdown = itertools.count(fatal - 1, -1)
 
-    def ask(self, net):
+    def predict(self, net):
         if next(countdown) == 0:
             end()
         return real(self, net)
 
-    real, OnlineDistillation._ask = OnlineDistillation._ask, ask
+    real, OnlineDistillation._predict_next_batch = OnlineDistillation._predict_next_batch, predict
     try:
         yield
     finally:
-        OnlineDistillation._ask = real
+        OnlineDistillation._predict_next_batch = real
 
 
 def stopped_fit(gped, fatal=9):
@@ -116,7 +116,7 @@ def distiller(case="sgld", **params):
         module__hidden_units=(5,),
         batch_size=16,
         lr=0.01,
-        checkpoint_interval=0,
+        checkpoint_every=0,
         random_state=0,
     ).set_params(**{**CASES[case], **params})
     return without_none(gped)
@@ -327,7 +327,7 @@ def test_a_parameter_that_cannot_be_told_is_refused(tmp_path):
 def test_what_changes_nothing_may_change(tmp_path):
     path = tmp_path / "checkpoint"
     stopped_fit(distiller(checkpoint=path))
-    gped = distiller(checkpoint=str(path), checkpoint_interval=9, n_threads=1, teacher__n_threads=1)
+    gped = distiller(checkpoint=str(path), checkpoint_every=9, n_threads=1, teacher__n_threads=1)
     with ending(15):  # of the 20 steps, fewer are left
         fit(gped)
 

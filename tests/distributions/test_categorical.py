@@ -370,7 +370,7 @@ def test_the_draws_do_not_depend_on_the_dtype():
 
 @pytest.mark.parametrize("uniform", [0.0, 0.5, 1 - 2**-53])
 def test_no_class_of_probability_zero_is_drawn(uniform, monkeypatch):
-    def rand(*size, **kwargs):
+    def rand(size, **kwargs):
         return torch.full(size, uniform, dtype=kwargs["dtype"])
 
     monkeypatch.setattr(torch, "rand", rand)

@@ -47,6 +47,7 @@ from skdistill._engine import (
     MemberEarlyStopping,
     Rows,
     TaskPerEpoch,
+    _callbacks,
 )
 from skdistill._engine._callbacks import asks_to_stop, listens_to_batches
 from skdistill._engine._steps import FlatStep
@@ -672,3 +673,38 @@ def test_ctrl_c_in_the_first_epoch_leaves_the_estimator_unfitted(monkeypatch):
         model.fit(X, y)
     with pytest.raises(NotFittedError):
         model.predict(X)
+
+
+# ------------------------------------------------------------------------------------------
+# What `verbose` prints
+# ------------------------------------------------------------------------------------------
+
+
+def test_lines_tell_the_phase_and_the_time_left(capsys, monkeypatch):
+    monkeypatch.setattr(_callbacks, "_SECONDS_BETWEEN_LINES", 0.0)
+    X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
+    small = {"max_epochs": 3, "module__hidden_units": (4,), "random_state": 0}
+    teacher = BayesianEnsembleRegressor(3, verbose=1, member_block=2, **small)
+    HydraPlusRegressor(teacher, verbose=1, group_lasso=0.01, **small).fit(X, y)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "teacher: BayesianEnsembleRegressor"
+    phases = ["members 1 to 2 of 3", "members 3 to 3 of 3", "student"]
+    numbers = [(phase, epoch, 3) for phase in phases for epoch in (1, 2, 3)]
+    numbers.append(("student after pruning", 1, 1))
+    starts = [f"{phase}: epoch {epoch} of {n}, loss " for phase, epoch, n in numbers]
+    assert [line[: len(start)] for line, start in zip(lines[1:], starts, strict=True)] == starts
+    assert all(line.endswith(" s left") for line in lines[1:])
+
+
+def test_the_table_of_epochs_has_no_colours_where_there_is_no_terminal(capsys):
+    X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
+    BayesianEnsembleRegressor(2, max_epochs=2, verbose=2).fit(X, y)
+    out = capsys.readouterr().out
+    assert "train_loss" in out
+    assert "\x1b" not in out
+
+
+def test_nothing_is_printed_by_default(capsys):
+    X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
+    BayesianEnsembleRegressor(2, max_epochs=2).fit(X, y)
+    assert capsys.readouterr().out == ""

@@ -194,14 +194,14 @@ def test_repr_of_scorers():
     assert repr(make_interval_scorer(0.5)) == "EstimatorScorer(neg_interval_score, coverage=0.5)"
 
 
-@pytest.mark.parametrize("scorers", [REGRESSION, CLASSIFICATION], ids=["regression", "classes"])
-def test_scorers_across_processes(scorers):
-    model, X, y = make_case(next(iter(scorers)))
-    scoring = {name: scorer for name, (scorer, _) in scorers.items()}
-    here = cross_validate(model, X, y, cv=2, scoring=scoring, error_score="raise")
-    there = cross_validate(model, X, y, cv=2, scoring=scoring, error_score="raise", n_jobs=2)
-    for name in scoring:
-        assert_array_equal(here[f"test_{name}"], there[f"test_{name}"])
+def test_scorers_across_processes():
+    for scorers in (REGRESSION, CLASSIFICATION):
+        model, X, y = make_case(next(iter(scorers)))
+        scoring = {name: scorer for name, (scorer, _) in scorers.items()}
+        here = cross_validate(model, X, y, cv=2, scoring=scoring, error_score="raise")
+        there = cross_validate(model, X, y, cv=2, scoring=scoring, error_score="raise", n_jobs=2)
+        for name in scoring:
+            assert_array_equal(here[f"test_{name}"], there[f"test_{name}"])
 
 
 @pytest.mark.parametrize("name", ["mixture_nll", "crps", "gaussian_nll", "interval_score"])

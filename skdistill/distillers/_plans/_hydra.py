@@ -36,7 +36,7 @@ class HydraPlan(Plan):
     aggregate_temperature, member_temperature
         See :class:`skdistill.HydraPlusClassifier`.
     n_networks, n_members : int
-        Number of heads M, and of the teacher's members; one until they are known.
+        Number of heads M, and of the teacher's members; 1 before the teacher is fitted.
     """
 
     task: Task
@@ -67,7 +67,7 @@ class HydraPlan(Plan):
 
 
 class HydraObjective(Objective):
-    """The loss of Hydra+ (Eq 10) with a term that matches spreads; subclasses know the terms.
+    """The loss of Hydra+ (Eq 10) with a term that matches spreads; subclasses define the terms.
 
     Targets are the teacher's members (S, n, N, ...), the labels (S, n, ...), and whether a row has
     a label (S, n). Outputs are the heads', (S, M, n, ...).
@@ -124,9 +124,9 @@ class GaussianHydraObjective(HydraObjective):
         loss, gradient = weighted_sum(self._terms(*targets), heads)
         return loss, losses.gradient_of_outputs(outputs, gradient)
 
-    def _terms(self, answers: Tensor, y: Tensor, labelled: Tensor) -> Iterator[Term]:
+    def _terms(self, predictions: Tensor, y: Tensor, labelled: Tensor) -> Iterator[Term]:
         """Terms whose weight is not zero."""
-        members = losses.Mixture(*answers.transpose(-4, -3).unbind(-1))  # (S, N, n, t)
+        members = losses.Mixture(*predictions.transpose(-4, -3).unbind(-1))  # (S, N, n, t)
         alpha, beta = self.plan.alpha, self.plan.beta
         if alpha < 1:
             yield Term(losses.correctness, (y,), (1 - alpha) * labelled)  # L1
@@ -150,9 +150,9 @@ class CategoricalHydraObjective(HydraObjective):
     ) -> tuple[Tensor, Tensor]:
         return weighted_sum(self._terms(*targets), outputs)
 
-    def _terms(self, answers: Tensor, y: Tensor, labelled: Tensor) -> Iterator[Term]:
+    def _terms(self, predictions: Tensor, y: Tensor, labelled: Tensor) -> Iterator[Term]:
         """Terms whose weight is not zero."""
-        members = answers.transpose(-3, -2)  # (S, N, n, K)
+        members = predictions.transpose(-3, -2)  # (S, N, n, K)
         plan = self.plan
         alpha, beta = plan.alpha, plan.beta
         if alpha < 1:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What each method of distillation is made of: a plan, see :class:`skdistill._plans.Plan`."""
+"""The plan of each method of distillation, see :class:`skdistill._plans.Plan`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ._random_heads import DropoutHeadPlan, GaussianHeadPlan
 from ._rounds import LearnerRecipes, RoundsPlan
 from ._tokens import TOKEN_LOSSES, TokensPlan
 
-# Families of distributions by the task and by name; the first is what "auto" stands for.
+# Families of distributions by the task and by name; "auto" is the first.
 FAMILIES: dict[str, dict[str, Any]] = {
     "regressor": {
         "gaussian": GaussianPlan,
@@ -43,18 +43,3 @@ FAMILIES: dict[str, dict[str, Any]] = {
 FAMILY_SETTINGS = frozenset().union(
     *(family.settings for families in FAMILIES.values() for family in families.values())
 )
-
-__all__ = [
-    "FAMILIES",
-    "FAMILY_SETTINGS",
-    "TOKEN_LOSSES",
-    "ExpectationsPlan",
-    "FamilyPlan",
-    "HydraPlan",
-    "LearnerRecipes",
-    "RoundsPlan",
-    "TokensPlan",
-    "chosen_estimates",
-    "chosen_expectations",
-    "expectations_plan",
-]

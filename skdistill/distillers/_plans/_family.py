@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What all students of distributions are made of: one network, compared with members.
+"""What the plans of all families share: one network, trained to match the members.
 
 Equations are those of J. Lindqvist, A. Olmin, F. Lindsten and L. Svensson, "A general framework for
 ensemble distribution distillation" (2020), unless said otherwise.
@@ -23,8 +23,8 @@ from ...distributions import EmpiricalGaussian, Gaussian
 from ...losses import Term
 from ...modules import GaussianHead
 
-# Loss of a row for each class or target, in nats, from which on it counts as its logarithm; but for
-# the first steps of some, rows of ordinary fits stay below a tenth of it.
+# Loss of a row, per class or target and in nats, beyond which it grows logarithmically. In ordinary
+# fits, but for the first steps of some, rows stay below a tenth of it.
 _LARGE_LOSS = 300.0
 
 
@@ -32,8 +32,8 @@ _LARGE_LOSS = 300.0
 class FamilyPlan(Plan):
     """A network that predicts a distribution over predictions, of one family.
 
-    Subclasses say of which, and how it is compared with the members. These stand on the axis before
-    the rows: Gaussians of shape (..., M, n, t), or log probabilities (..., M, n, K).
+    Subclasses define the distribution and the loss. Members are on the axis before the rows:
+    Gaussians of shape (..., M, n, t), or log probabilities (..., M, n, K).
 
     Parameters
     ----------
@@ -44,8 +44,8 @@ class FamilyPlan(Plan):
     n_members : int, default=2
         Number of members of the teacher; one cannot tell the parts of the uncertainty.
     members_agree : bool, default=False
-        Whether the members never disagreed on the rows that were learnt from, so that the expected
-        prediction is all there is.
+        Whether the members never disagreed on the training set, so that the student predicts their
+        mean alone.
     """
 
     task: Task
@@ -58,12 +58,12 @@ class FamilyPlan(Plan):
     has_members: ClassVar[bool] = False
     has_start: ClassVar[bool] = False
 
-    # Parameters of the distiller that it reads, of those that not all families do.
+    # Those parameters of the distiller that this family reads and not every family does.
     settings: ClassVar[frozenset[str]] = frozenset()
 
     @classmethod
     def of(cls, parameters: Any, task: Task, **fields: Any) -> FamilyPlan:
-        """Return the plan that a distiller's parameters ask for."""
+        """Return the plan for a distiller's parameters."""
         return cls(task, parameters.temperature, parameters.supervised_weight, **fields)
 
     @property
@@ -83,7 +83,7 @@ class FamilyPlan(Plan):
 
     @abstractmethod
     def distribution(self, outputs: Tensor) -> Any:
-        """Return the distribution that outputs (1, n, n_outputs) mean, on the scale of the loss."""
+        """Return the distribution for outputs (1, n, n_outputs), on the scale of the loss."""
 
     def expected(self, outputs: Tensor) -> Any:
         """Return the expected prediction alone, as of one member."""
@@ -91,11 +91,11 @@ class FamilyPlan(Plan):
 
     @abstractmethod
     def members(self, predictions: Tensor) -> Any:
-        """Return members' predictions (..., n, M, ...) as the loss takes them."""
+        """Return members' predictions (..., n, M, ...) in the form that `term` takes."""
 
     @abstractmethod
     def term(self, members: Any, temperature: Tensor) -> Term:
-        """Return the loss against members softened by the temperature, as the outputs will be."""
+        """Return the loss for outputs, given members; both are divided by the temperature."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def start_at(module: nn.Module, outputs: Tensor) -> None:
 class DistributionObjective(Objective):
     """Loss of a family against the members, and of the labels (Eqs 16 and 17).
 
-    A row's loss that is too large to be of use grows as its logarithm.
+    Very large losses of a row grow logarithmically.
 
     Targets are the members' predictions (1, n, M, ...), the labels (1, n, ...), and whether a row
     has a label (1, n). A temperature T divides the logits of both sides, and the loss is multiplied
@@ -138,7 +138,7 @@ class DistributionObjective(Objective):
     ----------
     plan : FamilyPlan
     n_rows : float
-        How many rows there are, the sum of their weights; it matters for a Gaussian head only.
+        Sum of the rows' weights; only a Gaussian head depends on it.
     """
 
     temperature: Tensor
@@ -157,8 +157,8 @@ class DistributionObjective(Objective):
     def loss_and_gradient(
         self, outputs: Tensor, targets: tuple[Tensor, ...]
     ) -> tuple[Tensor, Tensor]:
-        answers, y, labelled = targets
-        term = self.plan.term(self.plan.members(answers), self.temperature)
+        predictions, y, labelled = targets
+        term = self.plan.term(self.plan.members(predictions), self.temperature)
         loss, gradient = losses.tempered_sum([term], outputs, self.temperature)
         weight = self.plan.supervised_weight
         if weight:

@@ -26,12 +26,7 @@ _LEAST_VARIANCE = 1e-5
 
 
 class LearnerRecipes(NamedTuple):
-    """How to build the networks of each model class.
-
-    Attributes
-    ----------
-    of_classes : tuple of NetworkRecipe
-    """
+    """How to build the networks of each model class."""
 
     of_classes: tuple[NetworkRecipe, ...]
 
@@ -39,6 +34,11 @@ class LearnerRecipes(NamedTuple):
     def module(self) -> Any:
         """The first model class."""
         return self.of_classes[0].module
+
+    @property
+    def is_of_ours(self) -> bool:
+        """Whether all networks are of :mod:`skdistill.modules`."""
+        return all(recipe.is_of_ours for recipe in self.of_classes)
 
     @property
     def row_shape(self) -> tuple[int, ...]:
@@ -123,7 +123,7 @@ class RoundsPlan(Plan):
         return WeakLearnerObjective(module.network, self.task_temperature, 1 / self.gamma)
 
     def target_of(self, predictions: np.ndarray) -> np.ndarray:
-        """Return what learners are to come near, (n, L), given members' predictions (n, S, ...)."""
+        """Return the targets of learners, (n, L), for members' predictions (n, S, ...)."""
         if isinstance(self.task, Numbers):
             means, variances = predictions[..., 0], predictions[..., 1]
             variance = np.maximum(variances.mean(1) + means.var(1), _LEAST_VARIANCE)
@@ -140,20 +140,12 @@ def cost_of_network(recipe: NetworkRecipe) -> tuple[float, int]:
 
 
 class WeakLearnerObjective(Objective):
-    """What a learner minimises (Eq 6): a task loss, and the barrier.
+    """Objective of a learner (Eq 6): a task loss, and the barrier with weight 1 / gamma.
 
-    Given the targets, (1, n, L), and the wanted signs of the errors, (1, n, L). Outputs are raw,
-    (1, n, L), or (1, time, n, L), where the task loss is a mean over the time steps (the loss of
-    E-RNN) and the barrier is for the last.
-
-    Parameters
-    ----------
-    booster : Booster
-        Whose bounds to keep to.
-    temperature : float or None
-        Of the cross-entropy between classes; None is half the squared error.
-    barrier_weight : float
-        Weight of the barrier, 1 / gamma.
+    Its targets are the values to learn, (1, n, L), and the wanted signs of the errors, (1, n, L).
+    Outputs are raw, (1, n, L), or (1, time, n, L), where the task loss is a mean over the time
+    steps (the loss of E-RNN) and the barrier is for the last. `temperature` is that of the
+    cross-entropy between classes; None is half the squared error.
     """
 
     def __init__(self, booster: Booster, temperature: float | None, barrier_weight: float):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Last layers whose weights, or inputs, are drawn at random (Hydra+'s Gauss and Drop).
 
-For comparison: their draws know nothing of which member they are held against.
+For comparison: their draws are independent of the member that they are compared with.
 """
 
 from __future__ import annotations

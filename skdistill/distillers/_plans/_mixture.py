@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The mean of the members' predictions, as of one network: plain ensemble distillation.
-
-Equations are those of J. Lindqvist, A. Olmin, F. Lindsten and L. Svensson, "A general framework for
-ensemble distribution distillation" (2020), unless said otherwise.
-"""
+"""The mean of the members' predictions: plain ensemble distillation (Lindqvist et al., 2020)."""
 
 from __future__ import annotations
 

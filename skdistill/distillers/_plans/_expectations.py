@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Posterior expectations, and one network that learns them (GPED).
+"""Posterior expectations, learnt by one network (GPED).
 
 Equations are those of Vadera et al. (2020), "Generalized Bayesian Posterior Expectation
 Distillation for Deep Neural Networks".
@@ -25,7 +25,7 @@ from .._gped_estimates import pooled, targets_of
 
 _ESTIMATES = ("online", "stochastic")
 
-# What a student needs to predict, by its task; and what it learns by default.
+# Expectations that a student needs to predict, and those that it learns by default, by its task.
 _NEEDED = {
     "classifier": (("predictive",), ("dirichlet",)),
     "regressor": (("mean", "aleatoric", "epistemic"),),
@@ -42,7 +42,7 @@ class ExpectationsPlan(Plan):
     task : Numbers or Classes
     expectations : tuple of Expectation
     estimates : tuple of {"online", "stochastic"}
-        What stands for each of them.
+        Estimate of each of them.
     n_values : tuple of int
         How many values each g gives.
     columns : tuple of slice
@@ -82,7 +82,7 @@ class ExpectationsPlan(Plan):
         return self.columns[self.labels.index(label)] if label in self.labels else None
 
     def values(self, members: Any) -> np.ndarray:
-        """g of members, rows first: (n, S, sum of n_values), or pooled, S = 1, if that will do."""
+        """g of members, rows first: (n, S, sum of n_values); pooled, S = 1, if all is online."""
         values = [expectation.of_members(members) for expectation in self.expectations]
         if "stochastic" in self.estimates:
             return torch.cat(values, dim=-1).transpose(0, 1).numpy()
@@ -120,7 +120,7 @@ class CategoricalExpectationsPlan(ExpectationsPlan):
         return ExpectedCategorical(log_mean, expected.squeeze(-1))
 
     def members_of(self, student: Any, chains: Any, outputs: Tensor) -> Tensor:
-        """Return the members that outputs (S, n, p) of the chains' module stand for."""
+        """Return the members' predictions for outputs (S, n, p) of the chains' module."""
         return outputs.softmax(-1)
 
 
@@ -138,7 +138,7 @@ class GaussianExpectationsPlan(ExpectationsPlan):
         return ExpectedGaussian(*(values[label] for label in ("mean", "aleatoric", "epistemic")))
 
     def members_of(self, student: Any, chains: Any, outputs: Tensor) -> Gaussian:
-        """Return the members that outputs (S, n, p) of the chains' module stand for."""
+        """Return the members' predictions for outputs (S, n, p) of the chains' module."""
         # From the scale of the teacher's training to that of the student's, mostly the same.
         scale = (chains.y_scale / student.y_scale).to(outputs)
         mean, variance = Gaussian.from_outputs(outputs)
@@ -273,8 +273,8 @@ class ReplayObjective(ExpectationObjective):
         As in :class:`ExpectationObjective`.
     estimates : sequence of {"online", "stochastic"}
         Of each expectation: the mean over members, which the running mean converges to, or one
-        member, another for every row. Where rows are dealt in a new order in every epoch this is
-        a draw; where they are not, all members have their turn.
+        member, another for every row. With rows in a new order in every epoch this is
+        a random draw; else the members take turns.
     n_values : list of int
         How many values each g gives.
     """

@@ -10,11 +10,10 @@ SMOOTHING = 1e-3
 
 
 def without_zeros(members: np.ndarray) -> np.ndarray:
-    """Probabilities of members, none of which is zero where one was; other rows as they are.
+    """Mix members with their mean in the rows where one of them gives a class no probability.
 
-    What one of M members gives no probability may have as much as M members cannot tell from none:
-    each is mixed with a further one, their mean, whose weight is 1 / (M + 1). The mean stays, but
-    for a trace of the uniform distribution, for classes to which nobody gives any.
+    The mean has weight 1 / (M + 1), that of one more member. So the members' mean stays as it is,
+    but for a trace of the uniform distribution, for classes to which no member gives any.
 
     Parameters
     ----------

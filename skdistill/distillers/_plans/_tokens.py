@@ -24,19 +24,19 @@ _PRECISION_PER_TOKEN = 1e3
 
 
 class TokenLoss(NamedTuple):
-    """What a student learns of the members, and what it predicts.
+    """A loss of a student, its targets, and the distribution that the student predicts.
 
     Attributes
     ----------
     target : callable
-        Takes what is known of the members at N tokens, and the largest precision; gives what the
-        loss compares the outputs with, (N, width).
+        Takes statistics of the members at N tokens, and the largest precision, to targets
+        (N, width).
     term : callable
-        Takes such targets, (..., width), to the loss of outputs (..., K).
+        Takes targets (..., width) to the loss of outputs (..., K).
     distribution : callable
-        Makes a distribution over the tokens' probabilities of outputs (N, K).
+        Takes outputs (N, K) to a distribution over the tokens' probabilities.
     tells_parts : bool
-        Whether that distribution knows how far the members disagree.
+        Whether that distribution has an epistemic part.
     smoothing : float
         What "auto" stands for.
     has_proxy : bool
@@ -45,7 +45,7 @@ class TokenLoss(NamedTuple):
 
     target: Callable[[MemberStatistics, float], Tensor]
     term: Callable[[Tensor], Term]
-    # The plain form, Eq 6: what the divergences add to both sides is there to train well.
+    # The plain form, Eq 6; the divergences add one to both sides only to train well.
     distribution: Callable[[Tensor], Any] = partial(Dirichlet.from_outputs, offset=0.0)
     tells_parts: bool = True
     smoothing: float = 0.0
@@ -120,7 +120,7 @@ class TokensPlan(Plan):
 
     @property
     def kind(self) -> TokenLoss:
-        """What the student learns of the members, and what it predicts."""
+        """The loss, its targets and the distribution that is predicted."""
         return TOKEN_LOSSES[self.loss]
 
     @property
@@ -145,7 +145,7 @@ class TokensPlan(Plan):
         return TokenObjective(self.kind, self.temperature)
 
     def target_of(self, statistics: MemberStatistics) -> Tensor:
-        """Return what is to be learnt at some tokens, given what is known of the members there."""
+        """Return the targets at some tokens, given the members' statistics there."""
         is_auto = self.max_precision == "auto"
         cap = _PRECISION_PER_TOKEN * self.n_tokens if is_auto else self.max_precision
         return self.kind.target(statistics, cap)
@@ -154,8 +154,8 @@ class TokensPlan(Plan):
 class TokenObjective(Objective):
     """Mean over a row's tokens of the loss of each.
 
-    Targets are what is to be learnt at each token, (1, n, T, width), and whether there is a token,
-    (1, n, T): where there is none, neither outputs nor targets matter. Outputs are the logits of
+    Targets are those at each token, (1, n, T, width), and whether there is a token, (1, n, T):
+    where there is none, neither outputs nor targets matter. Outputs are the logits of
     all tokens side by side, (1, n, T * K). A temperature T divides them, as it does the members',
     and the loss is multiplied by T^2.
 

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A normal distribution over the logits of a member.
-
-Equations are those of J. Lindqvist, A. Olmin, F. Lindsten and L. Svensson, "A general framework for
-ensemble distribution distillation" (2020), unless said otherwise.
-"""
+"""A normal distribution over the logits of a member (Lindqvist et al., 2020)."""
 
 from __future__ import annotations
 

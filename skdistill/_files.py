@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Writing files whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from pathlib import Path
+
+
+def write_atomically(path: Path, content: bytes, mode: int = 0o666) -> None:
+    """Write a file that holds the previous content or this one at any time, never a part.
+
+    A partly written file has another name, in the same folder. It is opened as a new one, so that
+    no link is followed. `mode` is that of the file, less the process's umask.
+    """
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        with open(part, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def remove_leftovers(path: Path) -> None:
+    """Remove partly written files of processes that were killed while they wrote `path`."""
+    is_part = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}\.part").fullmatch
+    for found in path.parent.iterdir():
+        if is_part(found.name):
+            found.unlink()

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The names by which classes and functions stand in files.
+
+They are for ever: a class that gets another name keeps its old one here.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from sklearn import compose, frozen, impute, pipeline, preprocessing
+
+from .. import distillers, ensembles, modules
+from .._plans import Extent, NetworkRecipe, Plan
+from .._settings import Settings
+from .._tasks import TASKS
+from ..distillers import LearnerRecipes, Round
+from ..ensembles import SamplerDiagnostics
+from ..expectations import KNOWN
+
+# Steps of a pipeline around a model: their state is arrays and plain values.
+_STEPS = (
+    *(compose.ColumnTransformer, compose.TransformedTargetRegressor, compose.make_column_selector),
+    *(frozen.FrozenEstimator, pipeline.FeatureUnion, pipeline.Pipeline),
+    *(impute.KNNImputer, impute.MissingIndicator, impute.SimpleImputer),
+    *(preprocessing.Binarizer, preprocessing.FunctionTransformer, preprocessing.KBinsDiscretizer),
+    *(preprocessing.LabelBinarizer, preprocessing.LabelEncoder, preprocessing.MaxAbsScaler),
+    *(preprocessing.MinMaxScaler, preprocessing.Normalizer, preprocessing.OneHotEncoder),
+    *(preprocessing.OrdinalEncoder, preprocessing.PolynomialFeatures),
+    *(preprocessing.PowerTransformer, preprocessing.QuantileTransformer),
+    *(preprocessing.RobustScaler, preprocessing.StandardScaler, preprocessing.TargetEncoder),
+)
+
+
+def _descendants(base: Any) -> Iterator[type]:
+    """Classes of skdistill that inherit from a class."""
+    for cls in base.__subclasses__():
+        if cls.__module__.startswith("skdistill."):
+            yield cls
+            yield from _descendants(cls)
+
+
+def _public(package: Any) -> list[Any]:
+    """Classes that a package exports."""
+    found = (getattr(package, name) for name in package.__all__)
+    return [value for value in found if inspect.isclass(value)]
+
+
+def _optimizers() -> list[type]:
+    found = vars(torch.optim).values()
+    return [c for c in found if inspect.isclass(c) and issubclass(c, torch.optim.Optimizer)]
+
+
+_OURS = [
+    *_public(ensembles),
+    *_public(distillers),
+    *(*TASKS.values(), Extent, LearnerRecipes, NetworkRecipe, Round, SamplerDiagnostics),
+    *_descendants(Plan),
+    *_descendants(Settings),
+]
+
+NAMES: dict[str, Any] = {
+    **{cls.__name__: cls for cls in (*_OURS, *_public(modules))},
+    **{f"sklearn.{cls.__name__}": cls for cls in _STEPS},
+    **{f"torch.optim.{cls.__name__}": cls for cls in _optimizers()},
+    **{
+        f"expectation of a {task}: {name}": expectation.g
+        for task, known in KNOWN.items()
+        for name, expectation in known.items()
+    },
+}
+
+#: Names of the types of ours that a fitted model may hold, as ``skops.io.load(trusted=...)`` takes
+#: them.
+TRUSTED = sorted({f"{cls.__module__}.{cls.__qualname__}" for cls in (*_OURS, *_public(modules))})
+
+
+def register(name: str, value: Any) -> None:
+    """Let files hold a model class or function of your own, by a name.
+
+    Register it before :func:`save`, and in each process before :func:`load`.
+
+    Parameters
+    ----------
+    name : str
+        The name that stands in the file.
+    value : class or function
+        A model class or function given as ``module=``, the ``g`` of an
+        :class:`~skdistill.expectations.Expectation`, or a transformer of a pipeline whose state is
+        arrays and plain values. :func:`load` calls it with arguments that the file gives.
+
+    Raises
+    ------
+    TypeError
+        If `name` is no text, or `value` cannot be called.
+    ValueError
+        If the name stands for something else.
+    """
+    if not isinstance(name, str) or not callable(value):
+        raise TypeError(
+            f"register takes a name and a class or function; got {name!r} and {value!r}."
+        )
+    if NAMES.setdefault(name, value) is not value:
+        raise ValueError(f"name {name!r} stands for {NAMES[name]!r} already.")
+
+
+def name_of(value: Any) -> str | None:
+    """Return the name of a class or function, None for others."""
+    return next((name for name, known in NAMES.items() if known is value), None)

@@ -1,0 +1,513 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Models in files: what is saved comes back, what cannot be is refused, damage is found.
+
+That every estimator and family comes back bit for bit is held by ``test_reference.py``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import pickle
+import time
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.impute import KNNImputer, SimpleImputer
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline, make_union
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    KBinsDiscretizer,
+    MinMaxScaler,
+    OrdinalEncoder,
+    PolynomialFeatures,
+    PowerTransformer,
+    QuantileTransformer,
+    RobustScaler,
+    StandardScaler,
+    TargetEncoder,
+)
+from skorch.callbacks import EpochScoring
+
+import skdistill
+from skdistill import (
+    BayesianEnsembleClassifier,
+    BayesianEnsembleRegressor,
+    DistributionDistiller,
+    GPEDDistiller,
+    HydraPlusRegressor,
+    SequenceDistributionDistiller,
+    load,
+    predict_uncertainty,
+    save,
+)
+from skdistill.datasets import TRANSLATION_TOKENS, make_translation
+from skdistill.expectations import Expectation
+from skdistill.modules import RecurrentSequenceModel
+from skdistill.persistence import register
+from skdistill.persistence._names import NAMES
+
+SMALL = {"max_epochs": 3, "module__hidden_units": (4,), "random_state": 0}
+VERSION_1 = Path(__file__).with_name("version_1.safetensors")
+EXPECTED_1 = [0.6731449122159462, 0.6775405258999544, 0.6596866220558748]
+
+X = np.random.default_rng(0).normal(size=(40, 3))
+Y = X[:, 0] - X[:, 1]
+
+
+def ensemble(**params):
+    return BayesianEnsembleRegressor(3, **{**SMALL, **params})
+
+
+def again(model, path, **params):
+    """The model, saved and loaded."""
+    save(model, path / "model", **params)
+    return load(path / "model")
+
+
+@pytest.fixture
+def names():
+    """The names, of which those that are registered in the test are forgotten after it."""
+    before = dict(NAMES)
+    yield NAMES
+    NAMES.clear()
+    NAMES.update(before)
+
+
+# ------------------------------------------------------------------------------------------
+# What comes back
+# ------------------------------------------------------------------------------------------
+
+
+def test_a_pipeline_comes_back(pipeline, table, tmp_path):
+    loaded = again(pipeline, tmp_path)
+    assert (loaded.predict(table[0]) == pipeline.predict(table[0])).all()
+    assert (loaded.predict_proba(table[0]) == pipeline.predict_proba(table[0])).all()
+    for part, same in zip(
+        predict_uncertainty(loaded, table[0]), predict_uncertainty(pipeline, table[0]), strict=True
+    ):
+        assert (part == same).all()
+    assert list(loaded.feature_names_in_) == ["a", "b", "word"]
+    with pytest.raises(ValueError, match="columns are missing"):
+        loaded.predict(table[0].rename(columns={"a": "c"}))
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        KBinsDiscretizer(3, encode="onehot-dense", strategy="uniform"),
+        KNNImputer(),
+        MinMaxScaler(),
+        OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=np.nan),
+        PolynomialFeatures(),
+        PowerTransformer(),
+        QuantileTransformer(n_quantiles=10),
+        RobustScaler(),
+        SimpleImputer(strategy="median", add_indicator=True),
+        StandardScaler().set_output(transform="pandas"),
+        TargetEncoder(),
+        FunctionTransformer(),
+        make_column_transformer((StandardScaler(), slice(0, 2)), remainder="passthrough"),
+        make_union(StandardScaler(), RobustScaler()),
+    ],
+    ids=lambda step: type(step).__name__,
+)
+def test_steps_come_back(step, tmp_path):
+    model = make_pipeline(step, ensemble(max_epochs=1)).fit(X, Y)
+    assert (again(model, tmp_path).predict(X) == model.predict(X)).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("labels", [("a", "b"), (True, False), (3, 7), np.array(["a", "b"], "O")])
+def test_dtypes_and_labels_stay(labels, dtype, tmp_path):
+    y = np.array(labels)[(Y > 0).astype(int)]
+    model = BayesianEnsembleClassifier(2, **SMALL).fit(X.astype(dtype), y)
+    loaded = again(model, tmp_path)
+    assert loaded.classes_.dtype == model.classes_.dtype
+    assert loaded.predict(X).dtype == y.dtype
+    assert loaded.predict_proba(X.astype(dtype)).dtype == dtype
+
+
+def test_a_loaded_model_is_like_one_that_was_fitted(tmp_path):
+    model = ensemble(optimizer=torch.optim.SGD, random_state=np.random.RandomState(3)).fit(X, Y)
+    loaded = again(model, tmp_path)
+    ours, theirs = model.get_params(), loaded.get_params()
+    assert theirs.pop("random_state").get_state()[2] == ours.pop("random_state").get_state()[2]
+    assert theirs == ours
+    assert all(weight.requires_grad for weight in loaded.module_.parameters())
+    assert clone(loaded).fit(X, Y).n_members_ == 3
+
+
+def test_teachers_are_left_out_or_kept(tmp_path):
+    teacher = FrozenEstimator(ensemble().fit(X, Y))
+    model = HydraPlusRegressor(make_pipeline(StandardScaler(), ensemble()), **SMALL).fit(X, Y)
+    frozen = DistributionDistiller(teacher, **SMALL).fit(X, Y)
+    assert again(model, tmp_path).teacher is None
+    alone = again(frozen, tmp_path)
+    assert alone.teacher == "regressor"
+    assert not hasattr(alone, "teacher_")
+    size = os.path.getsize(tmp_path / "model")
+    both = again(frozen, tmp_path, include_teacher=True)
+    assert os.path.getsize(tmp_path / "model") > size
+    assert (both.teacher_.predict(X) == frozen.teacher_.predict(X)).all()
+    loaded = again(model, tmp_path, include_teacher=True)
+    assert (loaded.teacher_.predict(X) == model.teacher_.predict(X)).all()
+
+
+def test_a_student_of_sequences_comes_back(tmp_path):
+    data = make_translation(30, random_state=0)
+    sizes = TRANSLATION_TOKENS.n_source, TRANSLATION_TOKENS.n_target
+    members = [RecurrentSequenceModel(*sizes, hidden_units=4) for _ in range(2)]
+    model = SequenceDistributionDistiller(
+        members, max_epochs=1, module__hidden_units=4, random_state=0
+    ).fit(*data)
+    loaded = again(model, tmp_path)
+    found, expected = (m.score_sequences(*data) for m in (loaded, model))
+    assert (found.log_probs == expected.log_probs).all()
+    with pytest.raises(TypeError, match=r"teacher/0 cannot be saved.*RecurrentSequenceModel"):
+        save(model, tmp_path / "with", include_teacher=True)
+
+
+def test_what_is_registered_may_be_saved(names, tmp_path):
+    def margin(probs):
+        first, second = probs.topk(2).values.unbind(-1)
+        return first - second
+
+    class Linear(torch.nn.Linear):
+        pass
+
+    expectations = "predictive", "entropy", Expectation(margin, link="sigmoid")
+    model = GPEDDistiller(
+        BayesianEnsembleClassifier(2, **SMALL),
+        module=Linear,
+        expectations=expectations,
+        max_epochs=1,
+    ).fit(X, Y > 0)
+    with pytest.raises(TypeError, match=r"expectations/2/g cannot be saved: .*margin has no name"):
+        save(model, tmp_path / "model")
+    register("my margin", margin)
+    with pytest.raises(TypeError, match=r"module cannot be saved: .*Linear has no name"):
+        save(model, tmp_path / "model")
+    register("my linear", Linear)
+    save(model, tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    found, expected = (m.predict_expectation(X, "margin") for m in (loaded, model))
+    assert (found == expected).all()
+    del names["my margin"]
+    with pytest.raises(ValueError, match=r"needs 'my margin', which is not known.*register"):
+        load(tmp_path / "model")
+
+
+# ------------------------------------------------------------------------------------------
+# What is refused
+# ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ensemble(callbacks=[EpochScoring("r2")]), r"callbacks/0 .*EpochScoring"),
+        (lambda: make_pipeline(FunctionTransformer(np.sinh), ensemble()), r"steps/0/1/func .*sinh"),
+        (lambda: make_pipeline(StandardScaler(), LinearRegression()), r"steps/1/1 .*LinearRegr"),
+        (lambda: RandomForestRegressor(2), "model cannot be saved: .*RandomForest"),
+    ],
+)
+def test_what_cannot_be_saved_is_refused_by_name(make, message, tmp_path):
+    with pytest.raises(TypeError, match=message):
+        save(make().fit(X, Y), tmp_path / "model")
+    assert os.listdir(tmp_path) == []
+
+
+def test_arguments_are_checked(tmp_path):
+    with pytest.raises(NotFittedError):
+        save(ensemble(), tmp_path / "model")
+    model = ensemble().fit(X, Y)
+    with pytest.raises(ValueError, match="layout must be one of"):
+        save(model, tmp_path / "model", layout="zip")
+    with pytest.raises(TypeError, match="path must be"):
+        save(model, 3)
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "nothing")
+
+
+def test_a_failed_write_leaves_the_last_file(tmp_path, monkeypatch):
+    model = ensemble().fit(X, Y)
+    save(model, tmp_path / "model")
+    before = (tmp_path / "model").read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", lambda *names: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            save(model.set_params(lr=0.1), tmp_path / "model")
+    assert os.listdir(tmp_path) == ["model"]
+    assert (tmp_path / "model").read_bytes() == before
+
+
+# ------------------------------------------------------------------------------------------
+# Damage and malice
+# ------------------------------------------------------------------------------------------
+
+
+class Parts:
+    """A file taken apart; `sealed` puts it together with a digest that is right."""
+
+    def __init__(self, content):
+        n = int.from_bytes(content[:8], "little")
+        self.header, self.data = json.loads(content[8 : 8 + n]), content[8 + n :]
+        self.metadata = self.header["__metadata__"]
+        self.model, self.text = json.loads(self.metadata["content"]), None
+
+    def sealed(self):
+        zeros = "0" * 64
+        if "content" in self.metadata:
+            self.metadata["content"] = self.text or json.dumps(self.model)
+        self.metadata["sha256"] = zeros
+        header = json.dumps(self.header, separators=(",", ":")).encode()
+        content = len(header).to_bytes(8, "little") + header + self.data
+        mark = f'"sha256":"{zeros}"'.encode()
+        assert content.count(mark) == 1
+        digest = hashlib.sha256(content).hexdigest()
+        return content.replace(mark, f'"sha256":"{digest}"'.encode())
+
+    @property
+    def state(self):
+        return self.model["object"][1]["dict"]
+
+
+@pytest.fixture(scope="module")
+def content(tmp_path_factory):
+    path = tmp_path_factory.mktemp("whole") / "model"
+    teacher = BayesianEnsembleClassifier(3, **SMALL)
+    save(DistributionDistiller(teacher, **SMALL).fit(X, Y > 0), path)
+    return path.read_bytes()
+
+
+def damaged(content, rng):
+    """Files that are damaged by accident."""
+    n = len(content)
+    for stop in [0, 1, 8, *rng.integers(n, size=37)]:
+        yield content[:stop]
+    for bit in rng.choice(8 * n, size=70, replace=False):
+        array = np.frombuffer(content, np.uint8).copy()
+        array[bit // 8] ^= 1 << bit % 8
+        yield array.tobytes()
+    for start in rng.integers(n - 64, size=30):
+        yield content[:start] + bytes(64) + content[start + 64 :]
+    for n_more in range(1, 6):
+        yield content + bytes(n_more)
+    parts = Parts(content)
+    offsets = [h["data_offsets"] for name, h in parts.header.items() if name != "__metadata__"]
+    alike = [(a, b) for a in offsets for b in offsets if a < b and a[1] - a[0] == b[1] - b[0]]
+    start = n - len(parts.data)
+    for (a, b), (c, d) in alike[:10]:
+        array = np.frombuffer(content, np.uint8).copy()
+        view = array[start:]
+        view[a:b], view[c:d] = view[c:d].copy(), view[a:b].copy()
+        if array.tobytes() != content:
+            yield array.tobytes()
+
+
+class Bomb:
+    """Pickled, it runs code when it is loaded."""
+
+    def __reduce__(self):
+        return os.mkdir, (os.environ["BOMB"],)
+
+
+def disguised():
+    """Pickles under the name of a model."""
+    for protocol in range(6):
+        yield pickle.dumps(Bomb(), protocol)
+    file = io.BytesIO()
+    torch.save(Bomb(), file)
+    yield file.getvalue()
+    header = b'{"__metadata__":{"sha256":"' + b"0" * 64 + b'"}}'
+    yield len(header).to_bytes(8, "little") + header + pickle.dumps(Bomb())
+
+
+NOT_KNOWN = [
+    {"object": ["os.system", {"dict": {}}]},
+    {"object": ["MLP", {"dict": {}}]},
+    {"name": "eval"},
+    {"numpy": "load"},
+    {"dtype": "V8"},
+    {"pickle": "gASVAAAAAAAAAACMAm9zlIwGc3lzdGVtlJOULg=="},
+    {"tuple": [], "list": []},
+    {"array": "nothing"},
+    {"items": ["<U1000000000", [1], ["a"]]},
+    {"items": ["<U100000000", [1], ["a"]]},
+    {"items": ["|O", [10**15], ["a"]]},
+    {"random state": {"tuple": ["MT19937", 3]}},
+    {"object": ["NetworkRecipe", {"dict": {"module": 3}}]},
+    {"object": ["sklearn.StandardScaler", {"dict": {"transform": 1}}]},
+]
+
+
+def settings(**values):
+    def change(parts):
+        recipe = parts.state["_recipe"]["object"][1]["dict"]
+        recipe["settings"]["dict"] |= values
+
+    return change
+
+
+def of_plan(**values):
+    return lambda parts: parts.state["_plan"]["object"][1]["dict"].update(values)
+
+
+def of_tensors(**values):
+    def change(parts):
+        next(h for name, h in parts.header.items() if "weight" in name).update(values)
+
+    return change
+
+
+NOT_JSON = "[" * 10**5, "[" * 10**5 + "]" * 10**5, "{", "1e999x"
+
+CHANGES = [
+    *(lambda parts, v=v: parts.metadata.update(version=v) for v in ("0", "2", "1.0", "", "10")),
+    lambda parts: parts.metadata.pop("version"),
+    lambda parts: parts.metadata.pop("content"),
+    lambda parts: parts.metadata.update(format="skdistill checkpoint"),
+    *(
+        lambda parts, text=text: setattr(parts, "text", text)
+        for text in ("[" * 10**5, "{", "1e999x")
+    ),
+    lambda parts: setattr(parts, "text", "[" * 10**5 + "]" * 10**5),
+    *(lambda parts, node=node: setattr(parts, "model", node) for node in (3, None, [], {}, "x")),
+    *(lambda parts, node=node: parts.state.update(extra=node) for node in NOT_KNOWN),
+    lambda parts: parts.state.update(predict=3),
+    lambda parts: parts.state.pop("_recipe"),
+    lambda parts: parts.state["_weights"]["dict"].popitem(),
+    lambda parts: parts.state["_plan"].update(object=["HydraPlan", {"dict": {}}]),
+    *(
+        settings(hidden_units=units)
+        for units in (10**9, [10**9, 10**9], [4] * 20_000, [5], [4, 4], [], "4", [-1], 1e9)
+    ),
+    *(settings(in_features=n) for n in (10**12, 4, 0, None)),
+    settings(out_features=10**12),
+    settings(bogus=1),
+    of_plan(size=10**12),
+    of_plan(n_members="many", task=None),
+    of_tensors(shape=[10**15, 1]),
+    of_tensors(shape=[2**62, 4]),
+    of_tensors(data_offsets=[0, 10**15]),
+    of_tensors(data_offsets=[64, 0]),
+    of_tensors(dtype="F99"),
+    of_tensors(dtype="F16"),
+]
+
+
+def changed(content):
+    """Files whose digest is right, but that nobody should take."""
+    for change in CHANGES:
+        parts = Parts(content)
+        change(parts)
+        yield parts.sealed()
+
+
+def test_damaged_files_are_refused(content, tmp_path, tally, monkeypatch):
+    monkeypatch.setenv("BOMB", str(tmp_path / "exploded"))
+    path = tmp_path / "model"
+    path.write_bytes(Parts(content).sealed())
+    load(path)  # the digest of the tests is that of the files
+    files = [*damaged(content, np.random.default_rng(0)), *disguised(), *changed(content)]
+    assert len(files) >= 200
+    for number, file in enumerate(files):
+        path.write_bytes(file)
+        tracemalloc.start()
+        with pytest.raises(ValueError, match=r"model' cannot be loaded: ") as caught:
+            load(path)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 2 * len(file) + 2**21, (number, caught.value)
+    assert os.listdir(tmp_path) == ["model"], "a pickle ran"
+    tally("damaged files", len(files))
+
+
+@pytest.mark.parametrize("n_networks", [4, 10**6, 10**9, 10**15])
+def test_more_networks_than_there_are_weights_for_are_refused(n_networks, tmp_path):
+    save(ensemble().fit(X, Y), tmp_path / "model")
+    parts = Parts((tmp_path / "model").read_bytes())
+    of_plan(n_networks=n_networks)(parts)
+    parts.header["empty"] = {"dtype": "F32", "shape": [10**15, 0], "data_offsets": [0, 0]}
+    parts.state["_weights"]["dict"]["empty"] = {"array": "empty"}
+    (tmp_path / "model").write_bytes(parts.sealed())
+    with pytest.raises(ValueError, match="cannot be loaded: "):
+        load(tmp_path / "model")
+
+
+def test_every_bit_of_a_small_file_counts(tmp_path):
+    path = tmp_path / "model"
+    save(BayesianEnsembleRegressor(1, module__hidden_units=(), max_epochs=1).fit(X, Y), path)
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 13):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(ValueError, match="cannot be loaded"):
+            load(path)
+
+
+# ------------------------------------------------------------------------------------------
+# The format
+# ------------------------------------------------------------------------------------------
+
+
+def test_a_file_of_version_1_stays_loadable(table):
+    model = load(VERSION_1)
+    np.testing.assert_allclose(model.predict_proba(table[0][:3])[:, 0], EXPECTED_1, rtol=1e-6)
+    assert model[-1].teacher_.n_members_ == 3
+
+
+def test_any_reader_of_safetensors_reads_the_weights(content, tmp_path):
+    (tmp_path / "model").write_bytes(content)
+    model = load(tmp_path / "model")
+    with safe_open(tmp_path / "model", "pt") as file:
+        names = file.keys()
+        weights = {name: file.get_tensor(name) for name in names if "network" in name}
+    for name, weight in model.module_.state_dict().items():
+        assert torch.equal(weight, weights[name])
+
+
+def test_the_hub_layout_has_a_card_that_says_the_facts(pipeline, table, tmp_path):
+    save(pipeline, tmp_path / "folder", layout="hub")
+    assert sorted(os.listdir(tmp_path / "folder")) == [
+        "README.md",
+        "config.json",
+        "model.safetensors",
+    ]
+    loaded = load(tmp_path / "folder")
+    assert (loaded.predict_proba(table[0]) == pipeline.predict_proba(table[0])).all()
+    config = json.loads((tmp_path / "folder" / "config.json").read_text())
+    assert config["estimator"] == "DistributionDistiller"
+    assert config["fitted"]["classes"] == ["no", "yes"]
+    assert config["parameters"]["max_epochs"] == 3
+    card = (tmp_path / "folder" / "README.md").read_text()
+    assert card.startswith("---\nlibrary_name: skdistill\n")
+    assert "| classes | no, yes |" in card
+    assert f"| skdistill | {skdistill.__version__} |" in card
+    save(loaded, tmp_path / "again", layout="hub")
+    for name in os.listdir(tmp_path / "folder"):
+        first, second = ((tmp_path / at / name).read_bytes() for at in ("folder", "again"))
+        assert first == second
+
+
+def test_a_default_student_is_saved_and_loaded_quickly(tmp_path):
+    """Measured: 15 ms; the bound leaves room for a busy machine."""
+    model = HydraPlusRegressor(ensemble(), random_state=0, max_epochs=100).fit(X, Y)
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        again(model, tmp_path)
+        times.append(time.perf_counter() - start)
+    assert min(times) < 0.1
