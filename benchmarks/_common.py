@@ -28,7 +28,7 @@ import skdistill
 
 RESULTS = Path(__file__).parent / "results"
 
-_PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "skorch", "ngboost")
+_PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "skorch", "ngboost", "onnxruntime")
 
 
 # What a script is asked, and what it leaves behind ----------------------------------------------

@@ -58,6 +58,7 @@ COMMANDS = {
     "mnist": ["mnist.py --threads 1"],
     "pareto": ["pareto.py"],
     "predict": ["predict.py"],
+    "serving": ["serving.py"],
     "sgld": ["sgld.py"],
     "shift": ["shift.py"],
     "students": ["students.py"],
@@ -602,6 +603,27 @@ def predict_memory() -> Table:
         "peak growth, MiB:.1f",
         (pick(row, paths) for row in stored("predict")["memory"]),
     )
+
+
+@block
+def serving_times() -> Table:
+    """Serving by a student, its ONNX file and its teacher; what was wanted is of the file."""
+    found = stored("serving")
+    most, least = found["settings"]["targets"].values()
+    rows = []
+    for row in found["serving"]:
+        wanted = row["model"] == "file"
+        us, speed = row["one_row_us"], row["rows_per_second"]
+        rows.append(
+            [
+                row["model"],
+                row["task"],
+                marked(us, ".0f", not wanted or us <= most),
+                marked(speed, ",.0f", not wanted or speed >= least),
+                row["kilobytes"],
+            ]
+        )
+    return table("model | predicts | one row, µs | rows a second | kB:.0f", rows)
 
 
 @block

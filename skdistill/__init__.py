@@ -14,6 +14,7 @@ from .distillers import (
     SequenceDistributionDistiller,
 )
 from .ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
+from .export import export_onnx
 from .persistence import load, save
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "HydraPlusClassifier",
     "HydraPlusRegressor",
     "SequenceDistributionDistiller",
+    "export_onnx",
     "load",
     "predict_interval",
     "predict_members",

@@ -159,7 +159,7 @@ class Numbers:
         y_scale = buffers.get("y_scale", like.new_ones(self.size)).to(like.device)
         return GaussianStack(network, y_loc, y_scale, read or EmpiricalGaussian.from_outputs)
 
-    def per_target(self, array: np.ndarray) -> np.ndarray:
+    def per_target(self, array: Any) -> Any:
         """Drop the axis of the targets, the second, if y had none."""
         return array[:, 0] if self.is_1d else array
 
@@ -264,7 +264,7 @@ class Classes:
         """Return a stack that predicts distributions."""
         return CategoricalStack(network, read or EmpiricalCategorical.from_logits)
 
-    def per_target(self, array: np.ndarray) -> np.ndarray:
+    def per_target(self, array: Any) -> Any:
         """Return the array: there is no axis of targets."""
         return array
 

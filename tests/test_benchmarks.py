@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import math
 import time
@@ -162,6 +163,20 @@ def test_hydra_judges_fidelity_and_counts_the_papers_parameters(run, tmp_path):
         ("regression", 10): 29_170,
         ("regression", 5): 15_910,
     }
+
+
+def test_serving_measures_students_files_and_teachers(tmp_path):
+    pytest.importorskip("onnxruntime")
+    output = tmp_path / "serving.json"
+    text = run("serving.py", "--quick", "--output", str(output))
+    rows = json.loads(output.read_text(encoding="utf-8"))["serving"]
+    tasks, models = ("numbers", "classes"), ("student", "file", "teacher")
+    assert [(row["task"], row["model"]) for row in rows] == list(itertools.product(tasks, models))
+    for row in rows:
+        assert row["model"] in text
+        assert row["one_row_us"] > 0
+        assert row["rows_per_second"] > 0
+        assert row["model"] != "file" or 0 < row["kilobytes"] <= 200
 
 
 # The forest ----------------------------------------------------------------------------------

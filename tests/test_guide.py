@@ -54,8 +54,9 @@ def first(n_rows, load):
 @pytest.mark.parametrize(
     "name", ["b_distil", "distribution_distillation", "gped", "production", "smaller_students"]
 )
-def test_page(name, monkeypatch):
+def test_page(name, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)  # where pages write files
     # As few as the pages' splits and chains can do with.
     monkeypatch.setattr(datasets, "load_digits", first(450, datasets.load_digits))
     monkeypatch.setattr(datasets, "load_breast_cancer", first(150, datasets.load_breast_cancer))

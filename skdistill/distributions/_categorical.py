@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ._shared import check_n_samples, random_numbers
+from ._shared import check_n_samples, random_numbers, row_chunks
 from ._uncertainty import Uncertainty
 
 _CHUNK = 2**15  # elements of one temporary: 128 KiB of float32, several fit the cache
@@ -219,7 +219,7 @@ class EmpiricalCategorical(Predictive):
     def _chunks(self) -> tuple[Tensor, ...]:
         """Members of some rows at a time, (S, rows, K), so that temporaries stay small."""
         n_members, _, n_classes = self.log_probs.shape
-        return self.log_probs.split(max(1, _CHUNK // (n_members * n_classes)), dim=1)
+        return row_chunks(self.log_probs, _CHUNK // (n_members * n_classes), axis=1)
 
 
 def _check_axes(name: str, values: Tensor, expected: str) -> None:

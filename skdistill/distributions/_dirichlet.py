@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ._categorical import Predictive
-from ._shared import of_one_network
+from ._shared import of_one_network, row_chunks
 from ._uncertainty import Uncertainty
 
 _CHUNK = 2**14  # elements of one temporary: 128 KiB of float64, several fit the cache
@@ -124,8 +124,8 @@ class Dirichlet(Predictive):
             and draw, the expected divergence of a draw from the mean (Eq. 9). None is negative, and
             ``total == aleatoric + epistemic``. No gradient passes through.
         """
-        n_rows = max(1, _CHUNK // self.concentrations.shape[-1])
-        parts = [_expected_entropy_and_information(c) for c in self.concentrations.split(n_rows)]
+        chunks = row_chunks(self.concentrations, _CHUNK // self.concentrations.shape[-1])
+        parts = [_expected_entropy_and_information(chunk) for chunk in chunks]
         aleatoric, epistemic = (
             torch.cat(part).to(self.concentrations.dtype) for part in zip(*parts, strict=True)
         )

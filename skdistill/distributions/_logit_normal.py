@@ -5,13 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ._categorical import EmpiricalCategorical, Predictive
 from ._gaussian import Gaussian
-from ._shared import of_one_network
+from ._shared import of_one_network, row_chunks
 from ._uncertainty import Uncertainty
 
 _CHUNK = 2**18  # elements of the draws for some rows: 1 MiB of float32
@@ -64,7 +67,7 @@ class LogitNormal(Predictive):
         shapes = [tuple(value.shape) for value in (self.logit_mean, self.logit_variance)]
         if self.factor is not None:
             shapes.append(tuple(self.factor.shape[:2]))
-        if len(set(shapes)) > 1 or len(shapes[0]) != 2:
+        if any(shape != shapes[0] for shape in shapes) or len(shapes[0]) != 2:
             raise ValueError(
                 "logit_mean and logit_variance must have one shape (n, K - 1), and factor, if any, "
                 f"(n, K - 1, r); their first axes are {shapes}."
@@ -112,7 +115,7 @@ class LogitNormal(Predictive):
         EmpiricalCategorical
             With `n_samples` members, `n_samples` n K numbers in all.
         """
-        return self._drawn(slice(None), *self._draws())
+        return self._drawn(self.logit_mean, self.logit_variance, self.factor)
 
     @property
     def mean(self) -> Tensor:
@@ -146,33 +149,44 @@ class LogitNormal(Predictive):
     def _draws(self) -> tuple[Tensor, Tensor]:
         """Standard normal draws (T, 1, K - 1), and (T, r) for the factor: the same for every row.
 
-        A Latin hypercube: of each coordinate, one draw falls into each of T equal parts of the
-        normal distribution, in random order. Means err by less than with independent draws.
+        Means err by less than with independent draws.
         """
         n_logits = self.logit_mean.shape[1]
         rank = 0 if self.factor is None else self.factor.shape[2]
-        order, place = torch.rand(
-            (2, self.n_samples, n_logits + rank),
-            generator=torch.Generator().manual_seed(self.seed),
-            dtype=torch.float64,
-        )
-        levels = (order.argsort(dim=0) + place.clamp(_EDGE, 1 - _EDGE)) / self.n_samples
-        draws = torch.special.ndtri(levels).to(self.logit_mean)
-        own, shared = draws.split((n_logits, rank), dim=1)
+        draws = _latin_hypercube(self.n_samples, n_logits + rank, self.seed)
+        own, shared = torch.tensor(draws).to(self.logit_mean).split((n_logits, rank), dim=1)
         return own.unsqueeze(1), shared
 
-    def _drawn(self, rows: slice, own: Tensor, shared: Tensor) -> EmpiricalCategorical:
+    def _drawn(self, mean: Tensor, variance: Tensor, factor: Any = None) -> EmpiricalCategorical:
         """Members for some of the rows, one for each draw."""
-        logits = self.logit_mean[rows] + self.logit_variance[rows].sqrt() * own
-        if self.factor is not None:
-            logits = logits + torch.einsum("npr,tr->tnp", self.factor[rows], shared)
+        own, shared = self._draws()
+        logits = mean + variance.sqrt() * own
+        if factor is not None:
+            logits = logits + torch.einsum("npr,tr->tnp", factor, shared)
         last = logits.new_zeros(*logits.shape[:2], 1)
         return EmpiricalCategorical.from_logits(torch.cat((logits, last), dim=-1))  # Eq 9
 
     def _chunks(self) -> Iterator[EmpiricalCategorical]:
         """Members for a few rows at a time, so that the draws (T, rows, K) stay small."""
-        n_rows, n_logits = self.logit_mean.shape
-        size = max(1, _CHUNK // (self.n_samples * (n_logits + 1)))
-        draws = self._draws()
-        for start in range(0, max(1, n_rows), size):
-            yield self._drawn(slice(start, start + size), *draws)
+        n_logits = self.logit_mean.shape[1]
+        size = _CHUNK // (self.n_samples * (n_logits + 1))
+        fields = (self.logit_mean, self.logit_variance, self.factor)
+        parts = (part for part in fields if part is not None)
+        for chunk in zip(*(row_chunks(part, size) for part in parts), strict=True):
+            yield self._drawn(*chunk)
+
+
+@lru_cache(maxsize=8)
+def _latin_hypercube(n_draws: int, n_coordinates: int, seed: int) -> np.ndarray:
+    """Standard normal draws (n_draws, n_coordinates), in float64.
+
+    Of each coordinate, one draw falls into each of `n_draws` equal parts of the distribution, in
+    random order.
+    """
+    order, place = torch.rand(
+        (2, n_draws, n_coordinates),
+        generator=torch.Generator().manual_seed(seed),
+        dtype=torch.float64,
+    )
+    levels = (order.argsort(dim=0) + place.clamp(_EDGE, 1 - _EDGE)) / n_draws
+    return torch.special.ndtri(levels).numpy()

@@ -180,6 +180,14 @@ class Marginal(ABC):
         """
 
 
+def row_chunks(values: Tensor, n_rows: int, axis: int = 0) -> tuple[Tensor, ...]:
+    """Split along the rows, so that temporaries stay small.
+
+    An exported graph, whose number of rows is open, takes them all at once.
+    """
+    return (values,) if torch.compiler.is_exporting() else values.split(max(1, n_rows), axis)
+
+
 def of_one_network(outputs: Tensor, blocks: int, what: str, at_least: int = 0) -> Tensor:
     """Outputs (n, c) of one network, given as such or as (1, n, c), c a multiple of `blocks`."""
     if outputs.ndim == 3 and len(outputs) == 1:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import InitVar, dataclass
 from typing import Any
 
@@ -382,8 +382,10 @@ class Rounds:
     def _run(self, learner: Any) -> tuple[Tensor, Tensor]:
         known = (self.x, *self.sources_of(learner))
         parts = []
-        size = self.chunk or len(self.x)
-        for x, *sources in zip(*(tensor.split(size) for tensor in known), strict=True):
+        chunks: Iterable[tuple[Tensor, ...]] = [known]
+        if self.chunk is not None:
+            chunks = zip(*(tensor.split(self.chunk) for tensor in known), strict=True)
+        for x, *sources in chunks:
             if self.before_chunk is not None:
                 self.before_chunk()
             parts.append(learner.hidden(x, sources))

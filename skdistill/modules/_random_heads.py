@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -47,9 +49,16 @@ class RandomHead(nn.Module):
         """Draws of the shape of `like` (1, 1, n, width) for each head, the same for all rows."""
         if self.training:
             return draw(1, self.n_drawn, *like.shape[2:], dtype=like.dtype, device=like.device)
-        generator = torch.Generator().manual_seed(self.seed)
-        draws = draw(1, self.n_samples, 1, like.shape[-1], generator=generator)
-        return draws.to(like)
+        return torch.tensor(_draws_of_seed(draw, self.n_samples, like.shape[-1], self.seed)).to(
+            like
+        )
+
+
+@lru_cache(maxsize=8)
+def _draws_of_seed(draw: Callable[..., Tensor], n_draws: int, width: int, seed: int) -> np.ndarray:
+    """Draws (1, n_draws, 1, width): numpy's, which a graph that is exported takes as constants."""
+    generator = torch.Generator().manual_seed(seed)
+    return draw(1, n_draws, 1, width, generator=generator).numpy()
 
 
 class GaussianHead(RandomHead):

@@ -47,6 +47,8 @@ class StackedLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (*lead, n, in), or rows shared over the last lead axis, to (*lead, n, out)."""
+        if torch.compiler.is_exporting():  # of any number of rows
+            return x @ self.weight + self.bias
         n_rows, n_units = x.shape[-2], self.weight.shape[-1]
         if n_rows > n_units:
             return self._forward_units_first(x)
@@ -191,7 +193,7 @@ class StackedModule(nn.Module):
             self.row_shape = x.shape[n_axes + 1 :]
         rows = x.expand(*self.lead, *x.shape[n_axes:]).flatten(0, n_axes - 1)
         state = {name: getattr(self, safe).flatten(0, n_axes - 1) for safe, name in self._names}
-        if not self.loops_ and not _is_faster_one_by_one(self._template.network, rows):
+        if not self.loops_ and not _runs_one_by_one(self._template.network, rows):
             if self.training in self._vmaps:
                 return self._vmapped(state, rows).unflatten(0, self.lead)
             before = [buffer.clone() for buffer in self.buffers()]
@@ -242,14 +244,14 @@ class StackedModule(nn.Module):
             return torch.stack([call(one, x) for one, x in zip(slices, rows.unbind(), strict=True)])
 
 
-def _is_faster_one_by_one(network: nn.Module, rows: Tensor) -> bool:
-    """Whether a loop over members, on rows (S, n, ...), is faster than vmap.
+def _runs_one_by_one(network: nn.Module, rows: Tensor) -> bool:
+    """Whether a loop over members, on rows (S, n, ...), is faster than vmap, or can be exported.
 
     Measured on one core: vmap turns the members' convolutions into a grouped one, which takes up to
     2.3 times as long when they are large. Torch's recurrent layers have fast kernels, which vmap
     cannot use.
     """
-    if len(rows) == 1:
+    if len(rows) == 1 or torch.compiler.is_exporting():
         return True
     if rows.device.type != "cpu":
         return False

@@ -1,0 +1,364 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Graphs in onnxruntime give what the estimators' own methods give."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy import stats
+from sklearn.compose import TransformedTargetRegressor, make_column_transformer
+from sklearn.frozen import FrozenEstimator
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
+
+from skdistill import (
+    BayesianEnsembleClassifier,
+    BayesianEnsembleRegressor,
+    BDistilBooster,
+    DistributionDistiller,
+    GPEDDistiller,
+    HydraPlusClassifier,
+    HydraPlusRegressor,
+    export_onnx,
+    predict_uncertainty,
+)
+from skdistill.export import _expm1, _log1p, _softplus, register_converters, student_quantiles
+from skdistill.modules import ConvNet, Recurrent
+from skdistill.samplers import MCDropout
+
+onnxruntime = pytest.importorskip("onnxruntime")
+skl2onnx = pytest.importorskip("skl2onnx")
+
+SMALL = {"max_epochs": 5, "module__hidden_units": (8,), "device": "cpu", "random_state": 0}
+LEVELS = [0.001, 0.3, 0.5, 0.95]
+# Models of numbers whose quantiles have one.
+CLOSED_FORMS = ("inverse", "mixture several", "gped numbers", "booster numbers")
+# Of ordinary rows; a network's outputs are in proportion to the largest.
+MAGNITUDES = [1, 1e-30, 1e-3, 1e3, 1e30]
+
+
+def numbers(*distiller, **params) -> Any:
+    """An ensemble for numbers, or what is distilled from it."""
+    ensemble = BayesianEnsembleRegressor(3, **SMALL)
+    if not distiller:
+        return ensemble.set_params(**params)
+    return distiller[0](ensemble, **{**SMALL, **params})
+
+
+def classes(*distiller, **params) -> Any:
+    """An ensemble for classes, or what is distilled from it."""
+    ensemble = BayesianEnsembleClassifier(3, **SMALL)
+    if not distiller:
+        return ensemble.set_params(**params)
+    return distiller[0](ensemble, **{**SMALL, **params})
+
+
+def network(kind: type) -> BayesianEnsembleClassifier:
+    """An ensemble of networks that are no MLPs."""
+    return BayesianEnsembleClassifier(2, module=kind, max_epochs=2, device="cpu", random_state=0)
+
+
+MODELS = {
+    "ensemble numbers": numbers,
+    "ensemble several numbers": numbers,
+    "ensemble dropout numbers": lambda: numbers(inference=MCDropout()),
+    "ensemble classes": classes,
+    "ensemble images classes": lambda: network(ConvNet),
+    "ensemble series classes": lambda: network(Recurrent),
+    "hydra several numbers": lambda: numbers(HydraPlusRegressor),
+    "hydra classes": lambda: classes(HydraPlusClassifier),
+    **{
+        f"distribution {family} several numbers": lambda family=family: numbers(
+            DistributionDistiller, family=family
+        )
+        for family in ("gaussian", "normal_inverse_gamma", "normal_inverse_wishart", "mixture")
+    },
+    "distribution full numbers": lambda: numbers(DistributionDistiller, covariance="full"),
+    **{
+        f"distribution {family} classes": lambda family=family: classes(
+            DistributionDistiller, family=family
+        )
+        for family in ("dirichlet", "logit_normal", "mixture", "gauss_head", "dropout_head")
+    },
+    "gped numbers": lambda: numbers(GPEDDistiller),
+    "gped classes": lambda: classes(GPEDDistiller),
+    "gped dirichlet classes": lambda: classes(GPEDDistiller, expectations="dirichlet"),
+    "booster numbers": lambda: numbers(BDistilBooster, n_rounds=2, max_search=2),
+    "booster gru classes": lambda: classes(
+        BDistilBooster, n_rounds=2, max_search=2, connection="gru", connect="always"
+    ),
+}
+
+
+def data_of(name: str, dtype: Any = np.float64) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and targets for the model of that name."""
+    words = name.split()
+    shape = {"images": (1, 6, 6), "series": (5, 2)}.get(words[1], (3,))
+    X = np.random.default_rng(0).normal(size=(60, *shape))
+    columns = X.reshape(len(X), -1)
+    y = 4 + np.sin(columns[:, :2]) - columns[:, 1:2]
+    if words[-1] == "classes":
+        return X.astype(dtype), np.array(["no", "maybe", "yes"])[np.digitize(y[:, 0], [3.0, 5.0])]
+    return X.astype(dtype), y if "several" in words else y[:, 0]
+
+
+def run(path: Path, X: np.ndarray) -> dict[str, np.ndarray]:
+    """Outputs of a file, by name."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(path, options)
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(None, {"X": X}), strict=True))
+
+
+def predicted(model: Any, X: np.ndarray, outputs: set[str]) -> dict[str, Any]:
+    """What the estimator's methods say, for the outputs of a graph."""
+    found = {}
+    if "label" in outputs:
+        found = {"label": model.predict(X), "probabilities": model.predict_proba(X)}
+    else:
+        found["mean"], found["std"] = model.predict(X, return_std=True)
+    uncertainty = model.predict_uncertainty(X)
+    parts = {name: getattr(uncertainty, name) for name in ("total", "aleatoric", "epistemic")}
+    found |= {name: part for name, part in parts.items() if part is not None}
+    if "interval" in outputs:
+        found["interval"] = model.predict_interval(X)
+    if "quantiles" in outputs:
+        found["quantiles"] = model.predict_quantiles(X, LEVELS)
+    if hasattr(model, "predict_members"):
+        found["members"] = model.predict_members(X)
+    return found
+
+
+def assert_same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
+    assert set(found) == set(expected)
+    for name, value in expected.items():
+        assert found[name].shape == value.shape
+        if name == "label":
+            np.testing.assert_array_equal(found[name], value)
+            continue
+        assert found[name].dtype == value.dtype
+        atol = np.finfo(value.dtype).eps / 100  # of entropies
+        if "std" in expected:  # means and quantiles are sums, which may cancel
+            atol = 1e-6 * expected["std"].max() if name in ("mean", "interval", "quantiles") else 0
+        np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=atol, err_msg=name)
+
+
+def export(name: str, model: Any, path: Path) -> None:
+    """Export all that the model has."""
+    export_onnx(
+        model,
+        path,
+        quantiles=LEVELS if any(word in name for word in CLOSED_FORMS) else None,
+        members=hasattr(model, "predict_members"),
+    )
+
+
+@pytest.mark.filterwarnings("ignore")  # rounds that find no weak learner
+@pytest.mark.parametrize("name", MODELS)
+def test_outputs_are_those_of_the_methods(name, tmp_path):
+    # onnxruntime has no convolutions and LSTMs in float64.
+    X, y = data_of(name, np.float32 if {"images", "series"} & set(name.split()) else np.float64)
+    model = MODELS[name]().fit(X, y)
+    path = tmp_path / "model.onnx"
+    export(name, model, path)
+    for magnitude in MAGNITUDES:
+        rows = X[:20] * X.dtype.type(magnitude)
+        try:
+            expected = predicted(model, rows, set(run(path, rows[:1])))
+        except ValueError:  # the model says that it overflows
+            assert magnitude == 1e30
+            continue
+        assert_same(run(path, rows), expected)
+    assert_same(run(path, X[:1]), predicted(model, X[:1], set(run(path, X[:1]))))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["ensemble numbers", "distribution normal_inverse_gamma several numbers"]
+    + [f"distribution {family} classes" for family in ("dirichlet", "logit_normal")],
+)
+def test_float32_stays_float32(name, tmp_path):
+    X, y = data_of(name, np.float32)
+    model = MODELS[name]().fit(X, y)
+    export(name, model, tmp_path / "model.onnx")
+    found = run(tmp_path / "model.onnx", X)
+    assert_same(found, predicted(model, X, set(found)))
+
+
+@pytest.mark.parametrize("kind", [int, bool, str])
+def test_labels_are_int64_or_strings(kind, tmp_path):
+    X, y = data_of("ensemble classes")
+    model = classes(max_epochs=1).fit(X, (y == "yes").astype(kind))
+    export_onnx(model, tmp_path / "model.onnx")
+    label = run(tmp_path / "model.onnx", X)["label"]
+    assert label.dtype == (object if kind is str else np.int64)
+    np.testing.assert_array_equal(label.astype(kind), model.predict(X))
+
+
+def test_a_default_student_is_small_and_says_what_it_is_but_not_where_from(tmp_path):
+    X, y = data_of("ensemble numbers", np.float32)
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    student = DistributionDistiller(
+        LinearRegression(), family="normal_inverse_gamma", max_epochs=1, device="cpu"
+    )
+    path = tmp_path / "model.onnx"
+    export_onnx(student.fit(frame, y), path, [0.1])
+    assert path.stat().st_size <= 200_000
+    facts = onnxruntime.InferenceSession(path).get_modelmeta().custom_metadata_map
+    assert json.loads(facts["feature_names"]) == ["a", "b", "c"]
+    assert json.loads(facts["quantiles"]) == [0.1]
+    assert facts["estimator"] == "DistributionDistiller"
+    assert b".py" not in path.read_bytes()
+
+
+# --- pipelines --------------------------------------------------------------------------------
+
+
+def assert_pipeline(model: Any, X: Any, path: Path, **kwargs) -> None:
+    export_onnx(model, path, **kwargs)
+    found = run(path, np.asarray(X))
+    expected = predict_uncertainty(model, X)
+    for part in ("total", "aleatoric", "epistemic"):
+        np.testing.assert_allclose(found[part], getattr(expected, part), rtol=1e-5)
+    point = found["label"] if "label" in found else found["mean"]
+    expected = model.predict(X)
+    if "label" in found:
+        np.testing.assert_array_equal(point, expected)
+    else:
+        np.testing.assert_allclose(point, expected, rtol=1e-5, atol=1e-6 * found["std"].max())
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_scalers_and_imputers_go_into_the_graph(dtype, tmp_path):
+    X, y = data_of("distribution full numbers", dtype)
+    X[3, 1] = np.nan
+    model = make_pipeline(
+        SimpleImputer(), MinMaxScaler(), FrozenEstimator(numbers().fit(X[4:], y[4:]))
+    )
+    assert_pipeline(model.fit(X, y), X, tmp_path / "model.onnx", members=True)
+
+
+def test_columns_by_name_inside_a_search(tmp_path):
+    X, y = data_of("distribution dirichlet classes")
+    frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(c=np.arange(len(X)) % 4)
+    columns = make_column_transformer((StandardScaler(), ["a", "b"]), (OneHotEncoder(), ["c"]))
+    pipeline = make_pipeline(columns, classes(DistributionDistiller))
+    search = GridSearchCV(pipeline, {"distributiondistiller__lr": [0.01]}, cv=2)
+    assert_pipeline(search.fit(frame, y), frame, tmp_path / "model.onnx")
+
+
+def test_skl2onnx_takes_pipelines_with_text_and_options(tmp_path):
+    X, y = data_of("ensemble classes")
+    frame = pd.DataFrame({"a": X[:, 0], "b": np.where(X[:, 1] > 0, "up", "down")})
+    columns = make_column_transformer((StandardScaler(), ["a"]), (OneHotEncoder(), ["b"]))
+    model = make_pipeline(columns, classes()).fit(frame, y)
+    with pytest.raises(ValueError, match="register_converters"):
+        export_onnx(model, tmp_path / "model.onnx")
+    register_converters()
+    proto = skl2onnx.to_onnx(model, frame[:1], options={id(model[-1]): {"members": True}})
+    session = onnxruntime.InferenceSession(proto.SerializeToString())
+    rows = {name: frame[[name]].to_numpy() for name in frame}
+    epistemic, members = session.run(["epistemic", "members"], rows)
+    np.testing.assert_allclose(epistemic, predict_uncertainty(model, frame).epistemic, rtol=1e-5)
+    assert members.shape == (len(X), 3, 3)
+
+
+@pytest.mark.parametrize(
+    ("table", "family"),
+    [("bostonHousing", "normal_inverse_gamma"), ("wine-quality-red", "gaussian")],
+)
+def test_students_of_real_numbers(table, family, data_dir, tmp_path):
+    with np.load(data_dir / "uci" / f"{table}.npz") as data:
+        X, y = data["X"], data["y"]
+    model = make_pipeline(StandardScaler(), numbers(DistributionDistiller, family=family))
+    assert_pipeline(model.fit(X, y), X, tmp_path / "model.onnx")
+
+
+def test_a_student_of_real_classes(data_dir, tmp_path):
+    with np.load(data_dir / "tabular" / "pendigits.npz") as data:
+        X, y = data["X"][:2000].astype(np.float32), data["y"][:2000]
+    model = make_pipeline(StandardScaler(), classes(DistributionDistiller))
+    assert_pipeline(model.fit(X, y), X, tmp_path / "model.onnx")
+
+
+# --- closed forms -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ours", "exact"),
+    [
+        (_log1p, np.log1p),
+        (_expm1, np.expm1),
+        (_softplus, lambda x: np.logaddexp(0, x)),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_elementary_functions_are_exact_to_rounding(ours, exact, dtype):
+    magnitudes = torch.logspace(-30, 1.9, 500, dtype=dtype)
+    x = torch.cat([-magnitudes, torch.zeros(1, dtype=dtype), magnitudes])
+    if ours is _log1p:
+        x = x[x > -1]
+    tolerance = 16 * torch.finfo(dtype).eps
+    np.testing.assert_allclose(ours(x), exact(x.double().numpy()), rtol=tolerance)
+
+
+def test_students_quantiles_are_those_of_scipy():
+    degrees = np.geomspace(2, 1e6, 200)
+    levels = np.array([1e-6, 0.01, 0.3, 0.5, 0.9, 1 - 1e-6])
+    found = student_quantiles(torch.tensor(degrees), levels)
+    exact = stats.t.ppf(levels, degrees[:, None])
+    np.testing.assert_allclose(found, exact, rtol=1e-8, atol=1e-12)
+
+
+# --- what is refused, and what is needed ----------------------------------------------------------
+
+
+def test_what_the_model_cannot_tell_is_refused(tmp_path):
+    X, y = data_of("ensemble numbers")
+    path = tmp_path / "model.onnx"
+    with pytest.raises(TypeError, match="LinearRegression"):
+        export_onnx(LinearRegression().fit(X, y), path)
+    with pytest.raises(TypeError, match="TransformedTargetRegressor"):
+        export_onnx(TransformedTargetRegressor(numbers()).fit(X, y), path)
+    ensemble = numbers(max_epochs=1).fit(X, y)
+    with pytest.raises(ValueError, match="no closed form"):
+        export_onnx(ensemble, path, quantiles=[0.5])
+    with pytest.raises(ValueError, match="quantiles must be numbers strictly between 0 and 1"):
+        export_onnx(ensemble, path, quantiles=[0.0])
+    classifier = classes(max_epochs=1).fit(*data_of("ensemble classes"))
+    with pytest.raises(ValueError, match="quantiles must be numbers"):
+        export_onnx(classifier, path, quantiles=[0.5])
+    without_members = numbers(GPEDDistiller, max_epochs=1).fit(X, y)
+    with pytest.raises(ValueError, match="members"):
+        export_onnx(without_members, path, members=True)
+    assert not path.exists()
+
+
+def test_a_file_takes_numpy_and_onnxruntime_only(tmp_path):
+    X, y = data_of("distribution dirichlet classes")
+    model = make_pipeline(StandardScaler(), classes(DistributionDistiller)).fit(X, y)
+    export_onnx(model, tmp_path / "model.onnx")
+    np.save(tmp_path / "X.npy", X)
+    code = """
+import sys
+sys.modules.update(dict.fromkeys(["torch", "sklearn", "scipy", "onnx", "skdistill"]))
+import numpy, onnxruntime
+session = onnxruntime.InferenceSession("model.onnx")
+(epistemic,) = session.run(["epistemic"], {"X": numpy.load("X.npy")})
+numpy.save("epistemic.npy", epistemic)
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+    expected = predict_uncertainty(model, X).epistemic
+    np.testing.assert_allclose(np.load(tmp_path / "epistemic.npy"), expected, rtol=1e-5)
