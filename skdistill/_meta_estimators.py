@@ -89,7 +89,16 @@ def has_members(model: Any) -> bool:
 
 
 def is_prefitted(model: Any) -> bool:
-    """Tell whether a model, or one inside it, is fitted and stays so when cloned."""
+    """Tell whether a model, or one inside it, is fitted and stays so when cloned.
+
+    Parameters
+    ----------
+    model : estimator
+
+    Returns
+    -------
+    is_prefitted : bool
+    """
     return model is not None and (clone(model) is model or is_prefitted(inside(model)))
 
 

@@ -181,13 +181,6 @@ class DistillationRows(Rows):
         if predictions is None and 0 < self.n_kept <= self.limit:
             self.predictions = self._predict(X[: self.n_kept])
 
-    def state(self) -> list[Tensor]:
-        return [*super().state(), self.draw_generator.get_state()]
-
-    def load_state(self, state: list[Tensor]) -> None:
-        super().load_state(state[:-1])
-        self.draw_generator.set_state(state[-1])
-
     def _predict(self, rows: Tensor) -> Tensor:
         return torch.as_tensor(self.teacher(rows.cpu().numpy())).to(rows)
 

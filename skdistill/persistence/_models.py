@@ -73,7 +73,8 @@ def save(
     text = json.dumps(encoder.encode(model), separators=(",", ":"), allow_nan=False)
     content = pack(*_FORMAT, text, encoder.arrays)
     if layout == "file":
-        return write_atomically(Path(path), content)
+        write_atomically(Path(path), content)
+        return
     folder = Path(path)
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / _MODEL, content)

@@ -43,13 +43,17 @@ def test_what_is_written_is_read(tmp_path):
 
 
 def test_it_is_due_after_its_interval(tmp_path):
-    assert checkpoint(tmp_path / "ck").is_due
+    assert checkpoint(tmp_path / "ck").is_due()
     with Checkpoint(tmp_path / "ck", 1000, {}) as later:
-        assert not later.is_due
+        assert not later.is_due()
         later.last -= 1001
-        assert later.is_due
+        assert later.is_due()
         later.write({})
-        assert not later.is_due
+        assert not later.is_due()
+    with Checkpoint(tmp_path / "ck", "3 epochs", {}) as later:
+        assert [later.is_due() for _ in range(3)] == [False, False, True]
+        later.write({})
+        assert not later.is_due()
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import pytest
 import torch
@@ -17,7 +15,7 @@ from skdistill._engine import (
     Rows,
     _rows,
 )
-from skdistill.transfer._noise import add_noise
+from skdistill.transfer import GaussianNoise
 
 
 def numbered_rows(n=23, weight=None, batch_size=5, seeds=(1, 2, 3)):
@@ -149,11 +147,16 @@ class Teacher:
         return np.stack([X @ np.arange(6.0).reshape(2, 3), np.square(X) @ np.ones((2, 3))], axis=1)
 
 
+def gaussian_noise(sd):
+    """Draws noise whose columns have these standard deviations, as two rows have."""
+    return GaussianNoise(scale=1.0, share_power=2.0).prepare(torch.stack([-sd, sd]))
+
+
 def taught_rows(noise=0.0, batch_size=5, seeds=(1,), n=23):
     teacher = Teacher()
     plain = numbered_rows(n, batch_size=batch_size, seeds=seeds)
     sd = torch.tensor([noise, 0.0], dtype=torch.float64)
-    draw = partial(add_noise, sd=sd, share_power=2.0) if noise else None
+    draw = gaussian_noise(sd) if noise else None
     rows = DistillationRows(
         plain.X, plain.targets, None, batch_size, seeds, teacher=teacher, draw=draw
     )
@@ -212,7 +215,7 @@ def test_the_noise_has_a_fifth_of_the_variance_asked_for():
 def noise_of_rows(noise, n, seed=1):
     """What is added to `n` rows in one epoch, in units of the noise asked for."""
     X = torch.zeros(n, len(noise), dtype=torch.float64)
-    draw = partial(add_noise, sd=noise, share_power=2.0)
+    draw = gaussian_noise(noise)
     rows = DistillationRows(X, (), None, n, (seed,), teacher=lambda rows: rows[:, :1], draw=draw)
     ((found, _),) = rows
     return (found[0] / noise).numpy()
