@@ -165,7 +165,7 @@ def test_hydra_judges_fidelity_and_counts_the_papers_parameters(run, tmp_path):
     }
 
 
-def test_serving_measures_students_files_and_teachers(tmp_path):
+def test_serving_measures_students_files_and_teachers(run, tmp_path):
     pytest.importorskip("onnxruntime")
     output = tmp_path / "serving.json"
     text = run("serving.py", "--quick", "--output", str(output))
