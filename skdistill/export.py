@@ -1,25 +1,28 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Fitted models as ONNX graphs, which run without torch and scikit-learn."""
+"""Fitted models as ONNX graphs, which run without torch, and as programs of torch.export."""
 
 from __future__ import annotations
 
 import copy
+import io
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from scipy import special
 from sklearn.compose import ColumnTransformer
+from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from . import distillers, ensembles
+from ._files import write_atomically
 from ._meta_estimators import final_step, inside
 from ._read_offs import DistributionEstimator
 from ._rules import OneOf, errors_about
@@ -31,7 +34,7 @@ from .distributions import (
     NormalInverseWishart,
 )
 
-__all__ = ["export_onnx", "register_converters"]
+__all__ = ["export_onnx", "export_program", "register_converters"]
 
 _OPSET = {"": 18, "ai.onnx.ml": 3}
 _COVERAGE = 0.9  # of the output `interval`
@@ -94,8 +97,59 @@ def export_onnx(model, path, quantiles=None, members=False) -> None:
     if read_offs.levels:
         facts["quantiles"] = json.dumps(read_offs.levels)
     _import_onnx().helper.set_model_props(proto, facts)
-    with open(os.fspath(path), "wb") as file:
-        file.write(proto.SerializeToString())
+    write_atomically(Path(path), proto.SerializeToString())
+
+
+def export_program(model, path, quantiles=None, members=False) -> None:
+    """Write a fitted estimator as a program of ``torch.export``.
+
+    ``torch.export.load`` reads it without skdistill and scikit-learn; AOTInductor and ExecuTorch
+    take it. It maps rows to a tuple of tensors, those of :func:`export_onnx`, whose names are in
+    the extra file ``outputs.json``. There `label` is the position of the class in `labels`.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted estimator of this package, or a FrozenEstimator around one. Other steps of a
+        Pipeline are no programs of torch.
+    path : path-like
+        File to write, best with the ending ``.pt2``.
+    quantiles, members
+        As in :func:`export_onnx`.
+
+    Raises
+    ------
+    TypeError
+        If the model is no estimator of this package that predicts a distribution.
+    ValueError
+        If the model has no such quantiles, or no members.
+
+    Examples
+    --------
+    >>> import os, tempfile, torch
+    >>> from sklearn.datasets import load_diabetes
+    >>> from skdistill import BayesianEnsembleRegressor
+    >>> from skdistill.export import export_program
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> path = os.path.join(tempfile.mkdtemp(), "ensemble.pt2")
+    >>> export_program(BayesianEnsembleRegressor(2, max_epochs=2).fit(X, y), path)
+    >>> mean, std, *parts = torch.export.load(path).module()(torch.tensor(X))
+    >>> mean.shape
+    torch.Size([442])
+    """
+    model = model.estimator if isinstance(model, FrozenEstimator) else model
+    if not isinstance(model, DistributionEstimator):
+        raise TypeError(
+            f"export_program takes a fitted estimator of skdistill, got {type(model).__name__}."
+        )
+    check_is_fitted(model)
+    read_offs = ReadOffs(model, quantiles, members)
+    facts: dict[str, Any] = {"names": read_offs.names, "quantiles": read_offs.levels}
+    if "label" in read_offs.names:
+        facts["labels"] = model.classes_.tolist()
+    buffer = io.BytesIO()
+    torch.export.save(_program(read_offs), buffer, extra_files={"outputs.json": json.dumps(facts)})
+    write_atomically(Path(path), buffer.getvalue())
 
 
 def register_converters() -> None:
@@ -146,7 +200,7 @@ class ReadOffs(nn.Module):
     ):
         super().__init__()
         self.plan = estimator._plan
-        self.module = copy.deepcopy(estimator.module_).cpu().eval()
+        self.module = copy.deepcopy(estimator.module_).cpu().eval().requires_grad_(False)
         is_numeric = self.plan.task.kind == "regressor"
         with errors_about("quantiles"):
             levels = np.atleast_1d(np.asarray([] if quantiles is None else quantiles, float))
@@ -285,13 +339,18 @@ def _import_onnx() -> Any:
     return onnx
 
 
+def _program(read_offs: ReadOffs) -> Any:
+    """Trace the read-offs of an estimator, for any number of rows."""
+    rows = torch.export.Dim("batch", min=1)
+    with torch.no_grad():
+        return torch.export.export(read_offs, (read_offs.X,), dynamic_shapes=({0: rows},))
+
+
 def _graph(read_offs: ReadOffs, opset: int = _OPSET[""]) -> Any:
     """Export the read-offs of an estimator."""
     onnx = _import_onnx()
-    rows = torch.export.Dim("batch", min=1)
     with torch.no_grad():
-        program = torch.export.export(read_offs, (read_offs.X,), dynamic_shapes=({0: rows},))
-        program = program.run_decompositions(_DECOMPOSITIONS)
+        program = _program(read_offs).run_decompositions(_DECOMPOSITIONS)
     exported: Any = torch.onnx.export(
         program, input_names=["X"], opset_version=opset, verbose=False
     )

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from sklearn.compose import TransformedTargetRegressor, make_column_transformer
 from sklearn.frozen import FrozenEstimator
@@ -33,7 +34,14 @@ from skdistill import (
     export_onnx,
     predict_uncertainty,
 )
-from skdistill.export import _expm1, _log1p, _softplus, register_converters, student_quantiles
+from skdistill.export import (
+    _expm1,
+    _log1p,
+    _softplus,
+    export_program,
+    register_converters,
+    student_quantiles,
+)
 from skdistill.modules import ConvNet, Recurrent
 from skdistill.samplers import MCDropout
 
@@ -362,3 +370,28 @@ numpy.save("epistemic.npy", epistemic)
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
     expected = predict_uncertainty(model, X).epistemic
     np.testing.assert_allclose(np.load(tmp_path / "epistemic.npy"), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["hydra classes", "distribution gaussian several numbers"])
+def test_programs_predict_what_the_methods_do(name, tmp_path):
+    X, y = data_of(name)
+    model = MODELS[name]().fit(X, y)
+    path = tmp_path / "model.pt2"
+    export_program(FrozenEstimator(model), path)
+    files = {"outputs.json": ""}
+    program = torch.export.load(path, extra_files=files).module()
+    facts = json.loads(files["outputs.json"])
+    for rows in (X[:1], X):
+        found = dict(zip(facts["names"], program(torch.tensor(rows)), strict=True))
+        parts = model.predict_uncertainty(rows)
+        assert_allclose(found["epistemic"], parts.epistemic, rtol=1e-6, atol=1e-12)
+        if "labels" in facts:
+            assert_array_equal(np.array(facts["labels"])[found["label"]], model.predict(rows))
+        else:
+            assert_allclose(found["mean"], model.predict(rows), rtol=1e-9)
+
+
+def test_programs_take_no_pipelines(tmp_path):
+    pipeline = make_pipeline(StandardScaler(), numbers())
+    with pytest.raises(TypeError, match="export_program takes a fitted estimator of skdistill"):
+        export_program(pipeline, tmp_path / "model.pt2")
