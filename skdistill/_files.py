@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
@@ -15,6 +16,8 @@ def write_atomically(path: Path, content: bytes, mode: int = 0o666) -> None:
     A partly written file has another name, in the same folder. It is opened as a new one, so that
     no link is followed. `mode` is that of the file, less the process's umask.
     """
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "There is no such folder", str(path.parent))
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         with open(part, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:

@@ -511,3 +511,9 @@ def test_a_default_student_is_saved_and_loaded_quickly(tmp_path):
         again(model, tmp_path)
         times.append(time.perf_counter() - start)
     assert min(times) < 0.1
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    model = BayesianEnsembleRegressor(2, max_epochs=1).fit(np.eye(6), np.arange(6.0))
+    with pytest.raises(FileNotFoundError, match=r"There is no such folder: '.*missing'"):
+        skdistill.save(model, tmp_path / "missing" / "model.safetensors")
