@@ -125,7 +125,7 @@ class Trainer(ABC):
         rows = Rows(X, (y,), weight, ensemble.batch_size, order_seeds)
         guard = DivergenceGuard(stopping, self._ends_with)
         per_epoch = None if task is None else TaskPerEpoch(task, ensemble)
-        callbacks = [c for c in (self.observer, per_epoch, stopping, guard) if c is not None]
+        callbacks = [c for c in (per_epoch, stopping, guard, self.observer) if c is not None]
         net_settings.setdefault("weight_decay", self._prior(module))
         net = self.job.training.fit(
             module,

@@ -161,6 +161,24 @@ def test_a_fit_that_was_stopped_twice_gives_the_same_student(case, tmp_path):
     assert_same(resumed, fit(distiller(case)))
 
 
+@pytest.mark.parametrize("epoch", [1, 2, 11])
+def test_a_fit_that_was_stopped_between_two_epochs_gives_the_same_student(
+    epoch, tmp_path, monkeypatch
+):
+    # After the first epoch of the chains the guard against divergence knows its scale.
+    path = tmp_path / "checkpoint"
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            OnlineDistillation,
+            "on_epoch_begin",
+            lambda self, net, **kwargs: stop() if len(net.history) > epoch else None,
+        )
+        with pytest.raises(Stopped):
+            fit(distiller(checkpoint=path))
+    assert path.exists()
+    assert_same(fit(distiller(checkpoint=path)), fit(distiller()))
+
+
 def test_a_fit_that_was_killed_gives_the_same_student(tmp_path):
     path = tmp_path / "checkpoint"
     code = (
