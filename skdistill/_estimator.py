@@ -39,7 +39,7 @@ except ImportError:  # scikit-learn < 1.9 has no callbacks
         def propagate_callback_context(self, sub_estimator):
             return contextlib.nullcontext()
 
-    class CallbackSupportMixin:  # type: ignore[no-redef]
+    class CallbackSupportMixin:  # type: ignore[no-redef]  # the same name for both versions
         def _init_callback_context(self, **kwargs):
             return _NoTask()
 

@@ -207,20 +207,24 @@ class DistributionEstimator(NetEstimator):
             ``prediction``, ``total``, ``aleatoric`` and ``epistemic`` in nats, and
             ``proba_<label>`` for each class. Parts that the model cannot tell are missing.
         """
-        prediction, parts = self.predict(X), self.predict_uncertainty(X)
-        table = {"prediction": prediction}
-        if self._kind == "classifier":
-            table["total"] = parts.total
-        else:
-            table["std"] = np.sqrt(parts.total)
-        if parts.aleatoric is not None:
-            table |= {"aleatoric": parts.aleatoric, "epistemic": parts.epistemic}
-        if self._kind == "classifier":
-            proba = self.predict_proba(X)
-            table |= {f"proba_{label}": proba[:, k] for k, label in enumerate(self.classes_)}
-        else:
-            interval = self.predict_interval(X, coverage)
+        plan, is_numeric = self._plan_of_fit(), self._kind == "regressor"
+        names = ["total", "aleatoric", "epistemic"][: 3 if plan.tells_parts else 1]
+
+        def read(d):
+            parts = d.uncertainty()
+            last = d.interval(coverage) if is_numeric else d.mean
+            return plan.task.point(d), *(getattr(parts, name) for name in names), last
+
+        point, *parts, last = self._read(X, read)  # the rows are predicted once
+        total, *split = map(plan.task.per_target, parts)
+        table = {"prediction": plan.task.decode(point)}
+        table |= {"std": np.sqrt(total)} if is_numeric else {"total": total}
+        table |= dict(zip(names[1:], split, strict=True))
+        if is_numeric:
+            interval = plan.task.per_target(last)
             table |= {"lower": interval[..., 0], "upper": interval[..., 1]}
+        else:
+            table |= {f"proba_{label}": last[:, k] for k, label in enumerate(self.classes_)}
         return as_frame(table, getattr(X, "index", None))
 
     def predict_distribution(self, X):

@@ -150,7 +150,7 @@ class _SamplingOptimizer(torch.optim.Optimizer):
         group : dict
             The tensor's parameter group, with the settings.
         """
-        raise NotImplementedError
+        raise NotImplementedError  # each sampler defines it
 
     @torch.no_grad()
     def step(self, closure=None):

@@ -84,7 +84,7 @@ class ProgressLog(PrintLog):
 
 def _print_plainly(text: str) -> None:
     """Print text, without its colours where the output is no terminal."""
-    print(text if sys.stdout.isatty() else _COLOURS.sub("", text))  # noqa: T201
+    print(text if sys.stdout.isatty() else _COLOURS.sub("", text))  # noqa: T201 -- as above
 
 
 def listens_to_batches(callback: Callback) -> bool:

@@ -79,6 +79,7 @@ class TracedGradient(FlatGradient):
             try:
                 with _keeping(self.module.buffers()):
                     self.records[shapes] = recorded(step, [*self.values, *batch])
+            # Users' modules may do what no record can hold; the step is then run as it is.
             except (RuntimeError, NotImplementedError, TypeError, ValueError) as error:
                 _CANNOT_BE_RECORDED.add(self.module)
                 self._warn(str(error).strip().splitlines()[0])

@@ -53,7 +53,8 @@ def distil_online(
         plan, scaling = setup.plan, as_tensors(setup.scaling)
         module = build_module(plan, setup.recipe, [module_seed], rows.X.dtype, scaling)
         distiller.n_epochs_ = n_epochs(due, epoch_length, buffer_size(rows))
-        student = Student(distiller, setup, plan, setup.recipe, Extent(distiller.n_epochs_))
+        extent = Extent(distiller.n_epochs_)
+        student = Student(distiller, setup.training, plan, setup.recipe, extent)
         device, limit = rows.X.device, working_memory()
         learnt = plan.expectations, plan.n_values
         distillation = OnlineDistillation(
@@ -81,7 +82,7 @@ def _student_net(student: Student, module: Any, rows: Any) -> Any:
     """The student's net, ready for training."""
     from .._engine import DivergenceGuard
 
-    distiller, training = student.distiller, student.setup.training
+    distiller, training = student.distiller, student.training
     return training.net(
         module,
         student.plan.objective(module, student.extent),

@@ -20,9 +20,10 @@ from .._resume import resumable
 from .._rules import Number, OneOf, Schedule
 from .._training import SEED_LIMIT, Training
 from .._warnings import warn
-from ..modules import RecurrentSequenceModel, count_flop, n_parameters
+from ..modules import RecurrentSequenceModel
 from ..sequences import SequenceEnsemble, SequencePredictor
 from ._plans import TOKEN_LOSSES, TokensPlan
+from ._student import Student
 
 # Members predict so many rows at a time that their predictions take about these bytes.
 _CHUNK_BYTES = 2**24
@@ -313,15 +314,8 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         net = training.fit(
             module, objective, rows, self.n_epochs_, callbacks=callbacks, phase="student"
         )
-        training.refuse_diverged(net, guard)
-        module.zero_grad()
-        self._keep(plan, recipe, module, list(net.history), Extent(self.n_epochs_))
-        self.n_parameters_ = n_parameters(module)
-        self.flops_ = count_flop(module, recipe.row_shape)
-        if net.interrupted_:
-            raise KeyboardInterrupt
-        if guard.worse_.any():
-            training.warn_of_worse("The student is")
+        extent = Extent(self.n_epochs_)
+        Student(self, training, plan, recipe, extent).keep(module, net, guard)
 
     # --- read-offs ----------------------------------------------------------------------------
 

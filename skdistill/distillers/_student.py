@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from .._plans import Extent, as_tensors, build_module
-from .._training import decay_of_weights, n_epochs_for, on_device
+from .._training import Training, decay_of_weights, n_epochs_for, on_device
 from ..modules import count_flop, n_parameters
 from ..pruning import prune, widths
 from ._setup import Setup, group_lasso
@@ -118,7 +118,7 @@ def train_student(
     subtask.call_on_fit_task_begin(estimator=distiller)
     objective = plan.objective(module, extent)
     per_epoch = TaskPerEpoch(subtask, distiller)
-    student = Student(distiller, setup, plan, setup.recipe, extent)
+    student = Student(distiller, setup.training, plan, setup.recipe, extent)
     student.train(module, objective, rows, n_epochs, [per_epoch], group_lasso(distiller, module))
     if distiller.group_lasso:
         student = student.pruned()
@@ -133,7 +133,7 @@ class Student(NamedTuple):
     """A student in training, which its distiller keeps after each stage of it."""
 
     distiller: Any
-    setup: Setup
+    training: Training
     plan: Any
     recipe: Any
     extent: Extent
@@ -145,7 +145,7 @@ class Student(NamedTuple):
         from .._engine import DivergenceGuard
 
         guard = DivergenceGuard()
-        net = self.setup.training.fit(
+        net = self.training.fit(
             module,
             objective,
             rows,
@@ -159,14 +159,13 @@ class Student(NamedTuple):
 
     def keep(self, module: Any, net: Any, guard: Any) -> None:
         """Keep the module that a net has trained, and raise Ctrl-C again."""
-        training = self.setup.training
-        training.refuse_diverged(net, guard)
+        self.training.refuse_diverged(net, guard)
         history = [*getattr(self.distiller, "history_", ()), *net.history]
         self._set(module, history)
         if net.interrupted_:
             raise KeyboardInterrupt
         if guard.worse_.any():
-            training.warn_of_worse("The student is")
+            self.training.warn_of_worse("The student is")
 
     def pruned(self) -> Student:
         """Remove the silent units of the fitted module."""

@@ -72,7 +72,7 @@ def fit_teacher_of(
     memory = check_memory(None if is_prefitted(model) else distiller.memory)
     fit = memory.cache(fit_teacher, ignore=["context", "student"])
     if distiller.verbose:
-        print(f"teacher: {type(model).__name__}", flush=True)  # noqa: T201
+        print(f"teacher: {type(model).__name__}", flush=True)  # noqa: T201 -- as `verbose` asks
     distiller.teacher_ = fit(teacher, *setup.arguments, subtask, distiller)
     check_teacher(distiller)
     return MemberPredictions(of_X, _predictor(distiller.teacher_, setup))

@@ -48,6 +48,7 @@ def loss_with_gradient(
         prediction, *others = args or (kwargs.pop(first),)
         return differentiable(and_gradient, prediction, *others, **kwargs)
 
+    # To mypy functions have no attributes of their own; the cast below tells it of these.
     loss.__signature__ = signature.replace(return_annotation="Tensor")  # type: ignore[attr-defined]
     loss.and_gradient = and_gradient  # type: ignore[attr-defined]
     and_gradient.__qualname__ += ".and_gradient"  # where pickle finds it

@@ -43,7 +43,7 @@ class RandomHead(nn.Module):
 
     def _heads(self, hidden: Tensor) -> Tensor:
         """Outputs of the heads, (1, M, n, out), for hidden units (1, 1, n, in)."""
-        raise NotImplementedError
+        raise NotImplementedError  # each kind of head defines it
 
     def _draws(self, draw: Callable[..., Tensor], like: Tensor) -> Tensor:
         """Draws of the shape of `like` (1, 1, n, width) for each head, the same for all rows."""

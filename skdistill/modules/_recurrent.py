@@ -186,6 +186,7 @@ def _gru(self: Any, x: Tensor, hx: Any = None) -> tuple[Tensor, Tensor]:
 
 def _check_is_written_out(x: Any, hx: Any) -> None:
     if hx is not None or x.ndim != 3:
+        # A module may ask for more than this form of the layer; stacks then run members in a loop.
         raise NotImplementedError("initial states and unbatched series are not written out")
 
 

@@ -6,6 +6,7 @@ For comparison: their draws are independent of the member that they are compared
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -43,9 +44,9 @@ class RandomHeadPlan(CategoricalMixturePlan):
             raise ValueError(f"module must end in a linear layer with a random head, got {head}.")
         return self.head(stack([core]), layer)
 
+    @abstractmethod
     def head(self, core: nn.Module, layer: StackedLinear) -> RandomHead:
         """Return the network, given its core and its last layer."""
-        return RandomHead(core, layer, self.n_members, self.n_samples, self.seed)
 
     def expected(self, outputs: Tensor) -> EmpiricalCategorical:
         return EmpiricalCategorical(self.distribution(outputs).log_mean.unsqueeze(0))
