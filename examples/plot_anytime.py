@@ -77,6 +77,9 @@ oracles = [decomposed(n_units=n_units) for n_units in (16, 29, 44, 54)]
 # ---------
 #
 # The rounds cost what their networks cost; the connections between them are all but free.
+#
+# On the right, rows leave one by one: with ``early_exit=0.99`` as soon as the mean of the rounds so
+# far gives a class a probability of .99. Easy rows leave after the first round.
 
 teacher_cost = 2 * sum((a + 1) * b for a, b in [(32, 128), (128, 128), (128, 128), (128, 2)])
 figure, axes = plt.subplots(1, 2, figsize=(12, 4.5), layout="constrained")
@@ -99,13 +102,6 @@ print("round   accuracy   of the teacher's operations")
 for number, (cost, score) in enumerate(zip(display.costs, display.scores, strict=True), 1):
     print(f"{number:5}{score:11.3f}{cost / teacher_cost:15.1%}")
 print(f"teacher{teacher.score(X_test, y_test):9.3f}")
-
-# %%
-# Row by row
-# ----------
-#
-# With ``early_exit=0.99`` a row leaves as soon as the mean of the rounds so far gives its class
-# a probability of .99. Easy rows leave after the first round.
 
 thresholds = [0.6, 0.8, 0.9, 0.95, 0.99, 0.999]
 costs, scores = [], []
