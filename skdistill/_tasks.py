@@ -161,7 +161,7 @@ class Numbers:
 
     def per_target(self, array: Any) -> Any:
         """Drop the axis of the targets, the second, if y had none."""
-        return array[:, 0] if self.is_1d else array
+        return array.squeeze(1) if self.is_1d else array
 
     def point(self, distribution: Any) -> Tensor:
         """Return the point prediction: the mean, (n, t)."""

@@ -162,7 +162,8 @@ def _expected_entropy_and_information(concentrations: Tensor) -> tuple[Tensor, T
     precision = alpha.sum(-1, keepdim=True)
     mean = alpha / precision
     surprise = mean.log().neg_()
-    share = _digamma_excess(alpha).sub_(_digamma_excess(precision)).clamp_(min=0)
+    excess = _digamma_excess(torch.cat((alpha, precision), dim=-1))
+    share = (excess[..., :-1] - excess[..., -1:]).clamp_(min=0)
     share = torch.minimum(share, surprise, out=share)
     information = (mean * share).sum(-1)
     return surprise.sub_(share).mul_(mean).sum(-1), information
@@ -174,10 +175,16 @@ def _digamma_excess(x: Tensor) -> Tensor:
     For large x it is about ``1 / 2x`` and the two terms cancel: the logarithms are combined first.
     """
     w = (x + _SHIFT).reciprocal_()
-    excess = (_SHIFT / x).log1p_().sub_(w, alpha=0.5)  # log y - 1/2y - log x, at y = x + shift
-    square, power = w.square(), torch.ones_like(w)
-    for coefficient in _SERIES:
-        excess.sub_(power.mul_(square), alpha=coefficient)
-    for i in range(1, _SHIFT):  # digamma(x + 1) = digamma(x + 8) - sum 1 / (x + i)
-        excess.sub_(torch.add(x, i, out=w).reciprocal_())
-    return excess
+    square = w.square()
+    series = square * _SERIES[-1]
+    for coefficient in reversed(_SERIES[:-1]):
+        series.add_(coefficient).mul_(square)
+    # log y - 1/2y - series - log x, at y = x + 8
+    excess = (_SHIFT / x).log1p_().sub_(w, alpha=0.5).sub_(series)
+    # digamma(x + 1) = digamma(y) - sum 1 / (x + i) for i = 1 to 7, those of i and 8 - i together
+    middle = x + _SHIFT // 2
+    square = middle.square()
+    pairs = (square - 1).reciprocal_()
+    for i in (2, 3):
+        pairs.add_((square - i**2).reciprocal_())
+    return excess.sub_(pairs.mul_(middle), alpha=2).sub_(middle.reciprocal_())

@@ -37,7 +37,9 @@ def marginal(d, i, j, of, y):
     """`of` (pdf or cdf) of y at one row and target, by adaptive integration over z2."""
 
     def given(u):
-        mean = d.mean[i, j].item() + d.slope[i, j].item() * (u - d.raw_mean[i, j].item())
+        mean = d.mean[i, j].item() + d.slope.expand_as(d.mean)[i, j].item() * (
+            u - d.raw_mean[i, j].item()
+        )
         noise = d.scale[j].item() ** 2 * (softplus(u) + FLOOR)
         return of(y, mean, np.sqrt(d.conditional_variance[i, j].item() + noise))
 
