@@ -3,7 +3,13 @@
 
 from __future__ import annotations
 
-from ._predict import predict_interval, predict_members, predict_quantiles, predict_uncertainty
+from ._predict import (
+    predict_frame,
+    predict_interval,
+    predict_members,
+    predict_quantiles,
+    predict_uncertainty,
+)
 from ._version import __version__ as __version__
 from .distillers import (
     BDistilBooster,
@@ -28,6 +34,7 @@ __all__ = [
     "SequenceDistributionDistiller",
     "export_onnx",
     "load",
+    "predict_frame",
     "predict_interval",
     "predict_members",
     "predict_quantiles",

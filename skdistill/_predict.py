@@ -9,9 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from ._meta_estimators import innermost
+from ._read_offs import as_frame
 from .distributions import EmpiricalGaussian, Uncertainty
 
 __all__ = [
+    "predict_frame",
     "predict_interval",
     "predict_members",
     "predict_quantiles",
@@ -119,6 +121,34 @@ def predict_interval(model, X, coverage=0.9) -> np.ndarray:
     estimator, X, inverses = innermost(model, X, "predict_interval")
     ends = _transformed_quantiles(inverses, estimator.predict_interval(X, coverage))
     return np.sort(ends, axis=-1) if inverses else ends
+
+
+def predict_frame(model, X, coverage=0.9):
+    """Predict what a service answers with, as one table; see :func:`predict_uncertainty`.
+
+    Parameters
+    ----------
+    model : estimator
+    X : array-like of shape (n_samples, n_features)
+    coverage : float, default=0.9
+        Probability of y being between `lower` and `upper`, for a regressor.
+
+    Returns
+    -------
+    frame : DataFrame of shape (n_samples, n_columns)
+        With the index of `X`. The columns are those of the estimator's method ``predict_frame``:
+        `prediction`, `std`, `aleatoric`, `epistemic`, `lower` and `upper` for numbers.
+    """
+    estimator, rows, inverses = innermost(model, X, "predict_frame")
+    if not inverses:
+        frame = estimator.predict_frame(rows, coverage)
+        return frame.set_axis(X.index) if hasattr(X, "iloc") and hasattr(frame, "iloc") else frame
+    total, aleatoric, epistemic = predict_uncertainty(model, X)
+    table = {"prediction": model.predict(X), "std": np.sqrt(total)}
+    if epistemic is not None:
+        table |= {"aleatoric": aleatoric, "epistemic": epistemic}
+    interval = predict_interval(model, X, coverage)
+    return as_frame(table | {"lower": interval[..., 0], "upper": interval[..., 1]}, X)
 
 
 def _transformed_quantiles(inverses, values: np.ndarray) -> np.ndarray:

@@ -21,10 +21,11 @@ from ._training import SEED_LIMIT
 from .distributions import Uncertainty
 
 
-def as_frame(table: dict[str, np.ndarray], index: Any = None) -> Any:
+def as_frame(table: dict[str, np.ndarray], X: Any) -> Any:
     """Make a frame of columns, of the kind that scikit-learn's configuration names.
 
-    An array of shape (n, t) becomes t columns, ``<name>_<number>``.
+    An array of shape (n, t) becomes t columns, ``<name>_<number>``. If `X` is a frame of pandas, so
+    is its index that of the result.
     """
     columns: dict[str, np.ndarray] = {}
     for name, values in table.items():
@@ -36,7 +37,7 @@ def as_frame(table: dict[str, np.ndarray], index: Any = None) -> Any:
         return polars.DataFrame(columns)
     import pandas
 
-    return pandas.DataFrame(columns, index=index)
+    return pandas.DataFrame(columns, index=X.index if hasattr(X, "iloc") else None)
 
 
 def is_a(kind: str) -> Callable[[Any], bool]:
@@ -225,7 +226,7 @@ class DistributionEstimator(NetEstimator):
             table |= {"lower": interval[..., 0], "upper": interval[..., 1]}
         else:
             table |= {f"proba_{label}": last[:, k] for k, label in enumerate(self.classes_)}
-        return as_frame(table, getattr(X, "index", None))
+        return as_frame(table, X)
 
     def predict_distribution(self, X):
         """Predict the distribution that everything else is read off.

@@ -6,8 +6,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn import config_context
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from small_models import target_transformed
 
-from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor, BDistilBooster
+from skdistill import (
+    BayesianEnsembleClassifier,
+    BayesianEnsembleRegressor,
+    BDistilBooster,
+    predict_frame,
+)
 
 pd = pytest.importorskip("pandas")
 
@@ -56,3 +65,37 @@ def test_the_kind_of_frame_is_that_of_scikit_learns_configuration():
     model = BayesianEnsembleRegressor(3, **SMALL).fit(X, X[:, 0])
     with config_context(transform_output="polars"):
         assert isinstance(model.predict_frame(X), polars.DataFrame)
+    with config_context(transform_output="polars"):
+        model = make_pipeline(StandardScaler(), model).fit(pd.DataFrame(X), X[:, 0])
+        assert isinstance(predict_frame(model, pd.DataFrame(X)), polars.DataFrame)
+
+
+def test_lists_are_rows_too():
+    model = BayesianEnsembleRegressor(3, **SMALL).fit(X, X[:, 0])
+    pd.testing.assert_frame_equal(model.predict_frame(X.tolist()), model.predict_frame(X))
+
+
+def test_through_a_pipeline_rows_keep_their_index():
+    rows = pd.DataFrame(X, columns=["a", "b"], index=range(100, 130))
+    model = make_pipeline(StandardScaler(), BayesianEnsembleRegressor(3, **SMALL))
+    frame = predict_frame(model.fit(rows, X[:, 0]), rows, coverage=0.5)
+    inner = model[-1].predict_frame(model[0].transform(rows), coverage=0.5)
+    pd.testing.assert_frame_equal(frame, inner.set_axis(rows.index))
+
+
+def test_the_table_is_in_units_of_a_transformed_target():
+    scaler = StandardScaler(with_mean=False)
+    model, inner = target_transformed((X, 100 * X[:, 0]), transformer=scaler)
+    frame, inside = predict_frame(model, X, coverage=0.5), inner.predict_frame(X, coverage=0.5)
+    scale = scaler.fit(100 * X[:, :1]).scale_[0]
+    assert list(frame) == list(inside)
+    for name in frame:
+        factor = scale**2 if name in ("aleatoric", "epistemic") else scale
+        np.testing.assert_allclose(frame[name], factor * inside[name], rtol=1e-5, err_msg=name)
+
+
+def test_parts_that_are_missing_are_missing_through_a_transformed_target_too():
+    single = BayesianEnsembleRegressor(1, **SMALL)
+    model = TransformedTargetRegressor(single, func=np.log, inverse_func=np.exp)
+    frame = predict_frame(model.fit(X, np.exp(X[:, 0])), X)
+    assert list(frame) == ["prediction", "std", "lower", "upper"]

@@ -212,6 +212,7 @@ PREDICTIONS = {
                 "early_exit", "exit_on", "max_length"],
     "predict_proba": ["X", "max_rounds", "early_exit"],
     "predict_interval": ["X", "coverage"],
+    "predict_frame": ["X", "coverage"],
     "predict_quantiles": ["X", "quantiles"],
     "sample_y": ["X", "n_samples", "random_state"],
     "predict_uncertainty": ["X"],

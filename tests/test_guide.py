@@ -52,10 +52,20 @@ def first(n_rows, load):
 
 
 @pytest.mark.parametrize(
-    "name", ["b_distil", "distribution_distillation", "gped", "production", "smaller_students"]
+    ("name", "needs"),
+    [
+        ("b_distil", ["matplotlib"]),
+        ("distribution_distillation", ["matplotlib"]),
+        ("gped", []),
+        ("mlflow", ["mlflow", "onnxruntime", "pandas", "skl2onnx"]),
+        ("production", ["onnxruntime", "skl2onnx"]),
+        ("smaller_students", ["matplotlib"]),
+    ],
 )
-def test_page(name, tmp_path, monkeypatch):
-    pytest.importorskip("matplotlib")
+def test_page(name, needs, tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    for package in needs:
+        pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)  # where pages write files
     # As few as the pages' splits and chains can do with.
     monkeypatch.setattr(datasets, "load_digits", first(450, datasets.load_digits))

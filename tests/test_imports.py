@@ -51,6 +51,7 @@ LAYERS = {
         "model_selection",
         "persistence",
         "export",
+        "mlflow",
         "datasets",
     },
 }
@@ -64,6 +65,7 @@ IMPORTERS = {
         *(LAYERS[name] for name in ("tasks and plans", "shared", "estimators", "around"))
     ),
     "matplotlib": {"displays"},
+    "mlflow": {"mlflow"},
 }
 
 
@@ -188,7 +190,8 @@ def test_importing_skdistill_loads_nothing_heavy():
 import sys
 sys.modules["pandas"] = None
 import skdistill
-print(*sorted({"matplotlib", "skorch", "torch._dynamo"} & set(sys.modules)))
+import skdistill.mlflow
+print(*sorted({"matplotlib", "mlflow", "skorch", "torch._dynamo"} & set(sys.modules)))
 sys.modules["matplotlib"] = None
 import skdistill.displays
 """

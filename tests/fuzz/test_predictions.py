@@ -242,7 +242,13 @@ def around(fitted):
 @given(data=st.data())
 @pytest.mark.parametrize(
     "function",
-    ["predict_uncertainty", "predict_members", "predict_quantiles", "predict_interval"],
+    [
+        "predict_uncertainty",
+        "predict_members",
+        "predict_quantiles",
+        "predict_interval",
+        "predict_frame",
+    ],
 )
 def test_functions_refuse_nonsense_by_name(function, data, fuzz, tally):
     tally("fuzzed cases")
