@@ -146,23 +146,26 @@ def one_thread() -> None:
 
 
 def interleaved(
-    contenders: dict[str, Callable[[], Any]], n_rounds: int, n_calls: int = 1
-) -> dict[str, list[float]]:
-    """CPU seconds of a call of each contender, in each of `n_rounds` rounds.
+    contenders: dict[str, Callable[[], Any]],
+    n_rounds: int,
+    n_calls: int = 1,
+    clock: Callable[[], Any] = time.process_time,
+) -> dict[str, list[Any]]:
+    """Seconds of a call of each contender, in each of `n_rounds` rounds; CPU seconds by default.
 
     Contenders take turns, in reversed order every other round. One call of each comes first and
     is not counted: it pays for imports, allocation and caches.
     """
     for call in contenders.values():
         call()
-    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    seconds: dict[str, list[Any]] = {name: [] for name in contenders}
     for i in range(n_rounds):
         for name in list(contenders)[:: -1 if i % 2 else 1]:
             call = contenders[name]
-            start = time.process_time()
+            start = clock()
             for _ in range(n_calls):
                 call()
-            seconds[name].append((time.process_time() - start) / n_calls)
+            seconds[name].append((clock() - start) / n_calls)
     return seconds
 
 

@@ -57,6 +57,7 @@ COMMANDS = {
     "many_classes": ["many_classes.py"],
     "mnist": ["mnist.py --threads 1"],
     "pareto": ["pareto.py"],
+    "persistence": ["persistence.py"],
     "predict": ["predict.py"],
     "serving": ["serving.py"],
     "sgld": ["sgld.py"],
@@ -624,6 +625,28 @@ def serving_times() -> Table:
             ]
         )
     return table("model | predicts | one row, µs | rows a second | kB:.0f", rows)
+
+
+@block
+def persistence_times() -> Table:
+    """Writing and reading models in four ways; what was wanted is of the student's file."""
+    found = stored("persistence")
+    most, rows = found["settings"]["target_ms"], []
+    for row in found["persistence"]:
+        wanted = (row["model"], row["way"]) == ("student", "save")
+        times = (
+            marked(row[key], ".1f", not wanted or row[key] <= most)
+            for key in ("write_cpu_ms", "write_wall_ms", "read_cpu_ms", "read_wall_ms")
+        )
+        rows.append([row["model"], row["way"], *times, row["kilobytes"]])
+    return table("model | way | write, CPU ms | wall | read, CPU ms | wall | kB:,.0f", rows)
+
+
+@block
+def persistence_cold() -> Table:
+    """New processes that load a model."""
+    rows = (pick(row, "process cpu_s wall_s") for row in stored("persistence")["cold_start"])
+    return table("new process | CPU s:.2f | wall:.2f", rows)
 
 
 @block

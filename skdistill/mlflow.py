@@ -2,7 +2,7 @@
 """Fitted models in MLflow, as a pyfunc that answers with one table of everything predicted.
 
 The artifact is a file of :func:`skdistill.save`, never a pickle. ``mlflow.pyfunc.load_model`` loads
-it, and so do MLflow's servers and Spark functions.
+it, and so do MLflow's servers.
 """
 
 from __future__ import annotations

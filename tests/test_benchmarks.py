@@ -179,6 +179,27 @@ def test_serving_measures_students_files_and_teachers(run, tmp_path):
         assert row["model"] != "file" or 0 < row["kilobytes"] <= 200
 
 
+@pytest.mark.slow
+def test_persistence_measures_each_model_in_each_way(run, tmp_path):
+    output = tmp_path / "persistence.json"
+    text = run("persistence.py", "--quick", "--output", str(output))
+    result = json.loads(output.read_text(encoding="utf-8"))
+    sizes: dict[str, dict[str, float]] = {}
+    for row in result["persistence"]:
+        assert row["model"] in text
+        for time_of in ("write_cpu_ms", "write_wall_ms", "read_cpu_ms", "read_wall_ms"):
+            assert row[time_of] > 0
+        sizes.setdefault(row["model"], {})[row["way"]] = row["kilobytes"]
+    assert list(sizes) == ["student", "ensemble", "GPED", "booster"]
+    for model, found in sizes.items():
+        assert set(found) >= {"save", "pickle", "joblib"}
+        assert ("with teacher" in found) == (model != "ensemble")
+        assert 0 < found["save"] <= found.get("with teacher", math.inf)
+    processes = {row["process"]: row["cpu_s"] for row in result["cold_start"]}
+    assert set(processes) == {"torch and scikit-learn", "skdistill.load", "unpickling"}
+    assert min(processes.values()) > 0.1  # that of the children
+
+
 # The forest ----------------------------------------------------------------------------------
 
 

@@ -200,3 +200,19 @@ import skdistill.displays
     )
     assert run.returncode == 0, run.stderr
     assert run.stdout.split() == []
+
+
+def test_loading_a_model_imports_no_compiler():
+    # A second of a new process; torch imports it for some operations on tensors without values.
+    code = """
+import sys
+import skdistill
+student = skdistill.load("tests/persistence/version_1.safetensors")[-1]
+student.predict([[0.0] * student.n_features_in_])
+print(*sorted({"sympy", "skorch", "torch._dynamo"} & set(sys.modules)))
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.split() == []

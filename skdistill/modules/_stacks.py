@@ -37,8 +37,8 @@ class StackedLinear(nn.Module):
 
     def __init__(self, layers: Sequence[nn.Linear], lead: tuple[int, ...]):
         super().__init__()
-        weight = torch.stack([layer.weight.detach().t() for layer in layers])
-        bias = torch.stack([layer.bias.detach() for layer in layers])
+        weight = _side_by_side([layer.weight.detach().t() for layer in layers])
+        bias = _side_by_side([layer.bias.detach() for layer in layers])
         self.lead = lead
         trains = layers[0].weight.requires_grad, layers[0].bias.requires_grad
         self.weight = nn.Parameter(weight.reshape(*lead, *weight.shape[1:]), trains[0])
@@ -69,6 +69,15 @@ class StackedLinear(nn.Module):
 
     def extra_repr(self) -> str:
         return f"lead={self.lead}, in={self.weight.shape[-2]}, out={self.weight.shape[-1]}"
+
+
+def _side_by_side(tensors: list[Tensor]) -> Tensor:
+    """Stack tensors of one shape.
+
+    Those without values are not given to torch.stack, which would import a compiler, for a second.
+    """
+    first = tensors[0]
+    return first.new_empty(len(tensors), *first.shape) if first.is_meta else torch.stack(tensors)
 
 
 class StackedSequential(nn.Sequential):
