@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from typing import Any
 
 import numpy as np
 import sklearn
 import torch
-from safetensors.numpy import load, save
+from safetensors.numpy import load
 
 from ._version import __version__
 
@@ -26,8 +27,8 @@ _ZEROS = b"0" * 64
 _DIGEST = b'"sha256":"'
 
 
-def pack(kind: str, version: str, text: str, arrays: dict[str, np.ndarray]) -> bytes:
-    """Return the bytes of a file; the same for the same arguments.
+def pack(kind: str, version: str, text: str, arrays: dict[str, np.ndarray]) -> list[Any]:
+    """Return the parts of a file, the same for the same arguments; arrays are not copied.
 
     Parameters
     ----------
@@ -36,17 +37,34 @@ def pack(kind: str, version: str, text: str, arrays: dict[str, np.ndarray]) -> b
     text : str
     arrays : dict of str to ndarray
         Of booleans or numbers, C-contiguous.
+
+    Returns
+    -------
+    parts : list of bytes and of ndarray of uint8
     """
-    metadata = {
-        "format": kind,
-        "version": version,
-        "libraries": json.dumps(LIBRARIES),
-        "content": text,
-        "sha256": _ZEROS.decode(),
+    header: dict[str, Any] = {
+        "__metadata__": {
+            "format": kind,
+            "version": version,
+            "libraries": json.dumps(LIBRARIES),
+            "content": text,
+            "sha256": _ZEROS.decode(),
+        }
     }
-    content = _in_order(save(arrays, metadata))
-    start, stop = _place_of_digest(content)
-    return b"".join((content[:start], _digest_of(content, start, stop), content[stop:]))
+    data, start = [], 0
+    for name in sorted(arrays, key=lambda name: (-arrays[name].itemsize, name)):  # for alignment
+        array = arrays[name].astype(arrays[name].dtype.newbyteorder("<"), copy=False)
+        stop = start + array.nbytes
+        dtype = "BOOL" if array.dtype.kind == "b" else f"{array.dtype.kind}{8 * array.itemsize}"
+        offsets = {"data_offsets": [start, stop], "dtype": dtype.upper()}
+        header[name] = {**offsets, "shape": list(array.shape)}
+        data.append(array.reshape(-1).view(np.uint8))
+        start = stop
+    begin = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+    begin += b" " * (-len(begin) % 8)
+    begin = len(begin).to_bytes(8, "little") + begin
+    start, stop = _place_of_digest(begin)
+    return [begin[:start], _digest_of(begin, *data), begin[stop:], *data]
 
 
 def unpack(content: bytes, kind: str, version: str) -> tuple[str, dict[str, np.ndarray]]:
@@ -59,7 +77,8 @@ def unpack(content: bytes, kind: str, version: str) -> tuple[str, dict[str, np.n
         bring about errors of other kinds.
     """
     start, stop = _place_of_digest(content)
-    if _digest_of(content, start, stop) != content[start:stop]:
+    view = memoryview(content)
+    if _digest_of(view[:start], _ZEROS, view[stop:]) != content[start:stop]:
         raise ValueError("it is damaged: its checksum is not that of its contents")
     metadata = json.loads(content[8 : _end_of_header(content)])["__metadata__"]
     if metadata["format"] != kind:
@@ -70,14 +89,6 @@ def unpack(content: bytes, kind: str, version: str) -> tuple[str, dict[str, np.n
             f"{version}; it was written with {metadata['libraries']}"
         )
     return metadata["content"], load(content)
-
-
-def _in_order(content: bytes) -> bytes:
-    """Return a file with its header in order; safetensors leaves it to chance."""
-    stop = _end_of_header(content)
-    header = json.dumps(json.loads(content[8:stop]), sort_keys=True, separators=(",", ":")).encode()
-    header += b" " * (-len(header) % 8)
-    return len(header).to_bytes(8, "little") + header + content[stop:]
 
 
 def _end_of_header(content: bytes) -> int:
@@ -92,10 +103,9 @@ def _place_of_digest(content: bytes) -> tuple[int, int]:
     return start, start + len(_ZEROS)
 
 
-def _digest_of(content: bytes, start: int, stop: int) -> bytes:
-    """SHA-256 of a file, but for the digest in it."""
-    view = memoryview(content)
-    digest = hashlib.sha256(view[:start])
-    digest.update(_ZEROS)
-    digest.update(view[stop:])
+def _digest_of(*parts: Any) -> bytes:
+    """SHA-256 of what is made of these parts, in hexadecimal digits."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
     return digest.hexdigest().encode()

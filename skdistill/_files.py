@@ -8,11 +8,13 @@ import os
 import re
 import secrets
 from pathlib import Path
+from typing import Any
 
 
-def write_atomically(path: Path, content: bytes, mode: int = 0o666) -> None:
-    """Write a file that holds the previous content or this one at any time, never a part.
+def write_atomically(path: Path, *parts: Any, mode: int = 0o666) -> None:
+    """Write a file that holds the previous content or this one at any time, never some of it.
 
+    `parts` are bytes, or arrays of them, that follow one another.
     A partly written file has another name, in the same folder. It is opened as a new one, so that
     no link is followed. `mode` is that of the file, less the process's umask.
     """
@@ -21,7 +23,7 @@ def write_atomically(path: Path, content: bytes, mode: int = 0o666) -> None:
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         with open(part, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
-            file.write(content)
+            file.writelines(parts)
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, path)

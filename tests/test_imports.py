@@ -32,7 +32,7 @@ LAYERS = {
         "samplers",
         "transfer",
     },
-    "engine": {"_archive", "_engine", "_files", "_memory"},
+    "engine": {"_archive", "_engine", "_files", "_memory", "_values"},
     "tasks and plans": {"_checks", "_plans", "_tasks"},
     "shared": {
         "_estimator",

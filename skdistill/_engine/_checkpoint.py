@@ -3,33 +3,34 @@
 
 from __future__ import annotations
 
-import copy
-import hashlib
-import io
+import json
 import os
 import sys
 import time
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
+from torch import Tensor
 
+from .._archive import pack, unpack
 from .._files import remove_leftovers, write_atomically
 from .._rules import epochs_in
+from .._values import Decoder, Encoder
 from .._warnings import warn
 
 if sys.platform != "win32":
     import fcntl
 
-# A file holds this line, the SHA-256 of all that follows the hash, the version of the format, and
-# a state as torch.save writes it.
-_FIRST_LINE = b"skdistill checkpoint\n"
-_VERSION = b"1"
+_FORMAT = "skdistill checkpoint", "1"  # and its version
 
-# A dict with this key stands for an array or scalar of NumPy, which torch.load refuses to make.
-_NUMPY = "__numpy__"
+# Types of tensors that numpy and safetensors have too; others are kept as bytes.
+_IN_FILES = {
+    *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
+    *(torch.float16, torch.float32, torch.float64),
+}
 
 
 class Checkpoint:
@@ -113,27 +114,33 @@ class Checkpoint:
         self.last, self.n_epochs = time.monotonic(), 0
 
     def _write(self, state: dict[str, Any]) -> None:
-        content = _packed({"belongs_to": self.belongs_to, "state": state})
-        write_atomically(self.path, content, mode=0o600)
+        encoder = Encoder(_encode_other)
+        content = {"belongs_to": self.belongs_to, "state": encoder.encode(state, "state")}
+        text = json.dumps(content, separators=(",", ":"), allow_nan=False)
+        write_atomically(self.path, *pack(*_FORMAT, text, encoder.arrays), mode=0o600)
 
     def read(self) -> dict[str, Any] | None:
         """Return the state, or None without a file; ValueError if of another fit or damaged."""
         try:
-            found = _unpacked(self.path.read_bytes())
+            text, arrays = unpack(self.path.read_bytes(), *_FORMAT)
+            content = json.loads(text)
+            others = self._differences(content["belongs_to"])
+            state = None if others else Decoder(arrays, _READERS).decode_all(content["state"])
         except FileNotFoundError:
             return None
-        except (OSError, ValueError) as error:
-            raise self._unusable(str(error)) from error
-        belonged_to = found["belongs_to"]
-        others = [
-            name
-            for name in {**self.belongs_to, **belonged_to}
-            if self.belongs_to.get(name) != belonged_to.get(name)
-        ]
+        except Exception as error:  # of any kind: the file may say anything
+            raise self._unusable(f"cannot be read: {_first_line(error)}") from error
         if others:
             what = ", ".join(others)
             raise self._unusable(f"is of a fit with other data or parameters; what differs: {what}")
-        return found["state"]
+        if not isinstance(state, dict):
+            raise self._unusable("cannot be read: it holds no state")
+        return state
+
+    def _differences(self, belonged_to: dict[str, str]) -> list[str]:
+        """Names of the parameters and data that are not those of the fit of a file."""
+        names = {**self.belongs_to, **belonged_to}
+        return [name for name in names if self.belongs_to.get(name) != belonged_to.get(name)]
 
     def misfit(self, error: Exception) -> ValueError:
         """Return the error to raise if this fit cannot go on from the state."""
@@ -177,69 +184,58 @@ def _is_at(path: Path, handle: int) -> bool:
         return False
 
 
-def _packed(value: dict[str, Any]) -> bytes:
-    """Bytes of a checkpoint with this content; raises an error if they could not be read again."""
-    file = io.BytesIO()
-    torch.save(_without_numpy(value), file)
-    payload = file.getvalue()
-    _loaded(payload)
-    body = _VERSION + b"\n" + payload
-    return _FIRST_LINE + hashlib.sha256(body).hexdigest().encode() + b"\n" + body
-
-
-def _unpacked(content: bytes) -> dict[str, Any]:
-    """Invert :func:`_packed`; a ValueError says what is wrong with the bytes."""
-    if not content.startswith(_FIRST_LINE):
-        raise ValueError("is no checkpoint of this version, or its beginning is damaged")
-    digest, _, body = content.removeprefix(_FIRST_LINE).partition(b"\n")
-    if hashlib.sha256(body).hexdigest().encode() != digest:
-        raise ValueError("is damaged: its checksum is not that of its contents")
-    format_version, _, payload = body.partition(b"\n")
-    if format_version != _VERSION:
-        raise ValueError("is in the format of another version of skdistill")
-    try:
-        value = _with_numpy(_loaded(payload))
-    except Exception as error:  # of any kind: torch.load raises many
-        raise ValueError(f"holds no state ({_first_line(error)})") from error
-    parts = value if isinstance(value, dict) else {}
-    if not all(isinstance(parts.get(name), dict) for name in ("belongs_to", "state")):
-        raise ValueError("holds no state")
-    return value
-
-
 def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
 
 
-def _loaded(payload: bytes) -> Any:
-    return torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
+# --- values that are not plain: tensors, and what holds them -----------------------------------
 
 
-def _without_numpy(value: Any) -> Any:
-    """Replace arrays and scalars of NumPy by dicts of plain Python."""
-    if isinstance(value, (np.generic, np.ndarray)):
-        if value.dtype.hasobject:
-            raise TypeError("arrays of objects cannot be kept")
-        shape = value.shape if isinstance(value, np.ndarray) else None
-        return {_NUMPY: (value.dtype.str, shape, value.tobytes().hex())}
-    return _rebuilt(value, _without_numpy)
+def _encode_other(encoder: Encoder, value: Any, place: str) -> Any:
+    kind = type(value)
+    if kind is OrderedDict:  # of a module, with the versions of its parts
+        parts = dict(value), getattr(value, "_metadata", None)
+        return {"state dict": [encoder.encode(part, place) for part in parts]}
+    if kind is Counter:  # of MultiStepLR
+        return {"counter": encoder.encode(dict(value), place)}
+    if not isinstance(value, Tensor):
+        raise TypeError(
+            f"{place} is a {kind.__module__}.{kind.__qualname__}; checkpoints hold tensors, arrays "
+            "and plain values"
+        )
+    data = value.detach().cpu()
+    if data.dtype in _IN_FILES:
+        return {"tensor": encoder.array(data.numpy(), place)}
+    content = data.contiguous().view(-1).view(torch.uint8).numpy()
+    dtype = str(data.dtype).removeprefix("torch.")
+    return {"bytes": [dtype, list(data.shape), encoder.array(content, place)]}
 
 
-def _with_numpy(value: Any) -> Any:
-    """Invert :func:`_without_numpy`."""
-    if isinstance(value, dict) and _NUMPY in value:
-        dtype, shape, content = value[_NUMPY]
-        array = np.frombuffer(bytearray.fromhex(content), dtype)
-        return array[0] if shape is None else array.reshape(shape)
-    return _rebuilt(value, _with_numpy)
+def _tensor(decoder: Decoder, name: str) -> Tensor:
+    if name in decoder.used:
+        raise ValueError(f"{name!r} would share its memory")
+    return torch.from_numpy(decoder.array(name))
 
 
-def _rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Apply `change` to the items of a container; return anything else as it is."""
-    if isinstance(value, dict):
-        changed = copy.copy(value)  # keeps type and attributes, such as a state_dict's _metadata
-        changed.update((key, change(item)) for key, item in value.items())
-        return changed
-    if type(value) in (list, tuple):
-        return type(value)(map(change, value))
-    return value
+def _tensor_of_bytes(decoder: Decoder, content: list) -> Tensor:
+    name_of_dtype, shape, name = content
+    dtype = getattr(torch, name_of_dtype)
+    if not isinstance(dtype, torch.dtype):
+        raise ValueError(f"torch.{name_of_dtype} is no type of tensors")
+    return _tensor(decoder, name).view(dtype).view(shape)
+
+
+def _state_dict(decoder: Decoder, content: list) -> OrderedDict:
+    items, metadata = map(decoder.decode, content)
+    state: Any = OrderedDict(items)
+    if metadata is not None:
+        state._metadata = metadata
+    return state
+
+
+_READERS: dict[str, Callable[[Decoder, Any], Any]] = {
+    "bytes": _tensor_of_bytes,
+    "counter": lambda decoder, content: Counter(decoder.decode(content)),
+    "state dict": _state_dict,
+    "tensor": _tensor,
+}

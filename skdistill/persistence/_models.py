@@ -15,7 +15,7 @@ from .._archive import LIBRARIES, pack, unpack
 from .._files import write_atomically
 from .._rules import FilePath, OneOf
 from ._card import card_of, config_of
-from ._values import Decoder, Encoder
+from ._objects import decoder_of_models, encoder_of_models
 
 _FORMAT = "skdistill model", "1"  # and its version
 _MODEL = "model.safetensors"  # in a folder as the Hugging Face hub has them
@@ -69,15 +69,15 @@ def save(
     FilePath().check(path, "path")
     OneOf(("file", "hub")).check(layout, "layout")
     check_is_fitted(model)
-    encoder = Encoder(include_teacher)
+    encoder = encoder_of_models(include_teacher)
     text = json.dumps(encoder.encode(model), separators=(",", ":"), allow_nan=False)
     content = pack(*_FORMAT, text, encoder.arrays)
     if layout == "file":
-        write_atomically(Path(path), content)
+        write_atomically(Path(path), *content)
         return
     folder = Path(path)
     folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / _MODEL, content)
+    write_atomically(folder / _MODEL, *content)
     config = config_of(model, {"libraries": LIBRARIES, "format_version": _FORMAT[1]})
     write_atomically(folder / "config.json", (json.dumps(config, indent=2) + "\n").encode())
     write_atomically(folder / "README.md", card_of(config).encode())
@@ -113,12 +113,9 @@ def load(path: str | os.PathLike) -> Any:
     try:
         text, arrays = unpack(content, *_FORMAT)
         del content  # as large as the arrays
-        decoder = Decoder(arrays)
-        model = decoder.decode(json.loads(text))
+        model = decoder_of_models(arrays).decode_all(json.loads(text))
         if not isinstance(model, BaseEstimator):
             raise ValueError("it holds no model")
-        if unknown := set(arrays) - decoder.used:
-            raise ValueError(f"it has arrays that belong to nothing: {sorted(unknown)}")
         return model
     except Exception as error:  # of any kind: the file may say anything
         raise ValueError(f"{os.fspath(path)!r} cannot be loaded: {error}.") from error

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Models, and what they are made of, as JSON: ``{"object": [name, state]}``, see :mod:`._names`."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from dataclasses import fields, is_dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, MetaEstimatorMixin
+from sklearn.compose import make_column_selector
+from torch.overrides import TorchFunctionMode
+
+from .._estimator import NetEstimator
+from .._settings import Settings
+from .._values import Decoder, Encoder
+from .._version import __version__
+from ._names import NAMES, name_of
+
+# How many calls of torch networks may take to build, in all, and for each array of each network:
+# ten times what ours take.
+_CALLS, _CALLS_PER_ARRAY = 1_000, 100
+
+
+def encoder_of_models(include_teacher: bool) -> Encoder:
+    """Return what turns a model into JSON; teachers of distillers are left out unless included."""
+    return Encoder(partial(_encode_object, include_teacher))
+
+
+def decoder_of_models(arrays: dict[str, np.ndarray]) -> Decoder:
+    """Return what turns JSON back into a model."""
+    return Decoder(arrays, {"name": lambda _, name: _named(name), "object": _object})
+
+
+def _encode_object(include_teacher: bool, encoder: Encoder, value: Any, place: str) -> Any:
+    kind = type(value)
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if _has_state(kind) and (name := name_of(kind)) is not None:
+        return {"object": [name, encoder.encode(_state_of(value, include_teacher), place)]}
+    if callable(value) and (name := name_of(value)) is not None:
+        return {"name": name}
+    raise TypeError(f"{place or 'model'} cannot be saved: {_advice(value)}")
+
+
+def _state_of(value: Any, include_teacher: bool) -> dict[str, Any]:
+    """What an object of a registered class is made of."""
+    if is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, tuple):
+        return value._asdict()  # type: ignore[attr-defined]
+    if isinstance(value, Settings):
+        return value.get_params(deep=False)
+    if not isinstance(value, BaseEstimator):
+        return vars(value)
+    state = dict(value.__getstate__())
+    state.pop("_skdistill_version", None)
+    if isinstance(value, NetEstimator) and "teacher" in state and not include_teacher:
+        state.pop("teacher_", None)
+        state["teacher"] = value._kind if isinstance(value, MetaEstimatorMixin) else None
+    return state
+
+
+def _has_state(cls: type) -> bool:
+    """Whether objects of a class are made of values; networks, say, are not."""
+    kinds = (tuple, Settings, BaseEstimator, make_column_selector)
+    return is_dataclass(cls) or issubclass(cls, kinds)
+
+
+def _advice(value: Any) -> str:
+    if callable(value) and hasattr(value, "__name__"):
+        return (
+            f"{value.__name__} has no name that load would know. Give it "
+            "one, here and before load: skdistill.persistence.register(name, value)."
+        )
+    return (
+        f"it is a {type(value).__module__}.{type(value).__qualname__}. Files hold models of "
+        "skdistill, scikit-learn's scalers, imputers and encoders, arrays and plain values."
+    )
+
+
+def _named(name: str) -> Any:
+    if name not in NAMES:
+        raise ValueError(
+            f"it needs {name!r}, which is not known. If that is yours, call "
+            f"skdistill.persistence.register({name!r}, ...) first"
+        )
+    return NAMES[name]
+
+
+def _object(decoder: Decoder, content: list) -> Any:
+    name, encoded = content
+    cls, state = _named(name), decoder.decode(encoded)
+    if not (isinstance(cls, type) and _has_state(cls)):
+        raise ValueError(f"{name!r} is nothing that could have a state")
+    if is_dataclass(cls) or issubclass(cls, (tuple, Settings)):
+        return cls(**state)
+    if covered := [key for key in state if callable(getattr(cls, key, None))]:
+        raise ValueError(f"it has values in place of the methods {covered} of {name}")
+    model: Any = cls.__new__(cls)
+    if issubclass(cls, NetEstimator):
+        _restore(model, state)
+    elif issubclass(cls, BaseEstimator):
+        model.__setstate__(state)
+    else:
+        vars(model).update(state)
+    return model
+
+
+def _restore(model: NetEstimator, state: dict[str, Any]) -> None:
+    """Give an estimator its state; refuse networks that are not those of the weights."""
+    given = (p for p in inspect.signature(type(model)).parameters.values() if p.name not in state)
+    newer = {p.name: p.default for p in given if p.default is not p.empty}
+    weights = state.get("_weights", {})
+    n_networks = state["_plan"].n_networks if weights else 1
+    full = [array for array in weights.values() if array.size]
+    if n_networks > max([1, len(full), *(size for array in full for size in array.shape)]):
+        raise ValueError(f"it has no weights for {n_networks} networks")
+    with _Budget(_CALLS + _CALLS_PER_ARRAY * len(weights) * n_networks):
+        model.__setstate__({**state, **newer, "_skdistill_version": __version__})
+
+
+class _Budget(TorchFunctionMode):
+    """Stops what calls torch more often than building a file's networks takes."""
+
+    def __init__(self, n_calls: int):
+        super().__init__()
+        self.n_calls = n_calls
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        self.n_calls -= 1
+        if self.n_calls < 0:
+            raise ValueError("its networks have more layers than there are weights for")
+        return func(*args, **(kwargs or {}))
