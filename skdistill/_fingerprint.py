@@ -30,14 +30,15 @@ _LIBRARIES = ("numpy", "torch", "scikit-learn", "skorch")
 
 
 def digests(estimator: Any, data: dict[str, Any], ignored: Iterable[str] = ()) -> dict[str, str]:
-    """Digests by name of each parameter, of each of the data, and of each library's version.
+    """Digests by name of class, parameters and data of a fit, and of each library's version.
 
     Parameters of parameters are called ``<parameter>__<name>``; those in `ignored` are left out, at
     any depth. A ValueError names what cannot be read, such as an open file.
     """
     python = ".".join(platform.python_version_tuple()[:2])
     versions = {"skdistill": __version__, "Python": python} | {n: version(n) for n in _LIBRARIES}
-    values = dict(_parameters(estimator, frozenset(ignored))) | data
+    values = {"the estimator": type(estimator)} | data
+    values |= dict(_parameters(estimator, frozenset(ignored)))
     values |= {f"the version of {name}": value for name, value in versions.items()}
     found = {}
     for name, value in values.items():

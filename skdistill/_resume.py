@@ -34,20 +34,26 @@ class Progress:
         self.checkpoint = checkpoint
         self.n_begun = 0  # trainings
         self.is_loading = False
-        saved = checkpoint.read() or {"trainings": [], "random_state": None}
-        self.trainings: list[dict[str, Any]] = saved["trainings"]
-        self.random_state: Any = saved["random_state"]
+        self.trainings: list[dict[str, Any]]
+        self.random_state: np.random.RandomState | None
+        saved = checkpoint.read()
+        match {"trainings": [], "random_state": None} if saved is None else saved:
+            case {
+                "trainings": list(trainings),
+                "random_state": (None | np.random.RandomState()) as random_state,
+            }:
+                self.trainings, self.random_state = trainings, random_state
+            case _:
+                raise checkpoint.misfit(TypeError("it has no trainings"))
 
     def restored(self, given: Any, drawn_from: np.random.RandomState) -> np.random.RandomState:
         """Return the generator of the fit, as it was when the fit began; `given` may be a seed."""
         if isinstance(given, Integral):
             return drawn_from
         if self.random_state is None:
-            self.random_state = list(drawn_from.get_state())
+            self.random_state = copy.deepcopy(drawn_from)
             return drawn_from
-        generator = np.random.RandomState()
-        generator.set_state(tuple(self.random_state))
-        return generator
+        return copy.deepcopy(self.random_state)
 
     def next_training(self, rows: Any, draws_globally: bool) -> Any:
         """Return the callback that restores and saves the training that is about to begin."""

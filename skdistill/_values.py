@@ -16,6 +16,9 @@ import numpy as np
 
 _LARGEST_TEXT = 2**24  # bytes of an array of text, such as labels
 
+# Rows from which on columns as arrays, which take about a hundred bytes each, are worth it.
+_LEAST_ROWS = 8
+
 
 class Encoder:
     """Turns values into JSON, and collects their arrays.
@@ -78,7 +81,11 @@ class Encoder:
     def _dict(self, value: dict, place: str) -> Any:
         if all(type(key) is str for key in value):
             return {"dict": {k: self.encode(v, _inside(place, k)) for k, v in value.items()}}
-        return {"pairs": [self.encode(list(pair), place) for pair in value.items()]}
+        pairs = (
+            (self.encode(k, place), self.encode(v, _inside(place, str(k))))
+            for k, v in value.items()
+        )
+        return {"pairs": [list(pair) for pair in pairs]}
 
     def _numpy(self, value: Any, place: str) -> Any:
         if isinstance(value, np.dtype):
@@ -101,7 +108,7 @@ class Encoder:
 
 def _table_of(rows: list) -> dict[str, Any] | None:
     """Columns of a list of dicts that have the same keys, as a history does; None for others."""
-    if not rows or not all(type(row) is dict and row for row in rows):
+    if len(rows) < _LEAST_ROWS or not all(type(row) is dict and row for row in rows):
         return None
     keys = list(rows[0])
     if not all(type(key) is str for key in keys) or any(list(row) != keys for row in rows):
@@ -147,7 +154,7 @@ class Decoder:
         """Return what JSON stands for, which has to make use of every array."""
         value = self.decode(node)
         if unknown := set(self.arrays) - self.used:
-            raise ValueError(f"it has arrays that belong to nothing: {sorted(unknown)}")
+            raise ValueError(f"it has arrays that belong to nothing, such as {min(unknown)!r}")
         return value
 
     def decode(self, node: Any) -> Any:

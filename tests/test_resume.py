@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from damage import NOT_KNOWN, count_refused
 from sklearn.base import clone
 from sklearn.datasets import make_regression
 from sklearn.ensemble import RandomForestRegressor
@@ -29,6 +31,8 @@ from skdistill import (
     HydraPlusClassifier,
     HydraPlusRegressor,
     SequenceDistributionDistiller,
+    load,
+    save,
 )
 from skdistill._engine import SavedTraining
 from skdistill.datasets import TRANSLATION_TOKENS, make_translation
@@ -77,6 +81,20 @@ FITS = {
 }
 
 
+# Its chains and its student save their state together, in another way than all others.
+ONLINE = {
+    "GPED online": (
+        GPEDDistiller(
+            BayesianEnsembleClassifier(
+                inference=SGLD(2e-3, burn_in=7, thinning=2), **{**SMALL, "max_epochs": 30}
+            ),
+            **{**SMALL, "max_epochs": "auto"},
+        ),
+        (X, CLASSES),
+    )
+}
+
+
 # The second epoch without improvement ends this training: it must not go on after that.
 STOPPING = "ensemble with early stopping"
 
@@ -120,7 +138,7 @@ def assert_same(model, expected):
 
 
 def fit(name, **params):
-    model, data = FITS[name]
+    model, data = (FITS | ONLINE)[name]
     return clone(model).set_params(**params).fit(*data)
 
 
@@ -210,48 +228,161 @@ def test_other_data_are_refused_by_name(name, tmp_path):
         clone(FITS["hydra"][0]).set_params(**params).fit(**data)
 
 
+# ------------------------------------------------------------------------------------------
+# Damaged files
+# ------------------------------------------------------------------------------------------
+
+STOPPED = clone(TEACHER).set_params(max_epochs=3, checkpoint_every=0)  # two trainings
+REFUSED = r"checkpoint='.*checkpoint' .*Delete it to begin anew, or name another file\.$"
+
+
+def stopped_at(path, model=STOPPED, y=Y):
+    """The checkpoint of a fit that was stopped in its second training."""
+    with ending(5), pytest.raises(Stopped):
+        clone(model).set_params(checkpoint=path).fit(X, y)
+    return path.read_bytes()
+
+
+def located(parts, place):
+    """Where in the JSON of a state something stands: what holds it, and its key there."""
+    found = None, parts.content["state"]
+    for step in place.split("/"):
+        holder = found[1]
+        if isinstance(holder, dict):
+            holder = holder["dict"] if "dict" in holder else holder["state dict"][0]["dict"]
+        key = int(step) if isinstance(holder, list) else step
+        node, found = holder, (key, holder[key])
+    return node, found[0]
+
+
+def replacing(place, value):
+    """Put a value in the place of another, to whose arrays something else refers from now on."""
+
+    def change(parts):
+        holder, key = located(parts, place)
+        parts.content["state"]["dict"]["more"], holder[key] = holder[key], value
+
+    return change
+
+
+def swapping(place, other_place):
+    def change(parts):
+        (one, i), (other, j) = located(parts, place), located(parts, other_place)
+        one[i], other[j] = other[j], one[i]
+
+    return change
+
+
+def of_content(**values):
+    return lambda parts: parts.content.update(values)
+
+
+def adding(node):
+    return lambda parts: parts.content["state"]["dict"].update(extra=node)
+
+
+PARAMETERS = [f"network.{layer}.{part}" for layer in (0, 2) for part in ("weight", "bias")]
+TENSORS = [
+    *(f"net/module/{name}" for name in PARAMETERS),
+    "net/callbacks/DivergenceGuard/constant_",
+    "rows/0",
+]
+NODES = ("net", "rows", "net/module", "net/optimizer", "net/optimizer/param_groups")
+NODES += ("net/callbacks", "net/history", "net/lowest_losses", *TENSORS)
+CHANGES = [
+    lambda parts: parts.metadata.update(format="skdistill model"),
+    *(of_content(belongs_to=value) for value in (3, None, [], "x", {}, {"lr": "a"})),
+    *(of_content(state=value) for value in (3, None, [], "x", {"dict": {}}, *NOT_KNOWN)),
+    *(lambda parts, name=name: parts.content.pop(name) for name in ("state", "belongs_to")),
+    *(adding(node) for node in NOT_KNOWN),
+    *(adding({"bytes": [dtype, [1], "y"]}) for dtype in ("load", "Tensor", "float64")),
+    *(adding({"tensor": name}) for name in ("", "state/trainings/1/rows/0")),
+    *(adding({kind: 3}) for kind in ("state dict", "counter", "tensor", "bytes")),
+    *(replacing("trainings", value) for value in (3, None, {"dict": {}}, {"tuple": []}, [3])),
+    *(replacing("random_state", value) for value in (3, "x", [], {"dict": {}})),
+    *(replacing(f"trainings/{number}", 3) for number in (0, 1)),
+    *(replacing(f"trainings/1/{node}", value) for node in NODES for value in (3, "x", [3])),
+    *(
+        swapping(f"trainings/1/{one}", f"trainings/1/{other}")
+        for one, other in itertools.combinations(TENSORS, 2)
+    ),
+    swapping("trainings/0", "trainings/1"),
+]
+
+
+def test_damaged_checkpoints_are_refused(tmp_path, tally):
+    path = tmp_path / "checkpoint"
+    content = stopped_at(path)
+    model = clone(STOPPED).set_params(checkpoint=path)
+    n_files = count_refused(lambda: model.fit(X, Y), path, content, CHANGES, REFUSED)
+    assert n_files >= 200
+    tally("damaged checkpoints", n_files)
+
+
+@pytest.mark.parametrize("name", ["ensemble of classes", "hydra", "GPED"])
+def test_a_checkpoint_of_another_estimator_is_refused(name, tmp_path):
+    content = stopped_at(tmp_path / "checkpoint")
+    with pytest.raises(ValueError, match=r"is of a fit with other .*: .*the estimator") as caught:
+        fit(name, checkpoint=tmp_path / "checkpoint")
+    assert re.search(REFUSED, str(caught.value))
+    assert (tmp_path / "checkpoint").read_bytes() == content
+
+
+def test_a_saved_model_is_no_checkpoint_and_the_reverse(tmp_path):
+    path = tmp_path / "checkpoint"
+    save(fit("ensemble"), path)
+    with pytest.raises(ValueError, match="is a skdistill model, not a skdistill ch") as caught:
+        fit("ensemble", checkpoint=path)
+    assert re.search(REFUSED, str(caught.value))
+    path.unlink()
+    stopped_at(path)
+    with pytest.raises(ValueError, match=r"cannot be loaded: it is a skdistill checkpoint, not a"):
+        load(path)
+
+
 @pytest.mark.parametrize("every", [-1, "often", "0 epochs", "3 days", None])
 def test_intervals_that_are_none_are_refused(every):
     with pytest.raises((TypeError, ValueError), match="checkpoint_every must be a number of sec"):
         fit("ensemble", checkpoint_every=every)
 
 
+# ------------------------------------------------------------------------------------------
+# Kills
+# ------------------------------------------------------------------------------------------
+
+
 def kill_and_resume(name, n_kills, folder):
-    """Kill fits at moments of chance, and go on; print how many were killed before their end."""
+    """Kill that many fits before their end, at moments of chance, and hold that they go on."""
     fit(name)  # the first fit of a process takes longer
     start = time.monotonic()
     expected = fit(name)
     duration, rng, n_killed = time.monotonic() - start, random.Random(), 0
-    for i in range(n_kills):
-        path = Path(folder) / str(i)
+    while n_killed < n_kills:
+        path = Path(folder) / str(n_killed)
         child = os.fork()
         if child == 0:
             fit(name, checkpoint=path, checkpoint_every=0)
             os._exit(0)
-        time.sleep(duration * rng.uniform(0.1, 1.5))
+        time.sleep(duration * rng.uniform(0.05, 1.0))
         os.kill(child, signal.SIGKILL)
-        n_killed += os.WIFSIGNALED(os.waitpid(child, 0)[1])
+        n_killed += os.WIFSIGNALED(os.waitpid(child, 0)[1])  # else it was over before
         assert_same(fit(name, checkpoint=path, checkpoint_every=0), expected)
         assert os.listdir(folder) == []
-    return n_killed
 
 
-KILLED = ("ensemble", "ensemble of classes", "hydra", "distribution", "GPED", "booster")
+KILLED = ("ensemble", "ensemble of classes", "hydra", "distribution", "GPED online", "booster")
 KILLED += ("sequences",)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
 def test_fits_that_were_killed_at_any_moment_give_the_same_model(tmp_path, tally):
-    n_kills = int(os.environ.get("SKDISTILL_KILLS", "1"))
+    n_kills = int(os.environ.get("SKDISTILL_KILLS", "2"))
     code = (
-        "import sys; from tests.test_resume import KILLED, kill_and_resume\n"
-        f"print(sum(kill_and_resume(name, {n_kills}, sys.argv[1]) for name in KILLED))"
+        "import sys; sys.path.append('tests')\n"
+        "from tests.test_resume import KILLED, kill_and_resume\n"
+        f"for name in KILLED: kill_and_resume(name, {n_kills}, sys.argv[1])"
     )
-    run = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code, str(tmp_path)],
-        cwd=ROOT,
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    tally("kills of fits, resumed bit for bit", int(run.stdout))
+    run = [sys.executable, "-W", "ignore", "-c", code, str(tmp_path)]
+    subprocess.run(run, cwd=ROOT, check=True)
+    tally("kills of fits, resumed bit for bit", n_kills * len(KILLED))

@@ -185,7 +185,8 @@ def _is_at(path: Path, handle: int) -> bool:
 
 
 def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+    text = str(error).partition("\n")[0]
+    return text if type(error) is ValueError else f"{type(error).__name__}: {text}"
 
 
 # --- values that are not plain: tensors, and what holds them -----------------------------------

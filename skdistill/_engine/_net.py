@@ -193,7 +193,7 @@ class StackNet(NeuralNet):
         for name, part in self._parts_with_state():
             part.load_state_dict(state["callbacks"][name])
         self.optimizer_.load_state_dict(state["optimizer"])  # with the learning rate, hence last
-        self.history.extend(state["history"])
+        self.history.extend({**row} for row in state["history"])
         self.lowest_losses_.update(state["lowest_losses"])
 
     def _parts_with_state(self) -> list[tuple[str, Any]]:

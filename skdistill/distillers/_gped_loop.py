@@ -155,7 +155,7 @@ class OnlineDistillation(Callback):
     checkpoint : Checkpoint or None
         May be set; the state of both nets is written to it, and read from it when they begin.
     is_loading : bool
-        Whether a state that was read is being loaded, until the chains' first epoch.
+        Whether a state was read that has not been trained on for an epoch of the chains yet.
     """
 
     def __init__(
@@ -187,9 +187,6 @@ class OnlineDistillation(Callback):
             self.is_loading = True
             self._load_state(net, saved)
 
-    def on_epoch_begin(self, net, **kwargs):
-        self.is_loading = False
-
     def after_step(self, net: StackNet, iteration: int) -> None:
         """Predict a minibatch by the chains' samples if they are due, and train the student."""
         if iteration in self.is_due:
@@ -219,6 +216,7 @@ class OnlineDistillation(Callback):
     def on_epoch_end(self, net, **kwargs):
         if self.buffer.batches:
             self._train_student(net)
+        self.is_loading = False
         is_last = len(net.history) == net.max_epochs  # then the chains' last states are kept
         if self.checkpoint is not None and self.checkpoint.is_due() and not is_last:
             self.checkpoint.write(self._state(net))

@@ -3,19 +3,21 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
+import math
 import os
-import pickle
 import threading
+import tracemalloc
 import warnings
+from collections import Counter, OrderedDict
 
 import numpy as np
 import pytest
 import torch
 
-from skdistill._engine._checkpoint import _FIRST_LINE, Checkpoint
+from skdistill._engine._checkpoint import Checkpoint
 
+DTYPES = ("uint8", "int8", "int16", "int32", "int64", "uint16", "float16", "bfloat16", "float32")
+DTYPES += ("float64", "complex64", "complex128", "bool")
 STATE = {"weights": torch.arange(200.0), "n": 3, "rows": [{"loss": 0.5, "lr": None}]}
 
 
@@ -61,6 +63,7 @@ def test_it_is_due_after_its_interval(tmp_path):
     [
         *(np.float32(0.1), np.float64(0.1), np.int64(3), np.bool_(True), np.str_("a")),
         *(np.arange(6.0).reshape(2, 3), np.array(["a", "bc"]), np.empty((0, 2)), np.array(2.5)),
+        *(np.float32("nan"), np.array([np.inf, -0.0, np.nan]), np.arange(6).reshape(2, 3)[:, ::2]),
     ],
 )
 def test_numbers_and_arrays_of_numpy_come_back_as_they_were(value, tmp_path):
@@ -68,6 +71,58 @@ def test_numbers_and_arrays_of_numpy_come_back_as_they_were(value, tmp_path):
     assert type(found) is type(value)
     assert found.dtype == value.dtype
     np.testing.assert_array_equal(found, value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(None, True, 3, 10**30, "", "é\ud800\0", 0.1, -0.0, math.inf, -math.inf, 5e-324),
+        *([], (), {}, [(1, [2])], {0: {"a": 1}, "0": 2, (1, None): 3, None: 4, 2.5: 5}),
+        *([{"a": 1, "b": None}] * 20, [{"a": 0.1}] * 20, [{"a": 1}, {"a": True}] * 10, [{}] * 9),
+        *(Counter({3: 1, 7: 2}), OrderedDict([("b", 1), ("a", 2)]), slice(1, None, 2)),
+    ],
+)
+def test_plain_values_come_back_as_they_were(value, tmp_path):
+    found = read(written(tmp_path / "ck", {"value": value}))["value"]
+    assert type(found) is type(value)
+    assert repr(found) == repr(value)  # which tells True from 1, and -0.0 from 0.0
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        torch.get_rng_state(),
+        *(torch.tensor(x) for x in (True, 3, 0.1, math.inf, [[1.0, -0.0]], 2 + 3j)),
+        *(torch.empty(shape) for shape in ((0,), (2, 0, 3), ())),
+        *(torch.arange(6).to(getattr(torch, name)).view(2, 3).T for name in DTYPES),
+        torch.tensor([math.nan], dtype=torch.bfloat16),
+    ],
+)
+def test_tensors_come_back_as_they_were(value, tmp_path):
+    found = read(written(tmp_path / "ck", {"value": value}))["value"]
+    assert found.dtype == value.dtype
+    assert found.shape == value.shape
+    one, other = (tensor.reshape(-1).view(torch.uint8) for tensor in (found, value))
+    assert torch.equal(one, other)
+    found.zero_()  # it may be trained on
+
+
+def test_what_is_kept_twice_shares_no_memory(tmp_path):
+    weight = torch.nn.Parameter(torch.zeros(3))
+    found = read(written(tmp_path / "ck", {"a": weight, "b": weight, "c": weight[:2]}))
+    found["a"] += 1
+    assert (found["b"] == 0).all()
+    assert (found["c"] == 0).all()
+
+
+def test_a_large_state_is_written_without_a_copy(tmp_path):
+    state = {"sums": torch.zeros(2**20), "array": np.zeros(2**18)}
+    with checkpoint(tmp_path / "ck") as one:
+        tracemalloc.start()
+        one.write(state)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert peak < 2**18 < 6 * 2**20 < (tmp_path / "ck").stat().st_size
 
 
 def test_a_state_dict_keeps_its_metadata(tmp_path):
@@ -82,81 +137,6 @@ def test_a_state_dict_keeps_its_metadata(tmp_path):
 # ------------------------------------------------------------------------------------------
 
 
-class Trap:
-    """Makes a folder when it is unpickled."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return os.mkdir, (str(self.path),)
-
-
-def signed(payload: bytes, version=b"1") -> bytes:
-    """A file whose checksum is right."""
-    body = version + b"\n" + payload
-    return _FIRST_LINE + hashlib.sha256(body).hexdigest().encode() + b"\n" + body
-
-
-def saved(value) -> bytes:
-    file = io.BytesIO()
-    torch.save(value, file)
-    return file.getvalue()
-
-
-def damaged_files(good: bytes, trap: Trap) -> dict[str, bytes]:
-    rng = np.random.default_rng(0)
-    size = len(good)
-    files = {f"cut at {at}": good[:at] for at in (1, 20, 21, 60, 86, 88, size // 2, size - 1)}
-    for i, at in enumerate([0, 19, 30, 85, 86, *rng.integers(87, size, 15).tolist()]):
-        flipped = bytearray(good)
-        flipped[at] ^= 1 << (i % 8)
-        files[f"bit {i % 8} of byte {at} flipped"] = bytes(flipped)
-    for at in (0, 10, 90, size // 2, size - 64):
-        files[f"zeros at {at}"] = good[:at] + bytes(64) + good[at + 64 :]
-    payload = good.split(b"\n", 3)[3]
-    trapped = {"belongs_to": {"lr": "a"}, "state": {"trap": trap}}
-    return files | {
-        "empty": b"",
-        "text": b"This is no checkpoint.",
-        "more at the end": good + b"\0",
-        "twice": good + good,
-        "without its first line": good.removeprefix(_FIRST_LINE),
-        "as it was before there was a checksum": payload,
-        "another version": signed(payload, b"2"),
-        "no version": signed(payload, b""),
-        "a pickle": pickle.dumps(trap),
-        "a pickle of torch's": saved(trap),
-        "a pickle with a checksum": signed(pickle.dumps(trap)),
-        "a pickle of torch's with a checksum": signed(saved(trap)),
-        "a state that holds a pickle": signed(saved(trapped)),
-        "a whole network": signed(saved(torch.nn.Linear(2, 2))),
-        "a tensor": signed(saved(torch.ones(3))),
-        "a list": signed(saved([1, 2])),
-        "without a state": signed(saved({"belongs_to": {"lr": "a"}})),
-        "without a fingerprint": signed(saved({"state": {}})),
-        "another fingerprint": signed(saved({"belongs_to": "a", "state": {}})),
-        "nothing": signed(b""),
-    }
-
-
-@pytest.mark.filterwarnings("ignore:Detected pickle protocol:UserWarning")
-def test_damaged_files_are_refused_by_name_and_execute_nothing(tmp_path, tally):
-    path = written(tmp_path / "ck")
-    good, trap = path.read_bytes(), Trap(tmp_path / "executed")
-    files = damaged_files(good, trap)
-    assert len(files) >= 50
-    for what, content in files.items():
-        assert content != good, what
-        path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"checkpoint='.*ck' .*Delete it") as caught:
-            read(path)
-        assert "other data or parameters" not in str(caught.value), what
-        assert path.read_bytes() == content, what
-        assert os.listdir(tmp_path) == ["ck"], what
-    tally("damaged checkpoint files", len(files))
-
-
 def test_every_flipped_bit_is_found(tmp_path, tally):
     path = written(tmp_path / "ck", {"n": 3})
     good = path.read_bytes()
@@ -165,9 +145,9 @@ def test_every_flipped_bit_is_found(tmp_path, tally):
         flipped = bytearray(good)
         flipped[at // 8] ^= 1 << (at % 8)
         path.write_bytes(flipped)
-        with pytest.raises(ValueError, match="damaged"):
+        with pytest.raises(ValueError, match=r"checkpoint='.*ck' .*damaged.* Delete it"):
             read(path)
-    tally("damaged checkpoint files", len(places))
+    tally("checkpoints with a flipped bit", len(places))
 
 
 def test_another_fits_file_is_told_from_a_damaged_one(tmp_path):
@@ -227,7 +207,7 @@ def test_a_write_that_fails_is_warned_of_once_and_leaves_the_last(fails, tmp_pat
 
 def test_a_state_that_could_not_be_read_again_is_not_written(tmp_path):
     path = written(tmp_path / "ck")
-    for value in (Trap(tmp_path), {1, object()}, np.array([None]), threading.Lock()):
+    for value in ({1, object()}, np.array([object()]), np.array([1j]), threading.Lock()):
         with (
             checkpoint(path) as one,
             pytest.warns(UserWarning, match=r"checkpoint='.*ck' could not be written"),
