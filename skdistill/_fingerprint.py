@@ -15,13 +15,14 @@ import platform
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator
-from importlib.metadata import version
+from importlib.metadata import packages_distributions, version
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from sklearn.base import BaseEstimator
 
 from ._version import __version__
 
@@ -57,13 +58,32 @@ def _parameters(owner: Any, ignored: frozenset[str], prefix: str = "") -> Iterat
     for name, value in owner.get_params(deep=False).items():
         if name in ignored:
             continue
-        if isinstance(value, type) or not hasattr(value, "get_params"):
+        if isinstance(value, type) or not hasattr(value, "get_params") or _is_own_clone(value):
             yield prefix + name, value
             continue
         yield from _parameters(value, ignored, f"{prefix}{name}__")
         known = value.get_params(deep=False)
-        rest = {k: v for k, v in vars(value).items() if k not in known and k.strip("_") == k}
+        rest = {k: v for k, v in _unlearnt(value).items() if k not in known}
         yield prefix + name, (type(value), rest)
+
+
+def _is_own_clone(value: Any) -> bool:
+    """Whether an estimator stays as it is when it is cloned, as a FrozenEstimator does."""
+    clone = getattr(type(value), "__sklearn_clone__", None)
+    return clone not in (None, BaseEstimator.__sklearn_clone__)
+
+
+def _unlearnt(value: Any) -> dict[str, Any]:
+    """Attributes of an object with parameters that it has not learnt.
+
+    An estimator is cloned before it is fitted, which drops private ones too.
+    """
+    is_cloned = hasattr(value, "fit")
+    return {
+        name: item
+        for name, item in vars(value).items()
+        if not name.endswith("_") and not (is_cloned and name.startswith("_"))
+    }
 
 
 def digest(value: Any) -> str:
@@ -76,9 +96,13 @@ def digest(value: Any) -> str:
 
 
 class _Digester:
-    """Digests of values that may contain one another."""
+    """Digests of values that may contain one another.
 
-    def __init__(self) -> None:
+    `with_learnt` tells whether what estimators have learnt is among their contents.
+    """
+
+    def __init__(self, with_learnt: bool = False):
+        self.with_learnt = with_learnt
         self.known: dict[int, tuple[bytes, Any]] = {}  # with the values, so that ids are not reused
         self.depth: dict[int, int] = {}  # of the values being digested
 
@@ -127,20 +151,24 @@ def _tensor(digester: _Digester, value: torch.Tensor) -> bytes:
         raise TypeError(f"{value.layout} tensors cannot be read")
     data = value.detach().cpu().resolve_conj().resolve_neg().contiguous().view(-1)
     contents = data.view(torch.uint8).numpy().tobytes()
-    return digester.all("tensor", (str(value.dtype), tuple(value.shape), contents))
+    kind = str(value.dtype), tuple(value.shape), value.requires_grad
+    return digester.all("tensor", (*kind, contents))
 
 
 def _pickled(digester: _Digester, value: Any) -> bytes:
-    """Contents of any object as pickle reads them; without fitted attributes of estimators."""
-    if hasattr(value, "get_params"):
-        state = {name: item for name, item in vars(value).items() if not name.endswith("_")}
-        return digester.all("parameters", (type(value), state))
+    """Contents of any object as pickle reads them; of an estimator that is cloned, parameters."""
+    if hasattr(value, "get_params") and not digester.with_learnt:
+        if _is_own_clone(value):
+            return _Digester(with_learnt=True).of(value)
+        return digester.all("parameters", (type(value), _unlearnt(value)))
     if name := _name_in_library(value):
         return _plain(digester, name)
     reduce = copyreg.dispatch_table.get(type(value))
     reduced: Any = value.__reduce_ex__(4) if reduce is None else reduce(value)
     if not isinstance(reduced, str):
         make, arguments, state, items, pairs = (*reduced, None, None, None)[:5]
+        if digester.with_learnt and isinstance(state, dict):  # a history tells times, which vary
+            state = {name: item for name, item in state.items() if name != "history_"}
         contents = (make, arguments, state, list(items or ()), list(pairs or ()))
         return digester.all("object", (type(value), *contents))
     if name := _name_in_library(value, reduced):
@@ -154,9 +182,10 @@ def _function(digester: _Digester, value: types.FunctionType) -> bytes:
     if name := _name_in_library(value):
         return _plain(digester, name)
     names = _globals_of(value.__code__) & value.__globals__.keys()
-    context = value.__defaults__, value.__kwdefaults__, value.__closure__
-    used = {name: value.__globals__[name] for name in names}
-    parts = value.__module__, value.__qualname__, value.__code__, context, used
+    context = value.__defaults__, value.__kwdefaults__, value.__closure__, vars(value)
+    used = {name: value.__globals__[name] for name in sorted(names)}
+    imported = [_imported(*names, value.__globals__) for names in _imports_of(value.__code__)]
+    parts = value.__module__, value.__qualname__, value.__code__, context, used, imported
     return digester.all("function", parts)
 
 
@@ -164,14 +193,37 @@ def _globals_of(code: types.CodeType) -> set[str]:
     """Global names that code refers to."""
     loads = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
     names = {step.argval for step in dis.get_instructions(code) if step.opname in loads}
-    inner = (item for item in code.co_consts if isinstance(item, types.CodeType))
-    return names.union(*map(_globals_of, inner))
+    return names.union(*map(_globals_of, _inner(code)))
+
+
+def _imports_of(code: types.CodeType) -> Iterator[tuple[int, tuple[str, ...], str]]:
+    """Level, names and module of each import statement in code."""
+    steps = list(dis.get_instructions(code))
+    for level, names, step in zip(steps, steps[1:], steps[2:], strict=False):
+        if step.opname == "IMPORT_NAME":
+            yield level.argval, names.argval or (), step.argval
+    for inner in _inner(code):
+        yield from _imports_of(inner)
+
+
+def _inner(code: types.CodeType) -> list[types.CodeType]:
+    """Code of the functions that code defines."""
+    return [item for item in code.co_consts if isinstance(item, types.CodeType)]
+
+
+def _imported(level: int, names: tuple[str, ...], module: str, context: dict) -> Any:
+    """Return the module that an import statement gives; None if there is none."""
+    try:
+        return __import__(module, context, None, names, level)
+    except ModuleNotFoundError:
+        return None
 
 
 def _code(digester: _Digester, value: types.CodeType) -> bytes:
     names = value.co_names, value.co_varnames, value.co_freevars, value.co_cellvars
     counts = value.co_argcount, value.co_posonlyargcount, value.co_kwonlyargcount, value.co_flags
-    return digester.all("code", (value.co_code, value.co_consts, names, counts))
+    steps = value.co_code, value.co_exceptiontable
+    return digester.all("code", (*steps, value.co_consts, names, counts))
 
 
 def _cell(digester: _Digester, value: types.CellType) -> bytes:
@@ -203,7 +255,9 @@ def _module(digester: _Digester, value: types.ModuleType) -> bytes:
     file = getattr(value, "__file__", None)
     if file is None:
         raise TypeError(f"{value!r} has no file")
-    return digester.all("module", (value.__name__, Path(file).read_bytes()))
+    # What the file imports is not in its bytes.
+    names = {k: v for k, v in vars(value).items() if not (k.startswith("__") and k.endswith("__"))}
+    return digester.all("module", (value.__name__, Path(file).read_bytes(), names))
 
 
 def _by_attributes(*names: str) -> Callable[[_Digester, Any], bytes]:
@@ -250,15 +304,25 @@ def _name_in_library(value: Any, name: str | None = None) -> str | None:
     return f"{module}.{name} {_version_of(module)}" if found is value else None
 
 
-@functools.cache
 def _is_in_library(module: str) -> bool:
-    """Whether a module is Python's own, ours, or installed: not the user's own code."""
-    top = module.partition(".")[0]
-    if top in sys.stdlib_module_names or top == __name__.partition(".")[0]:
-        return True
-    file = getattr(sys.modules.get(top), "__file__", None) or ""
-    return not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)
+    """Whether a module is Python's own, ours, or installed in a version: not the user's code."""
+    return _version_of_library(module.partition(".")[0]) is not None
 
 
 def _version_of(module: str) -> str:
-    return str(getattr(sys.modules[module.partition(".")[0]], "__version__", ""))
+    return str(_version_of_library(module.partition(".")[0]))
+
+
+@functools.cache
+def _version_of_library(top: str) -> str | None:
+    """Version of a library by the name of its module; None for what is no library."""
+    if top in sys.stdlib_module_names or top == __name__.partition(".")[0]:
+        return ""  # that of Python and ours are among the digests
+    module = sys.modules.get(top)
+    if {"site-packages", "dist-packages"}.isdisjoint(
+        Path(getattr(module, "__file__", None) or "").parts
+    ):
+        return None
+    if known := getattr(module, "__version__", None):
+        return str(known)
+    return " ".join(version(name) for name in packages_distributions().get(top, ())) or None

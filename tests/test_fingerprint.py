@@ -6,6 +6,7 @@ from __future__ import annotations
 import collections
 import enum
 import functools
+import importlib
 import os
 import subprocess
 import sys
@@ -15,13 +16,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from sklearn.base import clone
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from skorch.callbacks import Callback, EpochScoring
 
-from skdistill import BayesianEnsembleClassifier, GPEDDistiller
+from skdistill import (
+    BayesianEnsembleClassifier,
+    BayesianEnsembleRegressor,
+    DistributionDistiller,
+    GPEDDistiller,
+)
 from skdistill._fingerprint import digest, digests
 from skdistill.expectations import Expectation
 from skdistill.modules import MLP
 from skdistill.samplers import SGHMC, SGLD
+from skdistill.teachers import as_teacher
 from skdistill.transfer import GaussianNoise
 
 SCALE = 3.0
@@ -75,6 +87,16 @@ class Colour(enum.Enum):
     BLUE = 2
 
 
+class Unread:
+    """An object with parameters that holds more than these, and is used as it is."""
+
+    def __init__(self, secret):
+        self._secret = secret
+
+    def get_params(self, deep=True):
+        return {}
+
+
 class Slots:
     __slots__ = ("a",)
 
@@ -90,6 +112,19 @@ class Listening(Callback):
 class Loop:
     def __init__(self, value):
         self.itself, self.value = self, value
+
+
+def with_attribute(scale):
+    def product(x):
+        return product.scale * x
+
+    product.scale = scale
+    return product
+
+
+def linear(requires_grad=True):
+    torch.manual_seed(0)
+    return torch.nn.Linear(2, 2).requires_grad_(requires_grad)
 
 
 def network(**changes):
@@ -132,6 +167,7 @@ PAIRS = {
     "defaults": (lambda x=1: x, lambda x=2: x),
     "closures": (times(2), times(3)),
     "partials": (functools.partial(scaled, 1), functools.partial(scaled, 2)),
+    "attributes of functions": (with_attribute(2), with_attribute(3)),
     "globals": (with_globals(scaled), with_globals(scaled, SCALE=4.0)),
     "functions that are called": (
         with_globals(uses_scaled),
@@ -149,6 +185,9 @@ PAIRS = {
     "slots": (Slots(1), Slots(2)),
     "objects that hold themselves": (Loop(1), Loop(2)),
     "modules": (torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)),
+    "modules that train": (linear(), linear(requires_grad=False)),
+    "modules in evaluation": (linear(), linear().eval()),
+    "objects with private attributes": (Unread(1), Unread(2)),
     "losses of expectations": (Expectation(scaled), Expectation(scaled, loss="absolute")),
     "weights of expectations": (Expectation(scaled), Expectation(scaled, weight=2.0)),
     "settings": (SGLD(1e-3), SGLD(2e-3)),
@@ -182,6 +221,105 @@ def test_values_that_are_made_alike_are_the_same():
         assert digest(make()) == digest(make())
     assert digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
     assert digest(np.arange(6).reshape(2, 3)[:, ::-1]) == digest(np.array([[2, 1, 0], [5, 4, 3]]))
+
+
+helper = None  # a module that the test writes
+HELPER = "import constants\nfrom constants import FACTOR\ndef times(x): return FACTOR * x\n"
+
+
+def uses_a_module(x):
+    return helper.times(x)
+
+
+def imports_a_module(x):
+    import helper
+
+    return helper.times(x)
+
+
+def imports_a_name(x):
+    from helper import times
+
+    return times(x)
+
+
+@pytest.mark.parametrize("function", [uses_a_module, imports_a_module, imports_a_name])
+@pytest.mark.parametrize("changed", ["helper", "constants"])
+def test_modules_and_what_they_import_in_turn_are_read(function, changed, tmp_path, monkeypatch):
+    def written(**files):
+        for name, text in files.items():
+            (tmp_path / f"{name}.py").write_text(text)
+            sys.modules.pop(name, None)
+        importlib.invalidate_caches()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "dont_write_bytecode", True)
+            patch.setitem(function.__globals__, "helper", importlib.import_module("helper"))
+            return digest(function)
+
+    monkeypatch.syspath_prepend(tmp_path)
+    files = {"constants": "FACTOR = 2\n", "helper": HELPER}
+    before = written(**files)
+    assert written(**files) == before
+    assert written(**{**files, changed: files[changed] + "OTHER = 3\n"}) != before
+    for name in files:
+        del sys.modules[name]
+
+
+def test_an_import_of_what_is_not_there_is_read():
+    def of(name):
+        code = f"def optional():\n  try:\n    import {name}\n  except ImportError: pass"
+        exec(code, namespace := {"__name__": "same"})
+        return digest(namespace["optional"])
+
+    assert of("not_there") == of("not_there") != of("nor_this")
+
+
+def test_what_is_installed_without_a_version_is_read(tmp_path, monkeypatch):
+    (tmp_path / "site-packages").mkdir()
+    monkeypatch.syspath_prepend(tmp_path / "site-packages")
+    (tmp_path / "site-packages" / "without_version.py").write_text("def f(x): return x")
+    f = importlib.import_module("without_version").f
+    before = digest(f)
+    f.__code__ = (lambda x: -x).__code__
+    assert digest(f) != before
+
+
+ROWS = np.random.default_rng(0).normal(size=(30, 2))
+FITTED = {
+    "an ensemble": lambda y: BayesianEnsembleRegressor(2, max_epochs=2, random_state=0).fit(
+        ROWS, y
+    ),
+    "a forest": lambda y: RandomForestRegressor(2, random_state=0).fit(ROWS, y),
+}
+
+
+@pytest.mark.parametrize("what", FITTED)
+@pytest.mark.parametrize(
+    "kept",
+    [
+        FrozenEstimator,
+        lambda model: as_teacher([model]),
+        lambda model: as_teacher(FrozenEstimator(model)),
+        lambda model: make_pipeline(StandardScaler(), FrozenEstimator(model)),
+    ],
+)
+def test_what_a_teacher_has_learnt_counts_where_it_is_kept(what, kept):
+    def of(y, around=kept):
+        return digests(DistributionDistiller(around(FITTED[what](y))), {})
+
+    one, same, other = of(ROWS[:, 0]), of(ROWS[:, 0]), of(ROWS[:, 1])
+    assert one == same  # though fitting has taken another time
+    (differs,) = (name for name in one if one[name] != other[name])
+    assert differs.startswith("teacher")
+    assert of(ROWS[:, 0], clone) == of(ROWS[:, 1], lambda model: model)  # it is fitted anew
+
+
+def test_classes_of_estimators_are_told_apart():
+    class Distiller(DistributionDistiller):
+        pass
+
+    one, other = digests(DistributionDistiller(None), {}), digests(Distiller(None), {})
+    assert [name for name in one if one[name] != other[name]] == ["the estimator"]
 
 
 def test_what_a_callback_has_learnt_is_no_matter():
