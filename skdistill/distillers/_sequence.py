@@ -21,7 +21,7 @@ from .._rules import Number, OneOf, Schedule
 from .._training import SEED_LIMIT, Training
 from .._warnings import warn
 from ..modules import RecurrentSequenceModel
-from ..sequences import SequenceEnsemble, SequencePredictor
+from ..sequences import SequenceEnsemble, SequencePredictor, SpecialTokens
 from ._plans import TOKEN_LOSSES, TokensPlan
 from ._student import Student
 
@@ -223,11 +223,11 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         training = checked_training(self)
         random_state = check_random_state(self.random_state)
         has_source = y is not None
-        tokens = {name: getattr(self, name) for name in ("begin_token", "end_token", "pad_token")}
-        teacher = SequenceTeacher(self.teacher, has_source=has_source, **tokens)
+        tokens = SpecialTokens(self.begin_token, self.end_token, self.pad_token)
+        teacher = SequenceTeacher(self.teacher, has_source=has_source, **tokens._asdict())
         self._check_loss(len(teacher.members))
         forget(self)
-        self._has_source, self.n_tokens_ = has_source, teacher.n_tokens_
+        self._has_source, self._tokens, self.n_tokens_ = has_source, tokens, teacher.n_tokens_
         self.n_members_ = len(teacher.members)
         rows, is_token, weight = self._check_sequences(X, y, sample_weight)
         plan, recipe = self._plan_and_recipe(rows)
@@ -268,13 +268,13 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         source = super()._check_source(X)
         self.n_features_in_ = source.shape[1]
         source, target = self._check_pairs(source, y)
-        is_token = target != self.pad_token
+        is_token = target != self._tokens.pad_token
         if not is_token.any():
             raise ValueError(
                 f"{'y' if self._has_source else 'X'} must hold a token to predict, got padding "
-                f"({self.pad_token}) only."
+                f"({self._tokens.pad_token}) only."
             )
-        begin = np.full((len(target), 1), self.begin_token)
+        begin = np.full((len(target), 1), self._tokens.begin_token)
         parts = [source, begin, target] if self._has_source else [begin, target]
         rows = np.hstack(parts).astype(np.float32)
         given = check_weights(sample_weight, len(is_token))
@@ -298,7 +298,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         filled_in = {
             "in_features": int(rows[:, :n_source].max()) + 1 if n_source else None,
             "out_features": self.n_tokens_,
-            "pad_token": self.pad_token,
+            "pad_token": self._tokens.pad_token,
         }
         accepted = inspect.signature(self.module).parameters
         settings = {name: value for name, value in filled_in.items() if name in accepted}
@@ -345,7 +345,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         parts = [target_in, target_in[:, :1]]  # the last token of a row is read by nobody
         if source is not None:
             n_missing = self.n_features_in_ - source.shape[1]
-            parts.insert(0, nn.functional.pad(source, (0, n_missing), value=self.pad_token))
+            parts.insert(0, nn.functional.pad(source, (0, n_missing), value=self._tokens.pad_token))
         weight = next(self.module_.parameters())
         rows = torch.cat(parts, 1).to(weight)
         logits = self.module_(rows.unsqueeze(0)).view(*target_in.shape, self.n_tokens_)
@@ -373,7 +373,7 @@ def _training_rows(
         """Targets at the tokens of some rows, (n, T, width)."""
         parts = torch.from_numpy(batch).long().split(size)
         temperature = float(objective.temperature)
-        pad = distiller.pad_token
+        pad = distiller._tokens.pad_token
         return torch.cat([_targets_of(teacher, plan, temperature, pad, rows) for rows in parts])
 
     return DistillationRows(

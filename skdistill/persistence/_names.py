@@ -20,6 +20,7 @@ from .._tasks import TASKS
 from ..distillers import LearnerRecipes, Round
 from ..ensembles import SamplerDiagnostics
 from ..expectations import KNOWN
+from ..sequences import SpecialTokens
 
 # Steps of a pipeline around a model: their state is arrays and plain values.
 _STEPS = (
@@ -58,6 +59,7 @@ _OURS = [
     *_public(ensembles),
     *_public(distillers),
     *(*TASKS.values(), Extent, LearnerRecipes, NetworkRecipe, Round, SamplerDiagnostics),
+    SpecialTokens,
     *_descendants(Plan),
     *_descendants(Settings),
 ]

@@ -14,11 +14,13 @@ from ._ensemble import SequenceEnsemble
 from ._predictor import SequencePredictor
 from ._scored import ScoredSequences
 from ._search import beam_search, token_error_rates
+from ._tokens import SpecialTokens
 
 __all__ = [
     "ScoredSequences",
     "SequenceEnsemble",
     "SequencePredictor",
+    "SpecialTokens",
     "beam_search",
     "token_error_rates",
 ]

@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
-from numbers import Integral
-
 import torch
 from torch import Tensor, nn
 
-from .._rules import Number
 from ..distributions import EmpiricalCategorical
 from ..losses import MemberStatistics
 from ._predictor import SequencePredictor
+from ._tokens import SpecialTokens
 
 
 class SequenceEnsemble(SequencePredictor):
@@ -72,19 +70,17 @@ class SequenceEnsemble(SequencePredictor):
                     f"{self._called} must be a list of torch modules; number {number} is "
                     f"{type(member).__name__}."
                 )
-        check_special_tokens(begin_token, end_token, pad_token)
+        self._tokens = SpecialTokens(begin_token, end_token, pad_token)
+        self._tokens.check()
         self.members = [member.eval() for member in members]
-        self.begin_token = begin_token
-        self.end_token = end_token
-        self.pad_token = pad_token
         self._has_source = has_source
         self._n_members = len(members)
         self.n_tokens_ = self._count_tokens()
 
     def _count_tokens(self) -> int:
         """Size of the vocabulary that the members share."""
-        source = torch.tensor([[self.end_token]]) if self._has_source else None
-        target_in = torch.tensor([[self.begin_token]])
+        source = torch.tensor([[self._tokens.end_token]]) if self._has_source else None
+        target_in = torch.tensor([[self._tokens.begin_token]])
         at = torch.ones_like(target_in, dtype=torch.bool)
         sizes = [
             self._logits(number, source, target_in, at).shape[-1]
@@ -94,10 +90,11 @@ class SequenceEnsemble(SequencePredictor):
             raise ValueError(
                 f"{self._called} must share one vocabulary; its members predict {sizes} tokens."
             )
-        if max(self.end_token, self.pad_token) >= sizes[0]:
+        _, end, pad = self._tokens
+        if max(end, pad) >= sizes[0]:
             raise ValueError(
                 f"end_token and pad_token must be among the {sizes[0]} tokens that "
-                f"{self._called} predict, got {self.end_token} and {self.pad_token}."
+                f"{self._called} predict, got {end} and {pad}."
             )
         return sizes[0]
 
@@ -171,15 +168,3 @@ class SequenceEnsemble(SequencePredictor):
 
 def _device_of(module: nn.Module) -> torch.device:
     return next(module.parameters(), torch.zeros(())).device
-
-
-def check_special_tokens(begin_token, end_token, pad_token) -> None:
-    """Check that special tokens are integers, and padding differs from the others."""
-    tokens = {"begin_token": begin_token, "end_token": end_token, "pad_token": pad_token}
-    for name, token in tokens.items():
-        Number(Integral, 0).check(token, name)
-    if pad_token in (begin_token, end_token):
-        raise ValueError(
-            f"pad_token must be neither begin_token ({begin_token}) nor end_token ({end_token}), "
-            f"got {pad_token}."
-        )

@@ -16,7 +16,7 @@ from .._rules import Number
 from ..distributions import Uncertainty
 from ._scored import ScoredSequences
 from ._search import beam_search
-from ._tokens import check_tokens, first_row
+from ._tokens import SpecialTokens, check_tokens, first_row
 
 # Rows are predicted in chunks of about this many log probabilities.
 _CHUNK_NUMBERS = 2**22
@@ -28,9 +28,7 @@ class SequencePredictor(ABC):
     Subclasses define `_distribution`, and set the attributes below.
     """
 
-    begin_token: int
-    end_token: int
-    pad_token: int
+    _tokens: SpecialTokens
     n_tokens_: int  # size of the vocabulary, K
     _has_source: bool  # False for a language model
     _n_members: int = 1  # for the size of chunks
@@ -39,9 +37,9 @@ class SequencePredictor(ABC):
 
     def _check_source(self, X) -> np.ndarray:
         """Check inputs, tokens of shape (n, S): sources, or prefixes for a language model."""
-        return (
-            check_tokens(X, "X", self.pad_token) if self._has_source else self._check_target(X, "X")
-        )
+        if not self._has_source:
+            return self._check_target(X, "X")
+        return check_tokens(X, "X", self._tokens.pad_token)
 
     @property
     def _tells_parts(self) -> bool:
@@ -90,9 +88,9 @@ class SequencePredictor(ABC):
         Number(Integral, 1).check(beam_size, "beam_size")
         source = self._check_source(X)
         tokens = self._search(source, beam_size, max_length)
-        is_scored = tokens != self.pad_token
+        is_scored = tokens != self._tokens.pad_token
         if not self._has_source:
-            is_given = source[:, np.newaxis, : tokens.shape[-1]] != self.pad_token
+            is_given = source[:, np.newaxis, : tokens.shape[-1]] != self._tokens.pad_token
             is_scored[..., : is_given.shape[-1]] &= ~is_given
         return self._scored(source, tokens, is_scored)
 
@@ -113,7 +111,7 @@ class SequencePredictor(ABC):
         """
         source, y = self._check_pairs(self._check_source(X), y)
         tokens = y[:, np.newaxis]
-        return self._scored(source, tokens, tokens != self.pad_token)
+        return self._scored(source, tokens, tokens != self._tokens.pad_token)
 
     def score(self, X, y=None):
         """Mean log probability of the tokens of given sequences.
@@ -162,22 +160,23 @@ class SequencePredictor(ABC):
 
     def _check_target(self, y, name: str) -> np.ndarray:
         """Tokens of targets; each may have one end token, its last."""
-        y = check_tokens(y, name, self.pad_token)
+        begin, end, pad = self._tokens
+        y = check_tokens(y, name, pad)
         if y.max() >= self.n_tokens_:
             raise ValueError(
                 f"{name} must hold tokens that can be predicted, below {self.n_tokens_}; got "
                 f"{y.max()}."
             )
-        if self.begin_token != self.end_token and (y == self.begin_token).any():
+        if begin != end and (y == begin).any():
             raise ValueError(
                 f"{name} must not hold begin_token, which is put before each sequence; row "
-                f"{first_row(y == self.begin_token)} has it ({self.begin_token})."
+                f"{first_row(y == begin)} has it ({begin})."
             )
-        goes_on = (y[:, :-1] == self.end_token) & (y[:, 1:] != self.pad_token)
+        goes_on = (y[:, :-1] == end) & (y[:, 1:] != pad)
         if goes_on.any():
             raise ValueError(
-                f"{name} must hold only padding ({self.pad_token}) after end_token "
-                f"({self.end_token}); row {first_row(goes_on)} goes on."
+                f"{name} must hold only padding ({pad}) after end_token "
+                f"({end}); row {first_row(goes_on)} goes on."
             )
         return y
 
@@ -187,7 +186,7 @@ class SequencePredictor(ABC):
             max_length = 2 * source.shape[1] + 1
         Number(Integral, 1).check(max_length, "max_length")
         shape = len(source), beam_size, max_length
-        out = np.full(shape, self.pad_token, dtype=np.int64)
+        out = np.full(shape, self._tokens.pad_token, dtype=np.int64)
         longest = 1
         for rows in self._chunks(*shape):
             found = self._search_chunk(torch.from_numpy(source[rows]), beam_size, max_length)
@@ -212,9 +211,7 @@ class SequencePredictor(ABC):
             source[:, :0] if self._has_source else source,
             beam_size,
             max_length,
-            begin_token=self.begin_token,
-            end_token=self.end_token,
-            pad_token=self.pad_token,
+            **self._tokens._asdict(),
         )
         return tokens.numpy()
 
@@ -227,7 +224,8 @@ class SequencePredictor(ABC):
             arrays = source[rows], tokens[rows], is_scored[rows]
             values[:, rows][:, is_scored[rows]] = self._score_chunk(*map(torch.from_numpy, arrays))
         log_probs, aleatoric, epistemic, reverse = values
-        is_missing = (tokens == self.pad_token).all(-1)  # fewer than B sequences were found
+        # Fewer than B sequences were found.
+        is_missing = (tokens == self._tokens.pad_token).all(-1)
         log_probs[:, 1:, 0][is_missing[:, 1:]] = -np.inf
         total = aleatoric + epistemic
         if not self._tells_parts:
@@ -241,7 +239,8 @@ class SequencePredictor(ABC):
         target = tokens.flatten(0, 1)
         distribution = self._distribution(
             self._inputs(source, tokens.shape[1]),
-            pad(target[:, :-1], (1, 0), value=self.begin_token),  # inputs: shifted by one token
+            # Inputs: shifted by one token.
+            pad(target[:, :-1], (1, 0), value=self._tokens.begin_token),
             is_scored.flatten(0, 1),
         )
         log_mean = distribution.log_mean

@@ -550,3 +550,21 @@ def test_a_module_of_another_width_is_named(members, data):
 
     with pytest.raises(ValueError, match=r"module must give .* logits of 59 tokens"):
         distiller(members, module=Narrow).fit(*data)
+
+
+@pytest.mark.parametrize("has_source", [True, False])
+def test_parameters_set_after_fit_change_no_prediction(has_source, members, data, tmp_path):
+    X, y = data
+    if has_source:
+        model, arguments = distiller(members).fit(X, y), (X, y)
+    else:
+        language_models = [network(seed, (None, SIZES[1])) for seed in range(2)]
+        model, arguments = distiller(language_models).fit(y), (y,)
+    expected = model.score_sequences(*arguments).log_probs, model.predict(arguments[0])
+    model.set_params(begin_token=5, end_token=6, pad_token=7)
+    skdistill.save(model, tmp_path / "model")
+    pickled = pickle.loads(pickle.dumps(model.set_params(teacher=None)))
+    for one in (model, skdistill.load(tmp_path / "model"), pickled):
+        assert one.pad_token == 7
+        np.testing.assert_array_equal(one.score_sequences(*arguments).log_probs, expected[0])
+        np.testing.assert_array_equal(one.predict(arguments[0]), expected[1])
