@@ -56,8 +56,11 @@ def pack(kind: str, version: str, text: str, arrays: dict[str, np.ndarray]) -> l
         array = arrays[name].astype(arrays[name].dtype.newbyteorder("<"), copy=False)
         stop = start + array.nbytes
         dtype = "BOOL" if array.dtype.kind == "b" else f"{array.dtype.kind}{8 * array.itemsize}"
-        offsets = {"data_offsets": [start, stop], "dtype": dtype.upper()}
-        header[name] = {**offsets, "shape": list(array.shape)}
+        header[name] = {
+            "data_offsets": [start, stop],
+            "dtype": dtype.upper(),
+            "shape": list(array.shape),
+        }
         data.append(array.reshape(-1).view(np.uint8))
         start = stop
     begin = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()

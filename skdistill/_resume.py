@@ -44,7 +44,7 @@ class Progress:
             }:
                 self.trainings, self.random_state = trainings, random_state
             case _:
-                raise checkpoint.misfit(TypeError("it has no trainings"))
+                raise checkpoint.misfit(ValueError("it has no trainings"))
 
     def restored(self, given: Any, drawn_from: np.random.RandomState) -> np.random.RandomState:
         """Return the generator of the fit, as it was when the fit began; `given` may be a seed."""

@@ -236,23 +236,27 @@ STOPPED = clone(TEACHER).set_params(max_epochs=3, checkpoint_every=0)  # two tra
 REFUSED = r"checkpoint='.*checkpoint' .*Delete it to begin anew, or name another file\.$"
 
 
-def stopped_at(path, model=STOPPED, y=Y):
+def stopped_at(path):
     """The checkpoint of a fit that was stopped in its second training."""
     with ending(5), pytest.raises(Stopped):
-        clone(model).set_params(checkpoint=path).fit(X, y)
+        clone(STOPPED).set_params(checkpoint=path).fit(X, Y)
     return path.read_bytes()
+
+
+def children(node):
+    """What a piece of JSON holds: a list, a dict, or a state dict."""
+    if isinstance(node, list):
+        return node
+    return node["dict"] if "dict" in node else node["state dict"][0]["dict"]
 
 
 def located(parts, place):
     """Where in the JSON of a state something stands: what holds it, and its key there."""
-    found = None, parts.content["state"]
-    for step in place.split("/"):
-        holder = found[1]
-        if isinstance(holder, dict):
-            holder = holder["dict"] if "dict" in holder else holder["state dict"][0]["dict"]
-        key = int(step) if isinstance(holder, list) else step
-        node, found = holder, (key, holder[key])
-    return node, found[0]
+    *path, last = (int(step) if step.isdigit() else step for step in place.split("/"))
+    node = parts.content["state"]
+    for step in path:
+        node = children(node)[step]
+    return children(node), last
 
 
 def replacing(place, value):

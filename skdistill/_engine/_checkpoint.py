@@ -193,6 +193,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _encode_other(encoder: Encoder, value: Any, place: str) -> Any:
+    """Return the JSON of tensors and of dicts of other types."""
     kind = type(value)
     if kind is OrderedDict:  # of a module, with the versions of its parts
         parts = dict(value), getattr(value, "_metadata", None)
@@ -213,6 +214,7 @@ def _encode_other(encoder: Encoder, value: Any, place: str) -> Any:
 
 
 def _tensor(decoder: Decoder, name: str) -> Tensor:
+    """Return a tensor in the memory of an array that nothing else has."""
     if name in decoder.used:
         raise ValueError(f"{name!r} would share its memory")
     return torch.from_numpy(decoder.array(name))
