@@ -50,6 +50,9 @@ except ImportError:  # scikit-learn < 1.9 has no callbacks
 # Parts of an estimator whose parameters it takes, as ``<part>__<name>``.
 _PARTS = ("module", "optimizer", "callbacks")
 
+# Attributes of a fit that are no one else's business.
+_PRIVATE = ("_plan", "_recipe", "_extent", "_training_state", "_member_numbers")
+
 
 class NetEstimator(CallbackSupportMixin, BaseEstimator):
     """Base of everything that trains a stack of networks and holds the result.
@@ -190,7 +193,7 @@ def forget(estimator: NetEstimator) -> None:
     parameters = estimator.get_params(deep=False)
     for name in list(vars(estimator)):
         is_fitted = name.endswith("_") and not name.startswith("_") and name not in parameters
-        if is_fitted or name in ("_plan", "_recipe", "_extent"):
+        if is_fitted or name in _PRIVATE:
             delattr(estimator, name)
 
 

@@ -48,8 +48,14 @@ class Numbers:
     score = staticmethod(r2_score)
 
     @classmethod
-    def check(cls, estimator, X, y) -> tuple[np.ndarray, np.ndarray, Numbers]:
-        """Check inputs and targets of `fit`; targets are returned in the shape (n, t)."""
+    def check(
+        cls, estimator, X, y, known: Numbers | None = None, reset: bool = True
+    ) -> tuple[np.ndarray, np.ndarray, Numbers]:
+        """Check inputs and targets of `fit`; targets are returned in the shape (n, t).
+
+        `known` is the task, if it is known before y is, and ``reset=False`` holds the columns of X
+        against those of an earlier fit.
+        """
         with errors_about("X and y"):
             X, y = validate_data(
                 estimator,
@@ -60,6 +66,7 @@ class Numbers:
                 allow_nd=True,
                 multi_output=True,
                 y_numeric=True,
+                reset=reset,
             )
         if np.iscomplexobj(y):
             raise ValueError(f"y must be real numbers, got {y.dtype}.")
@@ -74,6 +81,10 @@ class Numbers:
         is_1d = y.ndim == 1
         with errors_about("y"):
             y = y.reshape(len(y), -1).astype(np.float64)
+        if known is not None and y.shape[1] != known.size:
+            raise ValueError(
+                f"y must have {known.size} target(s), as in the fit before; got {y.shape[1]}."
+            )
         return X, y, cls(y.shape[1], is_1d)
 
     @property
@@ -193,22 +204,51 @@ class Classes:
     score = staticmethod(accuracy_score)
 
     @classmethod
-    def check(cls, estimator, X, y) -> tuple[np.ndarray, np.ndarray, Classes]:
-        """Check inputs and labels of `fit`; the latter become codes, positions in `labels`."""
+    def check(
+        cls, estimator, X, y, known: Classes | None = None, reset: bool = True
+    ) -> tuple[np.ndarray, np.ndarray, Classes]:
+        """Check inputs and labels of `fit`; the latter become codes, positions in `labels`.
+
+        `known` and `reset` are as for numbers.
+        """
         with errors_about("X and y"):
             X, y = validate_data(
-                estimator, X, y, dtype=(np.float64, np.float32), order="C", allow_nd=True
+                estimator,
+                X,
+                y,
+                dtype=(np.float64, np.float32),
+                order="C",
+                allow_nd=True,
+                reset=reset,
             )
         with errors_about("y"):
             check_classification_targets(y)
         check_trainable(X, X.dtype)
         labels, codes = np.unique(y, return_inverse=True)
-        if len(labels) < 2:
+        if known is not None:
+            return X, known.codes_of(labels)[codes], known
+        return X, codes, cls.of_labels(labels, "y")
+
+    @classmethod
+    def of_labels(cls, labels, name: str) -> Classes:
+        """Return the task of telling labels apart; a ValueError about `name` if there are none."""
+        found = np.unique(labels)
+        if len(found) < 2:
             raise ValueError(
-                "y must hold at least two classes to tell apart; it has one class, "
-                f"{labels.tolist()}."
+                f"{name} must hold at least two classes to tell apart; it has one class, "
+                f"{found.tolist()}."
             )
-        return X, codes, cls(labels)
+        return cls(found)
+
+    def codes_of(self, labels: np.ndarray) -> np.ndarray:
+        """Return the codes of labels of y; a ValueError names those that are not known."""
+        codes = {label: code for code, label in enumerate(self.labels.tolist())}
+        if unknown := [label for label in labels.tolist() if label not in codes]:
+            raise ValueError(
+                f"y must hold labels of the classes {self.labels.tolist()}, which are known from "
+                f"before; got {unknown}."
+            )
+        return np.array([codes[label] for label in labels.tolist()])
 
     @property
     def size(self) -> int:
@@ -237,7 +277,8 @@ class Classes:
         if class_weight is None:
             return weight
         weight = np.ones(len(codes)) if weight is None else weight
-        of_class = _weights_of_classes(class_weight, self.labels, np.bincount(codes, weight))
+        totals = np.bincount(codes, weight, minlength=self.size)
+        of_class = _weights_of_classes(class_weight, self.labels, totals)
         return check_weights(of_class[codes] * weight, len(codes), "class_weight")
 
     def scaling(self, y, weight, dtype, normalize_y: bool = True) -> Buffers:

@@ -26,7 +26,7 @@ SEED_LIMIT = 2**31 - 1
 _UNSUITED_OPTIMIZERS = frozenset({"LBFGS", "Muon", "Optimizer", "SparseAdam"})
 
 # Arguments of modules and optimizers that are filled in.
-_FILLED_IN = frozenset({"in_features", "out_features", "generator", "params", "lr"})
+FILLED_IN = frozenset({"in_features", "out_features", "generator", "params", "lr"})
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,12 @@ class Training:
 
 def has_epochs(net: Any) -> bool:
     """Tell whether a net has ended an epoch of training."""
-    return any("train_loss" in row for row in net.history)
+    return n_epochs_in(net.history) > 0
+
+
+def n_epochs_in(history: Sequence[dict]) -> int:
+    """Return how many epochs of a history have ended."""
+    return sum("train_loss" in row for row in history)
 
 
 def flop_per_step(module: nn.Module, rows: Any) -> float:
@@ -250,7 +255,7 @@ def check_signature(build: Callable, given: dict[str, Any], prefix: str) -> None
     if unknown:
         raise ValueError(
             f"{name_of(build)} takes no {[f'{prefix}__{name}' for name in unknown]}; it takes "
-            f"{[f'{prefix}__{name}' for name in accepted if name not in _FILLED_IN]}."
+            f"{[f'{prefix}__{name}' for name in accepted if name not in FILLED_IN]}."
         )
 
 

@@ -43,6 +43,7 @@ LAYERS = {
         "_reading",
         "_resume",
         "_training",
+        "_warm_start",
     },
     "estimators": {"ensembles", "teachers", "sequences", "distillers"},
     "around": {

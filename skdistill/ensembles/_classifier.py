@@ -42,7 +42,9 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         As in :class:`BayesianEnsembleRegressor`.
     early_stopping, n_iter_no_change, tol, max_restarts
         As in :class:`BayesianEnsembleRegressor`.
-    member_block, checkpoint, checkpoint_every, callbacks, device, compile, n_threads, verbose
+    member_block, warm_start
+        As in :class:`BayesianEnsembleRegressor`; y may hold no labels but those of the first fit.
+    checkpoint, checkpoint_every, callbacks, device, compile, n_threads, verbose
         As in :class:`BayesianEnsembleRegressor`.
     random_state : int, RandomState instance or None, default=None
     **kwargs
@@ -111,6 +113,7 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         tol=1e-4,
         max_restarts=3,
         member_block="auto",
+        warm_start=False,
         checkpoint=None,
         checkpoint_every=60.0,
         callbacks=None,
@@ -139,6 +142,7 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         self.tol = tol
         self.max_restarts = max_restarts
         self.member_block = member_block
+        self.warm_start = warm_start
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
         self.callbacks = callbacks

@@ -12,12 +12,14 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 
 from .._estimator import checked_training, fit_task, forget, recipe_for, with_callbacks
-from .._plans import Extent, rebuild_module
+from .._plans import Extent, rebuild_module, weights_of
 from .._read_offs import DistributionEstimator
 from .._resume import resumable
 from .._rules import Number, OneOf
 from .._tasks import TASKS, Task
 from .._training import Training
+from .._warm_start import all_weights, in_dtype_of, is_trained, same_recipe, scaling_of
+from .._warnings import warn
 from ..samplers import SGHMC, SGLD, MCDropout
 from ._diagnostics import diagnose
 from ._plan import EnsemblePlan
@@ -64,6 +66,7 @@ PARAMETER_TABLE = {
     "tol": Number(Real, 0),
     "max_restarts": Number(Integral, 0),
     "member_block": Number(Integral, 1, others=("auto",)),
+    "warm_start": OneOf((True, False)),
 }
 
 
@@ -81,14 +84,27 @@ def fit_ensemble(ensemble: Any, X, y, sample_weight=None, observer: ChainObserve
     """
     training = checked_training(ensemble)
     _check_settings_of_inference(ensemble)
-    forget(ensemble)
-    X, y, task = TASKS[ensemble._kind].check(ensemble, X, y)
+    if goes_on := ensemble.warm_start and is_trained(ensemble):
+        _check_members_of_before(ensemble)
+        X, y, task = TASKS[ensemble._kind].check(ensemble, X, y, ensemble._plan.task, reset=False)
+        X = in_dtype_of(ensemble, X)
+    else:
+        forget(ensemble)
+        X, y, task = TASKS[ensemble._kind].check(ensemble, X, y)
+    if goes_on and ensemble.n_members == len(_numbers_of(ensemble)):
+        warn(
+            f"With warm_start=True, all of the n_members={ensemble.n_members} members are trained "
+            "already, and stay as they are: fit trains none."
+        )
+        return ensemble
     vars(ensemble).update(task.fitted_attributes)
     weight = task.weights_of_rows(y, sample_weight, getattr(ensemble, "class_weight", None))
     if weight is not None:
         X, y, weight = (array[weight > 0] for array in (X, y, weight))
     random_state = check_random_state(ensemble.random_state)
     data = {"X": X, "y": y, "sample_weight": weight}
+    if goes_on:
+        data["the fitted members"] = all_weights(ensemble)
     with resumable(ensemble, random_state, data) as random_state:
         _train_members(ensemble, training, task, Data(X, y, weight), random_state, observer)
     return ensemble
@@ -103,15 +119,20 @@ def _train_members(
     observer: ChainObserver | None,
 ) -> None:
     """Train the members of an ensemble, and keep them."""
-    ensemble.n_epochs_ = ensemble.max_epochs
+    goes_on = is_trained(ensemble)
     plan = _plan_of(ensemble, task)
     recipe = recipe_for(ensemble, plan, data.X.shape[1:])
     train, valid = split(ensemble, task, data, random_state)
-    scaling = task.scaling(
-        train.y, train.weight, data.X.dtype, getattr(ensemble, "normalize_y", True)
-    )
+    if goes_on:
+        recipe, scaling = same_recipe(ensemble, recipe), scaling_of(ensemble)
+    else:
+        normalize_y = getattr(ensemble, "normalize_y", True)
+        scaling = task.scaling(train.y, train.weight, data.X.dtype, normalize_y)
     job = Job(ensemble, training, plan, recipe, scaling, train, valid)
     trainer = _trainer_of(ensemble)(job, observer)
+    if goes_on:
+        _adopt_members(trainer)
+    ensemble.n_epochs_ = ensemble.max_epochs
     n_epochs = trainer.n_blocks * ensemble.n_epochs_
     with fit_task(ensemble, data.X, data.y, n_epochs) as context:
         try:
@@ -137,7 +158,7 @@ def _check_settings_of_inference(ensemble: Any) -> None:
     if ensemble.inference == "deep_ensemble":
         return
     kind = type(ensemble.inference).__name__
-    for name in ("bootstrap", "early_stopping"):
+    for name in ("bootstrap", "early_stopping", "warm_start"):
         if getattr(ensemble, name):
             raise ValueError(f"{name} must be False with inference={kind}(...), got True.")
     if _trainer_of(ensemble) is ChainTrainer and ensemble.clip_norm is not None:
@@ -145,6 +166,38 @@ def _check_settings_of_inference(ensemble: Any) -> None:
             f"clip_norm must be None with inference={kind}(...), whose chains would no longer "
             f"draw from the posterior; got {ensemble.clip_norm!r}."
         )
+
+
+def _numbers_of(ensemble: Any) -> list[int]:
+    """Return the numbers of the fitted members; some may have diverged, or been interrupted."""
+    return getattr(ensemble, "_member_numbers", list(range(ensemble.n_members_)))
+
+
+def _check_members_of_before(ensemble: Any) -> None:
+    """Raise a ValueError unless members can be added to the fitted ones."""
+    if hasattr(ensemble, "sampler_diagnostics_") or ensemble._plan.dropout_rate is not None:
+        raise ValueError(
+            "warm_start must be False where the fitted members are those of an SGLD(...), "
+            "SGHMC(...) or MCDropout(...), to which none can be added; got True."
+        )
+    numbers = _numbers_of(ensemble)
+    if ensemble.n_members <= numbers[-1]:
+        raise ValueError(
+            f"n_members must be at least {numbers[-1] + 1}, as many as have been trained, with "
+            f"warm_start=True; got {ensemble.n_members}."
+        )
+
+
+def _adopt_members(trainer: Trainer) -> None:
+    """Give a trainer the fitted members of its ensemble, which it is to leave as they are."""
+    ensemble = trainer.job.ensemble
+    numbers, weights = _numbers_of(ensemble), weights_of(ensemble.module_.network)
+    epochs = getattr(ensemble, "best_epochs_", np.full(len(numbers), ensemble.n_epochs_))
+    for k, number in enumerate(numbers):
+        trainer.weights[number] = {name: value[k] for name, value in weights.items()}
+        trainer.best_epochs[number] = int(epochs[k])
+    trainer.n_restarts[: len(ensemble.n_restarts_)] = ensemble.n_restarts_
+    trainer.history = list(ensemble.history_)
 
 
 def _plan_of(ensemble: Any, task: Task) -> EnsemblePlan:
@@ -178,7 +231,7 @@ def _keep_members(job: Job, trainer: Trainer) -> None:
     """Stack the members that were trained, and keep them as the fitted module."""
     ensemble, numbers = job.ensemble, sorted(trainer.weights)
     members = [trainer.weights[number] for number in numbers]
-    ensemble.n_members_ = len(members)
+    ensemble.n_members_, ensemble._member_numbers = len(members), numbers
     ensemble.n_restarts_ = trainer.n_restarts
     if ensemble.early_stopping:
         ensemble.best_epochs_ = np.array([trainer.best_epochs[number] for number in numbers])

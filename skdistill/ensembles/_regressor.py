@@ -77,6 +77,14 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
     member_block : int or "auto", default="auto"
         How many members are trained together, as one stack; "auto" takes as many as fit the cache
         of a CPU, and all on a GPU.
+    warm_start : bool, default=False
+        Whether `fit` keeps the members of the fit before, bit for bit, and trains those that are
+        missing: `n_members` is their number in all, so ``set_params(n_members=more)`` adds some.
+        With an int as `random_state`, the same data and no member restarted, they are the members
+        that one fit of all would have trained, to rounding (bit for bit if blocks of
+        `member_block` begin at the same members). Other data may be given, of the same columns and
+        targets; the location and scale of y stay those of the first fit. `max_epochs` and the
+        other parameters of training hold for the new members. Only for deep ensembles.
     normalize_y : bool, default=True
         Whether to standardise the targets for training. Outputs are in y's units all the same.
     checkpoint : str or path, default=None
@@ -184,6 +192,7 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         tol=1e-4,
         max_restarts=3,
         member_block="auto",
+        warm_start=False,
         normalize_y=True,
         checkpoint=None,
         checkpoint_every=60.0,
@@ -213,6 +222,7 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         self.tol = tol
         self.max_restarts = max_restarts
         self.member_block = member_block
+        self.warm_start = warm_start
         self.normalize_y = normalize_y
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every

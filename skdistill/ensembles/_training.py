@@ -154,7 +154,8 @@ class EnsembleTrainer(Trainer):
         super().__init__(job, observer)
         device = job.training.device
         self.block_size = block_size(job.ensemble, job.recipe, device, len(job.train.X))
-        self.n_blocks = -(-job.ensemble.n_members // self.block_size)
+        n_trained = getattr(job.ensemble, "n_members_", 0)  # in a fit that this one goes on from
+        self.n_blocks = -(-(job.ensemble.n_members - n_trained) // self.block_size)
 
     @property
     def _patience(self) -> int:
@@ -169,7 +170,10 @@ class EnsembleTrainer(Trainer):
         pending = list(range(ensemble.n_members))
         for attempt in range(ensemble.max_restarts + 1):
             seeds = random_state.randint(SEED_LIMIT, size=len(pending)).tolist()
-            for block in _batched(list(zip(pending, seeds, strict=True)), self.block_size):
+            # Members of an earlier fit have a seed each too, so that others have those that they
+            # would have had without it.
+            drawn = [(m, s) for m, s in zip(pending, seeds, strict=True) if m not in self.weights]
+            for block in _batched(drawn, self.block_size):
                 self._train_block(dict(block), task if attempt == 0 else None)
             pending = [m for m in pending if m not in self.weights]
             if not pending:
