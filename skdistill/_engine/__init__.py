@@ -15,6 +15,7 @@ from __future__ import annotations
 from skorch.callbacks import Callback
 
 from ._callbacks import (
+    ContinuedTraining,
     DivergenceGuard,
     MemberEarlyStopping,
     SavedTraining,

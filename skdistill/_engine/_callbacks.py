@@ -8,8 +8,10 @@ import math
 import re
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from skorch.callbacks import Callback, LRScheduler, PrintLog
 from torch import Tensor
@@ -271,6 +273,67 @@ class SavedTraining(Callback):
             "rows": self.rows.state(),
             "random": torch.get_rng_state() if self.draws_globally else None,
         }
+
+
+class ContinuedTraining(Callback):
+    """Begin a training in the state in which another ended, and note the one in which it ends.
+
+    What goes on is the optimizer's state, if the optimizer is of the same class, and that of the
+    generators, if there are as many; learning rate and settings are those of the net.
+
+    Parameters
+    ----------
+    rows : Rows
+    draws_globally : bool
+        Whether the module draws from torch's global generator.
+    before : dict, default=None
+        `state_` of the other training; None begins anew.
+
+    Attributes
+    ----------
+    state_ : dict
+        Arrays and plain Python.
+    """
+
+    def __init__(self, rows, draws_globally: bool, before: dict[str, Any] | None = None):
+        self.rows = rows
+        self.draws_globally = draws_globally
+        self.before = before
+
+    def on_train_begin(self, net, **kwargs):
+        if self.before is None:
+            return
+        found = _changed(self.before, np.ndarray, torch.tensor)  # copies
+        if found["optimizer"] == _class_name(net.optimizer_):
+            settings = net.optimizer_.state_dict()["param_groups"]
+            net.optimizer_.load_state_dict({"state": found["moments"], "param_groups": settings})
+            net.optimizer_.step()  # without gradients: only tells schedules that there was a step
+        if len(found["rows"]) == len(self.rows.state()):
+            self.rows.load_state(found["rows"])
+        if self.draws_globally:
+            torch.set_rng_state(found["random"])
+
+    def on_train_end(self, net, **kwargs):
+        state = {
+            "optimizer": _class_name(net.optimizer_),
+            "moments": net.optimizer_.state_dict()["state"],
+            "rows": self.rows.state(),
+            "random": torch.get_rng_state() if self.draws_globally else None,
+        }
+        self.state_ = _changed(state, Tensor, lambda tensor: tensor.cpu().numpy().copy())
+
+
+def _class_name(value: Any) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}"
+
+
+def _changed(value: Any, kind: type, change: Callable[[Any], Any]) -> Any:
+    """Apply `change` to all values of a kind in dicts, lists and tuples; tuples become lists."""
+    if isinstance(value, dict):
+        return {key: _changed(item, kind, change) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_changed(item, kind, change) for item in value]
+    return change(value) if isinstance(value, kind) else value
 
 
 def cosine_schedule(max_epochs: int) -> LRScheduler:

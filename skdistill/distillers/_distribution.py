@@ -5,24 +5,28 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from sklearn.base import MetaEstimatorMixin
+from sklearn.utils.metaestimators import available_if
 
 from .._estimator import fit_task, with_callbacks
 from .._read_offs import DistributionEstimator
 from .._rules import AnyOf, Number, OneOf, Schedule
 from .._tasks import Task
+from .._warm_start import is_trained
 from .._warnings import warn
 from ..modules import MLP
 from ._kinds import check_kind, kind_as_teacher
-from ._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING_PARAMETERS
+from ._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING_PARAMETERS, WARM_START
 from ._plans import FAMILIES, FAMILY_SETTINGS, FamilyPlan
-from ._setup import set_up
+from ._setup import Setup, set_up
+from ._stage import Stage
 from ._student import train_student
-from ._teacher import MemberPredictions, fit_teacher_of
+from ._teacher import MemberPredictions, fit_teacher_of, has_fitted_teacher
 
 _LOSSES = ("reverse_kl", "reverse_kl_reference", "forward_kl", "nll")
 
@@ -36,6 +40,8 @@ class Agreement:
     Parameters
     ----------
     predictions : MemberPredictions
+    holds : bool, default=True
+        Whether they have agreed before.
 
     Attributes
     ----------
@@ -44,8 +50,8 @@ class Agreement:
         The same, but every further prediction is compared.
     """
 
-    def __init__(self, predictions: MemberPredictions):
-        self.holds = True
+    def __init__(self, predictions: MemberPredictions, holds: bool = True):
+        self.holds = holds
         self._predict = predictions.predict
         predict = None if predictions.predict is None else self._predict_and_compare
         self.predictions = MemberPredictions(predictions.of_X, predict)
@@ -107,6 +113,47 @@ def _refuse_unread(distiller: Any, name: str, plan: FamilyPlan) -> None:
                 f"{setting} must be {default!r} with family={name!r}{by_loss}, which does not "
                 f"read it; got {value!r}."
             )
+
+
+@with_callbacks
+def _fit(distiller: Any, stage_of: Any, X, y, *arguments) -> Any:
+    """Fit the teacher, if it is not fitted, and distil it; for `stage_of` see :func:`set_up`."""
+    check_kind(distiller.teacher, arguments[-1])
+
+    def plan_of(task: Task) -> FamilyPlan:
+        return family_plan(distiller, chosen_family(distiller, task.kind), task)
+
+    setup = set_up(distiller, plan_of, X, y, *arguments, stage_of=stage_of)
+    agreed = distiller._plan.members_agree if setup.stage.goes_on else True
+    distiller.family_ = _same_family(distiller, setup)
+    with fit_task(distiller, X, y, 2) as context, setup.resumable(distiller) as setup:
+        agreement = Agreement(fit_teacher_of(distiller, setup, context), agreed)
+        n_members = agreement.predictions.count(setup.X)
+        plan = replace(setup.plan, n_members=n_members)
+        if n_members == 1 and plan.can_tell_parts:
+            warn(
+                "The teacher has one member, and so no spread to learn: the student cannot tell "
+                "the parts of the uncertainty, which are None.",
+            )
+        try:
+            train_student(
+                distiller, setup, agreement.predictions, plan, context, n_members_=n_members
+            )
+        finally:
+            if is_trained(distiller) and agreement.holds and plan.can_tell_parts:
+                distiller._predict_expected_only()
+    return distiller
+
+
+def _same_family(distiller: Any, setup: Setup) -> str:
+    """Return the name of the family; raise if the fitted student is of another."""
+    name = chosen_family(distiller, setup.plan.task.kind)
+    if setup.stage.goes_on and name != distiller.family_:
+        raise ValueError(
+            f"family must be {distiller.family_!r}, as in the fit that training goes on from; got "
+            f"{distiller.family!r}."
+        )
+    return name
 
 
 class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
@@ -201,6 +248,15 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         As in :class:`BayesianEnsembleRegressor`.
     normalize_y : bool, default=True
         Whether to standardise the targets of a regressor for training.
+    warm_start : bool, default=False
+        Whether `fit` goes on from the student of the fit before: `max_epochs` is the number of
+        epochs in all, so ``set_params(max_epochs=more)`` trains for the further ones. With
+        ``lr_schedule=None`` and the same data the student is, on a CPU bit for bit, that of one fit
+        of so many epochs, but for weights that grow over the epochs of the first fit; "cosine"
+        falls from `lr` anew, over the further epochs. `teacher_` is kept, and so are the classes,
+        and the location and scale of y. The state of the optimizer is kept too, which makes a
+        pickle about three times as large, if `warm_start` was True in the fit before. Not with
+        `group_lasso`.
     checkpoint, checkpoint_every
         As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
     callbacks, device, compile, n_threads, verbose
@@ -295,6 +351,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         "n_samples": Number(Integral, 1),
         "dropout_rate": Number(Real, 0, 1, closed="left"),
         **PRUNING_PARAMETERS,
+        **WARM_START,
     }
     _module_defaults = {
         "classifier": {"hidden_units": (128, 128), "activation": ("relu", "silu")},
@@ -330,6 +387,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         clip_norm=5.0,
         normalize_y=True,
         memory=None,
+        warm_start=False,
         checkpoint=None,
         checkpoint_every=60.0,
         callbacks=None,
@@ -366,6 +424,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         self.clip_norm = clip_norm
         self.normalize_y = normalize_y
         self.memory = memory
+        self.warm_start = warm_start
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
         self.callbacks = callbacks
@@ -376,7 +435,6 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         self.random_state = random_state
         self._set_extra_params(kwargs)
 
-    @with_callbacks
     def fit(self, X, y, sample_weight=None, X_transfer=None, member_predictions=None):
         """Fit the teacher, if it is not fitted, and distil it.
 
@@ -412,28 +470,51 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         KeyboardInterrupt
             On Ctrl-C; during the student's training it is kept as trained so far.
         """
-        check_kind(self.teacher, member_predictions)
+        return _fit(self, Stage.of_fit, X, y, sample_weight, X_transfer, member_predictions)
 
-        def plan_of(task: Task) -> FamilyPlan:
-            return family_plan(self, chosen_family(self, task.kind), task)
+    @available_if(has_fitted_teacher)
+    def partial_fit(self, X, y, sample_weight=None, classes=None):
+        """Train for one epoch on the given rows, going on from the calls before, or from `fit`.
 
-        setup = set_up(self, plan_of, X, y, sample_weight, X_transfer, member_predictions)
-        self.family_ = chosen_family(self, setup.plan.task.kind)
-        with fit_task(self, X, y, 2) as context, setup.resumable(self) as setup:
-            agreement = Agreement(fit_teacher_of(self, setup, context))
-            self.n_members_ = agreement.predictions.count(setup.X)
-            plan = replace(setup.plan, n_members=self.n_members_)
-            if self.n_members_ == 1 and plan.can_tell_parts:
-                warn(
-                    "The teacher has one member, and so no spread to learn: the student cannot "
-                    "tell the parts of the uncertainty, which are None.",
-                )
-            try:
-                train_student(self, setup, agreement.predictions, plan, context)
-            finally:
-                if hasattr(self, "module_") and agreement.holds and plan.can_tell_parts:
-                    self._predict_expected_only()
-        return self
+        A student may so learn from rows that come in parts or do not fit in memory. The classes,
+        and the location and scale of the targets, are those of the first call, and so is
+        `teacher_`. The optimizer's state, the order of the rows and the noise go on from call to
+        call, also through pickle and :func:`skdistill.save`; if the student was trained by `fit`
+        with ``warm_start=False``, they begin anew. The rows that `transfer` generates are made of
+        the given ones.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs, computed in the dtype of the first call.
+        y : array-like of shape (n_samples,)
+            Targets, for regression also of shape (n_samples, n_targets), or class labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+        classes : array-like of shape (n_classes,), default=None
+            The labels of all classes that y will hold. A classifier's first call needs them.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        AttributeError
+            If `teacher` is not fitted: write ``teacher=FrozenEstimator(fitted)``.
+        TypeError, ValueError
+            As in `fit`; if y holds a label that is not in `classes`, or X other columns than
+            before. The student stays as it was.
+
+        Notes
+        -----
+        A call is an epoch: of `n_epochs_`, of `history_`, and for the weights and the temperature
+        that change over the epochs, `max_epochs` of them. The learning rate is `lr`, without
+        `lr_schedule`, as nobody knows the last call. So one call with all rows does what `fit` does
+        with ``max_epochs=1``. `checkpoint` is for `fit` alone.
+        """
+        stage_of = partial(Stage.of_pass, classes=classes)
+        return _fit(self, stage_of, X, y, sample_weight, None, None)
 
     def _predict_expected_only(self) -> None:
         """Predict the members' mean from now on, with an epistemic part of 0."""

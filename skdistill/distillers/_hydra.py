@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
 from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils.metaestimators import available_if
 
 from .._estimator import fit_task, with_callbacks
 from .._read_offs import DistributionEstimator
@@ -17,14 +19,18 @@ from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ..modules import MLP
 from ..transfer import GaussianNoise
 from ._kinds import check_kind
-from ._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING_PARAMETERS
+from ._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING_PARAMETERS, WARM_START
 from ._plans import HydraPlan
 from ._setup import set_up
+from ._stage import Stage
 from ._student import train_student
-from ._teacher import fit_teacher_of
+from ._teacher import fit_teacher_of, has_fitted_teacher
 
 # Default number of heads above which a warning suggests fewer, for forests say.
 _MANY_HEADS = 100
+
+# For transfer="auto", `share_power` of the noise of classifiers.
+_NOISE_OF_CLASSES = 1.5
 
 _HYDRA_PARAMETERS = {
     **PARAMETER_TABLE,
@@ -36,24 +42,28 @@ _HYDRA_PARAMETERS = {
     "diversity": OneOf(("mean", "pairwise")),
     "spread_weight": Number(Real, 0),
     **PRUNING_PARAMETERS,
+    **WARM_START,
 }
 
 
 @with_callbacks
-def _fit(hydra: Any, X, y, *arguments, default_teacher: Any, auto_transfer: Any = None) -> Any:
-    """Fit a teacher, if there is no fitted one, and distil it into a core with heads."""
+def _fit(hydra: Any, stage_of, X, y, *arguments, default: Any, auto: Any = None) -> Any:
+    """Fit a teacher, if there is no fitted one, and distil it into a core with heads.
+
+    `stage_of` tells which part of the training this is, `default` is the class of the teacher that
+    None stands for, and `auto` makes rows with ``transfer="auto"``.
+    """
     if hydra.teacher is not None:
         check_kind(hydra.teacher, arguments[-1])
 
     def plan_of(task: Task) -> HydraPlan:
         return hydra_plan(hydra, task, n_members=1)
 
-    setup = set_up(hydra, plan_of, X, y, *arguments, auto_transfer=auto_transfer)
+    setup = set_up(hydra, plan_of, X, y, *arguments, auto_transfer=auto, stage_of=stage_of)
     with fit_task(hydra, X, y, 2) as context, setup.resumable(hydra) as setup:
-        predictions = fit_teacher_of(hydra, setup, context, default_teacher)
+        predictions = fit_teacher_of(hydra, setup, context, default)
         plan = hydra_plan(hydra, setup.plan.task, predictions.count(setup.X))
-        hydra.n_heads_ = plan.n_networks
-        train_student(hydra, setup, predictions, plan, context)
+        train_student(hydra, setup, predictions, plan, context, n_heads_=plan.n_networks)
     return hydra
 
 
@@ -166,6 +176,9 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         on, so that a student learns from other rows alone where they disagree. `teacher_` is fitted
         on all rows and predicts `X_transfer` and the rows that `transfer` generates, which are used
         besides X then, with noise too.
+    warm_start : bool, default=False
+        Whether `fit` goes on from the student of the fit before, as in
+        :class:`DistributionDistiller`.
     checkpoint, checkpoint_every
         As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
     callbacks, device, compile, n_threads, verbose
@@ -250,6 +263,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         clip_norm=5.0,
         normalize_y=True,
         memory=None,
+        warm_start=False,
         checkpoint=None,
         checkpoint_every=60.0,
         callbacks=None,
@@ -284,6 +298,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         self.clip_norm = clip_norm
         self.normalize_y = normalize_y
         self.memory = memory
+        self.warm_start = warm_start
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
         self.callbacks = callbacks
@@ -308,7 +323,22 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         self
         """
         arguments = X, y, sample_weight, X_transfer, member_predictions
-        return _fit(self, *arguments, default_teacher=BayesianEnsembleRegressor)
+        return _fit(self, Stage.of_fit, *arguments, default=BayesianEnsembleRegressor)
+
+    @available_if(has_fitted_teacher)
+    def partial_fit(self, X, y, sample_weight=None):
+        """Train for one epoch on the given rows, as :meth:`DistributionDistiller.partial_fit` does.
+
+        Parameters
+        ----------
+        X, y, sample_weight : as in :meth:`fit`
+
+        Returns
+        -------
+        self
+        """
+        arguments = X, y, sample_weight, None, None
+        return _fit(self, Stage.of_pass, *arguments, default=None)
 
 
 class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
@@ -350,7 +380,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
     transfer : {"auto", "noise", "mixup", "munge", "box"}, TransferMaker or None, default="auto"
         As in :class:`HydraPlusRegressor`, but "auto" is a little more noise,
         ``GaussianNoise(share_power=1.5)``.
-    transfer_only, teacher_cv, memory, weight_decay, max_epochs
+    transfer_only, teacher_cv, memory, weight_decay, max_epochs, warm_start
         As in :class:`HydraPlusRegressor`.
     group_lasso, prune_threshold, finetune_epochs
         As in :class:`HydraPlusRegressor`.
@@ -441,6 +471,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         batch_size=32,
         clip_norm=5.0,
         memory=None,
+        warm_start=False,
         checkpoint=None,
         checkpoint_every=60.0,
         callbacks=None,
@@ -476,6 +507,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         self.batch_size = batch_size
         self.clip_norm = clip_norm
         self.memory = memory
+        self.warm_start = warm_start
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
         self.callbacks = callbacks
@@ -499,6 +531,24 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         self
         """
         arguments = X, y, sample_weight, X_transfer, member_predictions
-        auto = GaussianNoise(share_power=1.5)
-        default = BayesianEnsembleClassifier
-        return _fit(self, *arguments, default_teacher=default, auto_transfer=auto)
+        default, auto = BayesianEnsembleClassifier, GaussianNoise(share_power=_NOISE_OF_CLASSES)
+        return _fit(self, Stage.of_fit, *arguments, default=default, auto=auto)
+
+    @available_if(has_fitted_teacher)
+    def partial_fit(self, X, y, sample_weight=None, classes=None):
+        """Train for one epoch on the given rows, as :meth:`DistributionDistiller.partial_fit` does.
+
+        Parameters
+        ----------
+        X, y, sample_weight : as in :meth:`fit`
+        classes : array-like of shape (n_classes,), default=None
+            The labels of all classes; the first call needs them.
+
+        Returns
+        -------
+        self
+        """
+        arguments = X, y, sample_weight, None, None
+        stage_of = partial(Stage.of_pass, classes=classes)
+        auto = GaussianNoise(share_power=_NOISE_OF_CLASSES)
+        return _fit(self, stage_of, *arguments, default=None, auto=auto)

@@ -63,6 +63,8 @@ PARAMETER_TABLE = {
     "weight_decay": Number(Real, 0),
 }
 
+WARM_START = {"warm_start": OneOf((True, False))}
+
 NORMALIZE_Y = {"normalize_y": OneOf((True, False))}
 
 PRUNING_PARAMETERS = {

@@ -12,15 +12,17 @@ import torch
 from sklearn.utils import check_array, check_random_state
 
 from .._checks import check_trainable
-from .._estimator import checked_training, forget, recipe_for
+from .._estimator import checked_training, recipe_for
 from .._plans import Plan, build_module
 from .._resume import resumable
 from .._rules import errors_about
-from .._tasks import TASKS, Buffers, Task
+from .._tasks import Buffers, Task
 from .._training import SEED_LIMIT, Training
+from .._warm_start import all_weights, same_recipe
 from ..pruning import GroupLasso
 from ..teachers import check_member_predictions
 from ..transfer import TransferMaker, TransferSet, make_transfer
+from ._stage import Stage
 
 
 class FitArguments(NamedTuple):
@@ -46,6 +48,7 @@ class Setup(NamedTuple):
     X_transfer: np.ndarray
     maker: TransferMaker | None  # generates further rows for the teacher to predict
     member_predictions: np.ndarray | None  # (n, S, ...), encoded
+    stage: Stage
 
     @property
     def dtype(self) -> np.dtype:
@@ -55,6 +58,9 @@ class Setup(NamedTuple):
     @contextmanager
     def resumable(self, distiller: Any) -> Iterator[Setup]:
         """Let a fit go on from the distiller's checkpoint; gives the setup to go on with."""
+        if self.stage.is_pass:
+            yield self
+            return
         X, y, sample_weight = self.arguments
         data = {
             "X": X,
@@ -63,6 +69,8 @@ class Setup(NamedTuple):
             "X_transfer": self.X_transfer,
             "member_predictions": self.member_predictions,
         }
+        if self.stage.goes_on:
+            data["the fitted student"] = all_weights(distiller)
         with resumable(distiller, self.random_state, data) as random_state:
             yield self._replace(random_state=random_state)
 
@@ -83,6 +91,7 @@ def set_up(
     auto_transfer: TransferMaker | None = None,
     recipes_of: Callable[[Any, Plan, tuple[int, ...]], Any] = recipe_for,
     modules: list[Any] | None = None,
+    stage_of: Callable[[Any], Stage] | None = None,
 ) -> Setup:
     """Check everything that can be checked before the teacher is fitted, which takes time.
 
@@ -100,14 +109,16 @@ def set_up(
         Returns how to build the networks of the plan for rows of a shape.
     modules : list, default=None
         The model classes where `module` may give several.
+    stage_of : callable, default=None
+        Returns which part of the distiller's training this is; None is all of it.
     """
     training = checked_training(distiller, modules)
     random_state = check_random_state(distiller.random_state)
-    forget(distiller)
-    X_checked, y_checked, task = TASKS[distiller._kind].check(distiller, X, y)
-    vars(distiller).update(task.fitted_attributes)
+    stage = Stage() if stage_of is None else stage_of(distiller)
+    X_checked, y_checked, task = stage.begin(distiller, X, y)
     plan = plan_of(task)
     recipe = recipes_of(distiller, plan, X_checked.shape[1:])
+    recipe = same_recipe(distiller, recipe) if stage.goes_on else recipe
     weight = task.weights_of_rows(y_checked, sample_weight)
     kept = np.ones(len(X_checked), dtype=bool) if weight is None else weight > 0
     rows, targets = X_checked[kept], y_checked[kept]
@@ -118,8 +129,7 @@ def set_up(
     # A module that does not fit is found before the teacher is fitted.
     group_lasso(distiller, build_module(plan, recipe, [0], torch.float64))
     kept_weight = None if weight is None else weight[kept]
-    normalize_y = getattr(distiller, "normalize_y", True)
-    scaling = task.scaling(targets, kept_weight, rows.dtype, normalize_y)
+    scaling = stage.scaling(distiller, task, targets, kept_weight, rows.dtype)
     if member_predictions is not None:
         refuse_teacher(distiller, transfer_rows)
         members = check_member_predictions(
@@ -130,7 +140,7 @@ def set_up(
         y = np.asarray(y).ravel()  # a column: warned of once, not by the teacher again
     return Setup(
         FitArguments(X, y, sample_weight),
-        training,
+        stage.adapted(training),
         random_state,
         plan,
         recipe,
@@ -141,6 +151,7 @@ def set_up(
         transfer_rows,
         maker,
         member_predictions,
+        stage,
     )
 
 

@@ -11,7 +11,15 @@ import numpy as np
 import torch
 
 from .._plans import Extent, as_tensors, build_module
-from .._training import Training, decay_of_weights, n_epochs_for, on_device
+from .._training import (
+    Training,
+    decay_of_weights,
+    draws_globally,
+    n_epochs_for,
+    n_epochs_in,
+    on_device,
+)
+from .._warm_start import load_weights
 from ..modules import count_flop, n_parameters
 from ..pruning import prune, widths
 from ._setup import Setup, group_lasso
@@ -86,17 +94,23 @@ def training_rows(
 
 
 def train_student(
-    distiller: Any, setup: Setup, predictions: MemberPredictions, plan: Any, context: Any
+    distiller: Any,
+    setup: Setup,
+    predictions: MemberPredictions,
+    plan: Any,
+    context: Any,
+    **facts: Any,
 ) -> None:
     """Train a student, prune it with `group_lasso`, and keep it as the fitted module.
 
     `plan` is that of `setup`, completed by what is known of the teacher; `context` is the callback
-    context of the fit, whose subtask the training is.
+    context of the fit, whose subtask the training is. `facts` become attributes of the distiller
+    with the student.
 
     Raises
     ------
     ValueError
-        If the student diverged.
+        If the student diverged, or training cannot go on from the fitted one.
     KeyboardInterrupt
         On Ctrl-C; what was trained so far is kept.
     """
@@ -106,19 +120,37 @@ def train_student(
     given = training_set(distiller, setup, predictions)
     rows = training_rows(distiller, setup, predictions, given, seeds.pop())
     module = build_module(plan, setup.recipe, seeds, rows.X.dtype, as_tensors(setup.scaling))
-    if plan.has_start:
+    n_planned = n_epochs_for(distiller.max_epochs, len(rows), _ROWS_SEEN, *_EPOCHS_WITHIN)
+    extent, n_before = Extent(n_planned, float(given.weight.sum())), 0
+    if setup.stage.goes_on:
+        load_weights(module, distiller)
+        extent = extent._replace(n_epochs=distiller._extent.n_epochs)
+        n_before = n_epochs_in(distiller.history_)
+    elif plan.has_start:
         plan.start(module, *map(torch.as_tensor, _first_predictions(setup, predictions)))
-    n_epochs = n_epochs_for(distiller.max_epochs, len(rows), _ROWS_SEEN, *_EPOCHS_WITHIN)
-    distiller.n_epochs_, n_more = n_epochs, 0
+    n_epochs = setup.stage.n_epochs(distiller, n_before, n_planned)
+    if n_epochs == 0:
+        return
+    n_more = 0
     if distiller.group_lasso:
         n_more = distiller.finetune_epochs
         n_more = n_epochs // 2 if n_more == "auto" else n_more
-    extent = Extent(n_epochs, float(given.weight.sum()))
     subtask = context.subcontext(task_name="student", max_subtasks=n_epochs + n_more)
     subtask.call_on_fit_task_begin(estimator=distiller)
     objective = plan.objective(module, extent)
+    objective.first_epoch = n_before
     per_epoch = TaskPerEpoch(subtask, distiller)
-    student = Student(distiller, setup.training, plan, setup.recipe, extent)
+    facts["n_epochs_"] = n_before + n_epochs
+    student = Student(
+        distiller,
+        setup.training,
+        plan,
+        setup.recipe,
+        extent,
+        facts,
+        _continued(distiller, setup, rows, module),
+        setup.stage.is_pass,
+    )
     student.train(module, objective, rows, n_epochs, [per_epoch], group_lasso(distiller, module))
     if distiller.group_lasso:
         student = student.pruned()
@@ -129,14 +161,32 @@ def train_student(
     subtask.call_on_fit_task_end(estimator=distiller)
 
 
+def _continued(distiller: Any, setup: Setup, rows: Any, module: Any) -> Any:
+    """Return the callback by which a training begins and ends in a state that is kept, if any."""
+    from .._engine import ContinuedTraining
+
+    if not setup.stage.keeps_state:
+        return None
+    before = getattr(distiller, "_training_state", None)  # none where warm_start has come later
+    return ContinuedTraining(rows, draws_globally(module), before)
+
+
 class Student(NamedTuple):
-    """A student in training, which its distiller keeps after each stage of it."""
+    """A student in training, which its distiller keeps after each stage of it.
+
+    `facts` become attributes of the distiller, and so does the state in which a training ends that
+    may be continued. Only after a pass of several may the student be worse than a constant
+    prediction without a warning.
+    """
 
     distiller: Any
     training: Training
     plan: Any
     recipe: Any
     extent: Extent
+    facts: dict[str, Any] = {}
+    continued: Any = None  # ContinuedTraining
+    is_pass: bool = False
 
     def train(
         self, module, objective, rows, n_epochs, callbacks=(), proximal=None, phase="student"
@@ -150,7 +200,7 @@ class Student(NamedTuple):
             objective,
             rows,
             n_epochs,
-            callbacks=[*callbacks, guard],
+            callbacks=[*callbacks, guard, *([self.continued] if self.continued else [])],
             weight_decay=decay_of_weights(module, self.distiller.weight_decay),
             proximal=proximal,
             phase=phase,
@@ -160,11 +210,15 @@ class Student(NamedTuple):
     def keep(self, module: Any, net: Any, guard: Any) -> None:
         """Keep the module that a net has trained, and raise Ctrl-C again."""
         self.training.refuse_diverged(net, guard)
-        history = [*getattr(self.distiller, "history_", ()), *net.history]
+        before = getattr(self.distiller, "history_", [])
+        history = [
+            *before,
+            *({**row, "epoch": len(before) + number} for number, row in enumerate(net.history, 1)),
+        ]
         self._set(module, history)
         if net.interrupted_:
             raise KeyboardInterrupt
-        if guard.worse_.any():
+        if guard.worse_.any() and not self.is_pass:
             self.training.warn_of_worse("The student is")
 
     def pruned(self) -> Student:
@@ -178,6 +232,9 @@ class Student(NamedTuple):
     def _set(self, module: Any, history: list) -> None:
         module.zero_grad()  # it keeps no gradients
         self.distiller._keep(self.plan, self.recipe, module, history, self.extent)
+        vars(self.distiller).update(self.facts)
+        if self.continued is not None:
+            self.distiller._training_state = self.continued.state_
         self.distiller.n_parameters_ = n_parameters(module)
         self.distiller.flops_ = count_flop(module, self.recipe.row_shape)
 

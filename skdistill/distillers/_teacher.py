@@ -64,18 +64,39 @@ def fit_teacher_of(
     if setup.member_predictions is not None:
         return MemberPredictions(setup.member_predictions, None)
     teacher = unfitted_teacher(distiller, default)
+    goes_on = setup.stage.goes_on and hasattr(distiller, "teacher_")
     if distiller.random_state is not None or distiller.checkpoint is not None:
         seed_where_unset(teacher, seed)
     subtask = context.subcontext(task_name="teacher")
     of_X = _out_of_fold(distiller, teacher, setup, seed)
-    model = teacher.estimator if isinstance(teacher, Teacher) else teacher
-    memory = check_memory(None if is_prefitted(model) else distiller.memory)
-    fit = memory.cache(fit_teacher, ignore=["context", "student"])
-    if distiller.verbose:
-        print(f"teacher: {type(model).__name__}", flush=True)  # noqa: T201 -- as `verbose` asks
-    distiller.teacher_ = fit(teacher, *setup.arguments, subtask, distiller)
+    if not goes_on:
+        model = _model_of(teacher)
+        memory = check_memory(None if is_prefitted(model) else distiller.memory)
+        fit = memory.cache(fit_teacher, ignore=["context", "student"])
+        if distiller.verbose:
+            print(f"teacher: {type(model).__name__}", flush=True)  # noqa: T201 -- asked for
+        distiller.teacher_ = fit(teacher, *setup.arguments, subtask, distiller)
     check_teacher(distiller)
     return MemberPredictions(of_X, _predictor(distiller.teacher_, setup))
+
+
+def _model_of(teacher: Any) -> Any:
+    """Return the model of which a teacher has been made."""
+    return teacher.estimator if isinstance(teacher, Teacher) else teacher
+
+
+def has_fitted_teacher(distiller: Any) -> bool:
+    """Tell whether `teacher` is fitted already; an AttributeError says what to do if it is not.
+
+    It is a condition for ``available_if``, as scikit-learn asks of what needs it.
+    """
+    teacher = distiller.teacher
+    if kind_of(teacher) is None or isinstance(teacher, str) or not is_prefitted(_model_of(teacher)):
+        raise AttributeError(
+            "teacher must be fitted for partial_fit, which does not fit it on a part of the rows: "
+            f"write teacher=FrozenEstimator(fitted). Got {teacher!r}."
+        )
+    return True
 
 
 def _out_of_fold(distiller: Any, teacher: Any, setup: Setup, seed: int) -> np.ndarray | None:

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Which part of a student's training a call of ``fit`` or ``partial_fit`` is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._estimator import forget
+from .._rules import errors_about
+from .._tasks import TASKS, Buffers, Classes, Task
+from .._training import Training
+from .._warm_start import in_dtype_of, is_trained, scaling_of
+from .._warnings import warn
+
+
+class Stage(NamedTuple):
+    """A part of a student's training; that of `fit` without ``warm_start`` is all of it.
+
+    Parameters
+    ----------
+    goes_on : bool
+        Whether training goes on from the fitted student.
+    is_pass : bool
+        Whether it is one pass over rows, after which others may follow: that of `partial_fit`.
+    keeps_state : bool
+        Whether the state of the training is kept for a later one.
+    task : Numbers, Classes or None
+        The task, if it is known before y is.
+    """
+
+    goes_on: bool = False
+    is_pass: bool = False
+    keeps_state: bool = False
+    task: Task | None = None
+
+    @classmethod
+    def of_fit(cls, distiller: Any) -> Stage:
+        """Return the stage of a call of `fit`, which ``warm_start`` decides about."""
+        if not distiller.warm_start:
+            return cls()
+        _refuse_group_lasso(distiller, "warm_start=True")
+        if not is_trained(distiller):
+            return cls(keeps_state=True)
+        return cls(goes_on=True, keeps_state=True, task=distiller._plan.task)
+
+    @classmethod
+    def of_pass(cls, distiller: Any, classes: Any = None) -> Stage:
+        """Return the stage of a call of `partial_fit`; ValueError for wrong `classes`."""
+        _refuse_group_lasso(distiller, "partial_fit")
+        goes_on = is_trained(distiller)
+        known = distiller._plan.task if goes_on else None
+        if distiller._kind == "classifier":
+            known = _checked_classes(classes, known)
+        elif classes is not None:
+            raise ValueError(f"classes must be None for a regressor, got {classes!r}.")
+        return cls(goes_on, is_pass=True, keeps_state=True, task=known)
+
+    def begin(self, distiller: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, Task]:
+        """Check X and y, and note what they tell; forget an earlier fit unless this one goes on."""
+        if not self.goes_on:
+            forget(distiller)
+        check: Callable[..., Any] = TASKS[distiller._kind].check
+        X, y, task = check(distiller, X, y, self.task, reset=not self.goes_on)
+        vars(distiller).update(task.fitted_attributes)
+        return in_dtype_of(distiller, X) if self.goes_on else X, y, task
+
+    def scaling(self, distiller: Any, task: Task, targets, weight, dtype) -> Buffers:
+        """Return the location and scale of the targets: those of the first fit."""
+        if self.goes_on:
+            return scaling_of(distiller)
+        return task.scaling(targets, weight, dtype, getattr(distiller, "normalize_y", True))
+
+    def adapted(self, training: Training) -> Training:
+        """Return how to train: with a constant learning rate if the last epoch is not known."""
+        return replace(training, lr_schedule=None) if self.is_pass else training
+
+    def n_epochs(self, distiller: Any, n_before: int, n_planned: int) -> int:
+        """Return how many epochs to train after `n_before`, when `n_planned` are wanted in all."""
+        if self.is_pass:
+            return 1
+        if n_planned < n_before:
+            raise ValueError(
+                f"max_epochs must be at least {n_before} with warm_start=True, as the student has "
+                f"been trained for so many; got {distiller.max_epochs!r}, {n_planned} epochs."
+            )
+        if n_planned == n_before:
+            warn(
+                f"With warm_start=True, all of the {n_planned} epochs that "
+                f"max_epochs={distiller.max_epochs!r} stands for are trained already, and the "
+                "student stays as it is."
+            )
+        return n_planned - n_before
+
+
+def _checked_classes(classes: Any, known: Classes | None) -> Classes:
+    """Return the task that `classes` stand for; `known` is that of the fit before, if any."""
+    if classes is None:
+        if known is not None:
+            return known
+        raise ValueError(
+            "classes must be the labels of all classes in the first call of partial_fit, whose y "
+            "may lack some; got None."
+        )
+    with errors_about("classes"):
+        given = Classes.of_labels(classes, "classes")
+    if known is not None and not np.array_equal(given.labels, known.labels):
+        raise ValueError(
+            f"classes must be None or those of the fit before, {known.labels.tolist()}; got "
+            f"{given.labels.tolist()}."
+        )
+    return given
+
+
+def _refuse_group_lasso(distiller: Any, why: str) -> None:
+    if distiller.group_lasso:
+        raise ValueError(
+            f"group_lasso must be 0 with {why}, as units are removed when training ends; got "
+            f"{distiller.group_lasso!r}."
+        )

@@ -1,0 +1,406 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""``partial_fit``: students that learn from rows that come in parts."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils.estimator_checks import (
+    check_dataframe_column_names_consistency,
+    check_estimators_partial_fit_n_features,
+    check_fit_score_takes_y,
+    check_n_features_in_after_fitting,
+)
+from torch import nn
+
+from skdistill import (
+    BDistilBooster,
+    DistributionDistiller,
+    GPEDDistiller,
+    HydraPlusClassifier,
+    HydraPlusRegressor,
+    load,
+    save,
+)
+from skdistill.teachers import as_teacher
+
+SMALL = {"module__hidden_units": (8,), "random_state": 0}
+
+
+def weights(model):
+    return {name: value.numpy() for name, value in model.module_.state_dict().items()}
+
+
+def assert_same(model, expected):
+    found, wanted = weights(model), weights(expected)
+    assert found.keys() == wanted.keys()
+    for name, value in wanted.items():
+        np.testing.assert_array_equal(found[name], value)
+
+
+@pytest.fixture(params=["hydra", "distribution"])
+def student(request, task, frozen):
+    """A student of a fitted teacher, for either task."""
+    cls = task.Student if request.param == "hydra" else DistributionDistiller
+    return cls(frozen, **SMALL)
+
+
+@pytest.fixture
+def classes(task):
+    """What the first call takes besides the rows."""
+    return {"classes": np.unique(task.y)} if task.is_classification else {}
+
+
+# ------------------------------------------------------------------------------------------
+# What it equals
+# ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("params", [{}, {"transfer": "mixup"}, {"lr_schedule": None}])
+def test_a_call_with_all_rows_is_a_fit_of_one_epoch(student, task, classes, params):
+    student.set_params(max_epochs=1, **params)
+    whole = clone(student).fit(*task.data)
+    part = student.partial_fit(*task.data, **classes)
+    assert_same(part, whole)
+    assert part.history_[0]["train_loss"] == whole.history_[0]["train_loss"]
+
+
+def test_calls_with_all_rows_are_the_epochs_of_a_fit(student, task, classes):
+    student.set_params(max_epochs=6, lr_schedule=None)  # spread_weight grows over the six
+    whole = clone(student).fit(*task.data)
+    for _ in range(6):
+        student.partial_fit(*task.data, **classes)
+    assert_same(student, whole)
+    assert student.n_epochs_ == 6
+    assert [row["epoch"] for row in student.history_] == [1, 2, 3, 4, 5, 6]
+
+
+def test_rows_in_parts_teach_what_all_rows_teach(student, task, classes):
+    student.set_params(batch_size=15, max_epochs=40)
+    whole = clone(student).fit(*task.data)
+    parts = np.array_split(np.random.default_rng(0).permutation(60), 2)
+    for _ in range(40):
+        for rows in parts:
+            student.partial_fit(task.X[rows], task.y[rows], **classes)
+    predicted = [np.asarray(model.predict_distribution(task.X).mean) for model in (student, whole)]
+    taught = np.asarray(student.teacher_.predict_distribution(task.X).mean)
+    spread = taught.std(axis=0).mean()
+    errors = [np.abs(p - taught).mean() / spread for p in predicted]
+    assert errors[0] < errors[1] + 0.1
+    assert errors[0] < 0.25
+
+
+def test_rows_are_weighted(student, task, classes):
+    """Rows of weight 0 are not there, and a common factor of weights changes nothing."""
+    other = clone(student)
+    keep = np.arange(60) % 3 > 0
+    student.partial_fit(task.X[keep], task.y[keep], **classes)
+    other.partial_fit(*task.data, sample_weight=4.0 * keep, **classes)
+    for name, value in weights(other).items():
+        np.testing.assert_allclose(value, weights(student)[name], rtol=1e-9, atol=1e-12)
+
+
+# ------------------------------------------------------------------------------------------
+# From call to call
+# ------------------------------------------------------------------------------------------
+
+
+def dropping(in_features, out_features):
+    return nn.Sequential(
+        nn.Linear(in_features, 6), nn.Tanh(), nn.Dropout(0.5), nn.Linear(6, out_features)
+    )
+
+
+def saved_and_loaded(student, path):
+    save(student, path / "student")
+    return load(path / "student").set_params(teacher=student.teacher)
+
+
+COPIES = {
+    "pickle": lambda student, path: pickle.loads(pickle.dumps(student)),
+    "save": saved_and_loaded,
+}
+
+
+@pytest.mark.parametrize("way", COPIES)
+def test_a_copy_goes_on_as_the_student_itself(student, task, classes, way, tmp_path):
+    student.partial_fit(*task.data, **classes)
+    copied = COPIES[way](student, tmp_path)
+    for model in (student, copied):
+        model.partial_fit(task.X[:31], task.y[:31]).partial_fit(task.X[31:], task.y[31:])
+    assert_same(copied, student)
+
+
+def test_dropout_goes_on_through_a_pickle(task, frozen, classes):
+    student = DistributionDistiller(frozen, module=dropping, random_state=0)
+    student.partial_fit(*task.data, **classes)
+    copied = pickle.loads(pickle.dumps(student))
+    before = torch.get_rng_state()
+    assert_same(copied.partial_fit(*task.data), student.partial_fit(*task.data))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def leaves(value):
+    """Types of what is in dicts and lists."""
+    items = value.values() if isinstance(value, dict) else value
+    if isinstance(value, (dict, list)):
+        return set().union(*map(leaves, items))
+    return {type(value)}
+
+
+def test_what_is_kept_is_numpy_and_plain(student, task, classes):
+    state = student.partial_fit(*task.data, **classes).__getstate__()["_training_state"]
+    assert leaves(state) <= {np.ndarray, str, type(None)}
+    assert len(state["moments"]) == len(list(student.module_.parameters()))
+
+
+def test_a_fit_begins_anew_and_so_does_a_clone(student, task, classes):
+    whole = clone(student).set_params(max_epochs=2).fit(*task.data)
+    student.partial_fit(*task.data, **classes)
+    assert not hasattr(clone(student), "module_")
+    assert_same(student.set_params(max_epochs=2).fit(*task.data), whole)
+    assert not hasattr(student, "_training_state")
+
+
+def test_a_fitted_student_goes_on_with_the_learning_rate(student, task):
+    student.set_params(max_epochs=2).fit(*task.data)
+    before = pickle.dumps(weights(student))
+    student.partial_fit(*task.data)
+    assert pickle.dumps(weights(student)) != before
+    assert student.n_epochs_ == len(student.history_) == 3
+
+
+def test_labels_may_be_missing_from_a_call(classification):
+    """The classes are those of the first call; rows of others are learnt later."""
+    task = classification
+    teacher = FrozenEstimator(task.ensemble(max_epochs=20).fit(*task.data))
+    student = HydraPlusClassifier(teacher, **SMALL)
+    one = task.y == "elm"
+    student.partial_fit(task.X[one], task.y[one], classes=["oak", "elm", "ash"])
+    np.testing.assert_array_equal(student.classes_, ["ash", "elm", "oak"])
+    student.partial_fit(task.X[~one], task.y[~one], classes=["ash", "elm", "oak"])
+    assert student.predict_proba(task.X).shape == (60, 3)
+
+
+def test_targets_keep_the_scale_of_the_first_call(regression):
+    task = regression
+    teacher = FrozenEstimator(task.ensemble().fit(*task.data))
+    student = HydraPlusRegressor(teacher, **SMALL).partial_fit(task.X[:30], task.y[:30])
+    y_loc = weights(student)["y_loc"]
+    np.testing.assert_allclose(y_loc, task.y[:30].mean())
+    assert weights(student.partial_fit(task.X[30:], task.y[30:]))["y_loc"] == y_loc
+
+
+def test_rows_are_computed_in_the_dtype_of_the_first_call(student, task, classes):
+    student.partial_fit(task.X.astype(np.float32), task.y, **classes).partial_fit(*task.data)
+    assert next(student.module_.parameters()).dtype == torch.float32
+
+
+class Members(RegressorMixin, BaseEstimator):
+    """A fitted teacher for rows of any width, whose two members differ where x > `above`."""
+
+    def __init__(self, above=-np.inf):
+        self.above = above
+
+    def __sklearn_clone__(self):
+        return self
+
+    def __sklearn_is_fitted__(self):
+        return True
+
+    def fit(self, X, y, sample_weight=None):
+        return self
+
+    def predict(self, X):
+        return self.predict_members(X)[:, :, 0, 0].mean(axis=1)
+
+    def predict_members(self, X):
+        X = np.asarray(X)
+        gap = np.where(X[:, 0] > self.above, 0.5, 0.0)
+        means = np.tanh(X).sum(axis=1)[:, None] + np.stack([gap, -gap], axis=1)
+        return np.stack([means, np.full_like(means, 0.1)], axis=-1)[:, :, None]
+
+
+def test_members_that_disagree_later_have_disagreed(regression):
+    X, y = regression.data
+    student = DistributionDistiller(Members(above=0.0), transfer=None, **SMALL)
+    agreed = X[:, 0] < 0
+    with pytest.warns(UserWarning, match="never disagreed"):
+        student.partial_fit(X[agreed], y[agreed])
+    assert (student.predict_uncertainty(X).epistemic == 0).all()
+    student.partial_fit(X, y)
+    assert (student.predict_uncertainty(X).epistemic > 0).all()
+    student.partial_fit(X[agreed], y[agreed])
+    assert (student.predict_uncertainty(X).epistemic > 0).all()
+
+
+def test_a_variance_that_a_teacher_was_given_stays(regression):
+    """It is the error on the rows of the first call; members of a forest predict none."""
+    X, y = regression.data
+    forest = FrozenEstimator(RandomForestRegressor(5, random_state=0).fit(X[:30], y[:30]))
+    student = HydraPlusRegressor(as_teacher(forest), **SMALL).partial_fit(X, y)
+    variance = student.teacher_.residual_variance_.copy()
+    student.partial_fit(X[:30], y[:30])
+    np.testing.assert_array_equal(student.teacher_.residual_variance_, variance)
+
+
+# ------------------------------------------------------------------------------------------
+# What is refused
+# ------------------------------------------------------------------------------------------
+
+
+def test_without_a_fitted_teacher_there_is_no_partial_fit(student):
+    for teacher in (student.teacher.estimator, "regressor", None):
+        unfitted = clone(student).set_params(teacher=teacher)
+        assert not hasattr(unfitted, "partial_fit")
+        with pytest.raises(AttributeError) as error:
+            unfitted.partial_fit  # noqa: B018 -- looking it up is what fails
+        assert "write teacher=FrozenEstimator(fitted)" in str(error.value.__cause__)
+
+
+def test_parts_of_the_training_that_need_all_rows_are_refused(student, task, classes):
+    for params, message in (
+        ({"group_lasso": 0.1}, r"group_lasso must be 0 with partial_fit.*got 0.1"),
+        ({"teacher_cv": 3}, "teacher must not be fitted to be fitted on the folds of teacher_cv"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            clone(student).set_params(**params).partial_fit(*task.data, **classes)
+
+
+def test_wrong_rows_are_refused_and_leave_the_student_as_it_was(student, task, classes):
+    student.partial_fit(*task.data, **classes)
+    before, n_rows = pickle.dumps(weights(student)), len(student.history_)
+    X, y = task.data
+    other = np.where(y == "elm", "fir", y) if task.is_classification else np.stack([y, y], axis=1)
+    named = "y must hold labels.*'fir'" if task.is_classification else "y must have 1 target"
+    for data, message in (
+        ((X[:, :2], y), "X has 2 features, but .* is expecting 3 features"),
+        ((X, other), named),
+        ((X[:0], y[:0]), "minimum of 1 is required"),
+        ((np.where(X > 2, np.nan, X), y), "NaN"),
+        ((X, y, np.zeros(60)), "sample_weight must have at least one positive"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            student.partial_fit(*data)
+    with pytest.raises(ValueError, match="module__hidden_units must be as in the fit"):
+        student.set_params(module__hidden_units=(9,)).partial_fit(X, y)
+    assert pickle.dumps(weights(student)) == before
+    assert len(student.history_) == student.n_epochs_ == n_rows
+
+
+def test_a_call_that_diverges_leaves_the_student_as_it_was(student, task, classes):
+    student.partial_fit(*task.data, **classes)
+    before, state = pickle.dumps(weights(student)), student._training_state
+    with pytest.raises(ValueError, match="became infinite"):
+        student.set_params(lr=1e300, clip_norm=None).partial_fit(*task.data)
+    assert pickle.dumps(weights(student)) == before
+    assert student._training_state is state
+    assert student.n_epochs_ == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (None, "classes must be the labels of all classes in the first call"),
+        (["elm"], "classes must hold at least two classes"),
+        (["elm", "ash"], r"y must hold labels of the classes \['ash', 'elm'\].*got \['oak'\]"),
+        ([["elm"], ["ash", "oak"]], "classes"),
+    ],
+)
+def test_classes_of_the_first_call_are_checked(classification, given, message):
+    teacher = FrozenEstimator(classification.ensemble().fit(*classification.data))
+    for student in (HydraPlusClassifier(teacher), DistributionDistiller(teacher)):
+        with pytest.raises(ValueError, match=message):
+            student.partial_fit(*classification.data, classes=given)
+
+
+def test_other_classes_than_before_are_refused(student, task, classes):
+    student.partial_fit(*task.data, **classes)
+    if isinstance(student, HydraPlusRegressor):
+        assert "classes" not in inspect.signature(student.partial_fit).parameters
+        return
+    message = "classes must be None or those" if classes else "classes must be None for a regr"
+    with pytest.raises(ValueError, match=message):
+        student.partial_fit(*task.data, classes=["elm", "ash"])
+
+
+def test_the_family_stays(frozen, task, classes):
+    student = DistributionDistiller(frozen, **SMALL).partial_fit(*task.data, **classes)
+    with pytest.raises(ValueError, match=r"family must be '(gaussian|dirichlet)', as in the fit"):
+        student.set_params(family="mixture").partial_fit(*task.data)
+
+
+def test_the_shape_of_the_network_stays(frozen, task, classes):
+    student = task.student(frozen).partial_fit(*task.data, **classes)
+    with pytest.raises(ValueError, match="The parameters that shape the network must be as in"):
+        student.set_params(n_heads=2).partial_fit(*task.data)
+    assert student.n_heads_ == 3
+
+
+# ------------------------------------------------------------------------------------------
+# scikit-learn's contract
+# ------------------------------------------------------------------------------------------
+
+
+class Classes(ClassifierMixin, Members):
+    """A fitted teacher of so many classes for rows of any width."""
+
+    def __init__(self, n_classes):
+        self.n_classes = n_classes
+
+    @property
+    def classes_(self):
+        return np.arange(self.n_classes)
+
+    def predict_proba(self, X):
+        return self.predict_members(X).mean(axis=1)
+
+    def predict_members(self, X):
+        shares = np.random.default_rng(0).dirichlet(np.ones(self.n_classes), size=(len(X), 2))
+        return shares / shares.sum(axis=-1, keepdims=True)
+
+
+# Those of scikit-learn's checks that call partial_fit, each with the number of classes in its y.
+CHECKS = {
+    check_fit_score_takes_y: 3,
+    check_estimators_partial_fit_n_features: 3,
+    check_n_features_in_after_fitting: 3,
+    check_dataframe_column_names_consistency: 2,
+}
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize(
+    ("cls", "make_teacher"),
+    [
+        (HydraPlusRegressor, lambda n_classes: Members()),
+        (HydraPlusClassifier, Classes),
+        (DistributionDistiller, lambda n_classes: Members()),
+        (DistributionDistiller, Classes),
+    ],
+)
+def test_sklearn_contract_with_a_fitted_teacher(cls, make_teacher, check):
+    student = cls(make_teacher(CHECKS[check]), transfer=None, max_epochs=5)
+    assert hasattr(student, "partial_fit")
+    check(cls.__name__, student)
+
+
+def test_names_of_columns_are_compared(student, task, classes):
+    frame = pd.DataFrame(task.X, columns=list("abc"))
+    teacher = FrozenEstimator(task.ensemble().fit(frame, task.y))
+    student.set_params(teacher=teacher).partial_fit(frame, task.y, **classes)
+    with pytest.raises(ValueError, match="feature names should match"):
+        student.partial_fit(frame[["b", "a", "c"]], task.y)
+
+
+@pytest.mark.parametrize("cls", [BDistilBooster, GPEDDistiller])
+def test_others_learn_from_all_rows_only(cls):
+    assert not hasattr(cls, "partial_fit")
