@@ -490,7 +490,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         y : array-like of shape (n_samples,)
             Targets, for regression also of shape (n_samples, n_targets), or class labels.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows.
+            Weights of the rows, compared with each other within the call.
         classes : array-like of shape (n_classes,), default=None
             The labels of all classes that y will hold. A classifier's first call needs them.
 
@@ -508,10 +508,11 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
 
         Notes
         -----
-        A call is an epoch: of `n_epochs_`, of `history_`, and for the weights and the temperature
-        that change over the epochs, `max_epochs` of them. The learning rate is `lr`, without
-        `lr_schedule`, as nobody knows the last call. So one call with all rows does what `fit` does
-        with ``max_epochs=1``. `checkpoint` is for `fit` alone.
+        Each call counts as an epoch: in `n_epochs_`, in `history_`, and for weights of the loss and
+        temperatures that change over the epochs, up to `max_epochs` calls. The learning rate is
+        `lr`, without `lr_schedule`, as the last call is not known. So one call with all rows trains
+        what `fit` trains with ``max_epochs=1``. `checkpoint` is for `fit` alone, and a student that
+        is still worse than a constant prediction is not warned of.
         """
         stage_of = partial(Stage.of_pass, classes=classes)
         return _fit(self, stage_of, X, y, sample_weight, None, None)

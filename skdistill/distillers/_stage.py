@@ -12,7 +12,7 @@ import numpy as np
 from .._estimator import forget
 from .._rules import errors_about
 from .._tasks import TASKS, Buffers, Classes, Task
-from .._training import Training
+from .._training import Training, n_epochs_in
 from .._warm_start import in_dtype_of, is_trained, scaling_of
 from .._warnings import warn
 
@@ -78,10 +78,16 @@ class Stage(NamedTuple):
         """Return how to train: with a constant learning rate if the last epoch is not known."""
         return replace(training, lr_schedule=None) if self.is_pass else training
 
-    def n_epochs(self, distiller: Any, n_before: int, n_planned: int) -> int:
-        """Return how many epochs to train after `n_before`, when `n_planned` are wanted in all."""
+    def epochs(self, distiller: Any, n_planned: int) -> tuple[int, int, int]:
+        """Return numbers of epochs, when `n_planned` are wanted in all.
+
+        They are that of epochs before, of those to train now, and of those over which the weights
+        of a loss change: the ones that the first fit was planned for.
+        """
+        n_before = n_epochs_in(distiller.history_) if self.goes_on else 0
+        n_of_first = distiller._extent.n_epochs if self.goes_on else n_planned
         if self.is_pass:
-            return 1
+            return n_before, 1, n_of_first
         if n_planned < n_before:
             raise ValueError(
                 f"max_epochs must be at least {n_before} with warm_start=True, as the student has "
@@ -93,7 +99,7 @@ class Stage(NamedTuple):
                 f"max_epochs={distiller.max_epochs!r} stands for are trained already, and the "
                 "student stays as it is."
             )
-        return n_planned - n_before
+        return n_before, n_planned - n_before, n_of_first
 
 
 def _checked_classes(classes: Any, known: Classes | None) -> Classes:

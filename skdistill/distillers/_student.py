@@ -11,18 +11,12 @@ import numpy as np
 import torch
 
 from .._plans import Extent, as_tensors, build_module
-from .._training import (
-    Training,
-    decay_of_weights,
-    draws_globally,
-    n_epochs_for,
-    n_epochs_in,
-    on_device,
-)
+from .._training import Training, decay_of_weights, draws_globally, n_epochs_for, on_device
 from .._warm_start import load_weights
 from ..modules import count_flop, n_parameters
 from ..pruning import prune, widths
 from ._setup import Setup, group_lasso
+from ._stage import Stage
 from ._teacher import MemberPredictions
 
 # For max_epochs="auto": rows that the student is shown in all, and limits for the epochs.
@@ -120,17 +114,15 @@ def train_student(
     given = training_set(distiller, setup, predictions)
     rows = training_rows(distiller, setup, predictions, given, seeds.pop())
     module = build_module(plan, setup.recipe, seeds, rows.X.dtype, as_tensors(setup.scaling))
-    n_planned = n_epochs_for(distiller.max_epochs, len(rows), _ROWS_SEEN, *_EPOCHS_WITHIN)
-    extent, n_before = Extent(n_planned, float(given.weight.sum())), 0
     if setup.stage.goes_on:
         load_weights(module, distiller)
-        extent = extent._replace(n_epochs=distiller._extent.n_epochs)
-        n_before = n_epochs_in(distiller.history_)
     elif plan.has_start:
         plan.start(module, *map(torch.as_tensor, _first_predictions(setup, predictions)))
-    n_epochs = setup.stage.n_epochs(distiller, n_before, n_planned)
+    n_planned = n_epochs_for(distiller.max_epochs, len(rows), _ROWS_SEEN, *_EPOCHS_WITHIN)
+    n_before, n_epochs, n_of_first = setup.stage.epochs(distiller, n_planned)
     if n_epochs == 0:
         return
+    extent = Extent(n_of_first, float(given.weight.sum()))
     n_more = 0
     if distiller.group_lasso:
         n_more = distiller.finetune_epochs
@@ -141,16 +133,9 @@ def train_student(
     objective.first_epoch = n_before
     per_epoch = TaskPerEpoch(subtask, distiller)
     facts["n_epochs_"] = n_before + n_epochs
-    student = Student(
-        distiller,
-        setup.training,
-        plan,
-        setup.recipe,
-        extent,
-        facts,
-        _continued(distiller, setup, rows, module),
-        setup.stage.is_pass,
-    )
+    continued = _continued(distiller, setup.stage, rows, module)
+    parts = distiller, setup.training, plan, setup.recipe, extent
+    student = Student(*parts, facts, continued, setup.stage.is_pass)
     student.train(module, objective, rows, n_epochs, [per_epoch], group_lasso(distiller, module))
     if distiller.group_lasso:
         student = student.pruned()
@@ -161,11 +146,11 @@ def train_student(
     subtask.call_on_fit_task_end(estimator=distiller)
 
 
-def _continued(distiller: Any, setup: Setup, rows: Any, module: Any) -> Any:
+def _continued(distiller: Any, stage: Stage, rows: Any, module: Any) -> Any:
     """Return the callback by which a training begins and ends in a state that is kept, if any."""
     from .._engine import ContinuedTraining
 
-    if not setup.stage.keeps_state:
+    if not stage.keeps_state:
         return None
     before = getattr(distiller, "_training_state", None)  # none where warm_start has come later
     return ContinuedTraining(rows, draws_globally(module), before)
@@ -174,9 +159,9 @@ def _continued(distiller: Any, setup: Setup, rows: Any, module: Any) -> Any:
 class Student(NamedTuple):
     """A student in training, which its distiller keeps after each stage of it.
 
-    `facts` become attributes of the distiller, and so does the state in which a training ends that
-    may be continued. Only after a pass of several may the student be worse than a constant
-    prediction without a warning.
+    `facts` become attributes of the distiller, and so does the state of `continued`, a
+    ContinuedTraining. A student that is worse than a constant prediction is warned of, but not
+    after one pass of several, `is_pass`.
     """
 
     distiller: Any
@@ -185,7 +170,7 @@ class Student(NamedTuple):
     recipe: Any
     extent: Extent
     facts: dict[str, Any] = {}
-    continued: Any = None  # ContinuedTraining
+    continued: Any = None
     is_pass: bool = False
 
     def train(
