@@ -194,3 +194,40 @@ def test_nonsense_for_data_is_refused(name, data, fuzz, tally):
         label="value",
     )
     refitted(name, {}, arguments, fuzz, spoilt)
+
+
+# What lets a fit with warm_start=True go on.
+MORE = {
+    "regressor": {"n_members": 3},
+    "classifier": {"n_members": 3},
+    "hydra_regressor": {"max_epochs": 2},
+    "hydra_classifier": {"max_epochs": 2},
+    "gaussian": {"max_epochs": 2},
+    "dirichlet": {"max_epochs": 2},
+    "logit_normal": {"max_epochs": 2},
+}
+
+
+@pytest.mark.parametrize("name", MORE)
+@given(data=st.data())
+def test_nonsense_leaves_what_would_go_on_as_it_was(name, data, fuzz, tally):
+    tally("fuzzed cases")
+    estimator, said = copy.deepcopy(fitted(name)), fitted(name).predict(X)
+    estimator.set_params(warm_start=True, **MORE[name])
+    arguments = {"X": X, "y": CLASSES if is_classifier(estimator) else NUMBERS}
+    method = data.draw(st.sampled_from(["fit", "partial_fit"]), label="method")
+    names = ["X", "y", "sample_weight"]
+    if not hasattr(estimator, method):
+        method = "fit"
+    elif method == "partial_fit" and name != "hydra_regressor":
+        names.append("classes")
+    spoilt = data.draw(st.sampled_from(names), label="argument")
+    arguments[spoilt] = data.draw(st.one_of(fuzz.no_rows(X), fuzz.nonsense()), label="value")
+    with warnings.catch_warnings(), fuzz.refused_by_name(spoilt, *RATES):
+        warnings.simplefilter("ignore")
+        try:
+            getattr(estimator, method)(**arguments)
+        except Exception:  # of any kind: what is asked is the state that it leaves
+            np.testing.assert_array_equal(estimator.predict(X), said)
+            raise
+        fuzz.check_answers(estimator, X, X.dtype)
