@@ -50,7 +50,7 @@ except ImportError:  # scikit-learn < 1.9 has no callbacks
 # Parts of an estimator whose parameters it takes, as ``<part>__<name>``.
 _PARTS = ("module", "optimizer", "callbacks")
 
-# Attributes of a fit that are no one else's business.
+# Private attributes that a fit sets.
 _PRIVATE = ("_plan", "_recipe", "_extent", "_training_state", "_member_numbers")
 
 

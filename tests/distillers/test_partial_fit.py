@@ -162,6 +162,16 @@ def test_what_is_kept_is_numpy_and_plain(student, task, classes):
     assert len(state["moments"]) == len(list(student.module_.parameters()))
 
 
+def test_transfer_and_lr_may_change_from_call_to_call(student, task, classes):
+    student.partial_fit(*task.data, **classes)
+    student.set_params(transfer=None, lr=1e-12).partial_fit(*task.data)
+    before = weights(student)
+    student.partial_fit(*task.data)
+    for name, value in weights(student).items():
+        np.testing.assert_allclose(value, before[name], rtol=0, atol=1e-9)
+    assert student.n_epochs_ == 3
+
+
 def test_a_fit_begins_anew_and_so_does_a_clone(student, task, classes):
     whole = clone(student).set_params(max_epochs=2).fit(*task.data)
     student.partial_fit(*task.data, **classes)
