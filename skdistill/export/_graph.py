@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Estimators as ONNX graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from .._version import __version__
+from ._elementary import DECOMPOSITIONS
+from ._program import traced
+from ._read_offs import ReadOffs
+
+OPSET = {"": 18, "ai.onnx.ml": 3}
+
+
+def import_onnx() -> Any:
+    try:
+        import onnx
+        import onnxscript  # noqa: F401  # torch's exporter needs it
+    except ImportError as error:
+        raise ImportError(
+            "export_onnx needs onnx and onnxscript: pip install skdistill[onnx]."
+        ) from error
+    return onnx
+
+
+def graph_of(read_offs: ReadOffs, opset: int = OPSET[""]) -> Any:
+    """Export the read-offs of an estimator."""
+    onnx = import_onnx()
+    with torch.no_grad():
+        program = traced(read_offs).run_decompositions(DECOMPOSITIONS)
+    exported: Any = torch.onnx.export(
+        program, input_names=["X"], opset_version=opset, verbose=False
+    )
+    proto = exported.model_proto
+    names = ["codes" if name == "label" else name for name in read_offs.names]
+    outputs = (output.name for output in proto.graph.output)
+    names_of = {"X": "X", "": "", **dict(zip(outputs, names, strict=True))}
+    rename(proto.graph, lambda name: names_of.get(name, f"_{name}"))
+    for part in (*proto.graph.node, *proto.graph.input, *proto.graph.output):
+        part.ClearField("metadata_props")  # where in the source it comes from
+        part.ClearField("doc_string")
+    proto.graph.ClearField("value_info")
+    proto.producer_name, proto.producer_version = "skdistill", __version__
+    if "label" in read_offs.names:
+        _add_labels(onnx, proto.graph, labels_of(read_offs.plan.task))
+    onnx.checker.check_model(proto)
+    return proto
+
+
+def rename(graph: Any, new: Callable[[str], str]) -> None:
+    """Give every value of a graph another name."""
+    for part in (*graph.input, *graph.initializer, *graph.output):
+        part.name = new(part.name)
+    for node in graph.node:
+        node.input[:] = map(new, node.input)
+        node.output[:] = map(new, node.output)
+
+
+def labels_of(task: Any) -> np.ndarray:
+    """Labels of the classes as int64, floats, or strings (objects)."""
+    if task.labels.dtype.kind in "biu":
+        return task.labels.astype(np.int64)
+    return task.labels if task.labels.dtype.kind == "f" else task.labels.astype(str).astype(object)
+
+
+def _add_labels(onnx: Any, graph: Any, labels: np.ndarray) -> None:
+    """Turn the first output, codes of classes, into their labels: numbers, or strings."""
+    table = onnx.numpy_helper.from_array(labels, "labels")
+    graph.initializer.append(table)
+    graph.node.append(onnx.helper.make_node("Gather", ["labels", "codes"], ["label"]))
+    output = onnx.helper.make_tensor_value_info("label", table.data_type, ["batch"])
+    graph.output[0].CopyFrom(output)

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Fitted models as files of ONNX."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from sklearn.utils.validation import check_is_fitted
+
+from .._files import write_atomically
+from .._meta_estimators import final_step
+from .._read_offs import DistributionEstimator
+from .._version import __version__
+from ._graph import graph_of, import_onnx
+from ._pipelines import pipeline_graph, steps_before
+from ._read_offs import ReadOffs
+
+
+def export_onnx(model, path, quantiles=None, members=False) -> None:
+    """Write a fitted model as one ONNX graph of everything that it predicts.
+
+    The graph has one input `X` with any number of rows, in float32, or in float64 if the model was
+    fitted in float64. Its outputs have fixed names:
+
+    - of a regressor, `mean`, `std`, `total`, `aleatoric` and `epistemic`, the last three variances
+      in squared units of y, and `interval`, the central one of 90 %;
+    - of a classifier, `label`, `probabilities`, `total`, `aleatoric` and `epistemic`, the last
+      three entropies in nats.
+
+    What the model cannot tell is left out: the two parts, where it has one network; the interval,
+    where the quantiles of its distribution have no closed form. Families that draw carry their
+    draws.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted estimator of this package, or a Pipeline, search or FrozenEstimator with one at the
+        end. The other steps of a Pipeline go into the same graph; they take skl2onnx.
+    path : path-like
+        File to write.
+    quantiles : array-like of shape (n_quantiles,), default=None
+        Probabilities strictly between 0 and 1, for one more output `quantiles`. Only regressors
+        whose quantiles have a closed form take them: those of one Gaussian or of Student's t.
+    members : bool, default=False
+        Whether to add the output `members`, of models that have ``predict_members``.
+
+    Raises
+    ------
+    ImportError
+        If onnx or onnxscript are not installed: ``pip install skdistill[onnx]``.
+    TypeError
+        If there is no estimator of this package that predicts a distribution in `model`.
+    ValueError
+        If the model has no such quantiles, or no members.
+    """
+    estimator, _ = final_step(model)
+    if not isinstance(estimator, DistributionEstimator):
+        raise TypeError(
+            "export_onnx takes a fitted estimator of skdistill, or a Pipeline, search or "
+            f"FrozenEstimator around one; got {type(model).__name__}."
+        )
+    check_is_fitted(estimator)
+    read_offs = ReadOffs(estimator, quantiles, members)
+    steps = steps_before(model)
+    proto = pipeline_graph(steps, read_offs, estimator) if steps else graph_of(read_offs)
+    names = getattr(steps[0] if steps else estimator, "feature_names_in_", None)
+    facts = {"skdistill_version": __version__, "estimator": type(estimator).__name__}
+    if names is not None:
+        facts["feature_names"] = json.dumps(list(names))
+    if read_offs.levels:
+        facts["quantiles"] = json.dumps(read_offs.levels)
+    import_onnx().helper.set_model_props(proto, facts)
+    write_atomically(Path(path), proto.SerializeToString())

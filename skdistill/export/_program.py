@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Estimators as programs of torch.export."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from .._files import write_atomically
+from .._read_offs import DistributionEstimator
+from ._read_offs import ReadOffs
+
+
+def export_program(model, path, quantiles=None, members=False) -> None:
+    """Write a fitted estimator as a program of ``torch.export``.
+
+    ``torch.export.load`` reads it without skdistill and scikit-learn; AOTInductor and ExecuTorch
+    take it. It maps rows to a tuple of tensors, those of :func:`export_onnx`, whose names are in
+    the extra file ``outputs.json``. There `label` is the position of the class in `labels`.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted estimator of this package, or a FrozenEstimator around one. Other steps of a
+        Pipeline are no programs of torch.
+    path : path-like
+        File to write, best with the ending ``.pt2``.
+    quantiles, members
+        As in :func:`export_onnx`.
+
+    Raises
+    ------
+    TypeError
+        If the model is no estimator of this package that predicts a distribution.
+    ValueError
+        If the model has no such quantiles, or no members.
+
+    Examples
+    --------
+    >>> import os, tempfile, torch
+    >>> from sklearn.datasets import load_diabetes
+    >>> from skdistill import BayesianEnsembleRegressor
+    >>> from skdistill.export import export_program
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> path = os.path.join(tempfile.mkdtemp(), "ensemble.pt2")
+    >>> export_program(BayesianEnsembleRegressor(2, max_epochs=2).fit(X, y), path)
+    >>> mean, std, *parts = torch.export.load(path).module()(torch.tensor(X))
+    >>> mean.shape
+    torch.Size([442])
+    """
+    model = model.estimator if isinstance(model, FrozenEstimator) else model
+    if not isinstance(model, DistributionEstimator):
+        raise TypeError(
+            f"export_program takes a fitted estimator of skdistill, got {type(model).__name__}."
+        )
+    check_is_fitted(model)
+    read_offs = ReadOffs(model, quantiles, members)
+    facts: dict[str, Any] = {"names": read_offs.names, "quantiles": read_offs.levels}
+    if "label" in read_offs.names:
+        facts["labels"] = model.classes_.tolist()
+    buffer = io.BytesIO()
+    torch.export.save(traced(read_offs), buffer, extra_files={"outputs.json": json.dumps(facts)})
+    write_atomically(Path(path), buffer.getvalue())
+
+
+def traced(read_offs: ReadOffs) -> Any:
+    """Trace the read-offs of an estimator, for any number of rows."""
+    rows = torch.export.Dim("batch", min=1)
+    with torch.no_grad():
+        return torch.export.export(read_offs, (read_offs.X,), dynamic_shapes=({0: rows},))
