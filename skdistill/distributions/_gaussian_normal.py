@@ -80,6 +80,7 @@ class GaussianNormal(Marginal):
 
     outputs_per_target: ClassVar[dict[str, int]] = {"diagonal": 4, "full": 5}
     min_variance: ClassVar[float] = 1e-6
+    component_weights: ClassVar[Tensor] = _WEIGHTS
 
     @classmethod
     def from_outputs(cls, outputs: Tensor, covariance: str = "diagonal") -> GaussianNormal:
@@ -149,15 +150,31 @@ class GaussianNormal(Marginal):
         epistemic = self.conditional_variance + self.slope.square() * self.raw_variance  # Eq 4c
         return Uncertainty(aleatoric + epistemic, aleatoric, epistemic, measure="variance")
 
+    def components(self) -> tuple[Tensor, Tensor]:
+        """Means and variances of the Gaussians whose mixture y follows, by quadrature.
+
+        Returns
+        -------
+        means, variances : Tensor of shape (32, n, t)
+            In units of y and their square. Their weights are ``component_weights``.
+        """
+        raw = self._raw_nodes()
+        explained = self.slope.square() * self.raw_variance
+        # The part of it that counts as independent of z2, so that neighbouring Gaussians overlap.
+        moved = (_OVERLAP * explained - self.conditional_variance).clamp(min=0) / (1 + _OVERLAP)
+        share = moved / explained.clamp(min=torch.finfo(explained.dtype).tiny)
+        means = self.mean + self.slope * (1 - share).sqrt() * raw
+        return means, self.conditional_variance + moved + self._noise(raw)
+
     def log_prob(self, y: Tensor) -> Tensor:
         check_targets(y, self.mean)
-        means, variances = self._components()
+        means, variances = self.components()
         log_densities = -0.5 * ((y - means).square() / variances + (2 * math.pi * variances).log())
         return (log_densities + _WEIGHTS.log().to(self.mean).view(-1, 1, 1)).logsumexp(dim=0)
 
     def cdf(self, y: Tensor) -> Tensor:
         check_targets(y, self.mean)
-        means, variances = self._components()
+        means, variances = self.components()
         masses = normal_cdf((y - means) / variances.sqrt())
         return torch.einsum("q,q...->...", _WEIGHTS.to(self.mean), masses)
 
@@ -173,22 +190,12 @@ class GaussianNormal(Marginal):
         """Quadrature nodes of z2, as deviations from its expectation, (32, n, t)."""
         return self.raw_variance.sqrt() * _NODES.to(self.mean).view(-1, 1, 1)
 
-    def _components(self) -> tuple[Tensor, Tensor]:
-        """Means and variances of y at the nodes of z2, (32, n, t)."""
-        raw = self._raw_nodes()
-        explained = self.slope.square() * self.raw_variance
-        # The part of it that counts as independent of z2, so that neighbouring Gaussians overlap.
-        moved = (_OVERLAP * explained - self.conditional_variance).clamp(min=0) / (1 + _OVERLAP)
-        share = moved / explained.clamp(min=torch.finfo(explained.dtype).tiny)
-        means = self.mean + self.slope * (1 - share).sqrt() * raw
-        return means, self.conditional_variance + moved + self._noise(raw)
-
     def _noise(self, raw: Tensor) -> Tensor:
         """Noise variance, given the deviation of z2 from its expectation."""
         return self.scale.square() * (F.softplus(self.raw_mean + raw) + self.min_variance)  # Eq 12
 
     def _tail_quantile(self, tail: Tensor, upper: Tensor) -> Tensor:
-        means, variances = (part.double().flatten(1) for part in self._components())
+        means, variances = (part.double().flatten(1) for part in self.components())
         weights = _WEIGHTS.to(means).view(-1, 1, 1)
         sign = 1.0 - 2.0 * upper.double()  # an upper tail is a lower one of -y
         size = max(1, _CHUNK // (len(_NODES) * max(1, len(tail))))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Elementary functions that ONNX lacks, made of those that it has."""
+"""Elementary functions that ONNX, or torch's exporter, lacks or rounds."""
 
 from __future__ import annotations
 
@@ -35,9 +35,32 @@ def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     return x.relu() + _log_sum(power, 1 + power)
 
 
+def clamp(x: Tensor, min: float | None = None, max: float | None = None) -> Tensor:
+    """Clamp to limits that keep x's precision: torch's exporter rounds limits to float32."""
+    for limit, nearer in ((min, torch.maximum), (max, torch.minimum)):
+        if limit is not None:
+            x = nearer(x, torch.scalar_tensor(limit, dtype=x.dtype))
+    return x
+
+
+def scalar_tensor(
+    s: Any, dtype: int = 1, layout: str = "", device: str = "", pin_memory: bool = False
+) -> Any:
+    """Translate a number to ONNX in its own precision: torch's exporter rounds it to float32."""
+    from onnx.helper import make_tensor
+    from onnxscript import opset18
+
+    if isinstance(s, (bool, int, float)):
+        return opset18.Constant(value=make_tensor("", int(dtype), [], [s]))
+    return opset18.Cast(s, to=dtype)
+
+
 # ONNX has no log1p and expm1, and its softplus rounds small values to zero.
 DECOMPOSITIONS: dict[Any, Any] = {
     torch.ops.aten.log1p.default: log1p,
     torch.ops.aten.expm1.default: expm1,
     torch.ops.aten.softplus.default: softplus,
+    torch.ops.aten.clamp.default: clamp,
 }
+
+TRANSLATIONS: dict[Any, Any] = {torch.ops.aten.scalar_tensor.default: scalar_tensor}

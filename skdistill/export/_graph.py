@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from .._version import __version__
-from ._elementary import DECOMPOSITIONS
+from ._elementary import DECOMPOSITIONS, TRANSLATIONS
 from ._program import traced
 from ._read_offs import ReadOffs
 
@@ -34,17 +34,23 @@ def graph_of(read_offs: ReadOffs, opset: int = OPSET[""]) -> Any:
     with torch.no_grad():
         program = traced(read_offs).run_decompositions(DECOMPOSITIONS)
     exported: Any = torch.onnx.export(
-        program, input_names=["X"], opset_version=opset, verbose=False
+        program,
+        input_names=["X"],
+        opset_version=opset,
+        verbose=False,
+        custom_translation_table=TRANSLATIONS,
     )
     proto = exported.model_proto
     names = ["codes" if name == "label" else name for name in read_offs.names]
     outputs = (output.name for output in proto.graph.output)
     names_of = {"X": "X", "": "", **dict(zip(outputs, names, strict=True))}
     rename(proto.graph, lambda name: names_of.get(name, f"_{name}"))
-    for part in (*proto.graph.node, *proto.graph.input, *proto.graph.output):
-        part.ClearField("metadata_props")  # where in the source it comes from
-        part.ClearField("doc_string")
-    proto.graph.ClearField("value_info")
+    for graph in (proto.graph, *bodies(proto.graph)):
+        for part in (*graph.node, *graph.input, *graph.output):
+            part.ClearField("metadata_props")  # where in the source it comes from
+            part.ClearField("doc_string")
+        graph.ClearField("value_info")
+    _count_steps_of_loops(onnx, proto.graph)
     proto.producer_name, proto.producer_version = "skdistill", __version__
     if "label" in read_offs.names:
         _add_labels(onnx, proto.graph, labels_of(read_offs.plan.task))
@@ -53,12 +59,30 @@ def graph_of(read_offs: ReadOffs, opset: int = OPSET[""]) -> Any:
 
 
 def rename(graph: Any, new: Callable[[str], str]) -> None:
-    """Give every value of a graph another name."""
+    """Give every value of a graph another name, those in the bodies of loops too."""
     for part in (*graph.input, *graph.initializer, *graph.output):
         part.name = new(part.name)
     for node in graph.node:
         node.input[:] = map(new, node.input)
         node.output[:] = map(new, node.output)
+    for body in bodies(graph):
+        rename(body, new)
+
+
+def bodies(graph: Any) -> list[Any]:
+    """Return the graphs inside the nodes of a graph."""
+    attributes = (attribute for node in graph.node for attribute in node.attribute)
+    return [attribute.g for attribute in attributes if attribute.HasField("g")]
+
+
+def _count_steps_of_loops(onnx: Any, graph: Any) -> None:
+    """Give loops, which end by their condition, a number of steps: skl2onnx takes none without."""
+    loops = [node for node in graph.node if node.op_type == "Loop"]
+    for loop in loops:
+        loop.input[0] = "most_steps"
+    if loops:
+        most = np.array(np.iinfo(np.int64).max)
+        graph.initializer.append(onnx.numpy_helper.from_array(most, "most_steps"))
 
 
 def labels_of(task: Any) -> np.ndarray:

@@ -17,20 +17,19 @@ from ._pipelines import pipeline_graph, steps_before
 from ._read_offs import ReadOffs
 
 
-def export_onnx(model, path, quantiles=None, members=False) -> None:
+def export_onnx(model, path, quantiles=None, members=False, interval="auto") -> None:
     """Write a fitted model as one ONNX graph of everything that it predicts.
 
     The graph has one input `X` with any number of rows, in float32, or in float64 if the model was
     fitted in float64. Its outputs have fixed names:
 
     - of a regressor, `mean`, `std`, `total`, `aleatoric` and `epistemic`, the last three variances
-      in squared units of y, and `interval`, the central one of 90 %;
+      in squared units of y, and `interval`, the central one of 90 %, where it is cheap;
     - of a classifier, `label`, `probabilities`, `total`, `aleatoric` and `epistemic`, the last
       three entropies in nats.
 
-    What the model cannot tell is left out: the two parts, where it has one network; the interval,
-    where the quantiles of its distribution have no closed form. Families that draw carry their
-    draws.
+    What the model cannot tell is left out: the two parts, where it has one network. Families that
+    draw carry their draws.
 
     Parameters
     ----------
@@ -40,10 +39,14 @@ def export_onnx(model, path, quantiles=None, members=False) -> None:
     path : path-like
         File to write.
     quantiles : array-like of shape (n_quantiles,), default=None
-        Probabilities strictly between 0 and 1, for one more output `quantiles`. Only regressors
-        whose quantiles have a closed form take them: those of one Gaussian or of Student's t.
+        Probabilities strictly between 0 and 1, for one more output `quantiles` of a regressor.
     members : bool, default=False
         Whether to add the output `members`, of models that have ``predict_members``.
+    interval : bool or "auto", default="auto"
+        Whether a regressor has the output `interval`. Of mixtures (several members, Hydra+ and
+        ``family="gaussian"``) interval and quantiles are searched row by row in a loop, which takes
+        far longer than all else; "auto" has the interval where it has a closed form instead: of one
+        Gaussian, or of Student's t.
 
     Raises
     ------
@@ -52,7 +55,7 @@ def export_onnx(model, path, quantiles=None, members=False) -> None:
     TypeError
         If there is no estimator of this package that predicts a distribution in `model`.
     ValueError
-        If the model has no such quantiles, or no members.
+        If the model is a classifier and so has no quantiles and interval, or has no members.
     """
     estimator, _ = final_step(model)
     if not isinstance(estimator, DistributionEstimator):
@@ -61,7 +64,7 @@ def export_onnx(model, path, quantiles=None, members=False) -> None:
             f"FrozenEstimator around one; got {type(model).__name__}."
         )
     check_is_fitted(estimator)
-    read_offs = ReadOffs(estimator, quantiles, members)
+    read_offs = ReadOffs(estimator, quantiles, members, interval)
     steps = steps_before(model)
     proto = pipeline_graph(steps, read_offs, estimator) if steps else graph_of(read_offs)
     names = getattr(steps[0] if steps else estimator, "feature_names_in_", None)

@@ -23,12 +23,12 @@ from ._read_offs import ReadOffs
 def register_converters() -> None:
     """Teach skl2onnx this package's estimators, so that ``skl2onnx.to_onnx`` takes them.
 
-    Outputs are those of :func:`export_onnx`; its `quantiles` and `members` are converter options:
+    Outputs are those of :func:`export_onnx`; its `quantiles`, `members` and `interval` are options:
     ``to_onnx(pipeline, X[:1], options={id(pipeline[-1]): {"members": True}})``.
     """
     from skl2onnx import update_registered_converter
 
-    options = {"zipmap": [True, False, "columns"], "quantiles": None, "members": [True, False]}
+    options = {"zipmap": [True, False, "columns"], **dict.fromkeys(ReadOffs.defaults)}
     for part in (ensembles, distillers):
         for name in part.__all__:
             kind = getattr(part, name)
@@ -58,12 +58,11 @@ def pipeline_graph(steps: list[Any], read_offs: ReadOffs, estimator: Any) -> Any
 
     register_converters()
     pipeline = make_pipeline(_by_position(steps[0]), *steps[1:], estimator)
-    options = {"zipmap": False, "quantiles": read_offs.levels or None, "members": read_offs.members}
     try:
         return convert_sklearn(
             pipeline,
             initial_types=[("X", _tensor_type(read_offs.X.numpy(), [steps[0].n_features_in_]))],
-            options={id(estimator): options},
+            options={id(estimator): {"zipmap": False, **read_offs.options}},
             target_opset=OPSET,
             custom_conversion_functions={SimpleImputer: _convert_imputer},
         )
@@ -89,8 +88,8 @@ def _by_position(step: Any) -> Any:
 
 def _read_offs_of(scope: Any, estimator: Any) -> ReadOffs:
     """Return the read-offs that the options of a conversion ask for."""
-    options = scope.get_options(estimator, {"quantiles": None, "members": False}, fail=False)
-    return ReadOffs(estimator, options["quantiles"], options["members"])
+    given = scope.get_options(estimator, dict(ReadOffs.defaults), fail=False)  # it fills in a copy
+    return ReadOffs(estimator, **{name: given[name] for name in ReadOffs.defaults})
 
 
 def _parse(alias: str, scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:

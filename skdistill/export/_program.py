@@ -17,7 +17,7 @@ from .._read_offs import DistributionEstimator
 from ._read_offs import ReadOffs
 
 
-def export_program(model, path, quantiles=None, members=False) -> None:
+def export_program(model, path, quantiles=None, members=False, interval="auto") -> None:
     """Write a fitted estimator as a program of ``torch.export``.
 
     ``torch.export.load`` reads it without skdistill and scikit-learn; AOTInductor and ExecuTorch
@@ -31,7 +31,7 @@ def export_program(model, path, quantiles=None, members=False) -> None:
         Pipeline are no programs of torch.
     path : path-like
         File to write, best with the ending ``.pt2``.
-    quantiles, members
+    quantiles, members, interval
         As in :func:`export_onnx`.
 
     Raises
@@ -39,7 +39,7 @@ def export_program(model, path, quantiles=None, members=False) -> None:
     TypeError
         If the model is no estimator of this package that predicts a distribution.
     ValueError
-        If the model has no such quantiles, or no members.
+        If the model is a classifier and so has no quantiles and interval, or has no members.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def export_program(model, path, quantiles=None, members=False) -> None:
             f"export_program takes a fitted estimator of skdistill, got {type(model).__name__}."
         )
     check_is_fitted(model)
-    read_offs = ReadOffs(model, quantiles, members)
+    read_offs = ReadOffs(model, quantiles, members, interval)
     facts: dict[str, Any] = {"names": read_offs.names, "quantiles": read_offs.levels}
     if "label" in read_offs.names:
         facts["labels"] = model.classes_.tolist()

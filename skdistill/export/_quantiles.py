@@ -3,17 +3,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from scipy import special
 from torch import Tensor
+from torch._higher_order_ops import while_loop
 
 from ..distributions import (
     EmpiricalGaussian,
     ExpectedGaussian,
+    GaussianNormal,
     NormalInverseGamma,
     NormalInverseWishart,
 )
@@ -21,21 +24,40 @@ from ..distributions import (
 # Degree of the polynomials for Student's quantiles; their relative error is below 1e-8.
 _DEGREE = 16
 
+_MAX_STEPS = 200  # bisection alone closes a bracket of float64 in fewer
+_TOLERANCE = 1e-8  # relative, of the probability below a mixture's quantile
+_EPS = torch.finfo(torch.float64).eps
 
-def closed_form_quantiles(distribution: Any, levels: Iterable[float]) -> Tensor | None:
-    """Quantiles (n, t, k) of one Gaussian, or of Student's t; None for other distributions."""
+
+def has_closed_form(distribution: Any) -> bool:
+    """Whether the quantiles have a closed form: those of one Gaussian, or of Student's t."""
+    if isinstance(distribution, EmpiricalGaussian):
+        return len(distribution.means) == 1
+    return isinstance(distribution, (ExpectedGaussian, NormalInverseGamma, NormalInverseWishart))
+
+
+def quantiles_of(distribution: Any, levels: Iterable[float]) -> Tensor:
+    """Quantiles (n, t, k) of y, for k levels."""
     q = np.asarray(levels, dtype=np.float64)
     if isinstance(distribution, NormalInverseWishart):
         distribution = distribution.marginals
     if isinstance(distribution, NormalInverseGamma):
         scale, standard = distribution.spread, student_quantiles(2 * distribution.alpha, q)
-    elif isinstance(distribution, ExpectedGaussian) or (
-        isinstance(distribution, EmpiricalGaussian) and len(distribution.means) == 1
-    ):
+    elif has_closed_form(distribution):
         scale, standard = distribution.variance.sqrt(), torch.tensor(special.ndtri(q))
     else:
-        return None
+        return mixture_quantiles(*_components(distribution), q)
     return distribution.mean.unsqueeze(-1) + scale.unsqueeze(-1) * standard.to(scale)
+
+
+def _components(distribution: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """Means and variances of a mixture's Gaussians, (S, n, t), and their weights, (S,)."""
+    if isinstance(distribution, GaussianNormal):
+        return *distribution.components(), GaussianNormal.component_weights
+    return distribution.means, distribution.variances, torch.ones(len(distribution.means))
+
+
+# --- Student's t ----------------------------------------------------------------------------------
 
 
 def student_quantiles(degrees: Tensor, q: np.ndarray) -> Tensor:
@@ -45,12 +67,122 @@ def student_quantiles(degrees: Tensor, q: np.ndarray) -> Tensor:
     ``1 / degrees``, which interpolates scipy's values; there is one for each level.
     """
     normal = special.ndtri(q)
-    nodes = np.polynomial.chebyshev.chebpts1(_DEGREE + 1)
-    at_nodes = special.stdtrit(4 / (1 + nodes[:, None]), q)
-    logs = np.log(np.divide(at_nodes, normal, np.ones_like(at_nodes), where=normal != 0))
-    coefficients = np.linalg.solve(np.vander(nodes), logs)  # the highest power first
+
+    def log_ratio(x: np.ndarray) -> np.ndarray:
+        exact = special.stdtrit(4 / (1 + x[:, None]), q)
+        return np.log(np.divide(exact, normal, np.ones_like(exact), where=normal != 0))
+
     x = 4 / degrees.double().unsqueeze(-1) - 1  # -1 at infinitely many degrees, 1 at two
+    return torch.tensor(normal) * polynomial(interpolation(log_ratio, _DEGREE), x).exp()
+
+
+def interpolation(exact: Callable[[np.ndarray], np.ndarray], degree: int) -> list[Tensor]:
+    """Coefficients of the polynomial that agrees with a function at Chebyshev's points.
+
+    The highest power comes first.
+    """
+    nodes = np.polynomial.chebyshev.chebpts1(degree + 1)
+    return [torch.tensor(row) for row in np.linalg.solve(np.vander(nodes), exact(nodes))]
+
+
+def polynomial(coefficients: Sequence[Tensor], x: Tensor) -> Tensor:
+    """Values at x by Horner's rule."""
     total = torch.zeros_like(x)
-    for row in coefficients:
-        total = total * x + torch.tensor(row)
-    return torch.tensor(normal) * total.exp()
+    for coefficient in coefficients:
+        total = total * x + coefficient
+    return total
+
+
+# --- mixtures of Gaussians ------------------------------------------------------------------------
+
+
+def mixture_quantiles(means: Tensor, variances: Tensor, weights: Tensor, q: np.ndarray) -> Tensor:
+    """Quantiles (n, t, k) of mixtures of S Gaussians (S, n, t) with weights (S,), in any unit.
+
+    The safeguarded Newton iteration of :class:`EmpiricalGaussian`, for all quantiles at once. Its
+    steps are one loop of the graph, which ends when every bracket is closed, or the probability
+    beyond every quantile right to a relative 1e-8.
+    """
+    tail = np.minimum(q, 1 - q)
+    sign = torch.tensor(np.where(q > 0.5, -1.0, 1.0))  # an upper tail is a lower one of -y
+    weights = weights.double().view(-1, 1, 1, 1)
+    mass = weights.sum() * torch.tensor(tail)
+    whole = mass.round()
+    between_members = (whole > 0) & ((mass - whole).abs() <= len(weights) * _EPS)
+    mass = torch.where(between_members, whole, mass)  # 20 * (1 - 0.95) is 1
+    mu, sigma = sign * means.double().unsqueeze(-1), variances.double().sqrt().unsqueeze(-1)
+    # The components' own quantiles bracket that of the mixture.
+    own = mu + sigma * torch.tensor(special.ndtri(tail))
+    low, high = own.amin(dim=0), own.amax(dim=0)
+    sigma = torch.maximum(sigma, _EPS**2 * (high - low))  # keeps z defined at a point mass
+    precision, narrowest = 1 / sigma, sigma.amin(dim=0)
+    ratio = mills_polynomial()
+
+    def goes_on(n_steps: Tensor, is_open: Tensor, *_: Tensor) -> Tensor:
+        return (n_steps < _MAX_STEPS) & is_open.any()
+
+    def step(n_steps: Tensor, is_open: Tensor, x: Tensor, last: Tensor, low: Tensor, high: Tensor):
+        excess, slope = _log_tail_ratio(x, mass, mu, precision, weights, ratio)
+        low, high = torch.where(excess < 0, x, low), torch.where(excess > 0, x, high)
+        rounding = 2 * _EPS * (x.abs() + narrowest)
+        is_open = is_open & (excess.abs() > _TOLERANCE) & (high - low > 2 * rounding)
+        change = -excess / slope
+        change = change + change.sign() * rounding  # past the root, so that the bracket closes
+        newton = (low < x + change) & (x + change < high) & (change.abs() <= 0.5 * last)
+        change = torch.where(newton, change, 0.5 * (low - x) + 0.5 * (high - x))
+        return n_steps + 1, is_open, torch.where(is_open, x + change, x), change.abs(), low, high
+
+    x = ((weights * own).sum(dim=0) / weights.sum()).clamp(low, high)
+    state = (torch.zeros((), dtype=torch.int64), low < high, x, high - low, low, high)
+    return (sign * _repeated(goes_on, step, state)[2]).to(means)
+
+
+def _repeated(goes_on: Callable, step: Callable, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """State after the steps of a loop, which stays one in an exported graph."""
+    if torch.compiler.is_exporting():
+        return while_loop(goes_on, step, state)
+    while goes_on(*state):
+        state = step(*state)
+    return state
+
+
+def _log_tail_ratio(
+    x: Tensor,
+    mass: Tensor,
+    means: Tensor,
+    precision: Tensor,
+    weights: Tensor,
+    ratio: Sequence[Tensor],
+) -> tuple[Tensor, Tensor]:
+    """Logarithm of the ratio of the two sides of ``F(x) = mass``, and its derivative by x.
+
+    Each component's tail is on the side where it is positive, so that nothing cancels: see
+    `EmpiricalGaussian`. Precisions are one over standard deviations; `ratio` is `mills_polynomial`.
+    """
+    z = (x - means) * precision
+    below = z > 0
+    bell = weights * torch.exp(-0.5 * z.square())
+    tails = bell * mills_ratio(z.abs(), ratio)
+    surplus = torch.where(below, weights, 0.0).sum(dim=0) - mass
+    left = torch.where(below, 0.0, tails).sum(dim=0) + surplus.clamp(min=0)
+    right = torch.where(below, tails, 0.0).sum(dim=0) + (-surplus).clamp(min=0)
+    slope = (bell * precision / torch.where(below, right, left)).sum(dim=0)
+    excess = torch.log(left / right)
+    # 0 / 0 in a gap so wide that all tails underflow
+    return torch.where(excess.isnan(), 0.0, excess), slope / math.sqrt(2 * math.pi)
+
+
+def mills_ratio(z: Tensor, coefficients: Sequence[Tensor]) -> Tensor:
+    """``exp(z^2 / 2) P(N(0, 1) > z)`` for z >= 0, of float64, with a relative error below 3e-9."""
+    t = 3 / (3 + z)  # falls from 1 to 0
+    return t * polynomial(coefficients, 2 * t - 1)
+
+
+def mills_polynomial() -> list[Tensor]:
+    """Coefficients for :func:`mills_ratio`."""
+
+    def over_t(x: np.ndarray) -> np.ndarray:
+        t = (x + 1) / 2
+        return special.erfcx((3 / t - 3) / math.sqrt(2)) / (2 * t)
+
+    return interpolation(over_t, 12)

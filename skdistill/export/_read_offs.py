@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from .._read_offs import DistributionEstimator
 from .._rules import OneOf, errors_about
-from ._quantiles import closed_form_quantiles
+from ._quantiles import has_closed_form, quantiles_of
 
 _COVERAGE = 0.9  # of the output `interval`
 
@@ -25,7 +25,7 @@ class ReadOffs(nn.Module):
     ----------
     estimator : DistributionEstimator
         A fitted one, on any device; its module is copied to the CPU.
-    quantiles, members
+    quantiles, members, interval
         As in :func:`export_onnx`.
 
     Attributes
@@ -36,10 +36,18 @@ class ReadOffs(nn.Module):
         The tensors for `X`.
     X : Tensor of shape (2, ...)
         Rows of zeros.
+    options : dict
+        What to construct it with again.
     """
 
+    defaults: ClassVar[dict[str, Any]] = {"quantiles": None, "members": False, "interval": "auto"}
+
     def __init__(
-        self, estimator: DistributionEstimator, quantiles: Any = None, members: bool = False
+        self,
+        estimator: DistributionEstimator,
+        quantiles: Any = None,
+        members: bool = False,
+        interval: Any = "auto",
     ):
         super().__init__()
         self.plan = estimator._plan
@@ -53,17 +61,16 @@ class ReadOffs(nn.Module):
                 f"{quantiles!r}."
             )
         OneOf((True, False) if self.plan.has_members else (False,)).check(members, "members")
+        OneOf(("auto", True, False) if is_numeric else ("auto", False)).check(interval, "interval")
         self.levels, self.members = [float(level) for level in levels], members
         dtype = next(self.module.parameters()).dtype
         self.X = torch.zeros(2, *estimator._recipe.row_shape, dtype=dtype)
         with torch.no_grad():
+            is_cheap = is_numeric and has_closed_form(self.module.distribution(self.X))
+            self.interval = is_cheap if interval == "auto" else interval
             found = dict(self._read(self.X))
-        if self.levels and "quantiles" not in found:
-            raise ValueError(
-                f"quantiles must be None: those of {type(estimator).__name__}'s distribution, "
-                f"{type(self.module.distribution(self.X)).__name__}, have no closed form."
-            )
         self.names, self.examples = list(found), list(found.values())
+        self.options = dict(quantiles=quantiles, members=members, interval=interval)
 
     def forward(self, X: Tensor) -> tuple[Tensor, ...]:
         """Map rows (n, ...) to tensors whose first axis is n."""
@@ -88,10 +95,12 @@ class ReadOffs(nn.Module):
 
     def _read_quantiles(self, distribution: Any) -> Iterator[tuple[str, Tensor]]:
         tail = (1 - _COVERAGE) / 2
-        levels = [tail, 1 - tail, *self.levels]
-        found = closed_form_quantiles(distribution, levels)
-        if found is not None:
-            found = self.plan.task.per_target(found)
+        ends = [tail, 1 - tail] if self.interval else []
+        levels = [*ends, *self.levels]
+        if not levels:
+            return
+        found = self.plan.task.per_target(quantiles_of(distribution, levels))
+        if self.interval:
             yield "interval", found[..., :2]
-            if self.levels:
-                yield "quantiles", found[..., 2:]
+        if self.levels:
+            yield "quantiles", found[..., len(ends) :]

@@ -14,7 +14,6 @@ import pandas as pd
 import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy import stats
 from sklearn.compose import TransformedTargetRegressor, make_column_transformer
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
@@ -32,11 +31,12 @@ from skdistill import (
     HydraPlusClassifier,
     HydraPlusRegressor,
     export_onnx,
+    predict_interval,
+    predict_quantiles,
     predict_uncertainty,
 )
 from skdistill.export import export_program, register_converters
 from skdistill.export._elementary import expm1, log1p, softplus
-from skdistill.export._quantiles import student_quantiles
 from skdistill.modules import ConvNet, Recurrent
 from skdistill.samplers import MCDropout
 
@@ -45,8 +45,6 @@ skl2onnx = pytest.importorskip("skl2onnx")
 
 SMALL = {"max_epochs": 5, "module__hidden_units": (8,), "device": "cpu", "random_state": 0}
 LEVELS = [0.001, 0.3, 0.5, 0.95]
-# Models of numbers whose quantiles have one.
-CLOSED_FORMS = ("inverse", "mixture several", "gped numbers", "booster numbers")
 # Of ordinary rows; a network's outputs are in proportion to the largest.
 MAGNITUDES = [1, 1e-30, 1e-3, 1e3, 1e30]
 
@@ -160,11 +158,13 @@ def assert_same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -
 
 def export(name: str, model: Any, path: Path) -> None:
     """Export all that the model has."""
+    is_numeric = "numbers" in name
     export_onnx(
         model,
         path,
-        quantiles=LEVELS if any(word in name for word in CLOSED_FORMS) else None,
+        quantiles=LEVELS if is_numeric else None,
         members=hasattr(model, "predict_members"),
+        interval=True if is_numeric else "auto",
     )
 
 
@@ -289,6 +289,17 @@ def test_students_of_real_numbers(table, family, data_dir, tmp_path):
     assert_pipeline(model.fit(X, y), X, tmp_path / "model.onnx")
 
 
+def test_a_pipelines_mixture_has_quantiles_if_asked(tmp_path):
+    X, y = data_of("ensemble numbers", np.float32)
+    model = make_pipeline(StandardScaler(), numbers(max_epochs=1)).fit(X, y)
+    export_onnx(model, tmp_path / "without.onnx")
+    assert "interval" not in run(tmp_path / "without.onnx", X)
+    export_onnx(model, tmp_path / "with.onnx", quantiles=LEVELS, interval=True)
+    found = run(tmp_path / "with.onnx", X)
+    assert_allclose(found["quantiles"], predict_quantiles(model, X, LEVELS), rtol=1e-5)
+    assert_allclose(found["interval"], predict_interval(model, X), rtol=1e-5)
+
+
 def test_a_student_of_real_classes(data_dir, tmp_path):
     with np.load(data_dir / "tabular" / "pendigits.npz") as data:
         X, y = data["X"][:2000].astype(np.float32), data["y"][:2000]
@@ -296,7 +307,7 @@ def test_a_student_of_real_classes(data_dir, tmp_path):
     assert_pipeline(model.fit(X, y), X, tmp_path / "model.onnx")
 
 
-# --- closed forms -----------------------------------------------------------------------------
+# --- elementary functions -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -317,14 +328,6 @@ def test_elementary_functions_are_exact_to_rounding(ours, exact, dtype):
     np.testing.assert_allclose(ours(x), exact(x.double().numpy()), rtol=tolerance)
 
 
-def test_students_quantiles_are_those_of_scipy():
-    degrees = np.geomspace(2, 1e6, 200)
-    levels = np.array([1e-6, 0.01, 0.3, 0.5, 0.9, 1 - 1e-6])
-    found = student_quantiles(torch.tensor(degrees), levels)
-    exact = stats.t.ppf(levels, degrees[:, None])
-    np.testing.assert_allclose(found, exact, rtol=1e-8, atol=1e-12)
-
-
 # --- what is refused, and what is needed ----------------------------------------------------------
 
 
@@ -336,13 +339,13 @@ def test_what_the_model_cannot_tell_is_refused(tmp_path):
     with pytest.raises(TypeError, match="TransformedTargetRegressor"):
         export_onnx(TransformedTargetRegressor(numbers()).fit(X, y), path)
     ensemble = numbers(max_epochs=1).fit(X, y)
-    with pytest.raises(ValueError, match="no closed form"):
-        export_onnx(ensemble, path, quantiles=[0.5])
     with pytest.raises(ValueError, match="quantiles must be numbers strictly between 0 and 1"):
         export_onnx(ensemble, path, quantiles=[0.0])
     classifier = classes(max_epochs=1).fit(*data_of("ensemble classes"))
     with pytest.raises(ValueError, match="quantiles must be numbers"):
         export_onnx(classifier, path, quantiles=[0.5])
+    with pytest.raises(ValueError, match="interval must be one of"):
+        export_onnx(classifier, path, interval=True)
     without_members = numbers(GPEDDistiller, max_epochs=1).fit(X, y)
     with pytest.raises(ValueError, match="members"):
         export_onnx(without_members, path, members=True)
@@ -372,7 +375,7 @@ def test_programs_predict_what_the_methods_do(name, tmp_path):
     X, y = data_of(name)
     model = MODELS[name]().fit(X, y)
     path = tmp_path / "model.pt2"
-    export_program(FrozenEstimator(model), path)
+    export_program(FrozenEstimator(model), path, interval="auto" if "classes" in name else True)
     files = {"outputs.json": ""}
     program = torch.export.load(path, extra_files=files).module()
     facts = json.loads(files["outputs.json"])
@@ -384,6 +387,7 @@ def test_programs_predict_what_the_methods_do(name, tmp_path):
             assert_array_equal(np.array(facts["labels"])[found["label"]], model.predict(rows))
         else:
             assert_allclose(found["mean"], model.predict(rows), rtol=1e-9)
+            assert_allclose(found["interval"], model.predict_interval(rows), rtol=1e-7)
 
 
 def test_programs_take_no_pipelines(tmp_path):
