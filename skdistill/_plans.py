@@ -133,6 +133,10 @@ class Plan(Protocol):
         """Return members' predictions, rows first, in the form that the objective takes."""
         return self.task.encode_members(members, scaling, dtype)
 
+    def beside(self, outputs: Tensor, module: Any) -> dict[str, Tensor]:
+        """Return by name what is predicted beside the distribution of outputs (S, n, p)."""
+        return {}
+
     def complete(self, module: Any) -> None:
         """Prepare a module for prediction once it has its weights."""
         return None

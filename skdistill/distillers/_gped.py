@@ -308,7 +308,8 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         """Set `monitor_` and `monitor_error_` for the rows of `X_monitor`."""
         plan, self.monitor_, self.monitor_error_ = self._plan, {}, {}
         for label, columns in zip(plan.labels, plan.columns, strict=True):
-            self.monitor_[label] = plan.in_units(label, means[:, columns].cpu(), self.module_)
+            expected = plan.in_units(label, means[:, columns].cpu(), self.module_)
+            self.monitor_[label] = expected.numpy()
             error = self.predict_expectation(rows, label) - self.monitor_[label]
             self.monitor_error_[label] = float(np.abs(error).mean())
 
@@ -334,7 +335,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         columns = plan.columns_of(name)
         outputs = read_in_chunks(self.module_, X, lambda o: o[0, :, columns], raw=True)
         values = plan.expectation(name).predict(torch.from_numpy(outputs))
-        return plan.in_units(name, values, self.module_)
+        return plan.in_units(name, values, self.module_).numpy()
 
 
 def _means_of_members(setup: Setup, predictions: MemberPredictions, rows: np.ndarray | None) -> Any:

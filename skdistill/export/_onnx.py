@@ -28,6 +28,9 @@ def export_onnx(model, path, quantiles=None, members=False, interval="auto") -> 
     - of a classifier, `label`, `probabilities`, `total`, `aleatoric` and `epistemic`, the last
       three entropies in nats.
 
+    A :class:`GPEDDistiller` has its other expectations too, as `expectation_<name>`: all but a
+    classifier's "predictive", its probabilities, and a regressor's three, outputs of those names.
+
     What the model cannot tell is left out: the two parts, where it has one network. Families that
     draw carry their draws.
 

@@ -77,7 +77,8 @@ class ReadOffs(nn.Module):
         return tuple(value for _, value in self._read(X))
 
     def _read(self, X: Tensor) -> Iterator[tuple[str, Tensor]]:
-        distribution = self.module.distribution(X)
+        outputs = self.module.outputs(X)
+        distribution = self.module.of_outputs(outputs)
         task, parts = self.plan.task, distribution.uncertainty()
         if task.kind == "classifier":
             yield "label", task.point(distribution)
@@ -92,6 +93,7 @@ class ReadOffs(nn.Module):
         yield "total", task.per_target(parts.total)
         if self.members:
             yield "members", distribution.members
+        yield from self.plan.beside(outputs, self.module).items()
 
     def _read_quantiles(self, distribution: Any) -> Iterator[tuple[str, Tensor]]:
         tail = (1 - _COVERAGE) / 2

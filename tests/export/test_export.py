@@ -35,8 +35,10 @@ from skdistill import (
     predict_quantiles,
     predict_uncertainty,
 )
+from skdistill.expectations import Expectation
 from skdistill.export import export_program, register_converters
 from skdistill.export._elementary import expm1, log1p, softplus
+from skdistill.export._read_offs import ReadOffs
 from skdistill.modules import ConvNet, Recurrent
 from skdistill.samplers import MCDropout
 
@@ -70,6 +72,20 @@ def network(kind: type) -> BayesianEnsembleClassifier:
     return BayesianEnsembleClassifier(2, module=kind, max_epochs=2, device="cpu", random_state=0)
 
 
+def spread(members: Any) -> torch.Tensor:
+    """Of a member, the difference of its largest and its smallest value, and their mean."""
+    values = members if isinstance(members, torch.Tensor) else members.variance
+    return torch.stack((values.amax(-1) - values.amin(-1), values.mean(-1)), -1)
+
+
+def is_likely(members: Any) -> torch.Tensor:
+    """Whether a member's mean is above the mean of y."""
+    return (members.mean[..., 0] > 0).to(members.mean)
+
+
+OWN = Expectation(spread, name="total")
+LIKELY = Expectation(is_likely, link="sigmoid")
+
 MODELS = {
     "ensemble numbers": numbers,
     "ensemble several numbers": numbers,
@@ -94,6 +110,12 @@ MODELS = {
     },
     "gped numbers": lambda: numbers(GPEDDistiller),
     "gped classes": lambda: classes(GPEDDistiller),
+    "gped own numbers": lambda: numbers(
+        GPEDDistiller, expectations=("mean", "aleatoric", "epistemic", OWN, LIKELY)
+    ),
+    "gped own classes": lambda: classes(
+        GPEDDistiller, expectations=("predictive", "variance", OWN)
+    ),
     "gped dirichlet classes": lambda: classes(GPEDDistiller, expectations="dirichlet"),
     "booster numbers": lambda: numbers(BDistilBooster, n_rounds=2, max_search=2),
     "booster gru classes": lambda: classes(
@@ -137,9 +159,27 @@ def predicted(model: Any, X: np.ndarray, outputs: set[str]) -> dict[str, Any]:
         found["interval"] = model.predict_interval(X)
     if "quantiles" in outputs:
         found["quantiles"] = model.predict_quantiles(X, LEVELS)
+    for output in outputs:
+        if output.startswith("expectation_"):
+            name = output.removeprefix("expectation_")
+            found[output] = model.predict_expectation(X, name)
     if hasattr(model, "predict_members"):
         found["members"] = model.predict_members(X)
     return found
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("gped own numbers", {"expectation_total", "expectation_is_likely"}),
+        ("gped own classes", {"expectation_total", "expectation_variance"}),
+        ("gped classes", {"expectation_entropy"}),
+    ],
+)
+def test_outputs_have_the_names_of_further_expectations(name, wanted):
+    model = MODELS[name]().set_params(max_epochs=1).fit(*data_of(name))
+    names = ReadOffs(model).names
+    assert {name for name in names if name.startswith("expectation")} == wanted
 
 
 def assert_same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:

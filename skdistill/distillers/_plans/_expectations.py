@@ -59,6 +59,7 @@ class ExpectationsPlan(Plan):
     replays: bool = True
 
     has_members: ClassVar[bool] = False
+    in_distribution: ClassVar[tuple[str, ...]]  # expectations that the distribution tells
 
     @property
     def n_outputs(self) -> int:
@@ -88,9 +89,17 @@ class ExpectationsPlan(Plan):
             return torch.cat(values, dim=-1).transpose(0, 1).numpy()
         return pooled(self.expectations, values).unsqueeze(1).numpy()
 
-    def in_units(self, label: str, values: Tensor, module: Any) -> np.ndarray:
+    def in_units(self, label: str, values: Tensor, module: Any) -> Tensor:
         """Return values (n, k) of an expectation in y's units, of shape (n,) if k is one."""
-        return (values[:, 0] if values.shape[1] == 1 else values).numpy()
+        return values[:, 0] if values.shape[1] == 1 else values
+
+    def beside(self, outputs: Tensor, module: Any) -> dict[str, Tensor]:
+        """Return the other expectations, as ``expectation_<name>``."""
+        return {
+            f"expectation_{e.label}": self.in_units(e.label, e.predict(outputs[0, :, at]), module)
+            for e, at in zip(self.expectations, self.columns, strict=True)
+            if e.label not in self.in_distribution
+        }
 
     def objective(self, module: Any, extent: Extent) -> Objective:
         if not self.replays:
@@ -101,6 +110,8 @@ class ExpectationsPlan(Plan):
 @dataclass(frozen=True)
 class CategoricalExpectationsPlan(ExpectationsPlan):
     """Expectations of class probabilities."""
+
+    in_distribution: ClassVar[tuple[str, ...]] = ("predictive",)
 
     @property
     def tells_parts(self) -> bool:
@@ -128,6 +139,8 @@ class CategoricalExpectationsPlan(ExpectationsPlan):
 class GaussianExpectationsPlan(ExpectationsPlan):
     """Expectations of the means and variances of numbers."""
 
+    in_distribution: ClassVar[tuple[str, ...]] = ("mean", "aleatoric", "epistemic")
+
     def encode_members(self, members: np.ndarray, scaling: Buffers, dtype) -> np.ndarray:
         moments = super().encode_members(members, scaling, dtype)
         return self.values(Gaussian(*torch.from_numpy(moments).transpose(0, 1).unbind(-1)))
@@ -145,7 +158,7 @@ class GaussianExpectationsPlan(ExpectationsPlan):
         shift = ((chains.y_loc - student.y_loc) / student.y_scale).to(outputs)
         return Gaussian(shift + scale * mean, scale.square() * variance)
 
-    def in_units(self, label: str, values: Tensor, module: Any) -> np.ndarray:
+    def in_units(self, label: str, values: Tensor, module: Any) -> Tensor:
         scale, loc = module.y_scale.cpu(), module.y_loc.cpu()
         if label == "mean":
             values = loc + scale * values
