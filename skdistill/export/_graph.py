@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 from .._version import __version__
 from ._elementary import DECOMPOSITIONS, TRANSLATIONS
 from ._program import traced
-from ._read_offs import ReadOffs
+from ._read_offs import ReadOffs, RoundReadOffs
 
 OPSET = {"": 18, "ai.onnx.ml": 3}
 
@@ -28,14 +29,14 @@ def import_onnx() -> Any:
     return onnx
 
 
-def graph_of(read_offs: ReadOffs, opset: int = OPSET[""]) -> Any:
-    """Export the read-offs of an estimator."""
+def graph_of(read_offs: ReadOffs | RoundReadOffs, opset: int = OPSET[""]) -> Any:
+    """Export read-offs."""
     onnx = import_onnx()
     with torch.no_grad():
         program = traced(read_offs).run_decompositions(DECOMPOSITIONS)
     exported: Any = torch.onnx.export(
         program,
-        input_names=["X"],
+        input_names=list(read_offs.inputs),
         opset_version=opset,
         verbose=False,
         custom_translation_table=TRANSLATIONS,
@@ -43,7 +44,8 @@ def graph_of(read_offs: ReadOffs, opset: int = OPSET[""]) -> Any:
     proto = exported.model_proto
     names = ["codes" if name == "label" else name for name in read_offs.names]
     outputs = (output.name for output in proto.graph.output)
-    names_of = {"X": "X", "": "", **dict(zip(outputs, names, strict=True))}
+    names_of = {name: name for name in ("", *read_offs.inputs)}
+    names_of |= dict(zip(outputs, names, strict=True))
     rename(proto.graph, lambda name: names_of.get(name, f"_{name}"))
     for graph in (proto.graph, *bodies(proto.graph)):
         for part in (*graph.node, *graph.input, *graph.output):
@@ -83,6 +85,18 @@ def _count_steps_of_loops(onnx: Any, graph: Any) -> None:
     if loops:
         most = np.array(np.iinfo(np.int64).max)
         graph.initializer.append(onnx.numpy_helper.from_array(most, "most_steps"))
+
+
+def with_facts(proto: Any, estimator: Any, read_offs: ReadOffs, first: Any = None) -> Any:
+    """Note in a graph's metadata what it is; `first` is the step that takes X."""
+    facts = {"skdistill_version": __version__, "estimator": type(estimator).__name__}
+    names = getattr(estimator if first is None else first, "feature_names_in_", None)
+    if names is not None:
+        facts["feature_names"] = json.dumps(list(names))
+    if read_offs.levels:
+        facts["quantiles"] = json.dumps(read_offs.levels)
+    import_onnx().helper.set_model_props(proto, facts)
+    return proto
 
 
 def labels_of(task: Any) -> np.ndarray:

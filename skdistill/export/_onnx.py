@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from sklearn.utils.validation import check_is_fitted
@@ -11,8 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._files import write_atomically
 from .._meta_estimators import final_step
 from .._read_offs import DistributionEstimator
-from .._version import __version__
-from ._graph import graph_of, import_onnx
+from ._graph import graph_of, with_facts
 from ._pipelines import pipeline_graph, steps_before
 from ._read_offs import ReadOffs
 
@@ -70,11 +68,5 @@ def export_onnx(model, path, quantiles=None, members=False, interval="auto") -> 
     read_offs = ReadOffs(estimator, quantiles, members, interval)
     steps = steps_before(model)
     proto = pipeline_graph(steps, read_offs, estimator) if steps else graph_of(read_offs)
-    names = getattr(steps[0] if steps else estimator, "feature_names_in_", None)
-    facts = {"skdistill_version": __version__, "estimator": type(estimator).__name__}
-    if names is not None:
-        facts["feature_names"] = json.dumps(list(names))
-    if read_offs.levels:
-        facts["quantiles"] = json.dumps(read_offs.levels)
-    import_onnx().helper.set_model_props(proto, facts)
+    with_facts(proto, estimator, read_offs, *steps[:1])
     write_atomically(Path(path), proto.SerializeToString())

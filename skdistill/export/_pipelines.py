@@ -61,7 +61,9 @@ def pipeline_graph(steps: list[Any], read_offs: ReadOffs, estimator: Any) -> Any
     try:
         return convert_sklearn(
             pipeline,
-            initial_types=[("X", _tensor_type(read_offs.X.numpy(), [steps[0].n_features_in_]))],
+            initial_types=[
+                ("X", _tensor_type(read_offs.inputs["X"].numpy(), [steps[0].n_features_in_]))
+            ],
             options={id(estimator): {"zipmap": False, **read_offs.options}},
             target_opset=OPSET,
             custom_conversion_functions={SimpleImputer: _convert_imputer},

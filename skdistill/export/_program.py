@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._files import write_atomically
 from .._read_offs import DistributionEstimator
-from ._read_offs import ReadOffs
+from ._read_offs import ReadOffs, RoundReadOffs
 
 
 def export_program(model, path, quantiles=None, members=False, interval="auto") -> None:
@@ -69,8 +69,13 @@ def export_program(model, path, quantiles=None, members=False, interval="auto") 
     write_atomically(Path(path), buffer.getvalue())
 
 
-def traced(read_offs: ReadOffs) -> Any:
-    """Trace the read-offs of an estimator, for any number of rows."""
-    rows = torch.export.Dim("batch", min=1)
+def traced(read_offs: ReadOffs | RoundReadOffs) -> Any:
+    """Trace read-offs, for any number of rows."""
+    rows, shapes = torch.export.Dim("batch", min=1), torch.export.ShapesCollection()
+    inputs = tuple(read_offs.inputs.values())
+    for tensor in inputs:
+        shapes[tensor] = {0: rows}
     with torch.no_grad():
-        return torch.export.export(read_offs, (read_offs.X,), dynamic_shapes=({0: rows},))
+        return torch.export.export(
+            read_offs, inputs, dynamic_shapes=shapes.dynamic_shapes(read_offs, inputs)
+        )

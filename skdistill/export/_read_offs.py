@@ -33,9 +33,9 @@ class ReadOffs(nn.Module):
     names : list of str
         What the tensors are.
     examples : list of Tensor
-        The tensors for `X`.
-    X : Tensor of shape (2, ...)
-        Rows of zeros.
+        The tensors for `inputs`.
+    inputs : dict of str to Tensor
+        ``{"X": X}``, two rows of zeros.
     options : dict
         What to construct it with again.
     """
@@ -64,20 +64,21 @@ class ReadOffs(nn.Module):
         OneOf(("auto", True, False) if is_numeric else ("auto", False)).check(interval, "interval")
         self.levels, self.members = [float(level) for level in levels], members
         dtype = next(self.module.parameters()).dtype
-        self.X = torch.zeros(2, *estimator._recipe.row_shape, dtype=dtype)
+        self.inputs = {"X": torch.zeros(2, *estimator._recipe.row_shape, dtype=dtype)}
         with torch.no_grad():
-            is_cheap = is_numeric and has_closed_form(self.module.distribution(self.X))
+            outputs = self.module.outputs(self.inputs["X"])
+            is_cheap = is_numeric and has_closed_form(self.module.of_outputs(outputs))
             self.interval = is_cheap if interval == "auto" else interval
-            found = dict(self._read(self.X))
+            found = dict(self.read(outputs))
         self.names, self.examples = list(found), list(found.values())
         self.options = dict(quantiles=quantiles, members=members, interval=interval)
 
     def forward(self, X: Tensor) -> tuple[Tensor, ...]:
         """Map rows (n, ...) to tensors whose first axis is n."""
-        return tuple(value for _, value in self._read(X))
+        return tuple(value for _, value in self.read(self.module.outputs(X)))
 
-    def _read(self, X: Tensor) -> Iterator[tuple[str, Tensor]]:
-        outputs = self.module.outputs(X)
+    def read(self, outputs: Tensor) -> Iterator[tuple[str, Tensor]]:
+        """Name what outputs of the network, (S, n, p), predict."""
         distribution = self.module.of_outputs(outputs)
         task, parts = self.plan.task, distribution.uncertainty()
         if task.kind == "classifier":
@@ -106,3 +107,60 @@ class ReadOffs(nn.Module):
             yield "interval", found[..., :2]
         if self.levels:
             yield "quantiles", found[..., len(ends) :]
+
+
+class RoundReadOffs(nn.Module):
+    """What a booster predicts after a round, given the state that the rounds before it have left.
+
+    The state is `sum`, of the rounds' outputs, and `activations_<round>`.
+
+    Parameters
+    ----------
+    read_offs : ReadOffs
+        Those of the booster.
+    number : int
+        Number of the round, from 1.
+    before : dict of str to Tensor
+        The state after the round before, for rows of zeros; empty for the first.
+
+    Attributes
+    ----------
+    plan, names, inputs
+        As those of :class:`ReadOffs`; the state is an input, and as ``next_<name>`` an output.
+    state : dict of str to Tensor
+        The state after the round, for rows of zeros.
+    """
+
+    def __init__(self, read_offs: ReadOffs, number: int, before: dict[str, Tensor]):
+        super().__init__()
+        self.plan, self.read_offs, self.number = read_offs.plan, read_offs, number
+        self.booster = read_offs.module.network
+        self.inputs = {**read_offs.inputs, **before}
+        # Later rounds read the activations of this round and of those before it from here on.
+        n_read = [len(learner.connections) for learner in self.booster.learners]
+        later = range(number + 1, len(n_read) + 1)
+        self.first_kept = min((n - n_read[n - 1] for n in later), default=number + 1)
+        self.is_last = not later
+        with torch.no_grad():
+            found, self.state = self._advance(self.inputs)
+        self.names = [*found, *(f"next_{name}" for name in self.state)]
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """Map rows (n, ...) and the state before to tensors whose first axis is n."""
+        found, state = self._advance(dict(zip(self.inputs, inputs, strict=True)))
+        return *found.values(), *state.values()
+
+    def _advance(self, given: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return what is predicted, and the state for the next round."""
+        number, learner = self.number, self.booster.learners[self.number - 1]
+        before = (number - back for back in range(1, len(learner.connections) + 1))
+        hidden = learner.hidden(given["X"], [given[f"activations_{n}"] for n in before])
+        total = self.booster.bounded(learner.outputs(hidden))
+        if number > 1:
+            total = given["sum"] + total
+        found = dict(self.read_offs.read((total / number).unsqueeze(0)))
+        if self.is_last:
+            return found, {}
+        known = {**given, f"activations_{number}": hidden}
+        kept = (f"activations_{n}" for n in range(self.first_kept, number + 1))
+        return found, {"sum": total, **{name: known[name] for name in kept}}

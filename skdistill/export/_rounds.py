@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Rounds of a booster as ONNX graphs, for servers that stop after as many as there is time for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from .._files import write_atomically
+from ..distillers import BDistilBooster
+from ._graph import graph_of, with_facts
+from ._read_offs import ReadOffs, RoundReadOffs
+
+
+def export_rounds(booster, folder, quantiles=None) -> list[Path]:
+    """Write one ONNX graph for each round of a booster.
+
+    The first takes rows `X`; each of the others takes `X` and the state that the one before it has
+    left. All give the outputs of :func:`export_onnx`, of the rounds so far together, and a state
+    for the next: outputs ``next_<name>`` for its inputs ``<name>``, which are `sum`, of the rounds'
+    outputs, and `activations_<round>`, of the earlier rounds that later ones read.
+
+    Parameters
+    ----------
+    booster : BDistilBooster
+        A fitted one, or a FrozenEstimator around it. Other steps of a Pipeline are not exported.
+    folder : path-like
+        Where to write ``round_1.onnx``, ``round_2.onnx`` and so on. It must exist.
+    quantiles
+        As in :func:`export_onnx`.
+
+    Returns
+    -------
+    paths : list of Path
+        The files, round by round.
+
+    Raises
+    ------
+    ImportError
+        If onnx or onnxscript are not installed: ``pip install skdistill[onnx]``.
+    TypeError
+        If `booster` is no :class:`BDistilBooster`.
+    ValueError
+        If the booster is a classifier and so has no quantiles.
+
+    Examples
+    --------
+    An anytime server runs the graphs in turn::
+
+        given = {"X": rows}
+        for session in sessions:  # one onnxruntime.InferenceSession for each file
+            names = [output.name for output in session.get_outputs()]
+            found = dict(zip(names, session.run(None, given)))
+            if there_is_no_more_time():
+                break
+            state = {name: found[name] for name in names if name.startswith("next_")}
+            given = {"X": rows} | {name[5:]: value for name, value in state.items()}
+    """
+    booster = booster.estimator if isinstance(booster, FrozenEstimator) else booster
+    if not isinstance(booster, BDistilBooster):
+        raise TypeError(f"booster must be a BDistilBooster, got {type(booster).__name__}.")
+    check_is_fitted(booster)
+    read_offs = ReadOffs(booster, quantiles)
+    paths: list[Path] = []
+    state: dict[str, Tensor] = {}
+    for number in range(1, booster.n_rounds_ + 1):
+        of_round = RoundReadOffs(read_offs, number, state)
+        state = of_round.state
+        proto = with_facts(graph_of(of_round), booster, read_offs)
+        paths.append(Path(folder) / f"round_{number}.onnx")
+        write_atomically(paths[-1], proto.SerializeToString())
+    return paths
