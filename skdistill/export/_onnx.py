@@ -5,14 +5,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sklearn.utils.validation import check_is_fitted
-
 from .._files import write_atomically
 from .._meta_estimators import final_step
-from .._read_offs import DistributionEstimator
 from ._graph import graph_of, with_facts
 from ._pipelines import pipeline_graph, steps_before
-from ._read_offs import ReadOffs
+from ._read_offs import ReadOffs, check_has_read_offs
 
 
 def export_onnx(model, path, quantiles=None, members=False, interval="auto") -> None:
@@ -54,17 +51,14 @@ def export_onnx(model, path, quantiles=None, members=False, interval="auto") -> 
     ImportError
         If onnx or onnxscript are not installed: ``pip install skdistill[onnx]``.
     TypeError
-        If there is no estimator of this package that predicts a distribution in `model`.
+        If there is no estimator of this package that predicts a distribution of rows in `model`;
+        models of sequences are not exported.
     ValueError
         If the model is a classifier and so has no quantiles and interval, or has no members.
     """
     estimator, _ = final_step(model)
-    if not isinstance(estimator, DistributionEstimator):
-        raise TypeError(
-            "export_onnx takes a fitted estimator of skdistill, or a Pipeline, search or "
-            f"FrozenEstimator around one; got {type(model).__name__}."
-        )
-    check_is_fitted(estimator)
+    wanted = "a fitted estimator of skdistill, or a Pipeline, search or FrozenEstimator around one"
+    check_has_read_offs(estimator, "export_onnx", wanted, model)
     read_offs = ReadOffs(estimator, quantiles, members, interval)
     steps = steps_before(model)
     proto = pipeline_graph(steps, read_offs, estimator) if steps else graph_of(read_offs)

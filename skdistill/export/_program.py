@@ -10,11 +10,9 @@ from typing import Any
 
 import torch
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils.validation import check_is_fitted
 
 from .._files import write_atomically
-from .._read_offs import DistributionEstimator
-from ._read_offs import ReadOffs, RoundReadOffs
+from ._read_offs import ReadOffs, RoundReadOffs, check_has_read_offs
 
 
 def export_program(model, path, quantiles=None, members=False, interval="auto") -> None:
@@ -37,7 +35,7 @@ def export_program(model, path, quantiles=None, members=False, interval="auto") 
     Raises
     ------
     TypeError
-        If the model is no estimator of this package that predicts a distribution.
+        If the model is no estimator of this package that predicts a distribution of rows.
     ValueError
         If the model is a classifier and so has no quantiles and interval, or has no members.
 
@@ -55,11 +53,7 @@ def export_program(model, path, quantiles=None, members=False, interval="auto") 
     torch.Size([442])
     """
     model = model.estimator if isinstance(model, FrozenEstimator) else model
-    if not isinstance(model, DistributionEstimator):
-        raise TypeError(
-            f"export_program takes a fitted estimator of skdistill, got {type(model).__name__}."
-        )
-    check_is_fitted(model)
+    check_has_read_offs(model, "export_program", "a fitted estimator of skdistill", model)
     read_offs = ReadOffs(model, quantiles, members, interval)
     facts: dict[str, Any] = {"names": read_offs.names, "quantiles": read_offs.levels}
     if "label" in read_offs.names:

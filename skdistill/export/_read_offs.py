@@ -9,13 +9,28 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from .._read_offs import DistributionEstimator
 from .._rules import OneOf, errors_about
+from ..sequences import SequencePredictor
 from ._quantiles import has_closed_form, quantiles_of
 
 _COVERAGE = 0.9  # of the output `interval`
+
+
+def check_has_read_offs(estimator: Any, name: str, wanted: str, model: Any) -> None:
+    """Raise a TypeError for what the function of that name does not take."""
+    if isinstance(estimator, SequencePredictor):
+        raise TypeError(
+            f"model must predict rows, got {type(estimator).__name__}: {name} has no graph for "
+            "models of sequences, since torch.export ties recurrent networks to one number of "
+            "tokens."
+        )
+    if not isinstance(estimator, DistributionEstimator):
+        raise TypeError(f"{name} takes {wanted}; got {type(model).__name__}.")
+    check_is_fitted(estimator)
 
 
 class ReadOffs(nn.Module):

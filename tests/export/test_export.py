@@ -30,6 +30,7 @@ from skdistill import (
     GPEDDistiller,
     HydraPlusClassifier,
     HydraPlusRegressor,
+    SequenceDistributionDistiller,
     export_onnx,
     predict_interval,
     predict_quantiles,
@@ -168,20 +169,6 @@ def predicted(model: Any, X: np.ndarray, outputs: set[str]) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("name", "wanted"),
-    [
-        ("gped own numbers", {"expectation_total", "expectation_is_likely"}),
-        ("gped own classes", {"expectation_total", "expectation_variance"}),
-        ("gped classes", {"expectation_entropy"}),
-    ],
-)
-def test_outputs_have_the_names_of_further_expectations(name, wanted):
-    model = MODELS[name]().set_params(max_epochs=1).fit(*data_of(name))
-    names = ReadOffs(model).names
-    assert {name for name in names if name.startswith("expectation")} == wanted
-
-
 def assert_same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
     assert set(found) == set(expected)
     for name, value in expected.items():
@@ -238,6 +225,20 @@ def test_float32_stays_float32(name, tmp_path):
     export(name, model, tmp_path / "model.onnx")
     found = run(tmp_path / "model.onnx", X)
     assert_same(found, predicted(model, X, set(found)))
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("gped own numbers", {"expectation_total", "expectation_is_likely"}),
+        ("gped own classes", {"expectation_total", "expectation_variance"}),
+        ("gped classes", {"expectation_entropy"}),
+    ],
+)
+def test_outputs_have_the_names_of_further_expectations(name, wanted):
+    model = MODELS[name]().set_params(max_epochs=1).fit(*data_of(name))
+    names = ReadOffs(model).names
+    assert {name for name in names if name.startswith("expectation")} == wanted
 
 
 @pytest.mark.parametrize("kind", [int, bool, str])
@@ -434,3 +435,9 @@ def test_programs_take_no_pipelines(tmp_path):
     pipeline = make_pipeline(StandardScaler(), numbers())
     with pytest.raises(TypeError, match="export_program takes a fitted estimator of skdistill"):
         export_program(pipeline, tmp_path / "model.pt2")
+
+
+@pytest.mark.parametrize("write", [export_onnx, export_program])
+def test_models_of_sequences_are_not_exported(write, tmp_path):
+    with pytest.raises(TypeError, match="no graph for models of sequences"):
+        write(SequenceDistributionDistiller([]), tmp_path / "model")
