@@ -13,6 +13,18 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from exported_models import (
+    LEVELS,
+    MAGNITUDES,
+    MODELS,
+    all_outputs,
+    assert_same,
+    classes,
+    data_of,
+    numbers,
+    predicted,
+    run,
+)
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.compose import TransformedTargetRegressor, make_column_transformer
 from sklearn.frozen import FrozenEstimator
@@ -23,176 +35,20 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
 
 from skdistill import (
-    BayesianEnsembleClassifier,
-    BayesianEnsembleRegressor,
-    BDistilBooster,
     DistributionDistiller,
     GPEDDistiller,
-    HydraPlusClassifier,
-    HydraPlusRegressor,
     SequenceDistributionDistiller,
     export_onnx,
     predict_interval,
     predict_quantiles,
     predict_uncertainty,
 )
-from skdistill.expectations import Expectation
 from skdistill.export import export_program, register_converters
 from skdistill.export._elementary import expm1, log1p, softplus
 from skdistill.export._read_offs import ReadOffs
-from skdistill.modules import ConvNet, Recurrent
-from skdistill.samplers import MCDropout
 
 onnxruntime = pytest.importorskip("onnxruntime")
 skl2onnx = pytest.importorskip("skl2onnx")
-
-SMALL = {"max_epochs": 5, "module__hidden_units": (8,), "device": "cpu", "random_state": 0}
-LEVELS = [0.001, 0.3, 0.5, 0.95]
-# Of ordinary rows; a network's outputs are in proportion to the largest.
-MAGNITUDES = [1, 1e-30, 1e-3, 1e3, 1e30]
-
-
-def numbers(*distiller, **params) -> Any:
-    """An ensemble for numbers, or what is distilled from it."""
-    ensemble = BayesianEnsembleRegressor(3, **SMALL)
-    if not distiller:
-        return ensemble.set_params(**params)
-    return distiller[0](ensemble, **{**SMALL, **params})
-
-
-def classes(*distiller, **params) -> Any:
-    """An ensemble for classes, or what is distilled from it."""
-    ensemble = BayesianEnsembleClassifier(3, **SMALL)
-    if not distiller:
-        return ensemble.set_params(**params)
-    return distiller[0](ensemble, **{**SMALL, **params})
-
-
-def network(kind: type) -> BayesianEnsembleClassifier:
-    """An ensemble of networks that are no MLPs."""
-    return BayesianEnsembleClassifier(2, module=kind, max_epochs=2, device="cpu", random_state=0)
-
-
-def spread(members: Any) -> torch.Tensor:
-    """Of a member, the difference of its largest and its smallest value, and their mean."""
-    values = members if isinstance(members, torch.Tensor) else members.variance
-    return torch.stack((values.amax(-1) - values.amin(-1), values.mean(-1)), -1)
-
-
-def is_likely(members: Any) -> torch.Tensor:
-    """Whether a member's mean is above the mean of y."""
-    return (members.mean[..., 0] > 0).to(members.mean)
-
-
-OWN = Expectation(spread, name="total")
-LIKELY = Expectation(is_likely, link="sigmoid")
-
-MODELS = {
-    "ensemble numbers": numbers,
-    "ensemble several numbers": numbers,
-    "ensemble dropout numbers": lambda: numbers(inference=MCDropout()),
-    "ensemble classes": classes,
-    "ensemble images classes": lambda: network(ConvNet),
-    "ensemble series classes": lambda: network(Recurrent),
-    "hydra several numbers": lambda: numbers(HydraPlusRegressor),
-    "hydra classes": lambda: classes(HydraPlusClassifier),
-    **{
-        f"distribution {family} several numbers": lambda family=family: numbers(
-            DistributionDistiller, family=family
-        )
-        for family in ("gaussian", "normal_inverse_gamma", "normal_inverse_wishart", "mixture")
-    },
-    "distribution full numbers": lambda: numbers(DistributionDistiller, covariance="full"),
-    **{
-        f"distribution {family} classes": lambda family=family: classes(
-            DistributionDistiller, family=family
-        )
-        for family in ("dirichlet", "logit_normal", "mixture", "gauss_head", "dropout_head")
-    },
-    "gped numbers": lambda: numbers(GPEDDistiller),
-    "gped classes": lambda: classes(GPEDDistiller),
-    "gped own numbers": lambda: numbers(
-        GPEDDistiller, expectations=("mean", "aleatoric", "epistemic", OWN, LIKELY)
-    ),
-    "gped own classes": lambda: classes(
-        GPEDDistiller, expectations=("predictive", "variance", OWN)
-    ),
-    "gped dirichlet classes": lambda: classes(GPEDDistiller, expectations="dirichlet"),
-    "booster numbers": lambda: numbers(BDistilBooster, n_rounds=2, max_search=2),
-    "booster gru classes": lambda: classes(
-        BDistilBooster, n_rounds=2, max_search=2, connection="gru", connect="always"
-    ),
-}
-
-
-def data_of(name: str, dtype: Any = np.float64) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and targets for the model of that name."""
-    words = name.split()
-    shape = {"images": (1, 6, 6), "series": (5, 2)}.get(words[1], (3,))
-    X = np.random.default_rng(0).normal(size=(60, *shape))
-    columns = X.reshape(len(X), -1)
-    y = 4 + np.sin(columns[:, :2]) - columns[:, 1:2]
-    if words[-1] == "classes":
-        return X.astype(dtype), np.array(["no", "maybe", "yes"])[np.digitize(y[:, 0], [3.0, 5.0])]
-    return X.astype(dtype), y if "several" in words else y[:, 0]
-
-
-def run(path: Path, X: np.ndarray) -> dict[str, np.ndarray]:
-    """Outputs of a file, by name."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(path, options)
-    names = [output.name for output in session.get_outputs()]
-    return dict(zip(names, session.run(None, {"X": X}), strict=True))
-
-
-def predicted(model: Any, X: np.ndarray, outputs: set[str]) -> dict[str, Any]:
-    """What the estimator's methods say, for the outputs of a graph."""
-    found = {}
-    if "label" in outputs:
-        found = {"label": model.predict(X), "probabilities": model.predict_proba(X)}
-    else:
-        found["mean"], found["std"] = model.predict(X, return_std=True)
-    uncertainty = model.predict_uncertainty(X)
-    parts = {name: getattr(uncertainty, name) for name in ("total", "aleatoric", "epistemic")}
-    found |= {name: part for name, part in parts.items() if part is not None}
-    if "interval" in outputs:
-        found["interval"] = model.predict_interval(X)
-    if "quantiles" in outputs:
-        found["quantiles"] = model.predict_quantiles(X, LEVELS)
-    for output in outputs:
-        if output.startswith("expectation_"):
-            name = output.removeprefix("expectation_")
-            found[output] = model.predict_expectation(X, name)
-    if hasattr(model, "predict_members"):
-        found["members"] = model.predict_members(X)
-    return found
-
-
-def assert_same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
-    assert set(found) == set(expected)
-    for name, value in expected.items():
-        assert found[name].shape == value.shape
-        if name == "label":
-            np.testing.assert_array_equal(found[name], value)
-            continue
-        assert found[name].dtype == value.dtype
-        atol = np.finfo(value.dtype).eps / 100  # of entropies
-        if "std" in expected:  # means and quantiles are sums, which may cancel
-            atol = 1e-6 * expected["std"].max() if name in ("mean", "interval", "quantiles") else 0
-        np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=atol, err_msg=name)
-
-
-def export(name: str, model: Any, path: Path) -> None:
-    """Export all that the model has."""
-    is_numeric = "numbers" in name
-    export_onnx(
-        model,
-        path,
-        quantiles=LEVELS if is_numeric else None,
-        members=hasattr(model, "predict_members"),
-        interval=True if is_numeric else "auto",
-    )
 
 
 @pytest.mark.filterwarnings("ignore")  # rounds that find no weak learner
@@ -202,7 +58,7 @@ def test_outputs_are_those_of_the_methods(name, tmp_path):
     X, y = data_of(name, np.float32 if {"images", "series"} & set(name.split()) else np.float64)
     model = MODELS[name]().fit(X, y)
     path = tmp_path / "model.onnx"
-    export(name, model, path)
+    export_onnx(model, path, **all_outputs(name, model))
     for magnitude in MAGNITUDES:
         rows = X[:20] * X.dtype.type(magnitude)
         try:
@@ -222,7 +78,7 @@ def test_outputs_are_those_of_the_methods(name, tmp_path):
 def test_float32_stays_float32(name, tmp_path):
     X, y = data_of(name, np.float32)
     model = MODELS[name]().fit(X, y)
-    export(name, model, tmp_path / "model.onnx")
+    export_onnx(model, tmp_path / "model.onnx", **all_outputs(name, model))
     found = run(tmp_path / "model.onnx", X)
     assert_same(found, predicted(model, X, set(found)))
 

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""On real tables, and on their rows far too small and large, graphs predict what methods do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from exported_models import MAGNITUDES, MODELS, all_outputs, assert_same, predicted, run
+from numpy.testing import assert_allclose, assert_array_equal
+
+from skdistill.export import export_onnx
+from skdistill.export._read_offs import ReadOffs
+
+pytest.importorskip("onnxruntime")
+
+TABLES = {
+    "numbers": ("uci/bostonHousing", "uci/energy", "uci/rf1_multitarget"),
+    "classes": ("tabular/pendigits", "tabular/satimage", "tabular/magic"),
+}
+CASES = [
+    (name, table)
+    for name in MODELS
+    if not {"images", "series"} & set(name.split())
+    for table in TABLES[name.split()[-1]]
+    if "several" not in name or "rf1" in table
+]
+
+
+def standardised(data_dir, table: str, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+    """800 rows of a table and their targets."""
+    with np.load(data_dir / f"{table}.npz") as data:
+        X, y = data["X"].astype(float), data["Y" if "rf1" in table else "y"]
+    rows = np.random.default_rng(0).permutation(len(X))[:800]
+    scale = X[rows].std(0)
+    return ((X[rows] - X[rows].mean(0)) / np.where(scale > 0, scale, 1)).astype(dtype), y[rows]
+
+
+def fitted_and_exported(name: str, X: np.ndarray, y: np.ndarray, path: Any) -> tuple[Any, Any]:
+    """A model, and the module that is exported."""
+    model = MODELS[name]().set_params(max_epochs=5).fit(X[:400], y[:400])
+    options = all_outputs(name, model)
+    export_onnx(model, path, **options)
+    return model, ReadOffs(model, **options)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # rounds that find no weak learner
+@pytest.mark.parametrize(("name", "table"), CASES)
+def test_float64(name, table, data_dir, tmp_path):
+    X, y = standardised(data_dir, table, np.float64)
+    model, _ = fitted_and_exported(name, X, y, tmp_path / "model.onnx")
+    for magnitude in MAGNITUDES:
+        found = run(tmp_path / "model.onnx", X * magnitude)
+        try:
+            expected = predicted(model, X * magnitude, set(found))
+        except ValueError:  # the model says that it overflows
+            assert magnitude == 1e30
+            continue
+        assert_same(found, expected)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("name", "table"), [case for case in CASES if "rf1" in case[1] or "pendigits" in case[1]]
+)
+def test_float32_to_its_own_rounding(name, table, data_dir, tmp_path):
+    """Where float32 rounds more than 1e-5, graph and torch are equally far from float64.
+
+    Torch is the truth of what is infinite, and what is no number.
+    """
+    X, y = standardised(data_dir, table, np.float32)
+    model, read_offs = fitted_and_exported(name, X, y, tmp_path / "model.onnx")
+    torch32 = {}
+    for magnitude in MAGNITUDES:
+        rows = torch.tensor(X * np.float32(magnitude))
+        found = run(tmp_path / "model.onnx", rows.numpy())
+        torch32[magnitude] = dict(zip(read_offs.names, read_offs(rows), strict=True)), found
+    read_offs.double()
+    for magnitude, (expected, found) in torch32.items():
+        rows = torch.tensor(X * np.float32(magnitude)).double()
+        exact = dict(zip(read_offs.names, read_offs(rows), strict=True))
+        for output, value in expected.items():
+            if output == "label":
+                same = found[output] == model.classes_[value]
+                assert (same | ~np.isfinite(found["probabilities"]).all(1)).mean() > 0.99
+                continue
+            rounding = (value - exact[output]).abs()
+            largest = rounding[rounding.isfinite()].max() if rounding.isfinite().any() else 0.0
+            is_finite = value.isfinite().numpy()
+            assert_array_equal(found[output][~is_finite], value.numpy()[~is_finite])
+            assert_allclose(
+                found[output][is_finite],
+                value.numpy()[is_finite],
+                rtol=1e-5,
+                atol=4 * float(largest),
+                err_msg=f"{output} at {magnitude}",
+            )
