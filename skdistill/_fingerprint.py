@@ -238,6 +238,7 @@ _ADDED = frozenset(
     {"__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", "__firstlineno__"}
     | {"__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__"}
     | {"__static_attributes__", "__abstractmethods__", "_abc_impl", "__parameters__"}
+    | {"__slotnames__"}  # added when an instance is pickled or copied
 )
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 # Parameters that change nothing about a fitted model.
-NO_MATTER = ("checkpoint", "checkpoint_every", "verbose", "n_threads")
+NO_MATTER = ("checkpoint", "checkpoint_every", "verbose", "n_threads", "n_jobs")
 
 
 class Progress:
@@ -34,7 +34,7 @@ class Progress:
         self.checkpoint = checkpoint
         self.n_begun = 0  # trainings
         self.is_loading = False
-        self.trainings: list[dict[str, Any]]
+        self.trainings: list[dict[str, Any] | None]
         self.random_state: np.random.RandomState | None
         saved = checkpoint.read()
         match {"trainings": [], "random_state": None} if saved is None else saved:
@@ -62,31 +62,97 @@ class Progress:
         self.n_begun += 1
         return SavedTraining(self, self.n_begun - 1, rows, draws_globally)
 
+    def next_tasks(self, n_tasks: int) -> list[TaskProgress]:
+        """Return what trainings that run side by side, as tasks of their own, go on from."""
+        first, self.n_begun = self.n_begun, self.n_begun + n_tasks
+        return [TaskProgress(k, self._state_of(k)) for k in range(first, self.n_begun)]
+
     def saved(self, number: int) -> dict[str, Any] | None:
         """Return the state of a training, if there is one."""
-        self.is_loading = number < len(self.trainings)
-        return self.trainings[number] if self.is_loading else None
+        state = self._state_of(number)
+        self.is_loading = state is not None
+        return state
 
     def end_epoch(self, number: int, state: Any) -> None:
         """Write what `state` returns of a training, if it is time to."""
         self.is_loading = False
         if self.checkpoint.is_due():
-            trainings = [*self.trainings[:number], state()]
-            self.checkpoint.write({"trainings": trainings, "random_state": self.random_state})
+            self._write(self._with(number, state()))
 
     def end_training(self, number: int, state: dict[str, Any]) -> None:
         """Keep the state of a training that has ended, for the next writing."""
-        if not self.is_loading:  # else it is that which was restored, and others may follow it
-            self.trainings[number:] = [copy.deepcopy(state)]
+        if not self.is_loading:  # else it is that which was restored
+            self.trainings = self._with(number, copy.deepcopy(state))
         self.is_loading = False
 
+    def end_task(self, task: TaskProgress) -> None:
+        """Write the state of a training that has ended as a task."""
+        if task.state is not None:
+            self.trainings = self._with(task.number, task.state)
+            self._write(self.trainings)
 
-_ACTIVE: ContextVar[Progress | None] = ContextVar("progress of the outermost fit", default=None)
+    def _state_of(self, number: int) -> dict[str, Any] | None:
+        return self.trainings[number] if number < len(self.trainings) else None
+
+    def _with(self, number: int, state: dict[str, Any]) -> list[dict[str, Any] | None]:
+        """The trainings with this state of one; None are those that have not been saved."""
+        n_missing = max(0, number + 1 - len(self.trainings))
+        trainings = [*self.trainings, *[None] * n_missing]
+        trainings[number] = state
+        return trainings
+
+    def _write(self, trainings: list[dict[str, Any] | None]) -> None:
+        self.checkpoint.write({"trainings": trainings, "random_state": self.random_state})
 
 
-def current_progress() -> Progress | None:
-    """Return the progress of the fit that is running, if it has a checkpoint."""
+class TaskProgress:
+    """The progress of one training that runs as a task, maybe in another process.
+
+    Nothing is written there: `state` is handed to :meth:`Progress.end_task` when it has ended.
+
+    Parameters
+    ----------
+    number : int
+        How many trainings of the fit come before this one.
+    state : dict, default=None
+        What the training goes on from, and at its end the state to save.
+    """
+
+    def __init__(self, number: int, state: dict[str, Any] | None = None):
+        self.number = number
+        self.state = state
+
+    def next_training(self, rows: Any, draws_globally: bool) -> Any:
+        from ._engine import SavedTraining
+
+        return SavedTraining(self, self.number, rows, draws_globally)
+
+    def saved(self, number: int) -> dict[str, Any] | None:
+        return self.state
+
+    def end_epoch(self, number: int, state: Any) -> None:
+        """Keep nothing: the process that writes has the whole training at its end."""
+
+    def end_training(self, number: int, state: dict[str, Any]) -> None:
+        self.state = copy.deepcopy(state)
+
+
+_ACTIVE: ContextVar[Any] = ContextVar("progress of the outermost fit", default=None)
+
+
+def current_progress() -> Any:
+    """Return the Progress, or TaskProgress, of what is running, if it has a checkpoint."""
     return _ACTIVE.get()
+
+
+@contextmanager
+def progress_is(progress: Progress | TaskProgress | None) -> Iterator[None]:
+    """Make `progress` the current one."""
+    token = _ACTIVE.set(progress)
+    try:
+        yield
+    finally:
+        _ACTIVE.reset(token)
 
 
 @contextmanager
@@ -122,13 +188,11 @@ def resumable(
     belongs_to = digests(estimator, arrays, NO_MATTER)
     with Checkpoint(estimator.checkpoint, estimator.checkpoint_every, belongs_to) as checkpoint:
         progress = Progress(checkpoint)
-        token = _ACTIVE.set(progress)
         try:
-            yield progress.restored(estimator.random_state, random_state)
+            with progress_is(progress):
+                yield progress.restored(estimator.random_state, random_state)
         except Exception as error:  # of any kind: a state that does not fit fails anywhere
             if progress.is_loading:
                 raise checkpoint.misfit(error) from error
             raise
-        finally:
-            _ACTIVE.reset(token)
         checkpoint.remove()

@@ -111,6 +111,18 @@ class Number(Rule):
         return ""
 
 
+class NumberOfJobs(Rule):
+    """A number of tasks side by side, as joblib takes it."""
+
+    accepted = "None, an integer >= 1, or -1 for all cores (-2 for all but one, and so on)"
+
+    def accepts(self, value: Any) -> bool:
+        return value is None or (is_number(value, Integral) and value != 0)
+
+    def error_type(self, value: Any) -> type[Exception]:
+        return ValueError if is_number(value) else TypeError
+
+
 @dataclass(frozen=True)
 class OneOf(Rule):
     """One of a few values."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import runpy
 import signal
@@ -10,6 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 # Read when numpy, scipy and matplotlib are first imported, hence before anything else; the same as
 # in the Makefile, so that a bare `pytest` runs what `make test` runs.
@@ -64,6 +66,31 @@ def tally(record_property) -> Callable[[str, int], None]:
         record_property(_TALLY, (what, n_cases))
 
     return add
+
+
+@pytest.fixture(scope="session")
+def dask_client() -> Iterator[Any]:
+    """A client of two worker processes of dask on this machine."""
+    distributed = pytest.importorskip("dask.distributed")
+    quiet = {"dashboard_address": None, "silence_logs": logging.CRITICAL}
+    workers = {"n_workers": 2, "threads_per_worker": 1, "host": "127.0.0.1"}
+    with distributed.LocalCluster(**workers, **quiet) as cluster, cluster.get_client() as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def ray() -> Iterator[Any]:
+    """ray with two workers on this machine, as a backend of joblib too."""
+    ray = pytest.importorskip("ray")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_MODE", "disabled")  # or ray would write a token to the home folder
+        patch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+        from ray.util.joblib import register_ray
+
+        register_ray()
+        yield ray
+        ray.shutdown()
 
 
 def pytest_terminal_summary(terminalreporter) -> None:

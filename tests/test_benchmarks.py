@@ -200,6 +200,17 @@ def test_persistence_measures_each_model_in_each_way(run, tmp_path):
     assert min(processes.values()) > 0.1  # that of the children
 
 
+def test_parallel_compares_two_jobs_with_one(run, tmp_path):
+    output = tmp_path / "parallel.json"
+    text = run("parallel.py", "--quick", "--clusters", "--output", str(output))
+    found = json.loads(output.read_text(encoding="utf-8"))
+    assert [row["ours"] for row in found["cores"]] == ["two processes", "two threads"]
+    assert found["clusters"] == []
+    for row in found["cores"]:
+        assert row["ours"] in text
+        assert row["ratio"] == pytest.approx(row["peer_seconds"] / row["ours_seconds"])
+
+
 # The forest ----------------------------------------------------------------------------------
 
 

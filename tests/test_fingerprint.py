@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import collections
+import copy
 import enum
 import functools
 import importlib
@@ -334,6 +335,18 @@ def digests_of_many():
     more = [uses_scaled, is_even, cached, Network, Colour, MLP, np, words, frozenset(words)]
     more += [lambda: "x" in {"a", "b", "c"}, Network().forward, Pair(words, Slots(3))]
     return [digest(value) for value in more]
+
+
+def test_pickling_a_callback_is_no_matter():
+    class Plain(Callback):
+        def __init__(self, number):
+            self.number = number
+
+    callback = Plain(1)
+    before = digest(callback)
+    copy.copy(callback)  # as pickle does, it notes the names of slots in the class
+    assert "__slotnames__" in vars(Plain)
+    assert digest(callback) == before
 
 
 def test_digests_are_the_same_in_another_process():

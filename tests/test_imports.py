@@ -50,6 +50,7 @@ LAYERS = {
         "metrics",
         "displays",
         "model_selection",
+        "distributed",
         "persistence",
         "export",
         "mlflow",

@@ -20,6 +20,7 @@ from ._callbacks import (
     MemberEarlyStopping,
     SavedTraining,
     StopTraining,
+    StopWhen,
     TaskPerEpoch,
     cosine_schedule,
 )

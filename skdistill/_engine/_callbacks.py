@@ -231,6 +231,22 @@ class TaskPerEpoch(Callback):
             raise StopTraining
 
 
+class StopWhen(Callback):
+    """End training after the epoch in which another thread has set an event.
+
+    Parameters
+    ----------
+    event : threading.Event
+    """
+
+    def __init__(self, event):
+        self.event = event
+
+    def on_epoch_end(self, net, **kwargs):
+        if self.event.is_set():
+            raise StopTraining
+
+
 class SavedTraining(Callback):
     """Restore a training from a checkpoint, and save it there; comes after all other callbacks.
 

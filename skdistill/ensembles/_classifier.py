@@ -40,9 +40,9 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         Number of epochs.
     inference, bootstrap, optimizer, lr, lr_schedule, batch_size, clip_norm
         As in :class:`BayesianEnsembleRegressor`.
-    early_stopping, n_iter_no_change, tol, max_restarts
+    early_stopping, n_iter_no_change, tol, max_restarts, member_block, n_jobs
         As in :class:`BayesianEnsembleRegressor`.
-    member_block, warm_start
+    warm_start
         As in :class:`BayesianEnsembleRegressor`; y may hold no labels but those of the first fit.
     checkpoint, checkpoint_every, callbacks, device, compile, n_threads, verbose
         As in :class:`BayesianEnsembleRegressor`.
@@ -114,6 +114,7 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         max_restarts=3,
         member_block="auto",
         warm_start=False,
+        n_jobs=None,
         checkpoint=None,
         checkpoint_every=60.0,
         callbacks=None,
@@ -143,6 +144,7 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         self.max_restarts = max_restarts
         self.member_block = member_block
         self.warm_start = warm_start
+        self.n_jobs = n_jobs
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
         self.callbacks = callbacks

@@ -15,7 +15,7 @@ from .._estimator import checked_training, fit_task, forget, recipe_for, with_ca
 from .._plans import Extent, rebuild_module, weights_of
 from .._read_offs import DistributionEstimator
 from .._resume import resumable
-from .._rules import Number, OneOf
+from .._rules import Number, NumberOfJobs, OneOf
 from .._tasks import TASKS, Task
 from .._training import Training
 from .._warm_start import all_weights, in_dtype_of, is_trained, same_recipe, scaling_of
@@ -67,6 +67,7 @@ PARAMETER_TABLE = {
     "max_restarts": Number(Integral, 0),
     "member_block": Number(Integral, 1, others=("auto",)),
     "warm_start": OneOf((True, False)),
+    "n_jobs": NumberOfJobs(),
 }
 
 
@@ -137,7 +138,7 @@ def _train_members(
     with fit_task(ensemble, data.X, data.y, n_epochs) as context:
         try:
             trainer.train_all(random_state, context)
-        except (KeyboardInterrupt, ValueError):
+        except (KeyboardInterrupt, Exception):  # of any kind: a worker may die, a cluster go away
             if trainer.weights:
                 _keep_members(job, trainer)
             raise

@@ -76,7 +76,9 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         from another seed. Members that still diverge are left out, with a warning.
     member_block : int or "auto", default="auto"
         How many members are trained together, as one stack; "auto" takes as many as fit the cache
-        of a CPU, and all on a GPU.
+        of a CPU, and all on a GPU. On a CPU it divides 20 members or more into blocks of at least
+        ten if the fit takes more than a few seconds, so that `n_jobs` has tasks to give out.
+        Members are the same to rounding, and with dropout differ, from one size to another.
     warm_start : bool, default=False
         Whether `fit` keeps the members of the fit before, bit for bit, and trains those that are
         missing: `n_members` is their number in all, so ``set_params(n_members=more)`` adds some.
@@ -85,6 +87,13 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         `member_block` begin at the same members). Other data may be given, of the same columns and
         targets; the location and scale of y stay those of the first fit. `max_epochs` and the
         other parameters of training hold for the new members. Only for deep ensembles.
+    n_jobs : int, default=None
+        How many blocks of members are trained side by side on a CPU, as tasks of joblib; -1 is all
+        cores. None is 1, or what ``joblib.parallel_config`` says, which also chooses where: in
+        processes by default, in threads, or by dask or ray on other machines. The model is the same
+        bit for bit for every number and backend, on the same kind of processor. There is nothing
+        to give out, and `n_jobs` has no effect, where `member_block` leaves one block, with
+        ``inference`` by Markov chains or dropout, and on a GPU.
     normalize_y : bool, default=True
         Whether to standardise the targets for training. Outputs are in y's units all the same.
     checkpoint : str or path, default=None
@@ -93,11 +102,12 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         bit for bit); at the end the file is removed. One that is damaged, of another fit, or in use
         by another fit is refused with a ValueError, and so are parameters that cannot be compared
         with other values, such as objects that hold a lock. The memory of your own callbacks is not
-        saved.
+        saved. With several jobs a block of members is saved when it has ended.
     checkpoint_every : float or str, default=60.0
         Seconds between two writings, at least, or a number of epochs: "10 epochs".
     callbacks : list of skorch callbacks, default=None
-        Also as (name, callback) pairs.
+        Also as (name, callback) pairs. With several jobs each block of members has copies of them,
+        and what they note there stays there.
     device : str, default="auto"
         Torch device; "auto" is CUDA when there is one.
     compile : bool or "auto", default="auto"
@@ -105,9 +115,12 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         passes them through ``torch.compile``, which takes seconds once; False does neither.
     n_threads : int or "auto", default="auto"
         Threads of torch during `fit`; "auto" is one where a training step is too small for more,
-        and else the caller's setting, which is restored in any case.
+        and else the caller's setting, which is restored in any case. If `n_jobs` is given, it is
+        the number of each job, and "auto" is one. Several threads may round large matrix products
+        in another way.
     verbose : int, default=0
-        1 prints what is being trained and how long it will take, 2 a line for each epoch.
+        1 prints what is being trained and how long it will take, 2 a line for each epoch; with
+        several jobs both print a line for each block of members that has ended.
     random_state : int, RandomState instance or None, default=None
     **kwargs
         ``module__<name>``, ``optimizer__<name>`` and ``callbacks__<callback>__<name>``.
@@ -139,7 +152,9 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
     Notes
     -----
     Ctrl-C during fit keeps the members trained so far, as they are, and raises
-    ``KeyboardInterrupt``; before the end of the first epoch the estimator stays unfitted. When
+    ``KeyboardInterrupt``; before the end of the first epoch the estimator stays unfitted. With
+    several jobs it keeps the blocks that have ended, and so does a job that fails because its
+    process dies or a cluster goes away; a note on the error says how many members there are. When
     Markov chains diverge, the error names step size and iteration, and the finite states that were
     kept before it are the members.
 
@@ -193,6 +208,7 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         max_restarts=3,
         member_block="auto",
         warm_start=False,
+        n_jobs=None,
         normalize_y=True,
         checkpoint=None,
         checkpoint_every=60.0,
@@ -223,6 +239,7 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         self.max_restarts = max_restarts
         self.member_block = member_block
         self.warm_start = warm_start
+        self.n_jobs = n_jobs
         self.normalize_y = normalize_y
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every

@@ -3,32 +3,50 @@
 
 from __future__ import annotations
 
+import copy
+import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
+from joblib import effective_n_jobs
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.parallel import delayed
 from torch import Tensor, nn
 
 from .._plans import Extent, NetworkRecipe, as_tensors, build_module, weights_of
+from .._resume import TaskProgress, current_progress, progress_is
 from .._tasks import Buffers
 from .._training import SEED_LIMIT, Training, has_epochs
 from .._warnings import warn
 from ..modules import weights_and_fan_ins, widest_activation
 from ..samplers import kept_iterations
+from ._jobs import as_they_end, on_workers, shares_memory
 from ._plan import EnsemblePlan
 
 # On a CPU as many members are trained together as have about this many activations in their widest
 # layer; with more of them the work no longer fits the cache.
 _BLOCK_ACTIVATIONS = 2**19
 
+# A fit of at least so many activations in all takes seconds, so that further blocks, to be trained
+# side by side, save more than starting processes costs. Blocks of fewer members would cost a fit on
+# one core more than a few percent, as each step has a fixed price.
+_FIT_ACTIVATIONS = 2**27
+_LEAST_BLOCK = 10
+
 # For n_iter_no_change="auto": a part of all epochs, as the learning rate falls over all of them and
 # with it the loss, after a long stretch on which noise alone decides about the lowest loss so far.
 _PATIENCE_SHARE = 4
 _LEAST_PATIENCE = 20
+
+# Where tasks run unless joblib.parallel_config names a backend.
+_PREFERRED = "processes"
 
 
 class Data(NamedTuple):
@@ -54,6 +72,32 @@ class Job(NamedTuple):
     scaling: Buffers
     train: Data
     valid: Data | None
+
+
+class TrainedBlock(NamedTuple):
+    """What training a block of members gives: numbers and arrays, for any process.
+
+    Parameters
+    ----------
+    members : list of int
+        Numbers of all members of the block.
+    weights : dict of int to dict of str to ndarray
+        Parameters and buffers of each member that has not diverged.
+    best_epochs : dict of int to int
+        Only with early stopping.
+    worse : list of int
+        Numbers of the members that are worse than a constant prediction.
+    history : list of dict
+    interrupted : bool
+        Whether Ctrl-C ended the training.
+    """
+
+    members: list[int]
+    weights: dict[int, dict[str, np.ndarray]]
+    best_epochs: dict[int, int]
+    worse: list[int]
+    history: list[dict]
+    interrupted: bool
 
 
 class ChainObserver(Protocol):
@@ -148,14 +192,25 @@ class Trainer(ABC):
 
 
 class EnsembleTrainer(Trainer):
-    """Trains members block by block, and again from other seeds where they diverge."""
+    """Trains members block by block, and again from other seeds where they diverge.
+
+    How members are grouped into blocks depends on sizes alone, and not on `n_jobs`: to rounding,
+    a member's numbers depend on the others of its block.
+    """
 
     def __init__(self, job, observer=None):
-        super().__init__(job, observer)
         device = job.training.device
         self.block_size = block_size(job.ensemble, job.recipe, device, len(job.train.X))
         n_trained = getattr(job.ensemble, "n_members_", 0)  # in a fit that this one goes on from
-        self.n_blocks = -(-(job.ensemble.n_members - n_trained) // self.block_size)
+        n_blocks = -(-(job.ensemble.n_members - n_trained) // self.block_size)
+        self.are_tasks = n_blocks > 1 and device.type == "cpu"
+        self.n_jobs = effective_n_jobs(job.ensemble.n_jobs) if self.are_tasks else 1
+        has_jobs = job.ensemble.n_jobs is not None or self.n_jobs > 1
+        if self.are_tasks and has_jobs and job.training.n_threads == "auto":
+            # Also for n_jobs=1: several threads round large matrix products in another way.
+            job = job._replace(training=replace(job.training, n_threads=1))
+        super().__init__(job, observer)
+        self.n_blocks = n_blocks
 
     @property
     def _patience(self) -> int:
@@ -173,8 +228,8 @@ class EnsembleTrainer(Trainer):
             # Members of an earlier fit have a seed each too, so that others have those that they
             # would have had without it.
             drawn = [(m, s) for m, s in zip(pending, seeds, strict=True) if m not in self.weights]
-            for block in _batched(drawn, self.block_size):
-                self._train_block(dict(block), task if attempt == 0 else None)
+            blocks = [dict(block) for block in _batched(drawn, self.block_size)]
+            self._train_blocks(blocks, task if attempt == 0 else None)
             pending = [m for m in pending if m not in self.weights]
             if not pending:
                 return
@@ -188,7 +243,76 @@ class EnsembleTrainer(Trainer):
             )
         _warn_diverged(pending, f"left out after {ensemble.max_restarts} restarts")
 
-    def _train_block(self, seeds: dict[int, int], task) -> None:
+    def _train_blocks(self, blocks: list[dict[int, int]], task) -> None:
+        """Train blocks, each given as seeds by the numbers of its members, and keep the members."""
+        if self.n_jobs > 1 and len(blocks) > 1:
+            self._train_side_by_side(blocks, task)
+            return
+        for seeds in blocks:
+            block = self.train_block(seeds, task)
+            self._keep(block)
+            if block.interrupted:
+                raise KeyboardInterrupt
+
+    def _keep(self, block: TrainedBlock) -> None:
+        self.weights.update(block.weights)
+        self.best_epochs.update(block.best_epochs)
+        self.worse += block.worse
+        self.history += [{**row, "members": block.members} for row in block.history]
+
+    # --- blocks as tasks of joblib
+
+    def _train_side_by_side(self, blocks: list[dict[int, int]], task) -> None:
+        """Train blocks as tasks; those that have ended are kept whatever becomes of the others."""
+        progress = current_progress()
+        states = [None] * len(blocks) if progress is None else progress.next_tasks(len(blocks))
+        stop, ended = threading.Event(), []
+        report = _BlockReport(self.job, task, sum(map(len, blocks)))
+        tasks = self._tasks(list(zip(blocks, states, strict=True)), stop)
+        try:
+            for block, state in as_they_end(tasks, self.n_jobs, _PREFERRED):
+                if block.interrupted:
+                    raise KeyboardInterrupt
+                ended.append(block)
+                if progress is not None:
+                    progress.end_task(state)
+                report(block)
+        except (KeyboardInterrupt, Exception) as error:
+            n_ended = sum(len(block.members) for block in ended)
+            error.add_note(
+                f"Of {self.job.ensemble.n_members} members, {n_ended} had been trained in this "
+                f"round of {len(blocks)} blocks with n_jobs={self.n_jobs}; they are kept."
+            )
+            raise
+        finally:
+            stop.set()  # joblib ends processes by itself, but not threads
+            for block in sorted(ended, key=lambda block: block.members[0]):
+                self._keep(block)
+
+    def _tasks(self, blocks: list[tuple[dict[int, int], Any]], stop: threading.Event) -> list[Any]:
+        """The calls for joblib; threads share the rows and `stop`, processes get arrays."""
+        if shares_memory(_PREFERRED):
+            return [delayed(self.train_apart)(*block, stop) for block in blocks]
+        data = (*self.job.train, *(self.job.valid or (None, None, None)))
+        arrays = [on_workers(array, _PREFERRED) for array in data]
+        return [delayed(_train_in_process)(self.job[:-2], *arrays, *block) for block in blocks]
+
+    def train_apart(
+        self, seeds: dict[int, int], progress: TaskProgress | None, stop: threading.Event | None
+    ) -> tuple[TrainedBlock, TaskProgress | None]:
+        """Train a block beside others: with callbacks of its own, and nothing printed."""
+        from .._engine import StopWhen
+
+        callbacks = copy.deepcopy(list(self.job.training.callbacks))
+        if stop is not None:
+            callbacks.append(StopWhen(stop))
+        training = replace(self.job.training, callbacks=callbacks, verbose=0)
+        own = copy.copy(self)
+        own.job = self.job._replace(training=training)
+        with progress_is(progress):
+            return own.train_block(seeds), progress
+
+    def train_block(self, seeds: dict[int, int], task=None) -> TrainedBlock:
         """Train the members that are the keys of `seeds`."""
         from .._engine import MemberEarlyStopping, Rows
 
@@ -197,23 +321,26 @@ class EnsembleTrainer(Trainer):
             X_valid, y_valid, weight_valid = self.valid
             valid = Rows(X_valid, (y_valid,), weight_valid)
             stopping = MemberEarlyStopping(self._patience, self.job.ensemble.tol)
-        drawn = list(seeds.values())
+        drawn, members = list(seeds.values()), list(seeds)
         module = self._build(drawn)
-        numbers = list(seeds)
-        phase = f"members {numbers[0] + 1} to {numbers[-1] + 1} of {self.job.ensemble.n_members}"
+        phase = f"members {members[0] + 1} to {members[-1] + 1} of {self.job.ensemble.n_members}"
         weight = self._weights_of_rows(seeds)
         net, guard = self._fit(module, drawn, weight, task, stopping, valid=valid, phase=phase)
-        self.history += [{**row, "members": list(seeds)} for row in net.history]
         weights = weights_of(module.network)
-        for k, member in enumerate(seeds):
-            if not guard.diverged_[k]:
-                self.weights[member] = {name: value[k] for name, value in weights.items()}
-                if guard.worse_[k]:
-                    self.worse.append(member)
-                if stopping is not None:
-                    self.best_epochs[member] = int(stopping.best_epoch_[k])
-        if net.interrupted_:
-            raise KeyboardInterrupt
+        is_left = {member: k for k, member in enumerate(members) if not guard.diverged_[k]}
+        best = (
+            {}
+            if stopping is None
+            else {m: int(stopping.best_epoch_[k]) for m, k in is_left.items()}
+        )
+        return TrainedBlock(
+            members=members,
+            weights={m: {name: v[k] for name, v in weights.items()} for m, k in is_left.items()},
+            best_epochs={m: int(best[m]) for m in is_left if m in best},
+            worse=[m for m, k in is_left.items() if guard.worse_[k]],
+            history=list(net.history),
+            interrupted=net.interrupted_,
+        )
 
     def _weights_of_rows(self, seeds: dict[int, int]) -> Tensor | None:
         """Weights of the training rows: shared, (1, n), or of each member's bootstrap, (S, n)."""
@@ -378,6 +505,50 @@ class DropoutTrainer(Trainer):
             raise KeyboardInterrupt
 
 
+def _train_in_process(settings, X, y, weight, X_valid, y_valid, weight_valid, seeds, progress):
+    """Train a block in a process of its own, of a job whose rows come as arguments."""
+    valid = None if X_valid is None else Data(X_valid, y_valid, weight_valid)
+    job = Job._make((*settings, Data(X, y, weight), valid))
+    return EnsembleTrainer(job).train_apart(seeds, progress, stop=None)
+
+
+class _BlockReport:
+    """Tells the user, and scikit-learn's callbacks, of blocks that have ended as tasks.
+
+    Parameters
+    ----------
+    job : Job
+    task : CallbackContext
+        Each epoch of a block becomes a subtask of it; None for none.
+    n_members : int
+        Members that are being trained.
+    """
+
+    def __init__(self, job: Job, task, n_members: int):
+        self.job = job
+        self.task = task
+        self.n_members = n_members
+        self.n_ended = 0
+        self.begin = time.monotonic()
+
+    def __call__(self, block: TrainedBlock) -> None:
+        from .._engine import StopTraining, TaskPerEpoch
+
+        self.n_ended += len(block.members)
+        if self.job.training.verbose:
+            seconds = time.monotonic() - self.begin
+            left = seconds / self.n_ended * (self.n_members - self.n_ended)
+            print(  # noqa: T201 -- the user asks for it by `verbose`
+                f"{self.n_ended} of {self.n_members} members trained, {left:.0f} s left", flush=True
+            )
+        if self.task is not None:
+            per_epoch = TaskPerEpoch(self.task, self.job.ensemble)
+            for _ in block.history:
+                per_epoch.on_epoch_begin(None)
+                with suppress(StopTraining):  # too late: the block has ended
+                    per_epoch.on_epoch_end(None)
+
+
 def block_size(ensemble: Any, recipe: NetworkRecipe, device: torch.device, n_rows: int) -> int:
     """Return how many members to train together on so many rows."""
     if ensemble.member_block != "auto":
@@ -386,7 +557,11 @@ def block_size(ensemble: Any, recipe: NetworkRecipe, device: torch.device, n_row
         return ensemble.n_members
     (member,) = recipe.build([0])
     widest = widest_activation(member, recipe.row_shape)
-    return max(1, _BLOCK_ACTIVATIONS // (min(ensemble.batch_size, n_rows) * widest))
+    most = max(1, _BLOCK_ACTIVATIONS // (min(ensemble.batch_size, n_rows) * widest))
+    n_members = ensemble.n_members
+    is_long = n_rows * ensemble.max_epochs * n_members * widest >= _FIT_ACTIVATIONS
+    n_blocks = n_members // _LEAST_BLOCK if is_long else 1
+    return min(most, -(-n_members // n_blocks)) if n_blocks > 1 else most
 
 
 def _batched(items: list, size: int) -> Iterator[list]:

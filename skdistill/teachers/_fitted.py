@@ -10,6 +10,7 @@ from sklearn.utils import check_array, gen_batches
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
+from .._meta_estimators import has_members
 from .._rules import OneOf, errors_about
 from ..distributions import Gaussian
 from ._members import (
@@ -20,6 +21,8 @@ from ._members import (
     moments_of_means,
     moments_of_members,
     moments_of_one,
+    read_moments,
+    read_probabilities,
 )
 
 _ESTIMATOR_TYPES = {"classification": "classifier", "regression": "regressor"}
@@ -38,7 +41,9 @@ class FittedModels(BaseEstimator):
     ----------
     models : list
         Fitted classifiers with ``predict_proba`` or fitted regressors, skorch nets among them, or
-        torch modules. Each is one member; a model with members of its own is their mixture.
+        torch modules. If all have members of their own (ensembles and students of this package, a
+        :class:`Teacher`, Pipelines around them), these are joined, with equal weights. Otherwise
+        each model is one member, the mixture of its own members if it has any.
         Modules are put in evaluation mode and run in the dtype, and on the device, of their
         parameters. They give logits (n, K); or means (n, t), or means and as many raw variances
         (n, 2 t) as :meth:`skdistill.distributions.Gaussian.from_outputs` takes them, in units of
@@ -109,6 +114,11 @@ class FittedModels(BaseEstimator):
     def _estimators(self) -> list:
         return [model for model in self.models if not isinstance(model, nn.Module)]
 
+    @property
+    def are_joined(self) -> bool:
+        """Whether the models' own members are those of the teacher."""
+        return all(has_members(model) for model in self.models)
+
     def _known_classes(self) -> dict[str, list]:
         """Classes of each model that has them."""
         return {
@@ -155,6 +165,9 @@ def _task_of(model) -> str | None:
 
 @members_of_classifier.register(FittedModels)
 def _(model, X):
+    if model.are_joined:
+        own = [(read_probabilities(member, X), member.classes_) for member in model.models]
+        return np.concatenate([align_classes(*one, model.classes_) for one in own], axis=1)
     members = [_probabilities_of(member, X, model) for member in model.models]
     if len({member.shape for member in members}) > 1:
         raise ValueError(
@@ -166,6 +179,8 @@ def _(model, X):
 
 @members_of_regressor.register(FittedModels)
 def _(model, X, n_targets):
+    if model.are_joined:
+        return np.concatenate([read_moments(one, X, n_targets) for one in model.models], axis=1)
     return np.stack([_moments_of(member, X, n_targets) for member in model.models], axis=1)
 
 

@@ -47,7 +47,8 @@ def as_teacher(model, *, task=None, classes=None, max_members=None):
           which is fitted when the student is, unless it comes in
           ``sklearn.frozen.FrozenEstimator``;
         - a list of fitted models that belong together (see :class:`FittedModels`), or one torch
-          module: becomes a :class:`Teacher` with a member for each.
+          module: becomes a :class:`Teacher` with a member for each, or with all members of
+          ensembles that were fitted apart.
     task : {"classification", "regression"}, default=None
         Required for torch modules.
     classes : array-like of shape (n_classes,), default=None
@@ -106,7 +107,7 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
                                           ``predict_proba`` gives all of it to one class.
     voting                                A member for each estimator, repeated by its weight;
                                           ``voting="hard"`` gives all probability to its class.
-    :class:`FittedModels`                 A member for each model.
+    :class:`FittedModels`                 A member for each model; all members of ensembles.
     CatBoost                              Ten members, its virtual ensembles [1]_, best after
                                           ``posterior_sampling=True``. They are parts of the model;
                                           their mean comes near its prediction.

@@ -22,7 +22,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from torch import nn
 
-from skdistill import BayesianEnsembleRegressor
+from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from skdistill.distributions import Gaussian
 from skdistill.teachers import (
     as_teacher,
@@ -66,6 +66,30 @@ def test_fitted_regressors_are_members(numbers):
     mixture = own[..., 1].mean(axis=1) + own[..., 0].var(axis=1)
     assert_allclose(members[:, 1, :, 1], mixture)
     assert_allclose(members[:, 2, 0, 1], residual)
+
+
+def test_ensembles_that_were_fitted_apart_are_joined(numbers):
+    X, y = numbers
+    small = {"max_epochs": 2, "module__hidden_units": (6,)}
+    ensembles = [BayesianEnsembleRegressor(n, random_state=n, **small).fit(X, y) for n in (2, 3)]
+    teacher = as_teacher(ensembles).fit(X, y)
+    own = [model.predict_members(X) for model in ensembles]
+    assert_array_equal(teacher.predict_members(X), np.concatenate(own, axis=1))
+    weighted = (2 * ensembles[0].predict(X) + 3 * ensembles[1].predict(X)) / 5
+    assert_allclose(teacher.predict(X), weighted)
+    assert teacher.residual_variance_ is None
+
+
+def test_joined_members_of_classifiers_have_their_columns_aligned(classes):
+    X, y = classes
+    small = {"max_epochs": 2, "module__hidden_units": (6,), "random_state": 0}
+    plain = BayesianEnsembleClassifier(2, **small).fit(X, y)
+    # The same model with its classes, and so its columns, in another order.
+    turned = as_teacher([plain], classes=plain.classes_[::-1]).fit(X, y)
+    assert turned.classes_.tolist() == plain.classes_[::-1].tolist()
+    joined = as_teacher([plain, turned]).fit(X, y).predict_members(X)
+    assert_array_equal(joined[:, 2:], joined[:, :2])
+    assert_array_equal(joined[:, :2], plain.predict_members(X))
 
 
 def test_a_list_is_its_own_clone(classes):

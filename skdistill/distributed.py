@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Predictions for data that are spread over the workers of dask or ray.
+
+A fit is spread by joblib instead: ``with joblib.parallel_config(backend="dask"):``, see the
+parameter `n_jobs` of :class:`skdistill.BayesianEnsembleRegressor`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ._predict import predict_interval, predict_members, predict_uncertainty
+from ._rules import OneOf
+
+__all__ = ["predict"]
+
+
+def predict(model, data, method="predict"):
+    """Predict rows that dask or ray hold in blocks, block by block, where they are.
+
+    Each block is given to the model as it is, and predicted when the result is asked for; at once,
+    only the first row of a frame is. Large blocks are faster: a call takes a fraction of a
+    millisecond, and so do a hundred rows.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted skdistill estimator, or a Pipeline, search (GridSearchCV and its kin),
+        FrozenEstimator or TransformedTargetRegressor around one. It is sent to each worker once.
+    data : dask.array.Array, dask.dataframe.DataFrame or ray.data.Dataset
+        Rows as the model's `predict` takes them. In a dataset of ray, the columns of a table, or
+        one column "data" of arrays, as ``ray.data.from_numpy`` makes it.
+    method : {"predict", "predict_proba", "predict_uncertainty", "predict_interval", \
+            "predict_members"}, default="predict"
+        What to predict. Of the uncertainty the last axis is total, aleatoric and epistemic, the
+        latter two not a number if the model cannot tell them apart.
+
+    Returns
+    -------
+    predictions : dask.array.Array, dask.dataframe.Series, dask.dataframe.DataFrame or \
+            ray.data.Dataset
+        An array for an array, of the shape that `method` gives. For a frame, with its index, a
+        series, or a frame with a column for each class, part or bound. For a dataset one with the
+        column `method`, whose values are numbers or arrays.
+
+    Raises
+    ------
+    TypeError
+        If `data` are of another kind, or the model has no such method.
+    ValueError
+        If `method` is unknown, or would give each row of a frame more than one axis.
+
+    Examples
+    --------
+    >>> import dask.array
+    >>> from sklearn.datasets import load_diabetes
+    >>> from skdistill import BayesianEnsembleRegressor
+    >>> from skdistill.distributed import predict
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = BayesianEnsembleRegressor(n_members=2, max_epochs=2, random_state=0).fit(X, y)
+    >>> rows = dask.array.from_array(X, chunks=(100, -1))
+    >>> predict(model, rows).compute().shape
+    (442,)
+    """
+    OneOf(tuple(_METHODS)).check(method, "method")
+    if method == "predict_proba" and not hasattr(model, method):
+        raise TypeError(f"model must have predict_proba for method={method!r}, got {model!r}.")
+    library = type(data).__module__.partition(".")[0]
+    kind = type(data).__name__
+    if library == "dask" and kind == "Array":
+        return _of_array(model, data, method)
+    if library == "dask" and kind == "DataFrame":
+        return _of_frame(model, data, method)
+    if library == "ray" and hasattr(data, "map_batches"):
+        return data.map_batches(partial(_of_batch, model, method), batch_format="numpy")
+    raise TypeError(
+        "data must be a dask Array, a dask DataFrame or a ray Dataset, got "
+        f"{type(data).__module__}.{kind}."
+    )
+
+
+def _uncertainty(model: Any, X: Any) -> np.ndarray:
+    """Total, aleatoric and epistemic uncertainty along the last axis."""
+    total, *parts = predict_uncertainty(model, X)
+    unknown = np.full_like(total, np.nan)
+    return np.stack([total, *(unknown if part is None else part for part in parts)], axis=-1)
+
+
+_METHODS = {
+    "predict": lambda model, X: model.predict(X),
+    "predict_proba": lambda model, X: model.predict_proba(X),
+    "predict_uncertainty": _uncertainty,
+    "predict_interval": predict_interval,
+    "predict_members": predict_members,
+}
+
+# Names of columns, where they do not depend on the model.
+_COLUMNS = {
+    "predict_uncertainty": ["total", "aleatoric", "epistemic"],
+    "predict_interval": ["lower", "upper"],
+}
+
+
+def _answers(model: Any, method: str, X: Any) -> np.ndarray:
+    return np.asarray(_METHODS[method](model, X))
+
+
+def _of_array(model: Any, X: Any, method: str) -> Any:
+    """Predictions for a dask array, in the same chunks of rows."""
+    rows = X.rechunk(dict.fromkeys(range(1, X.ndim), -1))  # a row is in one block
+    one = _answers(model, method, np.zeros((1, *X.shape[1:]), X.dtype))
+    return rows.map_blocks(
+        partial(_answers, model, method),
+        drop_axis=list(range(1, X.ndim)),
+        new_axis=list(range(1, one.ndim)),
+        chunks=(rows.chunks[0], *((size,) for size in one.shape[1:])),
+        meta=one[:0],
+    )
+
+
+def _of_frame(model: Any, frame: Any, method: str) -> Any:
+    """Predictions for a dask frame, with its partitions and index."""
+    first = frame.head(1, npartitions=-1)
+    answers = _answers(model, method, first)
+    if answers.ndim > 2:
+        raise ValueError(
+            "method must give a number, or one axis of numbers, for each row of a frame; "
+            f"{method!r} gives shape {answers.shape[1:]}. Pass frame.to_dask_array(lengths=True)."
+        )
+    no_rows = _as_table(answers, first.index, model, method).iloc[:0]
+    table = partial(_table, model, method, no_rows)
+    return frame.map_partitions(table, meta=no_rows)
+
+
+def _table(model: Any, method: str, no_rows: Any, frame: Any) -> Any:
+    """Predictions for a partition, which may be empty."""
+    if not len(frame):
+        return no_rows
+    return _as_table(_answers(model, method, frame), frame.index, model, method)
+
+
+def _as_table(answers: np.ndarray, index: Any, model: Any, method: str) -> Any:
+    """A series, or a frame with named columns, of answers (n,) or (n, columns)."""
+    import pandas as pd
+
+    if answers.ndim == 1:
+        return pd.Series(answers, index, name=method)
+    columns = model.classes_ if method == "predict_proba" else _COLUMNS.get(method)
+    return pd.DataFrame(answers, index, columns)
+
+
+def _of_batch(model: Any, method: str, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Predictions for a batch of a ray dataset."""
+    if list(batch) == ["data"]:
+        return {method: _answers(model, method, batch["data"])}
+    import pandas as pd
+
+    return {method: _answers(model, method, pd.DataFrame(batch))}

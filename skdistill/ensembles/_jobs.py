@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Tasks side by side, by whichever backend joblib is set to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import Any
+
+from joblib.parallel import get_active_backend
+from sklearn.utils.parallel import Parallel
+
+
+def shares_memory(prefer: str) -> bool:
+    """Tell whether tasks would run in threads of this process."""
+    backend, _ = get_active_backend(prefer=prefer)
+    return getattr(backend, "supports_sharedmem", False)
+
+
+def on_workers(array: Any, prefer: str) -> Any:
+    """Return what stands for an array among the arguments of tasks.
+
+    dask gets a copy to every worker, once: joblib would send it to one, and if that one died, the
+    array would be lost for all. Other backends share arrays by themselves.
+    """
+    backend, _ = get_active_backend(prefer=prefer)
+    if array is None or not hasattr(backend, "client"):
+        return array
+    return backend.client.scatter(array, broadcast=True, hash=False)
+
+
+def as_they_end(tasks: Sequence[Any], n_jobs: int, prefer: str) -> Iterator[Any]:
+    """Run tasks of :func:`sklearn.utils.parallel.delayed`, and yield what they return.
+
+    A result comes as soon as its task has ended, whatever the order. From backends that cannot do
+    so, such as ray's, results come together for every `n_jobs` tasks.
+
+    Parameters
+    ----------
+    tasks : sequence
+    n_jobs : int
+    prefer : {"processes", "threads"}
+        Where tasks run unless ``joblib.parallel_config`` names a backend.
+    """
+    backend, _ = get_active_backend(prefer=prefer)
+    settings = {"n_jobs": n_jobs, "prefer": prefer, "batch_size": 1}
+    if backend.supports_return_generator:
+        run = Parallel(**settings, return_as="generator_unordered")
+        with closing(run(tasks)) as results:
+            yield from results
+        return
+    with Parallel(**settings) as run:
+        for start in range(0, len(tasks), n_jobs):
+            yield from run(tasks[start : start + n_jobs])
