@@ -11,25 +11,25 @@ from joblib.parallel import get_active_backend
 from sklearn.utils.parallel import Parallel
 
 
-def shares_memory(prefer: str) -> bool:
+def shares_memory() -> bool:
     """Tell whether tasks would run in threads of this process."""
-    backend, _ = get_active_backend(prefer=prefer)
+    backend, _ = get_active_backend()
     return getattr(backend, "supports_sharedmem", False)
 
 
-def on_workers(array: Any, prefer: str) -> Any:
+def on_workers(array: Any) -> Any:
     """Return what stands for an array among the arguments of tasks.
 
     dask gets a copy to every worker, once: joblib would send it to one, and if that one died, the
     array would be lost for all. Other backends share arrays by themselves.
     """
-    backend, _ = get_active_backend(prefer=prefer)
+    backend, _ = get_active_backend()
     if array is None or not hasattr(backend, "client"):
         return array
     return backend.client.scatter(array, broadcast=True, hash=False)
 
 
-def as_they_end(tasks: Sequence[Any], n_jobs: int, prefer: str) -> Iterator[Any]:
+def as_they_end(tasks: Sequence[Any], n_jobs: int) -> Iterator[Any]:
     """Run tasks of :func:`sklearn.utils.parallel.delayed`, and yield what they return.
 
     A result comes as soon as its task has ended, whatever the order. From backends that cannot do
@@ -39,11 +39,9 @@ def as_they_end(tasks: Sequence[Any], n_jobs: int, prefer: str) -> Iterator[Any]
     ----------
     tasks : sequence
     n_jobs : int
-    prefer : {"processes", "threads"}
-        Where tasks run unless ``joblib.parallel_config`` names a backend.
     """
-    backend, _ = get_active_backend(prefer=prefer)
-    settings = {"n_jobs": n_jobs, "prefer": prefer, "batch_size": 1}
+    backend, _ = get_active_backend()
+    settings = {"n_jobs": n_jobs, "batch_size": 1}
     if backend.supports_return_generator:
         run = Parallel(**settings, return_as="generator_unordered")
         with closing(run(tasks)) as results:

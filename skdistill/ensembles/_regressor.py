@@ -18,7 +18,7 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
 
     Every member minimises the negative log-likelihood of a Gaussian (or its beta-NLL [2]_) with a
     Gaussian prior on the weights; members differ in their initial weights and in the order of
-    their minibatches, as in deep ensembles [1]_. All members are trained at once, as one stack.
+    their minibatches, as in deep ensembles [1]_. Members are trained together, in stacks.
 
     Parameters
     ----------

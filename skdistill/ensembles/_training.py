@@ -45,9 +45,6 @@ _LEAST_BLOCK = 10
 _PATIENCE_SHARE = 4
 _LEAST_PATIENCE = 20
 
-# Where tasks run unless joblib.parallel_config names a backend.
-_PREFERRED = "processes"
-
 
 class Data(NamedTuple):
     """Rows, their targets and their weights, which may be None."""
@@ -203,10 +200,10 @@ class EnsembleTrainer(Trainer):
         self.block_size = block_size(job.ensemble, job.recipe, device, len(job.train.X))
         n_trained = getattr(job.ensemble, "n_members_", 0)  # in a fit that this one goes on from
         n_blocks = -(-(job.ensemble.n_members - n_trained) // self.block_size)
-        self.are_tasks = n_blocks > 1 and device.type == "cpu"
-        self.n_jobs = effective_n_jobs(job.ensemble.n_jobs) if self.are_tasks else 1
+        are_tasks = n_blocks > 1 and device.type == "cpu"
+        self.n_jobs = effective_n_jobs(job.ensemble.n_jobs) if are_tasks else 1
         has_jobs = job.ensemble.n_jobs is not None or self.n_jobs > 1
-        if self.are_tasks and has_jobs and job.training.n_threads == "auto":
+        if are_tasks and has_jobs and job.training.n_threads == "auto":
             # Also for n_jobs=1: several threads round large matrix products in another way.
             job = job._replace(training=replace(job.training, n_threads=1))
         super().__init__(job, observer)
@@ -270,7 +267,7 @@ class EnsembleTrainer(Trainer):
         report = _BlockReport(self.job, task, sum(map(len, blocks)))
         tasks = self._tasks(list(zip(blocks, states, strict=True)), stop)
         try:
-            for block, state in as_they_end(tasks, self.n_jobs, _PREFERRED):
+            for block, state in as_they_end(tasks, self.n_jobs):
                 if block.interrupted:
                     raise KeyboardInterrupt
                 ended.append(block)
@@ -291,10 +288,10 @@ class EnsembleTrainer(Trainer):
 
     def _tasks(self, blocks: list[tuple[dict[int, int], Any]], stop: threading.Event) -> list[Any]:
         """The calls for joblib; threads share the rows and `stop`, processes get arrays."""
-        if shares_memory(_PREFERRED):
+        if shares_memory():
             return [delayed(self.train_apart)(*block, stop) for block in blocks]
         data = (*self.job.train, *(self.job.valid or (None, None, None)))
-        arrays = [on_workers(array, _PREFERRED) for array in data]
+        arrays = [on_workers(array) for array in data]
         return [delayed(_train_in_process)(self.job[:-2], *arrays, *block) for block in blocks]
 
     def train_apart(
