@@ -14,6 +14,7 @@ from .._version import __version__
 from ._elementary import DECOMPOSITIONS, TRANSLATIONS
 from ._program import traced
 from ._read_offs import ReadOffs, RoundReadOffs
+from ._simplification import bodies, simplify
 
 OPSET = {"": 18, "ai.onnx.ml": 3}
 
@@ -42,6 +43,7 @@ def graph_of(read_offs: ReadOffs | RoundReadOffs, opset: int = OPSET[""]) -> Any
         custom_translation_table=TRANSLATIONS,
     )
     proto = exported.model_proto
+    simplify(onnx, proto.graph)
     names = ["codes" if name == "label" else name for name in read_offs.names]
     outputs = (output.name for output in proto.graph.output)
     names_of = {name: name for name in ("", *read_offs.inputs)}
@@ -69,12 +71,6 @@ def rename(graph: Any, new: Callable[[str], str]) -> None:
         node.output[:] = map(new, node.output)
     for body in bodies(graph):
         rename(body, new)
-
-
-def bodies(graph: Any) -> list[Any]:
-    """Return the graphs inside the nodes of a graph."""
-    attributes = (attribute for node in graph.node for attribute in node.attribute)
-    return [attribute.g for attribute in attributes if attribute.HasField("g")]
 
 
 def _count_steps_of_loops(onnx: Any, graph: Any) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from .._read_offs import DistributionEstimator
 from .._rules import OneOf, errors_about
+from ..modules import StackedSequential, unstack
 from ..sequences import SequencePredictor
 from ._quantiles import has_closed_form, quantiles_of
 
@@ -67,6 +68,9 @@ class ReadOffs(nn.Module):
         super().__init__()
         self.plan = estimator._plan
         self.module = copy.deepcopy(estimator.module_).cpu().eval().requires_grad_(False)
+        network = getattr(self.module, "network", None)
+        if isinstance(network, StackedSequential) and network.lead == (1,):
+            self.module.network = _OneNetwork(network)
         is_numeric = self.plan.task.kind == "regressor"
         with errors_about("quantiles"):
             levels = np.atleast_1d(np.asarray([] if quantiles is None else quantiles, float))
@@ -179,3 +183,15 @@ class RoundReadOffs(nn.Module):
         known = {**given, f"activations_{number}": hidden}
         kept = (f"activations_{n}" for n in range(self.first_kept, number + 1))
         return found, {"sum": total, **{name: known[name] for name in kept}}
+
+
+class _OneNetwork(nn.Module):
+    """A stack of one network, without the axis of members inside: then layers are ONNX's Gemm."""
+
+    def __init__(self, stacked: Any):
+        super().__init__()
+        (self.network,) = unstack(stacked)
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Map rows (1, n, in) to outputs (1, n, out)."""
+        return self.network(X.squeeze(0)).unsqueeze(0)
