@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Serving: one row, and a hundred thousand, by a student, its ONNX file and its teacher.
+"""Serving: one row, and a hundred thousand, by a student, its exported forms and its teacher.
 
 An ensemble of 10 networks for numbers, and one for classes, and the default student of each
 (DistributionDistiller) predict all that they tell: the mean or the probabilities, and the total
-uncertainty with its parts. The file holds the student's graph (export_onnx), run by onnxruntime.
+uncertainty with its parts.
 
 student, teacher    predict(X, return_std=True) or predict_proba(X), and predict_uncertainty(X)
-file                session.run(None, {"X": X}), all outputs at once
+program             the program of torch.export (export_program), called by torch
+file                the graph of export_onnx, run by onnxruntime: session.run(None, {"X": X})
+pipeline            a StandardScaler and the student in one graph
+file, 2 threads     the same as file, on two threads of onnxruntime
 
-On one thread, in float32. Times are CPU seconds a call, contenders take turns, figures are medians
-over rounds. How well the models predict does not matter here; they are hardly trained.
+All but the last on one thread, in float32. The many rows go to graphs and programs in blocks of
+4,000, whose activations fit the cache. Times are those of the wall clock, as two threads are among
+the contenders; contenders take turns, figures are medians over rounds. How well the models predict
+does not matter here; they are hardly trained.
 
     python benchmarks/serving.py
 """
@@ -17,6 +22,7 @@ over rounds. How well the models predict does not matter here; they are hardly t
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -25,8 +31,11 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
+import torch
 from _common import argument_parser, interleaved, one_thread, print_table, record, write_json
 from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from skdistill import (
     BayesianEnsembleClassifier,
@@ -34,10 +43,12 @@ from skdistill import (
     DistributionDistiller,
     export_onnx,
 )
+from skdistill.export import export_program
 
 N_FEATURES = 8
 N_MEMBERS = 10
-TARGET_US, TARGET_ROWS = 15, 5e6  # of a file: microseconds for a row, and rows a second
+BLOCK = 4000  # rows
+TARGET_US, TARGET_ROWS = 15, 5e6  # of a file: microseconds for a row; rows a second, 2 threads
 
 
 def inputs(n_rows: int) -> np.ndarray:
@@ -63,41 +74,68 @@ def all_of(model: Any, X: np.ndarray) -> tuple[Any, Any]:
     return model.predict(X, return_std=True), model.predict_uncertainty(X)
 
 
-def session_of(path: Path) -> onnxruntime.InferenceSession:
-    """A file in onnxruntime, on one thread."""
+def session_of(model: Any, path: Path, n_threads: int = 1) -> onnxruntime.InferenceSession:
+    """Export a model, and open the file in onnxruntime."""
+    export_onnx(model, path)
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.intra_op_num_threads, options.inter_op_num_threads = n_threads, 1
     return onnxruntime.InferenceSession(path, options)
 
 
-def contenders(student: Any, teacher: Any, session: Any, n_rows: int) -> dict[str, Callable]:
-    X = inputs(n_rows)
+def run_in_blocks(run: Callable[[Any], Any], X: Any) -> None:
+    """Give rows to a graph or a program, block by block."""
+    for start in range(0, len(X), BLOCK):
+        run(X[start : start + BLOCK])
+
+
+def contenders(task: str, folder: Path) -> dict[str, tuple[Callable[[Any], Any], float | None]]:
+    """What predicts rows, and the size of its file in kilobytes, if it has one."""
+    student, teacher = models(task)
+    pipeline = make_pipeline(StandardScaler().fit(inputs(256)), student)
+    files = {name: folder / f"{name}.onnx" for name in ("file", "pipeline")}
+    file, scaled = session_of(student, files["file"]), session_of(pipeline, files["pipeline"])
+    on_two = session_of(student, folder / "two.onnx", n_threads=2)
+    export_program(student, folder / "student.pt2")
+    program = torch.export.load(folder / "student.pt2").module()
+
+    def by(session: Any) -> Callable[[Any], Any]:
+        return partial(run_in_blocks, lambda X: session.run(None, {"X": X}))
+
+    def by_program(X: Any) -> None:
+        with torch.inference_mode():
+            run_in_blocks(program, torch.from_numpy(X))
+
+    kilobytes = {name: path.stat().st_size / 1000 for name, path in files.items()}
     return {
-        "student": partial(all_of, student, X),
-        "file": partial(session.run, None, {"X": X}),
-        "teacher": partial(all_of, teacher, X),
+        "student": (partial(all_of, student), None),
+        "program": (by_program, (folder / "student.pt2").stat().st_size / 1000),
+        "file": (by(file), kilobytes["file"]),
+        "pipeline": (by(scaled), kilobytes["pipeline"]),
+        "file, 2 threads": (by(on_two), kilobytes["file"]),
+        "teacher": (partial(all_of, teacher), None),
     }
 
 
 def measured(task: str, n_rows: int, n_calls: int, n_rounds: int) -> list[dict[str, Any]]:
     """Rows of the table for a task: seconds of one row and of many, for each contender."""
-    student, teacher = models(task)
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "student.onnx"
-        export_onnx(student, path)
-        session, size = session_of(path), path.stat().st_size
-    one = interleaved(contenders(student, teacher, session, 1), n_rounds, n_calls)
-    many = interleaved(contenders(student, teacher, session, n_rows), n_rounds)
+        found = contenders(task, Path(folder))
+    row, rows = inputs(1), inputs(n_rows)
+    clock = time.perf_counter
+    one = {name: partial(predict, row) for name, (predict, _) in found.items()}
+    many = {name: partial(predict, rows) for name, (predict, _) in found.items()}
+    of_one = interleaved(one, n_rounds, n_calls, clock)
+    of_many = interleaved(many, n_rounds, clock=clock)
     return [
         {
             "task": task,
             "model": name,
-            "one_row_us": 1e6 * median(one[name]),
-            "rows_per_second": n_rows / median(many[name]),
+            "one_row_us": 1e6 * median(of_one[name]),
+            "rows_per_second": n_rows / median(of_many[name]),
             "rows": n_rows,
-            "kilobytes": size / 1000 if name == "file" else None,
+            "kilobytes": kilobytes,
         }
-        for name in one
+        for name, (_, kilobytes) in found.items()
     ]
 
 
