@@ -22,6 +22,12 @@ from .modules import GLOBAL_GENERATOR_LOCK, flop_per_row, weights_and_fan_ins
 
 SEED_LIMIT = 2**31 - 1
 
+# For batch_size="auto": rows of a minibatch, for tables of at least so many rows.
+_BATCH_SIZES = ((40_000, 256), (20_000, 128), (10_000, 64), (0, 32))
+
+# For max_epochs="auto", on large tables: rows seen in all, unless that is fewer epochs than these.
+_MOST_ROWS_SEEN, _LEAST_EPOCHS = 3_000_000, 3
+
 # They want a closure, sparse gradients, or matrices only.
 _UNSUITED_OPTIMIZERS = frozenset({"LBFGS", "Muon", "Optimizer", "SparseAdam"})
 
@@ -41,7 +47,6 @@ class Training:
     optimizer_settings: dict[str, Any]
     lr: float
     lr_schedule: str | None
-    batch_size: int
     clip_norm: float | None
     callbacks: Sequence[Any]
     callback_settings: dict[str, Any]
@@ -63,7 +68,7 @@ class Training:
         check_signature(optimizer, settings, "optimizer")
         device = device_of(estimator.device)
         _try_out(optimizer, {"lr": estimator.lr, **settings}, settings, device)
-        plain = ("lr", "lr_schedule", "batch_size", "clip_norm", "compile", "n_threads", "verbose")
+        plain = ("lr", "lr_schedule", "clip_norm", "compile", "n_threads", "verbose")
         return cls(
             optimizer=optimizer,
             optimizer_settings=settings,
@@ -100,7 +105,6 @@ class Training:
             optimizer=optimizer,
             lr=self.lr,
             max_epochs=n_epochs,
-            batch_size=self.batch_size,
             clip_norm=self.clip_norm,
             step=step,
             **net_settings,
@@ -128,7 +132,8 @@ class Training:
         if progress is not None:
             saved = progress.next_training(rows, draws_globally(module))
             net_settings["callbacks"] = [*net_settings.get("callbacks", ()), saved]
-        net = self.net(module, objective, n_epochs, flop_per_step=flop, **net_settings)
+        net_settings |= {"batch_size": rows.batch_size, "flop_per_step": flop}
+        net = self.net(module, objective, n_epochs, **net_settings)
         with (
             suited_threads(flop, self.n_threads),
             own_dropout(module, rows.generators[0].initial_seed()),
@@ -188,8 +193,21 @@ def decay_of_weights(module: nn.Module, strength: float) -> list[tuple[nn.Parame
 
 
 def n_epochs_for(max_epochs: int | str, n_rows: int, n_seen: int, low: int, high: int) -> int:
-    """Return `max_epochs`; "auto" is `n_seen` rows in all, but `low` to `high` epochs."""
-    return min(max(n_seen // n_rows, low), high) if max_epochs == "auto" else int(max_epochs)
+    """Return `max_epochs`; "auto" is `n_seen` rows in all, but `low` to `high` epochs.
+
+    On large tables "auto" is fewer than `low` epochs: 3,000,000 rows in all, and at least 3 epochs.
+    """
+    if max_epochs != "auto":
+        return int(max_epochs)
+    most = max(_LEAST_EPOCHS, _MOST_ROWS_SEEN // n_rows)
+    return min(max(n_seen // n_rows, low), high, most)
+
+
+def batch_size_for(batch_size: int | str, n_rows: int) -> int:
+    """Return `batch_size`; "auto" is 32 rows, but 64 from 10,000 rows on, 128, or 256."""
+    if batch_size != "auto":
+        return int(batch_size)
+    return next(size for least, size in _BATCH_SIZES if n_rows >= least)
 
 
 def device_of(device: Any) -> torch.device:
@@ -278,9 +296,13 @@ def draws_globally(module: nn.Module) -> bool:
     return any(getattr(part, "draws_globally", False) for part in module.modules())
 
 
-def on_device(values: Any, device: torch.device, dtype: Any = None) -> Tensor:
-    """Copy an array to a device; `dtype`, of numpy, is for real numbers only."""
+def on_device(values: Any, n_copies: int = 1, *, device: torch.device, dtype: Any = None) -> Tensor:
+    """Copy an array to a device, several times one after the other if so wanted.
+
+    `dtype`, of numpy, is for real numbers only.
+    """
     import numpy as np
 
     is_real = dtype is not None and np.issubdtype(values.dtype, np.floating)
-    return torch.tensor(values.astype(dtype) if is_real else values, device=device)
+    copies = np.concatenate([values] * n_copies, dtype=dtype if is_real else None, casting="unsafe")
+    return torch.as_tensor(copies, device=device)

@@ -21,7 +21,7 @@ from .._warm_start import is_trained
 from .._warnings import warn
 from ..modules import MLP
 from ._kinds import check_kind, kind_as_teacher
-from ._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING_PARAMETERS, WARM_START
+from ._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING_PARAMETERS, STUDENT_PARAMETERS
 from ._plans import FAMILIES, FAMILY_SETTINGS, FamilyPlan
 from ._setup import Setup, set_up
 from ._stage import Stage
@@ -351,7 +351,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         "n_samples": Number(Integral, 1),
         "dropout_rate": Number(Real, 0, 1, closed="left"),
         **PRUNING_PARAMETERS,
-        **WARM_START,
+        **STUDENT_PARAMETERS,
     }
     _module_defaults = {
         "classifier": {"hidden_units": (128, 128), "activation": ("relu", "silu")},
@@ -383,7 +383,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         lr=0.01,
         lr_schedule="cosine",
         max_epochs="auto",
-        batch_size=32,
+        batch_size="auto",
         clip_norm=5.0,
         normalize_y=True,
         memory=None,

@@ -63,7 +63,10 @@ PARAMETER_TABLE = {
     "weight_decay": Number(Real, 0),
 }
 
-WARM_START = {"warm_start": OneOf((True, False))}
+STUDENT_PARAMETERS = {
+    "batch_size": Number(Integral, 1, others=("auto",)),
+    "warm_start": OneOf((True, False)),
+}
 
 NORMALIZE_Y = {"normalize_y": OneOf((True, False))}
 

@@ -11,7 +11,14 @@ import numpy as np
 import torch
 
 from .._plans import Extent, as_tensors, build_module
-from .._training import Training, decay_of_weights, draws_globally, n_epochs_for, on_device
+from .._training import (
+    Training,
+    batch_size_for,
+    decay_of_weights,
+    draws_globally,
+    n_epochs_for,
+    on_device,
+)
 from .._warm_start import load_weights
 from ..modules import count_flop, n_parameters
 from ..pruning import prune, widths
@@ -39,18 +46,21 @@ class TrainingSet(NamedTuple):
 
 def training_set(distiller: Any, setup: Setup, predictions: MemberPredictions) -> TrainingSet:
     """Join the rows of X and of `X_transfer`, or take the latter alone."""
-    X, y, transfer = setup.X, setup.y, setup.X_transfer
+    X, y, weight, transfer = setup.X, setup.y, setup.weight, setup.X_transfer
     n_transfer, members = len(transfer), predictions.of_X
-    if members is not None and n_transfer and predictions.predict is not None:
+    labelled = np.repeat([1.0, 0.0], [len(X), n_transfer])
+    if not n_transfer:
+        return TrainingSet(X, y, weight, members, labelled)
+    if members is not None and predictions.predict is not None:
         members = np.concatenate([members, predictions.predict(transfer)])
     joined = (
         np.concatenate([X, transfer]),
         np.concatenate([y, np.zeros((n_transfer, *y.shape[1:]), dtype=y.dtype)]),
-        np.concatenate([setup.weight, np.ones(n_transfer)]),
+        np.concatenate([weight, np.ones(n_transfer)]),
         members,
-        np.repeat([1.0, 0.0], [len(X), n_transfer]),
+        labelled,
     )
-    first = len(X) if distiller.transfer_only and n_transfer else 0
+    first = len(X) if distiller.transfer_only else 0
     kept: list[Any] = [None if array is None else array[first:] for array in joined]
     return TrainingSet(*kept)
 
@@ -61,24 +71,22 @@ def training_rows(
     """Return the training set as the engine takes it, with the rows that `transfer` generates."""
     from .._engine import DistillationRows
 
-    maker = setup.maker
-    X, y, weight, members, labelled = rows
-    n_kept = 0
+    maker, (X, y, weight, members, labelled) = setup.maker, rows
+    n_copies, n_kept = 1, 0
     is_kept = members is not None or not (maker is None or maker.keeps_labels)
     if maker is not None and is_kept and not distiller.transfer_only:
-        n_kept = len(X)
-        X, y, weight = (np.concatenate([array, array]) for array in (X, y, weight))
+        n_copies, n_kept = 2, len(X)
         labelled = np.concatenate([labelled, np.zeros(n_kept)])
     if maker is not None and n_kept == 0:
         members = None  # no row stays as it is
     put = partial(on_device, device=setup.training.device, dtype=X.dtype)
-    weights = None if (weight == weight[0]).all() else put(weight)
-    inputs = put(X)
+    weights = None if (weight == weight[0]).all() else put(weight, n_copies)
+    inputs = put(X, n_copies)
     return DistillationRows(
         inputs,
-        (put(y), put(labelled)),
+        (put(y, n_copies), put(labelled)),
         None if weights is None else weights[None],
-        distiller.batch_size,
+        batch_size_for(distiller.batch_size, len(X)),
         [seed],
         teacher=predictions.predict,
         predictions=None if members is None else put(members),
