@@ -259,7 +259,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         `group_lasso`.
     checkpoint, checkpoint_every
         As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
-    callbacks, device, compile, n_threads, verbose
+    callbacks, dtype, device, compile, n_threads, verbose
         As in :class:`BayesianEnsembleRegressor`.
     random_state : int, RandomState instance or None, default=None
         Unless None, it also seeds every ``random_state`` of the teacher that is None.
@@ -391,6 +391,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         checkpoint=None,
         checkpoint_every=60.0,
         callbacks=None,
+        dtype="auto",
         device="auto",
         compile="auto",
         n_threads="auto",
@@ -428,6 +429,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
         self.callbacks = callbacks
+        self.dtype = dtype
         self.device = device
         self.compile = compile
         self.n_threads = n_threads

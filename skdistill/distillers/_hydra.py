@@ -182,7 +182,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         :class:`DistributionDistiller`.
     checkpoint, checkpoint_every
         As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
-    callbacks, device, compile, n_threads, verbose
+    callbacks, dtype, device, compile, n_threads, verbose
         As in :class:`BayesianEnsembleRegressor`.
     random_state : int, RandomState instance or None, default=None
         Unless None, it also seeds every ``random_state`` of the teacher that is None.
@@ -268,6 +268,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         checkpoint=None,
         checkpoint_every=60.0,
         callbacks=None,
+        dtype="auto",
         device="auto",
         compile="auto",
         n_threads="auto",
@@ -303,6 +304,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
         self.callbacks = callbacks
+        self.dtype = dtype
         self.device = device
         self.compile = compile
         self.n_threads = n_threads
@@ -391,7 +393,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         As in :class:`BayesianEnsembleRegressor`.
     checkpoint, checkpoint_every
         As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
-    callbacks, device, compile, n_threads, verbose
+    callbacks, dtype, device, compile, n_threads, verbose
         As in :class:`BayesianEnsembleRegressor`.
     random_state : int, RandomState instance or None, default=None
         Unless None, it also seeds every ``random_state`` of the teacher that is None.
@@ -476,6 +478,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         checkpoint=None,
         checkpoint_every=60.0,
         callbacks=None,
+        dtype="auto",
         device="auto",
         compile="auto",
         n_threads="auto",
@@ -512,6 +515,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
         self.callbacks = callbacks
+        self.dtype = dtype
         self.device = device
         self.compile = compile
         self.n_threads = n_threads

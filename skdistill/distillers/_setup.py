@@ -120,7 +120,7 @@ def set_up(
     recipe = recipes_of(distiller, plan, X_checked.shape[1:])
     recipe = same_recipe(distiller, recipe) if stage.goes_on else recipe
     weight = task.weights_of_rows(y_checked, sample_weight)
-    kept = np.ones(len(X_checked), dtype=bool) if weight is None else weight > 0
+    kept: Any = slice(None) if weight is None else weight > 0
     rows, targets = X_checked[kept], y_checked[kept]
     maker = transfer_maker(distiller, member_predictions is None, auto_transfer)
     if maker is not None:

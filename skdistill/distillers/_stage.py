@@ -11,7 +11,7 @@ import numpy as np
 
 from .._estimator import forget
 from .._rules import errors_about
-from .._tasks import TASKS, Buffers, Classes, Task
+from .._tasks import TASKS, Buffers, Classes, Task, prepare_to_compute
 from .._training import Training, n_epochs_in
 from .._warm_start import in_dtype_of, is_trained, scaling_of
 from .._warnings import warn
@@ -66,7 +66,11 @@ class Stage(NamedTuple):
         check: Callable[..., Any] = TASKS[distiller._kind].check
         X, y, task = check(distiller, X, y, self.task, reset=not self.goes_on)
         vars(distiller).update(task.fitted_attributes)
-        return in_dtype_of(distiller, X) if self.goes_on else X, y, task
+        if self.goes_on:
+            X, task = in_dtype_of(distiller, X), replace(task, dtype=distiller._plan.task.dtype)
+        elif hasattr(distiller, "dtype"):
+            X, task = prepare_to_compute(distiller, X, task)
+        return X, y, task
 
     def scaling(self, distiller: Any, task: Task, targets, weight, dtype) -> Buffers:
         """Return the location and scale of the targets: those of the first fit."""

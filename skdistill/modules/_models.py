@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian
@@ -120,9 +121,19 @@ class GaussianStack(DistributionStack):
 
 
 class CategoricalStack(DistributionStack):
-    """A stack of networks for classification; by default its outputs are logits."""
+    """A stack of networks for classification; by default its outputs are logits.
+
+    The distribution has the given dtype; None is that of the network.
+    """
 
     def __init__(
-        self, network: nn.Module, read: Callable[[Tensor], Any] = EmpiricalCategorical.from_logits
+        self,
+        network: nn.Module,
+        read: Callable[[Tensor], Any] = EmpiricalCategorical.from_logits,
+        dtype: torch.dtype | None = None,
     ):
         super().__init__(network, read)
+        self.dtype = dtype
+
+    def of_outputs(self, outputs: Tensor) -> Any:
+        return super().of_outputs(outputs.to(self.dtype))  # as it is for None
