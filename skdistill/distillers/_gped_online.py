@@ -16,7 +16,7 @@ from .._memory import working_memory
 from .._plans import Extent, as_tensors, build_module
 from .._resume import NO_MATTER
 from .._training import decay_of_weights, flop_per_step, own_dropout
-from ..ensembles import fit_ensemble
+from ..ensembles import amount_of_training, fit_ensemble
 from ._gped_estimates import Targets
 from ._setup import Setup, group_lasso
 from ._student import Student, training_set
@@ -117,15 +117,16 @@ def _finetune(student: Student, distillation: Any, n_steps: int) -> None:
 def _due_iterations(teacher: Any, n_rows: int) -> tuple[np.ndarray, int]:
     """Iterations of the chains after which the student takes a step, and length of an epoch."""
     inference = teacher.inference
-    epoch_length = -(-n_rows // min(teacher.batch_size, n_rows))
-    n_iterations = teacher.max_epochs * epoch_length
+    n_epochs, batch_size = amount_of_training(teacher, n_rows)
+    epoch_length = -(-n_rows // min(batch_size, n_rows))
+    n_iterations = n_epochs * epoch_length
     every = 1 if inference.thinning == "auto" else inference.thinning
     due = inference.sampling_iterations(n_iterations)[every - 1 :: every]  # line 6
     if not len(due):
         raise ValueError(
             f"teacher__inference__burn_in={inference.burn_in!r} and thinning="
             f"{inference.thinning!r} leave the student none of the chains' {n_iterations} "
-            f"iterations, teacher__max_epochs={teacher.max_epochs} times {epoch_length}."
+            f"iterations, teacher__max_epochs={n_epochs} times {epoch_length}."
         )
     return due, epoch_length
 

@@ -7,5 +7,6 @@ from ._classifier import BayesianEnsembleClassifier
 from ._diagnostics import SamplerDiagnostics as SamplerDiagnostics
 from ._fit import fit_ensemble as fit_ensemble
 from ._regressor import BayesianEnsembleRegressor
+from ._training import amount_of_training as amount_of_training
 
 __all__ = ["BayesianEnsembleClassifier", "BayesianEnsembleRegressor"]

@@ -16,7 +16,7 @@ from .._plans import Extent, rebuild_module, weights_of
 from .._read_offs import DistributionEstimator
 from .._resume import resumable
 from .._rules import Number, NumberOfJobs, OneOf
-from .._tasks import TASKS, Task
+from .._tasks import TASKS, Task, prepare_to_compute
 from .._training import Training
 from .._warm_start import all_weights, in_dtype_of, is_trained, same_recipe, scaling_of
 from .._warnings import warn
@@ -31,6 +31,7 @@ from ._training import (
     EnsembleTrainer,
     Job,
     Trainer,
+    amount_of_training,
 )
 
 _TRAINERS: dict[type, type[Trainer]] = {
@@ -57,6 +58,9 @@ class InferenceRule:
 PARAMETER_TABLE = {
     **DistributionEstimator._parameter_table,
     "n_members": Number(Integral, 1),
+    "max_epochs": Number(Integral, 1, others=("auto",)),
+    "batch_size": Number(Integral, 1, others=("auto",)),
+    "dtype": OneOf(("auto", "float32", "float64")),
     "inference": InferenceRule(),
     "prior_scale": Number(Real, 0, closed="neither", others=(np.inf,)),
     "bootstrap": OneOf((True, False)),
@@ -92,6 +96,7 @@ def fit_ensemble(ensemble: Any, X, y, sample_weight=None, observer: ChainObserve
     else:
         forget(ensemble)
         X, y, task = TASKS[ensemble._kind].check(ensemble, X, y)
+        X, task = prepare_to_compute(ensemble, X, task)
     if goes_on and ensemble.n_members == len(_numbers_of(ensemble)):
         warn(
             f"With warm_start=True, all of the n_members={ensemble.n_members} members are trained "
@@ -129,13 +134,13 @@ def _train_members(
     else:
         normalize_y = getattr(ensemble, "normalize_y", True)
         scaling = task.scaling(train.y, train.weight, data.X.dtype, normalize_y)
-    job = Job(ensemble, training, plan, recipe, scaling, train, valid)
+    n_epochs, batch_size = amount_of_training(ensemble, len(train.X))
+    job = Job(ensemble, training, n_epochs, batch_size, plan, recipe, scaling, train, valid)
     trainer = _trainer_of(ensemble)(job, observer)
     if goes_on:
         _adopt_members(trainer)
-    ensemble.n_epochs_ = ensemble.max_epochs
-    n_epochs = trainer.n_blocks * ensemble.n_epochs_
-    with fit_task(ensemble, data.X, data.y, n_epochs) as context:
+    ensemble.n_epochs_ = n_epochs
+    with fit_task(ensemble, data.X, data.y, trainer.n_blocks * n_epochs) as context:
         try:
             trainer.train_all(random_state, context)
         except (KeyboardInterrupt, Exception):  # of any kind: a worker may die, a cluster go away

@@ -23,10 +23,10 @@ from torch import Tensor, nn
 from .._plans import Extent, NetworkRecipe, as_tensors, build_module, weights_of
 from .._resume import TaskProgress, current_progress, progress_is
 from .._tasks import Buffers
-from .._training import SEED_LIMIT, Training, has_epochs
+from .._training import SEED_LIMIT, Training, batch_size_for, has_epochs, n_epochs_for
 from .._warnings import warn
 from ..modules import weights_and_fan_ins, widest_activation
-from ..samplers import kept_iterations
+from ..samplers import SGHMC, SGLD, kept_iterations
 from ._jobs import as_they_end, on_workers, shares_memory
 from ._plan import EnsemblePlan
 
@@ -39,6 +39,9 @@ _BLOCK_ACTIVATIONS = 2**19
 # one core more than a few percent, as each step has a fixed price.
 _FIT_ACTIVATIONS = 2**27
 _LEAST_BLOCK = 10
+
+# For max_epochs="auto": epochs, unless the table is large.
+_EPOCHS = {"regressor": 100, "classifier": 50}
 
 # For n_iter_no_change="auto": a part of all epochs, as the learning rate falls over all of them and
 # with it the loss, after a long stretch on which noise alone decides about the lowest loss so far.
@@ -64,6 +67,8 @@ class Job(NamedTuple):
 
     ensemble: Any
     training: Training
+    n_epochs: int
+    batch_size: int
     plan: EnsemblePlan
     recipe: NetworkRecipe
     scaling: Buffers
@@ -163,7 +168,7 @@ class Trainer(ABC):
         X, y, _ = self.train
         # Not the seed of the weights again: the order of the rows is another random draw.
         order_seeds = [seed + SEED_LIMIT for seed in seeds]
-        rows = Rows(X, (y,), weight, ensemble.batch_size, order_seeds)
+        rows = Rows(X, (y,), weight, self.job.batch_size, order_seeds)
         guard = DivergenceGuard(stopping, self._ends_with)
         per_epoch = None if task is None else TaskPerEpoch(task, ensemble)
         callbacks = [c for c in (per_epoch, stopping, guard, self.observer) if c is not None]
@@ -172,7 +177,7 @@ class Trainer(ABC):
             module,
             plan.objective(module, Extent()),
             rows,
-            ensemble.n_epochs_,
+            self.job.n_epochs,
             callbacks=callbacks,
             **net_settings,
         )
@@ -215,7 +220,7 @@ class EnsembleTrainer(Trainer):
         ensemble = self.job.ensemble
         if ensemble.n_iter_no_change != "auto":
             return ensemble.n_iter_no_change
-        return max(_LEAST_PATIENCE, ensemble.max_epochs // _PATIENCE_SHARE)
+        return max(_LEAST_PATIENCE, self.job.n_epochs // _PATIENCE_SHARE)
 
     def train_all(self, random_state, task):
         ensemble = self.job.ensemble
@@ -366,7 +371,7 @@ class ChainTrainer(Trainer):
         ensemble, inference = self.job.ensemble, self.job.ensemble.inference
         seeds = random_state.randint(SEED_LIMIT, size=inference.n_chains + 1).tolist()
         noise = torch.Generator(self.job.training.device).manual_seed(seeds.pop())
-        n_iterations = ensemble.n_epochs_ * -(-len(self.train[0]) // ensemble.batch_size)
+        n_iterations = self.job.n_epochs * -(-len(self.train[0]) // self.job.batch_size)
         if self.observer is None:
             due = kept_iterations(inference, n_iterations, ensemble.n_members)
         else:
@@ -546,6 +551,21 @@ class _BlockReport:
                     per_epoch.on_epoch_end(None)
 
 
+def amount_of_training(ensemble: Any, n_rows: int) -> tuple[int, int]:
+    """Return the number of epochs and the rows of a minibatch, for so many rows.
+
+    Chains have the same on large tables: their step size is suited to a size of minibatches, and
+    with fewer epochs they would end before they are where they should be.
+    """
+    n_of_small = _EPOCHS[ensemble._kind]
+    if isinstance(ensemble.inference, (SGLD, SGHMC)):
+        n_rows = 1
+    return (
+        n_epochs_for(ensemble.max_epochs, n_rows, n_of_small * n_rows, n_of_small, n_of_small),
+        batch_size_for(ensemble.batch_size, n_rows),
+    )
+
+
 def block_size(ensemble: Any, recipe: NetworkRecipe, device: torch.device, n_rows: int) -> int:
     """Return how many members to train together on so many rows."""
     if ensemble.member_block != "auto":
@@ -554,9 +574,10 @@ def block_size(ensemble: Any, recipe: NetworkRecipe, device: torch.device, n_row
         return ensemble.n_members
     (member,) = recipe.build([0])
     widest = widest_activation(member, recipe.row_shape)
-    most = max(1, _BLOCK_ACTIVATIONS // (min(ensemble.batch_size, n_rows) * widest))
+    n_epochs, batch_size = amount_of_training(ensemble, n_rows)
+    most = max(1, _BLOCK_ACTIVATIONS // (min(batch_size, n_rows) * widest))
     n_members = ensemble.n_members
-    is_long = n_rows * ensemble.max_epochs * n_members * widest >= _FIT_ACTIVATIONS
+    is_long = n_rows * n_epochs * n_members * widest >= _FIT_ACTIVATIONS
     n_blocks = n_members // _LEAST_BLOCK if is_long else 1
     return min(most, -(-n_members // n_blocks)) if n_blocks > 1 else most
 
