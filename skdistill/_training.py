@@ -25,8 +25,8 @@ SEED_LIMIT = 2**31 - 1
 # For batch_size="auto": rows of a minibatch, for tables of at least so many rows.
 _BATCH_SIZES = ((40_000, 256), (20_000, 128), (10_000, 64), (0, 32))
 
-# For max_epochs="auto", on large tables: rows seen in all, unless that is fewer epochs than these.
-_MOST_ROWS_SEEN, _LEAST_EPOCHS = 3_000_000, 3
+# For max_epochs="auto": epochs, at least.
+_LEAST_EPOCHS = 3
 
 # They want a closure, sparse gradients, or matrices only.
 _UNSUITED_OPTIMIZERS = frozenset({"LBFGS", "Muon", "Optimizer", "SparseAdam"})
@@ -192,14 +192,17 @@ def decay_of_weights(module: nn.Module, strength: float) -> list[tuple[nn.Parame
     return [(weight, strength) for weight, _ in weights_and_fan_ins(module)]
 
 
-def n_epochs_for(max_epochs: int | str, n_rows: int, n_seen: int, low: int, high: int) -> int:
+def n_epochs_for(
+    max_epochs: int | str, n_rows: int, n_seen: int, low: int, high: int, n_seen_at_most: int
+) -> int:
     """Return `max_epochs`; "auto" is `n_seen` rows in all, but `low` to `high` epochs.
 
-    On large tables "auto" is fewer than `low` epochs: 3,000,000 rows in all, and at least 3 epochs.
+    On large tables, "auto" is fewer than `low` epochs: `n_seen_at_most` rows in all, and at least 3
+    epochs.
     """
     if max_epochs != "auto":
         return int(max_epochs)
-    most = max(_LEAST_EPOCHS, _MOST_ROWS_SEEN // n_rows)
+    most = max(_LEAST_EPOCHS, n_seen_at_most // n_rows)
     return min(max(n_seen // n_rows, low), high, most)
 
 

@@ -66,7 +66,9 @@ def play_game(booster: Any, setup: Setup, predictions: MemberPredictions, contex
     (seed,) = setup.draw_seeds(1)
     X, target, weight = _rows_and_targets(booster, setup, predictions, seed)
     rows = torch.tensor(X, device=setup.training.device)
-    booster.n_epochs_ = n_epochs_for(booster.max_epochs, len(rows), _ROWS_SEEN, *_EPOCHS_WITHIN)
+    booster.n_epochs_ = n_epochs_for(
+        booster.max_epochs, len(rows), _ROWS_SEEN, *_EPOCHS_WITHIN, _ROWS_SEEN_AT_MOST
+    )
     game = DistillationGame(
         torch.tensor(target, device=rows.device),
         booster.n_rounds,

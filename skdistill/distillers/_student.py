@@ -26,9 +26,11 @@ from ._setup import Setup, group_lasso
 from ._stage import Stage
 from ._teacher import MemberPredictions
 
-# For max_epochs="auto": rows that the student is shown in all, and limits for the epochs.
+# For max_epochs="auto": rows that the student is shown in all, limits for the epochs, and rows at
+# most that it is shown on large tables.
 _ROWS_SEEN = 800_000
 _EPOCHS_WITHIN = (50, 400)
+_ROWS_SEEN_AT_MOST = 2_000_000
 
 # Rows, at most, whose predictions set where training begins.
 _ROWS_FOR_START = 256
@@ -126,7 +128,9 @@ def train_student(
         load_weights(module, distiller)
     elif plan.has_start:
         plan.start(module, *map(torch.as_tensor, _first_predictions(setup, predictions)))
-    n_planned = n_epochs_for(distiller.max_epochs, len(rows), _ROWS_SEEN, *_EPOCHS_WITHIN)
+    n_planned = n_epochs_for(
+        distiller.max_epochs, len(rows), _ROWS_SEEN, *_EPOCHS_WITHIN, _ROWS_SEEN_AT_MOST
+    )
     n_before, n_epochs, n_of_first = setup.stage.epochs(distiller, n_planned)
     if n_epochs == 0:
         return

@@ -40,8 +40,9 @@ _BLOCK_ACTIVATIONS = 2**19
 _FIT_ACTIVATIONS = 2**27
 _LEAST_BLOCK = 10
 
-# For max_epochs="auto": epochs, unless the table is large.
+# For max_epochs="auto": epochs, and rows at most that a member is shown on large tables.
 _EPOCHS = {"regressor": 100, "classifier": 50}
+_ROWS_SEEN_AT_MOST = 3_000_000
 
 # For n_iter_no_change="auto": a part of all epochs, as the learning rate falls over all of them and
 # with it the loss, after a long stretch on which noise alone decides about the lowest loss so far.
@@ -561,7 +562,7 @@ def amount_of_training(ensemble: Any, n_rows: int) -> tuple[int, int]:
     if isinstance(ensemble.inference, (SGLD, SGHMC)):
         n_rows = 1
     return (
-        n_epochs_for(ensemble.max_epochs, n_rows, n_of_small * n_rows, n_of_small, n_of_small),
+        n_epochs_for(ensemble.max_epochs, n_rows, 0, n_of_small, n_of_small, _ROWS_SEEN_AT_MOST),
         batch_size_for(ensemble.batch_size, n_rows),
     )
 
