@@ -24,9 +24,11 @@ from ._setup import Setup
 from ._student import training_set
 from ._teacher import MemberPredictions
 
-# For max_epochs="auto": rows that each learner is shown in all, and limits for the epochs.
+# For max_epochs="auto": rows that each learner is shown in all, limits for the epochs, and rows at
+# most that it is shown on large tables.
 _ROWS_SEEN = 300_000
 _EPOCHS_WITHIN = (10, 200)
+_ROWS_SEEN_AT_MOST = 2_000_000
 
 # Each restart of a search weighs the barrier so many times as much as the one before.
 _RAMP = 3.0

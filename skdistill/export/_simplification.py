@@ -35,9 +35,9 @@ def _drop_detours(graph: Any) -> None:
     made_by = {node.output[0]: node for node in graph.node}
     kept = {}
     for node in graph.node:
-        before = made_by.get(node.input[0]) if node.op_type == "Squeeze" else None
-        is_undone = before is not None and before.op_type == "Unsqueeze"
-        if is_undone and before.input[1] == node.input[1]:  # the constant that tells the axis
+        before = made_by.get((*node.input, "")[0], node)
+        is_pair = (before.op_type, node.op_type) == ("Unsqueeze", "Squeeze")
+        if is_pair and before.input[1] == node.input[1]:  # the constant that tells the axis
             kept[node.output[0]] = before.input[0]
     for node in graph.node:
         node.input[:] = [kept.get(name, name) for name in node.input]

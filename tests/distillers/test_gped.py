@@ -494,7 +494,11 @@ def test_the_callers_random_numbers_stay_as_they_are(moons):
             ValueError,
             "Expectation 'odd': g gives values that are not a number",
         ),
-        ({"teacher__batch_size": 0}, ValueError, "batch_size must be an integer >= 1, got 0"),
+        (
+            {"teacher__batch_size": 0},
+            ValueError,
+            "batch_size must be an integer >= 1, or 'auto', got 0",
+        ),
         ({"estimate": "last"}, ValueError, "estimate must be one of .*'last'"),
         ({"estimate": {"variance": "online"}}, ValueError, "by names of .*got {'variance'"),
         ({"max_epochs": 3}, ValueError, "max_epochs must be 'auto' beside chains"),

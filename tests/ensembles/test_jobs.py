@@ -121,7 +121,7 @@ def test_the_order_in_which_blocks_end_does_not_matter(monkeypatch):
 )
 def test_long_fits_get_several_blocks(n_members, n_rows, expected):
     model = BayesianEnsembleRegressor(n_members, max_epochs=1, device="cpu").fit(X, Y)
-    model.set_params(max_epochs=100)
+    model.set_params(max_epochs=100, batch_size=32)
     found = _training.block_size(model, model._recipe, torch.device("cpu"), n_rows)
     assert found == expected
 
