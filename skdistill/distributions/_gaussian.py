@@ -13,12 +13,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ._mixture import mixture_quantile
 from ._shared import Marginal, check_n_samples, check_targets, normal_cdf, random_numbers
 from ._uncertainty import Uncertainty
 
 _EPS = torch.finfo(torch.float64).eps
-_TINY = torch.finfo(torch.float64).tiny
-_CHUNK = 2**15  # elements of one float64 temporary of the quantile search: 256 KiB, fits caches
 
 
 class Gaussian(NamedTuple):
@@ -201,76 +200,9 @@ class EmpiricalGaussian(Marginal):
         which the upper tails of the lower members have as much mass as the lower tails of the
         others, or some point in the gap if these tails underflow.
         """
-        n_members, n_rows, n_targets = self.means.shape
-        chunk = max(1, _CHUNK // (n_members * max(1, len(tail))))
-        quantiles = [
-            _mixture_quantile(means.double(), variances.double().sqrt(), tail, upper)
-            for means, variances in zip(
-                self.means.flatten(1).split(chunk, dim=1),
-                self.variances.flatten(1).split(chunk, dim=1),
-                strict=True,
-            )
-        ]
-        return torch.cat(quantiles).reshape(n_rows, n_targets, len(tail)).to(self.means)
-
-
-def _mixture_quantile(means: Tensor, stds: Tensor, tail: Tensor, upper: Tensor) -> Tensor:
-    """Quantiles (m, k) of m mixtures of S equally weighted Gaussians, (S, m), exact to rounding.
-
-    A safeguarded Newton iteration: x moves by Newton's step for the logarithm of the two sides of
-    the equation, or to the middle of the bracket where that step leaves the bracket or is more
-    than half the last one. Each problem stops by itself, when the two sides agree to rounding or
-    the bracket has closed around x. Where `upper` is true, of shape (k,), the probability `tail`,
-    at most 1/2, lies above the quantile: solved as a lower tail of -y. All are of float64.
-    """
-    n_members, n_problems = means.shape
-    sign = 1.0 - 2.0 * upper.double()
-    mass = n_members * tail  # in units of one member's weight
-    whole = mass.round()
-    between_members = (whole > 0) & ((mass - whole).abs() <= n_members * _EPS)
-    mass = torch.where(between_members, whole, mass).repeat(n_problems)  # 20 * (1 - 0.95) is 1
-
-    means = (sign * means.unsqueeze(-1)).flatten(1)  # (S, m k) from here on
-    stds = stds.repeat_interleave(len(tail), dim=1)
-    # Each member has at most the mass `tail` below the smallest of the members' own quantiles and
-    # at least that below the largest; so has their average, hence the two bracket its quantile.
-    own = means + stds * torch.special.ndtri(tail).repeat(n_problems)
-    low, high = own.amin(dim=0), own.amax(dim=0)
-    root = own.mean(dim=0).clamp(low, high)
-    stds = torch.maximum(stds, _EPS**2 * (high - low))  # keeps z defined at a point mass
-
-    index = (low < high).nonzero().squeeze(1)  # empty for one member: its quantile is the root
-    state: tuple[Tensor, ...] = (root, high - low, low, high, mass, means, stds)
-    x, last, low, high, mass, means, stds = (value[..., index] for value in state)
-    while len(index):
-        excess, slope = _log_tail_ratio(x, mass, means, stds)
-        low, high = torch.where(excess < 0, x, low), torch.where(excess > 0, x, high)
-        rounding = (2 * _EPS * (x.abs() + stds.amin(dim=0))).clamp(min=_TINY)
-        step = -excess / slope
-        step = step + torch.copysign(rounding, step)  # past the root, so that the bracket closes
-        newton = (low < x + step) & (x + step < high) & (step.abs() <= 0.5 * last)
-        step = torch.where(newton, step, 0.5 * (low - x) + 0.5 * (high - x))
-        done = (excess.abs() <= 32 * _EPS) | (high - low <= 2 * rounding)
-        root[index[done]] = x[done]
-        state = (index, x + step, step.abs(), low, high, mass, means, stds)
-        index, x, last, low, high, mass, means, stds = (value[..., ~done] for value in state)
-    return sign * root.reshape(n_problems, len(tail))
-
-
-def _log_tail_ratio(x: Tensor, mass: Tensor, means: Tensor, stds: Tensor) -> tuple[Tensor, Tensor]:
-    """Logarithm of the ratio of the two sides of ``S F(x) = mass``, and its derivative by x.
-
-    ``S F(x)`` is the number of members below x, less their upper tails, plus the lower tails of
-    the others. With each term on the side where it is positive nothing cancels, neither far out
-    nor in a gap between the members. Shapes (m,), (m,), (S, m) and (S, m).
-    """
-    z = (x - means) / stds
-    below = z > 0
-    tails = normal_cdf(-z.abs())
-    surplus = below.sum(dim=0) - mass
-    left = tails.masked_fill(below, 0).sum(dim=0) + surplus.clamp(min=0)
-    right = tails.masked_fill(~below, 0).sum(dim=0) + (-surplus).clamp(min=0)
-    densities = torch.exp(-0.5 * z.square()) / (math.sqrt(2 * math.pi) * stds)
-    slope = (densities / torch.where(below, right, left)).sum(dim=0)
-    log_ratio = torch.log(left / right)  # 0 / 0 in a gap so wide that all tails underflow
-    return log_ratio.nan_to_num(nan=0.0), slope
+        n_members = len(self.means)
+        mass = n_members * tail  # in units of one member's weight
+        whole = mass.round()
+        between_members = (whole > 0) & ((mass - whole).abs() <= n_members * _EPS)
+        mass = torch.where(between_members, whole, mass)  # 20 * (1 - 0.95) is 1
+        return mixture_quantile(self.means, self.variances, tail.new_ones(n_members), mass, upper)

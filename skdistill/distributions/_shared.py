@@ -15,9 +15,6 @@ from torch import Tensor
 from .._rules import Number
 from ._uncertainty import Uncertainty
 
-_EPS = torch.finfo(torch.float64).eps
-_MAX_STEPS = 200  # bisection alone closes a bracket of float64 in fewer
-
 
 class Marginal(ABC):
     """Predicted distribution of t numbers, for each of n rows.
@@ -229,43 +226,3 @@ def random_numbers(
 def normal_cdf(z: Tensor) -> Tensor:
     """Distribution function of N(0, 1), of full relative accuracy in the lower tail."""
     return 0.5 * torch.erfc(-math.sqrt(0.5) * z)
-
-
-def lower_quantile(means: Tensor, stds: Tensor, weights: Tensor, tail: Tensor) -> Tensor:
-    """Lower quantiles of mixtures of Gaussians with weights, to rounding.
-
-    A safeguarded Newton iteration for ``log F(x) = log tail``: it takes the middle of the bracket
-    where Newton's step leaves the bracket or is no shorter than half the last one.
-
-    Parameters
-    ----------
-    means, stds : Tensor of shape (S, m, k) or broadcastable to it, float64
-    weights : Tensor of shape (S, 1, 1), float64
-        They sum to one.
-    tail : Tensor of shape (k,), float64
-        Probabilities, at most 1/2.
-
-    Returns
-    -------
-    Tensor of shape (m, k), float64
-    """
-    # The components' own quantiles bracket that of the mixture.
-    own = means + stds * torch.special.ndtri(tail)
-    low, high = own.amin(dim=0), own.amax(dim=0)
-    x = (weights * own).sum(dim=0).clamp(low, high)
-    last = high - low
-    for _ in range(_MAX_STEPS):
-        z = (x - means) / stds
-        mass = (weights * normal_cdf(z)).sum(dim=0)
-        excess = torch.log(mass / tail)
-        low, high = torch.where(excess < 0, x, low), torch.where(excess > 0, x, high)
-        rounding = 2 * _EPS * (x.abs() + stds.amin(dim=0))
-        open_ = (excess.abs() > 32 * _EPS) & (high - low > 2 * rounding)
-        if not open_.any():
-            break
-        density = (weights / stds * torch.exp(-0.5 * z.square())).sum(dim=0)
-        step = -excess * mass * math.sqrt(2 * math.pi) / density
-        newton = (low < x + step) & (x + step < high) & (step.abs() < 0.5 * last)
-        step = torch.where(newton, step, 0.5 * (low - x) + 0.5 * (high - x))
-        x, last = torch.where(open_, x + step, x), step.abs()
-    return x

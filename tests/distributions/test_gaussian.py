@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, optimize, stats
 
-from skdistill.distributions import EmpiricalGaussian, _gaussian
+from skdistill.distributions import EmpiricalGaussian, _mixture
 
 LEVELS = [1e-12, 1e-6, 0.01, 0.05, 0.3, 0.5, 0.625, 0.95, 1 - 1e-6, 1 - 1e-12]
 
@@ -352,6 +352,17 @@ def test_cdf_of_quantile_is_the_probability(spread):
         torch.testing.assert_close(below, torch.full_like(below, q), rtol=1e-11, atol=0)
 
 
+@pytest.mark.parametrize("spread", [0.0, 0.5, 3.0, 100.0])
+def test_quantile_in_float32_is_that_in_float64_to_rounding(spread):
+    single = ensemble(20, n_rows=300, spread=spread, dtype=torch.float32)
+    double = EmpiricalGaussian(single.means.double(), single.variances.double())
+    q = [1e-6, 0.05, 0.3, 0.5, 0.97]  # also k / 20, where a gap may make the function flat
+    found, expected = single.quantile(q), double.quantile(q)
+    assert found.dtype == torch.float32
+    least = single.variances.amin(dim=0).sqrt().unsqueeze(-1)
+    assert ((found - expected).abs() <= 3e-6 * (expected.abs() + least)).all()
+
+
 def test_quantile_grows_with_the_probability():
     q = torch.linspace(0.001, 0.999, 999, dtype=torch.float64)
     for spread in (0.0, 2.0, 300.0):
@@ -367,7 +378,7 @@ def test_interval_is_two_quantiles():
 def test_quantile_does_not_depend_on_other_rows_or_chunks(monkeypatch):
     distribution = ensemble(n_members=20, n_rows=30, spread=50.0)
     whole = distribution.quantile([0.05, 0.4])
-    monkeypatch.setattr(_gaussian, "_CHUNK", 1)
+    monkeypatch.setattr(_mixture, "_CHUNK", 1)
     torch.testing.assert_close(distribution.quantile([0.05, 0.4]), whole, rtol=1e-13, atol=0)
 
 

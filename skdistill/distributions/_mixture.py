@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Quantiles of mixtures of Gaussians."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from ._shared import normal_cdf
+
+_EPS = torch.finfo(torch.float64).eps
+_TINY = torch.finfo(torch.float64).tiny
+_CHUNK = 2**16  # elements of one temporary: 512 KiB in float64, which fits caches
+_FEW = 2**10  # elements up to which an operation costs as much in float64 as in float32
+
+_ROUGH_STEPS = 6  # at most so many, in float32
+_ROUGH = 0.01  # they end with one smaller than this, in standard deviations of the mixture
+_CONDITION = 16.0  # greatest error of x by the rounding of F, in units of the rounding of x
+
+
+def mixture_quantile(
+    means: Tensor, variances: Tensor, weights: Tensor, mass: Tensor, upper: Tensor
+) -> Tensor:
+    """Quantiles of mixtures of Gaussians, exact to rounding.
+
+    Halley's method finds most of them, by a few steps in float32 and a last one in the dtype of the
+    means. Where that one is not small, or the distribution function so flat that its rounding
+    matters, as between components far apart, a bracket is closed around the quantile in float64.
+
+    Parameters
+    ----------
+    means, variances : Tensor of shape (S, ...)
+        Of each component.
+    weights : Tensor of shape (S,), float64
+        Of the components. They need not sum to one: equal ones are 1, so that their sums are exact.
+    mass : Tensor of shape (k,), float64
+        Weight below a quantile, or above it where `upper` is true: at most half the sum.
+    upper : Tensor of shape (k,), bool
+
+    Returns
+    -------
+    Tensor of shape (..., k)
+        Of the dtype of the means.
+    """
+    shape = (*means.shape[1:], len(mass))
+    means, stds = means.flatten(1), variances.flatten(1).sqrt()
+    sign = 1.0 - 2.0 * upper.double()  # an upper tail is a lower one of -y
+    size = max(1, _CHUNK // (len(weights) * max(1, len(mass))))
+    pieces = zip(means.split(size, 1), stds.split(size, 1), strict=True)
+    parts = [_halley(*piece, weights, mass, sign) for piece in pieces]
+    x, known = (torch.cat(part, dim=1) for part in zip(*parts, strict=True))
+    if not known.all():
+        level, row = (~known).nonzero().unbind(1)
+        for k, i in zip(level.split(size), row.split(size), strict=True):
+            signed, std = sign[k] * means[:, i].double(), variances.flatten(1)[:, i].double().sqrt()
+            x[k, i] = _bracketed(signed, std, weights.unsqueeze(1), mass[k]).to(x)
+    return (sign.to(x).unsqueeze(1) * x).T.reshape(shape)
+
+
+def _halley(
+    means: Tensor, stds: Tensor, weights: Tensor, mass: Tensor, sign: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Lower quantiles (k, m) of sign * y, and whether they are known to the rounding of the dtype.
+
+    Means and standard deviations have shape (S, m), the mass and the sign (k,).
+    """
+    shares = weights / weights.sum()
+    normal = torch.special.ndtri(mass / weights.sum()).unsqueeze(1)  # quantiles of N(0, 1)
+    shares, weights, mass, sign, normal = (
+        value.to(means) for value in (shares, weights, mass, sign.unsqueeze(1), normal)
+    )
+    # Standardised by its moments the mixture is close to N(0, 1), whose quantiles are the start.
+    centre = shares @ means
+    shifted = means - centre
+    spread = (shares @ torch.addcmul(stds.square(), shifted, shifted)).sqrt()
+    rough = means.dtype if means.numel() <= _FEW else torch.float32
+    scaled_means, scaled_stds = ((p / spread).to(rough).unsqueeze(1) for p in (shifted, stds))
+    scaled_means = sign.to(rough) * scaled_means
+    log_mass = _LogMass(scaled_means, scaled_stds, weights.to(rough), mass.to(rough))
+    x = normal.to(rough).expand(-1, means.shape[1])
+    for _ in range(_ROUGH_STEPS):
+        step, _ = log_mass.halley_step(x)
+        x = x + step
+        if not (step.abs() > _ROUGH).any():
+            break
+
+    means, stds = sign * means.unsqueeze(1), stds.unsqueeze(1)
+    low, high = _brackets(means, stds, normal)
+    x = torch.addcmul(sign * centre, spread, x).clamp(low, high)
+    step, growth = _LogMass(means, stds, weights, mass).halley_step(x)
+    x = (x + step).clamp(low, high)
+    least = stds.amin(dim=0)
+    small = torch.finfo(means.dtype).eps ** (1 / 3)  # a step leaves about the cube of the error
+    known = (step.abs() <= small * least) & (growth <= _CONDITION * (x.abs() + least))
+    return x, known | (low == high)
+
+
+def _brackets(means: Tensor, stds: Tensor, normal: Tensor) -> tuple[Tensor, Tensor]:
+    """Bounds of the quantiles at which N(0, 1) has the quantiles `normal`.
+
+    Each component has at most the wanted share below the smallest of the components' own quantiles
+    and at least that below the largest; so has the mixture.
+    """
+    own = torch.addcmul(means, normal, stds)
+    return own.amin(dim=0), own.amax(dim=0)
+
+
+class _LogMass:
+    """Logarithm of the ratio of what lies below x to what is wanted there; shapes as above."""
+
+    def __init__(self, means: Tensor, stds: Tensor, weights: Tensor, mass: Tensor) -> None:
+        self.means, self.mass = means, mass.unsqueeze(1)
+        self.halves = 0.5 * weights.view(-1, 1, 1)
+        self.rate = math.sqrt(0.5) / stds
+        self.log_peak = torch.log(2 / math.sqrt(math.pi) * self.halves * self.rate)
+
+    def halley_step(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Halley's step from x, and the change of x for which the mass grows e-fold, (k, m)."""
+        u = (self.means - x).mul_(self.rate)
+        mass = torch.erfc(u).mul_(self.halves).sum(dim=0)
+        densities = torch.addcmul(self.log_peak, u, u, value=-1).exp_()
+        density = densities.sum(dim=0)
+        bend = u.mul_(self.rate).mul_(densities).sum(dim=0)  # half the derivative of the density
+        log_ratio = torch.log(mass / self.mass)
+        square = density.square()
+        # At least half the denominator of Newton's step, so that x moves at most twice as far.
+        divisor = torch.maximum(square + log_ratio * (0.5 * square - bend * mass), 0.5 * square)
+        return -log_ratio * mass * density / divisor, mass / density
+
+
+def _bracketed(means: Tensor, stds: Tensor, weights: Tensor, mass: Tensor) -> Tensor:
+    """Lower quantiles (m,) of m mixtures of means and stds (S, m), exact to rounding.
+
+    A safeguarded Newton iteration: x moves by Newton's step for the logarithm of the two sides of
+    the equation, or to the middle of the bracket where that step leaves the bracket or is more
+    than half the last one. Each problem stops by itself, when the two sides agree to rounding or
+    the bracket has closed around x. The weights have shape (S, 1), the mass (m,).
+    """
+    low, high = _brackets(means, stds, torch.special.ndtri(mass / weights.sum()))
+    root = torch.empty_like(low)
+    stds = torch.maximum(stds, _EPS**2 * (high - low))  # keeps z defined at a point mass
+    index = torch.arange(len(root), device=root.device)
+    x, last = 0.5 * low + 0.5 * high, high - low
+    while len(index):
+        excess, slope = _log_tail_ratio(x, mass, means, stds, weights)
+        low, high = torch.where(excess < 0, x, low), torch.where(excess > 0, x, high)
+        rounding = (2 * _EPS * (x.abs() + stds.amin(dim=0))).clamp(min=_TINY)
+        step = -excess / slope
+        step = step + torch.copysign(rounding, step)  # past the root, so that the bracket closes
+        newton = (low < x + step) & (x + step < high) & (step.abs() <= 0.5 * last)
+        step = torch.where(newton, step, 0.5 * (low - x) + 0.5 * (high - x))
+        done = (excess.abs() <= 32 * _EPS) | (high - low <= 2 * rounding)
+        root[index[done]] = x[done]
+        state = (index, x + step, step.abs(), low, high, mass, means, stds)
+        index, x, last, low, high, mass, means, stds = (value[..., ~done] for value in state)
+    return root
+
+
+def _log_tail_ratio(
+    x: Tensor, mass: Tensor, means: Tensor, stds: Tensor, weights: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Logarithm of the ratio of the two sides of ``F(x) = mass``, and its derivative by x.
+
+    F(x) is the weight of the components whose mean is below x, less their upper tails, plus the
+    lower tails of the others. With each term on the side where it is positive nothing cancels,
+    neither far out nor in a gap between components. Shapes (m,), (m,), (S, m), (S, m) and (S, 1).
+    """
+    z = (x - means) / stds
+    below = z > 0
+    tails = weights * normal_cdf(-z.abs())
+    surplus = (weights * below).sum(dim=0) - mass
+    left = tails.masked_fill(below, 0).sum(dim=0) + surplus.clamp(min=0)
+    right = tails.masked_fill(~below, 0).sum(dim=0) + (-surplus).clamp(min=0)
+    densities = weights * torch.exp(-0.5 * z.square()) / (math.sqrt(2 * math.pi) * stds)
+    slope = (densities / torch.where(below, right, left)).sum(dim=0)
+    log_ratio = torch.log(left / right)  # 0 / 0 in a gap so wide that all tails underflow
+    return log_ratio.nan_to_num(nan=0.0), slope
