@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 __all__ = ["resolves", "standardisation"]
@@ -10,11 +12,25 @@ __all__ = ["resolves", "standardisation"]
 # A dtype resolves a column if its rounding is below this share of the standard deviation.
 _SHARE_OF_ROUNDING = 1e-4
 
+_BLOCK = 2**21  # numbers that are taken at a time, in whole columns: 16 MiB in float64
+
 
 def standardisation(
     values: np.ndarray, weight: np.ndarray | None, constant: float = 1.0
 ) -> tuple[np.ndarray, np.ndarray]:
     """Weighted mean and standard deviation of each column; `constant` for constant columns."""
+    columns = values.reshape(len(values), math.prod(values.shape[1:]))
+    width = max(1, _BLOCK // max(1, len(values)))
+    starts = range(0, max(1, columns.shape[1]), width)
+    blocks = [_standardisation(columns[:, i : i + width], weight, constant) for i in starts]
+    loc, scale = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+    return loc.reshape(values.shape[1:]), scale.reshape(values.shape[1:])
+
+
+def _standardisation(
+    values: np.ndarray, weight: np.ndarray | None, constant: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """:func:`standardisation` of a few columns (n, d)."""
     values = values.astype(np.float64)
     loc = np.average(values, axis=0, weights=weight)
     loc = loc + np.average(

@@ -146,14 +146,25 @@ def gaussian_cross_entropy(prediction: Gaussian, target: Gaussian) -> tuple[Tens
     -------
     loss : Tensor of shape (..., n)
     """
+    losses, gradient = _cross_entropies(prediction, target)
+    return losses.sum(-1), gradient
+
+
+def _cross_entropies(
+    prediction: Gaussian, target: Gaussian, share: float = 1.0
+) -> tuple[Tensor, Gaussian]:
+    """`share` of each target's cross-entropy, (..., n, t), and the gradient of their sum.
+
+    Numbers of Python are given as factors of a call: as operands they cost as much as one.
+    """
     mean, variance = prediction
     error = mean - target.mean
-    half_precision = (variance + variance).reciprocal_()
+    half_precision = (variance * (2 / share)).reciprocal_()  # all from here on times the share
     half_ratio = torch.addcmul(target.variance, error, error).mul_(half_precision)
-    loss = torch.add(half_ratio, variance.log(), alpha=0.5).sum(-1)
+    losses = torch.add(half_ratio, variance.log(), alpha=0.5 * share)
     # d_mean = error / variance, d_variance = (1 - ratio) / (2 variance)
-    d_variance = torch.addcmul(half_precision, half_precision, half_ratio, value=-2)
-    return loss, Gaussian((error + error).mul_(half_precision), d_variance)
+    d_variance = torch.addcmul(half_precision, half_precision, half_ratio, value=-2 / share)
+    return losses, Gaussian((error + error).mul_(half_precision), d_variance)
 
 
 @loss_with_gradient
@@ -170,8 +181,8 @@ def correctness(heads: Gaussian, y: Tensor) -> tuple[Tensor, Gaussian]:
     loss : Tensor of shape (..., n)
     """
     label = Gaussian(y.unsqueeze(-3), y.new_zeros(()))  # what is known has no variance
-    loss, gradient = gaussian_cross_entropy.and_gradient(heads, label)
-    return loss.mean(-2), _divided(gradient, loss.shape[-2])
+    losses, gradient = _cross_entropies(heads, label, 1 / heads.mean.shape[-3])
+    return losses.sum((-3, -1)), gradient
 
 
 @loss_with_gradient
@@ -187,11 +198,12 @@ def aggregation(heads: Mixture, members: Mixture) -> tuple[Tensor, Gaussian]:
     -------
     loss : Tensor of shape (..., n)
     """
-    loss, gradient = gaussian_cross_entropy.and_gradient(heads.aggregate, members.aggregate)
+    n_heads = heads.mean.shape[-3]
+    losses, gradient = _cross_entropies(heads.aggregate, members.aggregate, 1 / n_heads)
     # d centre = sum_m d mean_m / M, d variance = sum_m (d variance_m + 2 residual_m d mean_m) / M
-    d_centre, d_variance = _divided(gradient, heads.mean.shape[-3])
-    d_mean = torch.addcmul(d_centre, d_variance, heads.residuals, value=2)
-    return loss.squeeze(-2), Gaussian(d_mean, d_variance.expand_as(d_mean))
+    d_mean = torch.addcmul(gradient.mean, gradient.variance, heads.residuals, value=2)
+    d_variance = gradient.variance.expand_as(d_mean)
+    return losses.sum((-3, -1)).mul_(n_heads), Gaussian(d_mean, d_variance)
 
 
 @loss_with_gradient
@@ -214,10 +226,10 @@ def individuality(
     member_index, head_index = pairs or (None, None)
     targets = Gaussian(*(at(value, member_index) for value in members))
     paired = Gaussian(*(at(value, head_index) for value in heads))
-    loss, gradient = gaussian_cross_entropy.and_gradient(paired, targets)
-    n_pairs, n_heads = loss.shape[-2], heads.mean.shape[-3]
+    n_heads, n_pairs = heads.mean.shape[-3], paired.mean.shape[-3]
+    losses, gradient = _cross_entropies(paired, targets, 1 / n_pairs)
     gradient = Gaussian(*(_sum_at(value, head_index, n_heads) for value in gradient))
-    return loss.mean(-2), _divided(gradient, n_pairs)
+    return losses.sum((-3, -1)), gradient
 
 
 @loss_with_gradient
@@ -247,9 +259,9 @@ def residual_mismatch(
     member_index, head_index = pairs or (None, None)
     error = at(heads.residuals, head_index) - at(members.residuals, member_index)
     slope = error / (members.epistemic + floor).mul_(error.shape[-3])
-    d_residuals = _sum_at(slope + slope, head_index, heads.mean.shape[-3])
-    # d residual_m = d mean_m - sum_k d mean_k / M
-    d_mean = d_residuals - d_residuals.mean(-3, keepdim=True)
+    d_mean = _sum_at(slope + slope, head_index, heads.mean.shape[-3])
+    if head_index is not None:  # in order the errors, and with them the slopes, sum to zero
+        d_mean = d_mean - d_mean.mean(-3, keepdim=True)  # d residual_m = d mean_m - mean d mean_k
     return (slope * error).sum((-3, -1)), Gaussian(d_mean, torch.zeros_like(d_mean))
 
 
@@ -278,10 +290,6 @@ def spread_mismatch(
     # d_epistemic = 2 error / epistemic, d epistemic = sum_m 2 residual_m d mean_m / M
     d_mean = (error / epistemic).mul_(4 / heads.mean.shape[-3]) * heads.residuals
     return error.square().sum((-3, -1)), Gaussian(d_mean, torch.zeros_like(d_mean))
-
-
-def _divided(gradient: Gaussian, n: int) -> Gaussian:
-    return Gaussian(gradient.mean / n, gradient.variance / n)
 
 
 def _sum_at(values: Tensor, index: Tensor | None, n_heads: int) -> Tensor:
