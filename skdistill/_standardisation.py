@@ -12,7 +12,7 @@ __all__ = ["resolves", "standardisation"]
 # A dtype resolves a column if its rounding is below this share of the standard deviation.
 _SHARE_OF_ROUNDING = 1e-4
 
-_BLOCK = 2**21  # numbers that are taken at a time, in whole columns: 16 MiB in float64
+_BLOCK = 2**20  # numbers that are taken at a time, in whole columns: 8 MiB in float64
 
 
 def standardisation(

@@ -17,7 +17,11 @@ _GATHER_BYTES = 2**22
 
 # So many bytes of new rows are drawn at a time: a teacher predicts many rows faster than few, and
 # what is drawn must not depend on the memory that its predictions take.
-_DRAW_BYTES = 2**26
+_DRAW_BYTES = 2**23
+
+# What a teacher answers to rows as they are dealt takes at most so many bytes at a time: it still
+# predicts many, and they stay near the cache.
+_ANSWER_BYTES = 2**24
 
 Batch = tuple[Tensor, tuple[tuple[Tensor, ...], Tensor | None]]
 
@@ -132,6 +136,8 @@ class Rows(torch.utils.data.Dataset):
         if self.draw is None:
             return X
         drawn = self.draw(X, index, self.draw_generator)
+        if self.n_kept == 0:
+            return drawn
         is_kept = (index < self.n_kept).view(*index.shape, *[1] * (X.ndim - index.ndim))
         return torch.where(is_kept, X, drawn)
 
@@ -147,7 +153,7 @@ class DistillationRows(Rows):
     """Rows whose first target is what a teacher predicts for them.
 
     The teacher predicts rows that stay as they are once, if its predictions fit scikit-learn's
-    ``working_memory``; else it predicts rows as they are dealt, as many at a time as fit.
+    ``working_memory``; else it predicts rows as they are dealt, some batches at a time.
 
     Parameters
     ----------
@@ -175,10 +181,10 @@ class DistillationRows(Rows):
         super().__init__(X, targets, weight, batch_size, seeds, draw, n_kept)
         self.teacher = teacher
         self.predictions = predictions
-        self.limit = rows_in_memory(
-            self._predict(X[:1]) if predictions is None else predictions[:1]
-        )
-        if predictions is None and 0 < self.n_kept <= self.limit:
+        answer = self._predict(X[:1]) if predictions is None else predictions[:1]
+        limit = rows_in_memory(answer)
+        self.limit = min(limit, max(1, _ANSWER_BYTES // answer.nbytes))  # rows asked at a time
+        if predictions is None and 0 < self.n_kept <= limit:
             self.predictions = self._predict(X[: self.n_kept])
 
     def _predict(self, rows: Tensor) -> Tensor:

@@ -91,7 +91,7 @@ def categorical_aggregation(
     """
     log_probs = _log_softmax(heads, temperature)
     log_mean = _log_mean(log_probs)
-    target = _softened(members, temperature).mean(-3, keepdim=True)
+    target = _over_networks(torch.mean, _softened(members, temperature))
     loss = (target * log_mean).sum((-3, -2)).mul_(-(temperature**2))  # Eq 5
     # With q the heads' mean, d z_m = T / M (p_m <target, p_m / q> - target p_m / q).
     share = (log_probs - log_mean).exp_().mul_(target)
@@ -185,7 +185,14 @@ def _over_classes(
 
 def _log_mean(log_probs: Tensor) -> Tensor:
     """Log of the mean of probabilities (..., M, K, n), of shape (..., 1, K, n)."""
-    return log_probs.logsumexp(-3, keepdim=True) - math.log(log_probs.shape[-3])
+    return _over_networks(torch.logsumexp, log_probs) - math.log(log_probs.shape[-3])
+
+
+def _over_networks(function: Callable[..., Tensor], values: Tensor) -> Tensor:
+    """Reduce (..., M, K, n) to (..., 1, K, n), in the order that the values have in memory."""
+    if values.shape[-2] < _MANY:
+        return function(values, -3, keepdim=True)
+    return function(values.mT, -3, keepdim=True).mT
 
 
 def _information(log_probs: Tensor) -> Tensor:

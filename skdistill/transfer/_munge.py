@@ -18,8 +18,13 @@ from ._maker import Draw, TransferMaker, Variables
 # With more dimensions than this a tree visits nearly every point, and products are faster.
 _TREE_DIMENSIONS = 10
 
+# More rows than this are parted before all pairs of them are compared.
+_MOST_COMPARED = 2**12
+
 # Squared distances are computed between blocks of this many rows: 8 MiB.
 _BLOCK = 2**10
+
+_POWER_STEPS = 4  # towards a principal direction: a rough one parts rows as well
 
 
 class Munge(TransferMaker):
@@ -45,7 +50,10 @@ class Munge(TransferMaker):
     -----
     The neighbour is the nearest row that differs, by the Euclidean distance of standardised
     columns; each categorical variable in which two rows differ adds 1 to the squared distance.
-    Neighbours are found once; sample weights are ignored.
+    Neighbours are found once; sample weights are ignored. With more than ten columns and more than
+    4,096 rows they are nearly the nearest: the rows are halved along a principal direction, again
+    and again, and each is compared with the rows of its own part, of 2,048 to 4,096. The time grows
+    as n log n.
 
     The paper changes both rows of a pair in place, so that a row also changes for each row that it
     is nearest to. Here each row changes once, which makes rows independent of each other and keeps
@@ -107,7 +115,7 @@ def nearest_rows(X: np.ndarray, variables: Variables) -> np.ndarray:
     """Index of the nearest different row for each row, (n,); its own if all rows are equal."""
     points = embed(X, variables)
     distinct, first, which = np.unique(points, axis=0, return_index=True, return_inverse=True)
-    find = nearest_by_tree if points.shape[1] <= _TREE_DIMENSIONS else nearest_by_products
+    find = nearest_by_tree if points.shape[1] <= _TREE_DIMENSIONS else nearest_by_parts
     nearest = find(distinct) if len(distinct) > 1 else np.zeros(1, dtype=np.int64)
     return first[nearest][which.reshape(-1)]
 
@@ -130,6 +138,32 @@ def nearest_by_tree(points: np.ndarray) -> np.ndarray:
     found = cKDTree(points).query(points, k=2)[1]
     is_itself = found[:, 0] == np.arange(len(points))
     return np.where(is_itself, found[:, 1], found[:, 0])
+
+
+def nearest_by_parts(points: np.ndarray) -> np.ndarray:
+    """Index of the nearest other point in its part for each of distinct points."""
+    nearest = np.empty(len(points), dtype=np.int64)
+    open_parts = [np.arange(len(points))]
+    while open_parts:
+        part = open_parts.pop()
+        if len(part) <= _MOST_COMPARED:
+            nearest[part] = part[nearest_by_products(points[part])]
+            continue
+        some = points[part]
+        order = np.argpartition(some @ principal_direction(some), len(part) // 2)
+        open_parts += np.array_split(part[order], 2)
+    return nearest
+
+
+def principal_direction(points: np.ndarray) -> np.ndarray:
+    """Return about the direction (d,) in which points vary most, by the power method."""
+    centred = points - points.mean(axis=0)
+    covariance = centred.T @ centred
+    direction = covariance[np.diagonal(covariance).argmax()]
+    for _ in range(_POWER_STEPS):
+        direction = direction / np.linalg.norm(direction)
+        direction = covariance @ direction
+    return direction
 
 
 def nearest_by_products(points: np.ndarray) -> np.ndarray:

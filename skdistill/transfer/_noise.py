@@ -64,6 +64,6 @@ class GaussianNoise(TransferMaker):
             """Add normals of standard deviation `sd`, each row's times its share in [0, 1)."""
             normals = torch.empty_like(rows).normal_(generator=generator)
             share = rows.new_empty(per_row(index, rows)).uniform_(generator=generator)
-            return torch.addcmul(rows, normals * share.pow(share_power), sd)
+            return torch.addcmul(rows, normals.mul_(share.pow_(share_power)), sd, out=normals)
 
         return draw

@@ -21,6 +21,7 @@ from skdistill import BayesianEnsembleClassifier, HydraPlusClassifier, losses, p
 from skdistill._plans import Extent
 from skdistill._tasks import Classes
 from skdistill.distillers._hydra import hydra_plan
+from skdistill.distillers._plans import _hydra
 from skdistill.modules import ConvNet
 from skdistill.teachers import as_teacher
 
@@ -63,6 +64,17 @@ def loss(case, epoch=3, **settings):
     """What the student minimises, for each row."""
     objective = objective_of(case, epoch, **{"spread_weight": 0.0, **settings})
     return objective(case.outputs, case.targets).squeeze(0)
+
+
+@pytest.mark.parametrize("n_rows_at_a_time", [1, 3])
+def test_rows_may_be_taken_a_few_at_a_time(n_rows_at_a_time, monkeypatch):
+    case = answers_and_outputs(5, 2)
+    objective = objective_of(case, epoch=3, alpha=0.5, spread_weight=1.0)
+    expected = objective.loss_and_gradient(case.outputs, case.targets)
+    monkeypatch.setattr(_hydra, "_CHUNK", n_rows_at_a_time * case.heads[:, 0].numel())
+    found = objective.loss_and_gradient(case.outputs, case.targets)
+    for some, all_ in zip(found, expected, strict=True):
+        torch.testing.assert_close(some, all_, rtol=1e-12, atol=0)
 
 
 def softened(log_probs, temperature):

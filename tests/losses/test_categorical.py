@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from skdistill import losses
 from skdistill.distributions import EmpiricalCategorical
+from skdistill.losses import _categorical
 
 N_ROWS, N_CLASSES = 6, 4
 STACKED = 3, 5, N_ROWS, N_CLASSES  # (S, N, n, K)
@@ -53,6 +54,19 @@ IMITATIONS = {
     "individuality, T=3": (losses.categorical_individuality, {"temperature": 3.0}),
     "information": (losses.information_mismatch, {}),
 }
+
+
+@pytest.mark.parametrize("name", IMITATIONS)
+@pytest.mark.parametrize("make", [members_of, forest_of])
+def test_many_classes_are_computed_as_few_are(name, make, monkeypatch):
+    loss, settings = IMITATIONS[name]
+    members = make(*STACKED)
+    heads = randn(3, N_ROWS, 5, N_CLASSES, seed=4).transpose(-3, -2)  # strided, as of networks
+    expected = loss.and_gradient(heads, members, **settings)
+    monkeypatch.setattr(_categorical, "_MANY", N_CLASSES)
+    for found, few in zip(loss.and_gradient(heads, members, **settings), expected, strict=True):
+        assert found.shape == few.shape
+        close(found, few)
 
 
 def imitation(name, heads, members, **kwargs):

@@ -103,6 +103,27 @@ def test_both_ways_to_find_neighbours_agree_with_all_distances(d, monkeypatch):
     assert_array_equal(_munge.nearest_rows(points, []), _nearest_standardised(points))
 
 
+def test_neighbours_in_parts_are_nearly_the_nearest(monkeypatch):
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(3000, 3)) @ rng.normal(size=(3, 12)) + 0.1 * rng.normal(
+        size=(3000, 12)
+    )
+    distances = cdist(points, points)
+    np.fill_diagonal(distances, np.inf)
+    assert_array_equal(_munge.nearest_by_parts(points), distances.argmin(1))  # few: one part
+    monkeypatch.setattr(_munge, "_MOST_COMPARED", 400)
+    found = distances[np.arange(3000), _munge.nearest_by_parts(points)]
+    assert found.max() < np.inf  # no row is its own neighbour
+    assert 1 < (found / distances.min(1)).mean() < 1.1
+
+
+def test_parts_are_split_along_the_principal_direction():
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(2000, 4)) * [1.0, 1.0, 5.0, 1.0] + 100.0
+    direction = _munge.principal_direction(points)
+    assert abs(direction[2]) > 0.99 * np.linalg.norm(direction)
+
+
 def _nearest_standardised(points):
     points = (points - points.mean(0)) / points.std(0)
     distances = cdist(points, points)
