@@ -7,6 +7,10 @@ import numpy as np
 from sklearn import get_config
 from torch import Tensor
 
+# What a teacher answers takes at most so many bytes at a time: it still predicts many rows, and
+# what is computed from the answer stays near the cache.
+_ANSWER_BYTES = 2**24
+
 
 def working_memory() -> int:
     """Return scikit-learn's ``working_memory`` in bytes."""
@@ -16,3 +20,8 @@ def working_memory() -> int:
 def rows_in_memory(prediction: np.ndarray | Tensor) -> int:
     """Return how many rows' predictions fit the memory, given that of one row."""
     return max(1, working_memory() // prediction.nbytes)
+
+
+def rows_asked(prediction: np.ndarray | Tensor) -> int:
+    """Return for how many rows a teacher is asked at a time, given its prediction for one row."""
+    return min(rows_in_memory(prediction), max(1, _ANSWER_BYTES // prediction.nbytes))

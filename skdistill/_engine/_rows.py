@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from .._memory import rows_in_memory
+from .._memory import rows_asked, rows_in_memory
 
 # Rows are gathered for many batches at a time, up to about this many bytes: fewer calls, and the
 # copy still fits the cache.
@@ -18,10 +18,6 @@ _GATHER_BYTES = 2**22
 # So many bytes of new rows are drawn at a time: a teacher predicts many rows faster than few, and
 # what is drawn must not depend on the memory that its predictions take.
 _DRAW_BYTES = 2**23
-
-# What a teacher answers to rows as they are dealt takes at most so many bytes at a time: it still
-# predicts many, and they stay near the cache.
-_ANSWER_BYTES = 2**24
 
 Batch = tuple[Tensor, tuple[tuple[Tensor, ...], Tensor | None]]
 
@@ -182,9 +178,8 @@ class DistillationRows(Rows):
         self.teacher = teacher
         self.predictions = predictions
         answer = self._predict(X[:1]) if predictions is None else predictions[:1]
-        limit = rows_in_memory(answer)
-        self.limit = min(limit, max(1, _ANSWER_BYTES // answer.nbytes))  # rows asked at a time
-        if predictions is None and 0 < self.n_kept <= limit:
+        self.limit = rows_asked(answer)
+        if predictions is None and 0 < self.n_kept <= rows_in_memory(answer):
             self.predictions = self._predict(X[: self.n_kept])
 
     def _predict(self, rows: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import gen_batches
 from torch import Tensor
 
-from .._memory import rows_in_memory
+from .._memory import rows_asked
 from .._plans import Extent, as_tensors
 from .._training import decay_of_weights, n_epochs_for
 from .._warnings import warn
@@ -111,7 +111,7 @@ def _rows_and_targets(
             members = None if members is None else np.concatenate([members, predict(drawn)])
     if members is not None:
         return X, plan.target_of(members), weight
-    portions = gen_batches(len(X), rows_in_memory(predict(X[:1])))
+    portions = gen_batches(len(X), rows_asked(predict(X[:1])))
     target = np.concatenate([plan.target_of(predict(X[rows])) for rows in portions])
     return X, target, weight
 
