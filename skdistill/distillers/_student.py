@@ -56,7 +56,7 @@ def training_set(distiller: Any, setup: Setup, predictions: MemberPredictions) -
     if members is not None and predictions.predict is not None:
         members = np.concatenate([members, predictions.predict(transfer)])
     joined = (
-        np.concatenate([X, transfer]) if n_transfer else X,  # no copy of all
+        np.concatenate([X, transfer]),
         np.concatenate([y, np.zeros((n_transfer, *y.shape[1:]), dtype=y.dtype)]),
         np.concatenate([weight, np.ones(n_transfer)]),
         members,
