@@ -136,13 +136,16 @@ def _bracketed(means: Tensor, stds: Tensor, weights: Tensor, mass: Tensor) -> Te
     A safeguarded Newton iteration: x moves by Newton's step for the logarithm of the two sides of
     the equation, or to the middle of the bracket where that step leaves the bracket or is more
     than half the last one. Each problem stops by itself, when the two sides agree to rounding or
-    the bracket has closed around x. The weights have shape (S, 1), the mass (m,).
+    the bracket has closed around x. It starts with the average of the components' own quantiles, where
+    it stays if all tails underflow. The weights have shape (S, 1), the mass (m,).
     """
-    low, high = _brackets(means, stds, torch.special.ndtri(mass / weights.sum()))
+    normal = torch.special.ndtri(mass / weights.sum())
+    low, high = _brackets(means, stds, normal)
+    average = (weights * torch.addcmul(means, normal, stds)).sum(dim=0) / weights.sum()
     root = torch.empty_like(low)
     stds = torch.maximum(stds, _EPS**2 * (high - low))  # keeps z defined at a point mass
     index = torch.arange(len(root), device=root.device)
-    x, last = 0.5 * low + 0.5 * high, high - low
+    x, last = average.clamp(low, high), high - low
     while len(index):
         excess, slope = _log_tail_ratio(x, mass, means, stds, weights)
         low, high = torch.where(excess < 0, x, low), torch.where(excess > 0, x, high)
