@@ -136,7 +136,7 @@ def _bracketed(means: Tensor, stds: Tensor, weights: Tensor, mass: Tensor) -> Te
     A safeguarded Newton iteration: x moves by Newton's step for the logarithm of the two sides of
     the equation, or to the middle of the bracket where that step leaves the bracket or is more
     than half the last one. Each problem stops by itself, when the two sides agree to rounding or
-    the bracket has closed around x. It starts with the average of the components' own quantiles, where
+    the bracket has closed around x. It starts with the average of the components' quantiles, where
     it stays if all tails underflow. The weights have shape (S, 1), the mass (m,).
     """
     normal = torch.special.ndtri(mass / weights.sum())
