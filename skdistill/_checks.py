@@ -30,8 +30,9 @@ def check_trainable(X: np.ndarray, dtype, name: str = "X") -> None:
 
 def check_magnitude(X: np.ndarray, limit: float, name: str = "X") -> None:
     """Raise ValueError if a value is beyond `limit`, naming its place."""
-    place, value = largest(X)
-    if abs(value) > limit:
+    # Only then for the place: argmax copies what may not be written to, as a memory map.
+    if max(abs(float(X.max())), abs(float(X.min()))) > limit:
+        place, value = largest(X)
         raise ValueError(
             f"{name} must be within {limit:.3g} of 0, beyond which the model's arithmetic "
             f"overflows; got {value:.6g} at {list(place)}, its row and column. Scale the columns, "

@@ -55,11 +55,11 @@ def _is_plain(estimator: Any, X: Any, row_shape: tuple[int, ...]) -> bool:
     )
 
 
-def as_rows(module: Any, X: np.ndarray) -> Tensor:
-    """Return rows as a tensor of a module's dtype, on its device."""
-    # A copy: torch warns of memory that it may not write to (memory-mapped arrays).
+def as_rows(module: Any, X: np.ndarray, part: slice = slice(None)) -> Tensor:
+    """Return rows, or a part of them, as a tensor of a module's dtype, on its device."""
     weight = next(module.parameters())
-    rows = torch.tensor(np.ascontiguousarray(X), dtype=weight.dtype, device=weight.device)
+    # A copy, since a module may change its input.
+    rows = torch.tensor(np.ascontiguousarray(X[part]), dtype=weight.dtype, device=weight.device)
     if X.dtype.itemsize > weight.dtype.itemsize and not is_finite(rows):
         check_magnitude(X, torch.finfo(weight.dtype).max)
     return rows
@@ -99,12 +99,12 @@ def read_in_chunks(
     -------
     arrays : ndarray, or tuple of ndarray
     """
-    rows = as_rows(module, X)
     size = rows_at_a_time(module, X)
     with torch.inference_mode():
         out: list[np.ndarray] = []
         for start in range(0, len(X), size):
-            outputs = module.outputs(rows[start : start + size])
+            rows = as_rows(module, X, slice(start, start + size))
+            outputs = module.outputs(rows)
             outputs_are_small = is_small(outputs)
             if not outputs_are_small:
                 check_outputs(outputs, X[start:], range(start, len(X)), axis=-2)

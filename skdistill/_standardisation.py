@@ -3,34 +3,67 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
-__all__ = ["resolves", "standardisation"]
+__all__ = ["Moments", "resolves", "standardisation"]
+
+# Values of a table that are taken at a time: the arithmetic takes several times their memory.
+_PIECE = 2**20
 
 # A dtype resolves a column if its rounding is below this share of the standard deviation.
 _SHARE_OF_ROUNDING = 1e-4
-
-_BLOCK = 2**20  # numbers that are taken at a time, in whole columns: 8 MiB in float64
 
 
 def standardisation(
     values: np.ndarray, weight: np.ndarray | None, constant: float = 1.0
 ) -> tuple[np.ndarray, np.ndarray]:
     """Weighted mean and standard deviation of each column; `constant` for constant columns."""
-    columns = values.reshape(len(values), math.prod(values.shape[1:]))
-    width = max(1, _BLOCK // max(1, len(values)))
-    starts = range(0, max(1, columns.shape[1]), width)
-    blocks = [_standardisation(columns[:, i : i + width], weight, constant) for i in starts]
-    loc, scale = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
-    return loc.reshape(values.shape[1:]), scale.reshape(values.shape[1:])
+    moments = Moments()
+    size = max(1, _PIECE // max(1, values[:1].size))
+    for start in range(0, len(values), size):
+        part = slice(start, start + size)
+        moments.add(values[part], None if weight is None else weight[part])
+    return moments.standardisation(constant)
 
 
-def _standardisation(
-    values: np.ndarray, weight: np.ndarray | None, constant: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """:func:`standardisation` of a few columns (n, d)."""
+class Moments:
+    """Weighted mean and standard deviation of columns whose rows come in pieces.
+
+    Pieces are merged as by T. F. Chan, G. H. Golub and R. J. LeVeque, "Algorithms for computing the
+    sample variance", The American Statistician 37 (1983), Eqs 2.1.
+
+    Attributes
+    ----------
+    total : float
+        Sum of the weights.
+    loc, scale : ndarray of shape (...)
+        Mean and standard deviation.
+    """
+
+    def __init__(self) -> None:
+        self.total = 0.0
+        self.loc = self.scale = np.zeros(())
+
+    def add(self, values: np.ndarray, weight: np.ndarray | None = None) -> None:
+        """Add rows, of shape (n, ...), with weights of shape (n,)."""
+        total = float(len(values) if weight is None else weight.sum())
+        if total == 0:
+            return
+        loc, scale = _of_piece(values, weight)
+        self.total += total
+        share = total / self.total
+        distance = loc - self.loc
+        self.loc = self.loc + share * distance  # Eq 2.1a
+        within = np.hypot(np.sqrt(1 - share) * self.scale, np.sqrt(share) * scale)
+        self.scale = np.hypot(within, np.sqrt(share * (1 - share)) * distance)  # Eq 2.1b
+
+    def standardisation(self, constant: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and standard deviation; `constant` for columns that are constant."""
+        is_constant = self.scale <= 10 * np.finfo(np.float64).eps * np.abs(self.loc)
+        return self.loc, np.where(is_constant, constant, self.scale)
+
+
+def _of_piece(values: np.ndarray, weight: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     values = values.astype(np.float64)
     loc = np.average(values, axis=0, weights=weight)
     loc = loc + np.average(
@@ -38,9 +71,7 @@ def _standardisation(
     )  # corrects the rounding of a sum of large values
     largest = np.abs(values - loc).max(axis=0)
     unit = np.where(largest > 0, largest, 1.0)  # keeps squares from over- and underflow
-    scale = unit * np.sqrt(np.average(((values - loc) / unit) ** 2, axis=0, weights=weight))
-    is_constant = scale <= 10 * np.finfo(np.float64).eps * np.abs(loc)
-    return loc, np.where(is_constant, constant, scale)
+    return loc, unit * np.sqrt(np.average(((values - loc) / unit) ** 2, axis=0, weights=weight))
 
 
 def resolves(dtype, loc: np.ndarray, scale: np.ndarray) -> bool:

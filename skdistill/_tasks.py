@@ -63,6 +63,23 @@ class Numbers:
         `known` is the task, if it is known before y is, and ``reset=False`` holds the columns of X
         against those of an earlier fit.
         """
+        X, y = cls.check_part(estimator, X, y, reset)
+        task = cls.of_targets(y)
+        if known is not None and task.size != known.size:
+            raise ValueError(
+                f"y must have {known.size} target(s), as in the fit before; got {task.size}."
+            )
+        with errors_about("y"):
+            return X, y.reshape(len(y), -1).astype(np.float64), task
+
+    @classmethod
+    def of_targets(cls, y: np.ndarray) -> Numbers:
+        """Return the task of predicting targets of shape (n,) or (n, t)."""
+        return cls(1 if y.ndim == 1 else y.shape[1], y.ndim == 1)
+
+    @classmethod
+    def check_part(cls, estimator, X, y, reset: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Check a part of inputs and targets; the latter are returned as (n,) or (n, t)."""
         with errors_about("X and y"):
             X, y = validate_data(
                 estimator,
@@ -85,14 +102,7 @@ class Numbers:
                 DataConversionWarning,
             )
             y = y.ravel()
-        is_1d = y.ndim == 1
-        with errors_about("y"):
-            y = y.reshape(len(y), -1).astype(np.float64)
-        if known is not None and y.shape[1] != known.size:
-            raise ValueError(
-                f"y must have {known.size} target(s), as in the fit before; got {y.shape[1]}."
-            )
-        return X, y, cls(y.shape[1], is_1d)
+        return X, y
 
     @property
     def fitted_attributes(self) -> dict[str, Any]:
@@ -116,19 +126,13 @@ class Numbers:
 
     def scaling(self, y, weight, dtype, normalize_y: bool = True) -> Buffers:
         """Location and scale by which targets (n, t) are standardised, for the module's buffers."""
-        y_loc, y_scale = self._location_and_scale(y, weight, dtype, normalize_y)
-        # Predictions have the dtype of these: float32 would round targets far from 0 (dates, say)
-        # to the same value.
-        if not resolves(dtype, y_loc, y_scale):
-            dtype = np.float64
-        dtype = self.dtype or dtype
-        return {"y_loc": y_loc.astype(dtype), "y_scale": y_scale.astype(dtype)}
-
-    def _location_and_scale(self, y, weight, dtype, normalize_y):
         if not normalize_y:
             check_trainable(y, dtype, "y, with normalize_y=False,")
-            return np.zeros_like(y[0]), np.ones_like(y[0])
-        y_loc, y_scale = standardisation(y, weight)
+            return self.scaling_by(np.zeros_like(y[0]), np.ones_like(y[0]), dtype)
+        return self.scaling_by(*standardisation(y, weight), dtype)
+
+    def scaling_by(self, y_loc: np.ndarray, y_scale: np.ndarray, dtype) -> Buffers:
+        """Buffers of a location and scale, (t,); a ValueError if `dtype` cannot hold them."""
         limits = np.finfo(dtype)
         held = (y_scale > np.sqrt(limits.tiny)) & (SMALL_OUTPUT * y_scale < np.sqrt(limits.max))
         if not (held & np.isfinite(y_loc)).all():
@@ -136,7 +140,12 @@ class Numbers:
                 f"y has a standard deviation of {y_scale.tolist()}, whose square "
                 f"{np.dtype(dtype)} cannot hold; rescale y, or pass X as float64."
             )
-        return y_loc, y_scale
+        # Predictions have the dtype of these: float32 would round targets far from 0 (dates, say)
+        # to the same value.
+        if not resolves(dtype, y_loc, y_scale):
+            dtype = np.float64
+        dtype = self.dtype or dtype
+        return {"y_loc": y_loc.astype(dtype), "y_scale": y_scale.astype(dtype)}
 
     def encode(self, y, scaling: Buffers, dtype) -> np.ndarray:
         """Return standardised targets."""
@@ -222,6 +231,15 @@ class Classes:
 
         `known` and `reset` are as for numbers.
         """
+        X, y = cls.check_part(estimator, X, y, reset)
+        labels, codes = np.unique(y, return_inverse=True)
+        if known is not None:
+            return X, known.codes_of(labels)[codes], known
+        return X, codes, cls.of_labels(labels, "y")
+
+    @classmethod
+    def check_part(cls, estimator, X, y, reset: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Check a part of inputs and labels."""
         with errors_about("X and y"):
             X, y = validate_data(
                 estimator,
@@ -235,10 +253,7 @@ class Classes:
         with errors_about("y"):
             check_classification_targets(y)
         check_trainable(X, X.dtype)
-        labels, codes = np.unique(y, return_inverse=True)
-        if known is not None:
-            return X, known.codes_of(labels)[codes], known
-        return X, codes, cls.of_labels(labels, "y")
+        return X, y
 
     @classmethod
     def of_labels(cls, labels, name: str) -> Classes:
@@ -296,6 +311,10 @@ class Classes:
         """Nothing: classes have no scale."""
         return {}
 
+    def scaling_by(self, y_loc, y_scale, dtype) -> Buffers:
+        """Nothing, as :meth:`scaling` does."""
+        return {}
+
     def encode(self, y, scaling: Buffers, dtype) -> np.ndarray:
         """Return the class codes as they are."""
         return y
@@ -340,24 +359,36 @@ Task = Numbers | Classes
 def prepare_to_compute(
     estimator: Any, X: np.ndarray, task: Task
 ) -> tuple[np.ndarray, Numbers | Classes]:
-    """Return rows in the dtype to compute in, by the parameter `dtype`, and the task so adapted.
-
-    "auto" is float32 for tables of at least 10,000 rows whose columns it resolves: it is faster by
-    a factor of two to three, and there the noise of training is far above its rounding.
-    """
-    wanted = X.dtype.name if estimator.dtype == "auto" else estimator.dtype
-    is_large_table = X.ndim == 2 and len(X) >= _MANY_ROWS
-    if estimator.dtype == "auto" and is_large_table and _is_held_by_float32(X):
-        wanted = "float32"
+    """Return rows in the dtype to compute in, by the parameter `dtype`, and the task so adapted."""
+    is_open = estimator.dtype == "auto" and is_large_table(X.shape)
+    limits = (X.min(0), X.max(0)) if is_open else None
+    wanted = dtype_to_compute(estimator.dtype, X.dtype.name, limits)
     if wanted == X.dtype.name:
         return X, task
     check_trainable(X, wanted)
     return X.astype(wanted), replace(task, dtype=X.dtype.name)
 
 
-def _is_held_by_float32(X: np.ndarray) -> bool:
-    """Whether float32 tells values of each column apart, and its squares do not overflow."""
-    low, high = X.min(0).astype(np.float64), X.max(0).astype(np.float64)
+def is_large_table(shape: tuple[int, ...]) -> bool:
+    """Tell whether rows are a table of at least 10,000."""
+    return len(shape) == 2 and shape[0] >= _MANY_ROWS
+
+
+def dtype_to_compute(wanted: str, given: str, limits: tuple[np.ndarray, np.ndarray] | None) -> str:
+    """Return the dtype to compute in: "auto" is that of X, `given`, or float32 for large tables.
+
+    `limits` are the smallest and largest values of the columns of a large table, else None. float32
+    must resolve them. It is faster by a factor of two to three, and on a large table the noise of
+    training is far above its rounding.
+    """
+    if wanted != "auto":
+        return wanted
+    return "float32" if limits is not None and _is_held_by_float32(*limits) else given
+
+
+def _is_held_by_float32(low: np.ndarray, high: np.ndarray) -> bool:
+    """Whether float32 tells values between these apart, and its squares do not overflow."""
+    low, high = low.astype(np.float64), high.astype(np.float64)
     largest, spread = np.maximum(np.abs(low), np.abs(high)), high - low
     varies = spread > 0
     is_held = largest.max(initial=0) < math.sqrt(np.finfo(np.float32).max)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
@@ -136,7 +137,7 @@ class Training:
         net = self.net(module, objective, n_epochs, **net_settings)
         with (
             suited_threads(flop, self.n_threads),
-            own_dropout(module, rows.generators[0].initial_seed()),
+            own_dropout(module, rows.seeds[0]),
         ):
             net.fit(rows, valid)
         return net
@@ -299,13 +300,30 @@ def draws_globally(module: nn.Module) -> bool:
     return any(getattr(part, "draws_globally", False) for part in module.modules())
 
 
-def on_device(values: Any, n_copies: int = 1, *, device: torch.device, dtype: Any = None) -> Tensor:
-    """Copy an array to a device, several times one after the other if so wanted.
+class _Readable:
+    """An array as torch takes it without a warning, which torch gives for a read-only one.
 
-    `dtype`, of numpy, is for real numbers only.
+    A filter of warnings would be that of all threads.
     """
-    import numpy as np
 
+    def __init__(self, array: np.ndarray):
+        self.array = array
+        address, _ = array.__array_interface__["data"]
+        self.__array_interface__ = array.__array_interface__ | {"data": (address, False)}
+
+
+def on_device(
+    values: np.ndarray, n_copies: int = 1, *, device: torch.device, dtype: Any = None
+) -> Tensor:
+    """Return an array as a tensor on a device, several times one after the other if so wanted.
+
+    On a CPU a single one shares the memory of the array, which may be a memory map and must not be
+    written to. `dtype`, of numpy, is for real numbers only.
+    """
     is_real = dtype is not None and np.issubdtype(values.dtype, np.floating)
-    copies = np.concatenate([values] * n_copies, dtype=dtype if is_real else None, casting="unsafe")
-    return torch.as_tensor(copies, device=device)
+    wanted = dtype if is_real else values.dtype
+    if n_copies > 1:
+        copies = np.concatenate([values] * n_copies, dtype=wanted, casting="unsafe")
+    else:
+        copies = np.asarray(values, dtype=wanted, order="C")
+    return torch.from_numpy(np.asarray(_Readable(copies))).to(device)

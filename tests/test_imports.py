@@ -33,7 +33,7 @@ LAYERS = {
         "transfer",
     },
     "engine": {"_archive", "_engine", "_files", "_memory", "_values"},
-    "tasks and plans": {"_checks", "_plans", "_tasks"},
+    "tasks and plans": {"_checks", "_plans", "_streams", "_tasks"},
     "shared": {
         "_estimator",
         "_fingerprint",
@@ -52,6 +52,7 @@ LAYERS = {
         "model_selection",
         "distributed",
         "persistence",
+        "streams",
         "export",
         "mlflow",
         "datasets",

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Rows in memory and how they are dealt to the members of a stack in minibatches."""
+"""Rows, in memory or read in parts, and how they are dealt to a stack in minibatches."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -35,7 +35,7 @@ class Rows(torch.utils.data.Dataset):
     targets : tuple of Tensor of shape (n, ...)
         What the objective compares the outputs with.
     weight : Tensor of shape (S, n) or (1, n), default=None
-        Weight of each row for each member, or for all of them. It is divided by its mean over rows.
+        Weight of each row for each member, or for all of them.
     batch_size : int, default=None
         Rows of a minibatch; None is all of them.
     seeds : sequence of int, default=()
@@ -45,6 +45,8 @@ class Rows(torch.utils.data.Dataset):
         of those that are dealt. None leaves them as they are.
     n_kept : int, default=0
         How many rows, the first ones, stay as they are also where there is `draw`.
+    mean_weight : float, default=None
+        What the weights are divided by; None is their mean over rows.
     """
 
     def __init__(
@@ -56,11 +58,15 @@ class Rows(torch.utils.data.Dataset):
         seeds: Sequence[int] = (),
         draw: Callable[..., Tensor] | None = None,
         n_kept: int = 0,
+        mean_weight: float | None = None,
     ):
         self.X = X
         self.targets = targets
-        self.weight = None if weight is None else weight / weight.mean(-1, keepdim=True)
+        if weight is not None:
+            weight = weight / (mean_weight or weight.mean(-1, keepdim=True))
+        self.weight = weight
         self.batch_size = int(min(batch_size or len(X), len(X)))
+        self.seeds = seeds
         self.generators = [torch.Generator().manual_seed(seed) for seed in seeds]
         self._order = torch.empty(len(seeds), len(X), dtype=torch.int32)
         self.draw = draw
@@ -153,7 +159,7 @@ class DistillationRows(Rows):
 
     Parameters
     ----------
-    X, targets, weight, batch_size, seeds, draw, n_kept
+    X, targets, weight, batch_size, seeds, draw, n_kept, mean_weight
         As in :class:`Rows`; the teacher's predictions are put before `targets`.
     teacher : callable or None
         Maps an array of rows, (n, ...), to their predictions, (n, ...).
@@ -173,8 +179,9 @@ class DistillationRows(Rows):
         predictions: Tensor | None = None,
         draw: Callable[..., Tensor] | None = None,
         n_kept: int = 0,
+        mean_weight: float | None = None,
     ):
-        super().__init__(X, targets, weight, batch_size, seeds, draw, n_kept)
+        super().__init__(X, targets, weight, batch_size, seeds, draw, n_kept, mean_weight)
         self.teacher = teacher
         self.predictions = predictions
         answer = self._predict(X[:1]) if predictions is None else predictions[:1]
@@ -214,6 +221,51 @@ class DistillationRows(Rows):
         predictions[is_kept] = self.predictions[index[is_kept]]
         predictions[~is_kept] = self._predict(X[~is_kept])
         return predictions
+
+
+class StreamedRows(torch.utils.data.Dataset):
+    """Rows that are read in stretches, each dealt as :class:`Rows` deals all rows.
+
+    The generators go on from stretch to stretch, so that a single stretch is dealt as the same rows
+    in memory are.
+
+    Parameters
+    ----------
+    stretches : callable
+        Reads all rows from their beginning, and gives them as one :class:`Rows` after the other.
+        They have the same seeds; all but the last are of whole batches.
+    n_rows : int
+        Number of rows in all.
+    batch_size : int
+    seeds : sequence of int
+    X : Tensor of shape (0, ...)
+        No rows, of the shape and dtype of those that are read.
+    """
+
+    def __init__(
+        self,
+        stretches: Callable[[], Iterable[Rows]],
+        n_rows: int,
+        batch_size: int,
+        seeds: Sequence[int],
+        X: Tensor,
+    ):
+        self.stretches = stretches
+        self.n_rows = n_rows
+        self.batch_size = min(batch_size, n_rows)
+        self.seeds = seeds
+        self.X = X
+        self._state: list[Tensor] | None = None
+
+    def __len__(self) -> int:
+        return self.n_rows
+
+    def __iter__(self) -> Iterator[Batch]:
+        for rows in self.stretches():
+            if self._state is not None:
+                rows.load_state(self._state)
+            yield from rows
+            self._state = rows.state()
 
 
 def _one_by_one(batches: Batch) -> Iterator[Batch]:

@@ -16,6 +16,7 @@ from sklearn.utils.metaestimators import available_if
 from .._estimator import fit_task, with_callbacks
 from .._read_offs import DistributionEstimator
 from .._rules import AnyOf, Number, OneOf, Schedule
+from .._streams import is_stream
 from .._tasks import Task
 from .._warm_start import is_trained
 from .._warnings import warn
@@ -23,7 +24,7 @@ from ..modules import MLP
 from ._kinds import check_kind, kind_as_teacher
 from ._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING_PARAMETERS, STUDENT_PARAMETERS
 from ._plans import FAMILIES, FAMILY_SETTINGS, FamilyPlan
-from ._setup import Setup, set_up
+from ._setup import Setup, set_up, set_up_stream
 from ._stage import Stage
 from ._student import train_student
 from ._teacher import MemberPredictions, fit_teacher_of, has_fitted_teacher
@@ -123,7 +124,8 @@ def _fit(distiller: Any, stage_of: Any, X, y, *arguments) -> Any:
     def plan_of(task: Task) -> FamilyPlan:
         return family_plan(distiller, chosen_family(distiller, task.kind), task)
 
-    setup = set_up(distiller, plan_of, X, y, *arguments, stage_of=stage_of)
+    begin: Any = set_up_stream if is_stream(X) else set_up
+    setup = begin(distiller, plan_of, X, y, *arguments, stage_of=stage_of)
     agreed = distiller._plan.members_agree if setup.stage.goes_on else True
     distiller.family_ = _same_family(distiller, setup)
     with fit_task(distiller, X, y, 2) as context, setup.resumable(distiller) as setup:
@@ -437,7 +439,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         self.random_state = random_state
         self._set_extra_params(kwargs)
 
-    def fit(self, X, y, sample_weight=None, X_transfer=None, member_predictions=None):
+    def fit(self, X, y=None, sample_weight=None, X_transfer=None, member_predictions=None):
         """Fit the teacher, if it is not fitted, and distil it.
 
         Parameters

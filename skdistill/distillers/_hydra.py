@@ -13,6 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from .._estimator import fit_task, with_callbacks
 from .._read_offs import DistributionEstimator
 from .._rules import Number, OneOf, Schedule
+from .._streams import is_stream
 from .._tasks import Task
 from .._warnings import warn
 from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
@@ -21,7 +22,7 @@ from ..transfer import GaussianNoise
 from ._kinds import check_kind
 from ._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING_PARAMETERS, STUDENT_PARAMETERS
 from ._plans import HydraPlan
-from ._setup import set_up
+from ._setup import set_up, set_up_stream
 from ._stage import Stage
 from ._student import train_student
 from ._teacher import fit_teacher_of, has_fitted_teacher
@@ -59,7 +60,9 @@ def _fit(hydra: Any, stage_of, X, y, *arguments, default: Any, auto: Any = None)
     def plan_of(task: Task) -> HydraPlan:
         return hydra_plan(hydra, task, n_members=1)
 
-    setup = set_up(hydra, plan_of, X, y, *arguments, auto_transfer=auto, stage_of=stage_of)
+    settings = {"auto_transfer": auto, "stage_of": stage_of}
+    begin: Any = set_up_stream if is_stream(X) else set_up
+    setup = begin(hydra, plan_of, X, y, *arguments, **settings)
     with fit_task(hydra, X, y, 2) as context, setup.resumable(hydra) as setup:
         predictions = fit_teacher_of(hydra, setup, context, default)
         plan = hydra_plan(hydra, setup.plan.task, predictions.count(setup.X))
@@ -312,7 +315,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         self.random_state = random_state
         self._set_extra_params(kwargs)
 
-    def fit(self, X, y, sample_weight=None, X_transfer=None, member_predictions=None):
+    def fit(self, X, y=None, sample_weight=None, X_transfer=None, member_predictions=None):
         """Fit the teacher, if it is not fitted, and distil it.
 
         Parameters
@@ -523,7 +526,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         self.random_state = random_state
         self._set_extra_params(kwargs)
 
-    def fit(self, X, y, sample_weight=None, X_transfer=None, member_predictions=None):
+    def fit(self, X, y=None, sample_weight=None, X_transfer=None, member_predictions=None):
         """Fit the teacher, if it is not fitted, and distil it.
 
         Parameters

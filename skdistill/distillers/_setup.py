@@ -12,16 +12,17 @@ import torch
 from sklearn.utils import check_array, check_random_state
 
 from .._checks import check_trainable
-from .._estimator import checked_training, recipe_for
+from .._estimator import checked_training, forget, recipe_for
 from .._plans import Plan, build_module
 from .._resume import resumable
 from .._rules import errors_about
+from .._streams import Stream, refuse_with_stream
 from .._tasks import Buffers, Task
 from .._training import SEED_LIMIT, Training
 from .._warm_start import all_weights, same_recipe
 from ..pruning import GroupLasso
 from ..teachers import check_member_predictions
-from ..transfer import TransferMaker, TransferSet, make_transfer
+from ..transfer import GaussianNoise, TransferMaker, TransferSet, make_transfer
 from ._stage import Stage
 
 
@@ -49,6 +50,7 @@ class Setup(NamedTuple):
     maker: TransferMaker | None  # generates further rows for the teacher to predict
     member_predictions: np.ndarray | None  # (n, S, ...), encoded
     stage: Stage
+    stream: Stream | None = None  # of which X, y and weight are examples then
 
     @property
     def dtype(self) -> np.dtype:
@@ -73,6 +75,11 @@ class Setup(NamedTuple):
             data["the fitted student"] = all_weights(distiller)
         with resumable(distiller, self.random_state, data) as random_state:
             yield self._replace(random_state=random_state)
+
+    @property
+    def example_of_X(self) -> Any:
+        """Rows as the user has given them, for frames like theirs."""
+        return self.arguments.X if self.stream is None else self.stream.first_X
 
     def draw_seeds(self, size: int) -> list[int]:
         """Draw seeds from `random_state`."""
@@ -120,7 +127,8 @@ def set_up(
     recipe = recipes_of(distiller, plan, X_checked.shape[1:])
     recipe = same_recipe(distiller, recipe) if stage.goes_on else recipe
     weight = task.weights_of_rows(y_checked, sample_weight)
-    kept: Any = slice(None) if weight is None else weight > 0
+    # A slice copies nothing: X may be a memory map.
+    kept: Any = slice(None) if weight is None or weight.all() else weight > 0
     rows, targets = X_checked[kept], y_checked[kept]
     maker = transfer_maker(distiller, member_predictions is None, auto_transfer)
     if maker is not None:
@@ -152,6 +160,69 @@ def set_up(
         maker,
         member_predictions,
         stage,
+    )
+
+
+# What parameters must be where X gives batches, which are trained on as they are read.
+_WITH_STREAM = {
+    "transfer_only": False,
+    "teacher_cv": None,
+    "memory": None,
+    "warm_start": False,
+    "checkpoint": None,
+}
+
+
+def set_up_stream(
+    distiller: Any,
+    plan_of: Callable[[Task], Plan],
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    X_transfer: Any,
+    member_predictions: Any,
+    *,
+    auto_transfer: TransferMaker | None = None,
+    stage_of: Callable[[Any], Stage],
+) -> Setup:
+    """Do what :func:`set_up` does where X gives batches, which are read once for it."""
+    training = checked_training(distiller)
+    arguments = {"y": y, "sample_weight": sample_weight, "X_transfer": X_transfer}
+    arguments["member_predictions"] = member_predictions
+    refuse_with_stream(distiller, _WITH_STREAM, arguments)
+    stage = stage_of(distiller)
+    if stage.is_pass:
+        raise TypeError("X must be an array or a frame in partial_fit; fit takes batches.")
+    maker = transfer_maker(distiller, True, auto_transfer)
+    if not (maker is None or type(maker) is GaussianNoise):
+        raise ValueError(
+            "transfer must be 'auto', 'noise' or None where X gives batches, since others draw "
+            f"from all rows; got {distiller.transfer!r}."
+        )
+    random_state = check_random_state(distiller.random_state)
+    forget(distiller)
+    stream = Stream(distiller, X, of_columns=maker is not None)
+    vars(distiller).update(stream.task.fitted_attributes)
+    if maker is not None:
+        maker.check((stream.n_rows, *stream.row_shape))
+    plan = plan_of(stream.task)
+    recipe = recipe_for(distiller, plan, stream.row_shape)
+    group_lasso(distiller, build_module(plan, recipe, [0], torch.float64))
+    scaling = stream.scaling(stream.task, getattr(distiller, "normalize_y", True))
+    examples = stream.encoded_examples(scaling)
+    return Setup(
+        FitArguments(X, None, None),
+        training,
+        random_state,
+        plan,
+        recipe,
+        scaling,
+        *examples,
+        X_transfer=examples.X[:0],
+        maker=maker,
+        member_predictions=None,
+        stage=stage,
+        stream=stream,
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from .._plans import Extent, as_tensors, build_module
+from .._streams import Part, Stream, rows_of_stream
 from .._training import (
     Training,
     batch_size_for,
@@ -97,6 +98,48 @@ def training_rows(
     )
 
 
+def streamed_rows(
+    distiller: Any, setup: Setup, stream: Stream, predictions: MemberPredictions, seed: int
+) -> Any:
+    """Return the rows of a stream as the engine takes them, with the noise that `transfer` adds."""
+    from .._engine import DistillationRows
+
+    put = partial(on_device, device=setup.training.device, dtype=stream.dtype)
+    batch_size = batch_size_for(distiller.batch_size, stream.n_rows)
+    mean_weight = stream.total_weight / stream.n_rows
+    draw = None
+    if setup.maker is not None:
+        # Noise depends on the columns' standard deviations alone, which these two rows have too.
+        _, deviation = stream.X_moments.standardisation(constant=0.0)
+        draw = setup.maker.prepare(put(np.stack([-deviation, deviation])))
+
+    def deal(part: Part) -> Any:
+        return DistillationRows(
+            put(part.X),
+            (put(part.y), put(np.ones(len(part.X)))),
+            put(part.weight)[None] if stream.is_weighted else None,
+            batch_size,
+            [seed],
+            teacher=predictions.predict,
+            draw=draw,
+            mean_weight=mean_weight,
+        )
+
+    return rows_of_stream(stream, setup.scaling, batch_size, [seed], deal)
+
+
+def _rows(
+    distiller: Any, setup: Setup, predictions: MemberPredictions, seed: int
+) -> tuple[Any, float]:
+    """Return the rows that a student learns from, and the sum of their weights."""
+    if setup.stream is not None:
+        rows = streamed_rows(distiller, setup, setup.stream, predictions, seed)
+        return rows, setup.stream.total_weight
+    given = training_set(distiller, setup, predictions)
+    rows = training_rows(distiller, setup, predictions, given, seed)
+    return rows, float(given.weight.sum())
+
+
 def train_student(
     distiller: Any,
     setup: Setup,
@@ -121,8 +164,7 @@ def train_student(
     from .._engine import TaskPerEpoch
 
     seeds = setup.draw_seeds(plan.n_networks + 1)
-    given = training_set(distiller, setup, predictions)
-    rows = training_rows(distiller, setup, predictions, given, seeds.pop())
+    rows, total_weight = _rows(distiller, setup, predictions, seeds.pop())
     module = build_module(plan, setup.recipe, seeds, rows.X.dtype, as_tensors(setup.scaling))
     if setup.stage.goes_on:
         load_weights(module, distiller)
@@ -134,7 +176,7 @@ def train_student(
     n_before, n_epochs, n_of_first = setup.stage.epochs(distiller, n_planned)
     if n_epochs == 0:
         return
-    extent = Extent(n_of_first, float(given.weight.sum()))
+    extent = Extent(n_of_first, total_weight)
     n_more = 0
     if distiller.group_lasso:
         n_more = distiller.finetune_epochs

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_memory
 from .._meta_estimators import is_prefitted, weights_for
 from .._predict import predict_members
 from .._training import SEED_LIMIT
+from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ..teachers import (
     Teacher,
     align_classes,
@@ -23,7 +24,7 @@ from ..teachers import (
     out_of_fold_members,
 )
 from ._kinds import kind_of
-from ._setup import Setup, check_names
+from ._setup import FitArguments, Setup, check_names
 
 Predict = Callable[[np.ndarray], np.ndarray]
 
@@ -75,9 +76,27 @@ def fit_teacher_of(
         fit = memory.cache(fit_teacher, ignore=["context", "student"])
         if distiller.verbose:
             print(f"teacher: {type(model).__name__}", flush=True)  # noqa: T201 -- asked for
-        distiller.teacher_ = fit(teacher, *setup.arguments, subtask, distiller)
+        distiller.teacher_ = fit(teacher, *_arguments_for(model, setup), subtask, distiller)
     check_teacher(distiller)
     return MemberPredictions(of_X, _predictor(distiller.teacher_, setup))
+
+
+def _arguments_for(model: Any, setup: Setup) -> FitArguments:
+    """Return what the teacher is fitted on: of a stream, examples if the model is fitted already.
+
+    It is a ValueError if the model is not, and does not take batches.
+    """
+    stream = setup.stream
+    if stream is None or isinstance(model, (BayesianEnsembleClassifier, BayesianEnsembleRegressor)):
+        return setup.arguments
+    if not is_prefitted(model):
+        raise ValueError(
+            "teacher must be fitted, in a FrozenEstimator, or be a BayesianEnsembleClassifier or "
+            f"BayesianEnsembleRegressor where X gives batches; got {model!r}."
+        )
+    X, y, weight = stream.examples
+    as_frame = frames_like(stream.first_X, getattr(model, "feature_names_in_", None))
+    return FitArguments(as_frame(X), y, weight if stream.is_weighted else None)
 
 
 def _model_of(teacher: Any) -> Any:
@@ -149,7 +168,7 @@ def check_teacher(distiller: Any) -> None:
 
 def _predictor(teacher: Any, setup: Setup) -> Predict:
     """Return what predicts rows with the members of a fitted teacher."""
-    as_frame = frames_like(setup.arguments.X, getattr(teacher, "feature_names_in_", None))
+    as_frame = frames_like(setup.example_of_X, getattr(teacher, "feature_names_in_", None))
     plan = setup.plan
     labels = getattr(plan.task, "labels", None)
 

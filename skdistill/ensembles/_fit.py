@@ -16,6 +16,7 @@ from .._plans import Extent, rebuild_module, weights_of
 from .._read_offs import DistributionEstimator
 from .._resume import resumable
 from .._rules import Number, NumberOfJobs, OneOf
+from .._streams import Stream, is_stream, refuse_with_stream
 from .._tasks import TASKS, Task, prepare_to_compute
 from .._training import Training
 from .._warm_start import all_weights, in_dtype_of, is_trained, same_recipe, scaling_of
@@ -75,6 +76,18 @@ PARAMETER_TABLE = {
 }
 
 
+# What parameters must be where X gives batches, which are trained on as they are read.
+_WITH_STREAM = {
+    "inference": "deep_ensemble",
+    "class_weight": None,
+    "bootstrap": False,
+    "early_stopping": False,
+    "warm_start": False,
+    "n_jobs": None,
+    "checkpoint": None,
+}
+
+
 @with_callbacks
 def fit_ensemble(ensemble: Any, X, y, sample_weight=None, observer: ChainObserver | None = None):
     """Train the members of an ensemble, and return it.
@@ -89,6 +102,8 @@ def fit_ensemble(ensemble: Any, X, y, sample_weight=None, observer: ChainObserve
     """
     training = checked_training(ensemble)
     _check_settings_of_inference(ensemble)
+    if is_stream(X):
+        return _fit_on_stream(ensemble, training, X, y, sample_weight)
     if goes_on := ensemble.warm_start and is_trained(ensemble):
         _check_members_of_before(ensemble)
         X, y, task = TASKS[ensemble._kind].check(ensemble, X, y, ensemble._plan.task, reset=False)
@@ -105,7 +120,7 @@ def fit_ensemble(ensemble: Any, X, y, sample_weight=None, observer: ChainObserve
         return ensemble
     vars(ensemble).update(task.fitted_attributes)
     weight = task.weights_of_rows(y, sample_weight, getattr(ensemble, "class_weight", None))
-    if weight is not None:
+    if weight is not None and not weight.all():  # else X may be a memory map, and is not copied
         X, y, weight = (array[weight > 0] for array in (X, y, weight))
     random_state = check_random_state(ensemble.random_state)
     data = {"X": X, "y": y, "sample_weight": weight}
@@ -116,31 +131,42 @@ def fit_ensemble(ensemble: Any, X, y, sample_weight=None, observer: ChainObserve
     return ensemble
 
 
+def _fit_on_stream(ensemble: Any, training: Training, X, y, sample_weight) -> Any:
+    """Train the members of an ensemble on batches, and return it."""
+    refuse_with_stream(ensemble, _WITH_STREAM, {"y": y, "sample_weight": sample_weight})
+    forget(ensemble)
+    stream = Stream(ensemble, X)
+    vars(ensemble).update(stream.task.fitted_attributes)
+    random_state = check_random_state(ensemble.random_state)
+    _train_members(ensemble, training, stream.task, stream, random_state, None)
+    return ensemble
+
+
 def _train_members(
     ensemble: Any,
     training: Training,
     task: Task,
-    data: Data,
+    data: Any,
     random_state: np.random.RandomState,
     observer: ChainObserver | None,
 ) -> None:
-    """Train the members of an ensemble, and keep them."""
+    """Train the members of an ensemble on Data or a Stream, and keep them."""
     goes_on = is_trained(ensemble)
     plan = _plan_of(ensemble, task)
-    recipe = recipe_for(ensemble, plan, data.X.shape[1:])
+    recipe = recipe_for(ensemble, plan, data.row_shape)
     train, valid = split(ensemble, task, data, random_state)
     if goes_on:
         recipe, scaling = same_recipe(ensemble, recipe), scaling_of(ensemble)
     else:
-        normalize_y = getattr(ensemble, "normalize_y", True)
-        scaling = task.scaling(train.y, train.weight, data.X.dtype, normalize_y)
-    n_epochs, batch_size = amount_of_training(ensemble, len(train.X))
+        scaling = train.scaling(task, getattr(ensemble, "normalize_y", True))
+    n_epochs, batch_size = amount_of_training(ensemble, train.n_rows)
     job = Job(ensemble, training, n_epochs, batch_size, plan, recipe, scaling, train, valid)
     trainer = _trainer_of(ensemble)(job, observer)
     if goes_on:
         _adopt_members(trainer)
     ensemble.n_epochs_ = n_epochs
-    with fit_task(ensemble, data.X, data.y, trainer.n_blocks * n_epochs) as context:
+    X, y = data.arguments
+    with fit_task(ensemble, X, y, trainer.n_blocks * n_epochs) as context:
         try:
             trainer.train_all(random_state, context)
         except (KeyboardInterrupt, Exception):  # of any kind: a worker may die, a cluster go away
@@ -215,7 +241,7 @@ def _plan_of(ensemble: Any, task: Task) -> EnsemblePlan:
     return EnsemblePlan(task, ensemble.n_members, beta, rate)
 
 
-def split(ensemble: Any, task: Task, data: Data, random_state) -> tuple[Data, Data | None]:
+def split(ensemble: Any, task: Task, data: Any, random_state) -> tuple[Any, Data | None]:
     """Return training rows, and validation rows or None."""
     if not ensemble.early_stopping:
         return data, None

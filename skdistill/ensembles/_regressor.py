@@ -258,7 +258,7 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         self.random_state = random_state
         self._set_extra_params(kwargs)
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X, y=None, sample_weight=None):
         """Train the members.
 
         Parameters

@@ -22,8 +22,16 @@ from torch import Tensor, nn
 
 from .._plans import Extent, NetworkRecipe, as_tensors, build_module, weights_of
 from .._resume import TaskProgress, current_progress, progress_is
+from .._streams import Part, Stream, rows_of_stream
 from .._tasks import Buffers
-from .._training import SEED_LIMIT, Training, batch_size_for, has_epochs, n_epochs_for
+from .._training import (
+    SEED_LIMIT,
+    Training,
+    batch_size_for,
+    has_epochs,
+    n_epochs_for,
+    on_device,
+)
 from .._warnings import warn
 from ..modules import weights_and_fan_ins, widest_activation
 from ..samplers import SGHMC, SGLD, kept_iterations
@@ -57,6 +65,32 @@ class Data(NamedTuple):
     y: np.ndarray
     weight: np.ndarray | None
 
+    @property
+    def n_rows(self) -> int:
+        return len(self.X)
+
+    @property
+    def total_weight(self) -> float:
+        return len(self.X) if self.weight is None else float(self.weight.sum())
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        return self.X.shape[1:]
+
+    @property
+    def dtype(self) -> np.dtype:
+        """What is computed in."""
+        return self.X.dtype
+
+    @property
+    def arguments(self) -> tuple[np.ndarray, np.ndarray]:
+        """X and y as scikit-learn's callbacks hear of them."""
+        return self.X, self.y
+
+    def scaling(self, task: Any, normalize_y: bool) -> Buffers:
+        """Location and scale of the targets, for the module's buffers."""
+        return task.scaling(self.y, self.weight, self.dtype, normalize_y)
+
     def at(self, rows: np.ndarray) -> Data:
         """Return some of the rows."""
         weight = None if self.weight is None else self.weight[rows]
@@ -73,7 +107,7 @@ class Job(NamedTuple):
     plan: EnsemblePlan
     recipe: NetworkRecipe
     scaling: Buffers
-    train: Data
+    train: Data | Stream
     valid: Data | None
 
 
@@ -139,10 +173,11 @@ class Trainer(ABC):
         self.worse: list[int] = []
         self.history: list[dict] = []
         self.n_blocks = 1
-        weight = job.train.weight
-        self.n_rows = len(job.train.X) if weight is None else float(weight.sum())
-        self.dtype = job.train.X.dtype
-        self.train = self._as_tensors(job.train)
+        self.n_rows = job.train.total_weight
+        self.dtype = job.train.dtype
+        self.train: list[Any] = [None] * 3  # of a stream
+        if isinstance(job.train, Data):
+            self.train = self._as_tensors(job.train)
         self.valid = None if job.valid is None else self._as_tensors(job.valid)
 
     @abstractmethod
@@ -151,25 +186,28 @@ class Trainer(ABC):
 
     def _as_tensors(self, data: Data) -> list[Any]:
         """Inputs, encoded targets, and weights of shape (1, n) or None."""
-        X, y, weight = data
-        y = self.job.plan.task.encode(y, self.job.scaling, self.dtype)
+        y = self.job.plan.task.encode(data.y, self.job.scaling, self.dtype)
+        return self._put(data.X, y, data.weight)
+
+    def _put(self, X, y, weight) -> list[Any]:
+        """Inputs, targets, and weights of shape (1, n) or None, as tensors."""
         weight = None if weight is None else weight[None].astype(self.dtype)
-        tensor = partial(torch.tensor, device=self.job.training.device)
-        return [None if array is None else tensor(array) for array in (X, y, weight)]
+        put = partial(on_device, device=self.job.training.device)
+        return [None if array is None else put(array) for array in (X, y, weight)]
 
     def _build(self, seeds: list[int]) -> Any:
         buffers = as_tensors(self.job.scaling)
-        return build_module(self.job.plan, self.job.recipe, seeds, self.train[0].dtype, buffers)
+        dtype = getattr(torch, self.dtype.name)
+        return build_module(self.job.plan, self.job.recipe, seeds, dtype, buffers)
 
     def _fit(self, module: Any, seeds: list[int], weight, task, stopping=None, **net_settings):
         """Train a stack whose networks have these seeds; return the net and its guard."""
-        from .._engine import DivergenceGuard, Rows, TaskPerEpoch
+        from .._engine import DivergenceGuard, TaskPerEpoch
 
         ensemble, plan = self.job.ensemble, self.job.plan
-        X, y, _ = self.train
         # Not the seed of the weights again: the order of the rows is another random draw.
         order_seeds = [seed + SEED_LIMIT for seed in seeds]
-        rows = Rows(X, (y,), weight, self.job.batch_size, order_seeds)
+        rows = self._rows(weight, order_seeds)
         guard = DivergenceGuard(stopping, self._ends_with)
         per_epoch = None if task is None else TaskPerEpoch(task, ensemble)
         callbacks = [c for c in (per_epoch, stopping, guard, self.observer) if c is not None]
@@ -185,6 +223,22 @@ class Trainer(ABC):
         if net.interrupted_ and not has_epochs(net):
             raise KeyboardInterrupt  # before the end of the first epoch: nothing to keep
         return net, guard
+
+    def _rows(self, weight: Tensor | None, seeds: list[int]) -> Any:
+        """The training rows as the engine takes them; of a stream, `weight` is its own."""
+        from .._engine import Rows
+
+        batch_size, stream = self.job.batch_size, self.job.train
+        if not isinstance(stream, Stream):
+            X, y, _ = self.train
+            return Rows(X, (y,), weight, batch_size, seeds)
+        mean_weight = stream.total_weight / stream.n_rows
+
+        def deal(part: Part) -> Rows:
+            X, y, weight = self._put(part.X, part.y, part.weight if stream.is_weighted else None)
+            return Rows(X, (y,), weight, batch_size, seeds, mean_weight=mean_weight)
+
+        return rows_of_stream(stream, self.job.scaling, batch_size, seeds, deal)
 
     def _prior(self, module: nn.Module) -> list[tuple[nn.Parameter, float]]:
         """Weight decay of each layer that stands for the prior N(0, prior_scale^2 / fan_in)."""
@@ -203,10 +257,10 @@ class EnsembleTrainer(Trainer):
 
     def __init__(self, job, observer=None):
         device = job.training.device
-        self.block_size = block_size(job.ensemble, job.recipe, device, len(job.train.X))
+        self.block_size = block_size(job.ensemble, job.recipe, device, job.train.n_rows)
         n_trained = getattr(job.ensemble, "n_members_", 0)  # in a fit that this one goes on from
         n_blocks = -(-(job.ensemble.n_members - n_trained) // self.block_size)
-        are_tasks = n_blocks > 1 and device.type == "cpu"
+        are_tasks = n_blocks > 1 and device.type == "cpu" and not isinstance(job.train, Stream)
         self.n_jobs = effective_n_jobs(job.ensemble.n_jobs) if are_tasks else 1
         has_jobs = job.ensemble.n_jobs is not None or self.n_jobs > 1
         if are_tasks and has_jobs and job.training.n_threads == "auto":
@@ -296,7 +350,8 @@ class EnsembleTrainer(Trainer):
         """The calls for joblib; threads share the rows and `stop`, processes get arrays."""
         if shares_memory():
             return [delayed(self.train_apart)(*block, stop) for block in blocks]
-        data = (*self.job.train, *(self.job.valid or (None, None, None)))
+        train: Any = self.job.train
+        data = (*train, *(self.job.valid or (None, None, None)))
         arrays = [on_workers(array) for array in data]
         return [delayed(_train_in_process)(self.job[:-2], *arrays, *block) for block in blocks]
 
@@ -349,7 +404,7 @@ class EnsembleTrainer(Trainer):
         """Weights of the training rows: shared, (1, n), or of each member's bootstrap, (S, n)."""
         X, _, weight = self.train
         if not self.job.ensemble.bootstrap:
-            return weight
+            return weight  # None of a stream, which has its own
         n = len(X)
         shares = np.full(n, 1 / n) if weight is None else weight[0].cpu().double().numpy()
         counts = [

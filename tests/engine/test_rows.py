@@ -13,6 +13,7 @@ from sklearn import config_context
 from skdistill._engine import (
     DistillationRows,
     Rows,
+    StreamedRows,
     _rows,
 )
 from skdistill.transfer import GaussianNoise
@@ -280,3 +281,56 @@ def test_noise_is_seeded():
     first, again, other = (next(iter(rows))[0] for rows in (first, again, other))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
+
+
+# ------------------------------------------------------------------------------------------
+# Rows that are read in stretches
+# ------------------------------------------------------------------------------------------
+
+
+def streamed_rows(size, n=23, seeds=(1, 2, 3), batch_size=5):
+    """The same rows as :func:`numbered_rows`, read `size` at a time."""
+    number = torch.arange(n, dtype=torch.float64)
+    X = torch.stack([number, -number], dim=1)
+
+    def stretches():
+        for rows in torch.arange(n).split(size):
+            yield Rows(X[rows], (10 * number[rows],), None, batch_size, seeds)
+
+    return StreamedRows(stretches, n, batch_size, seeds, X[:0])
+
+
+def test_a_single_stretch_is_dealt_as_rows_in_memory_are():
+    streamed, in_memory = streamed_rows(23), numbered_rows()
+    assert len(streamed) == len(in_memory)
+    for _ in range(3):  # epochs
+        for found, expected in zip(streamed, in_memory, strict=True):
+            assert torch.equal(found[0], expected[0])
+            assert torch.equal(found[1][0][0], expected[1][0][0])
+
+
+def test_every_epoch_shows_each_member_every_row_once_stretch_by_stretch():
+    rows, epochs = streamed_rows(10), []
+    for _ in range(2):
+        X, targets, _ = dealt(rows)
+        assert [x.shape[1] for x in X] == [5, 5, 5, 5, 3]
+        for start, stop in ((0, 2), (2, 4)):
+            seen = torch.cat(X[start:stop], dim=1)[..., 0]
+            expected = torch.arange(5.0 * start, 5.0 * stop, dtype=torch.float64)
+            assert torch.equal(seen.sort(1).values, expected.expand(3, -1))
+            assert not torch.equal(seen[0], seen[1])
+            assert torch.equal(torch.cat(targets[start:stop], dim=1), 10 * seen)
+        epochs.append(torch.cat(X[:4], dim=1))
+    assert not torch.equal(*epochs)
+
+
+def test_new_rows_of_stretches_go_on_from_one_another():
+    draw = GaussianNoise().prepare(torch.tensor([[-1.0], [1.0]]))
+    zeros = torch.zeros(12, 1)
+
+    def stretches():
+        for rows in zeros.split(6):
+            yield Rows(rows, (rows,), None, 3, [0], draw)
+
+    X = torch.cat([X.flatten() for X, _ in StreamedRows(stretches, 12, 3, [0], zeros[:0])])
+    assert len(X.unique()) == 12

@@ -1,0 +1,474 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Data that do not fit in memory: batches that are read again and again, and memory maps."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tracemalloc
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.frozen import FrozenEstimator
+
+from skdistill import (
+    BayesianEnsembleClassifier,
+    BayesianEnsembleRegressor,
+    DistributionDistiller,
+    HydraPlusClassifier,
+    HydraPlusRegressor,
+    _standardisation,
+)
+from skdistill._streams import Part, Stream, _Examples, is_stream
+from skdistill.samplers import SGLD
+from skdistill.streams import Batches
+
+SMALL = {"max_epochs": 3, "module__hidden_units": (8,), "random_state": 0}
+
+
+class Cut:
+    """Arrays or frames, cut into batches each time that they are read."""
+
+    def __init__(self, *arrays, size=70, buffer_rows=100_000):
+        self.arrays, self.size, self.buffer_rows = arrays, size, buffer_rows
+        self.n_passes = 0
+
+    def __iter__(self):
+        self.n_passes += 1
+        for start in range(0, len(self.arrays[0]), self.size):
+            yield tuple(array[start : start + self.size] for array in self.arrays)
+
+
+class Given:
+    """Batches that are listed, of which one reading may differ from the next."""
+
+    def __init__(self, *passes):
+        self.passes = list(passes)
+
+    def __iter__(self):
+        return iter(self.passes.pop(0) if len(self.passes) > 1 else self.passes[0])
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 3))
+    y = 100 + X @ [1.0, -2.0, 0.5] + 0.1 * rng.normal(size=500)
+    return X, y, rng.uniform(0.1, 3.0, size=500)
+
+
+def words(y):
+    return np.where(y > np.median(y), "high", "low")
+
+
+def ensemble(kind="regressor", **params):
+    is_regressor = kind == "regressor"
+    cls = BayesianEnsembleRegressor if is_regressor else BayesianEnsembleClassifier
+    return cls(**{"n_members": 3, **SMALL, **params})
+
+
+def forest(kind, X, y):
+    cls = RandomForestRegressor if kind == "regressor" else RandomForestClassifier
+    return FrozenEstimator(cls(4, min_samples_leaf=5, random_state=0).fit(X, y))
+
+
+def hydra(kind, *args, **params):
+    cls = HydraPlusRegressor if kind == "regressor" else HydraPlusClassifier
+    return cls(*args, **{**SMALL, **params})
+
+
+MODELS = {
+    "ensemble": lambda kind, X, y: ensemble(kind),
+    "hydra of an ensemble": lambda kind, X, y: hydra(kind, ensemble(kind)),
+    "hydra of a fitted ensemble": lambda kind, X, y: hydra(
+        kind, FrozenEstimator(ensemble(kind).fit(X, y)), transfer=None
+    ),
+    "distribution of a forest": lambda kind, X, y: DistributionDistiller(
+        forest(kind, X, y), **SMALL
+    ),
+}
+
+
+def targets_of(kind, y):
+    return y if kind == "regressor" else words(y)
+
+
+@pytest.mark.parametrize("is_weighted", [False, True])
+@pytest.mark.parametrize("kind", ["regressor", "classifier"])
+@pytest.mark.parametrize("model", MODELS)
+def test_one_batch_trains_what_the_arrays_train(model, kind, is_weighted, table):
+    X, y, weight = table
+    y = targets_of(kind, y)
+    data = (X, y, weight) if is_weighted else (X, y)
+    expected = MODELS[model](kind, X, y).fit(*data)
+    found = MODELS[model](kind, X, y).fit(Cut(*data, size=len(X)))
+    uncertainties = (model.predict_uncertainty(X).total for model in (found, expected))
+    # Sums of weights are rounded in another way.
+    np.testing.assert_allclose(*uncertainties, rtol=1e-6 if is_weighted else 0.0)
+    if not is_weighted:
+        np.testing.assert_array_equal(found.predict(X), expected.predict(X))
+    assert found.n_epochs_ == expected.n_epochs_
+    assert found.n_features_in_ == 3
+
+
+@pytest.mark.parametrize("kind", ["regressor", "classifier"])
+@pytest.mark.parametrize("model", ["ensemble", "hydra of an ensemble"])
+@pytest.mark.parametrize("buffer_rows", [500, 50, 1])
+def test_many_batches_train_as_well(model, kind, buffer_rows, table):
+    X, y, weight = table
+    y = targets_of(kind, y)
+    longer = {"max_epochs": 40, "module__hidden_units": (16,)}
+
+    def fitted(*arguments):
+        estimator = MODELS[model](kind, X, y).set_params(**longer)
+        if model != "ensemble":
+            estimator.teacher.set_params(**longer)
+        return estimator.fit(*arguments)
+
+    expected, batches = fitted(X, y, weight), Cut(X, y, weight, buffer_rows=buffer_rows)
+    found = fitted(batches)
+    assert abs(found.score(X, y, weight) - expected.score(X, y, weight)) < 0.01
+    # One reading tells what there is, and each epoch is one more; a teacher reads for itself.
+    assert batches.n_passes == 41 * (1 if model == "ensemble" else 2)
+    again = fitted(Cut(X, y, weight, buffer_rows=buffer_rows))
+    np.testing.assert_array_equal(found.predict_frame(X), again.predict_frame(X))
+
+
+def test_the_first_reading_finds_the_scales_of_the_arrays(table):
+    X, y, weight = table
+    y = np.column_stack([y, 1e-3 * y])
+    whole, parts = (Stream(ensemble(), Cut(X, y, weight, size=n), True) for n in (500, 33))
+    assert parts.n_rows == 500
+    assert parts.total_weight == pytest.approx(weight.sum())
+    for found, expected in ((parts.y_moments, whole.y_moments), (parts.X_moments, whole.X_moments)):
+        np.testing.assert_allclose(found.loc, expected.loc, rtol=1e-13, atol=1e-15)
+        np.testing.assert_allclose(found.scale, expected.scale, rtol=1e-13)
+    in_memory = ensemble().fit(X, y, weight).module_
+    for name, value in parts.scaling(parts.task, True).items():
+        np.testing.assert_allclose(value, getattr(in_memory, name), rtol=1e-12)
+
+
+def test_the_amount_of_training_and_the_dtype_follow_the_rows_counted():
+    X = np.random.default_rng(0).normal(size=(10_000, 2))
+    params = {"max_epochs": 1, "n_members": 2, "module__hidden_units": (2,), "random_state": 0}
+    found = BayesianEnsembleRegressor(**params).fit(Cut(X, X[:, 0], size=3000))
+    expected = BayesianEnsembleRegressor(**params).fit(X, X[:, 0])
+    for model in (found, expected):
+        assert {p.dtype for p in model.module_.network.parameters()} == {torch.float32}
+        assert model.predict(X[:5]).dtype == np.float64
+    np.testing.assert_allclose(found.predict(X), expected.predict(X), rtol=1e-3, atol=1e-3)
+
+
+def test_rows_of_weight_zero_are_left_out(table):
+    X, y, weight = table
+    weight = weight.copy()
+    weight[70:140] = 0.0  # all of a batch
+    weight[200:220] = 0.0
+    kept = weight > 0
+    found = ensemble().fit(Cut(X, y, weight))
+    expected = ensemble().fit(X[kept], y[kept], weight[kept])
+    np.testing.assert_allclose(found.predict(X), expected.predict(X), rtol=1e-6)
+
+
+def test_a_label_may_come_late(table):
+    X, y, _ = table
+    order = np.argsort(y)
+    found = ensemble("classifier").fit(Cut(X[order], words(y)[order]))
+    assert found.classes_.tolist() == ["high", "low"]
+    assert found.score(X, words(y)) > 0.9
+
+
+def test_examples_are_evenly_spaced():
+    examples = _Examples(100)
+    rows = np.arange(12_345)
+    for part in np.array_split(rows, 77):
+        examples.add(Part(part, part, part))
+    kept = examples.part().X
+    assert 50 <= len(kept) <= 100
+    np.testing.assert_array_equal(kept, rows[:: kept[1]])
+
+
+# ------------------------------------------------------------------------------------------
+# What is refused
+# ------------------------------------------------------------------------------------------
+
+ROWS = np.arange(12.0).reshape(4, 3)
+Y = np.arange(4.0)
+
+
+@pytest.mark.parametrize(
+    ("batches", "message"),
+    [
+        ([], "X must give at least one batch"),
+        ([(ROWS, Y, 0 * Y)], "X must give at least one batch with a row of positive weight"),
+        ([ROWS], r"Batch 0: a batch must be a tuple \(X, y\)"),
+        ([(ROWS, Y), (ROWS[:, :2], Y)], "Batch 1: X has 2 features, but .* expecting 3"),
+        ([(ROWS, Y), (ROWS.astype(np.float32), Y)], "Batch 1: .*X of dtype float64.* got float32"),
+        ([(ROWS, Y), (ROWS, ROWS)], r"Batch 1: .*y with rows of shape \(\), .* got \(3,\)"),
+        ([(ROWS, Y), (ROWS, Y, Y)], "Batch 1: it must have sample_weight: False"),
+        ([(ROWS, Y), (ROWS + np.nan, Y)], "Batch 1: .*contains NaN"),
+        ([(ROWS, Y), (ROWS, Y[:2])], "Batch 1: .*inconsistent numbers of samples"),
+        ([(ROWS, Y, -Y)], "Batch 0: sample_weight must not be negative"),
+    ],
+)
+def test_batches_that_do_not_go_together_are_refused(batches, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        ensemble().fit(Given(batches))
+
+
+def test_labels_of_other_kinds_are_refused():
+    with pytest.raises(ValueError, match=r"Batch 1: .*labels like 0.*got 'a'"):
+        ensemble("classifier").fit(Given([(ROWS, [0, 1, 0, 1]), (ROWS, ["a", "b", "a", "b"])]))
+    with pytest.raises(ValueError, match="y must hold at least two classes"):
+        ensemble("classifier").fit(Given([(ROWS, [1, 1, 1, 1])]))
+
+
+def test_what_can_be_read_once_only_is_refused_before_it_is_read(table):
+    X, y, _ = table
+    batches = iter(Cut(X, y))
+    for once in (batches, ((X, y) for _ in range(2)), zip([X], [y], strict=True)):
+        with pytest.raises(TypeError, match="can be read once only"):
+            ensemble().fit(once)
+    assert len(next(batches)[0]) == 70
+
+
+def test_batches_that_change_from_reading_to_reading_are_refused():
+    first = [(ROWS, Y), (ROWS, Y)]
+    for later in (first[:1], first + first[:1]):
+        with pytest.raises(ValueError, match="same rows each time that it is read, got 8 rows"):
+            ensemble().fit(Given(first, later))
+    labels = [(ROWS, [0, 1, 0, 1])]
+    with pytest.raises(ValueError, match=r"Batch 0: y must hold labels of the classes \[0, 1\]"):
+        ensemble("classifier").fit(Given(labels, [(ROWS, [0, 1, 2, 1])]))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("early_stopping", True),
+        ("bootstrap", True),
+        ("warm_start", True),
+        ("checkpoint", "file"),
+        ("n_jobs", 2),
+        ("inference", SGLD(1e-3)),
+    ],
+)
+def test_ensembles_name_what_batches_do_not_go_with(name, value, table):
+    X, y, _ = table
+    with pytest.raises(ValueError, match=f"{name} must be .* where X gives batches"):
+        ensemble(**{name: value}).fit(Cut(X, y))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("transfer", "munge"),
+        ("transfer", "mixup"),
+        ("teacher_cv", 3),
+        ("memory", "folder"),
+        ("warm_start", True),
+        ("checkpoint", "file"),
+    ],
+)
+@pytest.mark.parametrize("make", [HydraPlusRegressor, DistributionDistiller])
+def test_students_name_what_batches_do_not_go_with(make, name, value, table):
+    X, y, _ = table
+    with pytest.raises(ValueError, match=f"{name} must be .* where X gives batches"):
+        make(ensemble(), **{**SMALL, name: value}).fit(Cut(X, y))
+
+
+def test_arguments_beside_batches_are_refused(table):
+    X, y, weight = table
+    student = hydra("regressor", ensemble())
+    for given in ({"y": y}, {"sample_weight": weight}):
+        for model in (ensemble(), student):
+            with pytest.raises(ValueError, match=f"{next(iter(given))} must be None where X"):
+                model.fit(Cut(X, y), **given)
+    for name in ("X_transfer", "member_predictions"):
+        with pytest.raises(ValueError, match=f"{name} must be None where X gives batches"):
+            student.fit(Cut(X, y), **{name: X})
+    with pytest.raises(ValueError, match="requires y to be passed"):
+        ensemble().fit(X)
+    fitted = hydra("regressor", FrozenEstimator(ensemble().fit(X, y)))
+    with pytest.raises(TypeError, match="X must be an array or a frame in partial_fit"):
+        fitted.partial_fit(Cut(X, y), None)
+
+
+def test_other_teachers_must_be_fitted(table):
+    X, y, _ = table
+    with pytest.raises(ValueError, match="teacher must be fitted, in a FrozenEstimator, or be"):
+        hydra("regressor", RandomForestRegressor()).fit(Cut(X, y))
+
+
+@pytest.mark.parametrize("X", [ROWS, ROWS.tolist(), torch.tensor(ROWS), "words", {}, range(3)])
+def test_arrays_and_collections_are_no_batches(X):
+    assert not is_stream(X)
+
+
+# ------------------------------------------------------------------------------------------
+# Sources
+# ------------------------------------------------------------------------------------------
+
+
+class Iterable(torch.utils.data.IterableDataset):
+    def __init__(self, X, y):
+        self.X, self.y = torch.tensor(X), torch.tensor(y)
+
+    def __iter__(self):
+        yield from zip(self.X.split(100), self.y.split(100), strict=True)
+
+
+def test_a_torch_dataset_gives_batches(table):
+    X, y, _ = table
+    expected = ensemble().fit(Cut(X, y, size=100, buffer_rows=64)).predict(X)
+    data = Iterable(X, y)
+    np.testing.assert_array_equal(
+        ensemble().fit(Batches(data, buffer_rows=64)).predict(X), expected
+    )
+    loader = torch.utils.data.DataLoader(data, batch_size=None)
+    np.testing.assert_array_equal(
+        ensemble().fit(Batches(loader, buffer_rows=64)).predict(X), expected
+    )
+
+
+def frame_of(table):
+    pandas = pytest.importorskip("pandas")
+    X, y, weight = table
+    return pandas.DataFrame({**dict(zip("abc", X.T, strict=True)), "y": y, "w": weight})
+
+
+def lazy_frame(frame, folder):
+    return pytest.importorskip("polars").DataFrame(frame.to_dict("list")).lazy()
+
+
+def parquet_files(frame, folder):
+    pyarrow = pytest.importorskip("pyarrow")
+    dataset = pytest.importorskip("pyarrow.dataset")
+    arrow = pyarrow.Table.from_pandas(frame, preserve_index=False)
+    sizes = {"max_rows_per_group": 64, "max_rows_per_file": 128}
+    dataset.write_dataset(
+        arrow, folder, format="parquet", **sizes, existing_data_behavior="overwrite_or_ignore"
+    )
+    return dataset.dataset(folder, format="parquet")
+
+
+@pytest.mark.parametrize("make", [lazy_frame, parquet_files])
+def test_tables_give_batches(make, table, tmp_path):
+    frame = frame_of(table)
+    batches = Batches(make(frame, tmp_path), target="y", weight="w", batch_size=60, buffer_rows=128)
+    assert max(len(X) for X, _, _ in batches) <= 64
+    found = ensemble().fit(batches)
+    assert found.feature_names_in_.tolist() == ["a", "b", "c"]
+    X = frame[["a", "b", "c"]]
+    expected = ensemble().fit(Cut(X, frame["y"], frame["w"], buffer_rows=128))
+    np.testing.assert_allclose(found.predict(X), expected.predict(X), rtol=1e-6)
+    # Several targets, and a teacher that knows the columns by their names.
+    batches = Batches(make(frame, tmp_path), target=["y", "w"])
+    teacher = FrozenEstimator(
+        RandomForestRegressor(3, min_samples_leaf=5, random_state=0).fit(X, frame[["y", "w"]])
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        student = hydra("regressor", teacher).fit(batches)
+    assert student.n_outputs_ == 2
+
+
+def test_a_table_must_have_the_columns(table):
+    polars = pytest.importorskip("polars")
+    frame = polars.LazyFrame({"a": [1.0], "y": [2.0]})
+    for wrong in ({}, {"target": "z"}, {"target": "y", "weight": "z"}):
+        with pytest.raises(ValueError, match=r"columns of the table, \['a', 'y'\]; got target="):
+            Batches(frame, **wrong)
+    with pytest.raises(ValueError, match="batch_size must be an integer >= 1"):
+        Batches(frame, target="y", batch_size=0)
+    with pytest.raises(ValueError, match="target must be None where source gives batches itself"):
+        Batches(Cut(ROWS, Y), target="y")
+    for source in (iter([]), ROWS):
+        with pytest.raises(TypeError, match="source must be a pyarrow"):
+            Batches(source, target="y")
+
+
+# ------------------------------------------------------------------------------------------
+# Memory
+# ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def mapped(tmp_path):
+    """A map of rows, 6.4 MB, that may not be written to."""
+    X = np.random.default_rng(0).normal(size=(20_000, 80)).astype(np.float32)
+    np.save(tmp_path / "rows.npy", X)
+    return np.load(tmp_path / "rows.npy", mmap_mode="r")
+
+
+@pytest.mark.parametrize("is_weighted", [False, True])
+@pytest.mark.parametrize("make", ["ensemble", "hydra"])
+def test_a_memory_map_is_not_copied(make, is_weighted, mapped, monkeypatch):
+    monkeypatch.setattr(_standardisation, "_PIECE", 2**16)
+    params = {**SMALL, "max_epochs": 1, "batch_size": 100}
+    teacher = ensemble(**params)
+    model = teacher
+    if make == "hydra":
+        model = hydra("regressor", FrozenEstimator(teacher.fit(mapped[:500], mapped[:500, 0])))
+        model.set_params(**params)
+    X, y = np.array(mapped), mapped[:, 0] - mapped[:, 1]
+    weight = np.linspace(1.0, 2.0, len(y)) if is_weighted else None
+    expected = model.fit(X, y, weight).predict(X)
+    tracemalloc.start()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model.fit(mapped, y, weight)
+            peak_of_fit = tracemalloc.get_traced_memory()[1]
+            tracemalloc.reset_peak()
+            found = model.predict(mapped)
+            peak_of_predict = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(X, mapped)
+    assert peak_of_fit < X.nbytes / 2, peak_of_fit
+    assert peak_of_predict < X.nbytes / 2, peak_of_predict
+
+
+PEAK = """
+import resource
+import numpy as np
+from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
+
+class Drawn:
+    buffer_rows = 20_000
+    def __init__(self, n_batches):
+        self.n_batches = n_batches
+    def __iter__(self):
+        rng = np.random.default_rng(0)
+        for _ in range(self.n_batches):
+            X = rng.standard_normal((50_000, 10), dtype=np.float32)
+            yield X, X[:, 0] - X[:, 1]
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+def fit(n_batches):
+    params = {"max_epochs": 1, "batch_size": 5000, "module__hidden_units": (4,)}
+    teacher = BayesianEnsembleRegressor(2, random_state=0, **params)
+    HydraPlusRegressor(teacher, random_state=0, **params).fit(Drawn(n_batches))
+
+fit(2)
+before = peak()
+fit(100)
+print(peak() - before)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the peak memory as Linux counts it")
+def test_memory_does_not_grow_with_the_rows():
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK], check=True, capture_output=True, text=True, timeout=600
+    )
+    # The rows would take 200 MB.
+    assert float(done.stdout.split()[-1]) < 20, done.stdout
