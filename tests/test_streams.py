@@ -348,7 +348,7 @@ def parquet_files(frame, folder):
     pyarrow = pytest.importorskip("pyarrow")
     dataset = pytest.importorskip("pyarrow.dataset")
     arrow = pyarrow.Table.from_pandas(frame, preserve_index=False)
-    sizes = {"max_rows_per_group": 64, "max_rows_per_file": 128}
+    sizes: dict = {"max_rows_per_group": 64, "max_rows_per_file": 128}
     dataset.write_dataset(
         arrow, folder, format="parquet", **sizes, existing_data_behavior="overwrite_or_ignore"
     )

@@ -448,8 +448,12 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
             Inputs, best standardised; images or series of shape (n_samples, ...) if `module` takes
             them. float32 is computed in float32, all else in float64. Predictions have the same
             dtype, but are float64 where float32 would round targets that are far from 0.
-        y : array-like of shape (n_samples,)
-            Targets, for regression also of shape (n_samples, n_targets), or class labels.
+            Or batches that need not fit in memory: an object that gives ``(X, y)`` or ``(X, y,
+            sample_weight)`` batch by batch each time that it is iterated over, see
+            :mod:`skdistill.streams`. A memory map is not copied.
+        y : array-like of shape (n_samples,), default=None
+            Targets, for regression also of shape (n_samples, n_targets), or class labels; None with
+            batches.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows, in the teacher's fit and in the student's loss.
         X_transfer : array-like of shape (n_rows, n_features) or TransferSet, default=None
@@ -468,8 +472,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         Raises
         ------
         TypeError, ValueError
-            If a parameter or an argument is invalid, the teacher is for another task,
-            has no members or was fitted on other columns or classes, the module's output does not
+            If a parameter or an argument is invalid, or does not go with batches, the teacher is
+            for another task, has no members or was fitted on other columns or classes, the module's output does not
             have the width that it should, or the student diverged.
         KeyboardInterrupt
             On Ctrl-C; during the student's training it is kept as trained so far.

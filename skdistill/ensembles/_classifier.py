@@ -164,8 +164,8 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         Parameters
         ----------
         X, sample_weight : as in :meth:`BayesianEnsembleRegressor.fit`
-        y : array-like of shape (n_samples,)
-            Labels.
+        y : array-like of shape (n_samples,), default=None
+            Labels; None with batches.
 
         Returns
         -------

@@ -267,8 +267,11 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
             Inputs, best standardised; images or series of shape (n_samples, ...) if `module` takes
             them. float32 is computed in float32, all else in float64. Predictions have the same
             dtype, but are float64 where float32 would round targets that are far from 0.
-        y : array-like of shape (n_samples,) or (n_samples, n_targets)
-            Targets.
+            Or batches that need not fit in memory: an object that gives ``(X, y)`` or ``(X, y,
+            sample_weight)`` batch by batch each time that it is iterated over, see
+            :mod:`skdistill.streams`. A memory map is not copied.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
+            Targets; None with batches.
         sample_weight : array-like of shape (n_samples,), default=None
 
         Returns
@@ -278,8 +281,8 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         Raises
         ------
         TypeError, ValueError
-            If a parameter or an argument is invalid, the module's output does not have
-            the width that it should, or every member diverged.
+            If a parameter or an argument is invalid, or does not go with batches, the module's
+            output does not have the width that it should, or every member diverged.
         KeyboardInterrupt
             On Ctrl-C; what was trained so far is kept.
         """
