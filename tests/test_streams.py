@@ -470,5 +470,5 @@ def test_memory_does_not_grow_with_the_rows():
     done = subprocess.run(
         [sys.executable, "-c", PEAK], check=True, capture_output=True, text=True, timeout=600
     )
-    # The rows would take 200 MB.
-    assert float(done.stdout.split()[-1]) < 20, done.stdout
+    # The rows would take 240 MB.
+    assert float(done.stdout.split()[-1]) < 80, done.stdout

@@ -473,8 +473,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         ------
         TypeError, ValueError
             If a parameter or an argument is invalid, or does not go with batches, the teacher is
-            for another task, has no members or was fitted on other columns or classes, the module's output does not
-            have the width that it should, or the student diverged.
+            for another task, has no members or was fitted on other columns or classes, the module's
+            output does not have the width that it should, or the student diverged.
         KeyboardInterrupt
             On Ctrl-C; during the student's training it is kept as trained so far.
         """
