@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the benchmark scripts share: fair timing, peak memory, tables and JSON.
+"""What the benchmark scripts share: fair timing, peak memory, data, tables and JSON.
 
 Times are CPU seconds of one thread. Contenders run in turn, round after round, and ratios are
 medians over rounds of ratios within a round, so that a busy neighbour slows both sides alike.
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import json
 import multiprocessing
 import os
@@ -21,6 +22,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
@@ -243,25 +245,82 @@ def peak_growth(prepare: Callable[..., Callable[[], Any]], *args) -> float:
     ``prepare(*args)`` is run in a new process and returns the call that is measured. It should
     need less memory at its peak than when it returns, since peaks are all that the system tells.
     """
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(1) as pool:
-        return pool.apply(_measured, (prepare, args))
+    return in_new_process(_measured, prepare, args)
 
 
 def _measured(prepare: Callable[..., Callable[[], Any]], args: tuple) -> float:
     call = prepare(*args)
-    before = _peak_kib()
+    before = peak_mib()
     call()
-    return (_peak_kib() - before) / 1024
+    return peak_mib() - before
 
 
-def _peak_kib() -> int:
+def in_new_process(function: Callable[..., Any], *args) -> Any:
+    """What a function returns that is called in a process of its own, which may start others."""
+    context = multiprocessing.get_context("spawn")
+    results, end = context.Pipe(duplex=False)
+    process = context.Process(target=_send, args=(end, function, args))
+    process.start()
+    end.close()
+    try:
+        return results.recv()
+    except EOFError as error:
+        raise RuntimeError(f"{function.__name__}{args} failed; its error is above.") from error
+    finally:
+        process.terminate()  # by itself it would wait for idle processes of its own
+        process.join()
+
+
+def _send(end: Any, function: Callable[..., Any], args: tuple) -> None:
+    end.send(function(*args))
+
+
+def peak_mib() -> float:
     """Peak resident memory of this process so far."""
     status = Path("/proc/self/status")
     if status.exists():  # Linux lets a new process inherit its parent's ru_maxrss
-        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
-        return int(line.split()[1])
+        return _from_status(status, "VmHWM") / 1024
     import resource  # there is none on Windows
 
-    unit = 1024 if platform.system() == "Darwin" else 1
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // unit
+    unit = 2**20 if platform.system() == "Darwin" else 2**10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+
+
+def peak_mib_of_children() -> float:
+    """Sum of the peaks of the processes that this one has started; 0 where there is no /proc.
+
+    What they share with this one counts again for each.
+    """
+    peak = 0.0
+    for status in Path("/proc").glob("[0-9]*/status"):
+        with contextlib.suppress(OSError, StopIteration):  # it has ended in the meantime
+            if _from_status(status, "PPid") == os.getpid():
+                peak += _from_status(status, "VmHWM") / 1024
+    return peak
+
+
+def _from_status(status: Path, name: str) -> int:
+    """A number from a file that Linux keeps for each process."""
+    line = next(line for line in status.read_text().splitlines() if line.startswith(name))
+    return int(line.split()[1])
+
+
+# Data ---------------------------------------------------------------------------------------------
+
+
+def made_up_table(
+    n_rows: int, n_columns: int = 20, seed: int = 0, dtype: str = "float64"
+) -> tuple[np.ndarray, np.ndarray]:
+    """Normal columns and a target of the first seven, some of it noise whose scale varies.
+
+    Rows are made in chunks, so that hardly more memory is ever held than they take.
+    """
+    rng = np.random.default_rng(seed)
+    X, y = np.empty((n_rows, n_columns), dtype), np.empty(n_rows)
+    for start in range(0, n_rows, 1000):
+        rows = slice(start, start + 1000)
+        X[rows] = rng.standard_normal(X[rows].shape)
+        a, b, c, d, e, f, g = X[rows, :7].T
+        mean = np.sin(2 * a) + b * c + np.abs(d) + 0.5 * e * (f > 0)
+        y[rows] = mean + 0.3 * np.exp(0.5 * g) * rng.standard_normal(len(mean))
+    return X, y

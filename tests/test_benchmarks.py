@@ -7,6 +7,8 @@ import importlib
 import itertools
 import json
 import math
+import subprocess
+import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -463,6 +465,74 @@ def test_bdistil_judges_every_part(run, data_dir, tmp_path):
     }
 
 
+# Large tables --------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_amounts_compares_the_rule_with_settings_around_it(run, data_dir, tmp_path):
+    output = tmp_path / "amounts.json"
+    text = run("amounts.py", "--quick", "--output", str(output))
+    results = json.loads(output.read_text(encoding="utf-8"))["results"]
+    assert set(results) == {"magic", "california"}
+    for name, found in results.items():
+        assert name in text
+        for model in {"teachers", "students"} & set(found):
+            (by_rule,) = (row for row in found[model] if row["auto"])
+            assert by_rule["batch_size"] == 32  # of small tables
+            settings = [(row["batch_size"], row["epochs"]) for row in found[model]]
+            assert len(set(settings)) == len(settings) >= 6
+            assert settings == sorted(settings, key=lambda pair: (pair[0], -pair[1]))
+    assert by_rule["epochs"] == 400  # of students on small tables
+    assert -1 <= by_rule["rank_correlation"] <= 1
+
+
+@pytest.fixture
+def scale(common):
+    """The script that measures how costs grow."""
+    return importlib.import_module("scale")
+
+
+@pytest.mark.slow
+def test_scale_measures_all_parts_and_judges_them(run, tmp_path):
+    output = tmp_path / "scale.json"
+    text = run("scale.py", "--quick", "--output", str(output))
+    result = json.loads(output.read_text(encoding="utf-8"))
+    pairs = result["defaults"]["pairs"]
+    assert [row["n_rows"] for row in pairs] == result["settings"]["rows"] == [300, 600]
+    assert result["defaults"]["of_small_tables"]["epochs"] == [100, 50]
+    histograms = [row for row in result["defaults"]["peers"] if row["nll"] is None]
+    assert {"HistGradientBoosting"} <= {row["peer"] for row in histograms}
+    for row in (*pairs, result["cores"], result["example"]):
+        assert min(row["wall_seconds"]) > 0
+        assert 0 <= row["growth_mib"][0] <= row["growth_mib"][1] < row["peak_mib"]
+    assert all(min(row["cpu_seconds"]) > 0 for row in (*pairs, result["example"]))
+    assert result["cores"]["cpu_seconds"] == [None, None]
+    assert len(result["targets"]) == 8
+    for row in result["targets"]:
+        assert row["reached"] is (row["value"] <= row["high"])
+        assert row["target"] in text
+
+
+def test_slopes_are_those_of_lines_through_logarithms(scale):
+    fits = [{"n_rows": n, "cpu_seconds": [3 * n**0.5, n * (1 + (n > 10))]} for n in (1, 10, 100)]
+    found = scale.slopes("n_rows", fits)
+    np.testing.assert_allclose(found["slopes"], [0.5, 1 + math.log10(2) / 2])
+    np.testing.assert_allclose(found["last_slopes"], [0.5, 1 + math.log10(2)])
+
+
+def test_tables_have_what_was_asked_for(scale, common):
+    X, y = scale.table(scale.Setting(2500, n_columns=9, n_classes=10, dtype="float32"))
+    assert X.shape == (2500, 9)
+    assert X.dtype == np.float32
+    assert (np.bincount(y) == 250).all()
+    X, y = common.made_up_table(2500)
+    again, _ = common.made_up_table(2500, seed=1)
+    assert not np.isin(again, X).any()
+    a, b, c, d, e, f, g = X[:, :7].T
+    noise = y - (np.sin(2 * a) + b * c + np.abs(d) + 0.5 * e * (f > 0))
+    assert np.std(noise / np.exp(0.5 * g)) == pytest.approx(0.3, rel=0.1)
+
+
 # What the scripts share ----------------------------------------------------------------------
 
 
@@ -536,6 +606,15 @@ def test_peak_growth_is_what_the_call_holds(common):
     size = 100 * 2**20
     growth = common.peak_growth(partial, bytearray, size)
     assert growth == pytest.approx(100, abs=5)
+
+
+def test_peaks_of_children_are_theirs(common):
+    alone = common.peak_mib_of_children()
+    code = "import time; held = bytearray(100 * 2**20); print(flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as child:
+        child.stdout.readline()
+        assert 100 < common.peak_mib_of_children() - alone < 200
+        child.kill()
 
 
 def test_table(common, capsys):
