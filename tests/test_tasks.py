@@ -21,13 +21,17 @@ from small_models import METHODS, assert_same, ensemble, student
 
 from skdistill import (
     BayesianEnsembleClassifier,
+    BayesianEnsembleRegressor,
     BDistilBooster,
     DistributionDistiller,
     GPEDDistiller,
     HydraPlusClassifier,
     HydraPlusRegressor,
+    load,
+    save,
 )
 from skdistill._standardisation import standardisation
+from skdistill._tasks import Numbers, prepare_to_compute
 from skdistill.samplers import SGLD
 
 ROOT = Path(__file__).parents[1]
@@ -286,3 +290,45 @@ def test_other_dtypes_compute_in_float64(make, dtype, data):
     actual = make().fit(X, y).predict(X)
     assert actual.dtype == np.float64
     np.testing.assert_array_equal(actual, expected)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "n_rows", "computed"),
+    [
+        ("auto", 10_000, torch.float32),
+        ("auto", 9_999, torch.float64),
+        ("float32", 50, torch.float32),
+        ("float64", 10_000, torch.float64),
+    ],
+)
+@pytest.mark.parametrize("kind", [BayesianEnsembleRegressor, BayesianEnsembleClassifier])
+def test_large_tables_are_computed_in_float32(dtype, n_rows, computed, kind, tmp_path):
+    X = np.random.default_rng(0).standard_normal((n_rows, 2))
+    model = kind(2, max_epochs=1, dtype=dtype, random_state=0).fit(X, X[:, 0] > 0)
+    assert {parameter.dtype for parameter in model.module_.parameters()} == {computed}
+    save(model, tmp_path / "model")
+    for found in (model, pickle.loads(pickle.dumps(model)), load(tmp_path / "model")):
+        total = found.predict_uncertainty(X[:9]).total
+        assert total.dtype == np.float64
+        np.testing.assert_array_equal(total, model.predict_uncertainty(X[:9]).total)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pytest.param(1e7 + np.arange(10_000), id="values that float32 cannot tell apart"),
+        pytest.param(np.full(10_000, 1e25), id="squares that overflow"),
+    ],
+)
+def test_columns_that_float32_cannot_hold_are_computed_in_float64(column):
+    X = np.stack([np.linspace(0, 1, 10_000), column], axis=1)
+    model = BayesianEnsembleRegressor()
+    for rows, dtype in ((X, "float64"), (X[:, :1], "float32")):
+        found, task = prepare_to_compute(model, rows, Numbers(1, is_1d=True))
+        assert found.dtype == dtype
+        assert task.dtype == (None if dtype == "float64" else "float64")
+
+
+def test_dtype_must_be_one_that_is_known():
+    with pytest.raises(ValueError, match=r"dtype must be one of .*'float16'"):
+        BayesianEnsembleRegressor(2, dtype="float16").fit(np.ones((9, 1)), np.arange(9.0))

@@ -36,7 +36,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from torch import nn
 
 from skdistill import BDistilBooster, DistributionDistiller, predict_members
-from skdistill._training import n_epochs_for
+from skdistill._training import batch_size_for, n_epochs_for
 from skdistill.distillers import _student
 from skdistill.teachers import as_teacher
 from skdistill.transfer import GaussianNoise, Mixup, Munge, TransferSet, UniformBox
@@ -971,13 +971,25 @@ def test_integer_weights_equal_repetitions_without_noise(frozen, task):
         (12_345, 64),
         (16_000, 50),
         (16_001, 50),
-        (10**9, 50),
+        (40_000, 50),
+        (40_001, 49),  # at most 2,000,000 rows
+        (100_000, 20),
+        (10**9, 3),
     ],
 )
 def test_auto_shows_as_many_rows_whatever_their_number(n_rows, expected):
-    automatic = _student._ROWS_SEEN, *_student._EPOCHS_WITHIN
+    automatic = _student._ROWS_SEEN, *_student._EPOCHS_WITHIN, _student._ROWS_SEEN_AT_MOST
     assert n_epochs_for("auto", n_rows, *automatic) == expected
     assert n_epochs_for(7, n_rows, *automatic) == 7
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "expected"),
+    [(1, 32), (9_999, 32), (10_000, 64), (20_000, 128), (39_999, 128), (40_000, 256), (10**9, 256)],
+)
+def test_auto_takes_larger_batches_of_large_tables(n_rows, expected):
+    assert batch_size_for("auto", n_rows) == expected
+    assert batch_size_for(7, n_rows) == 7
 
 
 @pytest.mark.parametrize(
