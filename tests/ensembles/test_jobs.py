@@ -391,6 +391,9 @@ def test_ctrl_c_keeps_the_blocks_that_have_ended(backend):
     assert lines.splitlines()[0] == "1 {0}", errors
     assert "Of 4 members, 1 had been trained" in lines
     assert process.returncode == 0, errors
+    deadline = time.monotonic() + 60  # joblib's own processes end when they see that ours has
+    while any(map(is_running, workers)) and time.monotonic() < deadline:
+        time.sleep(0.05)
     assert not [worker for worker in workers if is_running(worker)]
 
 
