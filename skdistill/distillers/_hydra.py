@@ -166,7 +166,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
     max_epochs : int or "auto", default="auto"
         Number of epochs; "auto" shows the student 800,000 rows in all, but each of them at least
         50 and at most 400 times; on tables of more than 40,000 rows it shows 2,000,000, but each at
-        least 3 times.
+        least 6 times.
     optimizer, lr, lr_schedule, batch_size, clip_norm
         As in :class:`BayesianEnsembleRegressor`.
     normalize_y : bool, default=True

@@ -55,7 +55,7 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         Schedule of the learning rate over the epochs.
     max_epochs : int or "auto", default="auto"
         Number of epochs; "auto" is 100, but on tables of more than 30,000 rows as many as show each
-        member 3,000,000 rows in all, and at least 3. Chains run for 100 in any case.
+        member 3,000,000 rows in all, and at least 6. Chains run for 100 in any case.
     batch_size : int or "auto", default="auto"
         Rows of a minibatch; all rows at once if there are not more. "auto" is 32, from 10,000 rows
         on 64, from 20,000 on 128 and from 40,000 on 256; for chains it is 32 in any case.
