@@ -142,9 +142,9 @@ class Numbers:
             )
         # Predictions have the dtype of these: float32 would round targets far from 0 (dates, say)
         # to the same value.
+        dtype = self.dtype or dtype
         if not resolves(dtype, y_loc, y_scale):
             dtype = np.float64
-        dtype = self.dtype or dtype
         return {"y_loc": y_loc.astype(dtype), "y_scale": y_scale.astype(dtype)}
 
     def encode(self, y, scaling: Buffers, dtype) -> np.ndarray:
