@@ -49,3 +49,16 @@ def target_transformed(data, **transform):
     X, y = data
     model = TransformedTargetRegressor(ensemble(), **transform).fit(X, y)
     return model, model.regressor_
+
+
+def weights(model):
+    """Copies of a fitted model's parameters and buffers."""
+    return {name: value.numpy().copy() for name, value in model.module_.state_dict().items()}
+
+
+def assert_same_weights(model, expected):
+    """Hold the weights of two models against each other, bit for bit."""
+    found, wanted = weights(model), weights(expected)
+    assert found.keys() == wanted.keys()
+    for name, value in wanted.items():
+        np.testing.assert_array_equal(found[name], value)

@@ -21,6 +21,7 @@ from damage import NOT_KNOWN, count_refused
 from sklearn.base import clone
 from sklearn.datasets import make_regression
 from sklearn.ensemble import RandomForestRegressor
+from small_models import assert_same_weights
 
 from skdistill import (
     BayesianEnsembleClassifier,
@@ -124,15 +125,8 @@ def ending(epoch, end=stop):
         SavedTraining.on_epoch_end = real
 
 
-def weights(model):
-    return {name: value.numpy() for name, value in model.module_.state_dict().items()}
-
-
 def assert_same(model, expected):
-    found, wanted = weights(model), weights(expected)
-    assert found.keys() == wanted.keys()
-    for name, value in wanted.items():
-        np.testing.assert_array_equal(found[name], value)
+    assert_same_weights(model, expected)
     losses = [[row["train_loss"] for row in m.history_] for m in (model, expected)]
     assert losses[0] == losses[1]
 

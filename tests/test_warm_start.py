@@ -12,6 +12,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from skorch.callbacks import Callback
+from small_models import assert_same_weights, weights
 
 from skdistill import (
     BayesianEnsembleClassifier,
@@ -32,17 +33,6 @@ X = RNG.normal(size=(60, 3))
 NUMBERS = 5 + X @ [1.0, -2.0, 0.5] + 0.3 * RNG.normal(size=60)
 LABELS = np.array(["elm", "ash", "oak"])[np.digitize(NUMBERS, [4.0, 6.0])]
 ENSEMBLES = [(BayesianEnsembleRegressor, NUMBERS), (BayesianEnsembleClassifier, LABELS)]
-
-
-def weights(model):
-    return {name: value.numpy() for name, value in model.module_.state_dict().items()}
-
-
-def assert_same(model, expected):
-    found, wanted = weights(model), weights(expected)
-    assert found.keys() == wanted.keys()
-    for name, value in wanted.items():
-        np.testing.assert_array_equal(found[name], value)
 
 
 def members(model, first=0, last=None):
@@ -83,7 +73,7 @@ def test_blocks_that_begin_at_the_same_members_give_the_same_bits():
     params = {**SMALL, "member_block": 2}
     ensemble = BayesianEnsembleRegressor(2, warm_start=True, **params).fit(X, NUMBERS)
     ensemble.set_params(n_members=6).fit(X, NUMBERS)
-    assert_same(ensemble, BayesianEnsembleRegressor(6, **params).fit(X, NUMBERS))
+    assert_same_weights(ensemble, BayesianEnsembleRegressor(6, **params).fit(X, NUMBERS))
 
 
 def test_new_members_learn_from_other_rows_on_the_scale_of_the_first():
@@ -102,7 +92,7 @@ def test_members_that_are_all_there_are_left_with_a_warning():
     before = pickle.loads(pickle.dumps(ensemble))
     with pytest.warns(UserWarning, match="all of the n_members=3 members are trained already"):
         ensemble.set_params(max_epochs=9).fit(X, NUMBERS)
-    assert_same(ensemble, before)
+    assert_same_weights(ensemble, before)
     assert ensemble.n_epochs_ == 4
 
 
@@ -140,7 +130,7 @@ def test_members_that_an_interrupt_has_left_out_are_trained():
         ensemble.fit(X, NUMBERS)
     assert ensemble.n_members_ == 2
     ensemble.set_params(callbacks=None).fit(X, NUMBERS)
-    assert_same(ensemble, BayesianEnsembleRegressor(4, **params).fit(X, NUMBERS))
+    assert_same_weights(ensemble, BayesianEnsembleRegressor(4, **params).fit(X, NUMBERS))
 
 
 def test_balanced_classes_may_be_missing_from_later_rows():
@@ -196,7 +186,7 @@ def test_further_epochs_make_the_student_of_all_of_them(name):
     student = pickle.loads(pickle.dumps(student))  # the state of the training goes with it
     student.set_params(max_epochs=9).fit(X, y_of(name))
     whole = clone(student).fit(X, y_of(name))
-    assert_same(student, whole)
+    assert_same_weights(student, whole)
     assert student.n_epochs_ == 9
     assert [row["epoch"] for row in student.history_] == list(range(1, 10))
     losses = [[row["train_loss"] for row in model.history_] for model in (student, whole)]
@@ -261,7 +251,7 @@ def test_an_interrupted_fit_goes_on():
     with pytest.raises(KeyboardInterrupt):
         student.fit(X, NUMBERS)
     student.set_params(callbacks=None).fit(X, NUMBERS)
-    assert_same(student, clone(student).fit(X, NUMBERS))
+    assert_same_weights(student, clone(student).fit(X, NUMBERS))
 
 
 class CtrlCAfter(Callback):
@@ -347,7 +337,7 @@ def test_a_saved_model_goes_on(going_on, tmp_path):
     loaded = load(tmp_path / "model")
     if hasattr(model, "teacher"):
         loaded.set_params(teacher=model.teacher)
-    assert_same(loaded.fit(X, y), model.fit(X, y))
+    assert_same_weights(loaded.fit(X, y), model.fit(X, y))
 
 
 def test_a_fit_that_goes_on_has_a_checkpoint_of_its_own(going_on, tmp_path, monkeypatch):
@@ -360,7 +350,7 @@ def test_a_fit_that_goes_on_has_a_checkpoint_of_its_own(going_on, tmp_path, monk
             killed.fit(X, y)
     with pytest.raises(ValueError, match=r"what differs: the fitted (members|student)"):
         clone(resumed).fit(X, y)
-    assert_same(resumed.fit(X, y), model.fit(X, y))
+    assert_same_weights(resumed.fit(X, y), model.fit(X, y))
     assert os.listdir(tmp_path) == []
 
 

@@ -19,6 +19,7 @@ from sklearn.utils.estimator_checks import (
     check_fit_score_takes_y,
     check_n_features_in_after_fitting,
 )
+from small_models import assert_same_weights, weights
 from torch import nn
 
 from skdistill import (
@@ -33,17 +34,6 @@ from skdistill import (
 from skdistill.teachers import as_teacher
 
 SMALL = {"module__hidden_units": (8,), "random_state": 0}
-
-
-def weights(model):
-    return {name: value.numpy() for name, value in model.module_.state_dict().items()}
-
-
-def assert_same(model, expected):
-    found, wanted = weights(model), weights(expected)
-    assert found.keys() == wanted.keys()
-    for name, value in wanted.items():
-        np.testing.assert_array_equal(found[name], value)
 
 
 @pytest.fixture(params=["hydra", "distribution"])
@@ -69,7 +59,7 @@ def test_a_call_with_all_rows_is_a_fit_of_one_epoch(student, task, classes, para
     student.set_params(max_epochs=1, **params)
     whole = clone(student).fit(*task.data)
     part = student.partial_fit(*task.data, **classes)
-    assert_same(part, whole)
+    assert_same_weights(part, whole)
     assert part.history_[0]["train_loss"] == whole.history_[0]["train_loss"]
 
 
@@ -78,7 +68,7 @@ def test_calls_with_all_rows_are_the_epochs_of_a_fit(student, task, classes):
     whole = clone(student).fit(*task.data)
     for _ in range(6):
         student.partial_fit(*task.data, **classes)
-    assert_same(student, whole)
+    assert_same_weights(student, whole)
     assert student.n_epochs_ == 6
     assert [row["epoch"] for row in student.history_] == [1, 2, 3, 4, 5, 6]
 
@@ -136,7 +126,7 @@ def test_a_copy_goes_on_as_the_student_itself(student, task, classes, way, tmp_p
     copied = COPIES[way](student, tmp_path)
     for model in (student, copied):
         model.partial_fit(task.X[:31], task.y[:31]).partial_fit(task.X[31:], task.y[31:])
-    assert_same(copied, student)
+    assert_same_weights(copied, student)
 
 
 def test_dropout_goes_on_through_a_pickle(task, frozen, classes):
@@ -144,7 +134,7 @@ def test_dropout_goes_on_through_a_pickle(task, frozen, classes):
     student.partial_fit(*task.data, **classes)
     copied = pickle.loads(pickle.dumps(student))
     before = torch.get_rng_state()
-    assert_same(copied.partial_fit(*task.data), student.partial_fit(*task.data))
+    assert_same_weights(copied.partial_fit(*task.data), student.partial_fit(*task.data))
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -176,7 +166,7 @@ def test_a_fit_begins_anew_and_so_does_a_clone(student, task, classes):
     whole = clone(student).set_params(max_epochs=2).fit(*task.data)
     student.partial_fit(*task.data, **classes)
     assert not hasattr(clone(student), "module_")
-    assert_same(student.set_params(max_epochs=2).fit(*task.data), whole)
+    assert_same_weights(student.set_params(max_epochs=2).fit(*task.data), whole)
     assert not hasattr(student, "_training_state")
 
 
