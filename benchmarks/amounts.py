@@ -69,7 +69,7 @@ STUDENT_SETS = {
     "protein": (32, 128, 256),
     "made up": (256,),
 }
-QUICK_SETS, QUICK_ROWS = ("magic", "california"), 300
+QUICK_SETS, QUICK_ROWS = ("magic", "protein"), 300
 
 
 class Kind(NamedTuple):

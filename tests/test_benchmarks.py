@@ -473,7 +473,7 @@ def test_amounts_compares_the_rule_with_settings_around_it(run, data_dir, tmp_pa
     output = tmp_path / "amounts.json"
     text = run("amounts.py", "--quick", "--output", str(output))
     results = json.loads(output.read_text(encoding="utf-8"))["results"]
-    assert set(results) == {"magic", "california"}
+    assert set(results) == {"magic", "protein"}
     for name, found in results.items():
         assert name in text
         for model in {"teachers", "students"} & set(found):
