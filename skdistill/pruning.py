@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from ._rules import Number
 from ._warnings import warn
 from .modules import (
-    ACTIVATIONS,
+    ELEMENTWISE,
     MultiHead,
     ResidualLayer,
     StackedModule,
@@ -46,7 +46,7 @@ _WEIGHTED = (nn.Linear, *_CONVOLUTIONS)
 
 # Layers that act on each element. Dropout does nothing when a network predicts.
 _ELEMENTWISE = (
-    *ACTIVATIONS.values(),
+    *ELEMENTWISE,
     *(nn.ELU, nn.Hardswish, nn.Hardtanh, nn.LeakyReLU, nn.Mish, nn.ReLU6, nn.SELU, nn.Sigmoid),
     *(nn.Softplus, nn.Softsign),
 )

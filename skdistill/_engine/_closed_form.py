@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..modules import (
+    ELEMENTWISE,
     CategoricalStack,
     GaussianStack,
     MultiHead,
@@ -33,8 +34,6 @@ aten = torch.ops.aten
 # Layers with fewer outputs than this are stored with their units first: BLAS multiplies matrices of
 # a few columns five times as slowly as those of a few rows.
 _NARROW = 8
-
-_ACTIVATIONS = (nn.ReLU, nn.Tanh, nn.SiLU, nn.GELU, nn.Identity)
 
 
 class Block(NamedTuple):
@@ -60,7 +59,7 @@ def blocks_of(module: nn.Module) -> list[Block]:
             blocks.append(Block(part, nn.Identity()))
         elif type(part) is ResidualLayer and type(part.linear) is StackedLinear:
             blocks.append(Block(part.linear, part.activation, is_residual=True))
-        elif type(part) not in _ACTIVATIONS or not blocks:
+        elif type(part) not in ELEMENTWISE or not blocks:
             return []
         elif type(part) is not nn.Identity:
             linear, before, is_residual = blocks[-1]
@@ -81,13 +80,14 @@ def activate(
                 partial(aten.threshold_backward.grad_input, da, z, 0, grad_input=dz),
             )
         case nn.Tanh():  # slope 1 - a^2
+            less_one = z.new_tensor(-1.0)
             return (
-                partial(torch.tanh, z, out=a),
+                lambda: torch.add(less_one, z.add_(z).sigmoid_(), alpha=2, out=a),  # see Tanh
                 partial(aten.tanh_backward.grad_input, da, a, grad_input=dz),
             )
         case nn.SiLU():  # z s with s = sigmoid(z), slope s (1 + z (1 - s))
-            return (
-                partial(aten.silu.out, z, out=a),
+            return (  # silu.out takes three times as long into memory with gaps, as a's
+                lambda: torch.mul(z, torch.sigmoid(z, out=dz), out=a),
                 partial(aten.silu_backward.grad_input, da, z, grad_input=dz),
             )
         case nn.GELU():  # z Phi(z), slope Phi(z) + z phi(z)

@@ -18,7 +18,7 @@ from ._connections import CONNECTIONS, Booster, Learner, Rounds
 from ._convolutional import ConvNet, ResNet
 from ._dropout import with_dropout
 from ._models import CategoricalStack, GaussianStack, MultiHead, split_head
-from ._networks import ACTIVATIONS, MLP, ResidualLayer
+from ._networks import ACTIVATIONS, ELEMENTWISE, MLP, ResidualLayer
 from ._random_heads import DropoutHead, GaussianHead, RandomHead
 from ._recurrent import Recurrent
 from ._sequence import RecurrentSequenceModel

@@ -18,11 +18,8 @@ from torch.utils.flop_counter import flop_registry
 
 from .._process import DISPATCH_MODE_LOCK
 from .._warnings import warn
-from ._networks import ACTIVATIONS, ResidualLayer
+from ._networks import ELEMENTWISE, ResidualLayer
 from ._recurrent import written_out
-
-# Layers without parameters that act on each element: a stack applies them as they are.
-_ELEMENTWISE = tuple(ACTIVATIONS.values())
 
 # Sizes of a member from which on a CPU runs members faster in a loop than batched: values in its
 # first feature maps, or in the states of a recurrent layer.
@@ -112,7 +109,7 @@ def _is_supported(layer: Any) -> bool:
     if type(layer) is ResidualLayer:
         return all(_is_supported(part) for part in (layer.linear, layer.activation))
     is_linear = type(layer) is nn.Linear and layer.bias is not None
-    return is_linear or type(layer) in _ELEMENTWISE
+    return is_linear or type(layer) in ELEMENTWISE
 
 
 def is_plain_sequential(network: nn.Module) -> TypeGuard[nn.Sequential]:

@@ -82,7 +82,18 @@ def test_mlp_is_the_same_sequential_by_hand():
     net = MLP(D, OUT, hidden_units=(6,), activation="tanh").double()
     by_hand = nn.Sequential(nn.Linear(D, 6), nn.Tanh(), nn.Linear(6, OUT)).double()
     by_hand.load_state_dict(net.state_dict())  # the names are those of a Sequential too
-    assert torch.equal(net(randn(N, D)), by_hand(randn(N, D)))
+    x = randn(N, D)
+    close(net(x), by_hand(x))
+
+
+@pytest.mark.parametrize(("dtype", "bound"), [(torch.float32, 2e-7), (torch.float64, 4e-16)])
+def test_tanh_is_exact_to_rounding(dtype, bound):
+    z = torch.cat([torch.linspace(-20, 20, 100_001), torch.logspace(-12, 30, 1000)]).to(dtype)
+    tanh = ACTIVATIONS["tanh"]()
+    exact = torch.tanh(z.double())
+    assert (tanh(z) - exact).abs().max() <= bound
+    assert torch.equal(tanh(torch.tensor([0.0, torch.inf])), torch.tensor([0.0, 1.0]))
+    assert torch.autograd.gradcheck(tanh, z[::20_000].double().requires_grad_())
 
 
 def test_mlp_drops_hidden_units_in_training_only():
