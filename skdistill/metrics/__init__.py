@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """How good a predictive distribution is: scores, calibration, and fidelity to the teacher.
 
-Every metric takes arrays and returns a float (the curves return arrays). Means over rows are
-weighted by ``sample_weight``, so that an integer weight is the same as repeating the row; where
-there are several targets the metric is computed for each and averaged uniformly. Where rows are
-ordered by their uncertainty, equal uncertainties count as they do on average over their orders.
+Every metric takes arrays and returns a float (the curves return arrays), but for :func:`fidelity`,
+which compares estimators. Means over rows are weighted by ``sample_weight``, so that an integer
+weight is the same as repeating the row; where there are several targets the metric is computed for
+each and averaged uniformly. Where rows are ordered by their uncertainty, equal uncertainties count
+as they do on average over their orders.
 
 The log loss of class probabilities is scikit-learn's, :func:`sklearn.metrics.log_loss`.
 """
@@ -12,6 +13,7 @@ The log loss of class probabilities is scikit-learn's, :func:`sklearn.metrics.lo
 from __future__ import annotations
 
 from ._classification import brier_score, expected_calibration_error, reliability_curve
+from ._fidelity import FidelityTable, fidelity
 from ._regression import (
     crps,
     gaussian_nll,
@@ -54,6 +56,7 @@ from ._uncertainty import (
 __all__ = [
     "EpistemicFidelity",
     "EstimatorScorer",
+    "FidelityTable",
     "accuracy_coverage_curve",
     "aurc",
     "ause",
@@ -61,6 +64,7 @@ __all__ = [
     "crps",
     "epistemic_fidelity",
     "expected_calibration_error",
+    "fidelity",
     "gaussian_nll",
     "interval_coverage",
     "interval_score",

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A student held against its teacher, and both against a larger ensemble."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import is_classifier
+from sklearn.metrics import accuracy_score, log_loss, root_mean_squared_error
+
+from .._predict import predict_uncertainty
+from ..distributions import Uncertainty
+from ._regression import gaussian_nll
+from ._uncertainty import epistemic_fidelity, uncertainty_total_variation
+
+_PARTS = ("total", "aleatoric", "epistemic")
+
+
+@dataclass(frozen=True, repr=False)
+class FidelityTable:
+    """How models follow one another: a column for each pair of models.
+
+    Attributes
+    ----------
+    columns : dict of str to dict of str to float
+        ``columns[pair][quantity]``. Pairs are "student_to_teacher" and, with a reference,
+        "student_to_reference" and "teacher_to_reference". Quantities are those of
+        :func:`fidelity`.
+    """
+
+    columns: dict[str, dict[str, float]]
+
+    def __getitem__(self, pair: str) -> dict[str, float]:
+        return self.columns[pair]
+
+    def to_frame(self) -> Any:
+        """Return the table as a pandas DataFrame, with a row for each quantity."""
+        import pandas
+
+        return pandas.DataFrame(self.columns)
+
+    def __repr__(self) -> str:
+        lines = list(self._lines())
+        widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+        return "\n".join(
+            "  ".join([cells[0].ljust(widths[0]), *map(str.rjust, cells[1:], widths[1:])])
+            for cells in lines
+        )
+
+    def _lines(self) -> Iterator[list[str]]:
+        yield ["", *(pair.replace("_", " ") for pair in self.columns)]
+        for quantity in next(iter(self.columns.values())):
+            found = (column[quantity] for column in self.columns.values())
+            yield [quantity.replace("_", " "), *(f"{value:.3f}" for value in found)]
+
+
+@dataclass(frozen=True)
+class _Predictions:
+    """What one model says of the rows."""
+
+    uncertainty: Uncertainty
+    scores: dict[str, float]
+
+    @classmethod
+    def of(cls, model: Any, X: Any, y: Any, weight: Any) -> _Predictions:
+        uncertainty = predict_uncertainty(model, X)
+        if y is None:
+            return cls(uncertainty, {})
+        if is_classifier(model):
+            probabilities = model.predict_proba(X)
+            labels = model.classes_[probabilities.argmax(1)]
+            return cls(
+                uncertainty,
+                {
+                    "nll": log_loss(y, probabilities, sample_weight=weight, labels=model.classes_),
+                    "error": 1 - accuracy_score(y, labels, sample_weight=weight),
+                },
+            )
+        mean, std = model.predict(X), np.sqrt(uncertainty.total)
+        return cls(
+            uncertainty,
+            {
+                "nll": gaussian_nll(y, mean, std, sample_weight=weight),
+                "rmse": root_mean_squared_error(y, mean, sample_weight=weight),
+            },
+        )
+
+    def compared_with(self, other: _Predictions, weight: Any) -> dict[str, float]:
+        """How these follow those of another model."""
+        found: dict[str, float] = {
+            f"{name}_gap": float(score - other.scores[name]) for name, score in self.scores.items()
+        }
+        if self.uncertainty.measure != other.uncertainty.measure:
+            raise ValueError(
+                "student, teacher and reference must be all classifiers or all regressors; they "
+                f"measure uncertainty by {self.uncertainty.measure} and "
+                f"{other.uncertainty.measure}."
+            )
+        for part in _PARTS:
+            mine, its = getattr(self.uncertainty, part), getattr(other.uncertainty, part)
+            if mine is None or its is None:
+                continue
+            kept = epistemic_fidelity(its, mine, sample_weight=weight)
+            found |= {
+                f"{part}_rank_correlation": kept.rank_correlation,
+                f"{part}_median_ratio": kept.median_ratio,
+                f"{part}_relative_error": kept.relative_error,
+                f"{part}_total_variation": uncertainty_total_variation(
+                    mine, its, a_weights=weight, b_weights=weight
+                ),
+            }
+        return found
+
+
+def fidelity(teacher, student, X, y=None, *, reference=None, sample_weight=None):
+    """Compare a student with its teacher, and both with a larger ensemble.
+
+    The epistemic variance of S members is itself an estimate, with a relative standard deviation of
+    about sqrt(2 / (S - 1)): .32 for 20 members. A student that smooths this noise away cannot
+    follow its teacher perfectly, and should not. What both of them stand for is an ensemble of
+    many more members, trained alike with other seeds, the `reference`. The teacher's rank
+    correlation with it is what a perfect imitation would reach; a student above it knows the larger
+    ensemble better than its teacher does.
+
+    Parameters
+    ----------
+    teacher, student : estimator
+        Fitted, with ``predict_uncertainty``; also inside a Pipeline, a search or a
+        TransformedTargetRegressor.
+    X : array-like of shape (n_samples, n_features)
+        Rows that played no part in training.
+    y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
+        Labels or targets, for the gaps; None leaves these out.
+    reference : estimator, default=None
+        An independent, larger ensemble of the teacher's kind.
+    sample_weight : array-like of shape (n_samples,), default=None
+
+    Returns
+    -------
+    table : FidelityTable
+        ``table["student_to_teacher"]`` and, with a `reference`, ``table["student_to_reference"]``
+        and ``table["teacher_to_reference"]``; each maps names of quantities to floats. For each
+        part of the uncertainty that both models know ("total", "aleatoric", "epistemic"):
+        ``<part>_rank_correlation``, ``<part>_median_ratio`` and ``<part>_relative_error`` as
+        :func:`epistemic_fidelity` defines them, and ``<part>_total_variation``, see
+        :func:`uncertainty_total_variation`. With `y`, what the first model scores less than the
+        second: ``nll_gap`` in nats, that of one Gaussian with the predicted mean and variance for
+        regressors, and ``rmse_gap`` or ``error_gap``.
+
+    Raises
+    ------
+    ValueError
+        If some of the models are classifiers and others regressors.
+
+    See Also
+    --------
+    epistemic_fidelity : The same for two arrays.
+    skdistill.displays.UncertaintyHistogramDisplay : Draws the uncertainties of both.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_friedman1
+    >>> from sklearn.frozen import FrozenEstimator
+    >>> from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
+    >>> from skdistill.metrics import fidelity
+    >>> X, y = make_friedman1(300, random_state=0)
+    >>> teacher = BayesianEnsembleRegressor(5, max_epochs=20, random_state=0).fit(X[:200], y[:200])
+    >>> reference = teacher.__class__(20, max_epochs=20, random_state=1).fit(X[:200], y[:200])
+    >>> student = HydraPlusRegressor(FrozenEstimator(teacher), max_epochs=20, random_state=0)
+    >>> student = student.fit(X[:200], y[:200])
+    >>> table = fidelity(teacher, student, X[200:], y[200:], reference=reference)
+    >>> sorted(table.columns)
+    ['student_to_reference', 'student_to_teacher', 'teacher_to_reference']
+    >>> table["student_to_teacher"]["total_rank_correlation"] > 0.5
+    True
+    """
+    models = {"student": student, "teacher": teacher, "reference": reference}
+    found = {
+        name: _Predictions.of(model, X, y, sample_weight)
+        for name, model in models.items()
+        if model is not None
+    }
+    pairs = [("student", "teacher"), ("student", "reference"), ("teacher", "reference")]
+    return FidelityTable(
+        {
+            f"{one}_to_{other}": found[one].compared_with(found[other], sample_weight)
+            for one, other in pairs
+            if other in found
+        }
+    )

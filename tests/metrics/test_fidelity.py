@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A student held against its teacher and a larger ensemble."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+from sklearn.datasets import load_iris, make_regression
+from sklearn.frozen import FrozenEstimator
+from sklearn.metrics import log_loss, root_mean_squared_error
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from small_models import ensemble, student
+
+from skdistill import BayesianEnsembleClassifier, HydraPlusClassifier
+from skdistill.metrics import (
+    epistemic_fidelity,
+    fidelity,
+    gaussian_nll,
+    uncertainty_total_variation,
+)
+
+PARTS = ("total", "aleatoric", "epistemic")
+OF_A_PART = ("rank_correlation", "median_ratio", "relative_error", "total_variation")
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_regression(60, 3, noise=5.0, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def models(data):
+    teacher = ensemble().fit(*data)
+    return {
+        "teacher": teacher,
+        "student": student(FrozenEstimator(teacher)).fit(*data),
+        "reference": ensemble(n_members=6, random_state=1).fit(*data),
+    }
+
+
+def test_the_table_holds_what_the_metrics_give(models, data):
+    X, y = data
+    weight = np.arange(1.0, 61.0)
+    table = fidelity(X=X, y=y, sample_weight=weight, **models)
+    assert list(table.columns) == [
+        "student_to_teacher",
+        "student_to_reference",
+        "teacher_to_reference",
+    ]
+    names = ["nll_gap", "rmse_gap", *(f"{part}_{name}" for part in PARTS for name in OF_A_PART)]
+    for pair, column in table.columns.items():
+        assert list(column) == names
+        one, other = (models[name] for name in pair.split("_to_"))
+        (mean, std), (its_mean, its_std) = (m.predict(X, return_std=True) for m in (one, other))
+        nlls = [
+            gaussian_nll(y, *of, sample_weight=weight) for of in ((mean, std), (its_mean, its_std))
+        ]
+        assert column["nll_gap"] == pytest.approx(nlls[0] - nlls[1])
+        rmses = [root_mean_squared_error(y, of, sample_weight=weight) for of in (mean, its_mean)]
+        assert column["rmse_gap"] == pytest.approx(rmses[0] - rmses[1])
+        for part in PARTS:
+            mine, its = (getattr(m.predict_uncertainty(X), part) for m in (one, other))
+            kept = epistemic_fidelity(its, mine, sample_weight=weight)
+            tv = uncertainty_total_variation(mine, its, a_weights=weight, b_weights=weight)
+            assert [column[f"{part}_{name}"] for name in OF_A_PART] == [*kept, tv]
+
+
+def test_a_model_follows_itself_perfectly(models, data):
+    teacher = models["teacher"]
+    (column,) = fidelity(teacher, teacher, *data).columns.values()
+    perfect = {"rank_correlation": 1, "median_ratio": 1}
+    for name, value in column.items():
+        assert value == pytest.approx(perfect.get(name.split("_", 1)[1], 0))
+
+
+def test_ranks_are_spearmans_and_labels_may_be_missing(models, data):
+    X, _ = data
+    table = fidelity(models["teacher"], models["student"], X)
+    assert list(table.columns) == ["student_to_teacher"]
+    assert not [name for name in table["student_to_teacher"] if name.endswith("gap")]
+    parts = [models[name].predict_uncertainty(X).epistemic for name in ("teacher", "student")]
+    rank = table["student_to_teacher"]["epistemic_rank_correlation"]
+    assert rank == pytest.approx(spearmanr(*parts).statistic)
+
+
+def test_classifiers_and_pipelines():
+    X, y = load_iris(return_X_y=True)
+    y = np.array(["a", "b", "c"])[y]
+    teacher = make_pipeline(
+        StandardScaler(), BayesianEnsembleClassifier(3, max_epochs=5, random_state=0)
+    ).fit(X, y)
+    model = HydraPlusClassifier(FrozenEstimator(teacher), max_epochs=5, random_state=0).fit(X, y)
+    column = fidelity(teacher, model, X, y)["student_to_teacher"]
+    losses = [log_loss(y, m.predict_proba(X)) for m in (model, teacher)]
+    assert column["nll_gap"] == pytest.approx(losses[0] - losses[1])
+    assert column["error_gap"] == pytest.approx(teacher.score(X, y) - model.score(X, y))
+
+
+def test_a_part_that_a_model_cannot_tell_is_left_out(models, data):
+    X, _ = data
+    one_head = student(FrozenEstimator(models["teacher"]), n_heads=1).fit(*data)
+    column = fidelity(models["teacher"], one_head, X)["student_to_teacher"]
+    assert list(column) == [f"total_{name}" for name in OF_A_PART]
+
+
+def test_the_table_as_a_frame_and_as_text(models, data):
+    pytest.importorskip("pandas")
+    table = fidelity(X=data[0], **models)
+    frame = table.to_frame()
+    assert (
+        frame.loc["epistemic_median_ratio", "teacher_to_reference"]
+        == (table["teacher_to_reference"]["epistemic_median_ratio"])
+    )
+    lines = repr(table).splitlines()
+    assert lines[0].split("  ")[-1] == "teacher to reference"
+    assert len(lines) == 1 + len(frame)
+    assert len(set(map(len, lines))) == 1  # columns stand below one another
+
+
+def test_classifiers_and_regressors_are_not_compared(models, data):
+    X, y = data
+    classifier = BayesianEnsembleClassifier(2, max_epochs=2, random_state=0).fit(X, y > 0)
+    with pytest.raises(ValueError, match="all classifiers or all regressors"):
+        fidelity(classifier, models["student"], X)
