@@ -6,12 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from ._checks import check_trainable, check_weights
+from ._ranks import Ranks
 from ._standardisation import Moments
 from ._tasks import TASKS, Buffers, Classes, Numbers, Task, dtype_to_compute, is_large_table
 
@@ -321,13 +323,19 @@ Deal = Callable[[Part], Any]  # rows in memory to those of the engine
 
 
 def rows_of_stream(
-    stream: Stream, scaling: Buffers, batch_size: int, seeds: Sequence[int], deal: Deal
+    stream: Stream,
+    scaling: Buffers,
+    batch_size: int,
+    seeds: Sequence[int],
+    deal: Deal,
+    ranks: Ranks | None = None,
 ) -> Any:
     """Return the rows of a stream as the engine takes them, stretch by stretch as `deal` does."""
     from ._engine import StreamedRows
 
     size = stretch_size(stream, batch_size)
     none = torch.from_numpy(np.empty((0, *stream.row_shape), stream.dtype))
+    stretches = partial(stream.stretches, scaling, size)
     return StreamedRows(
-        lambda: map(deal, stream.stretches(scaling, size)), stream.n_rows, batch_size, seeds, none
+        lambda: map(deal, stretches()), stream.n_rows, batch_size, seeds, none, ranks
     )

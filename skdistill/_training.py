@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from ._objective import Objective
 from ._plans import name_of
+from ._ranks import Ranks
 from ._resume import current_progress
 from ._rules import errors_about
 from ._warnings import warn
@@ -128,16 +129,18 @@ class Training:
         """Train a stack on `rows` and return its net; the caller's threads and seeds are kept."""
         from ._engine import suited_threads
 
-        flop = flop_per_step(module, rows)
+        ranks: Ranks | None = rows.ranks
+        flop = flop_per_step(module, rows) / (1 if ranks is None else ranks.size)
         progress = current_progress()
         if progress is not None:
             saved = progress.next_training(rows, draws_globally(module))
             net_settings["callbacks"] = [*net_settings.get("callbacks", ()), saved]
-        net_settings |= {"batch_size": rows.batch_size, "flop_per_step": flop}
+        net_settings |= {"batch_size": rows.batch_size, "flop_per_step": flop, "ranks": ranks}
         net = self.net(module, objective, n_epochs, **net_settings)
         with (
             suited_threads(flop, self.n_threads),
-            own_dropout(module, rows.seeds[0]),
+            # Each rank drops out for rows of its own.
+            own_dropout(module, rows.seeds[0] + (0 if ranks is None else ranks.rank)),
         ):
             net.fit(rows, valid)
         return net

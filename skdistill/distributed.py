@@ -1,21 +1,96 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Predictions for data that are spread over the workers of dask or ray.
+"""Students trained by several processes, and predictions for data spread over workers.
 
-A fit is spread by joblib instead: ``with joblib.parallel_config(backend="dask"):``, see the
-parameter `n_jobs` of :class:`skdistill.BayesianEnsembleRegressor`.
+An ensemble's fit is spread by joblib instead: ``with joblib.parallel_config(backend="dask"):``, see
+the parameter `n_jobs` of :class:`skdistill.BayesianEnsembleRegressor`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 
 from ._predict import predict_interval, predict_members, predict_uncertainty
+from ._ranks import Ranks, ranks_are
 from ._rules import OneOf
 
-__all__ = ["predict"]
+__all__ = ["data_parallel", "predict"]
+
+
+@contextmanager
+def data_parallel(group=None) -> Iterator[None]:
+    """Let the processes of ``torch.distributed`` train one student together.
+
+    Within it, ``student.fit(X, y)`` is called by every process, with the same arguments: all rows,
+    not a part of them. A minibatch is then of ``batch_size`` rows for each process. All draw its
+    rows, and their noise, by the same seeds; each asks the teacher about its own share of them,
+    and their gradients become one by one all-reduce a step. So the student is that of a single
+    process with a batch as large as all of theirs, to rounding, and the same bit for bit in all of
+    them.
+
+    It holds for :class:`HydraPlusRegressor`, :class:`HydraPlusClassifier`,
+    :class:`DistributionDistiller` and :class:`GPEDDistiller` of members, for `fit` and
+    `partial_fit`. The first process fits a teacher that is not fitted, and sends it to the others,
+    which wait for it.
+
+    Parameters
+    ----------
+    group : torch.distributed.ProcessGroup, default=None
+        The processes; None is all of them.
+
+    Raises
+    ------
+    RuntimeError
+        If ``torch.distributed.init_process_group`` has not been called. In the fit, if another
+        process has ended or failed, or took longer than the timeout of the group.
+    ValueError
+        In the fit, on all processes: if arguments or parameters are not the same on all.
+    TypeError
+        In the fit, if the estimator cannot be trained in this way.
+
+    See Also
+    --------
+    skdistill.BayesianEnsembleRegressor : Ensembles are spread by `n_jobs`.
+
+    Notes
+    -----
+    Layers that look at a whole minibatch, such as batch normalisation, see the share of their
+    process; their running statistics are those of the first one. Dropout draws for each process by
+    itself.
+
+    Examples
+    --------
+    A group of one process, as ``torchrun --nproc-per-node=2 script.py`` starts two:
+
+    >>> import tempfile
+    >>> import torch.distributed
+    >>> from sklearn.datasets import load_diabetes
+    >>> from skdistill import HydraPlusRegressor
+    >>> from skdistill.distributed import data_parallel
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> file = tempfile.mktemp()
+    >>> torch.distributed.init_process_group(
+    ...     "gloo", init_method=f"file://{file}", rank=0, world_size=1
+    ... )
+    >>> with data_parallel():
+    ...     student = HydraPlusRegressor(max_epochs=2, random_state=0).fit(X, y)
+    >>> torch.distributed.destroy_process_group()
+    """
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        raise RuntimeError(
+            "data_parallel needs processes that know each other. Call "
+            "torch.distributed.init_process_group() first, in a script that torchrun starts."
+        )
+    ranks = Ranks(group)
+    if ranks.rank < 0:
+        raise ValueError("group must have this process as a member, which it has not.")
+    with ranks_are(ranks):
+        yield
 
 
 def predict(model, data, method="predict"):

@@ -20,6 +20,7 @@ LAYERS = {
         "_objective",
         "_standardisation",
         "_process",
+        "_ranks",
         "_rules",
         "_settings",
         "_version",

@@ -11,6 +11,7 @@ from skorch import NeuralNet
 from skorch.callbacks import EpochTimer
 from torch import Tensor
 
+from .._ranks import Ranks
 from ._callbacks import ProgressLog, StopTraining, asks_to_stop
 from ._rows import Batch
 from ._steps import CompiledStep, TrainingSteps, clip_each_member, engine_of
@@ -49,6 +50,9 @@ class StackNet(NeuralNet):
         of the net's state.
     phase : str, default="training"
         What the lines that are printed call it.
+    ranks : Ranks, default=None
+        Processes that train the same stack, each on its share of every minibatch. Gradients and
+        losses are those over the rows of all; the weights begin as those of rank 0.
     **kwargs
         See ``skorch.NeuralNet``.
     """
@@ -65,6 +69,7 @@ class StackNet(NeuralNet):
         proximal=None,
         after_step=None,
         phase="training",
+        ranks: Ranks | None = None,
         **kwargs,
     ):
         self.weight_decay = weight_decay
@@ -74,6 +79,7 @@ class StackNet(NeuralNet):
         self.proximal = proximal
         self.after_step = after_step
         self.phase = phase
+        self.ranks = ranks
         # skorch would cache one tensor of targets a batch for its scores; ours are tuples.
         super().__init__(module, criterion, train_split=None, use_caching=False, **kwargs)
 
@@ -140,15 +146,35 @@ class StackNet(NeuralNet):
     def train_step_single(self, batch, **fit_params):
         if not self.module_.training:
             self._set_training(True)
-        outputs, losses, loss = self.forward_(*batch)
-        loss.backward()
+        if batch[0].shape[1] == 0:
+            result = self._step_without_rows(batch[0])
+        else:
+            outputs, losses, loss = self.forward_(*batch)
+            loss.backward()
+            result = {"loss": loss, "y_pred": outputs, "losses": losses}
         for weight, decay in self.weight_decay:
             if weight.grad is not None:  # frozen by a callback
                 weight.grad.add_(weight.detach(), alpha=decay)
+        self._share_gradients(batch[0].shape[1])
         if self.clip_norm is not None:
             gradients = [p.grad for p in self.module_.parameters() if p.grad is not None]
             clip_each_member(gradients, self.clip_norm)
-        return {"loss": loss, "y_pred": outputs, "losses": losses}
+        return result
+
+    def _step_without_rows(self, X: Tensor) -> dict[str, Any]:
+        """What a step returns for no rows, the share of a rank in few ones."""
+        no_losses = X.new_zeros(self.n_members, 0)
+        return {"loss": X.new_zeros(()), "y_pred": no_losses, "losses": no_losses}
+
+    def _share_gradients(self, n_rows: int) -> None:
+        """Make the gradients those over the rows of all ranks, of which this has `n_rows`."""
+        if self.ranks is None:
+            return
+        trained = [p for p in self.module_.parameters() if p.requires_grad]
+        for parameter in trained:
+            if parameter.grad is None:  # ranks have to send as many numbers
+                parameter.grad = torch.zeros_like(parameter)
+        self.ranks.average([p.grad for p in trained], n_rows)
 
     def validation_step(self, batch, **fit_params):
         self._set_training(False)
@@ -212,6 +238,14 @@ class StackNet(NeuralNet):
         self.state_to_load_: Any = None  # a callback may set what to go on from
         self.forward_ = torch.compile(self._forward) if self.step == "compiled" else self._forward
         self.steps_ = TrainingSteps(self)
+        if self.ranks is not None:
+            self.ranks.copy_from_first([*self.module_.parameters(), *self.module_.buffers()])
+
+    def on_train_end(self, net, **kwargs):
+        super().on_train_end(net, **kwargs)
+        if self.ranks is not None and not self.interrupted_:
+            # Such as a batch normalisation's, whose means are over the rows of a rank.
+            self.ranks.copy_from_first(list(self.module_.buffers()))
 
     def on_epoch_begin(self, net, **kwargs):
         super().on_epoch_begin(net, **kwargs)
@@ -270,9 +304,12 @@ class StackNet(NeuralNet):
                 self.history.new_batch()  # its number is in the names of skorch's Checkpoint
                 for batch in iterator:
                     tallied(batch)
-        if is_first:
-            self.constant_losses_ = tally.constant_means()
-        self.member_losses_[prefix] = tally.means()
+        losses = [tally.means()] + ([tally.constant_means()] if is_first else [])
+        if self.ranks is not None:
+            self.ranks.average(losses, tally.n_rows)
+        self.member_losses_[prefix], *constant = losses
+        if constant:
+            (self.constant_losses_,) = constant
         # The mean over the members that have not diverged.
         self._record(f"{prefix}_loss", self.member_losses_[prefix].nanmean().item())
         if training:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .._memory import rows_asked, rows_in_memory
+from .._ranks import Ranks
 
 # Rows are gathered for many batches at a time, up to about this many bytes: fewer calls, and the
 # copy still fits the cache.
@@ -47,6 +48,9 @@ class Rows(torch.utils.data.Dataset):
         How many rows, the first ones, stay as they are also where there is `draw`.
     mean_weight : float, default=None
         What the weights are divided by; None is their mean over rows.
+    ranks : Ranks, default=None
+        Processes that share the rows of every minibatch, each of which has all rows and the same
+        seeds. None is this one alone.
     """
 
     def __init__(
@@ -59,8 +63,10 @@ class Rows(torch.utils.data.Dataset):
         draw: Callable[..., Tensor] | None = None,
         n_kept: int = 0,
         mean_weight: float | None = None,
+        ranks: Ranks | None = None,
     ):
         self.X = X
+        self.ranks = ranks
         self.targets = targets
         if weight is not None:
             weight = weight / (mean_weight or weight.mean(-1, keepdim=True))
@@ -125,23 +131,31 @@ class Rows(torch.utils.data.Dataset):
 
     def take(self, index: Tensor) -> Batch:
         """Inputs, targets and weights of the rows at `index`, of shape (..., S or 1, size)."""
+        index, X = self._drawn(index)
         targets = tuple(_rows_at(target, index) for target in self.targets)
-        return self._drawn(index), (targets, self._weight_at(index))
+        return X, (targets, self._weight_at(index))
 
     def deal(self, index: Tensor) -> Iterator[Batch]:
         """Batches of the rows at `index`, of shape (k, S or 1, size), one after the other."""
         yield from _one_by_one(self.take(index))
 
-    def _drawn(self, index: Tensor) -> Tensor:
-        """The rows at `index`, of shape (..., *row), or new ones in their places."""
-        X = _rows_at(self.X, index)
+    def _drawn(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """What of `index` is this rank's, and the rows there, (..., *row), or new ones instead.
+
+        New rows are drawn for all ranks on each of them, so that their generators stay the same.
+        """
+        own = self._share(index, -1)
         if self.draw is None:
-            return X
+            return own, _rows_at(self.X, own)
+        X = _rows_at(self.X, index)
         drawn = self.draw(X, index, self.draw_generator)
-        if self.n_kept == 0:
-            return drawn
-        is_kept = (index < self.n_kept).view(*index.shape, *[1] * (X.ndim - index.ndim))
-        return torch.where(is_kept, X, drawn)
+        if self.n_kept:
+            is_kept = (index < self.n_kept).view(*index.shape, *[1] * (X.ndim - index.ndim))
+            drawn = torch.where(is_kept, X, drawn)
+        return own, self._share(drawn, index.ndim - 1)
+
+    def _share(self, values: Tensor, axis: int) -> Tensor:
+        return values if self.ranks is None else self.ranks.share(values, axis)
 
     def _weight_at(self, index: Tensor) -> Tensor | None:
         if self.weight is None:
@@ -159,7 +173,7 @@ class DistillationRows(Rows):
 
     Parameters
     ----------
-    X, targets, weight, batch_size, seeds, draw, n_kept, mean_weight
+    X, targets, weight, batch_size, seeds, draw, n_kept, mean_weight, ranks
         As in :class:`Rows`; the teacher's predictions are put before `targets`.
     teacher : callable or None
         Maps an array of rows, (n, ...), to their predictions, (n, ...).
@@ -180,12 +194,14 @@ class DistillationRows(Rows):
         draw: Callable[..., Tensor] | None = None,
         n_kept: int = 0,
         mean_weight: float | None = None,
+        ranks: Ranks | None = None,
     ):
-        super().__init__(X, targets, weight, batch_size, seeds, draw, n_kept, mean_weight)
+        super().__init__(X, targets, weight, batch_size, seeds, draw, n_kept, mean_weight, ranks)
         self.teacher = teacher
         self.predictions = predictions
         answer = self._predict(X[:1]) if predictions is None else predictions[:1]
         self.limit = rows_asked(answer)
+        self.no_predictions = answer[:0]
         if predictions is None and 0 < self.n_kept <= rows_in_memory(answer):
             self.predictions = self._predict(X[: self.n_kept])
 
@@ -198,12 +214,13 @@ class DistillationRows(Rows):
         return self.limit if self.predictions is None else super().gather_limit()
 
     def take(self, index: Tensor) -> Batch:
-        return self._with_predictions(index, self._drawn(index))
+        return self._with_predictions(*self._drawn(index))
 
     def deal(self, index: Tensor) -> Iterator[Batch]:
+        index, X = self._drawn(index)
         size = max(1, self.limit // index[0].numel())
-        for part, X in zip(index.split(size), self._drawn(index).split(size), strict=True):
-            yield from _one_by_one(self._with_predictions(part, X))
+        for parts in zip(index.split(size), X.split(size), strict=True):
+            yield from _one_by_one(self._with_predictions(*parts))
 
     def _with_predictions(self, index: Tensor, X: Tensor) -> Batch:
         """Batch of the rows X in the places of those at `index`."""
@@ -213,6 +230,8 @@ class DistillationRows(Rows):
     def _predictions_for(self, X: Tensor, index: Tensor) -> Tensor:
         """Predictions for rows (..., *row); those for rows that are kept may be known already."""
         if self.predictions is None:
+            if not index.numel():  # fewer rows than ranks
+                return self.no_predictions.view(*index.shape, *self.no_predictions.shape[1:])
             return self._predict(X.flatten(0, index.ndim - 1)).unflatten(0, index.shape)
         is_kept = index < self.n_kept
         if self.draw is None or is_kept.all():
@@ -240,6 +259,8 @@ class StreamedRows(torch.utils.data.Dataset):
     seeds : sequence of int
     X : Tensor of shape (0, ...)
         No rows, of the shape and dtype of those that are read.
+    ranks : Ranks, default=None
+        As in the stretches.
     """
 
     def __init__(
@@ -249,8 +270,10 @@ class StreamedRows(torch.utils.data.Dataset):
         batch_size: int,
         seeds: Sequence[int],
         X: Tensor,
+        ranks: Ranks | None = None,
     ):
         self.stretches = stretches
+        self.ranks = ranks
         self.n_rows = n_rows
         self.batch_size = min(batch_size, n_rows)
         self.seeds = seeds

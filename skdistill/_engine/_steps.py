@@ -152,11 +152,18 @@ class FlatStep:
         if not self.net.module_.training:
             self.net._set_training(True)
         X, (targets, weight) = batch
-        outputs, losses = self.gradient(X, targets, weight)
+        if X.shape[1] == 0:
+            result = self.net._step_without_rows(X)
+            self.gradient.d_flat.zero_()
+        else:
+            outputs, losses = self.gradient(X, targets, weight)
+            result = {"y_pred": outputs, "losses": losses}
+        if self.net.ranks is not None:
+            self.net.ranks.average([self.gradient.d_flat], X.shape[1])
         if self.clip_norm is not None:
             clip_each_member(self.clipped, self.clip_norm)
         self.update()
-        return {"y_pred": outputs, "losses": losses}
+        return result
 
 
 class ModuleStep:

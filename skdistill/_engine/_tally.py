@@ -28,6 +28,8 @@ class LossTally:
         """Add what a step has returned for a batch."""
         losses = step["losses"]
         size = losses.shape[-1]
+        if not size:  # the rows of the last minibatch were fewer than the ranks that share them
+            return
         self.n_rows += size
         if size in self.sums:
             self.sums[size] += losses

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._estimator import fit_task, recipe_for, with_callbacks
 from .._plans import Plan
+from .._ranks import refuse_ranks
 from .._read_offs import DistributionEstimator, is_a
 from .._reading import as_rows, check_rows, rows_at_a_time
 from .._rules import Number, OneOf
@@ -308,6 +309,7 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         -------
         self
         """
+        refuse_ranks(self)
         check_kind(self.teacher, member_predictions)
         arguments = X, y, sample_weight, X_transfer, member_predictions
         setup = set_up(

@@ -14,6 +14,7 @@ from sklearn.base import MetaEstimatorMixin
 from sklearn.utils.metaestimators import available_if
 
 from .._estimator import fit_task, with_callbacks
+from .._ranks import current_ranks
 from .._read_offs import DistributionEstimator
 from .._rules import AnyOf, Number, OneOf, Schedule
 from .._streams import is_stream
@@ -58,6 +59,11 @@ class Agreement:
         self.predictions = MemberPredictions(predictions.of_X, predict)
         if predictions.of_X is not None:
             self._compare(predictions.of_X)
+
+    def join(self) -> None:
+        """Take into account what other ranks have compared, which ask for rows of their own."""
+        ranks = current_ranks()
+        self.holds = self.holds if ranks is None else ranks.all_hold(self.holds)
 
     def _predict_and_compare(self, rows: np.ndarray) -> np.ndarray:
         assert self._predict is not None
@@ -141,6 +147,7 @@ def _fit(distiller: Any, stage_of: Any, X, y, *arguments) -> Any:
             train_student(
                 distiller, setup, agreement.predictions, plan, context, n_members_=n_members
             )
+            agreement.join()
         finally:
             if is_trained(distiller) and agreement.holds and plan.can_tell_parts:
                 distiller._predict_expected_only()

@@ -14,6 +14,7 @@ from torch import Tensor
 from .._estimator import checked_training
 from .._memory import working_memory
 from .._plans import Extent, as_tensors, build_module
+from .._ranks import refuse_ranks
 from .._resume import NO_MATTER
 from .._training import decay_of_weights, flop_per_step, own_dropout
 from ..ensembles import amount_of_training, fit_ensemble
@@ -41,6 +42,7 @@ def distil_online(
     """
     from ._gped_loop import Monitor, OnlineDistillation, Stream, buffer_size, n_epochs
 
+    refuse_ranks(distiller)
     distiller.teacher_ = teacher = unfitted_teacher(distiller)
     checked_training(teacher)
     (seed,) = setup.draw_seeds(1)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from .._checks import check_weights
 from .._estimator import NetEstimator, checked_training, fit_task, forget, with_callbacks
 from .._plans import Extent, NetworkRecipe, build_module
+from .._ranks import refuse_ranks
 from .._resume import resumable
 from .._rules import Number, OneOf, Schedule
 from .._training import SEED_LIMIT, Training
@@ -220,6 +221,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         KeyboardInterrupt
             On Ctrl-C; what was trained so far is kept.
         """
+        refuse_ranks(self)
         training = checked_training(self)
         random_state = check_random_state(self.random_state)
         has_source = y is not None

@@ -14,6 +14,7 @@ from sklearn.utils import check_array, check_random_state
 from .._checks import check_trainable
 from .._estimator import checked_training, forget, recipe_for
 from .._plans import Plan, build_module
+from .._ranks import current_ranks
 from .._resume import resumable
 from .._rules import errors_about
 from .._streams import Stream, refuse_with_stream
@@ -82,8 +83,10 @@ class Setup(NamedTuple):
         return self.arguments.X if self.stream is None else self.stream.first_X
 
     def draw_seeds(self, size: int) -> list[int]:
-        """Draw seeds from `random_state`."""
-        return self.random_state.randint(SEED_LIMIT, size=size).tolist()
+        """Draw seeds from `random_state`, which is that of the first of several ranks."""
+        seeds = self.random_state.randint(SEED_LIMIT, size=size).tolist()
+        ranks = current_ranks()
+        return seeds if ranks is None else ranks.of_first(seeds)
 
 
 def set_up(

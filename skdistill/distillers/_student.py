@@ -10,7 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from .._fingerprint import digests
 from .._plans import Extent, as_tensors, build_module
+from .._ranks import Ranks, current_ranks
+from .._resume import NO_MATTER
 from .._streams import Part, Stream, rows_of_stream
 from .._training import (
     Training,
@@ -35,6 +38,10 @@ _ROWS_SEEN_AT_MOST = 2_000_000
 
 # Rows, at most, whose predictions set where training begins.
 _ROWS_FOR_START = 256
+
+# Parameters that ranks may have each their own of; the seed of rank 0 counts. A fitted teacher is
+# not read, as it may be of any library.
+_MAY_DIFFER = ("callbacks", "device", "memory", "random_state", "teacher", *NO_MATTER)
 
 
 class TrainingSet(NamedTuple):
@@ -89,12 +96,13 @@ def training_rows(
         inputs,
         (put(y, n_copies), put(labelled)),
         None if weights is None else weights[None],
-        batch_size_for(distiller.batch_size, len(X)),
+        _batch_size(distiller, len(X)),
         [seed],
         teacher=predictions.predict,
         predictions=None if members is None else put(members),
         draw=None if maker is None else maker.prepare(inputs, weights),
         n_kept=n_kept,
+        ranks=current_ranks(),
     )
 
 
@@ -105,7 +113,7 @@ def streamed_rows(
     from .._engine import DistillationRows
 
     put = partial(on_device, device=setup.training.device, dtype=stream.dtype)
-    batch_size = batch_size_for(distiller.batch_size, stream.n_rows)
+    batch_size, ranks = _batch_size(distiller, stream.n_rows), current_ranks()
     mean_weight = stream.total_weight / stream.n_rows
     draw = None
     if setup.maker is not None:
@@ -123,9 +131,16 @@ def streamed_rows(
             teacher=predictions.predict,
             draw=draw,
             mean_weight=mean_weight,
+            ranks=ranks,
         )
 
-    return rows_of_stream(stream, setup.scaling, batch_size, [seed], deal)
+    return rows_of_stream(stream, setup.scaling, batch_size, [seed], deal, ranks)
+
+
+def _batch_size(distiller: Any, n_rows: int) -> int:
+    """Rows of a minibatch of all ranks together."""
+    ranks = current_ranks()
+    return batch_size_for(distiller.batch_size, n_rows) * (1 if ranks is None else ranks.size)
 
 
 def _rows(
@@ -176,6 +191,8 @@ def train_student(
     n_before, n_epochs, n_of_first = setup.stage.epochs(distiller, n_planned)
     if n_epochs == 0:
         return
+    if rows.ranks is not None:
+        _check_ranks(rows.ranks, distiller, setup, rows, n_epochs)
     extent = Extent(n_of_first, total_weight)
     n_more = 0
     if distiller.group_lasso:
@@ -198,6 +215,25 @@ def train_student(
         module, phase = distiller.module_, "student after pruning"
         student.train(module, objective, rows, n_more, [per_epoch], phase=phase)
     subtask.call_on_fit_task_end(estimator=distiller)
+
+
+def _check_ranks(ranks: Ranks, distiller: Any, setup: Setup, rows: Any, n_epochs: int) -> None:
+    """Raise a ValueError unless ranks train the same on the same rows, at least one each."""
+    data = {
+        "X": setup.X,
+        "y": setup.y,
+        "sample_weight": setup.weight,
+        "X_transfer": setup.X_transfer,
+        "member_predictions": setup.member_predictions,
+        "the number of rows": len(rows),
+        "the number of epochs": n_epochs,
+    }
+    ranks.check_same(digests(distiller, data, _MAY_DIFFER))
+    if len(rows) < ranks.size:
+        raise ValueError(
+            f"X must have at least one row for each of the {ranks.size} ranks of data_parallel, "
+            f"got {len(rows)}."
+        )
 
 
 def _continued(distiller: Any, stage: Stage, rows: Any, module: Any) -> Any:

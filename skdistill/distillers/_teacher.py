@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from sklearn.utils.validation import check_memory
 
 from .._meta_estimators import is_prefitted, weights_for
 from .._predict import predict_members
+from .._ranks import current_ranks
 from .._training import SEED_LIMIT
 from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ..teachers import (
@@ -60,7 +62,18 @@ def fit_teacher_of(
         The task whose subtask the fit is.
     default : callable, default=None
         Makes the teacher that ``teacher=None`` stands for.
+
+    Notes
+    -----
+    Of several ranks that train the student together, the first fits the teacher for all.
     """
+    ranks = current_ranks()
+    if ranks is not None and distiller.checkpoint is not None:
+        raise ValueError(
+            "checkpoint must be None within data_parallel, whose ranks would write the same file; "
+            f"got {distiller.checkpoint!r}."
+        )
+    once: Callable[..., Any] = _at_once if ranks is None else ranks.on_first
     (seed,) = setup.draw_seeds(1)
     if setup.member_predictions is not None:
         return MemberPredictions(setup.member_predictions, None)
@@ -69,16 +82,24 @@ def fit_teacher_of(
     if distiller.random_state is not None or distiller.checkpoint is not None:
         seed_where_unset(teacher, seed)
     subtask = context.subcontext(task_name="teacher")
-    of_X = _out_of_fold(distiller, teacher, setup, seed)
+    of_X = None
+    if distiller.teacher_cv is not None:
+        of_X = once(partial(_out_of_fold, distiller, teacher, setup, seed))
     if not goes_on:
         model = _model_of(teacher)
         memory = check_memory(None if is_prefitted(model) else distiller.memory)
         fit = memory.cache(fit_teacher, ignore=["context", "student"])
         if distiller.verbose:
             print(f"teacher: {type(model).__name__}", flush=True)  # noqa: T201 -- asked for
-        distiller.teacher_ = fit(teacher, *_arguments_for(model, setup), subtask, distiller)
+        fit = partial(fit, teacher, *_arguments_for(model, setup), subtask, distiller)
+        # One that is fitted already, and may have no pickle, is not sent.
+        distiller.teacher_ = fit() if is_prefitted(model) else once(fit)
     check_teacher(distiller)
     return MemberPredictions(of_X, _predictor(distiller.teacher_, setup))
+
+
+def _at_once(act: Callable[[], Any]) -> Any:
+    return act()
 
 
 def _arguments_for(model: Any, setup: Setup) -> FitArguments:
@@ -118,10 +139,8 @@ def has_fitted_teacher(distiller: Any) -> bool:
     return True
 
 
-def _out_of_fold(distiller: Any, teacher: Any, setup: Setup, seed: int) -> np.ndarray | None:
+def _out_of_fold(distiller: Any, teacher: Any, setup: Setup, seed: int) -> np.ndarray:
     """Out-of-fold predictions of members for X, encoded, with `teacher_cv`."""
-    if distiller.teacher_cv is None:
-        return None
     predict = check_memory(distiller.memory).cache(out_of_fold_members)
     X, y, sample_weight = setup.arguments
     members = predict(

@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 
 from .._estimator import checked_training, fit_task, forget, recipe_for, with_callbacks
 from .._plans import Extent, rebuild_module, weights_of
+from .._ranks import refuse_ranks
 from .._read_offs import DistributionEstimator
 from .._resume import resumable
 from .._rules import Number, NumberOfJobs, OneOf
@@ -100,6 +101,7 @@ def fit_ensemble(ensemble: Any, X, y, sample_weight=None, observer: ChainObserve
     observer : ChainObserver, default=None
         Called with the samples of Markov chains; only the last of them become members then.
     """
+    refuse_ranks(ensemble)
     training = checked_training(ensemble)
     _check_settings_of_inference(ensemble)
     if is_stream(X):
