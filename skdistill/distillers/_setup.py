@@ -64,6 +64,11 @@ class Setup(NamedTuple):
         if self.stage.is_pass:
             yield self
             return
+        if current_ranks() is not None and distiller.checkpoint is not None:
+            raise ValueError(
+                "checkpoint must be None within data_parallel, whose ranks would write the same "
+                f"file; got {distiller.checkpoint!r}."
+            )
         X, y, sample_weight = self.arguments
         data = {
             "X": X,

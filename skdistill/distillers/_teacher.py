@@ -68,11 +68,6 @@ def fit_teacher_of(
     Of several ranks that train the student together, the first fits the teacher for all.
     """
     ranks = current_ranks()
-    if ranks is not None and distiller.checkpoint is not None:
-        raise ValueError(
-            "checkpoint must be None within data_parallel, whose ranks would write the same file; "
-            f"got {distiller.checkpoint!r}."
-        )
     once: Callable[..., Any] = _at_once if ranks is None else ranks.on_first
     (seed,) = setup.draw_seeds(1)
     if setup.member_predictions is not None:

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Two processes that train a student together train the student of one with twice the batch."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import ranks
+import torch
+
+from skdistill._ranks import Ranks
+from skdistill.distributed import data_parallel
+
+pytestmark = pytest.mark.skipif(
+    not torch.distributed.is_available() or not torch.distributed.is_gloo_available(),
+    reason="torch was built without gloo",
+)
+
+
+def run(case, folder, ends=(0, 0)):
+    """Run a case in two processes; what each has found, None for one that has died."""
+    command = [sys.executable, ranks.__file__, case, str(folder)]
+    processes = [
+        subprocess.Popen([*command, str(rank)], stderr=subprocess.PIPE, text=True)
+        for rank in range(ranks.N_RANKS)
+    ]
+    try:
+        for process, end in zip(processes, ends, strict=True):
+            _, lines = process.communicate(timeout=180)
+            assert process.returncode == end, lines
+    finally:
+        for process in processes:
+            process.kill()
+    files = [Path(folder) / f"{rank}.pickle" for rank in range(ranks.N_RANKS)]
+    return [pickle.loads(f.read_bytes()) if f.exists() else None for f in files]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    return run("train", tmp_path_factory.mktemp("train"))
+
+
+@pytest.fixture(scope="module")
+def refused(tmp_path_factory):
+    return run("refuse", tmp_path_factory.mktemp("refuse"))
+
+
+ENGINES = {"traced": "traced", "frozen layer": "stacked", "listened to": "stacked"}
+
+
+@pytest.mark.parametrize("name", ranks.MODELS)
+def test_losses_are_those_of_one_process_with_twice_the_batch(name, trained):
+    expected = ranks.found_in(ranks.fitted(name, ranks.BATCH_SIZE * ranks.N_RANKS))
+    found = trained[0][name]
+    assert found["engine"] == ENGINES.get(name, "closed_form")
+    np.testing.assert_allclose(found["losses"], expected["losses"], rtol=1e-9)
+    for key, value in expected["state"].items():
+        np.testing.assert_allclose(found["state"][key], value, rtol=1e-6, atol=1e-8)
+
+
+def test_the_batch_matters(trained):
+    alone = ranks.found_in(ranks.fitted("hydra", ranks.BATCH_SIZE))
+    assert not np.allclose(trained[0]["hydra"]["losses"], alone["losses"], rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "name", [*ranks.MODELS, "with_dropout", "with_batch_norm", "no seed", "passes"]
+)
+def test_ranks_are_bit_identical(name, trained):
+    first, second = trained
+    assert first[name]["losses"] == second[name]["losses"]
+    assert np.isfinite(first[name]["losses"]).all()
+    assert list(first[name]["state"]) == list(second[name]["state"])
+    for key, value in first[name]["state"].items():
+        np.testing.assert_array_equal(value, second[name]["state"][key])
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("X", "ValueError: X must be the same on all ranks of data_parallel, .* rank 1 differs"),
+        ("lr", "ValueError: lr must be the same on all ranks"),
+        ("few rows", "ValueError: X must have at least one row for each of the 2 ranks"),
+        ("ensemble", "TypeError: estimator must be a HydraPlusRegressor, .* BayesianEnsemble"),
+        ("checkpoint", "ValueError: checkpoint must be None within data_parallel"),
+        ("none", "no error"),
+    ],
+)
+def test_all_ranks_refuse(name, message, refused):
+    for found in refused:
+        assert re.match(message, found[name]), found[name]
+
+
+def test_all_ranks_hear_that_the_teacher_cannot_be_fitted(refused):
+    assert refused[0]["teacher"] == "OSError: no space left"
+    assert refused[1]["teacher"].startswith("RuntimeError: Rank 0 of data_parallel failed. OSError")
+
+
+def test_a_rank_that_dies_is_an_error_on_the_other(tmp_path):
+    alive, dead = run("die", tmp_path, ends=(0, 1))
+    assert dead is None
+    assert alive["error"].startswith("RuntimeError: Rank 0 of data_parallel, of 2, has lost")
+    assert not alive["is_fitted"]
+
+
+def test_processes_have_to_know_each_other():
+    with pytest.raises(RuntimeError, match="init_process_group"), data_parallel():
+        pass
+
+
+@pytest.mark.parametrize(("n_rows", "size"), [(20, 2), (7, 3), (2, 5)])
+def test_shares_are_all_rows_once_and_about_equal(n_rows, size):
+    parts = []
+    for rank in range(size):
+        ranks_ = Ranks.__new__(Ranks)
+        ranks_.rank, ranks_.size = rank, size
+        parts.append(ranks_.share(torch.arange(n_rows)[None], 1)[0])
+    assert torch.cat(parts).tolist() == list(range(n_rows))
+    lengths = [len(part) for part in parts]
+    assert max(lengths) - min(lengths) <= 1
