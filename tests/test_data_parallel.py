@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import pickle
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +17,7 @@ import pytest
 import ranks
 import torch
 
+from skdistill import load
 from skdistill._ranks import Ranks
 from skdistill.distributed import data_parallel
 
@@ -124,3 +128,16 @@ def test_shares_are_all_rows_once_and_about_equal(n_rows, size):
     assert torch.cat(parts).tolist() == list(range(n_rows))
     lengths = [len(part) for part in parts]
     assert max(lengths) - min(lengths) <= 1
+
+
+def test_the_script_of_the_guide_runs(tmp_path):
+    guide = Path(__file__).parents[1] / "doc" / "user_guide" / "engine.rst"
+    _, text = guide.read_text(encoding="utf-8").split("    # train.py\n")
+    lines = itertools.takewhile(lambda line: not line or line.startswith("    "), text.split("\n"))
+    script = tmp_path / "train.py"
+    script.write_text(textwrap.dedent("\n".join(lines)))
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([*torchrun, script], cwd=tmp_path, env=environment, check=True, timeout=180)
+    student = load(tmp_path / "student.skdistill")
+    assert len(student.history_) == 20
