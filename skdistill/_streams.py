@@ -127,7 +127,7 @@ class Stream:
         self.X_moments, self.y_moments = seen.X_moments, seen.y_moments
         self.examples = seen.examples.part()
         limits = seen.limits if is_large_table((self.n_rows, *self.row_shape)) else None
-        self.dtype = np.dtype(dtype_to_compute(estimator.dtype, self.given_dtype.name, limits))
+        self.dtype = np.dtype(dtype_to_compute(estimator, self.given_dtype.name, limits))
         self.task = seen.task()
         if self.dtype != self.given_dtype:
             self.task = replace(self.task, dtype=self.given_dtype.name)

@@ -362,7 +362,7 @@ def prepare_to_compute(
     """Return rows in the dtype to compute in, by the parameter `dtype`, and the task so adapted."""
     is_open = estimator.dtype == "auto" and is_large_table(X.shape)
     limits = (X.min(0), X.max(0)) if is_open else None
-    wanted = dtype_to_compute(estimator.dtype, X.dtype.name, limits)
+    wanted = dtype_to_compute(estimator, X.dtype.name, limits)
     if wanted == X.dtype.name:
         return X, task
     check_trainable(X, wanted)
@@ -374,13 +374,25 @@ def is_large_table(shape: tuple[int, ...]) -> bool:
     return len(shape) == 2 and shape[0] >= _MANY_ROWS
 
 
-def dtype_to_compute(wanted: str, given: str, limits: tuple[np.ndarray, np.ndarray] | None) -> str:
+def dtype_to_compute(
+    estimator: Any, given: str, limits: tuple[np.ndarray, np.ndarray] | None
+) -> str:
     """Return the dtype to compute in: "auto" is that of X, `given`, or float32 for large tables.
+
+    On Apple's GPUs, which have no float64, it is float32; ValueError for ``dtype="float64"``.
 
     `limits` are the smallest and largest values of the columns of a large table, else None. float32
     must resolve them. It is faster by a factor of two to three, and on a large table the noise of
     training is far above its rounding.
     """
+    wanted = estimator.dtype
+    if str(estimator.device).startswith("mps"):
+        if wanted == "float64":
+            raise ValueError(
+                "dtype must be 'auto' or 'float32' with device='mps', which has no float64; got "
+                f"{wanted!r}. Take device='cpu' for float64."
+            )
+        return "float32"
     if wanted != "auto":
         return wanted
     return "float32" if limits is not None and _is_held_by_float32(*limits) else given

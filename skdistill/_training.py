@@ -96,9 +96,10 @@ class Training:
         from . import _engine  # skorch takes most of a second to import, and predicting needs none
 
         optimizer, settings = sampler or (self.optimizer, self.optimizer_settings)
-        step = self._step(optimizer)
+        step = self._step(optimizer, net_settings.get("ranks"))
         if sampler is None:
-            settings = {**_engine.optimizer_defaults(optimizer, self.lr, step), **settings}
+            fast = _engine.optimizer_defaults(optimizer, self.lr, step, self.device)
+            settings = {**fast, **settings}
             if self.lr_schedule == "cosine":
                 callbacks = [("lr_schedule", _engine.cosine_schedule(n_epochs)), *callbacks]
         return _engine.StackNet(
@@ -145,13 +146,14 @@ class Training:
             net.fit(rows, valid)
         return net
 
-    def _step(self, optimizer: type[torch.optim.Optimizer]) -> str:
+    def _step(self, optimizer: type[torch.optim.Optimizer], ranks: Ranks | None = None) -> str:
         """How the engine runs a training step, by `compile` and the device."""
         if self.compile != "auto":
             return "compiled" if self.compile else "eager"
         # An optimizer that is not made for capture would freeze its learning rate in the graph.
         capturable = "capturable" in inspect.signature(optimizer).parameters
-        return "captured" if self.device.type == "cuda" and capturable else "eager"
+        is_captured = self.device.type == "cuda" and capturable and ranks is None
+        return "captured" if is_captured else "eager"
 
     def refuse_diverged(self, net: Any, guard: Any) -> None:
         """Raise ValueError if a student diverged, KeyboardInterrupt before its first epoch."""

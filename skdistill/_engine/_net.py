@@ -14,7 +14,7 @@ from torch import Tensor
 from .._ranks import Ranks
 from ._callbacks import ProgressLog, StopTraining, asks_to_stop
 from ._rows import Batch
-from ._steps import CompiledStep, TrainingSteps, clip_each_member, engine_of
+from ._steps import CompiledStep, TrainingSteps, clip_each_member, current_device, engine_of
 from ._tally import LossTally, weighted
 
 
@@ -262,8 +262,16 @@ class StackNet(NeuralNet):
                 if not asks_to_stop(error):
                     raise
                 stop, self.asked_to_stop_ = error, True
+        if method_name == "on_epoch_end":
+            self._record_plain_numbers()
         if stop is not None:
             raise StopTraining from stop
+
+    def _record_plain_numbers(self) -> None:
+        """Turn tensors in the row of this epoch, such as a schedule's learning rate, to numbers."""
+        for name, value in self.history[-1].items():
+            if isinstance(value, Tensor) and value.numel() == 1:
+                self.history.record(name, value.item())
 
     def fit_loop(self, X, y=None, epochs=None, **kwargs):
         has_ended = False
@@ -274,7 +282,8 @@ class StackNet(NeuralNet):
         if epochs is None:
             epochs = 0 if has_ended else self.max_epochs - len(self.history)
         try:
-            super().fit_loop(X, y, epochs, **kwargs)
+            with current_device(torch.device(self.device)):
+                super().fit_loop(X, y, epochs, **kwargs)
         except StopTraining:
             pass
         except KeyboardInterrupt:

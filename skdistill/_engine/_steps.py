@@ -270,13 +270,22 @@ def clip_each_member(gradients: list[Tensor], max_norm: float) -> None:
         g.mul_(factors.view(-1, *[1] * (g.ndim - 1)))
 
 
-def optimizer_defaults(optimizer: type[torch.optim.Optimizer], lr: float, step: str) -> dict:
+def optimizer_defaults(
+    optimizer: type[torch.optim.Optimizer], lr: float, step: str, device: torch.device
+) -> dict:
     """Settings that make an optimizer fast, of those that it has."""
     accepted = inspect.signature(optimizer).parameters
+    settings: dict[str, Any] = {"fused": True} if "fused" in accepted else {}
     if step == "captured":
         # A graph reads the learning rate anew at each replay only if it is a tensor.
-        return {"capturable": True, "lr": torch.tensor(float(lr), device="cuda")}
-    return {"fused": True} if "fused" in accepted else {}
+        settings |= {"capturable": True, "lr": torch.tensor(float(lr), device=device)}
+    return settings
+
+
+def current_device(device: torch.device) -> contextlib.AbstractContextManager:
+    """Make a GPU the one on which streams and graphs are made; nothing to do for others."""
+    is_numbered = device.type == "cuda" and device.index is not None
+    return torch.cuda.device(device) if is_numbered else contextlib.nullcontext()
 
 
 @contextlib.contextmanager

@@ -478,6 +478,9 @@ def label_nll(
     loss : Tensor of shape (n,)
         In nats (Eqs 16 and 17), summed over the targets.
     """
+    if y.dtype == torch.int64:
+        # Not by `log_prob`, whose check of the codes would wait for a GPU at each step.
+        return -student.log_mean.gather(-1, y.unsqueeze(-1)).squeeze(-1)  # type: ignore[union-attr]
     log_prob = student.log_prob(y)
     return -log_prob.view(len(log_prob), -1).sum(-1)
 
