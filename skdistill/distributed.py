@@ -67,16 +67,13 @@ def data_parallel(group=None) -> Iterator[None]:
     --------
     A group of one process, as ``torchrun --nproc-per-node=2 script.py`` starts two:
 
-    >>> import tempfile
     >>> import torch.distributed
     >>> from sklearn.datasets import load_diabetes
     >>> from skdistill import HydraPlusRegressor
     >>> from skdistill.distributed import data_parallel
     >>> X, y = load_diabetes(return_X_y=True)
-    >>> file = tempfile.mktemp()
-    >>> torch.distributed.init_process_group(
-    ...     "gloo", init_method=f"file://{file}", rank=0, world_size=1
-    ... )
+    >>> store = torch.distributed.HashStore()
+    >>> torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
     >>> with data_parallel():
     ...     student = HydraPlusRegressor(max_epochs=2, random_state=0).fit(X, y)
     >>> torch.distributed.destroy_process_group()
