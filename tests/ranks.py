@@ -102,7 +102,7 @@ MODELS = {
         lambda **s: HydraPlusRegressor(TEACHER, transfer=None, **s),
         (X[FEW], Y[FEW]),
     ),
-    "pruned": (lambda **s: HydraPlusRegressor(TEACHER, group_lasso=3.0, **s), (X, Y)),
+    "pruned": (lambda **s: HydraPlusRegressor(TEACHER, group_lasso=2.4, **s), (X, Y)),
     "weighted": (lambda **s: DistributionDistiller(TEACHER, **s), (X, Y, WEIGHT)),
     "dirichlet": (lambda **s: DistributionDistiller(CLASSIFIER, **s), (X, LABELS)),
     "expectations": (lambda **s: GPEDDistiller(TEACHER, **s), (X, Y)),
