@@ -7,9 +7,10 @@ import numpy as np
 from sklearn import get_config
 from torch import Tensor
 
-# What a teacher answers takes at most so many bytes at a time: it still predicts many rows, and
-# what is computed from the answer stays near the cache.
+# What a teacher answers takes at most so many bytes at a time, and is for at most so many rows: it
+# still predicts many of them, and what is computed from the answer stays near the cache.
 _ANSWER_BYTES = 2**24
+_ROWS_ASKED = 2**14
 
 
 def working_memory() -> int:
@@ -24,4 +25,5 @@ def rows_in_memory(prediction: np.ndarray | Tensor) -> int:
 
 def rows_asked(prediction: np.ndarray | Tensor) -> int:
     """Return for how many rows a teacher is asked at a time, given its prediction for one row."""
-    return min(rows_in_memory(prediction), max(1, _ANSWER_BYTES // prediction.nbytes))
+    within_bytes = max(1, _ANSWER_BYTES // prediction.nbytes)
+    return min(rows_in_memory(prediction), within_bytes, _ROWS_ASKED)

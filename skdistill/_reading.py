@@ -76,8 +76,13 @@ def chunk_size(module: Any, row_shape: tuple[int, ...]) -> int:
     On a CPU they also fit the cache; a GPU is faster with more, each chunk being waited for.
     """
     is_on_cpu = next(module.parameters()).device.type == "cpu"
+    return rows_within(activations_per_row(module, row_shape), is_on_cpu)
+
+
+def rows_within(n_activations: int, is_on_cpu: bool = True) -> int:
+    """Return how many rows to run at a time, given how many activations one of them has."""
     affordable = min(_CHUNK_BYTES, working_memory()) if is_on_cpu else working_memory()
-    return max(1, affordable // (8 * activations_per_row(module, row_shape)))
+    return max(1, affordable // (8 * n_activations))
 
 
 def read_in_chunks(

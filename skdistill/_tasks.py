@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from ._checks import SMALL_OUTPUT, check_trainable, check_weights
 from ._rules import errors_about
-from ._standardisation import resolves, standardisation
+from ._standardisation import pieces, resolves, standardisation
 from ._warnings import warn
 from .distributions import EmpiricalCategorical, EmpiricalGaussian
 from .modules import CategoricalStack, GaussianStack
@@ -165,18 +165,22 @@ class Numbers:
                 f"cannot tell apart means around {y_loc.tolist()} whose standard deviation is "
                 f"{y_scale.tolist()}; give them as float64."
             )
-        members = members.astype(np.float64)  # a copy
-        members[..., 0] = (members[..., 0] - y_loc) / y_scale
-        members[..., 1] /= np.square(y_scale)
-        with np.errstate(over="ignore"):
-            members = members.astype(dtype)
-        if not (np.isfinite(members).all() and (members[..., 1] > 0).all()):
+        encoded = np.empty(members.shape, dtype)
+        is_held = True
+        for part in pieces(members):
+            moments = members[part].astype(np.float64)  # a copy
+            moments[..., 0] = (moments[..., 0] - y_loc) / y_scale
+            moments[..., 1] /= np.square(y_scale)
+            with np.errstate(over="ignore"):
+                encoded[part] = moments
+            is_held &= bool(np.isfinite(encoded[part]).all() and (encoded[part, ..., 1] > 0).all())
+        if not is_held:
             raise ValueError(
                 "The teacher's predictions, or member_predictions, must have means and variances "
                 f"that {np.dtype(dtype)} can hold in units of y's standard deviation "
                 f"{y_scale.tolist()}."
             )
-        return members
+        return encoded
 
     # --- predictions --------------------------------------------------------------------------
 
@@ -326,8 +330,11 @@ class Classes:
 
     def encode_members(self, members: np.ndarray, scaling: Buffers, dtype) -> np.ndarray:
         """Return log-probabilities, (n, S, K); ``-inf`` for a probability of zero."""
+        encoded = np.empty(members.shape, dtype)
         with np.errstate(divide="ignore"):
-            return np.log(members).astype(dtype)
+            for part in pieces(members):
+                encoded[part] = np.log(members[part])
+        return encoded
 
     # --- predictions --------------------------------------------------------------------------
 

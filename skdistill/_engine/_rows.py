@@ -199,14 +199,25 @@ class DistillationRows(Rows):
         super().__init__(X, targets, weight, batch_size, seeds, draw, n_kept, mean_weight, ranks)
         self.teacher = teacher
         self.predictions = predictions
-        answer = self._predict(X[:1]) if predictions is None else predictions[:1]
+        answer = self._answer(X[:1]) if predictions is None else predictions[:1]
         self.limit = rows_asked(answer)
         self.no_predictions = answer[:0]
         if predictions is None and 0 < self.n_kept <= rows_in_memory(answer):
             self.predictions = self._predict(X[: self.n_kept])
 
-    def _predict(self, rows: Tensor) -> Tensor:
+    def _answer(self, rows: Tensor) -> Tensor:
         return torch.as_tensor(self.teacher(rows.cpu().numpy())).to(rows)
+
+    def _predict(self, rows: Tensor) -> Tensor:
+        """Predictions for rows (n, ...), for which the teacher is asked part by part."""
+        size = max(self.limit, self.batch_size)
+        if len(rows) <= size:
+            return self._answer(rows)
+        # Written into place: parts that are joined in the end would take twice the memory.
+        predictions = rows.new_empty(len(rows), *self.no_predictions.shape[1:])
+        for part, into in zip(rows.split(size), predictions.split(size), strict=True):
+            into.copy_(self._answer(part))
+        return predictions
 
     def gather_limit(self) -> int:
         if self.draw is not None:  # not by memory: what is drawn depends on it

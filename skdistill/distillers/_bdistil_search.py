@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +16,8 @@ from torch import Tensor
 
 from .._memory import rows_asked
 from .._plans import Extent, as_tensors
-from .._training import decay_of_weights, n_epochs_for
+from .._reading import rows_within
+from .._training import decay_of_weights, n_epochs_for, on_device
 from .._warnings import warn
 from ..losses import DistillationGame
 from ..modules import Learner, Rounds, n_parameters, stack, unstack
@@ -67,15 +70,16 @@ def play_game(booster: Any, setup: Setup, predictions: MemberPredictions, contex
     """Search learners for a booster; those found are kept also if it is interrupted."""
     (seed,) = setup.draw_seeds(1)
     X, target, weight = _rows_and_targets(booster, setup, predictions, seed)
-    rows = torch.tensor(X, device=setup.training.device)
+    put = partial(on_device, device=setup.training.device)
+    rows = put(X)
     booster.n_epochs_ = n_epochs_for(
         booster.max_epochs, len(rows), _ROWS_SEEN, *_EPOCHS_WITHIN, _ROWS_SEEN_AT_MOST
     )
     game = DistillationGame(
-        torch.tensor(target, device=rows.device),
+        put(target),
         booster.n_rounds,
         None if booster.eta == "auto" else booster.eta,
-        torch.tensor(weight, device=rows.device),
+        put(weight),
         setup.plan.task.size,  # of regressors the means; raw variances are learnt beside them
     )
     subtask = context.subcontext(task_name="student", max_subtasks=None)
@@ -100,20 +104,29 @@ def _rows_and_targets(
     predict: Any = predictions.predict  # not None where it is called
     X, _, weight, members, _ = training_set(booster, setup, predictions)
     if maker is not None:
-        rows = torch.tensor(X)
-        draw = maker.prepare(rows, torch.tensor(weight))
+        rows, weights = (on_device(values, device=torch.device("cpu")) for values in (X, weight))
+        draw = maker.prepare(rows, weights)
         generator = torch.Generator().manual_seed(seed)
         drawn = draw(rows, torch.arange(len(X)), generator).numpy()
         if booster.transfer_only:
             X, members = drawn, None
         else:
             X, weight = np.concatenate([X, drawn]), np.concatenate([weight, weight])
-            members = None if members is None else np.concatenate([members, predict(drawn)])
+    targets: list[np.ndarray] = []
     if members is not None:
-        return X, plan.target_of(members), weight
-    portions = gen_batches(len(X), rows_asked(predict(X[:1])))
-    target = np.concatenate([plan.target_of(predict(X[rows])) for rows in portions])
-    return X, target, weight
+        targets += _in_portions(lambda rows: plan.target_of(members[rows]), members, members)
+    asked = X[sum(map(len, targets)) :]
+    if len(asked):
+        of_one = predict(asked[:1])
+        targets += _in_portions(lambda rows: plan.target_of(predict(asked[rows])), asked, of_one)
+    return X, np.concatenate(targets), weight
+
+
+def _in_portions(
+    target_of: Callable[[slice], np.ndarray], rows: np.ndarray, predictions: np.ndarray
+) -> list[np.ndarray]:
+    """Targets of portions of the rows; the predictions of which they are made take memory."""
+    return [target_of(portion) for portion in gen_batches(len(rows), rows_asked(predictions[:1]))]
 
 
 def _keep_rounds(booster: Any, setup: Setup, search: Search) -> None:
@@ -147,8 +160,8 @@ class Search:
         self.target = game.target.to(X.dtype)
         self.weight = _unless_equal(game.weight.to(X.dtype).T)
         self.network = self.plan.new_booster([], game.loc.to(X), game.bound.to(X))
-        self.played = Rounds(self.network, X)
         self.classes = list(self.plan.classes)
+        self.played = Rounds(self.network, X, reach=max(number for _, number in self.classes))
         self.rounds: list[Round] = []
         self.history: list[dict[str, Any]] = []
 
@@ -167,8 +180,6 @@ class Search:
                 )
                 return
             self.network.learners.append(learner)
-            with torch.no_grad():
-                self.game.add(self.played.advance())
 
     def find(self) -> Learner | None:
         """Find a weak learner (FIND-WL, Algorithm 2).
@@ -194,11 +205,14 @@ class Search:
 
     def _accept(self, learner: Learner, number: int, n_searches: int) -> bool:
         """Note the round if the learner is a weak one."""
+        self.played.chunk = rows_within(learner.n_activations)
         with torch.no_grad():
-            outputs = self.played.try_out(learner)
+            hidden, outputs = self.played.run(learner)
         if not self.game.accepts(outputs):
             return False
         edges = self.game.edges(outputs)[self.game.is_played]
+        self.game.add(outputs)
+        self.played.keep_hidden(hidden)
         flop, n_own = cost_of_network(self.setup.recipe.of_classes[number])
         n_total = n_parameters(learner)
         self.rounds.append(
@@ -221,8 +235,9 @@ class Search:
 
         parameters, guard = self.parameters, DivergenceGuard()
         X = learner.pack(self.played.x, self.played.sources_of(learner))
-        signs = self.game.signs().to(X)
-        rows = Rows(X, (self.target, signs), self.weight, parameters.batch_size, [self._seed()])
+        rows = Rows(
+            X, (self.target, self.game.signs()), self.weight, parameters.batch_size, [self._seed()]
+        )
         module = stack([learner.trainable()])
         n_epochs = parameters.n_epochs_
         subtask = self.context.subcontext(task_name="learner", max_subtasks=n_epochs)

@@ -9,6 +9,7 @@ logits or means, and each column is a game of its own.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -23,6 +24,9 @@ _TINY = 1e-30
 
 # Columns that vary by less than this, relative to their size, count as constant.
 _ROUNDING = 1e-6
+
+# Values of a table (N, L) that are taken at a time, in float64: 2 MiB.
+_PIECE = 2**18
 
 
 class DistillationGame:
@@ -67,13 +71,18 @@ class DistillationGame:
         weight: Tensor | None = None,
         n_played: int | None = None,
     ):
-        self.target = target.double()
+        self.target = target
         weight = torch.ones(len(target)) if weight is None else weight
-        self.weight = weight.to(self.target).unsqueeze(1)
-        self.n_rows = max(1.0, self.weight.sum().item())
-        self.loc = (self.weight * self.target).sum(0) / self.weight.sum()
-        reach = (self.target - self.loc).abs().amax(0)
-        reach[reach <= _ROUNDING * self.target.abs().amax(0)] = 0.0
+        self.weight = weight.to(target.device, torch.float64).unsqueeze(1)
+        total = self.weight.sum()
+        self.n_rows = max(1.0, total.item())
+        self.loc, reach = self.weight.new_empty(2, target.shape[1])
+        for columns in self._columns():
+            values = target[:, columns].to(torch.float64, copy=True)
+            self.loc[columns] = (self.weight * values).sum(0) / total
+            largest = values.abs().amax(0)
+            reach[columns] = values.sub_(self.loc[columns]).abs_().amax(0)
+            reach[columns][reach[columns] <= _ROUNDING * largest] = 0.0
         self.bound = _REACH * reach
         self.scale = self.bound + reach
         self.is_played = reach > 0
@@ -82,11 +91,27 @@ class DistillationGame:
         automatic = math.sqrt(math.log(2 * self.n_rows) / n_rounds) / self.scale  # Theorem 1
         self.eta = automatic if eta is None else torch.full_like(self.scale, eta)
         self.eta[reach == 0] = 0.0
-        self.errors = torch.zeros_like(self.target)
+        self.errors = torch.zeros_like(target, dtype=torch.float64)
         self.n_learners = 0
 
-    def probabilities(self) -> tuple[Tensor, Tensor]:
+    def _columns(self) -> Iterator[slice]:
+        """Slices of the columns, of which there may be a thousand, a few at a time."""
+        size = max(1, _PIECE // len(self.target))
+        for start in range(0, self.target.shape[1], size):
+            yield slice(start, start + size)
+
+    def _rows(self, *tables: Tensor) -> Iterator[tuple[Tensor, ...]]:
+        """Some rows at a time of tables (N, L)."""
+        size = max(1, _PIECE // self.target.shape[1])
+        return zip(*(table.split(size) for table in tables), strict=True)
+
+    def probabilities(self, columns: slice = slice(None)) -> tuple[Tensor, Tensor]:
         """Weights of the rows for the two signs of the next learner's error.
+
+        Parameters
+        ----------
+        columns : slice, default=slice(None)
+            For which of the L columns.
 
         Returns
         -------
@@ -94,8 +119,8 @@ class DistillationGame:
             K_plus is large where the learners predicted too little, K_minus where they predicted
             too much. In each column the two together sum to 1.
         """
-        gain = self.eta * self.errors
-        both = torch.cat((-gain, gain)) + self.weight.log().repeat(2, 1)
+        gain = self.eta[columns] * self.errors[:, columns]
+        both = torch.cat((-gain, gain)).add_(self.weight.log().repeat(2, 1))
         K_plus, K_minus = torch.softmax(both, 0).chunk(2)  # Eqs 4 and 5, normalised
         return K_plus, K_minus
 
@@ -104,10 +129,13 @@ class DistillationGame:
 
         Returns
         -------
-        signs : Tensor of shape (N, L)
+        signs : Tensor of int8 of shape (N, L)
             0 where nobody has erred, as in the first round, and in columns that are not played.
         """
-        return -self.errors.sign() * self.is_played
+        signs = torch.empty_like(self.target, dtype=torch.int8)
+        for errors, into in self._rows(self.errors, signs):
+            into.copy_(-errors.sign() * self.is_played)
+        return signs
 
     def edges(self, outputs: Tensor) -> Tensor:
         """Edge of a learner in each column: that of a weak learner is positive (Definition 1).
@@ -121,8 +149,12 @@ class DistillationGame:
         edges : Tensor of shape (L,)
             ``sum_i (K_plus - K_minus) (f - g)``.
         """
-        K_plus, K_minus = self.probabilities()
-        return ((K_plus - K_minus) * (outputs.double() - self.target)).sum(0)  # Definition 1
+        edges = torch.empty_like(self.eta)
+        for columns in self._columns():
+            K_plus, K_minus = self.probabilities(columns)
+            error = outputs[:, columns].double() - self.target[:, columns]
+            edges[columns] = (error.mul_(K_plus - K_minus)).sum(0)  # Definition 1
+        return edges
 
     def accepts(self, outputs: Tensor) -> bool:
         """Tell whether the outputs are those of a weak learner; the first learner always is one.
@@ -144,7 +176,8 @@ class DistillationGame:
         ----------
         outputs : Tensor of shape (N, L)
         """
-        self.errors += outputs.double() - self.target
+        for errors, values, target in self._rows(self.errors, outputs, self.target):
+            errors += values.double() - target
         self.n_learners += 1
 
     @property

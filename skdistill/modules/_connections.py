@@ -368,30 +368,37 @@ class Rounds:
         """Activations that a learner of the next round reads, the last first."""
         return list(reversed(self.hidden))[: len(learner.connections)]
 
-    def try_out(self, learner: Learner) -> Tensor:
-        """Outputs of a learner in the next round, without keeping anything."""
-        return self._run(learner)[1]
-
     def advance(self) -> Tensor:
         """Run the next learner; return its outputs."""
-        hidden, outputs = self._run(self.booster.learners[len(self.outputs)])
-        self.hidden.append(hidden)
+        hidden, outputs = self.run(self.booster.learners[len(self.outputs)])
+        self.keep_hidden(hidden)
         self.outputs.append(outputs)
         return outputs
 
-    def _run(self, learner: Any) -> tuple[Tensor, Tensor]:
+    def keep_hidden(self, hidden: Tensor | None) -> None:
+        """Keep the activations of the learner that was run, for those that will read them."""
+        if hidden is not None:
+            self.hidden.append(hidden)
+
+    def run(self, learner: Any) -> tuple[Tensor | None, Tensor]:
+        """Return activations, None where none are read, and outputs of a learner in the next round.
+
+        Nothing is kept.
+        """
         known = (self.x, *self.sources_of(learner))
-        parts = []
+        parts, outputs = [], []
+        read = learner.outputs_over_time if self.over_time else learner.outputs
         chunks: Iterable[tuple[Tensor, ...]] = [known]
         if self.chunk is not None:
             chunks = zip(*(tensor.split(self.chunk) for tensor in known), strict=True)
         for x, *sources in chunks:
             if self.before_chunk is not None:
                 self.before_chunk()
-            parts.append(learner.hidden(x, sources))
-        hidden = parts[0] if len(parts) == 1 else torch.cat(parts)
-        read = learner.outputs_over_time if self.over_time else learner.outputs
-        return hidden, self.booster.bounded(read(hidden))
+            hidden = learner.hidden(x, sources)
+            outputs.append(self.booster.bounded(read(hidden)))
+            if self.hidden.maxlen != 0:
+                parts.append(hidden)
+        return _joined(parts, 0) if parts else None, _joined(outputs, -2)
 
     @property
     def mean(self) -> Tensor:
@@ -403,3 +410,7 @@ class Rounds:
         self.x = self.x[rows]
         self.hidden = deque((hidden[rows] for hidden in self.hidden), self.hidden.maxlen)
         self.outputs = [outputs[rows] for outputs in self.outputs]
+
+
+def _joined(parts: list[Tensor], axis: int) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts, axis)
