@@ -26,6 +26,8 @@ from ._boosting import (
     pointwise_bound,
 )
 from ._categorical import (
+    Categories,
+    KnownCategories,
     categorical_aggregation,
     categorical_correctness,
     categorical_individuality,
@@ -87,7 +89,9 @@ from ._second_order import (
 )
 
 __all__ = [
+    "Categories",
     "DistillationGame",
+    "KnownCategories",
     "MemberStatistics",
     "Mixture",
     "NormalInverseGammaTarget",

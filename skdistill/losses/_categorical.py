@@ -13,15 +13,76 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ._heads import Pairs, at
-from ._loss import loss_with_gradient
+from ._loss import computed_once, loss_with_gradient
 
 _MANY = 64  # classes that are reduced faster where they lie side by side in memory
 _LOG_ZERO = -1e3  # stands for log 0: finite, and its exponential is 0 in every dtype
+
+
+class _Logits(NamedTuple):
+    logits: Tensor
+
+
+class Categories(_Logits):
+    """Heads, given by logits (..., M, n, K), with their probabilities, each form computed once.
+
+    It stands for the logits where several losses are computed of them. Classes come before rows in
+    what it computes, (..., M, K, n).
+    """
+
+    @computed_once
+    def log_probs(self) -> Tensor:
+        return _log_softmax(self.logits)
+
+    @computed_once
+    def probs(self) -> Tensor:
+        return self.log_probs.exp()
+
+    @computed_once
+    def log_mean(self) -> Tensor:
+        """Log of the mean probabilities, (..., 1, K, n)."""
+        log_sum = _over_networks(torch.logsumexp, self.log_probs)
+        return log_sum - math.log(self.logits.shape[-3])
+
+    @computed_once
+    def log_ratio(self) -> Tensor:
+        """Log probabilities less those of the mean."""
+        return self.log_probs - self.log_mean
+
+
+class KnownCategories(Categories):
+    """Members, given by log probabilities (..., N, n, K), likewise."""
+
+    @computed_once
+    def log_probs(self) -> Tensor:
+        log_probs = self.logits.mT.clamp(min=_LOG_ZERO)  # 0 log 0 = 0
+        return log_probs.contiguous() if log_probs.shape[-2] < _MANY else log_probs
+
+    @computed_once
+    def mean(self) -> Tensor:
+        """Mean probabilities, (..., 1, K, n)."""
+        return _over_networks(torch.mean, self.probs)
+
+    @computed_once
+    def log_mean(self) -> Tensor:
+        # No gradient needs the log of what underflows here, and a sum of exponentials costs more.
+        return self.mean.clamp_min(torch.finfo(self.mean.dtype).tiny).log_()
+
+    @computed_once
+    def information(self) -> Tensor:
+        """Mutual information, (..., 1, 1, n)."""
+        terms = self.log_ratio * self.probs
+        return terms.sum((-3, -2), keepdim=True) / self.logits.shape[-3]
+
+
+Heads = Tensor | Categories
+Members = Tensor | KnownCategories
 
 
 @loss_with_gradient
@@ -49,12 +110,12 @@ def cross_entropy(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @loss_with_gradient
-def categorical_correctness(heads: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+def categorical_correctness(heads: Heads, target: Tensor) -> tuple[Tensor, Tensor]:
     """L1 of Hydra+ for classes: the heads' mean cross-entropy of the label (Hydra+, Eq 3).
 
     Parameters
     ----------
-    heads : Tensor of shape (..., M, n, K)
+    heads : Tensor of shape (..., M, n, K), or Categories
         Logits.
     target : Tensor of int64 of shape (..., n), or of floats of shape (..., n, K)
         As in :func:`cross_entropy`.
@@ -63,14 +124,14 @@ def categorical_correctness(heads: Tensor, target: Tensor) -> tuple[Tensor, Tens
     -------
     loss : Tensor of shape (..., n)
     """
-    for_each_head = target.unsqueeze(heads.ndim - 3)
-    loss, gradient = cross_entropy.and_gradient(heads, for_each_head)
-    return loss.mean(-2), gradient.div_(heads.shape[-3])
+    logits = _heads(heads).logits
+    loss, gradient = cross_entropy.and_gradient(logits, target.unsqueeze(logits.ndim - 3))
+    return loss.mean(-2), gradient.div_(logits.shape[-3])
 
 
 @loss_with_gradient
 def categorical_aggregation(
-    heads: Tensor, members: Tensor, temperature: float = 1.0
+    heads: Heads, members: Members, temperature: float = 1.0
 ) -> tuple[Tensor, Tensor]:
     """L2 of Hydra+ for classes: cross-entropy between the aggregates (Hydra+, Eq 5).
 
@@ -79,9 +140,9 @@ def categorical_aggregation(
 
     Parameters
     ----------
-    heads : Tensor of shape (..., M, n, K)
+    heads : Tensor of shape (..., M, n, K), or Categories
         Logits.
-    members : Tensor of shape (..., N, n, K)
+    members : Tensor of shape (..., N, n, K), or KnownCategories
         Log probabilities.
     temperature : float, default=1.0
 
@@ -89,19 +150,22 @@ def categorical_aggregation(
     -------
     loss : Tensor of shape (..., n)
     """
-    log_probs = _log_softmax(heads, temperature)
-    log_mean = _log_mean(log_probs)
-    target = _over_networks(torch.mean, _softened(members, temperature))
-    loss = (target * log_mean).sum((-3, -2)).mul_(-(temperature**2))  # Eq 5
+    heads, members = _heads(heads), _members(members)
+    if temperature != 1:
+        heads = Categories(heads.logits / temperature)
+        target = _over_networks(torch.mean, _softened(members.logits, temperature))
+    else:
+        target = members.mean
+    loss = (target * heads.log_mean).sum((-3, -2)).mul_(-(temperature**2))  # Eq 5
     # With q the heads' mean, d z_m = T / M (p_m <target, p_m / q> - target p_m / q).
-    share = (log_probs - log_mean).exp_().mul_(target)
-    gradient = log_probs.exp_().mul_(share.sum(-2, keepdim=True)).sub_(share)
-    return loss, gradient.mul_(temperature / heads.shape[-3]).mT
+    share = heads.log_ratio.exp().mul_(target)
+    gradient = (heads.probs * share.sum(-2, keepdim=True)).sub_(share)
+    return loss, gradient.mul_(temperature / heads.logits.shape[-3]).mT
 
 
 @loss_with_gradient
 def categorical_individuality(
-    heads: Tensor, members: Tensor, pairs: Pairs | None = None, temperature: float = 1.0
+    heads: Heads, members: Members, pairs: Pairs | None = None, temperature: float = 1.0
 ) -> tuple[Tensor, Tensor]:
     """L3 of Hydra+ for classes: mean cross-entropy of each member and its head (Hydra+, Eq 7).
 
@@ -117,19 +181,20 @@ def categorical_individuality(
     loss : Tensor of shape (..., n)
     """
     member_index, head_index = pairs or (None, None)
-    log_probs = at(_log_softmax(heads, temperature), head_index)
-    targets = at(_softened(members, temperature), member_index)
+    logits, members = _heads(heads).logits, _members(members)
+    log_probs = at(_log_softmax(logits, temperature), head_index)
+    targets = at(_softened(members.logits, temperature), member_index)
     share = temperature / log_probs.shape[-3]
     loss = (targets * log_probs).sum((-3, -2)).mul_(-temperature * share)  # Eq 7
     gradient = log_probs.exp_().sub_(targets).mul_(share).mT  # T / pairs (softmax - target)
     if head_index is not None:
-        gradient = torch.zeros_like(heads).index_add_(-3, head_index, gradient)
+        gradient = torch.zeros_like(logits).index_add_(-3, head_index, gradient)
     return loss, gradient
 
 
 @loss_with_gradient
 def information_mismatch(
-    heads: Tensor, members: Tensor, floor: float = 1e-3
+    heads: Heads, members: Members, floor: float = 1e-3
 ) -> tuple[Tensor, Tensor]:
     """Squared difference between the log mutual informations of members and of heads.
 
@@ -147,20 +212,26 @@ def information_mismatch(
     -------
     loss : Tensor of shape (..., n)
     """
-    log_probs = _log_softmax(heads)
-    probs = log_probs.exp()
-    terms = (log_probs - _log_mean(log_probs)).mul_(probs)
+    heads, members = _heads(heads), _members(members)
+    terms = heads.log_ratio * heads.probs
     divergences = terms.sum(-2, keepdim=True)  # of the heads from their mean, (..., M, 1, n)
     student = divergences.mean(-3, keepdim=True).add_(floor)
-    teacher = _information(members.mT).add_(floor)
-    error = torch.log(student / teacher)
+    error = torch.log(student / (members.information + floor))
     # d information = sum_m p_m (log (p_m / q) - divergence_m) d z_m / M, with q the heads' mean
-    gradient = terms.sub_(probs.mul_(divergences))
-    gradient.mul_((error / student).mul_(2 / heads.shape[-3]))
+    gradient = terms.addcmul_(heads.probs, divergences, value=-1)
+    gradient.mul_((error / student).mul_(2 / heads.logits.shape[-3]))
     return error.square().sum((-3, -2)), gradient.mT
 
 
 # --- parts of the above. Classes stand before rows from here on -------------------------------
+
+
+def _heads(heads: Heads) -> Categories:
+    return Categories(heads) if isinstance(heads, Tensor) else heads
+
+
+def _members(members: Members) -> KnownCategories:
+    return KnownCategories(members) if isinstance(members, Tensor) else members
 
 
 def _log_softmax(logits: Tensor, temperature: float = 1.0) -> Tensor:
@@ -183,22 +254,8 @@ def _over_classes(
     return function(logits, -1).mT
 
 
-def _log_mean(log_probs: Tensor) -> Tensor:
-    """Log of the mean of probabilities (..., M, K, n), of shape (..., 1, K, n)."""
-    return _over_networks(torch.logsumexp, log_probs) - math.log(log_probs.shape[-3])
-
-
 def _over_networks(function: Callable[..., Tensor], values: Tensor) -> Tensor:
     """Reduce (..., M, K, n) to (..., 1, K, n), in the order that the values have in memory."""
     if values.shape[-2] < _MANY:
         return function(values, -3, keepdim=True)
     return function(values.mT, -3, keepdim=True).mT
-
-
-def _information(log_probs: Tensor) -> Tensor:
-    """Mutual information of members or heads (..., M, K, n), of shape (..., 1, 1, n)."""
-    log_probs = log_probs.clamp(min=_LOG_ZERO)  # 0 log 0 = 0
-    if log_probs.shape[-2] < _MANY:
-        log_probs = log_probs.contiguous()
-    terms = (log_probs - _log_mean(log_probs)).mul_(log_probs.exp())
-    return terms.sum((-3, -2), keepdim=True) / log_probs.shape[-3]

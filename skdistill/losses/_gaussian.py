@@ -7,28 +7,13 @@ Values are summed over the t targets. Members and heads stand on the axis before
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
 from ..distributions import Gaussian
 from ._heads import Pairs, at
-from ._loss import loss_with_gradient
-
-
-def _computed_once(function: Callable[[Any], Any]) -> property:
-    """A cached property without the lock of Python 3.11's, which torch.compile cannot pass."""
-    name = f"_{function.__name__}"
-
-    def value(self):
-        if not hasattr(self, name):
-            setattr(self, name, function(self))
-        return getattr(self, name)
-
-    return property(value)
+from ._loss import computed_once, loss_with_gradient
 
 
 class Mixture(Gaussian):
@@ -37,22 +22,22 @@ class Mixture(Gaussian):
     Mean and variance of the members have shape (..., M, n, t), the moments (..., 1, n, t).
     """
 
-    @_computed_once
+    @computed_once
     def centre(self) -> Tensor:
         """Mean of the means."""
         return self.mean.mean(-3, keepdim=True)
 
-    @_computed_once
+    @computed_once
     def residuals(self) -> Tensor:
         """Means less their mean, (..., M, n, t)."""
         return self.mean - self.centre
 
-    @_computed_once
+    @computed_once
     def epistemic(self) -> Tensor:
         """Variance of the means."""
         return self.residuals.square().mean(-3, keepdim=True)
 
-    @_computed_once
+    @computed_once
     def aggregate(self) -> Gaussian:
         """Mean and total variance."""
         return Gaussian(self.centre, self.variance.mean(-3, keepdim=True) + self.epistemic)

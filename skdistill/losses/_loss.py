@@ -22,6 +22,18 @@ Inputs = ParamSpec("Inputs")
 Gradient = TypeVar("Gradient", covariant=True)
 
 
+def computed_once(function: Callable[[Any], Any]) -> property:
+    """A cached property without the lock of Python 3.11's, which torch.compile cannot pass."""
+    name = f"_{function.__name__}"
+
+    def value(self):
+        if not hasattr(self, name):
+            setattr(self, name, function(self))
+        return getattr(self, name)
+
+    return property(value)
+
+
 class Loss(Protocol[Inputs, Gradient]):
     """A differentiable loss of a prediction, its first argument."""
 

@@ -23,7 +23,7 @@ from ...modules import MultiHead, split_head, stack
 _RESIDUAL_WEIGHT = 0.5
 _SPREAD_WEIGHT = 0.25
 
-_CHUNK = 2**16  # outputs of the rows whose loss for classes is computed at a time
+_CHUNK = 2**17  # outputs of the rows whose loss for classes is computed at a time
 
 
 @dataclass(frozen=True)
@@ -153,17 +153,18 @@ class CategoricalHydraObjective(HydraObjective):
         _, n_heads, n_rows, n_classes = outputs.shape
         size = max(1, _CHUNK // (n_heads * n_classes))
         if size >= n_rows:
-            return weighted_sum(self._terms(*targets), outputs)
+            return weighted_sum(self._terms(*targets), losses.Categories(outputs))
         loss, gradient = torch.empty_like(targets[-1]), torch.empty_like(outputs)
         for start in range(0, n_rows, size):  # few rows at a time: temporaries stay in the cache
             rows = slice(start, start + size)
             terms = self._terms(*(target[:, rows] for target in targets))
-            loss[:, rows], gradient[:, :, rows] = weighted_sum(terms, outputs[:, :, rows])
+            heads = losses.Categories(outputs[:, :, rows])
+            loss[:, rows], gradient[:, :, rows] = weighted_sum(terms, heads)
         return loss, gradient
 
     def _terms(self, predictions: Tensor, y: Tensor, labelled: Tensor) -> Iterator[Term]:
         """Terms whose weight is not zero."""
-        members = predictions.transpose(-3, -2)  # (S, N, n, K)
+        members = losses.KnownCategories(predictions.transpose(-3, -2))  # (S, N, n, K)
         plan = self.plan
         alpha, beta = plan.alpha, plan.beta
         if alpha < 1:
