@@ -27,11 +27,12 @@ from skdistill import (
     GPEDDistiller,
     HydraPlusClassifier,
     HydraPlusRegressor,
+    _standardisation,
     load,
     save,
 )
 from skdistill._standardisation import standardisation
-from skdistill._tasks import Numbers, prepare_to_compute
+from skdistill._tasks import Classes, Numbers, prepare_to_compute
 from skdistill.samplers import SGLD
 
 ROOT = Path(__file__).parents[1]
@@ -343,3 +344,27 @@ def test_columns_that_float32_cannot_hold_are_computed_in_float64(column):
 def test_dtype_must_be_one_that_is_known():
     with pytest.raises(ValueError, match=r"dtype must be one of .*'float16'"):
         BayesianEnsembleRegressor(2, dtype="float16").fit(np.ones((9, 1)), np.arange(9.0))
+
+
+@pytest.mark.parametrize("given", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_members_are_encoded_in_pieces(given, dtype, monkeypatch):
+    monkeypatch.setattr(_standardisation, "_PIECE", 40)  # of 20 rows, or of 10
+    rng = np.random.default_rng(0)
+    moments = np.stack([rng.normal(3, 1, (23, 2, 1)), rng.gamma(2, size=(23, 2, 1))], -1)
+    moments = moments.astype(given)
+    scaling = {"y_loc": np.array([3.0]), "y_scale": np.array([2.0])}
+    found = Numbers(1, True).encode_members(moments, scaling, dtype)
+    exact = moments.astype(np.float64)
+    expected = np.stack([(exact[..., 0] - 3.0) / 2.0, exact[..., 1] / 4.0], -1)
+    np.testing.assert_array_equal(found, expected.astype(dtype))
+    assert found.dtype == dtype
+    moments[22, 1, 0, 1] = 1e-300 if given == "float64" else 1e-45
+    if dtype == "float32":  # in the last piece
+        with pytest.raises(ValueError, match="that float32 can hold"):
+            Numbers(1, True).encode_members(moments, scaling, dtype)
+    proba = rng.dirichlet(np.ones(4), size=(23, 2)).astype(given)
+    proba[5, 1] = [0, 0, 0, 1]
+    found = Classes(np.arange(4)).encode_members(proba, {}, dtype)
+    with np.errstate(divide="ignore"):
+        np.testing.assert_array_equal(found, np.log(proba).astype(dtype))

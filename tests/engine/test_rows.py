@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from sklearn import config_context
 
+from skdistill import _memory
 from skdistill._engine import (
     DistillationRows,
     Rows,
@@ -274,6 +275,16 @@ def test_portions_change_neither_the_order_nor_the_answers():
         assert torch.equal(X, X_too)
         assert_allclose(answers, answers_too)
     assert max(teacher.asked) == 5  # never less than a batch
+
+
+def test_answers_that_are_kept_are_asked_for_in_portions(monkeypatch):
+    monkeypatch.setattr(_memory, "_ROWS_ASKED", 9)
+    teacher, plain = Teacher(), numbered_rows()
+    rows = DistillationRows(plain.X, plain.targets, None, 5, (1,), teacher=teacher)
+    assert teacher.asked == [1, 9, 9, 5]
+    assert_array_equal(rows.predictions, Teacher()(plain.X.numpy()))
+    list(rows)
+    assert len(teacher.asked) == 4  # not again
 
 
 def test_noise_is_seeded():

@@ -11,6 +11,7 @@ from torch.testing import assert_close
 
 from skdistill.losses import (
     DistillationGame,
+    _boosting,
     average_bound,
     bounded_outputs,
     gradient_of_raw,
@@ -205,3 +206,31 @@ def test_constant_columns_are_said_exactly_and_pull_nowhere():
     gradient = gradient_of_raw(torch.ones(N, 2), outputs, game.loc, game.bound, centred=False)
     assert gradient[:, 1].eq(0).all()
     assert torch.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize("size", [1, N - 1, 2 * N])
+def test_pieces_of_rows_and_columns_change_nothing(size, monkeypatch):
+    target, weight = draws(N, L), draws(N, seed=1).abs()
+    target[:, 1] = 2.5  # not played
+
+    def play():
+        game = DistillationGame(target.float(), T, weight=weight)
+        found = [game.loc, game.bound, game.eta]
+        for t in range(3):
+            outputs = draws(N, L, seed=2 + t).float()
+            found += [game.edges(outputs), game.signs(), *game.probabilities()]
+            game.add(outputs)
+        return [*found, game.errors]
+
+    whole = play()
+    monkeypatch.setattr(_boosting, "_PIECE", size)
+    for piecewise, expected in zip(play(), whole, strict=True):
+        assert_close(piecewise, expected, rtol=1e-12, atol=1e-15)
+
+
+def test_a_game_leaves_its_target_alone():
+    target = draws(N, L)
+    game = DistillationGame(before := target.clone(), T)
+    game.edges(draws(N, L, seed=1))
+    game.add(draws(N, L, seed=1))
+    assert torch.equal(before, target)

@@ -77,6 +77,28 @@ def imitation(name, heads, members, **kwargs):
 # --- cross-entropy --------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("make", [members_of, forest_of])
+@pytest.mark.parametrize("n_classes", [4, 100])
+def test_what_losses_share_is_computed_as_each_does_alone(make, n_classes):
+    logits, log_probs = 3 * randn(2, 5, 6, n_classes, seed=7), make(2, 5, 6, n_classes)
+    heads, members = losses.Categories(logits), losses.KnownCategories(log_probs)
+    for _ in range(2):  # the second time from what the first has left
+        for loss, settings in IMITATIONS.values():
+            found = loss.and_gradient(heads, members, **settings)
+            for value, alone in zip(
+                found, loss.and_gradient(logits.clone(), log_probs.clone(), **settings), strict=True
+            ):
+                assert torch.equal(value, alone)
+
+
+def test_the_losses_of_shared_categories_are_differentiable():
+    logits, members = randn(3, 4, 5).requires_grad_(), members_of(3, 4, 5, seed=1)
+    heads = losses.Categories(logits)
+    losses.information_mismatch(heads, members).sum().backward()
+    _, gradient = losses.information_mismatch.and_gradient(logits.detach(), members)
+    close(logits.grad, gradient)
+
+
 @pytest.mark.parametrize("n_classes", [1, 2, 10, 20])
 def test_cross_entropy_of_classes_is_torchs(n_classes):
     logits, y = randn(3, 6, n_classes), codes(3, 6, n_classes=n_classes)

@@ -169,6 +169,24 @@ def test_rounds_are_those_of_the_booster_and_rows_may_leave():
     assert_close(rounds.mean, said.mean(0))
 
 
+@pytest.mark.parametrize("reach", [0, 1])
+def test_running_a_learner_keeps_nothing_and_returns_what_others_read(reach):
+    first, second = chain("residual", 2)
+    x = torch.randn(6, 5)
+    rounds, whole = (Rounds(booster([first]), x, chunk=c, reach=reach) for c in (4, None))
+    hidden, outputs = rounds.run(first)
+    expected, expected_outputs = whole.run(first)
+    assert_close(outputs, expected_outputs)
+    assert not rounds.hidden
+    assert not rounds.outputs
+    if reach == 0:
+        assert hidden is expected is None
+        return
+    assert_close(hidden, expected)
+    rounds.keep_hidden(hidden)
+    assert_close(rounds.run(second)[0], second.hidden(x, [expected]))
+
+
 def test_learners_that_read_nobody_run_side_by_side():
     learners = chain("none", 3, n_sources=0)
     whole = booster(learners)
