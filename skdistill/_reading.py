@@ -4,15 +4,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
+from sklearn import get_config, set_config
 from sklearn.utils.validation import validate_data
 from torch import Tensor
 
 from ._checks import check_magnitude, check_outputs, is_finite, is_small
 from ._memory import working_memory
+from ._process import torch_threads
 from ._rules import errors_about
 from .modules import activations_per_row
 
@@ -21,6 +26,11 @@ _CHUNK_BYTES = 2**22
 
 # Up to this many numbers, arrays of rows are checked by hand and predicted in one piece.
 _FEW = 4096
+
+# So many chunks are worth the start of threads, which then get about so many spans of chunks each:
+# few calls, and all threads are busy to the end.
+_CHUNKS_FOR_THREADS = 4
+_SPANS = 16
 
 
 def check_rows(estimator: Any, X: Any, row_shape: tuple[int, ...]) -> np.ndarray:
@@ -109,23 +119,61 @@ def read_in_chunks(
     arrays : ndarray, or tuple of ndarray
     """
     size = rows_at_a_time(module, X)
-    with torch.inference_mode():
-        out: list[np.ndarray] = []
-        for start in range(0, len(X), size):
-            rows = as_rows(module, X, slice(start, start + size))
-            outputs = module.outputs(rows)
-            outputs_are_small = is_small(outputs)
-            if not outputs_are_small:
-                check_outputs(outputs, X[start:], range(start, len(X)), axis=-2)
-            found = read(outputs if raw else module.of_outputs(outputs))
-            parts = found if isinstance(found, tuple) else (found,)
-            # Written into place: results kept chunk by chunk would fragment the memory.
-            out = out or [_empty_like(part, len(X)) for part in parts]
-            for array, part in zip(out, parts, strict=True):
-                if not (outputs_are_small or may_be_infinite):
-                    check_outputs(part, X[start:], range(start, len(X)))
-                array[start : start + size] = part.cpu().numpy()
-    return tuple(out) if isinstance(found, tuple) else out[0]
+
+    def predict(start: int) -> Any:
+        outputs = module.outputs(as_rows(module, X, slice(start, start + size)))
+        outputs_are_small = is_small(outputs)
+        if not outputs_are_small:
+            check_outputs(outputs, X[start:], range(start, len(X)), axis=-2)
+        found = read(outputs if raw else module.of_outputs(outputs))
+        if not (outputs_are_small or may_be_infinite):
+            for part in _parts(found):
+                check_outputs(part, X[start:], range(start, len(X)))
+        return found
+
+    # Written into place: results kept chunk by chunk would fragment the memory.
+    def fill(starts: range) -> None:
+        with torch.inference_mode():
+            for start in starts:
+                for array, part in zip(out, _parts(predict(start)), strict=True):
+                    array[start : start + size] = part.cpu().numpy()
+
+    n_threads = _n_threads(module, -(-len(X) // size))
+    with nullcontext() if n_threads == 1 else torch_threads(1):
+        with torch.inference_mode():
+            first = predict(0)
+        out = [_empty_like(part, len(X)) for part in _parts(first)]
+        for array, part in zip(out, _parts(first), strict=True):
+            array[:size] = part.cpu().numpy()
+        _on_threads(fill, range(size, len(X), size), n_threads)
+    return tuple(out) if isinstance(first, tuple) else out[0]
+
+
+def _parts(found: Any) -> tuple[Any, ...]:
+    return found if isinstance(found, tuple) else (found,)
+
+
+def _n_threads(module: Any, n_chunks: int) -> int:
+    """Return how many threads to predict chunks with, each in memory of its own: as torch has.
+
+    Each chunk is computed by one thread then, and so has the numbers that it has on one core.
+    """
+    if n_chunks < _CHUNKS_FOR_THREADS or next(module.parameters()).device.type != "cpu":
+        return 1
+    return min(torch.get_num_threads(), n_chunks, max(1, working_memory() // _CHUNK_BYTES))
+
+
+def _on_threads(fill: Callable[[range], None], starts: range, n_threads: int) -> None:
+    """Call `fill` for all of `starts`, of the first error if there are several."""
+    if n_threads == 1:
+        fill(starts)
+        return
+    step = max(1, len(starts) // (_SPANS * n_threads))
+    spans = [starts[k : k + step] for k in range(0, len(starts), step)]
+    # scikit-learn's configuration is that of a thread.
+    with ThreadPoolExecutor(n_threads, initializer=partial(set_config, **get_config())) as pool:
+        for _ in pool.map(fill, spans):
+            pass
 
 
 def _empty_like(part: Tensor, n_rows: int) -> np.ndarray:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 import warnings
 from pathlib import Path
 
@@ -13,9 +15,7 @@ from scipy import sparse
 from sklearn import config_context
 from small_models import ensemble, student
 
-from skdistill import (
-    _reading,
-)
+from skdistill import _reading
 
 ROOT = Path(__file__).parents[1]
 
@@ -214,3 +214,82 @@ def test_rows_may_come_backwards(make, data):
     np.testing.assert_array_equal(model.predict(X), expected.predict(X))
     for backwards in (X[::-1], X[:, ::-1], X[::-1, ::-1]):
         np.testing.assert_array_equal(model.predict(backwards), model.predict(backwards.copy()))
+
+
+# ------------------------------------------------------------------------------------------
+# Threads
+# ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def chunks(monkeypatch):
+    """Rows are predicted two or three at a time; gives what sets the threads of torch."""
+    monkeypatch.setattr(_reading, "_FEW", 0)
+    monkeypatch.setattr(_reading, "chunk_size", lambda module, row_shape: 3)
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+def seen_threads(model, monkeypatch):
+    """The threads that predict chunks, and the number of threads that torch has in each."""
+    seen = set()
+    original = type(model.module_).outputs
+
+    def outputs(self, rows):
+        seen.add((threading.get_ident(), torch.get_num_threads()))
+        time.sleep(1e-3)  # the others get their turn
+        return original(self, rows)
+
+    monkeypatch.setattr(type(model.module_), "outputs", outputs)
+    return seen
+
+
+@pytest.mark.parametrize("make", [ensemble, student])
+def test_threads_of_torch_predict_chunks_side_by_side(make, data, chunks, monkeypatch):
+    X, y = data
+    model = make().fit(X, y)
+    chunks(1)
+    expected = model.predict_frame(X)
+    seen = seen_threads(model, monkeypatch)
+    model.predict(X)
+    assert seen == {(threading.get_ident(), 1)}
+    for n_threads in (2, 3):
+        chunks(n_threads)
+        seen.clear()
+        found = model.predict_frame(X)
+        np.testing.assert_array_equal(found, expected)
+        workers = {ident for ident, _ in seen} - {threading.get_ident()}
+        assert len(workers) == n_threads
+        assert {number for _, number in seen} == {1}
+        assert torch.get_num_threads() == n_threads
+        seen.clear()
+        model.predict(X[:6])
+        assert seen == {(threading.get_ident(), n_threads)}  # two chunks start no threads
+
+
+def test_threads_predict_by_the_callers_configuration(data, chunks):
+    X, y = data
+    model = ensemble(module__activation="relu").fit(X, y)
+    X = X.copy()
+    X[[40, 17, 50]] = 1e300  # the networks overflow
+    for n_threads in (1, 3):
+        chunks(n_threads)
+        with pytest.raises(ValueError, match="predicts for row 17 is not finite"):
+            model.predict_uncertainty(X)
+        with config_context(assume_finite=True):
+            assert not np.isfinite(model.predict_uncertainty(X).total).all()
+        assert torch.get_num_threads() == n_threads
+
+
+def test_the_memory_of_threads_is_within_working_memory(data, chunks, monkeypatch):
+    X, y = data
+    model = ensemble().fit(X, y)
+    chunks(3)
+    seen = seen_threads(model, monkeypatch)
+    chunk_mib = _reading._CHUNK_BYTES / 2**20
+    for working_memory, n_workers in ((2 * chunk_mib, 2), (chunk_mib / 2, 0)):
+        seen.clear()
+        with config_context(working_memory=working_memory):
+            model.predict(X)
+        assert len({ident for ident, _ in seen} - {threading.get_ident()}) == n_workers
