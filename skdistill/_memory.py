@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 from sklearn import get_config
 from torch import Tensor
@@ -27,3 +29,14 @@ def rows_asked(prediction: np.ndarray | Tensor) -> int:
     """Return for how many rows a teacher is asked at a time, given its prediction for one row."""
     within_bytes = max(1, _ANSWER_BYTES // prediction.nbytes)
     return min(rows_in_memory(prediction), within_bytes, _ROWS_ASKED)
+
+
+def stays_in_cache(n_bytes: int) -> bool:
+    """Tell whether the operating system can hold a file of `n_bytes` in memory, by half of all.
+
+    A row of a file that it holds is read in .03 to .2 us (160 and 800 bytes), else in 15 us and
+    more. Where the size of the memory is not known it can.
+    """
+    if not hasattr(os, "sysconf"):  # Windows
+        return True
+    return n_bytes <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from skorch.callbacks import Callback
 
+from ._answers import AnswersOnFile
 from ._callbacks import (
     ContinuedTraining,
     DivergenceGuard,

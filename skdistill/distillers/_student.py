@@ -110,7 +110,7 @@ def streamed_rows(
     distiller: Any, setup: Setup, stream: Stream, predictions: MemberPredictions, seed: int
 ) -> Any:
     """Return the rows of a stream as the engine takes them, with the noise that `transfer` adds."""
-    from .._engine import DistillationRows
+    from .._engine import AnswersOnFile, DistillationRows
 
     put = partial(on_device, device=setup.training.device, dtype=stream.dtype)
     batch_size, ranks = _batch_size(distiller, stream.n_rows), current_ranks()
@@ -121,6 +121,9 @@ def streamed_rows(
         _, deviation = stream.X_moments.standardisation(constant=0.0)
         draw = setup.maker.prepare(put(np.stack([-deviation, deviation])))
 
+    # Memory is bounded, whatever fits it: a file in any case. Rows with noise are new ones.
+    answers = AnswersOnFile(stream.n_rows) if draw is None else None
+
     def deal(part: Part) -> Any:
         return DistillationRows(
             put(part.X),
@@ -129,6 +132,7 @@ def streamed_rows(
             batch_size,
             [seed],
             teacher=predictions.predict,
+            answers=answers,
             draw=draw,
             mean_weight=mean_weight,
             ranks=ranks,

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a teacher has answered for rows that are seen again, in a file."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .._warnings import warn
+
+
+class AnswersOnFile:
+    """A teacher's answers for portions of rows, in a temporary file.
+
+    A portion is known again by the bytes of its rows, so that what a stream gives in another order
+    than before is not mistaken. The file has no name where the operating system allows it (all but
+    Windows): it is gone when this object is, or when the process ends in whatever way.
+
+    Parameters
+    ----------
+    n_most : int
+        Rows, at most, whose answers are kept.
+    """
+
+    def __init__(self, n_most: int):
+        self.n_left = n_most
+        self._file: Any = None
+        self._places: dict[bytes, tuple[int, tuple[int, ...]]] = {}  # offset, shape
+
+    def of(self, X: Tensor, ask: Callable[[Tensor], Tensor], size: int) -> Tensor | None:
+        """Return the answers for rows, of the dtype and on the device of X; None if they are lost.
+
+        Parameters
+        ----------
+        X : Tensor of shape (n, ...)
+        ask : callable
+            Maps rows (m, ...) to answers (m, ...), of the dtype of X.
+        size : int
+            Rows to ask for at a time.
+
+        Returns
+        -------
+        answers : Tensor of shape (n, ...) or None
+            A map of the file on a CPU. None for rows that were not seen before, when so many have
+            been that no more are kept, and where the file cannot be written: of that it warns.
+        """
+        rows = X.cpu().numpy()
+        key = hashlib.blake2b(np.ascontiguousarray(rows), digest_size=16).digest()
+        if key not in self._places:
+            place = self._write(X, ask, size) if len(X) <= self.n_left else None
+            if place is None:
+                return None
+            self._places[key] = place
+        offset, shape = self._places[key]
+        # Copy-on-write, since torch warns of an array that cannot be written to.
+        answers = np.memmap(self._file, rows.dtype, "c", offset, shape)
+        return torch.from_numpy(answers).to(X.device)
+
+    def _write(
+        self, X: Tensor, ask: Callable[[Tensor], Tensor], size: int
+    ) -> tuple[int, tuple[int, ...]] | None:
+        """Append the answers for rows; return where they begin, and their shape."""
+        offset = None
+        for part in X.split(size):
+            answers = ask(part).cpu().numpy()
+            try:
+                if offset is None:
+                    offset = self._begin(math.prod(answers.shape[1:], start=len(X)), answers.dtype)
+                _write_all(self._file, answers)
+            except OSError as error:
+                self._give_up(error)
+                return None
+        self.n_left -= len(X)
+        return offset, (len(X), *answers.shape[1:])  # type: ignore[return-value]
+
+    def _begin(self, n_numbers: int, dtype: np.dtype) -> int:
+        """Return the end of the file, behind which so many numbers find space."""
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="skdistill-", buffering=0)  # noqa: SIM115
+        n_bytes, free = n_numbers * dtype.itemsize, shutil.disk_usage(tempfile.gettempdir()).free
+        if n_bytes > free:
+            raise OSError(
+                errno.ENOSPC, f"{n_bytes / 2**20:,.0f} MiB needed, {free / 2**20:,.0f} free"
+            )
+        return self._file.seek(0, os.SEEK_END)
+
+    def _give_up(self, error: OSError) -> None:
+        """Free what the file takes: a disk that is full serves nobody."""
+        warn(
+            "The teacher's answers cannot be kept in a file of the temporary folder "
+            f"{tempfile.gettempdir()}, which TMPDIR sets: {error}. The teacher is asked again in "
+            "each epoch, which is slower."
+        )
+        self.n_left = 0
+        self._places.clear()
+        if self._file is not None:
+            self._file.close()
+
+
+def _write_all(file: Any, array: np.ndarray) -> None:
+    """Write an array to a file without a buffer, which may take a part of it at a time."""
+    left = memoryview(np.ascontiguousarray(array)).cast("B")
+    while left:
+        left = left[file.write(left) :]
