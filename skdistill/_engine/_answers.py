@@ -55,7 +55,7 @@ class AnswersOnFile:
             been that no more are kept, and where the file cannot be written: of that it warns.
         """
         rows = X.cpu().numpy()
-        key = hashlib.blake2b(np.ascontiguousarray(rows), digest_size=16).digest()
+        key = hashlib.blake2b(_bytes_of(rows), digest_size=16).digest()
         if key not in self._places:
             place = self._write(X, ask, size) if len(X) <= self.n_left else None
             if place is None:
@@ -109,6 +109,10 @@ class AnswersOnFile:
 
 def _write_all(file: Any, array: np.ndarray) -> None:
     """Write an array to a file without a buffer, which may take a part of it at a time."""
-    left = memoryview(np.ascontiguousarray(array)).cast("B")
+    left = _bytes_of(array)
     while left:
         left = left[file.write(left) :]
+
+
+def _bytes_of(array: np.ndarray) -> memoryview:
+    return memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)

@@ -106,7 +106,8 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
     Notes
     -----
     The members' predictions are summarised one member and a few rows at a time; once for all rows
-    if the summaries fit scikit-learn's ``working_memory``, else for as many minibatches as do.
+    if the summaries fit scikit-learn's ``working_memory``, or a file in half of the memory of the
+    computer, else for as many minibatches as do.
 
     ``clone``, and hence every search, copies the members.
 
