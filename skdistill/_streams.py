@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from joblib.externals.loky.backend.reduction import dumps  # as loky pickles
 
 from ._checks import check_trainable, check_weights
 from ._ranks import Ranks
@@ -142,6 +143,21 @@ class Stream:
             )
         X, y, weight = (*batch, None)[:3]
         return X, y, weight
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a task in another process needs: no rows."""
+        return {**vars(self), "first_X": None, "examples": None}
+
+    def check_pickle(self, n_jobs: int) -> None:
+        """Raise a TypeError unless the batches can be sent to other processes."""
+        try:
+            dumps(self.source)
+        except Exception as error:  # whatever an object does that is not made for it
+            raise TypeError(
+                f"X must be batches that can be sent to other processes, by pickle, with n_jobs="
+                f"{n_jobs}; got {type(self.source).__name__}: {error}. Leave n_jobs=None, or take "
+                'threads, which each iterate over X: with joblib.parallel_config("threading").'
+            ) from error
 
     @property
     def arguments(self) -> tuple[Any, None]:

@@ -9,6 +9,7 @@ is iterated over. :class:`Batches` makes one of a table.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from numbers import Integral
 from typing import Any
@@ -17,6 +18,9 @@ from ._rules import Number
 from ._streams import BUFFER_ROWS, is_stream
 
 __all__ = ["Batches"]
+
+# Kinds of dask's collections.
+_KINDS = ("Array", "DataFrame", "Series")
 
 # Rows of a batch, for tables.
 _BATCH_ROWS = 65_536
@@ -27,10 +31,10 @@ class Batches:
 
     Parameters
     ----------
-    source : pyarrow.dataset.Dataset, polars.LazyFrame or iterable
+    source : pyarrow.dataset.Dataset, polars.LazyFrame, dask.dataframe.DataFrame or iterable
         A table, whose batches are frames of pandas (which must be installed) or polars; or an
         object that gives batches itself, such as a ``torch.utils.data.IterableDataset``, to set
-        `buffer_rows`.
+        `buffer_rows`. See :meth:`from_dask` for X and y apart.
     target : str or list of str, default=None
         Column(s) of y. All others, but for `weight`, are those of X.
     weight : str, default=None
@@ -74,10 +78,54 @@ class Batches:
         self.buffer_rows = buffer_rows
         self._check_source()
 
+    @classmethod
+    def from_dask(
+        cls, X: Any, y: Any, sample_weight: Any = None, *, buffer_rows: int = BUFFER_ROWS
+    ) -> Batches:
+        """Make batches of dask's arrays or frames, one of each block of rows.
+
+        ``fit(X, y)`` would hold all of them in memory, as numpy's. Blocks are computed anew each
+        time that they are read, one at a time, by the scheduler that dask is set to:
+        ``X.persist()`` is faster if the workers of a cluster can hold them.
+
+        Parameters
+        ----------
+        X : dask.array.Array of shape (n_samples, ...) or dask.dataframe.DataFrame
+        y : dask.array.Array, dask.dataframe.Series or dask.dataframe.DataFrame
+            Of shape (n_samples,) or (n_samples, n_targets). Beside an array it is divided as X is;
+            partitions of frames must be those of X.
+        sample_weight : dask.array.Array or dask.dataframe.Series, default=None
+        buffer_rows : int, default=100_000
+            As for the class.
+
+        Returns
+        -------
+        batches : Batches
+
+        Raises
+        ------
+        TypeError
+            If one is of another kind.
+        ValueError
+            If they differ in their numbers of rows or partitions, or arrays do not know them.
+
+        Examples
+        --------
+        >>> import dask.array
+        >>> from skdistill.streams import Batches
+        >>> X = dask.array.random.random((50, 2), chunks=(20, 1))
+        >>> [X.shape for X, y in Batches.from_dask(X, X[:, 0])]
+        [(20, 2), (20, 2), (10, 2)]
+        """
+        given = {"X": X, "y": y, "sample_weight": sample_weight}
+        if sample_weight is None:
+            del given["sample_weight"]
+        return cls(_Blocks(given), buffer_rows=buffer_rows)
+
     def _check_source(self) -> None:
         """Raise unless the source is a table with these columns, or gives batches itself."""
         of_table = {"target": self.target, "weight": self.weight, "batch_size": self.batch_size}
-        if self._is_polars or self._is_arrow:
+        if self._is_polars or self._is_arrow or _is_dask(self.source, "DataFrame"):
             columns = self._columns
             target = [self.target] if isinstance(self.target, str) else list(self.target or [])
             wanted = [*target, *([] if self.weight is None else [self.weight])]
@@ -89,8 +137,9 @@ class Batches:
             self._of_X = [name for name in columns if name not in wanted]
         elif not is_stream(self.source) or isinstance(self.source, Iterator):
             raise TypeError(
-                "source must be a pyarrow.dataset.Dataset, a polars.LazyFrame or an object that "
-                f"gives batches each time that it is iterated over; got {self.source!r}."
+                "source must be a pyarrow.dataset.Dataset, a polars.LazyFrame, a dask DataFrame or "
+                f"an object that gives batches each time that it is iterated over; got "
+                f"{self.source!r}."
             )
         elif given := {name: value for name, value in of_table.items() if value is not None}:
             raise ValueError(
@@ -108,13 +157,20 @@ class Batches:
 
     @property
     def _columns(self) -> list[str]:
-        schema = self.source.collect_schema() if self._is_polars else self.source.schema
-        return list(schema.names() if self._is_polars else schema.names)
+        if self._is_polars:
+            return list(self.source.collect_schema().names())
+        return list(self.source.schema.names if self._is_arrow else self.source.columns)
 
     def _frames(self) -> Iterator[Any]:
         size = self.batch_size or _BATCH_ROWS
         if self._is_polars:
             yield from self.source.collect_batches(chunk_size=size, lazy=True)
+            return
+        if not self._is_arrow:
+            for part in self.source.partitions:
+                frame = part.compute()
+                starts = range(0, len(frame), size)
+                yield from (frame.iloc[start : start + size] for start in starts)
             return
         # Little is read ahead, since that is held in memory too.
         ahead = {"batch_readahead": 2, "fragment_readahead": 1}
@@ -132,3 +188,66 @@ class Batches:
 
     def __repr__(self) -> str:
         return f"Batches({type(self.source).__name__}, buffer_rows={self.buffer_rows})"
+
+
+def _is_dask(values: Any, *kinds: str) -> bool:
+    """Tell whether values are a collection of dask, which need not be imported for it."""
+    kind = type(values)
+    return kind.__module__.partition(".")[0] == "dask" and kind.__name__ in kinds
+
+
+class _Blocks:
+    """Blocks of rows of dask's arrays or frames, computed together.
+
+    Parameters
+    ----------
+    given : dict of str to dask.array.Array, dask.dataframe.DataFrame or dask.dataframe.Series
+        By the names of arguments, "X" first.
+    """
+
+    def __init__(self, given: dict[str, Any]):
+        for name, values in given.items():
+            if not _is_dask(values, *_KINDS):
+                raise TypeError(
+                    f"{name} must be a dask Array, DataFrame or Series, got {type(values)}."
+                )
+        if len({_is_dask(values, "Array") for values in given.values()}) > 1:
+            raise TypeError(
+                "X, y and sample_weight must all be dask arrays or all be of dask's frames, got "
+                f"{[type(values).__name__ for values in given.values()]}; see to_dask_array."
+            )
+        is_array = _is_dask(given["X"], "Array")
+        self.blocks = self._of_arrays(given) if is_array else self._of_frames(given)
+        self.n_blocks = given["X"].numblocks[0] if is_array else given["X"].npartitions
+
+    @staticmethod
+    def _of_arrays(given: dict[str, Any]) -> list[Any]:
+        """Blocks of arrays; a row is in one block."""
+        n_rows = {name: values.shape[0] for name, values in given.items()}
+        if any(math.isnan(n) for n in n_rows.values()):
+            raise ValueError(
+                "X, y and sample_weight must be arrays that know how many rows they have: call "
+                f"compute_chunk_sizes() or to_dask_array(lengths=True). Got {n_rows}."
+            )
+        if len(set(n_rows.values())) > 1:
+            raise ValueError(f"X, y and sample_weight must have equally many rows, got {n_rows}.")
+        rows = given["X"].chunks[0]
+        whole = ({0: rows, **dict.fromkeys(range(1, a.ndim), -1)} for a in given.values())
+        return [a.rechunk(c).blocks for a, c in zip(given.values(), whole, strict=True)]
+
+    @staticmethod
+    def _of_frames(given: dict[str, Any]) -> list[Any]:
+        n_parts = {name: values.npartitions for name, values in given.items()}
+        if len(set(n_parts.values())) > 1:
+            raise ValueError(
+                f"X, y and sample_weight must have the same partitions, got {n_parts}."
+            )
+        return [values.partitions for values in given.values()]
+
+    def __iter__(self) -> Iterator[tuple]:
+        import dask
+
+        for number in range(self.n_blocks):
+            batch = dask.compute(*(blocks[number] for blocks in self.blocks))
+            if len(batch[0]):
+                yield batch

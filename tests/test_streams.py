@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import tracemalloc
 import warnings
 
+import joblib
 import numpy as np
 import pytest
 import torch
@@ -252,7 +254,6 @@ def test_batches_that_change_from_reading_to_reading_are_refused():
         ("bootstrap", True),
         ("warm_start", True),
         ("checkpoint", "file"),
-        ("n_jobs", 2),
         ("inference", SGLD(1e-3)),
     ],
 )
@@ -355,7 +356,11 @@ def parquet_files(frame, folder):
     return dataset.dataset(folder, format="parquet")
 
 
-@pytest.mark.parametrize("make", [lazy_frame, parquet_files])
+def dask_frame(frame, folder):
+    return pytest.importorskip("dask.dataframe").from_pandas(frame, npartitions=8)
+
+
+@pytest.mark.parametrize("make", [lazy_frame, parquet_files, dask_frame])
 def test_tables_give_batches(make, table, tmp_path):
     frame = frame_of(table)
     batches = Batches(make(frame, tmp_path), target="y", weight="w", batch_size=60, buffer_rows=128)
@@ -389,6 +394,95 @@ def test_a_table_must_have_the_columns(table):
     for source in (iter([]), ROWS):
         with pytest.raises(TypeError, match="source must be a pyarrow"):
             Batches(source, target="y")
+
+
+def dask_arrays(table, chunks, columns=2):
+    array = pytest.importorskip("dask.array")
+    X, *others = table
+    return [
+        array.from_array(X, chunks=(chunks, columns)),
+        *(array.from_array(values, chunks=123) for values in others),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["regressor", "classifier"])
+def test_arrays_of_dask_give_their_blocks(kind, table):
+    X, y, weight = table
+    data = X, targets_of(kind, y), weight
+    expected = ensemble(kind).fit(Cut(*data, size=200, buffer_rows=128))
+    batches = Batches.from_dask(*dask_arrays(data, 200), buffer_rows=128)
+    assert [[len(part) for part in batch] for batch in batches] == [[200] * 3, [200] * 3, [100] * 3]
+    np.testing.assert_array_equal(
+        ensemble(kind).fit(batches).predict_frame(X), expected.predict_frame(X)
+    )
+    assert len(next(iter(Batches.from_dask(*dask_arrays(data[:2], 100))))) == 2
+    images = pytest.importorskip("dask.array").zeros((10, 4, 6), chunks=(4, 2, 3))
+    assert next(X.shape for X, _ in Batches.from_dask(images, images[:, 0, 0])) == (4, 4, 6)
+
+
+def test_frames_of_dask_give_their_partitions(table):
+    frame = frame_of(table)
+    lazy = dask_frame(frame, None)
+    X, y, weight = lazy[["a", "b", "c"]], lazy["y"], lazy["w"]
+    found = ensemble().fit(Batches.from_dask(X, y, weight))
+    assert found.feature_names_in_.tolist() == ["a", "b", "c"]
+    expected = ensemble().fit(Batches(lazy, target="y", weight="w"))
+    np.testing.assert_array_equal(
+        found.predict(frame[["a", "b", "c"]]), expected.predict(frame[["a", "b", "c"]])
+    )
+    some = lazy[lazy["a"] > frame["a"].nlargest(3).min()]  # most partitions are empty
+    lengths = [len(X) for X, _ in Batches.from_dask(some[["a"]], some["y"])]
+    assert min(lengths) > 0
+    assert sum(lengths) == 2
+    assert sum(len(X) for X, _ in Batches(some, target="y")) == 2
+
+
+def test_what_dask_cannot_divide_in_the_same_way_is_refused(table):
+    X, y, _ = dask_arrays(table, 200)
+    lazy = dask_frame(frame_of(table), None)
+    with pytest.raises(TypeError, match=r"y must be a dask Array.*numpy\.ndarray"):
+        Batches.from_dask(X, table[1])
+    with pytest.raises(TypeError, match=r"all be dask arrays .*\['Array', 'Series'\]"):
+        Batches.from_dask(X, lazy["y"])
+    with pytest.raises(ValueError, match=r"equally many rows, got .*'y': 499"):
+        Batches.from_dask(X, y[1:])
+    with pytest.raises(ValueError, match=r"compute_chunk_sizes\(\)"):
+        Batches.from_dask(X[X[:, 0] > 0], y[X[:, 0] > 0])
+    with pytest.raises(ValueError, match=r"same partitions, got \{'X': 8, 'y': 2\}"):
+        Batches.from_dask(lazy[["a"]], lazy["y"].repartition(npartitions=2))
+
+
+# ------------------------------------------------------------------------------------------
+# Jobs
+# ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", ["loky", "threading"])
+@pytest.mark.parametrize("make", [lazy_frame, parquet_files, dask_frame])
+def test_jobs_read_the_batches_for_themselves(make, backend, table, tmp_path):
+    frame = frame_of(table)
+    batches = Batches(make(frame, tmp_path), target="y", weight="w", batch_size=60, buffer_rows=128)
+    expected = ensemble(member_block=1).fit(batches)
+    with joblib.parallel_config(backend=backend, n_jobs=2):
+        found = ensemble(member_block=1).fit(batches)
+    for name, value in expected.module_.state_dict().items():
+        assert torch.equal(found.module_.state_dict()[name], value)
+    assert [row["members"] for row in found.history_] == [[m] for m in range(3) for _ in range(3)]
+
+
+def test_processes_need_batches_that_pickle(table):
+    X, y, _ = table
+    batches = Cut(X, y)
+    batches.lock = threading.Lock()
+    jobs = {"member_block": 1, "n_jobs": 2}
+    with pytest.raises(TypeError, match=r"X must be batches .* n_jobs=2; got Cut: .*lock"):
+        ensemble(**jobs).fit(batches)
+    with joblib.parallel_config(backend="threading"):
+        found = ensemble(**jobs).fit(batches)
+    np.testing.assert_array_equal(
+        found.predict(X), ensemble(member_block=1).fit(batches).predict(X)
+    )
+    assert ensemble(n_jobs=2).fit(batches).n_members_ == 3  # a single block stays here
 
 
 # ------------------------------------------------------------------------------------------

@@ -84,7 +84,6 @@ _WITH_STREAM = {
     "bootstrap": False,
     "early_stopping": False,
     "warm_start": False,
-    "n_jobs": None,
     "checkpoint": None,
 }
 

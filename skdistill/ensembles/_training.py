@@ -260,7 +260,7 @@ class EnsembleTrainer(Trainer):
         self.block_size = block_size(job.ensemble, job.recipe, device, job.train.n_rows)
         n_trained = getattr(job.ensemble, "n_members_", 0)  # in a fit that this one goes on from
         n_blocks = -(-(job.ensemble.n_members - n_trained) // self.block_size)
-        are_tasks = n_blocks > 1 and device.type == "cpu" and not isinstance(job.train, Stream)
+        are_tasks = n_blocks > 1 and device.type == "cpu"
         self.n_jobs = effective_n_jobs(job.ensemble.n_jobs) if are_tasks else 1
         has_jobs = job.ensemble.n_jobs is not None or self.n_jobs > 1
         if are_tasks and has_jobs and job.training.n_threads == "auto":
@@ -347,13 +347,18 @@ class EnsembleTrainer(Trainer):
                 self._keep(block)
 
     def _tasks(self, blocks: list[tuple[dict[int, int], Any]], stop: threading.Event) -> list[Any]:
-        """The calls for joblib; threads share the rows and `stop`, processes get arrays."""
+        """The calls for joblib; threads share the rows and `stop`, processes get arrays.
+
+        Of a stream each task, whether in a thread or a process, reads the batches for itself.
+        """
         if shares_memory():
             return [delayed(self.train_apart)(*block, stop) for block in blocks]
-        train: Any = self.job.train
-        data = (*train, *(self.job.valid or (None, None, None)))
-        arrays = [on_workers(array) for array in data]
-        return [delayed(_train_in_process)(self.job[:-2], *arrays, *block) for block in blocks]
+        train = self.job.train
+        if isinstance(train, Stream):
+            train.check_pickle(self.n_jobs)
+            return [delayed(_train_in_process)(self.job, *block) for block in blocks]
+        data = [on_workers(array) for array in (*train, *(self.job.valid or ()))]
+        return [delayed(_train_in_process)(self.job[:-2], *block, *data) for block in blocks]
 
     def train_apart(
         self, seeds: dict[int, int], progress: TaskProgress | None, stop: threading.Event | None
@@ -563,10 +568,10 @@ class DropoutTrainer(Trainer):
             raise KeyboardInterrupt
 
 
-def _train_in_process(settings, X, y, weight, X_valid, y_valid, weight_valid, seeds, progress):
-    """Train a block in a process of its own, of a job whose rows come as arguments."""
-    valid = None if X_valid is None else Data(X_valid, y_valid, weight_valid)
-    job = Job._make((*settings, Data(X, y, weight), valid))
+def _train_in_process(job, seeds, progress, *data):
+    """Train a block in a process of its own, of a job whose rows come as arguments, if any."""
+    if data:  # X, y and weight of training rows, and of validation rows
+        job = Job._make((*job, Data(*data[:3]), Data(*data[3:]) if data[3:] else None))
     return EnsembleTrainer(job).train_apart(seeds, progress, stop=None)
 
 
