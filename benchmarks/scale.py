@@ -10,26 +10,34 @@ growth    one epoch in batches of 256, in float32, for growing numbers of rows, 
           between the two largest sizes
 example   one epoch with 100 columns, 50 members and 1,000 classes, the teacher asked again for each
           batch: what the fit of 100,000,000 such rows is computed from
+parquet   1,000,000 rows, or --parquet-rows, of 20 columns in Parquet files of 100,000 each, made up
+          in a temporary folder; five LightGBM models (HistGradientBoosting, where it is not
+          installed) of bootstrap samples of the first 100,000 rows teach a Hydra+ student, which
+          reads the files as batches, without noise, so that the teacher is asked once
 
 Every fit is in a process of its own, which has imported what it needs. Seconds are CPU seconds of
 one thread; NLL is that of one Gaussian on 20,000 further rows. Memory is what a process holds at
 its peak, less what it held with the table before; the student's is that of both fits. With n_jobs=2
-it is all that the processes hold, what they share counted again for each. LightGBM, CatBoost and
-NGBoost take part where they are installed, up to the rows that take them two minutes. --jobs fits
-run side by side, but for n_jobs=2, which runs alone.
+it is all that the processes hold, what they share counted again for each. Of the part "parquet" it
+is the peak of the process that fits teacher and student, what it has imported included. LightGBM,
+CatBoost and NGBoost take part where they are installed, up to the rows that take them two minutes.
+--jobs fits run side by side, but for n_jobs=2, which runs alone.
 
 Two cores take 25 minutes, most of which one of them spends on the settings of small tables.
 
     python benchmarks/scale.py --million
     python benchmarks/scale.py --parts growth example
+    python benchmarks/scale.py --parts parquet --parquet-rows 10000000
 """
 
 from __future__ import annotations
 
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -47,6 +55,7 @@ from _common import (
     write_json,
 )
 from sklearn import config_context
+from sklearn.ensemble import BaggingRegressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import root_mean_squared_error
@@ -58,13 +67,19 @@ from skdistill import (
     HydraPlusRegressor,
 )
 from skdistill.metrics import gaussian_nll
+from skdistill.streams import Batches
+from skdistill.teachers import as_teacher
 
-PARTS = ("defaults", "cores", "growth", "example")
+PARTS = ("defaults", "cores", "growth", "example", "parquet")
 N_VALID = 20_000
 MILLION = 1_000_000
 
 # What was wanted.
 WALL_SECONDS, PEAK_MIB, NLL, CPU_SECONDS, TIMES_X, SLOPE = 300, 1536, 0.01, 30, 3, 1.1
+PEAK_MIB_OF_FILES = 1024
+
+# Rows of a Parquet file, and those, at most, that the boosted trees are fitted on.
+FILE_ROWS = 100_000
 
 
 class Setting(NamedTuple):
@@ -250,6 +265,56 @@ def is_there(name: str) -> bool:
     return True
 
 
+# Parquet files ------------------------------------------------------------------------------------
+
+
+def parquet(n_rows: int) -> dict[str, Any]:
+    """What a student costs whose rows are in files, and what its teacher took to ask."""
+    name = "LightGBM" if is_there("LightGBM") else "HistGradientBoosting"
+    with tempfile.TemporaryDirectory(prefix="skdistill-") as folder:
+        in_new_process(write_files, folder, n_rows)
+        return in_new_process(of_files, folder, name)
+
+
+def write_files(folder: str, n_rows: int) -> None:
+    """Write a made-up table in float32 as Parquet files, one after the other."""
+    import pandas as pd
+
+    for number, start in enumerate(range(0, n_rows, FILE_ROWS)):
+        X, y = made_up_table(min(FILE_ROWS, n_rows - start), seed=number, dtype="float32")
+        frame = pd.DataFrame(X, columns=[f"x{k}" for k in range(X.shape[1])]).assign(y=y)
+        frame.to_parquet(Path(folder) / f"part-{number:05}.parquet", index=False)
+
+
+def of_files(folder: str, name: str) -> dict[str, Any]:
+    """A student of a few peers, each fitted to the first file, and of all rows."""
+    import pyarrow.dataset
+
+    one_thread()
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    files = pyarrow.dataset.dataset(folder, format="parquet")
+    batches = Batches(files, target="y")
+    X, y = next(iter(Batches(files, target="y", batch_size=FILE_ROWS)))
+    teacher = as_teacher(BaggingRegressor(PEERS[name].make(), 5, random_state=0)).fit(X, y)
+    student = HydraPlusRegressor(
+        FrozenEstimator(teacher), transfer=None, device="cpu", random_state=0
+    )
+    fit = stopwatch(student, batches, None)
+    n_rows = files.count_rows()
+    X_valid, y_valid = made_up_table(N_VALID, seed=n_rows, dtype="float32")
+    X_valid = type(X)(X_valid, columns=X.columns)
+    return {
+        "teacher": f"5 x {name}",
+        "n_rows": n_rows,
+        "epochs": student.n_epochs_,
+        "cpu_seconds": fit["cpu"],
+        "wall_seconds": fit["wall"],
+        "rows_per_second": n_rows * student.n_epochs_ / fit["wall"],
+        "peak_mib": fit["peak_mib"],
+        "nll": gaussian_nll(y_valid, *student.predict(X_valid, return_std=True)),
+    }
+
+
 # Parts --------------------------------------------------------------------------------------------
 
 # By what grows, settings.
@@ -340,6 +405,10 @@ def targets(found: dict[str, Any]) -> list[dict[str, Any]]:
         setting = f"{row['n_rows']:,} rows, two cores"
         want(f"seconds of both on the clock, {setting}", sum(row["wall_seconds"]), WALL_SECONDS)
         want(f"MiB at the peak, {setting}", row["peak_mib"], PEAK_MIB)
+    if "parquet" in found:
+        row = found["parquet"]
+        setting = f"{row['n_rows']:,} rows of Parquet"
+        want(f"MiB at the peak, {setting}", row["peak_mib"], PEAK_MIB_OF_FILES)
     for axis, grown in found.get("growth", {}).items():
         for model, slope in zip(("teacher", "student"), grown["slopes"], strict=True):
             want(f"slope by {axis[2:]}, {model}", slope, SLOPE)
@@ -369,6 +438,13 @@ def report(found: dict[str, Any]) -> None:
     peers = [[row[key] for key in keys] for row in by_default["peers"]]
     print_table(["peer", "rows", "CPU s", "MiB", "RMSE", "NLL"], peers)
     print()
+    if "parquet" in found:
+        row = found["parquet"]
+        keys = ("teacher", "n_rows", "epochs", "cpu_seconds", "wall_seconds", "rows_per_second")
+        header = ["teacher, Parquet", "rows", "epochs", "CPU s", "s on the clock", "rows/s", "MiB"]
+        values = [*(row[key] for key in keys), row["peak_mib"], row["nll"]]
+        print_table([*header, "NLL"], [values])
+        print()
     keys = ("target", "value", "high", "reached")
     rows = [[row[key] for key in keys] for row in targets(found)]
     print_table(["target", "measured", "at most", "reached"], rows)
@@ -378,6 +454,7 @@ def main() -> None:
     parser = argument_parser(__doc__, "scale")
     parser.add_argument("--million", action="store_true", help="fit 1,000,000 rows too")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure")
+    parser.add_argument("--parquet-rows", type=int, default=MILLION, help="rows in Parquet files")
     parser.add_argument("--jobs", type=int, default=2, help="fits side by side")
     options = parser.parse_args()
     one_thread()
@@ -390,6 +467,7 @@ def main() -> None:
         "cores": lambda: in_new_process(pair, tables[-1]._replace(n_jobs=2)),
         "growth": lambda: growth(QUICK_AXES if options.quick else AXES, options.jobs),
         "example": lambda: in_new_process(pair, QUICK_EXAMPLE if options.quick else EXAMPLE),
+        "parquet": lambda: parquet(600 if options.quick else options.parquet_rows),
     }
     settings = {"quick": options.quick, "jobs": options.jobs, "rows": sizes}
     found: dict[str, Any] = {}

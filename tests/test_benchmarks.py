@@ -507,7 +507,11 @@ def test_scale_measures_all_parts_and_judges_them(run, tmp_path):
         assert 0 <= row["growth_mib"][0] <= row["growth_mib"][1] < row["peak_mib"]
     assert all(min(row["cpu_seconds"]) > 0 for row in (*pairs, result["example"]))
     assert result["cores"]["cpu_seconds"] == [None, None]
-    assert len(result["targets"]) == 8
+    files = result["parquet"]
+    assert files["n_rows"] == 600
+    assert files["rows_per_second"] == pytest.approx(600 * files["epochs"] / files["wall_seconds"])
+    assert files["peak_mib"] > 0
+    assert len(result["targets"]) == 9
     for row in result["targets"]:
         assert row["reached"] is (row["value"] <= row["high"])
         assert row["target"] in text
