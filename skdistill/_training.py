@@ -28,7 +28,7 @@ SEED_LIMIT = 2**31 - 1
 _BATCH_SIZES = ((40_000, 256), (20_000, 128), (10_000, 64), (0, 32))
 
 # For max_epochs="auto": epochs, at least.
-_LEAST_EPOCHS = 6
+_LEAST_EPOCHS = 10
 
 # They want a closure, sparse gradients, or matrices only.
 _UNSUITED_OPTIMIZERS = frozenset({"LBFGS", "Muon", "Optimizer", "SparseAdam"})
@@ -203,7 +203,7 @@ def n_epochs_for(
 ) -> int:
     """Return `max_epochs`; "auto" is `n_seen` rows in all, but `low` to `high` epochs.
 
-    On large tables, "auto" is fewer than `low` epochs: `n_seen_at_most` rows in all, and at least 6
+    On large tables, "auto" is fewer than `low` epochs: `n_seen_at_most` rows in all, and at least 10
     epochs.
     """
     if max_epochs != "auto":

@@ -974,7 +974,7 @@ def test_integer_weights_equal_repetitions_without_noise(frozen, task):
         (40_000, 50),
         (40_001, 49),  # at most 2,000,000 rows
         (100_000, 20),
-        (10**9, 6),
+        (10**9, 10),
     ],
 )
 def test_auto_shows_as_many_rows_whatever_their_number(n_rows, expected):
