@@ -203,8 +203,8 @@ def n_epochs_for(
 ) -> int:
     """Return `max_epochs`; "auto" is `n_seen` rows in all, but `low` to `high` epochs.
 
-    On large tables, "auto" is fewer than `low` epochs: `n_seen_at_most` rows in all, and at least 10
-    epochs.
+    On large tables, "auto" is fewer than `low` epochs: `n_seen_at_most` rows in all, but at least
+    10 epochs.
     """
     if max_epochs != "auto":
         return int(max_epochs)

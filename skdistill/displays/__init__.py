@@ -11,6 +11,7 @@ from ._anytime import AnytimeDisplay, EarlyPredictionDisplay
 from ._bands import UncertaintyBandDisplay
 from ._calibration import RegressionCalibrationDisplay
 from ._decision import DecisionUncertaintyDisplay
+from ._fidelity import FidelityDisplay
 from ._histograms import UncertaintyHistogramDisplay
 from ._pareto import ParetoDisplay
 from ._rejection import RejectionCurveDisplay
@@ -21,6 +22,7 @@ __all__ = [
     "AnytimeDisplay",
     "DecisionUncertaintyDisplay",
     "EarlyPredictionDisplay",
+    "FidelityDisplay",
     "ParetoDisplay",
     "RegressionCalibrationDisplay",
     "RejectionCurveDisplay",

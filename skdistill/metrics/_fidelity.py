@@ -158,7 +158,7 @@ def fidelity(teacher, student, X, y=None, *, reference=None, sample_weight=None)
     See Also
     --------
     epistemic_fidelity : The same for two arrays.
-    skdistill.displays.UncertaintyHistogramDisplay : Draws the uncertainties of both.
+    skdistill.displays.FidelityDisplay : Draws one part, row by row.
 
     Examples
     --------

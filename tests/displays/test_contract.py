@@ -19,6 +19,7 @@ from skdistill.displays import (
     AnytimeDisplay,
     DecisionUncertaintyDisplay,
     EarlyPredictionDisplay,
+    FidelityDisplay,
     ParetoDisplay,
     RegressionCalibrationDisplay,
     RejectionCurveDisplay,
@@ -38,6 +39,7 @@ OF_ONE_AXES = (
 )
 OF_A_ROW = {
     DecisionUncertaintyDisplay: 4,
+    FidelityDisplay: 3,
     ParetoDisplay: 2,
     UncertaintyHistogramDisplay: 3,
 }  # axes each
@@ -60,6 +62,8 @@ def draw(make_data, make_classes):
         model, X, y = (make_data if cls in OF_REGRESSORS else make_classes)()
         if cls is UncertaintyHistogramDisplay:
             return cls.from_estimators({"teacher": wrap(model)}, X, 2 * X, **kwargs)
+        if cls is FidelityDisplay:
+            return cls.from_estimators(wrap(model), model, X, reference=model, **kwargs)
         return cls.from_estimator(wrap(model), X, y, **kwargs)
 
     return from_estimator

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A student's uncertainty against its teacher's, or against that of a larger ensemble."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._predict import predict_uncertainty
+from ..metrics import epistemic_fidelity
+from ._drawing import (
+    LINE_COLOR,
+    REFERENCE_COLOR,
+    TOTAL_COLOR,
+    UNITS,
+    given_or_new_row,
+    import_pyplot,
+    known_parts,
+    merge_style,
+)
+from ._grids import check_target
+
+# Groups of rows, of about equally many, for which the teacher's band is drawn.
+_N_GROUPS = 20
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class FidelityDisplay:
+    """A student's uncertainty of each row against its teacher's, on logarithmic axes.
+
+    One panel for each part that all models know: total, aleatoric and epistemic. With a reference,
+    an independent and larger ensemble, rows stand by the reference's uncertainty; a band then shows
+    where the teacher's is for nine in ten rows. It is what a perfect imitation of the teacher would
+    reach: a student whose points lie within it is as close to the larger ensemble as its teacher.
+    Legends give rank correlations and median ratios. Rows of which a model is sure, with an
+    uncertainty of 0, are not shown.
+
+    Use :meth:`from_estimators` or :meth:`from_predictions` to create it. All parameters are stored
+    as attributes.
+
+    Parameters
+    ----------
+    student, teacher : dict of str to ndarray of shape (n_samples,)
+        Uncertainties of the rows, by the name of the part.
+    measure : {"entropy", "variance", "std"}
+        Measure of the uncertainties.
+    reference : dict of str to ndarray of shape (n_samples,), default=None
+        Those of the larger ensemble.
+
+    Attributes
+    ----------
+    points_ : dict of str to matplotlib PathCollection
+        The student's, by part.
+    bands_ : dict of str to matplotlib PolyCollection
+        The teacher's; empty without a reference.
+    axes_, figure_ : ndarray of matplotlib Axes, and matplotlib Figure
+        The panels, and their figure.
+
+    See Also
+    --------
+    skdistill.metrics.fidelity : The numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdistill.displays import FidelityDisplay
+    >>> from skdistill.distributions import Uncertainty
+    >>> rng = np.random.default_rng(0)
+    >>> noise, true = rng.lognormal(size=(2, 200))
+    >>> seen = true * rng.chisquare(19, size=200) / 19  # by 20 members
+    >>> student = Uncertainty(noise + true, noise, true, "variance")
+    >>> teacher = Uncertainty(noise + seen, noise, seen, "variance")
+    >>> FidelityDisplay.from_predictions(teacher, student, reference=student)
+    <...FidelityDisplay object at ...>
+    """
+
+    student: dict[str, np.ndarray]
+    teacher: dict[str, np.ndarray]
+    measure: str
+    reference: dict[str, np.ndarray] | None = None
+
+    def plot(self, ax=None, *, band_kwargs=None, **kwargs):
+        """Draw the points, the bands and lines of equality.
+
+        Parameters
+        ----------
+        ax : array-like of matplotlib Axes, default=None
+            Axes to draw on, one for each part. None creates a new figure.
+        band_kwargs : dict, default=None
+            Keywords of `fill_between`, for the bands.
+        **kwargs : dict
+            Keywords of `scatter`, for the points.
+
+        Returns
+        -------
+        display : FidelityDisplay
+            The display itself.
+        """
+        axes = given_or_new_row(ax, len(self.student), (4, 3.8), f"{type(self).__name__}.plot")
+        self.points_: dict[str, Any] = {}
+        self.bands_: dict[str, Any] = {}
+        for panel, part in zip(axes, self.student, strict=True):
+            if self.reference is not None:
+                self.bands_[part] = self._draw_band(panel, part, band_kwargs)
+            self.points_[part] = self._draw_points(panel, part, kwargs)
+            whose = "teacher" if self.reference is None else "reference"
+            unit = UNITS[self.measure]
+            panel.axline((1, 1), (10, 10), color=REFERENCE_COLOR, linestyle="--", linewidth=1)
+            panel.set(xscale="log", yscale="log", xlabel=f"{part.capitalize()}, {whose} ({unit})")
+            panel.set_ylabel(f"{part.capitalize()}, student ({unit})")
+            panel.legend(fontsize="small", loc="upper left")
+        self.axes_, self.figure_ = axes, axes[0].figure
+        return self
+
+    def _horizontal(self, part: str) -> np.ndarray:
+        return (self.teacher if self.reference is None else self.reference)[part]
+
+    def _draw_points(self, ax, part, given):
+        from matplotlib.collections import PathCollection
+
+        x, y = self._horizontal(part), self.student[part]
+        label = f"student ({_agreement(x, y)})"
+        style = {"color": LINE_COLOR, "alpha": 0.5, "s": 8, "linewidth": 0, "label": label}
+        shown = (x > 0) & (y > 0)
+        return ax.scatter(x[shown], y[shown], **merge_style(PathCollection, style, given))
+
+    def _draw_band(self, ax, part, given):
+        from matplotlib.collections import PolyCollection
+
+        x, y = self._horizontal(part), self.teacher[part]
+        style = {"color": TOTAL_COLOR, "linewidth": 0, "label": f"teacher ({_agreement(x, y)})"}
+        shown = (x > 0) & (y > 0)
+        band = _band(x[shown], y[shown])
+        return ax.fill_between(*band, **merge_style(PolyCollection, style, given))
+
+    @classmethod
+    def from_estimators(cls, teacher, student, X, *, reference=None, **kwargs):
+        """Draw the uncertainties of fitted models.
+
+        Parameters
+        ----------
+        teacher, student : estimator
+            Fitted, with `predict_uncertainty`, or a Pipeline, a search or a
+            TransformedTargetRegressor around one.
+        X : array-like of shape (n_samples, n_features)
+            Rows that played no part in training.
+        reference : estimator, default=None
+            An independent, larger ensemble of the teacher's kind.
+        **kwargs : dict
+            Keywords of :meth:`from_predictions`, such as `target`, and of :meth:`plot`, such as
+            `ax`.
+
+        Returns
+        -------
+        display : FidelityDisplay
+            The display, drawn.
+        """
+        import_pyplot(f"{cls.__name__}.from_estimators")
+        of_reference = None if reference is None else predict_uncertainty(reference, X)
+        both = (predict_uncertainty(model, X) for model in (teacher, student))
+        return cls.from_predictions(*both, reference=of_reference, **kwargs)
+
+    @classmethod
+    def from_predictions(cls, teacher, student, *, reference=None, target=0, **kwargs):
+        """Draw given uncertainties.
+
+        Parameters
+        ----------
+        teacher, student : Uncertainty
+            Of the same rows, arrays of shape (n_samples,) or (n_samples, n_targets), as
+            `predict_uncertainty` returns them, or their standard deviations. A part may be None.
+        reference : Uncertainty, default=None
+            That of a larger ensemble.
+        target : int, default=0
+            Which target to draw where there are several.
+        **kwargs : dict
+            Keywords of :meth:`plot`, such as `ax`.
+
+        Returns
+        -------
+        display : FidelityDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        ValueError
+            If measures or numbers of rows differ.
+        """
+        import_pyplot(f"{cls.__name__}.from_predictions")
+        given = {"teacher": teacher, "student": student}
+        given |= {} if reference is None else {"reference": reference}
+        measures = sorted({uncertainty.measure for uncertainty in given.values()})
+        if len(measures) > 1:
+            raise ValueError(f"all uncertainties must have one measure, got {measures}.")
+        known = [known_parts(uncertainty) for uncertainty in given.values()]
+        parts = [part for part in known[0] if all(part in found for found in known)]
+        n_rows = len(np.asarray(teacher.total))
+        columns = {
+            role: {
+                part: check_target(
+                    getattr(uncertainty, part),
+                    f"the {part} uncertainty of the {role}",
+                    target,
+                    n_rows,
+                    like="row of the teacher",
+                )
+                for part in parts
+            }
+            for role, uncertainty in given.items()
+        }
+        return cls(**columns, measure=measures[0]).plot(**kwargs)
+
+
+def _agreement(x, values):
+    found = epistemic_fidelity(x, values)
+    return f"rank {found.rank_correlation:.2f}, ratio {found.median_ratio:.2f}"
+
+
+def _band(x, values):
+    """Places, and quantiles .05 and .95 of the values of the rows around each of them."""
+    groups = [rows for rows in np.array_split(np.argsort(x), _N_GROUPS) if len(rows)]
+    ends = np.reshape([np.quantile(values[rows], [0.05, 0.95]) for rows in groups], (-1, 2))
+    return [np.median(x[rows]) for rows in groups], *ends.T
