@@ -105,3 +105,11 @@ def known_parts(uncertainty):
 
 def labelled(name, score):
     return f"{name} ({score})" if name else score
+
+
+def label_log_axis(axis, low, high):
+    """Label a logarithmic axis at powers of ten; at 1, 2 and 5 times them if it is short."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
+    axis.set_minor_formatter(NullFormatter())

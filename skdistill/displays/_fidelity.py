@@ -18,6 +18,7 @@ from ._drawing import (
     given_or_new_row,
     import_pyplot,
     known_parts,
+    label_log_axis,
     merge_style,
 )
 from ._grids import check_target
@@ -107,9 +108,12 @@ class FidelityDisplay:
             self.points_[part] = self._draw_points(panel, part, kwargs)
             whose = "teacher" if self.reference is None else "reference"
             unit = UNITS[self.measure]
-            panel.axline((1, 1), (10, 10), color=REFERENCE_COLOR, linestyle="--", linewidth=1)
+            ends = panel.dataLim.intervalx
+            panel.plot(ends, ends, color=REFERENCE_COLOR, linestyle="--", linewidth=1)
             panel.set(xscale="log", yscale="log", xlabel=f"{part.capitalize()}, {whose} ({unit})")
             panel.set_ylabel(f"{part.capitalize()}, student ({unit})")
+            label_log_axis(panel.xaxis, *panel.get_xlim())
+            label_log_axis(panel.yaxis, *panel.get_ylim())
             panel.legend(fontsize="small", loc="upper left")
         self.axes_, self.figure_ = axes, axes[0].figure
         return self

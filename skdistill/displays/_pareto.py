@@ -15,6 +15,7 @@ from ._drawing import (
     REFERENCE_COLOR,
     given_or_new_row,
     import_pyplot,
+    label_log_axis,
     merge_style,
 )
 
@@ -106,7 +107,7 @@ class ParetoDisplay:
         display : ParetoDisplay
             The display itself.
         """
-        from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
+        from matplotlib.ticker import EngFormatter
 
         pairs = [(score, cost) for score in self.scores for cost in self.costs]
         axes = given_or_new_row(ax, len(pairs), (3.6, 3.4), f"{type(self).__name__}.plot")
@@ -116,12 +117,8 @@ class ParetoDisplay:
             self._draw_references(panel, score, cost)
             self._draw_searches(panel, score, cost, point_kwargs, kwargs)
             panel.set(xlabel=_LABELS.get(cost, _plain(cost)), ylabel=_plain(score), xscale="log")
-            low, high = panel.get_xlim()
-            panel.xaxis.set(
-                major_locator=LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)),
-                major_formatter=EngFormatter(sep=""),  # 20k, 50k
-                minor_formatter=NullFormatter(),
-            )
+            label_log_axis(panel.xaxis, *panel.get_xlim())
+            panel.xaxis.set_major_formatter(EngFormatter(sep=""))  # 20k, 50k
         axes[0].legend(fontsize="small")
         self.axes_ = axes
         self.figure_ = axes[0].figure
