@@ -13,7 +13,7 @@ example   one epoch with 100 columns, 50 members and 1,000 classes, the teacher 
 parquet   1,000,000 rows, or --parquet-rows, of 20 columns in Parquet files of 100,000 each, made up
           in a temporary folder; five LightGBM models (HistGradientBoosting, where it is not
           installed) of bootstrap samples of the first 100,000 rows teach a Hydra+ student, which
-          reads the files as batches, without noise, so that the teacher is asked once
+          reads the files as batches, without noise, so that the teacher is asked once; two epochs
 
 Every fit is in a process of its own, which has imported what it needs. Seconds are CPU seconds of
 one thread; NLL is that of one Gaussian on 20,000 further rows. Memory is what a process holds at
@@ -297,7 +297,7 @@ def of_files(folder: str, name: str) -> dict[str, Any]:
     X, y = next(iter(Batches(files, target="y", batch_size=FILE_ROWS)))
     teacher = as_teacher(BaggingRegressor(PEERS[name].make(), 5, random_state=0)).fit(X, y)
     student = HydraPlusRegressor(
-        FrozenEstimator(teacher), transfer=None, device="cpu", random_state=0
+        FrozenEstimator(teacher), transfer=None, max_epochs=2, device="cpu", random_state=0
     )
     fit = stopwatch(student, batches, None)
     n_rows = files.count_rows()

@@ -172,9 +172,7 @@ class Batches:
                 starts = range(0, len(frame), size)
                 yield from (frame.iloc[start : start + size] for start in starts)
             return
-        # Little is read ahead, since that is held in memory too.
-        ahead = {"batch_readahead": 2, "fragment_readahead": 1}
-        for batch in self.source.to_batches(batch_size=size, **ahead):
+        for batch in _arrow_batches(self.source, size):
             yield batch.to_pandas()
 
     def __iter__(self) -> Iterator[tuple]:
@@ -188,6 +186,26 @@ class Batches:
 
     def __repr__(self) -> str:
         return f"Batches({type(self.source).__name__}, buffer_rows={self.buffer_rows})"
+
+
+def _arrow_batches(dataset: Any, size: int) -> Iterator[Any]:
+    """Read a dataset of pyarrow file by file, with little held in memory.
+
+    A scan of all files keeps some of each of them until its end, 80 bytes for a row of 20 numbers;
+    and one that reads columns ahead keeps those of the file.
+    """
+    from pyarrow.dataset import ParquetFileFragment, ParquetFragmentScanOptions
+
+    ahead = {"batch_size": size, "batch_readahead": 2}
+    try:
+        files = dataset.get_fragments()
+    except ValueError:  # it has been filtered, and can be scanned as a whole only
+        yield from dataset.to_batches(fragment_readahead=1, **ahead)
+        return
+    for file in files:
+        is_parquet = isinstance(file, ParquetFileFragment)
+        options = ParquetFragmentScanOptions(pre_buffer=False) if is_parquet else None
+        yield from file.to_batches(dataset.schema, fragment_scan_options=options, **ahead)
 
 
 def _is_dask(values: Any, *kinds: str) -> bool:

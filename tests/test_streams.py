@@ -360,6 +360,34 @@ def dask_frame(frame, folder):
     return pytest.importorskip("dask.dataframe").from_pandas(frame, npartitions=8)
 
 
+def test_files_are_read_one_after_the_other_with_little_in_memory(tmp_path):
+    pandas, pyarrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    dataset = pytest.importorskip("pyarrow.dataset")
+    columns = {f"x{k}": np.random.default_rng(k).normal(size=20_000) for k in range(10)}
+    frame = pandas.DataFrame({**columns, "y": columns["x0"]})
+    for number in range(10):
+        frame.to_parquet(tmp_path / f"{number}.parquet", index=False)
+    batches = Batches(dataset.dataset(tmp_path, format="parquet"), target="y")
+    before, held = pyarrow.total_allocated_bytes(), []
+    for X, _ in batches:
+        held.append(pyarrow.total_allocated_bytes() - before)
+        assert X.shape == (20_000, 10)
+    assert len(held) == 10
+    assert max(held) < 3 * frame.to_numpy().nbytes  # a scan of all files holds eight times as much
+
+
+def test_partitions_and_filters_of_a_dataset(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    dataset = pytest.importorskip("pyarrow.dataset")
+    frame = pandas.DataFrame({"x": np.arange(10.0), "group": [0, 1] * 5, "y": np.arange(10.0)})
+    frame.to_parquet(tmp_path, partition_cols=["group"], index=False)
+    files = dataset.dataset(tmp_path, format="parquet", partitioning="hive")
+    read = pandas.concat([X.assign(y=y) for X, y in Batches(files, target="y")]).sort_values("y")
+    assert read["group"].tolist() == frame["group"].tolist()
+    some = files.filter(dataset.field("x") > 6)
+    assert sorted(y for _, part in Batches(some, target="y") for y in part) == [7, 8, 9]
+
+
 @pytest.mark.parametrize("make", [lazy_frame, parquet_files, dask_frame])
 def test_tables_give_batches(make, table, tmp_path):
     frame = frame_of(table)
