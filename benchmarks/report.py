@@ -45,6 +45,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "doc" / "measured").glob("*.rst"))]
 
 # By results file, what printed it.
 COMMANDS = {
+    "amounts": ["amounts.py"],
     "bdistil": ["bdistil.py"],
     "engine": ["engine.py"],
     "forest": ["forest.py"],
@@ -59,6 +60,7 @@ COMMANDS = {
     "pareto": ["pareto.py"],
     "persistence": ["persistence.py"],
     "predict": ["predict.py"],
+    "scale": ["scale.py --million"],
     "serving": ["serving.py"],
     "sgld": ["sgld.py"],
     "shift": ["shift.py"],
@@ -683,6 +685,135 @@ def gped_speed() -> Table:
         *([f"a million iterations, {name}, hours", f"{hour:.1f}"] for name, hour in hours.items()),
     ]
     return table(f"{found['setting']} | measured", rows)
+
+
+# Large tables -------------------------------------------------------------------------------------
+
+
+def choices(found: dict[str, Any], model: str) -> Iterable[tuple[str, dict, list[Any]]]:
+    """Set, scores, and rows, batch size and epochs of each fit; what "auto" takes is marked."""
+    for name, scores in found.items():
+        for row in scores.get(model, []):
+            chosen = '"auto"' if row["auto"] else None
+            yield name, row, [f"{scores['rows']:,}", row["batch_size"], row["epochs"], chosen]
+
+
+@block
+def amounts_teachers() -> Table:
+    """Ensembles by batch size and epochs."""
+    return table(
+        "set | rows | batch | epochs | chosen | NLL:.3f | error:.4g | CPU s:.1f",
+        (
+            [name, *setting, *pick(row, "nll error cpu_seconds")]
+            for name, row, setting in choices(stored("amounts")["results"], "teachers")
+        ),
+    )
+
+
+@block
+def amounts_students() -> Table:
+    """Students by batch size and epochs."""
+    return table(
+        "set | rows | batch | epochs | chosen | NLL gap:+.3f | rank of epistemic:.3f | "
+        "median ratio:.2f | CPU s:.1f",
+        (
+            [name, *setting, *pick(row, "nll_gap rank_correlation median_ratio cpu_seconds")]
+            for name, row, setting in choices(stored("amounts")["results"], "students")
+        ),
+    )
+
+
+@block
+def scale_defaults() -> Table:
+    """What teacher and student cost by default, and with the settings of small tables."""
+    found = stored("scale")
+    by_default = found["defaults"]
+    fits = [("defaults", row) for row in by_default["pairs"]]
+    fits.append(("settings of small tables", by_default["of_small_tables"]))
+    fits.append(("defaults, n_jobs=2", found["cores"]))
+    return table(
+        "fit | rows:, | epochs | teacher, CPU s:.1f | student:.1f | both, on the clock:.0f | "
+        "MiB of X:.0f | beyond it, teacher:.0f | both:.0f | NLL, teacher:.3f | student:.3f",
+        (
+            [
+                name,
+                row["n_rows"],
+                "{}, {}".format(*row["epochs"]),
+                *row["cpu_seconds"],
+                sum(row["wall_seconds"]),
+                row["x_mib"],
+                *row["growth_mib"],
+                *row["nll"],
+            ]
+            for name, row in fits
+        ),
+    )
+
+
+@block
+def scale_peers() -> Table:
+    """What gradient boosting costs on the same tables."""
+    keys = "peer n_rows cpu_seconds growth_mib rmse nll"
+    rows = (pick(row, keys) for row in stored("scale")["defaults"]["peers"])
+    return table("peer | rows:, | CPU s:.1f | MiB beyond X:.0f | RMSE:.3f | NLL:.3f", rows)
+
+
+@block
+def scale_growth() -> Table:
+    """Seconds by what grows, and slopes."""
+    rows: list[list[Any]] = []
+    for axis, found in stored("scale")["growth"].items():
+        for i, model in enumerate(("teacher", "student")):
+            sizes = " / ".join(f"{fit[axis]:,}" for fit in found["fits"])
+            seconds = " / ".join(f"{fit['cpu_seconds'][i]:.2f}" for fit in found["fits"])
+            last = found["last_slopes"][i]
+            rows.append([axis[2:], model, sizes, seconds, found["slopes"][i], last])
+    return table("by | model | sizes | CPU s | slope:.2f | of the last step:.2f", rows)
+
+
+@block
+def scale_targets() -> Table:
+    """What was wanted of large tables."""
+    return table(
+        "target | measured | at most:g",
+        (
+            [row["target"], marked(row["value"], ".3g", row["reached"]), row["high"]]
+            for row in stored("scale")["targets"]
+        ),
+    )
+
+
+N_HUGE, EPOCHS_OF_HUGE = 10**8, 3  # rows, and the epochs that max_epochs="auto" takes of them
+
+
+@block
+def scale_arithmetic() -> Table:
+    """What a fit of 100,000,000 rows would take, from seconds and bytes measured on few of them."""
+    found = stored("scale")["example"]
+    n_rows, d, n_members, n_classes = pick(found, "n_rows n_columns n_members n_classes")
+    teacher, student = (seconds / n_rows for seconds in found["cpu_seconds"])
+    hours = [seconds * EPOCHS_OF_HUGE * N_HUGE / 3600 for seconds in (teacher, student)]
+    row_bytes, answer_bytes = 4 * d, 4 * n_members * n_classes
+    gib, tib = 2**30, 2**40
+    rows = [
+        ["teacher, µs per row and member", f"{1e6 * teacher / n_members:.2f}"],
+        ["teacher, core hours", f"{hours[0]:,.0f}"],
+        ["teacher, hours on as many cores as members", f"{hours[0] / n_members:,.1f}"],
+        ["student, µs per row, its teacher's answers included", f"{1e6 * student:,.0f}"],
+        ["student, hours on one core", f"{hours[1]:,.0f}"],
+        [
+            "student of a 50th of the rows, hours on one core",
+            f"{hours[1] / 50:.1f}",
+        ],
+        ["rows in float32, GiB", f"{N_HUGE * row_bytes / gib:.0f}"],
+        [
+            "rows read by all members in all epochs, TiB",
+            f"{N_HUGE * row_bytes * n_members * EPOCHS_OF_HUGE / tib:.1f}",
+        ],
+        ["answers of the members, if they were kept, TiB", f"{N_HUGE * answer_bytes / tib:.1f}"],
+        ["peak beyond X of the fit of few rows, GiB", f"{found['growth_mib'][1] / 1024:.2f}"],
+    ]
+    return table("what | amount", rows)
 
 
 # Sequences ----------------------------------------------------------------------------------------
