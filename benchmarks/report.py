@@ -57,6 +57,7 @@ COMMANDS = {
     "logits": ["logits.py"],
     "many_classes": ["many_classes.py"],
     "mnist": ["mnist.py --threads 1"],
+    "parallel": ["parallel.py"],
     "pareto": ["pareto.py"],
     "persistence": ["persistence.py"],
     "predict": ["predict.py"],
@@ -648,6 +649,25 @@ def persistence_cold() -> Table:
     """New processes that load a model."""
     rows = (pick(row, "process cpu_s wall_s") for row in stored("persistence")["cold_start"])
     return table("new process | CPU s:.2f | wall:.2f", rows)
+
+
+@block
+def parallel_times(part: str) -> Table:
+    """Seconds on the clock of one job, or worker, and of two."""
+    rows = [
+        [
+            row["setting"],
+            row["ours"],
+            row["peer_seconds"],
+            row["ours_seconds"],
+            marked(row["ratio"], ".2f", row["reached"]),
+            row["target"],
+        ]
+        for row in stored("parallel")[part]
+    ]
+    return table(
+        "setting | by | one, s:.2f | two, s:.2f | times as fast | wanted, at least:.1f", rows
+    )
 
 
 @block
