@@ -803,7 +803,7 @@ def scale_targets() -> Table:
     )
 
 
-N_HUGE, EPOCHS_OF_HUGE = 10**8, 3  # rows, and the epochs that max_epochs="auto" takes of them
+N_HUGE, EPOCHS_OF_HUGE = 10**8, 10  # rows, and the epochs that max_epochs="auto" takes of them
 
 
 @block
