@@ -30,7 +30,7 @@ from ._stage import Stage
 from ._student import train_student
 from ._teacher import MemberPredictions, fit_teacher_of, has_fitted_teacher
 
-_LOSSES = ("reverse_kl", "reverse_kl_reference", "forward_kl", "nll")
+_LOSSES = ("auto", "moments", "reverse_kl", "reverse_kl_reference", "forward_kl", "nll")
 
 # Members whose predictions differ by no more agree: on standardised targets, or in nats.
 _ROUNDING = 1e-6
@@ -215,13 +215,16 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
     covariance : {"diagonal", "full"} or int, default="diagonal"
         Covariance of the families "gaussian", diagonal or full, and "logit_normal", diagonal or
         that plus a part of this rank.
-    loss : str, default="reverse_kl"
-        What "dirichlet" minimises: ``"reverse_kl"``, the divergence KL(student || proxy) from the
-        Dirichlet that is as wide as the members (Eqs 14 and 17 of [2]_), divided by the proxy's
-        precision, so that rows on which members agree do not drown the others;
-        ``"reverse_kl_reference"``, the form that its authors released (Eq 18), whose proxy is
-        narrower; or, for comparison, ``"forward_kl"`` (Eq 13) and ``"nll"``, the
-        members' likelihood (Eq 11, EnD2), neither of which trains with many classes.
+    loss : str, default="auto"
+        What "dirichlet" or "gaussian" minimises. With "dirichlet": ``"reverse_kl"``, the default,
+        the divergence KL(student || proxy) from the Dirichlet that is as wide as the members (Eqs
+        14 and 17 of [2]_), divided by the proxy's precision, so that rows on which members agree do
+        not drown the others; ``"reverse_kl_reference"``, the form that its authors released (Eq
+        18), whose proxy is narrower; or, for comparison, ``"forward_kl"`` (Eq 13) and ``"nll"``,
+        the members' likelihood (Eq 11, EnD2), neither of which trains with many classes. With
+        "gaussian": ``"moments"``, the default, which matches means and covariance each by a term of
+        its own, so that what the student misses of the mean is not counted as the members'
+        disagreement; or ``"nll"``, the members' likelihood (Eq 7 of [1]_), which counts it so.
     max_precision : float, default="auto"
         Largest precision of the proxy, which members that agree would make infinite; "auto" is
         1,000 for each class. In float32 it is 8,400 for each class at most, as much as losses hold.
@@ -373,7 +376,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         *,
         family="auto",
         covariance="diagonal",
-        loss="reverse_kl",
+        loss="auto",
         max_precision="auto",
         smoothing="auto",
         temperature=1.0,

@@ -26,7 +26,7 @@ from ..distributions import (
     NormalInverseWishart,
 )
 from ._gaussian import gaussian_cross_entropy, gradient_of_outputs
-from ._loss import loss_with_gradient
+from ._loss import Loss, loss_with_gradient
 
 _TINY = 1e-12  # keeps logarithms finite where members agree
 
@@ -319,6 +319,39 @@ def paired_normal_nll(outputs: Tensor, target: PairedNormal) -> tuple[Tensor, Te
     d_mean = torch.cat((d_first, d_second - slope * d_first), dim=-1)
     d_diagonal = gradient_of_outputs(diagonal, Gaussian(d_mean, gradient.variance))
     return loss, torch.cat((d_diagonal, d_slope), dim=-1)
+
+
+@loss_with_gradient
+def matched_moments(
+    outputs: Tensor, nll: Loss, target: Gaussian | PairedNormal, precision: Tensor
+) -> tuple[Tensor, Tensor]:
+    r"""Moments of the members' parameters, each matched by a term of its own.
+
+    The likelihood of Eq 7 counts the student's errors of the mean as spread of the members: its
+    variance at a row is theirs plus the squared error, which is the larger of the two where members
+    agree. Here the covariance alone follows Eq 7, as if the means were exact, and the means have
+    :math:`\frac{1}{2} \sum_j \pi_j (\mu_j - \bar z_j)^2`. Both have the same minimiser.
+
+    Parameters
+    ----------
+    outputs : Tensor of shape (..., n, 4 t) or (..., n, 5 t)
+    nll : Loss
+        :func:`normal_nll`, or :func:`paired_normal_nll`.
+    target : Gaussian or PairedNormal
+        What `nll` takes, of the mean (..., n, 2 t).
+    precision : Tensor of shape (..., n, 2 t)
+        Weights :math:`\pi` of the means, see :func:`precision_of_means`.
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
+    """
+    mean = outputs[..., : precision.shape[-1]]
+    loss, gradient = nll.and_gradient(outputs, target._replace(mean=mean))
+    error = mean - target.mean
+    slope = error * precision
+    gradient[..., : precision.shape[-1]] += slope
+    return loss + 0.5 * (slope * error).sum(-1), gradient
 
 
 @loss_with_gradient

@@ -469,6 +469,7 @@ def test_unknown_families_are_told_the_known_ones(kind, data):
     ("params", "error", "message"),
     [
         ({"loss": "kl"}, ValueError, "loss must be one of .*reverse_kl"),
+        ({"loss": "moments"}, ValueError, "loss must be 'auto' or one of .*reverse_kl"),
         ({"covariance": "full", "family": "logit_normal"}, ValueError, "covariance must be"),
         ({"covariance": 0}, ValueError, "covariance must be"),
         ({"max_precision": 0}, ValueError, "max_precision"),
@@ -504,7 +505,7 @@ def test_a_covariance_of_low_rank_is_for_classes(data):
 
 OTHER = {
     "covariance": {"gaussian": "full", None: 1},
-    "loss": {None: "forward_kl"},
+    "loss": {"gaussian": "nll", None: "forward_kl"},
     "max_precision": {None: 3.0},
     "smoothing": {None: 0.1},
     "temperature": {None: (4.0, 0, 4)},
@@ -516,9 +517,9 @@ OTHER = {
 @pytest.mark.parametrize("name", sorted(OTHER))
 @pytest.mark.parametrize(
     ("kind", "family", "loss"),
-    [("regressor", family, "reverse_kl") for family in REGRESSION]
-    + [("classifier", family, "reverse_kl") for family in CLASSIFICATION]
-    + [("classifier", "dirichlet", "nll")],
+    [("regressor", family, "auto") for family in REGRESSION]
+    + [("classifier", family, "auto") for family in CLASSIFICATION]
+    + [("regressor", "gaussian", "nll"), ("classifier", "dirichlet", "nll")],
 )
 def test_a_parameter_is_read_or_refused(kind, family, loss, name):
     """No parameter is taken that changes nothing."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -298,6 +299,34 @@ def test_outputs_beyond_the_limits_are_led_back_but_not_away():
     assert (gradient[:, 2:] == 0).all()
     _, gradient = losses.normal_inverse_gamma_nll.and_gradient(outputs - 2, tight)
     assert gradient[0, 2] != 0
+
+
+# ------------------------------------------------------------------------------------------
+# Moments, each matched by a term of its own
+# ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["diagonal", "full"])
+def test_errors_of_the_mean_do_not_reach_the_covariance(form):
+    nll, target, n_outputs = CASES[form]
+    target, precision = target(), randn(N, 2 * T, seed=4).exp()
+    loss = partial(losses.matched_moments, nll=nll, target=target, precision=precision)
+    outputs = randn(N, n_outputs)
+    assert torch.autograd.gradcheck(loss, outputs.clone().requires_grad_())
+    of_means, of_covariance = (slice(2 * T), slice(2 * T, None))
+    moved = outputs.clone()
+    moved[:, of_means] += randn(N, 2 * T, seed=5)
+    and_gradient = partial(
+        losses.matched_moments.and_gradient, nll=nll, target=target, precision=precision
+    )
+    (before, slope), (after, moved_slope) = and_gradient(outputs), and_gradient(moved)
+    close(moved_slope[:, of_covariance], slope[:, of_covariance])
+    close(slope[:, of_means], precision * (outputs[:, of_means] - target.mean))
+    errors = [o[:, of_means] - target.mean for o in (outputs, moved)]
+    halves = [0.5 * (precision * e.square()).sum(-1) for e in errors]
+    close(after - before, halves[1] - halves[0])
+    found = minimised(lambda o, t: loss(o, target=t), target, n_outputs)
+    close(found, minimised(nll, target, n_outputs), rtol=1e-3, atol=1e-4)
 
 
 # ------------------------------------------------------------------------------------------

@@ -35,10 +35,15 @@ class DirichletPlan(OfProbabilities):
     settings: ClassVar[frozenset[str]] = frozenset(
         {"loss", "max_precision", "smoothing", "temperature"}
     )
+    known_losses: ClassVar[tuple[str, ...]] = (
+        *("reverse_kl", "reverse_kl_reference", "forward_kl"),
+        "nll",
+    )
 
     @classmethod
     def of(cls, parameters: Any, task: Task, **fields: Any) -> FamilyPlan:
-        by_likelihood = parameters.loss == "nll"
+        loss = cls.loss_of(parameters)
+        by_likelihood = loss == "nll"
         automatic = SMOOTHING if by_likelihood else 0.0
         is_auto = parameters.smoothing == "auto"
         cap = parameters.max_precision
@@ -47,7 +52,7 @@ class DirichletPlan(OfProbabilities):
             task,
             parameters.temperature,
             parameters.supervised_weight,
-            loss=parameters.loss,
+            loss=loss,
             max_precision=_PRECISION_PER_CLASS * task.size if cap == "auto" else float(cap),
             smoothing=automatic if is_auto else float(parameters.smoothing),
             mends_zeros=is_auto,

@@ -61,10 +61,25 @@ class FamilyPlan(Plan):
     # Those parameters of the distiller that this family reads and not every family does.
     settings: ClassVar[frozenset[str]] = frozenset()
 
+    # What a family that reads the parameter `loss` can minimise, "auto" first.
+    known_losses: ClassVar[tuple[str, ...]] = ()
+
     @classmethod
     def of(cls, parameters: Any, task: Task, **fields: Any) -> FamilyPlan:
         """Return the plan for a distiller's parameters."""
         return cls(task, parameters.temperature, parameters.supervised_weight, **fields)
+
+    @classmethod
+    def loss_of(cls, parameters: Any) -> str:
+        """Return the name of the loss, checked, that a distiller's parameters choose."""
+        if parameters.loss == "auto":
+            return cls.known_losses[0]
+        if parameters.loss not in cls.known_losses:
+            raise ValueError(
+                f"loss must be 'auto' or one of {sorted(cls.known_losses)} with this family, got "
+                f"{parameters.loss!r}."
+            )
+        return parameters.loss
 
     @property
     def size(self) -> int:

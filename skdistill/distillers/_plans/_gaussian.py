@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from ... import losses
@@ -13,14 +14,22 @@ from ..._tasks import Task
 from ...distributions import Gaussian, GaussianNormal
 from ._family import FamilyPlan, OfGaussians, Term
 
+# By covariance, the likelihood of Eq 7, and the statistics of members that it takes.
+_NLL: dict[str, tuple[Any, Any]] = {
+    "diagonal": (losses.normal_nll, losses.normal_target),
+    "full": (losses.paired_normal_nll, losses.paired_normal_target),
+}
+
 
 @dataclass(frozen=True)
 class GaussianPlan(OfGaussians):
     """A normal distribution over the mean and the raw variance (Eqs 12 and 13)."""
 
     covariance: str = "diagonal"
+    loss: str = "moments"
 
-    settings: ClassVar[frozenset[str]] = frozenset({"covariance"})
+    settings: ClassVar[frozenset[str]] = frozenset({"covariance", "loss"})
+    known_losses: ClassVar[tuple[str, ...]] = ("moments", "nll")
 
     @classmethod
     def of(cls, parameters: Any, task: Task, **fields: Any) -> FamilyPlan:
@@ -29,7 +38,13 @@ class GaussianPlan(OfGaussians):
                 "covariance must be 'diagonal' or 'full' with family='gaussian', got "
                 f"{parameters.covariance!r}."
             )
-        return super().of(parameters, task, covariance=parameters.covariance, **fields)
+        return super().of(
+            parameters,
+            task,
+            covariance=parameters.covariance,
+            loss=cls.loss_of(parameters),
+            **fields,
+        )
 
     @property
     def n_outputs(self) -> int:
@@ -48,6 +63,11 @@ class GaussianPlan(OfGaussians):
 
     def term(self, members: Gaussian, temperature: Tensor) -> Term:
         z = losses.gaussian_parameters(members)  # Eq 12
-        if self.covariance == "full":
-            return Term(losses.paired_normal_nll, (losses.paired_normal_target(z),))
-        return Term(losses.normal_nll, (losses.normal_target(z),))
+        nll, target_of = _NLL[self.covariance]
+        target = target_of(z)
+        if self.loss == "nll":
+            return Term(nll, (target,))
+        # An error of the mean counts as in the likelihood of y, one of the raw variance as it is.
+        precision = losses.moments(members)[0].variance.reciprocal()
+        precision = torch.cat((precision, torch.ones_like(precision)), dim=-1)
+        return Term(losses.matched_moments, (nll, target, precision))
