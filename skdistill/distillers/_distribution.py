@@ -222,9 +222,9 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         not drown the others; ``"reverse_kl_reference"``, the form that its authors released (Eq
         18), whose proxy is narrower; or, for comparison, ``"forward_kl"`` (Eq 13) and ``"nll"``,
         the members' likelihood (Eq 11, EnD2), neither of which trains with many classes. With
-        "gaussian": ``"moments"``, the default, which matches means and covariance each by a term of
-        its own, so that what the student misses of the mean is not counted as the members'
-        disagreement; or ``"nll"``, the members' likelihood (Eq 7 of [1]_), which counts it so.
+        "gaussian": ``"nll"``, the default, the members' likelihood (Eq 7 of [1]_), which counts
+        what the student misses of the members' mean as their disagreement; or ``"moments"``, which
+        matches means and covariance each by a term of its own, so that it does not.
     max_precision : float, default="auto"
         Largest precision of the proxy, which members that agree would make infinite; "auto" is
         1,000 for each class. In float32 it is 8,400 for each class at most, as much as losses hold.

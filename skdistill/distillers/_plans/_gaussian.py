@@ -26,10 +26,10 @@ class GaussianPlan(OfGaussians):
     """A normal distribution over the mean and the raw variance (Eqs 12 and 13)."""
 
     covariance: str = "diagonal"
-    loss: str = "moments"
+    loss: str = "nll"
 
     settings: ClassVar[frozenset[str]] = frozenset({"covariance", "loss"})
-    known_losses: ClassVar[tuple[str, ...]] = ("moments", "nll")
+    known_losses: ClassVar[tuple[str, ...]] = ("nll", "moments")
 
     @classmethod
     def of(cls, parameters: Any, task: Task, **fields: Any) -> FamilyPlan:
