@@ -14,6 +14,7 @@ import json
 import multiprocessing
 import os
 import platform
+import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -286,17 +287,48 @@ def peak_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
 
 
-def peak_mib_of_children() -> float:
-    """Sum of the peaks of the processes that this one has started; 0 where there is no /proc.
+class PeakOfProcesses:
+    """The most memory that this process and those it has started hold together.
 
-    What they share with this one counts again for each.
+    What several of them share counts once. It is looked at once a second, while this object is the
+    context, and at its end; ``mib`` is 0 where there is no /proc.
     """
-    peak = 0.0
-    for status in Path("/proc").glob("[0-9]*/status"):
+
+    mib = 0.0
+
+    def __enter__(self) -> PeakOfProcesses:
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        is_over = False
+        while not is_over:
+            is_over = self._is_over.wait(1.0)
+            self.mib = max(self.mib, sum(map(_proportional_mib, _processes())))
+
+
+def _processes() -> list[Path]:
+    """Folders in /proc of this process and of those that it, or they, have started."""
+    found, parents = [Path("/proc/self")], {os.getpid()}
+    for status in sorted(Path("/proc").glob("[0-9]*/status"), key=lambda path: int(path.parts[-2])):
         with contextlib.suppress(OSError, StopIteration):  # it has ended in the meantime
-            if _from_status(status, "PPid") == os.getpid():
-                peak += _from_status(status, "VmHWM") / 1024
-    return peak
+            if _from_status(status, "PPid") in parents:
+                found.append(status.parent)
+                parents.add(int(status.parts[-2]))
+    return found
+
+
+def _proportional_mib(folder: Path) -> float:
+    """Memory of a process, each shared page by its share of it."""
+    with contextlib.suppress(OSError, StopIteration):
+        return _from_status(folder / "smaps_rollup", "Pss:") / 1024
+    return 0.0
 
 
 def _from_status(status: Path, name: str) -> int:

@@ -18,8 +18,8 @@ parquet   1,000,000 rows, or --parquet-rows, of 20 columns in Parquet files of 1
 Every fit is in a process of its own, which has imported what it needs. Seconds are CPU seconds of
 one thread; NLL is that of one Gaussian on 20,000 further rows. Memory is what a process holds at
 its peak, less what it held with the table before; the student's is that of both fits. With n_jobs=2
-it is all that the processes hold, what they share counted again for each. Of the part "parquet" it
-is the peak of the process that fits teacher and student, what it has imported included. LightGBM,
+it is what the processes hold together, what they share counted once. Of the part "parquet" it is
+the peak of the process that fits teacher and student, what it has imported included. LightGBM,
 CatBoost and NGBoost take part where they are installed, up to the rows that take them two minutes.
 --jobs fits run side by side, but for n_jobs=2, which runs alone.
 
@@ -32,6 +32,7 @@ Two cores take 25 minutes, most of which one of them spends on the settings of s
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import time
 import warnings
@@ -44,12 +45,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from _common import (
+    PeakOfProcesses,
     argument_parser,
     in_new_process,
     made_up_table,
     one_thread,
     peak_mib,
-    peak_mib_of_children,
     print_table,
     record,
     write_json,
@@ -125,7 +126,9 @@ def pair(setting: Setting) -> dict[str, Any]:
     first = WARM_UP._replace(n_classes=min(setting.n_classes, 10))
     fitted(first, *table(first))
     before = peak_mib()
-    with config_context(working_memory=setting.working_memory):
+    together = PeakOfProcesses()
+    watched = together if setting.n_jobs > 1 else contextlib.nullcontext()
+    with config_context(working_memory=setting.working_memory), watched:
         fits = [fitted(setting, X, y) for _ in range(setting.repeats)]
     models = [fit["model"] for fit in fits[0]]
     found = {
@@ -136,7 +139,7 @@ def pair(setting: Setting) -> dict[str, Any]:
         "wall_seconds": medians(fits, "wall"),
         "x_mib": X.nbytes / 2**20,
         "growth_mib": [fit["peak_mib"] - before for fit in fits[0]],
-        "peak_mib": peak_mib() + peak_mib_of_children(),
+        "peak_mib": peak_mib() if setting.n_jobs == 1 else together.mib,
     }
     if setting.n_jobs > 1:
         found["cpu_seconds"] = [None, None]  # those of worker processes are not known here
