@@ -2,9 +2,10 @@
 """Blocks of members side by side: one job against two, in processes, threads, dask and ray.
 
 cores       20 members of the default regressor on rows of 20 columns: one job, two processes (loky)
-            and two threads. From 2,000 rows on, epochs are fewer the more rows there are.
+            and two threads; 100 epochs, of 20,000 rows 40
 clusters    40 members on one worker and on two, of dask and of ray, if they are installed. One
-            worker of ray is one job in this process, as joblib asks no worker for one job.
+            worker of ray is one job in this process, as joblib asks no worker for one job. What
+            manages the workers runs on the same cores.
 
 Every job has one thread. Times are seconds on the clock, contenders take turns, figures are medians
 over rounds; workers have been started by a call that is not counted. On a machine that does
@@ -126,10 +127,10 @@ def main() -> None:
     one_thread()
     cores, clusters = [], []
     for n_rows in SIZES[:1] if options.quick else SIZES:
-        n_epochs = 1 if options.quick else min(100, 200_000 // n_rows)
+        n_epochs = 1 if options.quick else min(100, 800_000 // n_rows)
         cores += on_cores(n_rows, n_epochs, 1 if options.quick else options.rounds)
     for library in options.clusters:
-        sizes = (200, 1, 1) if options.quick else (5_000, 40, options.rounds)
+        sizes = (200, 1, 1) if options.quick else (5_000, 100, options.rounds)
         clusters += on_cluster(library, *sizes)
     print_table(
         ["setting", "ours", "s", "peer", "s", "times as fast", "target", "reached"],

@@ -779,6 +779,14 @@ def scale_peers() -> Table:
 
 
 @block
+def scale_files() -> Table:
+    """A student whose rows are in Parquet files."""
+    keys = "teacher n_rows epochs cpu_seconds wall_seconds rows_per_second peak_mib"
+    heading = "teacher | rows:, | epochs | CPU s:.0f | s on the clock:.0f | rows a second:,.0f | "
+    return table(f"{heading}peak, MiB:.0f", [pick(stored("scale")["parquet"], keys)])
+
+
+@block
 def scale_growth() -> Table:
     """Seconds by what grows, and slopes."""
     rows: list[list[Any]] = []
