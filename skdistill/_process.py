@@ -6,9 +6,12 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import torch
+from sklearn import config_context, get_config
 
 
 def _in_forked_children(act: Callable[[], None]) -> None:
@@ -83,6 +86,61 @@ def torch_threads(n_threads: int) -> Iterator[None]:
         with threads.lock.held():
             threads.n_users -= 1
             threads.set(before if threads.n_users else threads.usual)
+
+
+# As many as torch may be set to on large machines; they are started one by one, as they are wanted.
+_MOST_THREADS = 256
+
+
+class _WaitingThreads:
+    """Threads for work that is shared out, which wait for more of it when they are done.
+
+    They are not ended: a process that forks in that moment could copy a lock of BLAS that the
+    ending thread holds, and its child would wait for it forever. A child starts threads anew.
+    """
+
+    def __init__(self) -> None:
+        self.lock = ProcessLock()
+        self._begin_child()
+        _in_forked_children(self._begin_child)
+
+    def _begin_child(self) -> None:
+        self.executor: ThreadPoolExecutor | None = None
+
+    def call(self, act: Callable[[], None], n_threads: int) -> None:
+        with self.lock.held():
+            if self.executor is None:
+                self.executor = ThreadPoolExecutor(_MOST_THREADS, "skdistill")
+            calls = [self.executor.submit(act) for _ in range(n_threads)]
+        for call in calls:
+            call.result()
+
+
+_WAITING_THREADS = _WaitingThreads()
+
+
+def on_threads(act: Callable[[Any], None], shares: Sequence[Any], n_threads: int) -> None:
+    """Call `act` for each of the shares, in `n_threads` threads; the first error is raised.
+
+    scikit-learn's configuration, which is that of a thread, is that of the caller.
+    """
+    config, numbers = get_config(), iter(range(len(shares)))
+    failures: dict[int, BaseException] = {}
+
+    def work() -> None:
+        with config_context(**config):
+            while not failures and (number := next(numbers, None)) is not None:
+                try:
+                    act(shares[number])
+                except Exception as error:
+                    failures[number] = error
+
+    try:
+        _WAITING_THREADS.call(work, n_threads)
+    except BaseException as error:  # such as Ctrl-C: the threads stop at their next share
+        failures[-1] = error
+    if failures:
+        raise failures[min(failures)]
 
 
 def is_forked() -> bool:

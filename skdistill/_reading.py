@@ -4,20 +4,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from sklearn import get_config, set_config
 from sklearn.utils.validation import validate_data
 from torch import Tensor
 
 from ._checks import check_magnitude, check_outputs, is_finite, is_small
 from ._memory import working_memory
-from ._process import torch_threads
+from ._process import on_threads, torch_threads
 from ._rules import errors_about
 from .modules import activations_per_row
 
@@ -145,7 +142,13 @@ def read_in_chunks(
         out = [_empty_like(part, len(X)) for part in _parts(first)]
         for array, part in zip(out, _parts(first), strict=True):
             array[:size] = part.cpu().numpy()
-        _on_threads(fill, range(size, len(X), size), n_threads)
+        starts = range(size, len(X), size)
+        step = max(1, len(starts) // (_SPANS * n_threads))
+        spans = [starts[k : k + step] for k in range(0, len(starts), step)]
+        if n_threads == 1:
+            fill(starts)
+        else:
+            on_threads(fill, spans, n_threads)
     return tuple(out) if isinstance(first, tuple) else out[0]
 
 
@@ -161,19 +164,6 @@ def _n_threads(module: Any, n_chunks: int) -> int:
     if n_chunks < _CHUNKS_FOR_THREADS or next(module.parameters()).device.type != "cpu":
         return 1
     return min(torch.get_num_threads(), n_chunks, max(1, working_memory() // _CHUNK_BYTES))
-
-
-def _on_threads(fill: Callable[[range], None], starts: range, n_threads: int) -> None:
-    """Call `fill` for all of `starts`, of the first error if there are several."""
-    if n_threads == 1:
-        fill(starts)
-        return
-    step = max(1, len(starts) // (_SPANS * n_threads))
-    spans = [starts[k : k + step] for k in range(0, len(starts), step)]
-    # scikit-learn's configuration is that of a thread.
-    with ThreadPoolExecutor(n_threads, initializer=partial(set_config, **get_config())) as pool:
-        for _ in pool.map(fill, spans):
-            pass
 
 
 def _empty_like(part: Tensor, n_rows: int) -> np.ndarray:

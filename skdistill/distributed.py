@@ -43,6 +43,10 @@ def data_parallel(group=None) -> Iterator[None]:
     group : torch.distributed.ProcessGroup, default=None
         The processes; None is all of them.
 
+    Returns
+    -------
+    context : context manager
+
     Raises
     ------
     RuntimeError

@@ -57,7 +57,13 @@ class Categories(_Logits):
 
 
 class KnownCategories(Categories):
-    """Members, given by log probabilities (..., N, n, K), likewise."""
+    """Members, given by their log probabilities, likewise.
+
+    Parameters
+    ----------
+    logits : Tensor of shape (..., N, n, K)
+        Log probabilities.
+    """
 
     @computed_once
     def log_probs(self) -> Tensor:

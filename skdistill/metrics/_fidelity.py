@@ -23,7 +23,7 @@ _PARTS = ("total", "aleatoric", "epistemic")
 class FidelityTable:
     """How models follow one another: a column for each pair of models.
 
-    Attributes
+    Parameters
     ----------
     columns : dict of str to dict of str to float
         ``columns[pair][quantity]``. Pairs are "student_to_teacher" and, with a reference,
@@ -37,7 +37,12 @@ class FidelityTable:
         return self.columns[pair]
 
     def to_frame(self) -> Any:
-        """Return the table as a pandas DataFrame, with a row for each quantity."""
+        """Return the table as a pandas DataFrame, with a row for each quantity.
+
+        Returns
+        -------
+        frame : pandas.DataFrame
+        """
         import pandas
 
         return pandas.DataFrame(self.columns)
