@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
-from sklearn import config_context, get_config
 
 
 def _in_forked_children(act: Callable[[], None]) -> None:
@@ -120,20 +119,16 @@ _WAITING_THREADS = _WaitingThreads()
 
 
 def on_threads(act: Callable[[Any], None], shares: Sequence[Any], n_threads: int) -> None:
-    """Call `act` for each of the shares, in `n_threads` threads; the first error is raised.
-
-    scikit-learn's configuration, which is that of a thread, is that of the caller.
-    """
-    config, numbers = get_config(), iter(range(len(shares)))
+    """Call `act` for each of the shares, in `n_threads` threads; the first error is raised."""
+    numbers = iter(range(len(shares)))
     failures: dict[int, BaseException] = {}
 
     def work() -> None:
-        with config_context(**config):
-            while not failures and (number := next(numbers, None)) is not None:
-                try:
-                    act(shares[number])
-                except Exception as error:
-                    failures[number] = error
+        while not failures and (number := next(numbers, None)) is not None:
+            try:
+                act(shares[number])
+            except Exception as error:
+                failures[number] = error
 
     try:
         _WAITING_THREADS.call(work, n_threads)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn import config_context, get_config
 from sklearn.utils.validation import validate_data
 from torch import Tensor
 
@@ -143,13 +144,24 @@ def read_in_chunks(
         for array, part in zip(out, _parts(first), strict=True):
             array[:size] = part.cpu().numpy()
         starts = range(size, len(X), size)
-        step = max(1, len(starts) // (_SPANS * n_threads))
-        spans = [starts[k : k + step] for k in range(0, len(starts), step)]
         if n_threads == 1:
             fill(starts)
         else:
-            on_threads(fill, spans, n_threads)
+            step = max(1, len(starts) // (_SPANS * n_threads))
+            spans = [starts[k : k + step] for k in range(0, len(starts), step)]
+            on_threads(_configured(fill), spans, n_threads)
     return tuple(out) if isinstance(first, tuple) else out[0]
+
+
+def _configured(fill: Callable[[range], None]) -> Callable[[range], None]:
+    """Let another thread have scikit-learn's configuration of this one."""
+    config = get_config()
+
+    def act(starts: range) -> None:
+        with config_context(**config):
+            fill(starts)
+
+    return act
 
 
 def _parts(found: Any) -> tuple[Any, ...]:
