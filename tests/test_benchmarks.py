@@ -476,7 +476,7 @@ def test_amounts_compares_the_rule_with_settings_around_it(run, data_dir, tmp_pa
     assert set(results) == {"magic", "protein"}
     for name, found in results.items():
         assert name in text
-        for model in {"teachers", "students"} & set(found):
+        for model in [name for name in ("teachers", "students") if name in found]:
             (by_rule,) = (row for row in found[model] if row["auto"])
             assert by_rule["batch_size"] == 32  # of small tables
             settings = [(row["batch_size"], row["epochs"]) for row in found[model]]
