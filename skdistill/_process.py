@@ -127,7 +127,7 @@ def on_threads(act: Callable[[Any], None], shares: Sequence[Any], n_threads: int
         while not failures and (number := next(numbers, None)) is not None:
             try:
                 act(shares[number])
-            except Exception as error:
+            except Exception as error:  # of any kind: it is raised again in the caller
                 failures[number] = error
 
     try:

@@ -76,7 +76,7 @@ class Ranks:
             try:
                 with ranks_are(None):
                     value = act()
-            except Exception as error:
+            except Exception as error:  # of any kind: the other ranks wait to hear of it
                 self.of_first((None, f"{type(error).__name__}: {error}"))
                 raise
         value, failure = self.of_first((value, None))

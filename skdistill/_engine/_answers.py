@@ -70,22 +70,23 @@ class AnswersOnFile:
         self, X: Tensor, ask: Callable[[Tensor], Tensor], size: int
     ) -> tuple[int, tuple[int, ...]] | None:
         """Append the answers for rows; return where they begin, and their shape."""
-        offset = None
-        for part in X.split(size):
+        offset = 0
+        for number, part in enumerate(X.split(size)):
             answers = ask(part).cpu().numpy()
             try:
-                if offset is None:
+                if number == 0:
                     offset = self._begin(math.prod(answers.shape[1:], start=len(X)), answers.dtype)
                 _write_all(self._file, answers)
             except OSError as error:
                 self._give_up(error)
                 return None
         self.n_left -= len(X)
-        return offset, (len(X), *answers.shape[1:])  # type: ignore[return-value]
+        return offset, (len(X), *answers.shape[1:])
 
     def _begin(self, n_numbers: int, dtype: np.dtype) -> int:
         """Return the end of the file, behind which so many numbers find space."""
         if self._file is None:
+            # Open for as long as this object lives, so that no block can close it.
             self._file = tempfile.TemporaryFile(prefix="skdistill-", buffering=0)  # noqa: SIM115
         n_bytes, free = n_numbers * dtype.itemsize, shutil.disk_usage(tempfile.gettempdir()).free
         if n_bytes > free:

@@ -97,6 +97,14 @@ def leave_room_above(ax, x, low, high, fraction=0.25):
     ax.autoscale_view()
 
 
+def common_measure(uncertainties):
+    """Measure of all uncertainties; a ValueError if there are several."""
+    measures = sorted({uncertainty.measure for uncertainty in uncertainties})
+    if len(measures) > 1:
+        raise ValueError(f"all uncertainties must have one measure, got {measures}.")
+    return measures[0]
+
+
 def known_parts(uncertainty):
     """Parts of an uncertainty by name, without those that are None."""
     parts = zip(PARTS, uncertainty, strict=True)

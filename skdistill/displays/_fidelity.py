@@ -15,6 +15,7 @@ from ._drawing import (
     REFERENCE_COLOR,
     TOTAL_COLOR,
     UNITS,
+    common_measure,
     given_or_new_row,
     import_pyplot,
     known_parts,
@@ -195,9 +196,7 @@ class FidelityDisplay:
         import_pyplot(f"{cls.__name__}.from_predictions")
         given = {"teacher": teacher, "student": student}
         given |= {} if reference is None else {"reference": reference}
-        measures = sorted({uncertainty.measure for uncertainty in given.values()})
-        if len(measures) > 1:
-            raise ValueError(f"all uncertainties must have one measure, got {measures}.")
+        measure = common_measure(given.values())
         known = [known_parts(uncertainty) for uncertainty in given.values()]
         parts = [part for part in known[0] if all(part in found for found in known)]
         n_rows = len(np.asarray(teacher.total))
@@ -214,7 +213,7 @@ class FidelityDisplay:
             }
             for role, uncertainty in given.items()
         }
-        return cls(**columns, measure=measures[0]).plot(**kwargs)
+        return cls(**columns, measure=measure).plot(**kwargs)
 
 
 def _agreement(x, values):

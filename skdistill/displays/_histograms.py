@@ -18,6 +18,7 @@ from ._drawing import (
     LINE_COLOR,
     PARTS,
     UNITS,
+    common_measure,
     given_or_new_row,
     import_pyplot,
     known_parts,
@@ -256,16 +257,14 @@ def _samples(given, target):
                 "out_of_distribution must have the names of in_distribution in their order, "
                 f"{names}, got {list(by_name)}."
             )
-    measures = sorted({u.measure for by_name in given.values() for u in by_name.values()})
-    if len(measures) > 1:
-        raise ValueError(f"all uncertainties must have one measure, got {measures}.")
+    measure = common_measure(u for by_name in given.values() for u in by_name.values())
     samples: dict[str, dict] = {part: {} for part in PARTS}
     for name in names:
         for where, by_name in given.items():
             for part, values in known_parts(by_name[name]).items():
                 what = f"the {part} uncertainty of {name!r}"
                 samples[part].setdefault(name, {})[where] = check_target(values, what, target)
-    return {part: found for part, found in samples.items() if found}, measures[0]
+    return {part: found for part, found in samples.items() if found}, measure
 
 
 def _shares(values, edges):

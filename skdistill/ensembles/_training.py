@@ -362,7 +362,7 @@ class EnsembleTrainer(Trainer):
                 for block, state in as_they_end(self._tasks([*left.values()], stop), self.n_jobs):
                     del left[min(block.members)]
                     yield block, state
-            except Exception as error:
+            except Exception as error:  # dask, which need not be installed, has a class for it
                 n_attempts += 1
                 if n_attempts == _ATTEMPTS or not has_lost_rows(error):
                     raise

@@ -513,6 +513,7 @@ def label_nll(
     """
     if y.dtype == torch.int64:
         # Not by `log_prob`, whose check of the codes would wait for a GPU at each step.
+        # To mypy a student of numbers may have labels too, which are no integers then.
         return -student.log_mean.gather(-1, y.unsqueeze(-1)).squeeze(-1)  # type: ignore[union-attr]
     log_prob = student.log_prob(y)
     return -log_prob.view(len(log_prob), -1).sum(-1)
