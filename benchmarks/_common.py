@@ -63,6 +63,15 @@ def parameter(text: str) -> tuple[str, Any]:
         return name, value  # a string without quotes
 
 
+def arrays(file: str, names: str) -> list[np.ndarray]:
+    """Arrays of a file in the folder that SKDISTILL_DATA names."""
+    folder = os.environ.get("SKDISTILL_DATA")
+    if not folder:
+        raise SystemExit(f"SKDISTILL_DATA must name the folder of data that holds {file}.npz")
+    with np.load(Path(folder, f"{file}.npz"), allow_pickle=False) as content:
+        return [content[name] for name in names.split()]
+
+
 def record(**content) -> dict[str, Any]:
     """`content` with the date, the machine and the versions at which it was measured."""
     return {

@@ -20,16 +20,15 @@ The folder that SKDISTILL_DATA names holds uci/california_housing.npz and tabula
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from _common import (
     argument_parser,
+    arrays,
     made_up_table,
     one_thread,
     print_table,
@@ -120,15 +119,6 @@ def outside_of_test(name: str) -> tuple[np.ndarray, np.ndarray]:
         X, y = found.data, found.target
     X, _, y, _ = train_test_split(X, y, test_size=SHARE, random_state=0)
     return X, y
-
-
-def arrays(file: str, names: str) -> list[np.ndarray]:
-    """Arrays of a file in the folder of data."""
-    folder = os.environ.get("SKDISTILL_DATA")
-    if not folder:
-        raise SystemExit(f"SKDISTILL_DATA must name the folder of data that holds {file}.npz")
-    with np.load(Path(folder, f"{file}.npz"), allow_pickle=False) as content:
-        return [content[name] for name in names.split()]
 
 
 def load(name: str, n_rows: int | None) -> Rows:
