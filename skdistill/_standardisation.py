@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-__all__ = ["Moments", "pieces", "resolves", "standardisation"]
+__all__ = ["Moments", "correlation", "pieces", "resolves", "standardisation"]
 
 # Values of a table that are taken at a time: the arithmetic takes several times their memory, 8 MiB
 # in all, which stays near the cache.
@@ -25,6 +25,24 @@ def standardisation(
     for part in pieces(values):
         moments.add(values[part], None if weight is None else weight[part])
     return moments.standardisation(constant)
+
+
+def correlation(
+    values: np.ndarray, weight: np.ndarray | None, loc: np.ndarray, scale: np.ndarray
+) -> np.ndarray:
+    """Weighted correlations (d, d) of columns whose mean and standard deviation are given.
+
+    Those with a constant column, of standard deviation 0, are 0.
+    """
+    n_columns = values.shape[1]
+    total, products = 0.0, np.zeros((n_columns, n_columns))
+    unit = np.where(scale > 0, scale, np.inf)
+    for part in pieces(values):
+        standardised = (values[part] - loc) / unit
+        weights = np.ones(len(standardised)) if weight is None else weight[part]
+        products += standardised.T @ (weights[:, None] * standardised)
+        total += weights.sum()
+    return products / total
 
 
 def pieces(values: np.ndarray) -> Iterator[slice]:

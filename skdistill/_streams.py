@@ -21,8 +21,8 @@ from ._tasks import TASKS, Buffers, Classes, Numbers, Task, dtype_to_compute, is
 # Rows of the shuffle buffer, for batches that do not say how many.
 BUFFER_ROWS = 100_000
 
-# Rows, about, that are kept of a stream: they set where a student's training begins, and measure
-# the residuals of a fitted teacher.
+# Rows, about, that are kept of a stream: they set where a student's training begins and the noise of
+# its transfer rows, and measure the residuals of a fitted teacher.
 _N_EXAMPLES = 10_000
 
 # Kinds of labels that are numbers, which numpy would turn into words beside words.
@@ -79,8 +79,6 @@ class Stream:
     source : iterable
         Gives all batches, ``(X, y)`` or ``(X, y, sample_weight)``, each time that it is iterated
         over.
-    of_columns : bool, default=False
-        Whether to find the moments of the columns of X.
 
     Attributes
     ----------
@@ -92,8 +90,8 @@ class Stream:
     row_shape : tuple of int
     dtype : dtype
         What is computed in.
-    y_moments, X_moments : Moments
-        Of the targets, if they are numbers, and of the columns of X, if asked for.
+    y_moments : Moments
+        Of the targets, if they are numbers.
     examples : Part
         Up to 10,000 rows, evenly spaced, with targets as they were given.
     first_X : object
@@ -105,7 +103,7 @@ class Stream:
         If there are no batches, if they can be read once only, or if one differs from the others.
     """
 
-    def __init__(self, estimator: Any, source: Any, of_columns: bool = False):
+    def __init__(self, estimator: Any, source: Any):
         if isinstance(source, Iterator):
             raise TypeError(
                 "X must be batches that can be read again, an object whose __iter__ begins anew "
@@ -114,7 +112,7 @@ class Stream:
             )
         self.estimator, self.source = estimator, source
         self.buffer_rows = getattr(source, "buffer_rows", BUFFER_ROWS)
-        seen = _Seen(estimator, of_columns)
+        seen = _Seen(estimator)
         for number, batch in enumerate(source):
             with _errors_of_batch(number):
                 seen.add(*self._taken_apart(batch))
@@ -125,7 +123,7 @@ class Stream:
         self.n_rows, self.row_shape = seen.n_rows, seen.row_shape
         self.is_weighted, self.given_dtype = seen.is_weighted, seen.dtype
         self.total_weight = seen.total_weight
-        self.X_moments, self.y_moments = seen.X_moments, seen.y_moments
+        self.y_moments = seen.y_moments
         self.examples = seen.examples.part()
         limits = seen.limits if is_large_table((self.n_rows, *self.row_shape)) else None
         self.dtype = np.dtype(dtype_to_compute(estimator, self.given_dtype.name, limits))
@@ -228,13 +226,12 @@ class Stream:
 class _Seen:
     """What the batches of a stream hold, as far as they have been read."""
 
-    def __init__(self, estimator: Any, of_columns: bool):
+    def __init__(self, estimator: Any):
         self.estimator = estimator
         self.kind = TASKS[estimator._kind]
-        self.of_columns = of_columns
         self.n_rows, self.total_weight = 0, 0.0
         self.row_shape: Any = None
-        self.X_moments, self.y_moments = Moments(), Moments()
+        self.y_moments = Moments()
         self.examples = _Examples(_N_EXAMPLES)
         self.labels: Any = None
 
@@ -257,8 +254,6 @@ class _Seen:
         self.limits = np.minimum(low, X.min(0)), np.maximum(high, X.max(0))
         self.n_rows += len(X)
         self.total_weight += float(weights.sum())
-        if self.of_columns:
-            self.X_moments.add(X, weights)
         self._add_targets(y, weights)
         self.examples.add(Part(X, y, weights))
 

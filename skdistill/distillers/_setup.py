@@ -209,7 +209,7 @@ def set_up_stream(
         )
     random_state = check_random_state(distiller.random_state)
     forget(distiller)
-    stream = Stream(distiller, X, of_columns=maker is not None)
+    stream = Stream(distiller, X)
     vars(distiller).update(stream.task.fitted_attributes)
     if maker is not None:
         maker.check((stream.n_rows, *stream.row_shape))

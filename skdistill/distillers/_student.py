@@ -117,9 +117,9 @@ def streamed_rows(
     mean_weight = stream.total_weight / stream.n_rows
     draw = None
     if setup.maker is not None:
-        # Noise depends on the columns' standard deviations alone, which these two rows have too.
-        _, deviation = stream.X_moments.standardisation(constant=0.0)
-        draw = setup.maker.prepare(put(np.stack([-deviation, deviation])))
+        # The spread of the columns, and their correlations, are those of the examples.
+        weight = put(setup.weight) if stream.is_weighted else None
+        draw = setup.maker.prepare(put(setup.X), weight)
 
     # Memory is bounded, whatever fits it: a file in any case. Rows with noise are new ones.
     answers = AnswersOnFile(stream.n_rows) if draw is None else None

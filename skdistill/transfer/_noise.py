@@ -6,12 +6,16 @@ from __future__ import annotations
 from numbers import Real
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from .._rules import Number
-from .._standardisation import standardisation
+from .._rules import Number, OneOf
+from .._standardisation import correlation, standardisation
 from ._maker import Draw, TransferMaker, per_row
+
+# Columns, at most, whose noise can be correlated: a row takes the square of them multiplications.
+_MOST_CORRELATED = 1024
 
 
 class GaussianNoise(TransferMaker):
@@ -29,6 +33,12 @@ class GaussianNoise(TransferMaker):
     share_power : float, default=2.0
         How strongly rows without much noise prevail: 0 gives each row all of the noise, 1 a
         uniform share of it, 2 the square of one.
+    correlated : bool, default=False
+        Whether the noise of a row has the correlations of the columns. Where columns depend on one
+        another (a total and its parts, one-hot columns) independent noise makes rows that the data
+        cannot have; correlated noise stays in the linear subspace that the rows span. Rows with
+        more than one axis (images, series) or more than 1,024 columns have independent noise all
+        the same.
     categorical : None, mask or list of columns, default=None
         Columns that are left alone: ``n_features`` booleans, or numbers of columns. A tuple of
         numbers stands for columns that encode one variable, here the same as its numbers.
@@ -44,26 +54,49 @@ class GaussianNoise(TransferMaker):
     """
 
     keeps_labels = True
-    _parameter_table = {"scale": Number(Real, 0), "share_power": Number(Real, 0)}
+    _parameter_table = {
+        "scale": Number(Real, 0),
+        "share_power": Number(Real, 0),
+        "correlated": OneOf((True, False)),
+    }
 
-    def __init__(self, scale: float = 0.7, share_power: float = 2.0, categorical: Any = None):
+    def __init__(
+        self,
+        scale: float = 0.7,
+        share_power: float = 2.0,
+        correlated: bool = False,
+        categorical: Any = None,
+    ):
         self.scale = scale
         self.share_power = share_power
+        self.correlated = correlated
         self.categorical = categorical
 
     def prepare(self, X, weight=None) -> Draw:
         self.check(X.shape)
-        weights = None if weight is None else weight.cpu().numpy()
-        deviation = standardisation(X.cpu().numpy(), weights, constant=0.0)[1]
+        values, weights = X.cpu().numpy(), None if weight is None else weight.cpu().numpy()
+        loc, deviation = standardisation(values, weights, constant=0.0)
         sd = torch.from_numpy(self.scale * deviation).to(X)
         if (is_categorical := self._is_categorical(X)) is not None:
             sd[is_categorical] = 0.0
+        mixing = None
+        if self.correlated and X.ndim == 2 and X.shape[1] <= _MOST_CORRELATED:
+            mixing = torch.from_numpy(square_root(correlation(values, weights, loc, deviation)))
+            mixing = mixing.to(X)
         share_power = self.share_power
 
         def draw(rows: Tensor, index: Tensor, generator: torch.Generator) -> Tensor:
             """Add normals of standard deviation `sd`, each row's times its share in [0, 1)."""
             normals = torch.empty_like(rows).normal_(generator=generator)
+            if mixing is not None:
+                normals = normals @ mixing
             share = rows.new_empty(per_row(index, rows)).uniform_(generator=generator)
             return torch.addcmul(rows, normals.mul_(share.pow_(share_power)), sd, out=normals)
 
         return draw
+
+
+def square_root(matrix: np.ndarray) -> np.ndarray:
+    """Symmetric square root of a positive semidefinite matrix, of any rank."""
+    values, vectors = np.linalg.eigh(matrix)
+    return (vectors * np.sqrt(values.clip(min=0.0))) @ vectors.T
