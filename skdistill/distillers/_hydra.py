@@ -66,7 +66,7 @@ def _fit(hydra: Any, stage_of, X, y, *arguments, default: Any, auto: Any = None)
     with fit_task(hydra, X, y, 2) as context, setup.resumable(hydra) as setup:
         predictions = fit_teacher_of(hydra, setup, context, default)
         plan = hydra_plan(hydra, setup.plan.task, predictions.count(setup.X))
-        train_student(hydra, setup, predictions, plan, context, n_heads_=plan.n_networks)
+        train_student(hydra, setup, predictions, plan, context, n_heads_=plan.n_heads)
     return hydra
 
 
@@ -93,7 +93,7 @@ def hydra_plan(hydra: Any, task: Task, n_members: int) -> HydraPlan:
         hydra.spread_weight,
         getattr(hydra, "aggregate_temperature", 1.0),
         getattr(hydra, "member_temperature", 1.0),
-        n_networks=n_members if hydra.n_heads is None else hydra.n_heads,
+        n_heads=n_members if hydra.n_heads is None else hydra.n_heads,
         n_members=n_members,
     )
 

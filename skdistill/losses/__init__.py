@@ -60,6 +60,7 @@ from ._gaussian import (
     individuality,
     moments,
     residual_mismatch,
+    spread_error,
     spread_mismatch,
 )
 from ._heads import diversity, pairing
@@ -141,5 +142,6 @@ __all__ = [
     "proxy_target",
     "relative_logits",
     "residual_mismatch",
+    "spread_error",
     "spread_mismatch",
 ]

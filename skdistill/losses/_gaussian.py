@@ -250,9 +250,27 @@ def residual_mismatch(
     return (slope * error).sum((-3, -1)), Gaussian(d_mean, torch.zeros_like(d_mean))
 
 
+def spread_error(
+    heads: Mixture, members: Mixture, log_gain: Tensor | None = None, floor: float = 1e-5
+) -> Tensor:
+    """Logarithm of the heads' epistemic variance, times a gain, less that of the members'.
+
+    Parameters
+    ----------
+    heads, members, log_gain, floor
+        As in :func:`spread_mismatch`.
+
+    Returns
+    -------
+    error : Tensor of shape (..., n, t)
+    """
+    error = ((heads.epistemic + floor) / (members.epistemic + floor)).squeeze(-3).log_()
+    return error if log_gain is None else error + log_gain
+
+
 @loss_with_gradient
 def spread_mismatch(
-    heads: Mixture, members: Mixture, floor: float = 1e-5
+    heads: Mixture, members: Mixture, log_gain: Tensor | None = None, floor: float = 1e-5
 ) -> tuple[Tensor, Gaussian]:
     """Squared difference between the log epistemic variances of members and heads.
 
@@ -263,6 +281,9 @@ def spread_mismatch(
     heads : Mixture of shape (..., M, n, t)
     members : Mixture of shape (..., N, n, t)
         On standardised targets.
+    log_gain : Tensor of shape (..., n, t), default=None
+        Logarithm of a factor by which the heads' epistemic variance is multiplied, a constant here:
+        the slope with respect to it is twice :func:`spread_error`. None is 0.
     floor : float, default=1e-5
         Added to both variances.
 
@@ -270,11 +291,11 @@ def spread_mismatch(
     -------
     loss : Tensor of shape (..., n)
     """
-    epistemic = heads.epistemic + floor
-    error = torch.log(epistemic / (members.epistemic + floor))
+    error = spread_error(heads, members, log_gain, floor)
     # d_epistemic = 2 error / epistemic, d epistemic = sum_m 2 residual_m d mean_m / M
-    d_mean = (error / epistemic).mul_(4 / heads.mean.shape[-3]) * heads.residuals
-    return error.square().sum((-3, -1)), Gaussian(d_mean, torch.zeros_like(d_mean))
+    slope = error.unsqueeze(-3) / (heads.epistemic + floor)
+    d_mean = slope.mul_(4 / heads.mean.shape[-3]) * heads.residuals
+    return error.square().sum(-1), Gaussian(d_mean, torch.zeros_like(d_mean))
 
 
 def _sum_at(values: Tensor, index: Tensor | None, n_heads: int) -> Tensor:

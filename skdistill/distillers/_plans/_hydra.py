@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,13 +16,20 @@ from ..._objective import Objective
 from ..._plans import Extent, NetworkRecipe, Plan
 from ..._rules import value_at_epoch
 from ..._tasks import Numbers, Task
-from ...distributions import Gaussian
+from ...distributions import EmpiricalGaussian, Gaussian
 from ...losses import Term, weighted_sum
 from ...modules import MultiHead, split_head, stack
 
 # Weights of the two spread-matching terms for numbers, for `spread_weight=1`.
 _RESIDUAL_WEIGHT = 0.5
 _SPREAD_WEIGHT = 0.25
+
+# Bound of the logarithm of the gain: the heads' epistemic variance is at most ten times, and at
+# least a tenth of, what they say. Far from the data the gain would run away without.
+_LARGEST_LOG_GAIN = math.log(10.0)
+
+# Share of a head's variance that stays, at least, where the gain takes from it.
+_SHARE_KEPT = 0.5
 
 _CHUNK = 2**17  # outputs of the rows whose loss for classes is computed at a time
 
@@ -30,6 +38,9 @@ _CHUNK = 2**17  # outputs of the rows whose loss for classes is computed at a ti
 class HydraPlan(Plan):
     """A core with heads; member n is imitated by head n mod M.
 
+    For numbers one more head tells the gain: by which factor the members' epistemic variance
+    exceeds that of the heads, which miss some of what sets the members apart.
+
     Parameters
     ----------
     task : Numbers or Classes
@@ -37,7 +48,7 @@ class HydraPlan(Plan):
         See :class:`skdistill.HydraPlusRegressor`.
     aggregate_temperature, member_temperature
         See :class:`skdistill.HydraPlusClassifier`.
-    n_networks, n_members : int
+    n_heads, n_members : int
         Number of heads M, and of the teacher's members; 1 before the teacher is fitted.
     """
 
@@ -50,12 +61,26 @@ class HydraPlan(Plan):
     spread_weight: float
     aggregate_temperature: float = 1.0
     member_temperature: float = 1.0
-    n_networks: int = 1
+    n_heads: int = 1
     n_members: int = 1
 
     @property
+    def has_gain(self) -> bool:
+        """Whether the last network tells the gain of the heads before it."""
+        return self.tells_parts and self.spread_weight > 0 and isinstance(self.task, Numbers)
+
+    @property
+    def n_networks(self) -> int:
+        return self.n_heads + self.has_gain
+
+    @property
     def tells_parts(self) -> bool:
-        return self.n_networks > 1
+        return self.n_heads > 1
+
+    @property
+    def read(self) -> Any:
+        """What reads outputs of all networks, (M + 1, n, 2 t), with a gain."""
+        return gained if self.has_gain else None
 
     def build(self, recipe: NetworkRecipe, seeds: Sequence[int]) -> MultiHead:
         networks = recipe.build(seeds)
@@ -89,8 +114,8 @@ class HydraObjective(Objective):
         super().__init__()
         self.plan = plan
         self.n_epochs = n_epochs
-        self.in_order = plan.n_members == plan.n_networks
-        member_index, head_index = losses.pairing(plan.n_members, plan.n_networks)
+        self.in_order = plan.n_members == plan.n_heads
+        member_index, head_index = losses.pairing(plan.n_members, plan.n_heads)
         self.register_buffer("member_index", member_index)
         self.register_buffer("head_index", head_index)
         self.register_buffer("diversity_weight", torch.zeros(()))
@@ -112,23 +137,66 @@ class HydraObjective(Objective):
     def penalty(self, module: Any) -> Tensor | None:
         if self.plan.diversity_weight == 0:
             return None
-        weights = module.network.head_weights()
+        weights = [weight[:, : self.plan.n_heads] for weight in module.network.head_weights()]
         return self.diversity_weight * losses.diversity(weights, self.plan.diversity)  # L4
 
 
+def split_gain(outputs: Tensor) -> tuple[Tensor, Tensor]:
+    """Outputs (..., M, n, 2 t) of the heads, and the raw log gain (..., n, t) of the last network.
+
+    Its other outputs mean nothing.
+    """
+    return outputs[..., :-1, :, :], outputs[..., -1, :, : outputs.shape[-1] // 2]
+
+
+def bounded(raw: Tensor) -> Tensor:
+    """Logarithm of the gain, within its bounds."""
+    return _LARGEST_LOG_GAIN * torch.tanh(raw / _LARGEST_LOG_GAIN)
+
+
+def gained(outputs: Tensor) -> EmpiricalGaussian:
+    """Heads whose means are as far apart as the members', for outputs (M + 1, n, 2 t).
+
+    By the loss a head's variance covers what it misses of its members. What the gain adds to the
+    epistemic part is therefore taken from the variances, as far as they have it: the total stays.
+    """
+    own, raw = split_gain(outputs)
+    heads = losses.Mixture(*Gaussian.from_outputs(own))
+    gain = bounded(raw).exp()
+    means = heads.centre + gain.sqrt() * heads.residuals
+    variances = heads.variance - (gain - 1) * heads.epistemic
+    return EmpiricalGaussian(means, torch.maximum(variances, _SHARE_KEPT * heads.variance))
+
+
 class GaussianHydraObjective(HydraObjective):
-    """The loss for numbers: members (S, n, N, t, 2), labels (S, n, t), outputs (S, M, n, 2 t)."""
+    """The loss for numbers: members (S, n, N, t, 2), labels (S, n, t), outputs (S, M, n, 2 t).
+
+    With a gain there is one more network, whose first t outputs are the raw logarithm of it.
+    """
 
     def loss_and_gradient(
         self, outputs: Tensor, targets: tuple[Tensor, ...]
     ) -> tuple[Tensor, Tensor]:
-        heads = losses.Mixture(*Gaussian.from_outputs(outputs))
-        loss, gradient = weighted_sum(self._terms(*targets), heads)
-        return loss, losses.gradient_of_outputs(outputs, gradient)
+        members = losses.Mixture(*targets[0].transpose(-4, -3).unbind(-1))  # (S, N, n, t)
+        own, log_gain = outputs, None
+        if self.plan.has_gain:
+            own, raw = split_gain(outputs)
+            log_gain = bounded(raw)
+        heads = losses.Mixture(*Gaussian.from_outputs(own))
+        loss, gradient = weighted_sum(self._terms(members, *targets[1:], log_gain), heads)
+        slope = losses.gradient_of_outputs(own, gradient)
+        if log_gain is None:
+            return loss, slope
+        d_log_gain = losses.spread_error(heads, members, log_gain) * self.spread_weight
+        d_log_gain = d_log_gain.mul_(2 * _SPREAD_WEIGHT)
+        d_raw = d_log_gain * (1 - (log_gain / _LARGEST_LOG_GAIN).square())  # d tanh = 1 - tanh^2
+        d_last = torch.cat((d_raw, torch.zeros_like(raw)), dim=-1)
+        return loss, torch.cat((slope, d_last.unsqueeze(-3)), dim=-3)
 
-    def _terms(self, predictions: Tensor, y: Tensor, labelled: Tensor) -> Iterator[Term]:
-        """Terms whose weight is not zero."""
-        members = losses.Mixture(*predictions.transpose(-4, -3).unbind(-1))  # (S, N, n, t)
+    def _terms(
+        self, members: losses.Mixture, y: Tensor, labelled: Tensor, log_gain: Tensor | None
+    ) -> Iterator[Term]:
+        """Terms of the heads whose weight is not zero."""
         alpha, beta = self.plan.alpha, self.plan.beta
         if alpha < 1:
             yield Term(losses.correctness, (y,), (1 - alpha) * labelled)  # L1
@@ -139,7 +207,7 @@ class GaussianHydraObjective(HydraObjective):
         if self.plan.spread_weight > 0:
             weight = self.spread_weight
             yield Term(losses.residual_mismatch, (members, self.pairs), _RESIDUAL_WEIGHT * weight)
-            yield Term(losses.spread_mismatch, (members,), _SPREAD_WEIGHT * weight)
+            yield Term(losses.spread_mismatch, (members, log_gain), _SPREAD_WEIGHT * weight)
 
 
 class CategoricalHydraObjective(HydraObjective):
