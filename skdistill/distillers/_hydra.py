@@ -14,7 +14,7 @@ from .._estimator import fit_task, with_callbacks
 from .._read_offs import DistributionEstimator
 from .._rules import Number, OneOf, Schedule
 from .._streams import is_stream
-from .._tasks import Task
+from .._tasks import Numbers, Task
 from .._warnings import warn
 from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ..modules import MLP
@@ -83,6 +83,8 @@ def hydra_plan(hydra: Any, task: Task, n_members: int) -> HydraPlan:
             "for each. Fewer are cheaper: n_heads=20, say, or "
             "as_teacher(teacher, max_members=20).",
         )
+    n_heads = n_members if hydra.n_heads is None else hydra.n_heads
+    has_gain = isinstance(task, Numbers) and n_heads > 1 and hydra.spread_weight > 0
     return HydraPlan(
         task,
         hydra.head_layers,
@@ -93,8 +95,9 @@ def hydra_plan(hydra: Any, task: Task, n_members: int) -> HydraPlan:
         hydra.spread_weight,
         getattr(hydra, "aggregate_temperature", 1.0),
         getattr(hydra, "member_temperature", 1.0),
-        n_heads=n_members if hydra.n_heads is None else hydra.n_heads,
+        n_networks=n_heads + has_gain,
         n_members=n_members,
+        has_gain=has_gain,
     )
 
 

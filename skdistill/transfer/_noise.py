@@ -17,6 +17,9 @@ from ._maker import Draw, TransferMaker, per_row
 # Columns, at most, whose noise can be correlated: a row takes the square of them multiplications.
 _MOST_CORRELATED = 1024
 
+# Eigenvalues of correlations below this share of the largest are zeros, up to rounding.
+_ROUNDING = 1e-10
+
 
 class GaussianNoise(TransferMaker):
     """Add Gaussian noise to the rows, drawn afresh for each batch.
@@ -99,4 +102,5 @@ class GaussianNoise(TransferMaker):
 def square_root(matrix: np.ndarray) -> np.ndarray:
     """Symmetric square root of a positive semidefinite matrix, of any rank."""
     values, vectors = np.linalg.eigh(matrix)
-    return (vectors * np.sqrt(values.clip(min=0.0))) @ vectors.T
+    values = np.where(values > _ROUNDING * values.max(), values, 0.0)
+    return (vectors * np.sqrt(values)) @ vectors.T

@@ -18,10 +18,12 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 from torch.distributions import Normal, kl_divergence
 
-from skdistill import HydraPlusRegressor, predict_members
-from skdistill._plans import Extent
+from skdistill import HydraPlusRegressor, losses, predict_members
+from skdistill._plans import Extent, NetworkRecipe
 from skdistill._tasks import Numbers
 from skdistill.distillers._hydra import hydra_plan
+from skdistill.distributions import EmpiricalGaussian
+from skdistill.modules import MLP
 
 # ------------------------------------------------------------------------------------------
 # Teachers
@@ -90,6 +92,7 @@ def answers_and_outputs(n_members, n_heads, n=7, t=2, seed=0):
     return SimpleNamespace(
         answers=torch.stack([means, variances], dim=-1).transpose(0, 1).unsqueeze(0),
         outputs=outputs.unsqueeze(0),
+        gain=draw(1, 1, n, 2 * t),  # outputs of the network that tells it
         y=draw(1, n, t),
         labelled=(torch.arange(n) % 2).double().unsqueeze(0),
         members=Normal(means, variances.sqrt()),
@@ -109,7 +112,9 @@ def loss(case, epoch=3, **settings):
     n_members, n_heads = case.members.mean.shape[0], case.heads.mean.shape[0]
     objective = objective_of(n_members, n_heads, **{"spread_weight": 0.0, **settings})
     objective.begin_epoch(epoch)
-    return objective(case.outputs, (case.answers, case.y, case.labelled)).squeeze(0)
+    outputs = [case.outputs, case.gain] if objective.plan.has_gain else [case.outputs]
+    targets = case.answers, case.y, case.labelled
+    return objective(torch.cat(outputs, dim=1), targets).squeeze(0)
 
 
 def matched(mixture):
@@ -178,9 +183,63 @@ def test_spread_matching_by_hand(n_members, n_heads, epoch):
     n_pairs = max(n_members, n_heads)
     residual = torch.stack([head[k % n_heads] - teacher[k % n_members] for k in range(n_pairs)])
     residuals = (residual.square() / (e_t + 1e-4)).mean(0).sum(-1)
-    spreads = ((e_s + 1e-5).log() - (e_t + 1e-5).log()).square().sum(-1)
+    log_gain = np.log(10) * (case.gain[0, 0, :, :2] / np.log(10)).tanh() if n_heads > 1 else 0.0
+    spreads = ((e_s + 1e-5).log() + log_gain - (e_t + 1e-5).log()).square().sum(-1)
     weight = 2.0 * (epoch + 1) / 4
     torch.testing.assert_close(added, weight * (0.5 * residuals + 0.25 * spreads))
+
+
+@pytest.mark.parametrize(("n_members", "n_heads"), [(3, 3), (5, 2), (2, 5)])
+def test_the_gradient_is_that_of_finite_differences(n_members, n_heads):
+    case = answers_and_outputs(n_members, n_heads)
+    objective = objective_of(n_members, n_heads, spread_weight=2.0, alpha=0.8)
+    objective.begin_epoch(2)
+    targets = case.answers, case.y, case.labelled
+    outputs = torch.cat([case.outputs, case.gain], dim=1).requires_grad_()
+    assert torch.autograd.gradcheck(lambda outputs: objective(outputs, targets), outputs)
+
+
+@pytest.mark.parametrize("raw", [-0.7, 0.0, 1.1, 50.0])
+def test_the_gain_moves_variance_from_one_part_to_the_other(raw):
+    case = answers_and_outputs(n_members=3, n_heads=4)
+    case.outputs[..., :4, :2] *= 0.2  # of most rows the heads are of one mind
+    outputs = torch.cat([case.outputs, torch.full_like(case.gain, raw)], dim=1)[0]
+    read = objective_of(3, 4).plan.read
+    found, plain = read(outputs), EmpiricalGaussian.from_outputs(case.outputs[0])
+    parts, before = found.uncertainty(), plain.uncertainty()
+    gain = 10 ** np.tanh(raw / np.log(10))  # at most ten times
+    torch.testing.assert_close(found.mean, plain.mean)
+    torch.testing.assert_close(parts.epistemic, gain * before.epistemic)
+    residual = found.means - found.mean
+    torch.testing.assert_close(residual, np.sqrt(gain) * (plain.means - plain.mean))
+    # The total stays, where the heads' variances have as much as the gain takes.
+    taken = (gain - 1) * before.epistemic
+    has_enough = (taken <= plain.variances / 2).all(0)
+    assert has_enough.any()
+    torch.testing.assert_close(parts.total[has_enough], before.total[has_enough])
+    assert (found.variances >= plain.variances / 2 * (1 - 1e-12)).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "n_heads", "n_networks"),
+    [({}, 3, 4), ({"n_heads": 2}, 2, 3), ({"n_heads": 1}, 1, 1), ({"spread_weight": 0.0}, 3, 3)],
+)
+def test_only_heads_whose_spread_is_matched_have_a_gain(settings, n_heads, n_networks, regression):
+    teacher = FrozenEstimator(regression.ensemble(n_members=3).fit(*regression.data))
+    model = regression.student(teacher, **settings).fit(*regression.data)
+    X = regression.X[:5]
+    assert model.n_heads_ == n_heads
+    assert model.module_.network.lead == (1, n_networks)
+    assert model.predict_members(X).shape[1] == n_heads
+
+
+def test_the_gain_is_no_part_of_the_diversity_of_the_heads():
+    plan = hydra_plan(HydraPlusRegressor(diversity_weight=0.5), Numbers(1, True), 3)
+    recipe = NetworkRecipe.of(MLP, (3,), 2, {"hidden_units": (4,)})
+    module = SimpleNamespace(network=plan.build(recipe, [0, 1, 2, 3]))
+    (weight,) = module.network.head_weights()
+    expected = 0.5 * losses.diversity([weight[:, :3]])
+    torch.testing.assert_close(plan.objective(module, Extent(2)).penalty(module), expected)
 
 
 def test_the_defaults_are_a_faithful_student():
@@ -235,6 +294,23 @@ def test_spread_matching_makes_the_epistemic_part_faithful(regression):
     assert ratio[0.0] < 0.6
     assert 0.65 < ratio[1.0] < 1.35
     assert model.score(X_test, y_test) == pytest.approx(teacher.score(X_test, y_test), abs=0.05)
+
+
+def test_the_scale_is_kept_where_the_core_is_too_small(regression):
+    X, X_test = (np.random.default_rng(seed).normal(size=(400, 3)) for seed in (0, 1))
+    y = np.sin(2 * X[:, 0]) + 0.3 * np.random.default_rng(2).normal(size=400)
+    settings = {"max_epochs": 60, "module__hidden_units": (32, 32), "n_members": 8}
+    teacher = regression.ensemble(**settings).fit(X, y)
+    small = {"module__hidden_units": (6,), "max_epochs": 60, "lr": 0.03}
+    student = regression.student(FrozenEstimator(teacher), **small).fit(X, y)
+    truth, parts = (model.predict_uncertainty(X_test) for model in (teacher, student))
+    inputs = torch.from_numpy(X_test).to(next(student.module_.parameters()))
+    with torch.no_grad():
+        means = student.module_.outputs(inputs)[:-1, :, 0].double()  # without the gain
+    heads = means.var(0, correction=0).numpy() * y.var()
+    assert np.median(heads / truth.epistemic) < 0.75
+    assert np.median(parts.epistemic / truth.epistemic) == pytest.approx(1.0, abs=0.15)
+    assert np.median(parts.total / truth.total) == pytest.approx(1.0, abs=0.15)
 
 
 def test_several_targets(regression):

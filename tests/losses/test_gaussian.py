@@ -305,6 +305,11 @@ def test_spread_mismatch_by_hand():
     members = Mixture(torch.tensor([[[-1.0, 2.0]], [[1.0, 4.0]]]), torch.ones(2, 1, 2))
     heads = Mixture(members.mean * math.e, torch.ones(2, 1, 2))
     close(losses.spread_mismatch(heads, members, floor=0.0), torch.tensor([8.0]), rtol=1e-6)
+    log_gain = torch.tensor([[-2.0, 1.0]])  # makes up for the first
+    error = losses.spread_error(heads, members, log_gain, floor=0.0)
+    close(error, torch.tensor([[0.0, 3.0]]), rtol=1e-6, atol=1e-6)
+    found = losses.spread_mismatch(heads, members, log_gain, floor=0.0)
+    close(found, torch.tensor([9.0]), rtol=1e-6)
 
 
 def test_spread_mismatch_takes_other_numbers_of_heads_than_members():
@@ -436,6 +441,7 @@ FIVE_MEMBERS = gaussians(5, 4, 2, seed=6)
         pytest.param(lambda g: losses.gaussian_nll(outputs_of(g), Y), id="gaussian_nll"),
         pytest.param(lambda g: losses.gaussian_cross_entropy(g, MEMBERS), id="cross_entropy"),
         pytest.param(lambda g: losses.moments(g)[0].variance, id="moments"),
+        pytest.param(lambda g: losses.spread_mismatch(g, MEMBERS, Y[0]), id="spread with a gain"),
         pytest.param(lambda g: losses.correctness(g, Y[0]), id="correctness"),
         *(pytest.param(lambda g, f=f: f(g, MEMBERS), id=name) for name, f in IMITATIONS.items()),
         *(

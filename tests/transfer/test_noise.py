@@ -73,3 +73,47 @@ def test_each_pixel_has_its_own_deviation_and_an_image_one_share():
     shares = np.sqrt((found**2).mean((-3, -2, -1)))  # to within 6 percent, over 128 pixels
     assert stats.kstest(np.sqrt(shares[:, :10]).ravel(), "uniform").statistic < 0.04
     assert_allclose((found**2).mean((0, 1)), 1 / 5, rtol=0.15)
+
+
+def correlated_rows(n=400):
+    """Four columns of rank two, one of them a constant away from a sum, and a constant one."""
+    a, b = torch.randn(2, n, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    return torch.stack([a, 10 * b, 2 * a + 10 * b + 3, a - b, torch.full_like(a, 7.0)], dim=1)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_correlated_noise_has_the_covariance_of_the_rows(weighted):
+    rows, n = correlated_rows(), 500
+    weight = (torch.arange(len(rows)) % 4).double() if weighted else None
+    found = noise(GaussianNoise(0.5, 0.0, correlated=True), n, weight, rows).reshape(-1, 5)
+    frequencies = None if weight is None else weight.int().numpy()
+    expected = 0.25 * np.cov(rows.numpy().T, bias=True, fweights=frequencies)
+    sd = np.sqrt(np.diag(expected))
+    # A mean of products of normals has a variance of (c_ii c_jj + c_ij^2) / n, at most twice the first.
+    errors = np.abs(found.T @ found / len(found) - expected)
+    assert (errors <= 4.5 * np.sqrt(2 / len(found)) * np.outer(sd, sd)).all()
+    assert stats.kstest(found[:2000, 2] / sd[2], "norm").pvalue > 0.01
+
+
+def test_correlated_noise_stays_in_the_subspace_of_the_rows():
+    found = noise(GaussianNoise(1.0, correlated=True), 20, rows=correlated_rows())
+    assert_allclose(found[..., 2], 2 * found[..., 0] + found[..., 1], atol=1e-10)
+    assert_allclose(found[..., 3], found[..., 0] - found[..., 1] / 10, atol=1e-10)
+    assert (found[..., 4] == 0).all()
+    one_hot = torch.eye(3, dtype=torch.float64).repeat(5, 1)
+    sums = noise(GaussianNoise(1.0, correlated=True), 20, rows=one_hot).sum(-1)
+    assert_allclose(sums, 0.0, atol=1e-10)
+
+
+def test_categorical_columns_take_no_part_in_correlated_noise():
+    rows, n = correlated_rows(), 500
+    found = noise(GaussianNoise(1.0, 0.0, correlated=True, categorical=[2]), n, rows=rows)
+    assert (found[..., 2] == 0).all()
+    assert found[..., 1].std() == pytest.approx(rows[:, 1].std(correction=0).item(), rel=0.02)
+
+
+def test_images_and_very_wide_rows_have_independent_noise():
+    for shape in ((4, 3, 3), (4, 1025)):
+        rows = torch.rand(shape, generator=torch.Generator().manual_seed(0))
+        expected = noise(GaussianNoise(1.0), 2, rows=rows)
+        assert (noise(GaussianNoise(1.0, correlated=True), 2, rows=rows) == expected).all()

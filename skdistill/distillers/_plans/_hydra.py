@@ -38,9 +38,6 @@ _CHUNK = 2**17  # outputs of the rows whose loss for classes is computed at a ti
 class HydraPlan(Plan):
     """A core with heads; member n is imitated by head n mod M.
 
-    For numbers one more head tells the gain: by which factor the members' epistemic variance
-    exceeds that of the heads, which miss some of what sets the members apart.
-
     Parameters
     ----------
     task : Numbers or Classes
@@ -48,8 +45,12 @@ class HydraPlan(Plan):
         See :class:`skdistill.HydraPlusRegressor`.
     aggregate_temperature, member_temperature
         See :class:`skdistill.HydraPlusClassifier`.
-    n_heads, n_members : int
-        Number of heads M, and of the teacher's members; 1 before the teacher is fitted.
+    n_networks, n_members : int
+        Number of heads M, and one more with a gain; number of the teacher's members. Both are 1
+        before the teacher is fitted.
+    has_gain : bool, default=False
+        Whether one more head, the last, tells by which factor the members' epistemic variance
+        exceeds that of the heads, which miss some of what sets the members apart.
     """
 
     task: Task
@@ -61,17 +62,14 @@ class HydraPlan(Plan):
     spread_weight: float
     aggregate_temperature: float = 1.0
     member_temperature: float = 1.0
-    n_heads: int = 1
+    n_networks: int = 1
     n_members: int = 1
+    has_gain: bool = False
 
     @property
-    def has_gain(self) -> bool:
-        """Whether the last network tells the gain of the heads before it."""
-        return self.tells_parts and self.spread_weight > 0 and isinstance(self.task, Numbers)
-
-    @property
-    def n_networks(self) -> int:
-        return self.n_heads + self.has_gain
+    def n_heads(self) -> int:
+        """Number of heads M."""
+        return self.n_networks - self.has_gain
 
     @property
     def tells_parts(self) -> bool:
