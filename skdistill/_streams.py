@@ -21,8 +21,8 @@ from ._tasks import TASKS, Buffers, Classes, Numbers, Task, dtype_to_compute, is
 # Rows of the shuffle buffer, for batches that do not say how many.
 BUFFER_ROWS = 100_000
 
-# Rows, about, that are kept of a stream: they set where a student's training begins and the noise of
-# its transfer rows, and measure the residuals of a fitted teacher.
+# Rows, about, that are kept of a stream: they set where a student's training begins and the noise
+# of its transfer rows, and measure the residuals of a fitted teacher.
 _N_EXAMPLES = 10_000
 
 # Kinds of labels that are numbers, which numpy would turn into words beside words.

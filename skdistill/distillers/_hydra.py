@@ -30,7 +30,8 @@ from ._teacher import fit_teacher_of, has_fitted_teacher
 # Default number of heads above which a warning suggests fewer, for forests say.
 _MANY_HEADS = 100
 
-# For transfer="auto", `share_power` of the noise of classifiers.
+# For transfer="auto", the noise of regressors, and `share_power` of that of classifiers.
+_NOISE_OF_NUMBERS = GaussianNoise(correlated=True, categorical="auto")
 _NOISE_OF_CLASSES = 1.5
 
 _HYDRA_PARAMETERS = {
@@ -112,7 +113,9 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
 
     with L1 the label's likelihood, L2 the KL divergence between the aggregates, L3 the mean KL
     divergence between each member and its head, L4 how alike the heads' weights are; see
-    :mod:`skdistill.losses` for each.
+    :mod:`skdistill.losses` for each. One more head tells the gain: the factor by which the heads'
+    epistemic variance is multiplied for the scale of the members', part of what the spread mismatch
+    compares. What it adds is taken from the heads' variances, so that the total stays.
 
     Parameters
     ----------
@@ -143,12 +146,15 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         Whether L4 compares a head's weights with the heads' mean (Eq 9) or with each other head's.
     spread_weight : float, default=0.3
         Weight of the spread-matching terms, without which the student's epistemic variance comes
-        out too small; it grows linearly to this over the epochs. 0 gives the paper's loss.
+        out too small; it grows linearly to this over the epochs. 0 gives the paper's loss, without
+        a gain.
     transfer : {"auto", "noise", "mixup", "munge", "box"}, TransferMaker or None, default="auto"
         How further rows are generated from X and `X_transfer` in every epoch, for the teacher to
-        predict. "noise", ``GaussianNoise(scale=0.7)``, adds Gaussian noise to the rows, which keep
+        predict. "noise", ``GaussianNoise()``, adds Gaussian noise to the rows, which keep
         their labels; the others generate as many rows again, without labels. None generates none.
-        "auto" is noise, or None with `member_predictions`, which are known for X alone. See
+        "auto" is noise with the correlations of the columns that leaves columns with few values
+        alone, ``GaussianNoise(correlated=True, categorical="auto")``, or None with
+        `member_predictions`, which are known for X alone. See
         :mod:`skdistill.transfer`; the settings of an object can be searched over, as
         ``transfer__scale``.
     transfer_only : bool, default=False
@@ -332,7 +338,8 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         self
         """
         arguments = X, y, sample_weight, X_transfer, member_predictions
-        return _fit(self, Stage.of_fit, *arguments, default=BayesianEnsembleRegressor)
+        default, auto = BayesianEnsembleRegressor, _NOISE_OF_NUMBERS
+        return _fit(self, Stage.of_fit, *arguments, default=default, auto=auto)
 
     @available_if(has_fitted_teacher)
     def partial_fit(self, X, y, sample_weight=None):
@@ -347,7 +354,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         self
         """
         arguments = X, y, sample_weight, None, None
-        return _fit(self, Stage.of_pass, *arguments, default=None)
+        return _fit(self, Stage.of_pass, *arguments, default=None, auto=_NOISE_OF_NUMBERS)
 
 
 class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):

@@ -26,6 +26,9 @@ from ..teachers import check_member_predictions
 from ..transfer import GaussianNoise, TransferMaker, TransferSet, make_transfer
 from ._stage import Stage
 
+# Rows, at most, that tell whether noise leaves a table as it is.
+_ROWS_LOOKED_AT = 10_000
+
 
 class FitArguments(NamedTuple):
     """X, y and weights as the user has given them to `fit`, for the fit of the teacher."""
@@ -142,6 +145,7 @@ def set_up(
     if maker is not None:
         maker.check(rows.shape)
     transfer_rows = check_transfer_rows(distiller, X_transfer, rows, maker)
+    maker = maker_that_changes(maker, rows)
     # A module that does not fit is found before the teacher is fitted.
     group_lasso(distiller, build_module(plan, recipe, [0], torch.float64))
     kept_weight = None if weight is None else weight[kept]
@@ -218,6 +222,7 @@ def set_up_stream(
     group_lasso(distiller, build_module(plan, recipe, [0], torch.float64))
     scaling = stream.scaling(stream.task, getattr(distiller, "normalize_y", True))
     examples = stream.encoded_examples(scaling)
+    maker = maker_that_changes(maker, examples.X)
     return Setup(
         FitArguments(X, None, None),
         training,
@@ -253,6 +258,14 @@ def transfer_maker(
             f"alone; got {distiller.transfer!r}."
         )
     return maker
+
+
+def maker_that_changes(maker: TransferMaker | None, rows: np.ndarray) -> TransferMaker | None:
+    """Return the maker, or None for one that leaves rows as they are: answers are then kept."""
+    if maker is None or not len(rows):
+        return maker
+    some = rows[:: -(-len(rows) // _ROWS_LOOKED_AT)].copy()  # X may be a memory map
+    return maker if maker.changes(torch.from_numpy(some)) else None
 
 
 def refuse_teacher(distiller: Any, transfer_rows: np.ndarray) -> None:

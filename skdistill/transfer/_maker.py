@@ -50,6 +50,20 @@ class TransferMaker(Settings, ABC):
         check_parameters(self, f"{type(self).__name__}: ")
         self._variables(shape)
 
+    def changes(self, X: Tensor) -> bool:
+        """Tell whether rows that are drawn differ from those that they are drawn from.
+
+        Parameters
+        ----------
+        X : Tensor of shape (n, ...)
+            The rows.
+
+        Returns
+        -------
+        changes : bool
+        """
+        return True
+
     @abstractmethod
     def prepare(self, X: Tensor, weight: Tensor | None = None) -> Draw:
         """Return a function that draws new rows for these.

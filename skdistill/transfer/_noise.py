@@ -12,10 +12,14 @@ from torch import Tensor
 
 from .._rules import Number, OneOf
 from .._standardisation import correlation, standardisation
-from ._maker import Draw, TransferMaker, per_row
+from ._maker import Draw, TransferMaker, Variables, per_row
 
 # Columns, at most, whose noise can be correlated: a row takes the square of them multiplications.
 _MOST_CORRELATED = 1024
+
+# For categorical="auto": values of a column at most, rows for each of them at least, and rows, at
+# most, that are looked at.
+_FEW_VALUES, _ROWS_PER_VALUE, _ROWS_LOOKED_AT = 20, 10, 10_000
 
 # Eigenvalues of correlations below this share of the largest are zeros, up to rounding.
 _ROUNDING = 1e-10
@@ -42,9 +46,11 @@ class GaussianNoise(TransferMaker):
         cannot have; correlated noise stays in the linear subspace that the rows span. Rows with
         more than one axis (images, series) or more than 1,024 columns have independent noise all
         the same.
-    categorical : None, mask or list of columns, default=None
+    categorical : None, "auto", mask or list of columns, default=None
         Columns that are left alone: ``n_features`` booleans, or numbers of columns. A tuple of
-        numbers stands for columns that encode one variable, here the same as its numbers.
+        numbers stands for columns that encode one variable, here the same as its numbers. "auto"
+        are those with few values, at most 20 and at most one for ten rows: codes, and the levels of
+        an experiment.
 
     Examples
     --------
@@ -75,6 +81,11 @@ class GaussianNoise(TransferMaker):
         self.correlated = correlated
         self.categorical = categorical
 
+    def changes(self, X):
+        if (is_categorical := self._is_categorical(X)) is not None:
+            X = X[:, ~is_categorical]
+        return self.scale > 0 and bool((X[:1] != X).any())
+
     def prepare(self, X, weight=None) -> Draw:
         self.check(X.shape)
         values, weights = X.cpu().numpy(), None if weight is None else weight.cpu().numpy()
@@ -97,6 +108,23 @@ class GaussianNoise(TransferMaker):
             return torch.addcmul(rows, normals.mul_(share.pow_(share_power)), sd, out=normals)
 
         return draw
+
+    def _variables(self, shape: tuple[int, ...]) -> Variables:
+        return [] if self._is_auto else super()._variables(shape)
+
+    def _is_categorical(self, X: Tensor) -> Tensor | None:
+        if not self._is_auto:
+            return super()._is_categorical(X)
+        if X.ndim > 2:
+            return None
+        some = X[:: -(-len(X) // _ROWS_LOOKED_AT)]
+        most = min(_FEW_VALUES, len(some) / _ROWS_PER_VALUE)
+        few = [len(column.unique()) <= most for column in some.T]
+        return torch.tensor(few, device=X.device)
+
+    @property
+    def _is_auto(self) -> bool:
+        return isinstance(self.categorical, str) and self.categorical == "auto"
 
 
 def square_root(matrix: np.ndarray) -> np.ndarray:

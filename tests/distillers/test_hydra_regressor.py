@@ -255,6 +255,22 @@ def test_the_defaults_are_a_faithful_student():
     assert {name: params[name] for name in expected} == expected
 
 
+class Asked(Given):
+    """Writes down how many rows it was asked about."""
+
+    def predict_members(self, X):
+        self.__dict__.setdefault("n_asked", []).append(len(X))
+        return super().predict_members(X)
+
+
+@pytest.mark.parametrize(("n_levels", "n_times"), [(5, 1), (60, 4)])
+def test_noise_by_default_leaves_a_table_of_levels_alone(n_levels, n_times, regression):
+    teacher, number = Asked().fit(None, None), np.arange(60.0)
+    X = np.stack([number % n_levels, number % 3], axis=1)
+    regression.student(FrozenEstimator(teacher), max_epochs=4).fit(X, number)
+    assert sum(teacher.n_asked) - teacher.n_asked.count(1) == 60 * n_times + 30 * 0
+
+
 # ------------------------------------------------------------------------------------------
 # Fidelity
 # ------------------------------------------------------------------------------------------

@@ -89,7 +89,7 @@ def test_correlated_noise_has_the_covariance_of_the_rows(weighted):
     frequencies = None if weight is None else weight.int().numpy()
     expected = 0.25 * np.cov(rows.numpy().T, bias=True, fweights=frequencies)
     sd = np.sqrt(np.diag(expected))
-    # A mean of products of normals has a variance of (c_ii c_jj + c_ij^2) / n, at most twice the first.
+    # A mean of products of normals has a variance of (c_ii c_jj + c_ij^2) / n.
     errors = np.abs(found.T @ found / len(found) - expected)
     assert (errors <= 4.5 * np.sqrt(2 / len(found)) * np.outer(sd, sd)).all()
     assert stats.kstest(found[:2000, 2] / sd[2], "norm").pvalue > 0.01
@@ -117,3 +117,35 @@ def test_images_and_very_wide_rows_have_independent_noise():
         rows = torch.rand(shape, generator=torch.Generator().manual_seed(0))
         expected = noise(GaussianNoise(1.0), 2, rows=rows)
         assert (noise(GaussianNoise(1.0, correlated=True), 2, rows=rows) == expected).all()
+
+
+def levels_and_numbers(n=300):
+    """Columns of 20 levels, of 21, and of numbers."""
+    number = torch.arange(n)
+    return torch.stack([number % 20, number % 21, number], dim=1).double()
+
+
+def test_columns_with_few_values_are_found():
+    found = noise(GaussianNoise(1.0, categorical="auto"), 20, rows=levels_and_numbers())
+    assert (found[..., 0] == 0).all()
+    assert (found[..., 1:] != 0).all()
+    short = noise(GaussianNoise(1.0, categorical="auto"), 20, rows=levels_and_numbers(50) % 6)
+    assert (short != 0).all()  # six values of 50 rows are not few
+    images = torch.ones(30, 2, 2).index_fill_(0, torch.arange(15), 0.0)
+    assert (noise(GaussianNoise(1.0, categorical="auto"), 2, rows=images) != 0).all()
+
+
+def test_noise_tells_whether_it_changes_rows():
+    rows = levels_and_numbers()
+    auto = GaussianNoise(categorical="auto")
+    assert auto.changes(rows)
+    assert not auto.changes(rows[:, :1])
+    assert GaussianNoise().changes(rows[:, :1])
+    assert not GaussianNoise(scale=0.0).changes(rows)
+    assert not GaussianNoise().changes(torch.ones(3, 2, 2))
+    assert not GaussianNoise(categorical=[0, 1, 2]).changes(rows)
+
+
+def test_another_word_for_columns_is_refused():
+    with pytest.raises(ValueError, match="categorical must be None, a mask of 3 booleans"):
+        GaussianNoise(categorical="few").prepare(levels_and_numbers())
