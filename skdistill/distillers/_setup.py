@@ -27,7 +27,7 @@ from ..transfer import GaussianNoise, TransferMaker, TransferSet, make_transfer
 from ._stage import Stage
 
 # Rows, at most, that tell whether noise leaves a table as it is.
-_ROWS_LOOKED_AT = 10_000
+_ROWS_LOOKED_AT = 2_000
 
 
 class FitArguments(NamedTuple):

@@ -228,9 +228,9 @@ def own_default(in_features, out_features, hidden_units=(11,)):
 def test_defaults_for_the_mlp_are_for_no_other_module(frozen, task):
     n = n_outputs(task)
     own = task.Student(frozen, module=own_default, max_epochs=1).fit(*task.data)
-    assert own.n_parameters_ == 11 * 4 + 3 * n * 12
+    assert own.n_parameters_ == 11 * 4 + n_networks(task, 3) * n * 12
     default = task.Student(frozen, max_epochs=1).fit(*task.data)
-    assert default.n_parameters_ == 128 * 4 + 128 * 129 + 3 * n * 129
+    assert default.n_parameters_ == 128 * 4 + 128 * 129 + n_networks(task, 3) * n * 129
 
 
 def half_frozen(in_features, out_features, norm=nn.Identity):

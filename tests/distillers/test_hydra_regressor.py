@@ -22,6 +22,7 @@ from skdistill import HydraPlusRegressor, losses, predict_members
 from skdistill._plans import Extent, NetworkRecipe
 from skdistill._tasks import Numbers
 from skdistill.distillers._hydra import hydra_plan
+from skdistill.distillers._plans._hydra import gained
 from skdistill.distributions import EmpiricalGaussian
 from skdistill.modules import MLP
 
@@ -204,8 +205,7 @@ def test_the_gain_moves_variance_from_one_part_to_the_other(raw):
     case = answers_and_outputs(n_members=3, n_heads=4)
     case.outputs[..., :4, :2] *= 0.2  # of most rows the heads are of one mind
     outputs = torch.cat([case.outputs, torch.full_like(case.gain, raw)], dim=1)[0]
-    read = objective_of(3, 4).plan.read
-    found, plain = read(outputs), EmpiricalGaussian.from_outputs(case.outputs[0])
+    found, plain = gained(outputs), EmpiricalGaussian.from_outputs(case.outputs[0])
     parts, before = found.uncertainty(), plain.uncertainty()
     gain = 10 ** np.tanh(raw / np.log(10))  # at most ten times
     torch.testing.assert_close(found.mean, plain.mean)

@@ -75,10 +75,8 @@ class HydraPlan(Plan):
     def tells_parts(self) -> bool:
         return self.n_heads > 1
 
-    @property
-    def read(self) -> Any:
-        """What reads outputs of all networks, (M + 1, n, 2 t), with a gain."""
-        return gained if self.has_gain else None
+    def wrap(self, network: Any, buffers: dict[str, Tensor]) -> Any:
+        return self.task.wrap(network, buffers, gained if self.has_gain else None)
 
     def build(self, recipe: NetworkRecipe, seeds: Sequence[int]) -> MultiHead:
         networks = recipe.build(seeds)
@@ -175,13 +173,14 @@ class GaussianHydraObjective(HydraObjective):
     def loss_and_gradient(
         self, outputs: Tensor, targets: tuple[Tensor, ...]
     ) -> tuple[Tensor, Tensor]:
-        members = losses.Mixture(*targets[0].transpose(-4, -3).unbind(-1))  # (S, N, n, t)
+        predictions, y, labelled = targets
+        members = losses.Mixture(*predictions.transpose(-4, -3).unbind(-1))  # (S, N, n, t)
         own, log_gain = outputs, None
         if self.plan.has_gain:
             own, raw = split_gain(outputs)
             log_gain = bounded(raw)
         heads = losses.Mixture(*Gaussian.from_outputs(own))
-        loss, gradient = weighted_sum(self._terms(members, *targets[1:], log_gain), heads)
+        loss, gradient = weighted_sum(self._terms(members, y, labelled, log_gain), heads)
         slope = losses.gradient_of_outputs(own, gradient)
         if log_gain is None:
             return loss, slope
