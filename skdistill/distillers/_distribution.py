@@ -192,13 +192,13 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
                                 class (Eqs 9 and 10), diagonal or with a part of low rank.
     ``"dirichlet"``             A Dirichlet distribution over a member's probabilities; see `loss`.
     ``"mixture"``               The members' mean: plain distillation, the total only.
-    ``"gauss_head"``            Gaussian weights of the last layer, by local reparametrisation
-                                ("Gauss" of [3]_).
-    ``"dropout_head"``          Dropout before the last layer ("Drop" of [3]_).
     ==========================  ===================================================================
 
-    The last two are there for comparison: their draws are independent of the member that they are
-    compared with, so the loss depends on the members' mean alone, and their spread is not learnt.
+    For comparison, and for nothing else, there are two more for a classifier: ``"gauss_head"``,
+    Gaussian weights of the last layer by local reparametrisation, and ``"dropout_head"``, dropout
+    before it ("Gauss" and "Drop" of [3]_). Their draws are independent of the member that they are
+    compared with, so the loss depends on the members' mean alone. The spread is not learnt: what
+    they give as the epistemic part does not follow the teacher's.
 
     Parameters
     ----------
@@ -216,24 +216,26 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         Covariance of the families "gaussian", diagonal or full, and "logit_normal", diagonal or
         that plus a part of this rank.
     loss : str, default="auto"
-        What "dirichlet" or "gaussian" minimises. With "dirichlet": ``"reverse_kl"``, the default,
-        the divergence KL(student || proxy) from the Dirichlet that is as wide as the members (Eqs
-        14 and 17 of [2]_), divided by the proxy's precision, so that rows on which members agree do
-        not drown the others; ``"reverse_kl_reference"``, the form that its authors released (Eq
-        18), whose proxy is narrower; or, for comparison, ``"forward_kl"`` (Eq 13) and ``"nll"``,
-        the members' likelihood (Eq 11, EnD2), neither of which trains with many classes. With
+        What "dirichlet" or "gaussian" minimises. With "dirichlet": ``"moments"``, the default,
+        which matches the members' mean and their mutual information, the epistemic part, each by a
+        term of its own (ours); ``"reverse_kl"``, the divergence KL(student || proxy) from the
+        Dirichlet that is as wide as the members (Eqs 14 and 17 of [2]_), divided by the proxy's
+        precision, so that rows on which members agree do not drown the others;
+        ``"reverse_kl_reference"``, the form that its authors released (Eq 18), whose proxy is
+        narrower; or, for comparison, ``"forward_kl"`` (Eq 13) and ``"nll"``, the members'
+        likelihood (Eq 11, EnD2), neither of which trains with many classes. With
         "gaussian": ``"nll"``, the default, the members' likelihood (Eq 7 of [1]_), which counts
         what the student misses of the members' mean as their disagreement; or ``"moments"``, which
         matches means and covariance each by a term of its own, so that it does not.
     max_precision : float, default="auto"
-        Largest precision of the proxy, which members that agree would make infinite; "auto" is
-        1,000 for each class. In float32 it is 8,400 for each class at most, as much as losses hold.
+        Largest precision of the proxy, for losses that have one, which members that agree would
+        make infinite; "auto" is 1,000 for each class. In float32 it is 8,400 for each class at most, as much as losses hold.
     smoothing : float, default="auto"
         Weight of the uniform distribution that is mixed into every member's probabilities, for
         "dirichlet" and "logit_normal". "auto" is 1e-3 for ``loss="nll"`` and 0 otherwise; and where
         one of M members gives a class a probability of exactly zero, as trees do, members are mixed
         with their mean, of weight 1 / (M + 1), which leaves the mean as it is and makes their
-        disagreement finite.
+        disagreement finite; ``loss="moments"`` does not need that.
     temperature : float or tuple (temperature, first_epoch, last_epoch), default=1.0
         Divides the logits of members and student in training, with "dirichlet", "mixture" and the
         random heads; constant (not with "dirichlet"), or falling linearly to 1 between two epochs.
@@ -307,7 +309,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
 
     Notes
     -----
-    Concentrations of "dirichlet" are ``exp(z)`` for outputs z. The divergences from the proxy are
+    Concentrations of "dirichlet" are ``exp(z)`` for outputs z. Divergences from the proxy are
     taken with one added to both sides' concentrations, as in [2]_; predictions are read without it,
     as in its authors' code: with many classes it would make most of the mean uniform.
 

@@ -162,14 +162,14 @@ def _expected_entropy_and_information(concentrations: Tensor) -> tuple[Tensor, T
     precision = alpha.sum(-1, keepdim=True)
     mean = alpha / precision
     surprise = mean.log().neg_()
-    excess = _digamma_excess(torch.cat((alpha, precision), dim=-1))
+    excess = digamma_excess(torch.cat((alpha, precision), dim=-1))
     share = (excess[..., :-1] - excess[..., -1:]).clamp_(min=0)
     share = torch.minimum(share, surprise, out=share)
     information = (mean * share).sum(-1)
     return surprise.sub_(share).mul_(mean).sum(-1), information
 
 
-def _digamma_excess(x: Tensor) -> Tensor:
+def digamma_excess(x: Tensor) -> Tensor:
     """``digamma(x + 1) - log x`` for x > 0, of full relative accuracy in float64.
 
     For large x it is about ``1 / 2x`` and the two terms cancel: the logarithms are combined first.

@@ -205,6 +205,18 @@ def test_a_covariance_of_low_rank_keeps_what_logits_share():
     np.testing.assert_allclose(covariance, expected, atol=0.03)
 
 
+def test_the_dirichlet_family_learns_mean_and_information_of_the_members():
+    members = categorical_members()
+    members[0] = members[0] ** 12 / (members[0] ** 12).sum(-1, keepdims=True)  # surer by far
+    model = linear("classifier", family="dirichlet")
+    model.fit(X, np.arange(N_ROWS) % 4, member_predictions=members)
+    found = model.predict_distribution(X)
+    expected = EmpiricalCategorical(torch.from_numpy(np.log(members)).transpose(0, 1))
+    np.testing.assert_allclose(found.mean, expected.mean, atol=2e-3)
+    information = expected.uncertainty().epistemic
+    np.testing.assert_allclose(found.uncertainty().epistemic, information, rtol=2e-2)
+
+
 @pytest.mark.parametrize("loss", ["reverse_kl", "reverse_kl_reference", "forward_kl"])
 def test_the_dirichlet_family_learns_the_proxy(loss):
     members = categorical_members()
@@ -486,7 +498,11 @@ def test_unknown_families_are_told_the_known_ones(kind, data):
     ("params", "error", "message"),
     [
         ({"loss": "kl"}, ValueError, "loss must be one of .*reverse_kl"),
-        ({"loss": "moments"}, ValueError, "loss must be 'auto' or one of .*reverse_kl"),
+        (
+            {"loss": "moments", "family": "logit_normal"},
+            ValueError,
+            "loss must be 'auto' with family='logit_normal'",
+        ),
         ({"covariance": "full", "family": "logit_normal"}, ValueError, "covariance must be"),
         ({"covariance": 0}, ValueError, "covariance must be"),
         ({"max_precision": 0}, ValueError, "max_precision"),
@@ -536,7 +552,7 @@ OTHER = {
     ("kind", "family", "loss"),
     [("regressor", family, "auto") for family in REGRESSION]
     + [("classifier", family, "auto") for family in CLASSIFICATION]
-    + [("classifier", "dirichlet", "nll")],
+    + [("classifier", "dirichlet", loss) for loss in ("reverse_kl", "nll")],
 )
 def test_a_parameter_is_read_or_refused(kind, family, loss, name):
     """No parameter is taken that changes nothing."""
@@ -548,7 +564,7 @@ def test_a_parameter_is_read_or_refused(kind, family, loss, name):
     model = DistributionDistiller(
         kind, family=family, loss=loss, max_epochs=3, module__hidden_units=(4,), random_state=0
     )
-    if loss == "nll" and name == "loss":
+    if loss != "auto" and name == "loss":
         return  # set already, and read
     other = OTHER[name].get(family, OTHER[name][None])
     changed = clone(model).set_params(**{name: other})
@@ -585,7 +601,7 @@ def test_hard_members(family, case):
 def test_the_cap_holds_where_members_are_identical():
     members = categorical_members()
     members[1:] = members[1:, :1]  # on all rows but one: were it on all, there were nothing to cap
-    model = linear("classifier", family="dirichlet", max_precision=500.0)
+    model = linear("classifier", loss="reverse_kl", max_precision=500.0)
     model.fit(X, np.arange(N_ROWS) % 4, member_predictions=members)
     precision = model.predict_distribution(X).precision
     np.testing.assert_allclose(precision[1:], 500.0, rtol=0.1)

@@ -15,7 +15,7 @@ from torch.distributions import kl_divergence
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from skdistill import losses
-from skdistill.distributions import Dirichlet
+from skdistill.distributions import Dirichlet, EmpiricalCategorical
 from skdistill.losses import _dirichlet
 
 N_ROWS, N_CLASSES = 6, 4
@@ -41,8 +41,10 @@ def targets():
     """Each loss, and what it compares outputs with."""
     beta = randn(N_ROWS, N_CLASSES, seed=1).mul(2).exp()
     proxy = losses.proxy_target(members_of(5, N_ROWS, N_CLASSES))
-    mean_log = members_of(5, N_ROWS, N_CLASSES).mean(0)
+    members = members_of(5, N_ROWS, N_CLASSES)
+    mean_log = members.mean(0)
     return {
+        "moments": (losses.dirichlet_moments, losses.information_target(members)),
         "reverse": (losses.dirichlet_reverse_kl, (beta,)),
         "reverse, plain": (losses.dirichlet_reverse_kl, (beta, 0.0)),
         "released": (losses.dirichlet_reverse_kl_reference, proxy),
@@ -200,6 +202,48 @@ def test_the_minimiser_of_the_released_form_has_k_more_precision():
     close(outputs.exp() + 1, (precision + N_CLASSES)[:, None] * mean + 1, rtol=1e-6)
 
 
+def test_the_minimiser_of_the_moments_is_the_dirichlet_that_they_are_of():
+    alpha = randn(5, N_CLASSES).mul(2).exp()
+    alpha = torch.cat([alpha, torch.tensor([[1e4, 3.0, 0.1, 1e-3]])])  # a sure row as well
+    planted = Dirichlet(alpha)
+    mean, information = planted.mean, planted.uncertainty().epistemic
+    loss, gradient = losses.dirichlet_moments.and_gradient(alpha.log(), mean, information)
+    close(loss, torch.zeros(6), atol=1e-12)
+    close(gradient, torch.zeros(6, N_CLASSES), atol=1e-9)
+    outputs = minimiser(
+        lambda z: losses.dirichlet_moments.and_gradient(z, mean, information, floor=1e-9),
+        torch.zeros(6, N_CLASSES).double(),
+    )
+    close(outputs.exp()[:5], alpha[:5], rtol=1e-5)
+    found = Dirichlet(outputs.exp())
+    close(found.mean, mean, atol=1e-6)
+    close(found.uncertainty().epistemic, information, rtol=1e-3)
+
+
+def test_moments_are_a_divergence_and_a_squared_difference_of_logarithms():
+    outputs, members = randn(N_ROWS, N_CLASSES, seed=4), members_of(5, N_ROWS, N_CLASSES)
+    student, teacher = Dirichlet.from_outputs(outputs, 0.0), EmpiricalCategorical(members)
+    divergence = (teacher.mean * (teacher.log_mean - student.log_mean)).sum(-1)
+    ratio = (student.uncertainty().epistemic + 0.01) / (teacher.uncertainty().epistemic + 0.01)
+    target = losses.information_target(members)
+    found = losses.dirichlet_moments(outputs, *target, weight=0.7, floor=0.01)
+    close(found, divergence + 0.35 * ratio.log().square())
+
+
+@pytest.mark.parametrize("n_classes", [2, 30])
+def test_in_float32_moments_of_sure_members_are_as_in_float64(n_classes):
+    members = torch.stack([12 * randn(50, n_classes), 12 * randn(50, n_classes)]).log_softmax(-1)
+    outputs = 8 * randn(50, n_classes, seed=1)
+    wide, narrow = (
+        losses.dirichlet_moments.and_gradient(
+            outputs.to(dtype), *losses.information_target(members.to(dtype))
+        )
+        for dtype in (torch.float64, torch.float32)
+    )
+    for expected, found in zip(wide, narrow, strict=True):
+        torch.testing.assert_close(found.double(), expected, rtol=5e-2, atol=1e-2)
+
+
 def test_the_minimiser_of_the_likelihood_is_the_dirichlet_of_the_members():
     alpha = np.array([3.0, 1.5, 6.0])
     members = torch.tensor(np.random.default_rng(0).dirichlet(alpha, 50_000)).log()
@@ -214,6 +258,34 @@ def test_the_minimiser_of_the_likelihood_is_the_dirichlet_of_the_members():
 
 
 # statistics and proxies of members
+
+
+def test_information_is_that_of_the_ensemble_and_finite_where_members_rule_classes_out():
+    members = members_of(7, N_ROWS, N_CLASSES)
+    members[0, :, 1] = -math.inf
+    members[:, 0] = members_of(1, 1, N_CLASSES)[0]  # on the first row they agree
+    members = members.log_softmax(-1)
+    teacher = EmpiricalCategorical(members)
+    mean, information = losses.information_target(members + 3)  # logits are normalised
+    close(mean, teacher.mean)
+    close(information, teacher.uncertainty().epistemic)
+    close(information[0], 0.0)
+
+
+def test_information_at_a_temperature_and_smoothed():
+    members = members_of(7, N_ROWS, N_CLASSES)
+    probs = (members / 2).softmax(-1)
+    probs = (1 - 1e-3) * (probs - 1 / N_CLASSES) + 1 / N_CLASSES
+    mean, information = losses.information_target(members, temperature=2.0, smoothing=1e-3)
+    close(mean, probs.mean(0))
+    close(information, EmpiricalCategorical(probs.log()).uncertainty().epistemic)
+
+
+def test_information_of_many_draws_tends_to_that_of_their_dirichlet():
+    alpha = torch.tensor([[0.2, 4.0, 30.0]], dtype=torch.float64)
+    draws = np.random.default_rng(0).dirichlet(alpha[0], (40_000, 1))
+    _, information = losses.information_target(torch.tensor(draws).log())
+    close(information, Dirichlet(alpha).uncertainty().epistemic, rtol=0.02)
 
 
 def test_statistics_of_members_added_one_by_one():

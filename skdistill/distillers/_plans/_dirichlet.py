@@ -27,7 +27,7 @@ _PRECISION_PER_CLASS = 1e3
 class DirichletPlan(OfProbabilities):
     """A Dirichlet distribution over the probabilities (Ryabinin et al., 2021)."""
 
-    loss: str = "reverse_kl"
+    loss: str = "moments"
     max_precision: float = float("inf")
     smoothing: float = 0.0
     mends_zeros: bool = False  # of members, see `without_zeros`
@@ -36,7 +36,7 @@ class DirichletPlan(OfProbabilities):
         {"loss", "max_precision", "smoothing", "temperature"}
     )
     known_losses: ClassVar[tuple[str, ...]] = (
-        *("reverse_kl", "reverse_kl_reference", "forward_kl"),
+        *("moments", "reverse_kl", "reverse_kl_reference", "forward_kl"),
         "nll",
     )
 
@@ -47,7 +47,7 @@ class DirichletPlan(OfProbabilities):
         automatic = SMOOTHING if by_likelihood else 0.0
         is_auto = parameters.smoothing == "auto"
         cap = parameters.max_precision
-        plan = DirichletLikelihoodPlan if by_likelihood else DirichletPlan
+        plan = {"moments": DirichletMomentsPlan, "nll": DirichletLikelihoodPlan}.get(loss, cls)
         return plan(
             task,
             parameters.temperature,
@@ -55,7 +55,7 @@ class DirichletPlan(OfProbabilities):
             loss=loss,
             max_precision=_PRECISION_PER_CLASS * task.size if cap == "auto" else float(cap),
             smoothing=automatic if is_auto else float(parameters.smoothing),
-            mends_zeros=is_auto,
+            mends_zeros=is_auto and loss != "moments",
             **fields,
         )
 
@@ -86,6 +86,17 @@ class DirichletPlan(OfProbabilities):
         cap = min(self.max_precision, losses.largest_precision(self.size, members.dtype))
         mean, precision = losses.proxy_target(members, cap, temperature, self.smoothing)
         return losses.proxy_term(self.loss, mean, precision)
+
+
+@dataclass(frozen=True)
+class DirichletMomentsPlan(DirichletPlan):
+    """The same, by the members' mean and mutual information, each with a term of its own."""
+
+    settings: ClassVar[frozenset[str]] = DirichletPlan.settings - {"max_precision"}
+
+    def term(self, members: Tensor, temperature: Tensor) -> Term:
+        target = losses.information_target(members, temperature, self.smoothing)
+        return Term(losses.dirichlet_moments, target)
 
 
 @dataclass(frozen=True)
