@@ -54,7 +54,7 @@ RANK_AT_LEAST, AUROC_LOST_AT_MOST = 0.95, 0.03
 OUT_OF_TRAINING = ("test", "svhn")
 
 LINEAR_STUDENTS: dict[str, dict[str, Any]] = {
-    "dirichlet, reverse KL": {"family": "dirichlet"},
+    "dirichlet, reverse KL": {"family": "dirichlet", "loss": "reverse_kl"},
     "dirichlet, released": {"family": "dirichlet", "loss": "reverse_kl_reference"},
     "dirichlet, forward KL": {"family": "dirichlet", "loss": "forward_kl"},
     "dirichlet, NLL": {"family": "dirichlet", "loss": "nll"},

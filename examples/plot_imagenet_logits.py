@@ -4,7 +4,7 @@ Can one Dirichlet stand in for eight networks on ImageNet?
 
 For the order of the photographs by what the networks do not know, yes. Eight networks give each of
 500 photographs a probability for each of a thousand classes. The proxy is the Dirichlet that a
-student of ``family="dirichlet"`` is taught in their place: one number for each class. Photographs
+student of ``loss="reverse_kl"`` is taught in their place: one number for each class. Photographs
 on which the networks disagree are those on which the proxy is wide.
 
 In training, one is added to each concentration; without it such a student is hard to train (see the

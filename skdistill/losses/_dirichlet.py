@@ -33,6 +33,11 @@ _PROXY_EPS = torch.finfo(torch.float32).eps  # added to the denominator of Eq 17
 # gradients are small differences of numbers of that size: with more they would be noise.
 _ROUNDING = 1e-3
 
+# Logarithms of the precisions that a student is held between while its information is matched. At
+# the first it is that of members that are each sure of one class, to a per cent; at the second far
+# below what the loss tells from 0. Such members would drive the outputs to their limits, and beyond.
+_LOG_PRECISIONS = (math.log(1e-2), math.log(1e8))
+
 # B_2k, k = 1 to 3, of Stirling's series: from 4 on, three terms leave out less than float32 rounds.
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42)
 _SHIFT = 4
@@ -380,7 +385,9 @@ def dirichlet_moments(
     :math:`\operatorname{KL}(\bar p \,\|\, \hat p)
     + \frac w2 \ln^2 \frac{\hat I + \varepsilon}{I + \varepsilon}`. Ours, not the paper's: its
     minimiser is the Dirichlet whose epistemic part is that of the members, which that of the proxy
-    misses by a factor of a few, and of ten where the members are sure.
+    misses by a factor of a few, and of ten where the members are sure. The precision is held
+    between 1e-2 and 1e8 by a quadratic term in its logarithm: members that agree, or that are each
+    sure of one class, would make it infinite, or 0.
 
     Parameters
     ----------
@@ -401,14 +408,18 @@ def dirichlet_moments(
     """
 
     def kernel(outputs: Tensor, mean: Tensor, information: Tensor) -> tuple[Tensor, Tensor]:
-        log_probs = outputs.log_softmax(-1)
+        log_precision = outputs.logsumexp(-1, keepdim=True)
+        log_probs = outputs - log_precision
         divergence = torch.xlogy(mean, mean).sub_(log_probs * mean).sum(-1, keepdim=True)
         student, slope = _information(_concentrations(outputs, 0.0)[0])
         student = student + floor
         error = (student / (information + floor)).log()
-        gradient = log_probs.exp_().sub_(mean)
+        excess = log_precision - log_precision.clamp(*_LOG_PRECISIONS)
+        error.masked_fill_(excess * error > 0, 0.0)  # it would lead farther away
+        probs = log_probs.exp_()
+        gradient = (probs - mean).addcmul_(probs, excess, value=weight)
         gradient += slope.mul_(weight * error / student)
-        return divergence + 0.5 * weight * error.square(), gradient
+        return divergence + 0.5 * weight * (error.square() + excess.square()), gradient
 
     return _by_rows(kernel, outputs, mean, information.unsqueeze(-1))
 
