@@ -8,9 +8,9 @@ gradient with that of all the others together. For cross-entropy the two are equ
 classes there are. For the likelihood of a Dirichlet (NLL), and for the forward Kullback-Leibler
 divergence, a network that has just begun is busy with the classes that hardly matter, and the more
 so the more of them there are. For the reverse divergence it is not, which is why
-`DistributionDistiller` has it, as ``loss="reverse_kl"``. Later the reverse divergence does no better
-than the likelihood, but for the one that is added to all concentrations. The default, ``"moments"``,
-learns the mean by its cross-entropy.
+`DistributionDistiller` has it, as ``loss="reverse_kl"``. Later the reverse divergence does no
+better than the likelihood, but for the one that is added to all concentrations. The default,
+``"moments"``, learns the mean by its cross-entropy.
 
 The picture puts together the first and the third figure of Ryabinin, Malinin & Gales (2021).
 """

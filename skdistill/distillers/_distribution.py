@@ -229,7 +229,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         matches means and covariance each by a term of its own, so that it does not.
     max_precision : float, default="auto"
         Largest precision of the proxy, for losses that have one, which members that agree would
-        make infinite; "auto" is 1,000 for each class. In float32 it is 8,400 for each class at most, as much as losses hold.
+        make infinite; "auto" is 1,000 for each class. In float32 it is 8,400 for each class at
+        most, as much as losses hold.
     smoothing : float, default="auto"
         Weight of the uniform distribution that is mixed into every member's probabilities, for
         "dirichlet" and "logit_normal". "auto" is 1e-3 for ``loss="nll"`` and 0 otherwise; and where

@@ -35,7 +35,7 @@ _ROUNDING = 1e-3
 
 # Logarithms of the precisions that a student is held between while its information is matched. At
 # the first it is that of members that are each sure of one class, to a per cent; at the second far
-# below what the loss tells from 0. Such members would drive the outputs to their limits, and beyond.
+# below what the loss tells from 0. Such members would drive the outputs beyond their limits.
 _LOG_PRECISIONS = (math.log(1e-2), math.log(1e8))
 
 # B_2k, k = 1 to 3, of Stirling's series: from 4 on, three terms leave out less than float32 rounds.
@@ -382,12 +382,12 @@ def dirichlet_moments(
 
     With the mean :math:`\hat p` and the mutual information :math:`\hat I` of the student's plain
     Dirichlet, and those of the members, it is
-    :math:`\operatorname{KL}(\bar p \,\|\, \hat p)
-    + \frac w2 \ln^2 \frac{\hat I + \varepsilon}{I + \varepsilon}`. Ours, not the paper's: its
-    minimiser is the Dirichlet whose epistemic part is that of the members, which that of the proxy
-    misses by a factor of a few, and of ten where the members are sure. The precision is held
-    between 1e-2 and 1e8 by a quadratic term in its logarithm: members that agree, or that are each
-    sure of one class, would make it infinite, or 0.
+    :math:`\operatorname{KL}(\bar p \,\|\, \hat p) + w (\sqrt{1 + e^2} - 1)`, where
+    :math:`e = \ln \frac{\hat I + \varepsilon}{I + \varepsilon}`: half a square near 0. Ours, not
+    the paper's: its minimiser is the Dirichlet whose epistemic part is that of the members, which
+    that of the proxy misses by a factor of a few, and of ten where the members are sure. The
+    precision is held between 1e-2 and 1e8 by a like term of its logarithm: members that agree, or
+    that are each sure of one class, would make it infinite, or 0.
 
     Parameters
     ----------
@@ -417,9 +417,11 @@ def dirichlet_moments(
         excess = log_precision - log_precision.clamp(*_LOG_PRECISIONS)
         error.masked_fill_(excess * error > 0, 0.0)  # it would lead farther away
         probs = log_probs.exp_()
-        gradient = (probs - mean).addcmul_(probs, excess, value=weight)
-        gradient += slope.mul_(weight * error / student)
-        return divergence + 0.5 * weight * (error.square() + excess.square()), gradient
+        # Squares, but linear far from 0: a new network errs by powers of ten, all in one direction.
+        size, size_of_excess = (1 + error.square()).sqrt(), (1 + excess.square()).sqrt()
+        gradient = (probs - mean).addcmul_(probs, excess / size_of_excess, value=weight)
+        gradient += slope.mul_(weight * error / (size * student))
+        return divergence + weight * (size + size_of_excess - 2), gradient
 
     return _by_rows(kernel, outputs, mean, information.unsqueeze(-1))
 
