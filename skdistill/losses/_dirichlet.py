@@ -37,6 +37,7 @@ _ROUNDING = 1e-3
 # the first it is that of members that are each sure of one class, to a per cent; at the second far
 # below what the loss tells from 0. Such members would drive the outputs beyond their limits.
 _LOG_PRECISIONS = (math.log(1e-2), math.log(1e8))
+_LOG_LEAST = -600.0  # of a concentration there: its inverse square is finite in float64
 
 # B_2k, k = 1 to 3, of Stirling's series: from 4 on, three terms leave out less than float32 rounds.
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42)
@@ -411,10 +412,14 @@ def dirichlet_moments(
         log_precision = outputs.logsumexp(-1, keepdim=True)
         log_probs = outputs - log_precision
         divergence = torch.xlogy(mean, mean).sub_(log_probs * mean).sum(-1, keepdim=True)
-        student, slope = _information(_concentrations(outputs, 0.0)[0])
+        # The precision alone is limited. Were each output, one beyond its limit would be driven on
+        # and on by an information that it no longer changes.
+        within = log_precision.clamp(*_LOG_PRECISIONS)
+        log_alpha = log_probs.double() + within
+        student, slope = _information(log_alpha.clamp_(min=_LOG_LEAST).exp_())
         student = student + floor
         error = (student / (information + floor)).log()
-        excess = log_precision - log_precision.clamp(*_LOG_PRECISIONS)
+        excess = log_precision - within
         error.masked_fill_(excess * error > 0, 0.0)  # it would lead farther away
         probs = log_probs.exp_()
         # Squares, but linear far from 0: a new network errs by powers of ten, all in one direction.

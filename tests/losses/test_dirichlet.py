@@ -220,6 +220,14 @@ def test_the_minimiser_of_the_moments_is_the_dirichlet_that_they_are_of():
     close(found.uncertainty().epistemic, information, rtol=1e-3)
 
 
+def test_an_improbable_class_is_not_driven_away_by_information_that_it_does_not_change():
+    outputs = torch.tensor([[-3.0, -1.0, -50.0, -60.0]], dtype=torch.float64)
+    mean = outputs.softmax(-1)
+    _, gradient = losses.dirichlet_moments.and_gradient(outputs, mean, torch.tensor([1e-3]))
+    assert (gradient[0, :2].abs() > 1e-3).all()
+    assert (gradient[0, 2:].abs() < 1e-12).all()
+
+
 def test_moments_are_a_divergence_and_a_difference_of_logarithms():
     outputs, members = randn(N_ROWS, N_CLASSES, seed=4), members_of(5, N_ROWS, N_CLASSES)
     student, teacher = Dirichlet.from_outputs(outputs, 0.0), EmpiricalCategorical(members)
