@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -64,6 +64,10 @@ class NetworkRecipe:
     def is_of_ours(self) -> bool:
         """Whether the networks are of :mod:`skdistill.modules`, whose weights are all they hold."""
         return self.module in _OURS
+
+    def with_outputs(self, n_outputs: int) -> NetworkRecipe:
+        """Return the recipe for networks with so many outputs."""
+        return replace(self, settings={**self.settings, "out_features": n_outputs})
 
     def build(self, seeds: Sequence[int]) -> list[nn.Module]:
         """Build a network for each seed."""

@@ -77,14 +77,27 @@ MODELS = {
         f"distribution {family} several numbers": lambda family=family: numbers(
             DistributionDistiller, family=family
         )
-        for family in ("gaussian", "normal_inverse_gamma", "normal_inverse_wishart", "mixture")
+        for family in (
+            "gaussian",
+            "latent_factor",
+            "normal_inverse_gamma",
+            "normal_inverse_wishart",
+            "mixture",
+        )
     },
     "distribution full numbers": lambda: numbers(DistributionDistiller, covariance="full"),
     **{
         f"distribution {family} classes": lambda family=family: classes(
             DistributionDistiller, family=family
         )
-        for family in ("dirichlet", "logit_normal", "mixture", "gauss_head", "dropout_head")
+        for family in (
+            "dirichlet",
+            "logit_normal",
+            "latent_factor",
+            "mixture",
+            "gauss_head",
+            "dropout_head",
+        )
     },
     "gped numbers": lambda: numbers(GPEDDistiller),
     "gped classes": lambda: classes(GPEDDistiller),

@@ -114,11 +114,24 @@ def run_check(estimator, check):
         small_booster(small_classifier),
         *(
             small_distiller(family=family)
-            for family in ("gaussian", "normal_inverse_gamma", "normal_inverse_wishart", "mixture")
+            for family in (
+                "gaussian",
+                "latent_factor",
+                "normal_inverse_gamma",
+                "normal_inverse_wishart",
+                "mixture",
+            )
         ),
         *(
             small_distiller(small_classifier, family=family)
-            for family in ("logit_normal", "dirichlet", "mixture", "gauss_head", "dropout_head")
+            for family in (
+                "logit_normal",
+                "dirichlet",
+                "latent_factor",
+                "mixture",
+                "gauss_head",
+                "dropout_head",
+            )
         ),
         *(
             make(n_members=4, inference=inference, max_epochs=60)

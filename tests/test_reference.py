@@ -100,7 +100,13 @@ ESTIMATORS: dict[str, Callable[[], Any]] = {
         f"distribution {family} {width}numbers": lambda family=family: distil(
             DistributionDistiller, ensemble(), family=family
         )
-        for family in ("gaussian", "normal_inverse_gamma", "normal_inverse_wishart", "mixture")
+        for family in (
+            "gaussian",
+            "latent_factor",
+            "normal_inverse_gamma",
+            "normal_inverse_wishart",
+            "mixture",
+        )
         for width in ("", "several ")
     },
     "distribution full numbers": lambda: distil(
@@ -110,7 +116,14 @@ ESTIMATORS: dict[str, Callable[[], Any]] = {
         f"distribution {family} classes": lambda family=family: distil(
             DistributionDistiller, of_classes(), family=family
         )
-        for family in ("logit_normal", "dirichlet", "mixture", "gauss_head", "dropout_head")
+        for family in (
+            "logit_normal",
+            "dirichlet",
+            "latent_factor",
+            "mixture",
+            "gauss_head",
+            "dropout_head",
+        )
     },
     **{
         f"distribution {loss} classes": lambda loss=loss: distil(

@@ -121,7 +121,13 @@ FAR_FROM_ZERO = {
     "chains": lambda: GPEDDistiller(ensemble(inference=SGLD(1e-5), max_epochs=20), random_state=0),
     **{
         family: lambda family=family: DistributionDistiller(ensemble(), family=family, **FAST)
-        for family in ("gaussian", "normal_inverse_gamma", "normal_inverse_wishart", "mixture")
+        for family in (
+            "gaussian",
+            "latent_factor",
+            "normal_inverse_gamma",
+            "normal_inverse_wishart",
+            "mixture",
+        )
     },
 }
 

@@ -10,15 +10,18 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+import torch
 from sklearn.base import MetaEstimatorMixin
+from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 
 from .._estimator import fit_task, with_callbacks
 from .._ranks import current_ranks
 from .._read_offs import DistributionEstimator
-from .._rules import AnyOf, Number, OneOf, Schedule
+from .._rules import AnyOf, Number, OneOf, Schedule, Seed
 from .._streams import is_stream
 from .._tasks import Task
+from .._training import SEED_LIMIT
 from .._warm_start import is_trained
 from .._warnings import warn
 from ..modules import MLP
@@ -27,13 +30,21 @@ from ._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING_PARAMETERS, STUDE
 from ._plans import FAMILIES, FAMILY_SETTINGS, FamilyPlan
 from ._setup import Setup, set_up, set_up_stream
 from ._stage import Stage
-from ._student import train_student
+from ._student import first_predictions, train_student
 from ._teacher import MemberPredictions, fit_teacher_of, has_fitted_teacher
 
 _LOSSES = ("auto", "moments", "reverse_kl", "reverse_kl_reference", "forward_kl", "nll")
 
 # Members whose predictions differ by no more agree: on standardised targets, or in nats.
 _ROUNDING = 1e-6
+
+
+def _draws_functions(distiller: Any) -> bool:
+    """Condition for ``available_if``: the student's family has whole functions to draw."""
+    plan = vars(distiller).get("_plan")
+    if plan is None:
+        return isinstance(distiller.family, str) and distiller.family == "latent_factor"
+    return plan.draws_functions and plan.tells_parts
 
 
 class Agreement:
@@ -138,6 +149,9 @@ def _fit(distiller: Any, stage_of: Any, X, y, *arguments) -> Any:
         agreement = Agreement(fit_teacher_of(distiller, setup, context), agreed)
         n_members = agreement.predictions.count(setup.X)
         plan = replace(setup.plan, n_members=n_members)
+        if plan.learns_from_members:
+            plan = _informed(distiller, setup, plan, agreement.predictions)
+            setup = setup._replace(recipe=setup.recipe.with_outputs(plan.n_outputs))
         if n_members == 1 and plan.can_tell_parts:
             warn(
                 "The teacher has one member, and so no spread to learn: the student cannot tell "
@@ -152,6 +166,15 @@ def _fit(distiller: Any, stage_of: Any, X, y, *arguments) -> Any:
             if is_trained(distiller) and agreement.holds and plan.can_tell_parts:
                 distiller._predict_expected_only()
     return distiller
+
+
+def _informed(
+    distiller: Any, setup: Setup, plan: FamilyPlan, predictions: MemberPredictions
+) -> FamilyPlan:
+    """Return the plan with what is to be known of the members before the network is built."""
+    if setup.stage.goes_on:
+        return plan.informed_as(distiller._plan)
+    return plan.informed(*map(torch.as_tensor, first_predictions(setup, predictions)))
 
 
 def _same_family(distiller: Any, setup: Setup) -> str:
@@ -181,6 +204,9 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
                                   variance, for each target by itself; y follows Student's t.
     ``"normal_inverse_wishart"``  The same for all targets together (Eq 11), with one strength of
                                   belief: y follows a multivariate t distribution.
+    ``"latent_factor"``           A Gaussian process of which the members' means are draws [4]_: as
+                                  "gaussian" with ``loss="moments"`` at a row, with the covariance
+                                  between rows; see :meth:`sample_members`.
     ``"mixture"``                 One Gaussian with the moments of the members' mixture (Eqs 5 and
                                   6): the total uncertainty only.
     ============================  =================================================================
@@ -191,6 +217,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
     ``"logit_normal"``          A normal distribution over a member's logits less that of the last
                                 class (Eqs 9 and 10), diagonal or with a part of low rank.
     ``"dirichlet"``             A Dirichlet distribution over a member's probabilities; see `loss`.
+    ``"latent_factor"``         A Gaussian process of which the members' logits are draws [4]_:
+                                logit-normal at a row, with the covariance between rows.
     ``"mixture"``               The members' mean: plain distillation, the total only.
     ==========================  ===================================================================
 
@@ -215,6 +243,12 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
     covariance : {"diagonal", "full"} or int, default="diagonal"
         Covariance of the families "gaussian", diagonal or full, and "logit_normal", diagonal or
         that plus a part of this rank.
+    n_factors : int or "auto", default="auto"
+        With "latent_factor", number of factors of the members' disagreement that are common to all
+        rows; at most one less than there are members. "auto" is how many explain at least a
+        twentieth of it each, on 256 rows of X or on all of them where their predictions are known,
+        in units of the spread at each row. The rest is a residual variance of the row, so that the
+        epistemic part does not depend on it.
     loss : str, default="auto"
         What "dirichlet" or "gaussian" minimises. With "dirichlet": ``"moments"``, the default,
         which matches the members' mean and their mutual information, the epistemic part, each by a
@@ -233,10 +267,10 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         most, as much as losses hold.
     smoothing : float, default="auto"
         Weight of the uniform distribution that is mixed into every member's probabilities, for
-        "dirichlet" and "logit_normal". "auto" is 1e-3 for ``loss="nll"`` and 0 otherwise; and where
-        one of M members gives a class a probability of exactly zero, as trees do, members are mixed
-        with their mean, of weight 1 / (M + 1), which leaves the mean as it is and makes their
-        disagreement finite; ``loss="moments"`` does not need that.
+        "dirichlet", "logit_normal" and "latent_factor". "auto" is 1e-3 for ``loss="nll"`` and 0
+        otherwise; and where one of M members gives a class a probability of exactly zero, as trees
+        do, members are mixed with their mean, of weight 1 / (M + 1), which leaves the mean as it is
+        and makes their disagreement finite; ``loss="moments"`` does not need that.
     temperature : float or tuple (temperature, first_epoch, last_epoch), default=1.0
         Divides the logits of members and student in training, with "dirichlet", "mixture" and the
         random heads; constant (not with "dirichlet"), or falling linearly to 1 between two epochs.
@@ -245,8 +279,9 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         Weight of the labels' negative log-likelihood in the loss (lambda in Eqs 16 and 17 of
         [1]_).
     n_samples : int, default=100
-        How many draws stand for the distribution at prediction, with "logit_normal" and the random
-        heads: the same for every row, so that predictions are deterministic.
+        How many draws stand for the distribution at prediction, with "logit_normal", the random
+        heads and, for a classifier, "latent_factor": the same for every row, so that predictions
+        are deterministic.
     dropout_rate : float, default=0.5
         Probability that an input of the last layer is dropped, with "dropout_head".
     module : callable, default=MLP
@@ -314,7 +349,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
     taken with one added to both sides' concentrations, as in [2]_; predictions are read without it,
     as in its authors' code: with many classes it would make most of the mean uniform.
 
-    All uncertainties have a closed form but those of "logit_normal", means over draws (see
+    All uncertainties have a closed form but those of "logit_normal" and, for a classifier,
+    "latent_factor", means over draws (see
     :class:`skdistill.distributions.LogitNormal` for their error), and the expected noise variance
     of "gaussian", which is a Gauss-Hermite quadrature.
 
@@ -335,6 +371,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
        Classes with Proxy Targets", NeurIPS 2021.
     .. [3] M. Ferianc and M. Rodrigues, "Simple Regularisation for Uncertainty-Aware Knowledge
        Distillation", 2022.
+    .. [4] J. Park, J. Lee, I. Ohn, J. Shin and Y. Kim, "Deep Latent Factor Models for Ensemble
+       Distribution Distillation", NeurIPS 2025.
 
     Examples
     --------
@@ -358,6 +396,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         **PARAMETER_TABLE,
         **NORMALIZE_Y,
         "covariance": AnyOf(OneOf(("diagonal", "full")), Number(Integral, 1)),
+        "n_factors": Number(Integral, 1, others=("auto",)),
         "loss": OneOf(_LOSSES),
         "max_precision": Number(Real, 0, closed="neither", others=("auto", float("inf"))),
         "smoothing": Number(Real, 0, 1, closed="left", others=("auto",)),
@@ -379,6 +418,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         *,
         family="auto",
         covariance="diagonal",
+        n_factors="auto",
         loss="auto",
         max_precision="auto",
         smoothing="auto",
@@ -417,6 +457,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         self.teacher = teacher
         self.family = family
         self.covariance = covariance
+        self.n_factors = n_factors
         self.loss = loss
         self.max_precision = max_precision
         self.smoothing = smoothing
@@ -537,6 +578,47 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         """
         stage_of = partial(Stage.of_pass, classes=classes)
         return _fit(self, stage_of, X, y, sample_weight, None, None)
+
+    @available_if(_draws_functions)
+    def sample_members(self, X, n_members=1, *, with_residual=True, random_state=None):
+        """Draw members that the teacher could have had, each of them a function of all rows.
+
+        Only students of the family "latent_factor" have this method, whose teacher had several
+        members. The factors of a member are drawn once for all rows, so that it errs on
+        neighbouring rows alike, as the teacher's members do.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        n_members : int, default=1
+            Number of draws.
+        with_residual : bool, default=True
+            Whether the residual variance, which no factor explains, is drawn too, for each row by
+            itself. With it the draws have the epistemic variance of each row; without it they
+            depend smoothly on X, and what is drawn for a row does not depend on the others.
+        random_state : int, RandomState instance or None, default=None
+
+        Returns
+        -------
+        members : ndarray of shape (n_samples, n_members, n_classes) or \
+                (n_samples, n_members, n_targets, 2)
+            Class probabilities; or means ``[..., 0]`` in units of y, and variances ``[..., 1]`` in
+            squared units, the expected noise variance of the row for all draws.
+        """
+        Number(Integral, 1).check(n_members, "n_members")
+        OneOf((True, False)).check(with_residual, "with_residual")
+        Seed().check(random_state, "random_state")
+        seed = int(check_random_state(random_state).randint(SEED_LIMIT))
+        outputs = self._read(X, lambda outputs: outputs.transpose(0, 1), raw=True)
+        generator = torch.Generator().manual_seed(seed)
+
+        def draw(outputs: torch.Tensor) -> Any:
+            return self._plan.draw(outputs, n_members, generator, with_residual)
+
+        module = self.module_
+        buffers = dict(module.named_buffers(recurse=False))
+        drawn = self._plan.task.wrap(module.network, buffers, draw)
+        return drawn.of_outputs(torch.from_numpy(outputs).transpose(0, 1)).members.numpy()
 
     def _predict_expected_only(self) -> None:
         """Predict the members' mean from now on, with an epistemic part of 0."""

@@ -188,7 +188,7 @@ def train_student(
     if setup.stage.goes_on:
         load_weights(module, distiller)
     elif plan.has_start:
-        plan.start(module, *map(torch.as_tensor, _first_predictions(setup, predictions)))
+        plan.start(module, *map(torch.as_tensor, first_predictions(setup, predictions)))
     n_planned = n_epochs_for(
         distiller.max_epochs, len(rows), _ROWS_SEEN, *_EPOCHS_WITHIN, _ROWS_SEEN_AT_MOST
     )
@@ -318,7 +318,7 @@ class Student(NamedTuple):
         self.distiller.flops_ = count_flop(module, self.recipe.row_shape)
 
 
-def _first_predictions(setup: Setup, predictions: MemberPredictions) -> tuple[Any, Any]:
+def first_predictions(setup: Setup, predictions: MemberPredictions) -> tuple[Any, Any]:
     """Predictions of members for some rows, and the weights of these rows."""
     if predictions.of_X is not None or predictions.predict is None:
         return predictions.of_X, setup.weight

@@ -6,6 +6,7 @@ from __future__ import annotations
 from ._categorical import EmpiricalCategorical
 from ._dirichlet import Dirichlet
 from ._expectations import ExpectedCategorical, ExpectedGaussian
+from ._factor_process import FactorProcess
 from ._gaussian import EmpiricalGaussian, Gaussian
 from ._gaussian_normal import GaussianNormal
 from ._logit_normal import LogitNormal
@@ -23,6 +24,7 @@ __all__ = [
     "EmpiricalGaussian",
     "ExpectedCategorical",
     "ExpectedGaussian",
+    "FactorProcess",
     "Gaussian",
     "GaussianNormal",
     "LogitNormal",

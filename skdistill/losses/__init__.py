@@ -52,6 +52,15 @@ from ._expectations import EXPECTATION_LINKS as EXPECTATION_LINKS
 from ._expectations import EXPECTATION_LOSSES as EXPECTATION_LOSSES
 from ._expectations import expectation_loss
 from ._expectations import linked as linked
+from ._factors import (
+    centred,
+    factor_scores,
+    loadings_nll,
+    logit_moments,
+    logit_target,
+    standardised_loadings,
+    with_loadings,
+)
 from ._gaussian import (
     Mixture,
     aggregation,
@@ -93,6 +102,13 @@ from ._second_order import (
 )
 
 __all__ = [
+    "with_loadings",
+    "standardised_loadings",
+    "logit_moments",
+    "logit_target",
+    "loadings_nll",
+    "factor_scores",
+    "centred",
     "Categories",
     "DistillationGame",
     "KnownCategories",

@@ -41,8 +41,17 @@ from skdistill.teachers import as_teacher
 
 N_ROWS = 6
 X = np.eye(N_ROWS)  # rows that a linear network can tell what it likes about
-REGRESSION = ("gaussian", "mixture", "normal_inverse_gamma", "normal_inverse_wishart")
-CLASSIFICATION = ("dirichlet", "dropout_head", "gauss_head", "logit_normal", "mixture")
+REGRESSION = (
+    "gaussian",
+    "latent_factor",
+    "mixture",
+    "normal_inverse_gamma",
+    "normal_inverse_wishart",
+)
+CLASSIFICATION = (
+    *("dirichlet", "dropout_head", "gauss_head", "latent_factor"),
+    *("logit_normal", "mixture"),
+)
 
 
 def linear(task, **params):
@@ -277,7 +286,9 @@ def test_in_training_random_heads_are_drawn_for_each_row(data):
         ("regressor", "gaussian", GaussianNormal),
         ("regressor", "normal_inverse_gamma", NormalInverseGamma),
         ("regressor", "normal_inverse_wishart", NormalInverseWishart),
+        ("regressor", "latent_factor", GaussianNormal),
         ("regressor", "mixture", EmpiricalGaussian),
+        ("classifier", "latent_factor", LogitNormal),
         ("classifier", "logit_normal", LogitNormal),
         ("classifier", "dirichlet", Dirichlet),
         ("classifier", "mixture", EmpiricalCategorical),
@@ -298,7 +309,8 @@ def test_every_family_on_data(kind, family, distribution, data):
     np.testing.assert_allclose(model.predict(data[0]), one_by_one, rtol=1e-12)
     copied = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(copied.predict(data[0]), model.predict(data[0]))
-    has_members = family in ("logit_normal", "mixture", "gauss_head", "dropout_head")
+    has_members = isinstance(model.predict_distribution(data[0]), (LogitNormal, EmpiricalCategorical))
+    has_members |= family == "mixture"
     assert hasattr(model, "predict_members") is has_members
     assert model.sample_y(data[0], 3, random_state=0).shape == (60, 3)
 
@@ -542,6 +554,7 @@ OTHER = {
     "max_precision": {None: 3.0},
     "smoothing": {None: 0.1},
     "temperature": {None: (4.0, 0, 4)},
+    "n_factors": {None: 1},
     "n_samples": {None: 7},
     "dropout_rate": {None: 0.1},
 }

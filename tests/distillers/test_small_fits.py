@@ -21,6 +21,7 @@ STUDENTS = {
         {"family": "gaussian", "covariance": "full"},
         {"family": "normal_inverse_gamma"},
         {"family": "normal_inverse_wishart"},
+        {"family": "latent_factor"},
         {"family": "mixture"},
     ),
     "classifier": (
@@ -30,6 +31,7 @@ STUDENTS = {
         {"family": "dirichlet", "loss": "nll"},
         {"family": "logit_normal"},
         {"family": "logit_normal", "covariance": 1},
+        {"family": "latent_factor"},
         {"family": "mixture"},
         {"family": "gauss_head"},
         {"family": "dropout_head"},

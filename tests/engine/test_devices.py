@@ -50,10 +50,17 @@ def distillers():
     reason = "the nodes of its quadrature are copied to the device in each step"
     yield pytest.param(labelled, marks=pytest.mark.xfail(strict=True, reason=reason))
     yield DistributionDistiller(REGRESSOR, family="gaussian", **SMALL)
-    for family in ("normal_inverse_gamma", "normal_inverse_wishart", "mixture"):
+    for family in ("normal_inverse_gamma", "normal_inverse_wishart", "latent_factor", "mixture"):
         yield DistributionDistiller(REGRESSOR, family=family, supervised_weight=0.5, **SMALL)
     yield DistributionDistiller(REGRESSOR, family="gaussian", covariance="full", **SMALL)
-    for family in ("dirichlet", "logit_normal", "mixture", "gauss_head", "dropout_head"):
+    for family in (
+        "dirichlet",
+        "logit_normal",
+        "latent_factor",
+        "mixture",
+        "gauss_head",
+        "dropout_head",
+    ):
         yield DistributionDistiller(CLASSIFIER, family=family, supervised_weight=0.5, **SMALL)
     for loss in ("reverse_kl_reference", "forward_kl", "nll"):
         yield DistributionDistiller(CLASSIFIER, family="dirichlet", loss=loss, **SMALL)

@@ -84,6 +84,7 @@ NUMBERS: dict[str, Callable[[], Any]] = {
     "gaussian_full": lambda: distiller(regressor(), covariance="full"),
     "normal_inverse_gamma": lambda: distiller(regressor(), family="normal_inverse_gamma"),
     "normal_inverse_wishart": lambda: distiller(regressor(), family="normal_inverse_wishart"),
+    "latent_factor": lambda: distiller(regressor(), family="latent_factor"),
     "mixture": lambda: distiller(regressor(), family="mixture"),
     "forest": lambda: distiller(RandomForestRegressor(4, random_state=0)),
     "gped_online": lambda: gped(BayesianEnsembleRegressor, SGLD(1e-4)),
@@ -100,6 +101,7 @@ CLASSES: dict[str, Callable[[], Any]] = {
     "logit_normal_rank": lambda: distiller(
         classifier(), family="logit_normal", covariance=1, n_samples=8
     ),
+    "latent_factor": lambda: distiller(classifier(), family="latent_factor", n_samples=8),
     "dirichlet": lambda: distiller(classifier(), family="dirichlet"),
     "dirichlet_reference": lambda: distiller(classifier(), loss="reverse_kl_reference"),
     "dirichlet_forward": lambda: distiller(classifier(), loss="forward_kl"),

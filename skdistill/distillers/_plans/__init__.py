@@ -15,6 +15,7 @@ from ._expectations import (
 from ._family import FamilyPlan
 from ._gaussian import GaussianPlan
 from ._hydra import HydraPlan
+from ._latent_factor import CategoricalFactorPlan, GaussianFactorPlan
 from ._logit_normal import LogitNormalPlan
 from ._mixture import CategoricalMixturePlan, GaussianMixturePlan
 from ._normal_inverse import NormalInverseGammaPlan, NormalInverseWishartPlan
@@ -28,11 +29,13 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "gaussian": GaussianPlan,
         "normal_inverse_gamma": NormalInverseGammaPlan,
         "normal_inverse_wishart": NormalInverseWishartPlan,
+        "latent_factor": GaussianFactorPlan,
         "mixture": GaussianMixturePlan,
     },
     "classifier": {
         "dirichlet": DirichletPlan,
         "logit_normal": LogitNormalPlan,
+        "latent_factor": CategoricalFactorPlan,
         "mixture": CategoricalMixturePlan,
         "gauss_head": GaussianHeadPlan,
         "dropout_head": DropoutHeadPlan,

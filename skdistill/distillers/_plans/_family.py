@@ -57,6 +57,8 @@ class FamilyPlan(Plan):
     can_tell_parts: ClassVar[bool] = True  # of the uncertainty, given several members
     has_members: ClassVar[bool] = False
     has_start: ClassVar[bool] = False
+    learns_from_members: ClassVar[bool] = False  # by `informed`, before the network is built
+    draws_functions: ClassVar[bool] = False  # by `draw`, see `FactorPlan`
 
     # Those parameters of the distiller that this family reads and not every family does.
     settings: ClassVar[frozenset[str]] = frozenset()
@@ -80,6 +82,14 @@ class FamilyPlan(Plan):
                 f"{parameters.loss!r}."
             )
         return parameters.loss
+
+    def informed(self, predictions: Tensor, weight: Tensor) -> FamilyPlan:
+        """Return the plan with what encoded predictions of members, (n, M, ...), tell of them."""
+        return self
+
+    def informed_as(self, fitted: FamilyPlan) -> FamilyPlan:
+        """Return the plan with what that of the student knows that training goes on from."""
+        return self
 
     @property
     def size(self) -> int:

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A Gaussian process of which a few factors are common to all rows."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ._shared import check_n_samples, random_numbers
+
+
+class FactorProcess(NamedTuple):
+    """Functions ``f(x) = mean(x) + loadings(x)^T z + sqrt(residual(x)) e(x)``, at n rows.
+
+    The factors z are standard normal and the same for all rows and all p values of a function,
+    e is standard normal and independent for each [1]_. So the covariance of two rows is
+    ``loadings(x)^T loadings(x')``, and ``variance`` that of a row.
+
+    Parameters
+    ----------
+    mean : Tensor of shape (n, p)
+    loadings : Tensor of shape (n, q, p)
+    residual : Tensor of shape (n, p)
+        Variance that no factor explains; [1]_ has none that depends on the row.
+
+    References
+    ----------
+    .. [1] J. Park, J. Lee, I. Ohn, J. Shin and Y. Kim, "Deep Latent Factor Models for Ensemble
+       Distribution Distillation", NeurIPS 2025.
+    """
+
+    mean: Tensor
+    loadings: Tensor
+    residual: Tensor
+
+    @classmethod
+    def of_shares(cls, mean: Tensor, variance: Tensor, raw_loadings: Tensor) -> FactorProcess:
+        """Divide variances between factors and residual, whose shares are |w|^2 to 1.
+
+        Parameters
+        ----------
+        mean, variance : Tensor of shape (n, p)
+        raw_loadings : Tensor of shape (n, q p)
+            For each factor the entries of w for the p values.
+        """
+        raw = raw_loadings.unflatten(-1, (-1, mean.shape[-1]))
+        residual = variance / (1 + raw.square().sum(-2))
+        return cls(mean, residual.sqrt().unsqueeze(-2) * raw, residual)
+
+    @property
+    def variance(self) -> Tensor:
+        """Variance of each value, of shape (n, p)."""
+        return self.loadings.square().sum(-2) + self.residual
+
+    def draw(
+        self, n_draws: int, generator: torch.Generator | None = None, with_residual: bool = True
+    ) -> Tensor:
+        """Draw functions.
+
+        Parameters
+        ----------
+        n_draws : int
+        generator : torch.Generator, default=None
+        with_residual : bool, default=True
+            Whether e is drawn, for each row by itself, or left out.
+
+        Returns
+        -------
+        Tensor of shape (n_draws, n, p)
+        """
+        check_n_samples(n_draws)
+        shape = (n_draws, self.loadings.shape[-2])
+        factors = random_numbers(torch.randn, shape, generator, self.mean)
+        drawn = self.mean + torch.einsum("sq,nqp->snp", factors, self.loadings)
+        if with_residual:
+            own = random_numbers(torch.randn, tuple(drawn.shape), generator, self.mean)
+            drawn = drawn + self.residual.sqrt() * own
+        return drawn

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Factors of the members' disagreement, and losses of a student that predicts their loadings.
+
+The model is that of :class:`skdistill.distributions.FactorProcess`. The paper estimates it by EM on
+minibatches; here the members' scores z are found once, from the M x M matrix of their residuals,
+before training, and with them the M-step is a loss of each row by itself. Members stand on the axis
+before the rows: (..., M, n, p). Residuals are a member's values less their mean over members, in
+units of their standard deviation over members at that row.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..distributions import Gaussian
+from ._categorical import cross_entropy
+from ._loss import Term, loss_with_gradient
+from ._second_order import matched_moments, normal_nll
+
+_AGREEMENT = 1e-12  # variance of members, on standardised targets or in nats^2, that is rounding
+_LEAST_SHARE = 0.05  # of the members' spread, that a factor must explain to be one by "auto"
+
+
+def standardised_residuals(values: Tensor) -> Tensor:
+    """Residuals of the members' values, (..., M, n, p), with variance 1; 0 where members agree."""
+    variance, mean = torch.var_mean(values, dim=-3, correction=0, keepdim=True)
+    return (values - mean) / (variance + _AGREEMENT).sqrt()
+
+
+def factor_scores(
+    values: Tensor, weight: Tensor | None = None, n_factors: int | str = "auto"
+) -> Tensor:
+    """Scores z of the members on the factors of their disagreement.
+
+    They are eigenvectors of the members' M x M matrix of products of residuals, averaged over rows
+    and values, those that explain most first.
+
+    Parameters
+    ----------
+    values : Tensor of shape (M, n, p)
+    weight : Tensor of shape (n,), default=None
+        Of the rows; None is equal weights.
+    n_factors : int or "auto", default="auto"
+        "auto" keeps the factors that explain at least a twentieth of the spread each, which does
+        not depend on the number of members; at least one.
+
+    Returns
+    -------
+    scores : Tensor of float64, of shape (M, q)
+        ``scores.T @ scores / M`` is the identity, but for zeros where there is no spread left to
+        explain; q is at most M - 1, but at least 1.
+    """
+    residuals = standardised_residuals(values.double())
+    if weight is not None:
+        residuals = residuals * (weight.to(residuals) / weight.sum()).sqrt().unsqueeze(-1)
+    n_members = len(residuals)
+    products = torch.einsum("inp,jnp->ij", residuals, residuals)
+    explained, vectors = (part.flip(-1) for part in torch.linalg.eigh(products))
+    # The signs are arbitrary, and may be others on another machine.
+    largest = vectors.gather(0, vectors.abs().argmax(0, keepdim=True))
+    vectors = vectors * largest.sign()
+    total = explained.sum()
+    is_spread = explained > torch.finfo(explained.dtype).eps * n_members * total
+    if n_factors == "auto":
+        n_factors = int((is_spread & (explained >= _LEAST_SHARE * total)).sum())
+    n_kept = max(1, min(int(n_factors), n_members - 1))
+    return n_members**0.5 * (vectors * is_spread)[:, :n_kept]
+
+
+def standardised_loadings(values: Tensor, scores: Tensor) -> Tensor:
+    """Loadings of the standardised residuals on scores, by least squares.
+
+    Parameters
+    ----------
+    values : Tensor of shape (..., M, n, p)
+    scores : Tensor of shape (M, q)
+
+    Returns
+    -------
+    loadings : Tensor of shape (..., n, q, p)
+        Their sum of squares over factors is the share of the variance that these explain.
+    """
+    residuals = standardised_residuals(values)
+    return torch.einsum("...inp,iq->...nqp", residuals, scores.to(residuals)) / len(scores)
+
+
+@loss_with_gradient
+def loadings_nll(outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    r"""Mean negative log density of the standardised residuals, given the members' scores.
+
+    With :math:`u = w / \sqrt{1 + |w|^2}` for outputs w, residuals of variance 1 are normal with
+    mean :math:`u^T z` and variance :math:`1 - |u|^2`: what the student cannot follow of the
+    loadings is left to the residual variance, and none of the row's variance is lost.
+
+    Parameters
+    ----------
+    outputs : Tensor of shape (..., n, q p)
+        w, see ``FactorProcess.of_shares``.
+    target : Tensor of shape (..., n, q, p)
+        See :func:`standardised_loadings`; the minimiser is where u equals it.
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
+    """
+    raw = outputs.unflatten(-1, target.shape[-2:])
+    square = raw.square().sum(-2, keepdim=True)
+    product = (raw * target).sum(-2, keepdim=True)
+    root = (1 + square).sqrt()
+    # (1 - 2 u.target + |u|^2) / (1 - |u|^2) + log(1 - |u|^2), halved
+    loss = 0.5 + square - root * product - 0.5 * square.log1p()
+    gradient = (2 - product / root - 1 / (1 + square)) * raw - root * target
+    return loss.sum((-2, -1)), gradient.flatten(-2)
+
+
+@loss_with_gradient
+def with_loadings(outputs: Tensor, marginal: Term, target: Tensor) -> tuple[Tensor, Tensor]:
+    """A loss of the marginal at a row, plus :func:`loadings_nll`.
+
+    Parameters
+    ----------
+    outputs : Tensor of shape (..., n, p' + q p)
+    marginal : Term
+        A loss of the first p' outputs, with its arguments.
+    target : Tensor of shape (..., n, q, p)
+        See :func:`loadings_nll`.
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
+    """
+    n_loadings = target.shape[-2] * target.shape[-1]
+    first, loadings = outputs.split([outputs.shape[-1] - n_loadings, n_loadings], dim=-1)
+    loss, gradient = marginal.loss.and_gradient(first, *marginal.arguments)
+    more, slope = loadings_nll.and_gradient(loadings, target)
+    return loss + more, torch.cat((gradient, slope), dim=-1)
+
+
+def logit_target(logits: Tensor) -> Gaussian:
+    """Mean and variance that a normal distribution of logits needs for the members' probabilities.
+
+    The variance of a class is twice the log of the members' mean probability less their mean log
+    probability. It is the members' own variance where their log probabilities are normal. They are
+    not: with few members, or ones that are sure in different degrees, the tail of a normal
+    distribution with their variance has several times their epistemic part.
+
+    Parameters
+    ----------
+    logits : Tensor of shape (..., M, n, K)
+
+    Returns
+    -------
+    target : Gaussian of shape (..., n, K)
+        The mean is that of the logits.
+    """
+    log_probs = logits.log_softmax(-1)
+    log_mean = log_probs.logsumexp(-3) - math.log(logits.shape[-3])
+    return Gaussian(logits.mean(-3), 2 * (log_mean - log_probs.mean(-3)).clamp(min=0))
+
+
+@loss_with_gradient
+def logit_moments(outputs: Tensor, target: Gaussian) -> tuple[Tensor, Tensor]:
+    """Moments of the members' centred logits, each matched by terms of its own.
+
+    Errors of the mean count in nats where members agree, and in units of their spread where that is
+    larger: by these the log odds of unlikely classes are learnt, on which the epistemic part
+    depends. The cross-entropy keeps the probabilities.
+
+    Parameters
+    ----------
+    outputs : Tensor of shape (..., n, 2 K)
+        The means, then as many raw variances.
+    target : Gaussian of shape (..., n, K)
+        See :func:`logit_target`.
+
+    Returns
+    -------
+    loss : Tensor of shape (..., n)
+    """
+    precision = 1 / (1 + target.variance)
+    loss, gradient = matched_moments.and_gradient(outputs, normal_nll, target, precision)
+    n_classes = target.mean.shape[-1]
+    logits = outputs[..., :n_classes]
+    entropy, slope = cross_entropy.and_gradient(logits, target.mean.softmax(-1))
+    gradient[..., :n_classes] += n_classes * slope
+    return loss + n_classes * entropy, gradient
+
+
+def centred(logits: Any) -> Any:
+    """Logits (..., K) less their mean over classes."""
+    return logits - logits.mean(-1, keepdim=True)
