@@ -69,6 +69,15 @@ STUDENTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "Hydra+": ({True: HydraPlusClassifier, False: HydraPlusRegressor}, {}),
     "gaussian": ({False: DistributionDistiller}, {"family": "gaussian"}),
     "dirichlet": ({True: DistributionDistiller}, {"family": "dirichlet"}),
+    # At most 3 % of the teacher's parameters.
+    "latent factor": (
+        {False: DistributionDistiller},
+        {"family": "latent_factor", "module__hidden_units": (50,)},
+    ),
+    "latent factor, classes": (
+        {True: DistributionDistiller},
+        {"family": "latent_factor", "module__hidden_units": (28,), "n_factors": 1},
+    ),
 }
 
 

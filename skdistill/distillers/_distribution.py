@@ -7,7 +7,7 @@ import inspect
 from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ from .._warnings import warn
 from ..modules import MLP
 from ._kinds import check_kind, kind_as_teacher
 from ._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING_PARAMETERS, STUDENT_PARAMETERS
-from ._plans import FAMILIES, FAMILY_SETTINGS, FamilyPlan
+from ._plans import FAMILIES, FAMILY_SETTINGS, FactorPlan, FamilyPlan
 from ._setup import Setup, set_up, set_up_stream
 from ._stage import Stage
 from ._student import first_predictions, train_student
@@ -612,12 +612,13 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         outputs = self._read(X, lambda outputs: outputs.transpose(0, 1), raw=True)
         generator = torch.Generator().manual_seed(seed)
 
-        def draw(outputs: torch.Tensor) -> Any:
-            return self._plan.draw(outputs, n_members, generator, with_residual)
+        module, plan = self.module_, cast(FactorPlan, self._plan)
 
-        module = self.module_
+        def draw(outputs: torch.Tensor) -> Any:
+            return plan.draw(outputs, n_members, generator, with_residual)
+
         buffers = dict(module.named_buffers(recurse=False))
-        drawn = self._plan.task.wrap(module.network, buffers, draw)
+        drawn = plan.task.wrap(module.network, buffers, draw)
         return drawn.of_outputs(torch.from_numpy(outputs).transpose(0, 1)).members.numpy()
 
     def _predict_expected_only(self) -> None:

@@ -309,7 +309,9 @@ def test_every_family_on_data(kind, family, distribution, data):
     np.testing.assert_allclose(model.predict(data[0]), one_by_one, rtol=1e-12)
     copied = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(copied.predict(data[0]), model.predict(data[0]))
-    has_members = isinstance(model.predict_distribution(data[0]), (LogitNormal, EmpiricalCategorical))
+    has_members = isinstance(
+        model.predict_distribution(data[0]), (LogitNormal, EmpiricalCategorical)
+    )
     has_members |= family == "mixture"
     assert hasattr(model, "predict_members") is has_members
     assert model.sample_y(data[0], 3, random_state=0).shape == (60, 3)

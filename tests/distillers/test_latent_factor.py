@@ -80,7 +80,7 @@ def test_spread_and_covariance_are_those_of_the_members(n_targets):
 
 
 def test_what_the_student_misses_is_left_to_the_residual():
-    """It can learn neither the loadings nor the mean of a curve, but the members' spread is kept."""
+    """It learns neither the mean, a curve, nor the loadings, but the members' spread is kept."""
     rows = np.linspace(-1, 1, 200)[:, None]
     scores = np.random.default_rng(0).normal(size=N_MEMBERS)
     scores = (scores - scores.mean()) / scores.std()
@@ -181,10 +181,19 @@ def test_parts_of_the_rows_share_the_factors_of_the_first(data):
     np.testing.assert_array_equal(first._plan.scores, scores)
 
 
+class Parts:
+    """Rows and targets in two batches."""
+
+    def __init__(self, X, y):
+        self.batches = [(X[:50], y[:50]), (X[50:], y[50:])]
+
+    def __iter__(self):
+        return iter(self.batches)
+
+
 def test_batches(data):
     model, y = fitted("regressor", data)
-    streamed = clone(model).set_params(transfer=None)
-    streamed.fit([(data[0][:50], y[:50]), (data[0][50:], y[50:])])
+    streamed = clone(model).fit(Parts(data[0], y))
     assert streamed.sample_members(data[0], 2).shape == (80, 2, 1, 2)
 
 

@@ -15,7 +15,7 @@ from ._expectations import (
 from ._family import FamilyPlan
 from ._gaussian import GaussianPlan
 from ._hydra import HydraPlan
-from ._latent_factor import CategoricalFactorPlan, GaussianFactorPlan
+from ._latent_factor import CategoricalFactorPlan, FactorPlan, GaussianFactorPlan
 from ._logit_normal import LogitNormalPlan
 from ._mixture import CategoricalMixturePlan, GaussianMixturePlan
 from ._normal_inverse import NormalInverseGammaPlan, NormalInverseWishartPlan
