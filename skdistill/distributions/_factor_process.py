@@ -44,6 +44,11 @@ class FactorProcess(NamedTuple):
         mean, variance : Tensor of shape (n, p)
         raw_loadings : Tensor of shape (n, q p)
             For each factor the entries of w for the p values.
+
+        Returns
+        -------
+        FactorProcess
+            Whose ``variance`` is the one given.
         """
         raw = raw_loadings.unflatten(-1, (-1, mean.shape[-1]))
         residual = variance / (1 + raw.square().sum(-2))
