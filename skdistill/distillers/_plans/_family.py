@@ -183,7 +183,7 @@ class DistributionObjective(Objective):
         self, outputs: Tensor, targets: tuple[Tensor, ...]
     ) -> tuple[Tensor, Tensor]:
         predictions, y, labelled = targets
-        term = self.plan.term(self.plan.members(predictions), self.temperature)
+        term = self.term(self.plan.members(predictions))
         loss, gradient = losses.tempered_sum([term], outputs, self.temperature)
         weight = self.plan.supervised_weight
         if weight:
@@ -191,6 +191,10 @@ class DistributionObjective(Objective):
             loss = loss + weight * labelled * of_labels  # Eqs 16 and 17
             gradient = gradient + weight * labelled.unsqueeze(-1) * slope
         return losses.logarithmic_beyond(loss, gradient, self.limit)
+
+    def term(self, members: Any) -> Term:
+        """Return the loss for outputs, given members."""
+        return self.plan.term(members, self.temperature)
 
     def _label_nll(self, outputs: Tensor, y: Tensor) -> Tensor:
         student = self.plan.distribution(outputs.flatten(0, -3))
