@@ -95,6 +95,8 @@ class Plan(Protocol):
 
     read: Callable[[Tensor], Any] | None = None  # takes outputs (S, n, p) to a distribution
 
+    calibration: Callable[[Any], Any] | None = None  # takes this to the one that is predicted
+
     @property
     def n_networks(self) -> int:
         """Number of seeds that `build` takes."""
@@ -131,7 +133,9 @@ class Plan(Protocol):
 
     def wrap(self, network: Any, buffers: dict[str, Tensor]) -> Any:
         """Return a stack that predicts distributions."""
-        return self.task.wrap(network, buffers, self.read)
+        stack = self.task.wrap(network, buffers, self.read)
+        stack.calibration = self.calibration
+        return stack
 
     def encode_members(self, members: np.ndarray, scaling: Buffers, dtype) -> np.ndarray:
         """Return members' predictions, rows first, in the form that the objective takes."""

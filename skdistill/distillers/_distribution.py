@@ -25,6 +25,7 @@ from .._training import SEED_LIMIT
 from .._warm_start import is_trained
 from .._warnings import warn
 from ..modules import MLP
+from ._calibration import calibrate
 from ._kinds import check_kind, kind_as_teacher
 from ._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING_PARAMETERS, STUDENT_PARAMETERS
 from ._plans import FAMILIES, FAMILY_SETTINGS, FactorPlan, FamilyPlan
@@ -165,6 +166,7 @@ def _fit(distiller: Any, stage_of: Any, X, y, *arguments) -> Any:
         finally:
             if is_trained(distiller) and agreement.holds and plan.can_tell_parts:
                 distiller._predict_expected_only()
+        calibrate(distiller, setup, agreement.predictions)
     return distiller
 
 
@@ -290,7 +292,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         ``module__activation=("tanh", "silu")`` for a regressor or ``("relu", "silu")`` for a
         classifier, unless given. For the random heads it must be an
         ``nn.Sequential`` that ends in a linear layer.
-    transfer, transfer_only, teacher_cv, memory, weight_decay, max_epochs
+    transfer, transfer_only, teacher_cv, calibrate, memory, weight_decay, max_epochs
         As in :class:`HydraPlusRegressor`.
     group_lasso, prune_threshold, finetune_epochs
         As in :class:`HydraPlusRegressor`.
@@ -430,6 +432,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         transfer="auto",
         transfer_only=False,
         teacher_cv=None,
+        calibrate=None,
         weight_decay=0.0,
         group_lasso=0.0,
         prune_threshold=1e-3,
@@ -469,6 +472,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         self.transfer = transfer
         self.transfer_only = transfer_only
         self.teacher_cv = teacher_cv
+        self.calibrate = calibrate
         self.weight_decay = weight_decay
         self.group_lasso = group_lasso
         self.prune_threshold = prune_threshold

@@ -19,6 +19,7 @@ from .._warnings import warn
 from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ..modules import MLP
 from ..transfer import GaussianNoise
+from ._calibration import calibrate
 from ._kinds import check_kind
 from ._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING_PARAMETERS, STUDENT_PARAMETERS
 from ._plans import HydraPlan
@@ -68,6 +69,7 @@ def _fit(hydra: Any, stage_of, X, y, *arguments, default: Any, auto: Any = None)
         predictions = fit_teacher_of(hydra, setup, context, default)
         plan = hydra_plan(hydra, setup.plan.task, predictions.count(setup.X))
         train_student(hydra, setup, predictions, plan, context, n_heads_=plan.n_heads)
+        calibrate(hydra, setup, predictions)
     return hydra
 
 
@@ -264,6 +266,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         transfer="auto",
         transfer_only=False,
         teacher_cv=None,
+        calibrate=None,
         weight_decay=0.0,
         group_lasso=0.0,
         prune_threshold=1e-3,
@@ -300,6 +303,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         self.transfer = transfer
         self.transfer_only = transfer_only
         self.teacher_cv = teacher_cv
+        self.calibrate = calibrate
         self.weight_decay = weight_decay
         self.group_lasso = group_lasso
         self.prune_threshold = prune_threshold
@@ -396,7 +400,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
     transfer : {"auto", "noise", "mixup", "munge", "box"}, TransferMaker or None, default="auto"
         As in :class:`HydraPlusRegressor`, but "auto" is a little more noise,
         ``GaussianNoise(share_power=1.5)``.
-    transfer_only, teacher_cv, memory, weight_decay, max_epochs, warm_start
+    transfer_only, teacher_cv, calibrate, memory, weight_decay, max_epochs, warm_start
         As in :class:`HydraPlusRegressor`.
     group_lasso, prune_threshold, finetune_epochs
         As in :class:`HydraPlusRegressor`.
@@ -476,6 +480,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         transfer="auto",
         transfer_only=False,
         teacher_cv=None,
+        calibrate=None,
         weight_decay=0.0,
         group_lasso=0.0,
         prune_threshold=1e-3,
@@ -513,6 +518,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         self.transfer = transfer
         self.transfer_only = transfer_only
         self.teacher_cv = teacher_cv
+        self.calibrate = calibrate
         self.weight_decay = weight_decay
         self.group_lasso = group_lasso
         self.prune_threshold = prune_threshold

@@ -64,6 +64,7 @@ PARAMETER_TABLE = {
 }
 
 STUDENT_PARAMETERS = {
+    "calibrate": Number(Real, 0, 1, closed="neither", others=(None,)),
     "dtype": OneOf(("auto", "float32", "float64")),
     "batch_size": Number(Integral, 1, others=("auto",)),
     "warm_start": OneOf((True, False)),

@@ -12,13 +12,14 @@ from ._gaussian_normal import GaussianNormal
 from ._logit_normal import LogitNormal
 from ._normal_inverse_gamma import NormalInverseGamma
 from ._normal_inverse_wishart import NormalInverseWishart
-from ._protocol import ClassDistribution, Distribution, NumericDistribution
+from ._protocol import Calibratable, ClassDistribution, Distribution, NumericDistribution
 from ._uncertainty import Uncertainty
 
 __all__ = [
     "Distribution",
     "NumericDistribution",
     "ClassDistribution",
+    "Calibratable",
     "Dirichlet",
     "EmpiricalCategorical",
     "EmpiricalGaussian",

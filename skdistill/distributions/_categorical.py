@@ -165,6 +165,14 @@ class EmpiricalCategorical(Predictive):
             )
         return cls((members / sums).log().transpose(0, 1))
 
+    def tempered(self, temperature: float) -> EmpiricalCategorical:
+        return EmpiricalCategorical.from_logits(self.log_probs / temperature)
+
+    def widened(self, factor: Tensor) -> EmpiricalCategorical:
+        log_mean = self.log_mean
+        deviations = factor.sqrt().unsqueeze(-1) * (self.log_probs - log_mean)
+        return EmpiricalCategorical.from_logits(log_mean + deviations)
+
     @property
     def members(self) -> Tensor:
         """Class probabilities, rows first: a tensor of shape (n, S, K)."""

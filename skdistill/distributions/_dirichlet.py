@@ -79,6 +79,13 @@ class Dirichlet(Predictive):
         outputs = of_one_network(outputs, 1, "K")
         return cls(outputs.clamp(*cls.output_limits).exp() + offset)  # Eq. 6
 
+    def tempered(self, temperature: float) -> Dirichlet:
+        mean = (self.log_mean / temperature).softmax(-1)
+        return Dirichlet(self.precision.unsqueeze(-1) * mean)
+
+    def widened(self, factor: Tensor) -> Dirichlet:
+        return Dirichlet(self.concentrations / factor.unsqueeze(-1))
+
     @property
     def precision(self) -> Tensor:
         """Sum of the concentrations over the classes, of shape (n,): alpha_0."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,7 +14,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ._mixture import mixture_quantile
-from ._shared import Marginal, check_n_samples, check_targets, normal_cdf, random_numbers
+from ._shared import (
+    Marginal,
+    as_tensor_like,
+    check_n_samples,
+    check_targets,
+    normal_cdf,
+    random_numbers,
+)
 from ._uncertainty import Uncertainty
 
 _EPS = torch.finfo(torch.float64).eps
@@ -136,6 +143,14 @@ class EmpiricalGaussian(Marginal):
     def affine(self, loc: Tensor | np.ndarray, scale: Tensor | np.ndarray) -> EmpiricalGaussian:
         loc, scale = (torch.as_tensor(value).to(self.means) for value in (loc, scale))
         return EmpiricalGaussian(loc + scale * self.means, scale.square() * self.variances)
+
+    def tempered(self, temperature: Any) -> EmpiricalGaussian:
+        temperature = as_tensor_like(temperature, self.variances)
+        return EmpiricalGaussian(self.means, temperature * self.variances)
+
+    def widened(self, factor: Tensor) -> EmpiricalGaussian:
+        mean = self.mean
+        return EmpiricalGaussian(mean + factor.sqrt() * (self.means - mean), self.variances)
 
     @property
     def mean(self) -> Tensor:

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from ._gaussian import Gaussian
 from ._mixture import mixture_quantile
 from ._shared import (
     Marginal,
+    as_tensor_like,
     check_n_samples,
     check_targets,
     normal_cdf,
@@ -129,6 +130,14 @@ class GaussianNormal(Marginal):
             scale * self.slope,
             scale.abs() * self.scale,
         )
+
+    def tempered(self, temperature: Any) -> GaussianNormal:
+        return replace(self, scale=as_tensor_like(temperature, self.scale).sqrt() * self.scale)
+
+    def widened(self, factor: Tensor) -> GaussianNormal:
+        conditional_variance = factor * self.conditional_variance
+        slope = factor.sqrt() * self.slope
+        return replace(self, conditional_variance=conditional_variance, slope=slope)
 
     def uncertainty(self) -> Uncertainty:
         """Parts of the variance by the law of total variance (Eqs 4a to 4c and 15 of the paper).

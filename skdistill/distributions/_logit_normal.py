@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -106,6 +106,16 @@ class LogitNormal(Predictive):
         logits = Gaussian.from_outputs(outputs[:, : 2 * size])
         factor = outputs[:, 2 * size :].unflatten(1, (rank, size)).mT if rank else None
         return cls(*logits, factor, n_samples, seed)
+
+    def tempered(self, temperature: float) -> LogitNormal:
+        mean, variance = self.logit_mean / temperature, self.logit_variance / temperature**2
+        shared = None if self.factor is None else self.factor / temperature
+        return replace(self, logit_mean=mean, logit_variance=variance, factor=shared)
+
+    def widened(self, factor: Tensor) -> LogitNormal:
+        factor = factor.unsqueeze(-1)
+        shared = None if self.factor is None else factor.sqrt().unsqueeze(-1) * self.factor
+        return replace(self, logit_variance=factor * self.logit_variance, factor=shared)
 
     def empirical(self) -> EmpiricalCategorical:
         """The draws as an ensemble of members.

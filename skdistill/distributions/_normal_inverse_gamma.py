@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -13,7 +13,14 @@ from scipy import special
 from torch import Tensor
 
 from ._gaussian import Gaussian
-from ._shared import Marginal, check_n_samples, check_targets, of_one_network, random_numbers
+from ._shared import (
+    Marginal,
+    as_tensor_like,
+    check_n_samples,
+    check_targets,
+    of_one_network,
+    random_numbers,
+)
 from ._uncertainty import Uncertainty
 
 
@@ -86,6 +93,13 @@ class NormalInverseGamma(Marginal):
         loc, scale = (torch.as_tensor(value).to(self.mean) for value in (loc, scale))
         beta = scale.square() * self.beta
         return NormalInverseGamma(loc + scale * self.mean, self.nu, self.alpha, beta)
+
+    def tempered(self, temperature: Any) -> NormalInverseGamma:
+        temperature = as_tensor_like(temperature, self.nu)
+        return replace(self, nu=temperature * self.nu, beta=temperature * self.beta)
+
+    def widened(self, factor: Tensor) -> NormalInverseGamma:
+        return replace(self, nu=self.nu / factor)
 
     @property
     def spread(self) -> Tensor:

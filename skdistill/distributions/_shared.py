@@ -7,6 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 import torch
@@ -195,6 +196,11 @@ def of_one_network(outputs: Tensor, blocks: int, what: str, at_least: int = 0) -
             f"{tuple(outputs.shape)}."
         )
     return outputs
+
+
+def as_tensor_like(value: Any, like: Tensor) -> Tensor:
+    """Return numbers as a tensor of the dtype and on the device of `like`."""
+    return torch.as_tensor(value, dtype=like.dtype, device=like.device)
 
 
 def check_targets(y: Tensor, like: Tensor) -> None:

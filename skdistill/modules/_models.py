@@ -68,8 +68,11 @@ class MultiHead(nn.Module):
 class DistributionStack(nn.Module):
     """A stack of networks whose outputs, (S, ..., n, p), are read as a distribution.
 
-    `read` turns the outputs of all networks, or heads, (S, n, p), into a distribution.
+    `read` turns the outputs of all networks, or heads, (S, n, p), into a distribution, and
+    `calibration`, if there is one, this into another.
     """
+
+    calibration: Callable[[Any], Any] | None = None
 
     def __init__(self, network: nn.Module, read: Callable[[Tensor], Any]):
         super().__init__()
@@ -86,7 +89,8 @@ class DistributionStack(nn.Module):
 
     def of_outputs(self, outputs: Tensor) -> Any:
         """Return the distribution of outputs (S, n, p)."""
-        return self.read(outputs)
+        found = self.read(outputs)
+        return found if self.calibration is None else self.calibration(found)
 
     def distribution(self, x: Tensor) -> Any:
         """Return the distribution for rows (n, ...)."""

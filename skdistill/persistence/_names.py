@@ -17,7 +17,7 @@ from .. import distillers, ensembles, modules
 from .._plans import Extent, NetworkRecipe, Plan
 from .._settings import Settings
 from .._tasks import TASKS
-from ..distillers import LearnerRecipes, Round
+from ..distillers import Calibration, LearnerRecipes, Round
 from ..ensembles import SamplerDiagnostics
 from ..expectations import KNOWN
 from ..sequences import SpecialTokens
@@ -59,7 +59,7 @@ _OURS = [
     *_public(ensembles),
     *_public(distillers),
     *(*TASKS.values(), Extent, LearnerRecipes, NetworkRecipe, Round, SamplerDiagnostics),
-    SpecialTokens,
+    *(Calibration, SpecialTokens),
     *_descendants(Plan),
     *_descendants(Settings),
 ]

@@ -46,6 +46,8 @@ class FamilyPlan(Plan):
     members_agree : bool, default=False
         Whether the members never disagreed on the training set, so that the student predicts their
         mean alone.
+    calibration : Calibration, default=None
+        Of the fitted student.
     """
 
     task: Task
@@ -53,6 +55,7 @@ class FamilyPlan(Plan):
     supervised_weight: float = 0.0
     n_members: int = 2
     members_agree: bool = False
+    calibration: Any = None
 
     can_tell_parts: ClassVar[bool] = True  # of the uncertainty, given several members
     has_members: ClassVar[bool] = False

@@ -51,6 +51,8 @@ class HydraPlan(Plan):
     has_gain : bool, default=False
         Whether one more head, the last, tells by which factor the members' epistemic variance
         exceeds that of the heads, which miss some of what sets the members apart.
+    calibration : Calibration, default=None
+        Of the fitted student.
     """
 
     task: Task
@@ -65,6 +67,7 @@ class HydraPlan(Plan):
     n_networks: int = 1
     n_members: int = 1
     has_gain: bool = False
+    calibration: Any = None
 
     @property
     def n_heads(self) -> int:
