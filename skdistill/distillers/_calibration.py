@@ -10,15 +10,20 @@ from typing import Any
 import numpy as np
 import torch
 from scipy.optimize import minimize
+from sklearn.base import clone
+from sklearn.model_selection import train_test_split
 from torch import Tensor
 
+from .._checks import check_weights
 from .._reading import read_in_chunks
+from .._rules import errors_about
 from .._tasks import Numbers
+from .._warm_start import scaling_of
 from .._warnings import warn
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian
-from ._setup import Setup
+from ._setup import FitArguments, Setup
 from ._stage import Stage
-from ._teacher import MemberPredictions
+from ._teacher import predictor_of
 
 # Epistemic parts count as at least this much: their powers, which may be negative, stay finite.
 _LEAST = 1e-30
@@ -61,19 +66,26 @@ class Calibration:
         return tempered.widened(scale * epistemic ** (power - 1))
 
 
-def calibrate(distiller: Any, setup: Setup, predictions: MemberPredictions) -> None:
-    """Calibrate the fitted student on the rows that `setup` has held out, if it has."""
-    if setup.held_out is None:
+def calibrate(distiller: Any, setup: Setup) -> None:
+    """Calibrate the fitted student as `calibrate` says, if it does.
+
+    A second student, of a second teacher unless that is fitted already, learns without a share of
+    the rows, on which it is calibrated. The first one keeps all rows, and takes the values over.
+    """
+    if distiller.calibrate is None:
         return
-    assert predictions.predict is not None  # member_predictions are refused
-    module, task = distiller.module_, distiller._plan.task
-    X, y, weight = setup.held_out
-    X, y, _ = Stage(goes_on=True, task=task).begin(distiller, X, y)
-    weight = task.weights_of_rows(y, weight)
+    kept, held_out = split_rows(distiller, setup)
+    pilot = clone(distiller).set_params(calibrate=None, checkpoint=None, warm_start=False)
+    pilot.fit(*kept, X_transfer=setup.X_transfer if len(setup.X_transfer) else None)
+    task, module = pilot._plan.task, pilot.module_
+    X, y, _ = Stage(goes_on=True, task=task).begin(pilot, held_out.X, held_out.y)
+    weight = task.weights_of_rows(y, held_out.sample_weight)
+    setup = setup._replace(scaling=scaling_of(pilot))
+    members = predictor_of(pilot.teacher_, setup)(X)
     outputs = read_in_chunks(module, X, lambda outputs: outputs.transpose(0, 1), raw=True)
     found = fit_calibration(
         module.read(torch.from_numpy(outputs).transpose(0, 1).double()),
-        _distribution_of(task, torch.from_numpy(predictions.predict(X)).double()),
+        _distribution_of(task, torch.from_numpy(members).double()),
         torch.from_numpy(task.encode(y, setup.scaling, np.float64)),
         torch.ones(len(X)).double() if weight is None else torch.from_numpy(weight),
     )
@@ -82,8 +94,32 @@ def calibrate(distiller: Any, setup: Setup, predictions: MemberPredictions) -> N
             "The student's epistemic uncertainty does not rise with its members' on the rows that "
             "calibrate holds out, and is constant now.",
         )
-    distiller.calibration_ = module.calibration = found
+    distiller.calibration_ = distiller.module_.calibration = found
     distiller._plan = replace(distiller._plan, calibration=found)
+
+
+def split_rows(distiller: Any, setup: Setup) -> tuple[FitArguments, FitArguments]:
+    """Return what a student is fitted on that is to be calibrated, and the rows held out."""
+    X, y, sample_weight = setup.arguments
+    weight = check_weights(sample_weight, len(y))
+    given = [X, y] if weight is None else [X, y, weight]
+    (seed,) = setup.draw_seeds(1)
+    is_classifier = distiller._kind == "classifier"
+    with errors_about("calibrate"):
+        parts = train_test_split(
+            *given,
+            test_size=distiller.calibrate,
+            random_state=seed,
+            stratify=y if is_classifier else None,
+        )
+    kept, held_out = (FitArguments(*[*part, None][:3]) for part in (parts[::2], parts[1::2]))
+    if is_classifier and (missing := set(distiller.classes_.tolist()) - set(kept.y)):
+        raise ValueError(
+            f"calibrate={distiller.calibrate!r} leaves no row of the classes {sorted(missing)} to "
+            "fit on; hold out fewer."
+        )
+    check_weights(held_out.sample_weight, len(held_out.y), "sample_weight of the rows held out")
+    return kept, held_out
 
 
 def _distribution_of(task: Any, members: Tensor) -> Any:
@@ -99,8 +135,8 @@ def fit_calibration(student: Any, members: Any, y: Tensor, weight: Tensor) -> Ca
 
     The map is the line through the logarithms of its epistemic part and of the members', by least
     squares, with a slope that is not negative; rows where either is 0 do not count. The temperature
-    is that of the largest likelihood of the labels. The two are fitted in turn: for numbers the
-    first round is exact, as the map does not depend on the temperature.
+    is that of the least CRPS of the targets, or log loss of the labels. The two are fitted in turn:
+    for numbers the first round is exact, as the map does not depend on the temperature.
 
     Parameters
     ----------
@@ -142,18 +178,31 @@ def _with_map(found: Calibration, student: Any, goal: Tensor, share: Tensor) -> 
 
 
 def _with_temperature(found: Calibration, student: Any, y: Tensor, share: Tensor) -> Calibration:
-    """Take the temperature of the largest likelihood, for this map."""
+    """Take the temperature of the least loss of the labels, for this map."""
 
     def tempered(logarithm: np.ndarray) -> Calibration:
         return replace(found, temperature=_plain(torch.from_numpy(logarithm).exp()))
 
     def loss(logarithm: np.ndarray) -> float:
-        log_prob = tempered(logarithm)(student).log_prob(y)
-        return -(share * log_prob.view(len(y), -1)).sum().item()
+        return (share * _loss_of_labels(tempered(logarithm)(student), y)).sum().item()
 
     start = np.log(np.atleast_1d(found.temperature))
     limits = [tuple(np.log(_TEMPERATURES))] * len(start)
     return tempered(minimize(loss, start, bounds=limits, tol=_TOLERANCE).x)
+
+
+def _loss_of_labels(student: Any, y: Tensor) -> Tensor:
+    """CRPS of the Gaussian with the mean and variance of y, (n, t), or log loss of classes, (n, 1).
+
+    The CRPS is Eq 21 of T. Gneiting and A. E. Raftery, "Strictly Proper Scoring Rules, Prediction,
+    and Estimation" (2007), with its sign changed.
+    """
+    if not y.is_floating_point():
+        return -student.log_prob(y).unsqueeze(-1)
+    std = student.variance.sqrt()
+    z = (y - student.mean) / std
+    density = (-0.5 * z.square()).exp() / math.sqrt(2 * math.pi)
+    return std * (z * torch.erf(z / math.sqrt(2)) + 2 * density - 1 / math.sqrt(math.pi))
 
 
 def _logarithm(distribution: Any) -> Tensor:

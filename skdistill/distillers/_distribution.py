@@ -166,7 +166,7 @@ def _fit(distiller: Any, stage_of: Any, X, y, *arguments) -> Any:
         finally:
             if is_trained(distiller) and agreement.holds and plan.can_tell_parts:
                 distiller._predict_expected_only()
-        calibrate(distiller, setup, agreement.predictions)
+        calibrate(distiller, setup)
     return distiller
 
 
@@ -292,8 +292,11 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         ``module__activation=("tanh", "silu")`` for a regressor or ``("relu", "silu")`` for a
         classifier, unless given. For the random heads it must be an
         ``nn.Sequential`` that ends in a linear layer.
-    transfer, transfer_only, teacher_cv, calibrate, memory, weight_decay, max_epochs
+    transfer, transfer_only, teacher_cv, memory, weight_decay, max_epochs
         As in :class:`HydraPlusRegressor`.
+    calibrate : float, default=None
+        As in :class:`HydraPlusRegressor`. Not with ``family="normal_inverse_wishart"``, whose
+        targets have one strength of belief in common.
     group_lasso, prune_threshold, finetune_epochs
         As in :class:`HydraPlusRegressor`.
     optimizer, lr, lr_schedule, batch_size, clip_norm
@@ -326,6 +329,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         What the student predicts.
     n_members_ : int
         Number of members of the teacher.
+    calibration_ : Calibration
+        With `calibrate`, as of :class:`HydraPlusRegressor` and :class:`HydraPlusClassifier`.
     classes_ : ndarray of shape (n_classes,)
         The labels, sorted. Only for classifiers.
     n_outputs_ : int

@@ -69,7 +69,7 @@ def _fit(hydra: Any, stage_of, X, y, *arguments, default: Any, auto: Any = None)
         predictions = fit_teacher_of(hydra, setup, context, default)
         plan = hydra_plan(hydra, setup.plan.task, predictions.count(setup.X))
         train_student(hydra, setup, predictions, plan, context, n_heads_=plan.n_heads)
-        calibrate(hydra, setup, predictions)
+        calibrate(hydra, setup)
     return hydra
 
 
@@ -191,6 +191,15 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         on, so that a student learns from other rows alone where they disagree. `teacher_` is fitted
         on all rows and predicts `X_transfer` and the rows that `transfer` generates, which are used
         besides X then, with noise too.
+    calibrate : float, default=None
+        Share of the rows, in (0, 1), on which a second student is calibrated that is fitted without
+        them, to mend this one by what is found, as ``TunedThresholdClassifierCV`` does with
+        ``refit=True``: the scale and power of the epistemic part by the members, and the
+        temperature of the rest by the labels, see `calibration_`. So `fit` takes twice as long; the
+        second teacher is fitted without the rows too. One in a ``FrozenEstimator`` is taken as it
+        is, and the temperature holds for new rows only if X are rows on which it was not fitted.
+        Labels hold out their share of each class. None changes nothing. Not with batches,
+        `member_predictions` and `partial_fit`.
     warm_start : bool, default=False
         Whether `fit` goes on from the student of the fit before, as in
         :class:`DistributionDistiller`.
@@ -209,6 +218,11 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         The fitted teacher.
     n_heads_ : int
         Number of heads of the student.
+    calibration_ : Calibration
+        With `calibrate`: the numbers `scale`, `power` and `temperature`, tuples of them for several
+        targets. Members' aleatoric variances are multiplied by the temperature, and the epistemic
+        part e becomes ``scale * e ** power``, in units of y's variance in training if `normalize_y`
+        is true.
     module_ : GaussianStack
         The student, as a torch module.
     n_epochs_, n_parameters_, flops_, net_, history_
@@ -425,6 +439,10 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         The fitted teacher.
     n_heads_ : int
         Number of heads of the student.
+    calibration_ : Calibration
+        With `calibrate`: the numbers `scale`, `power` and `temperature`. Members' logits are
+        divided by the temperature, and then spread so that the mutual information e becomes about
+        ``scale * e ** power``.
     module_ : CategoricalStack
         The student, as a torch module.
     n_epochs_, n_parameters_, flops_, net_, history_, n_features_in_, feature_names_in_

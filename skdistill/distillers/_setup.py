@@ -3,17 +3,15 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from sklearn.model_selection import train_test_split
 from sklearn.utils import check_array, check_random_state
 
-from .._checks import check_trainable, check_weights
+from .._checks import check_trainable
 from .._estimator import checked_training, forget, recipe_for
 from .._plans import Plan, build_module
 from .._ranks import current_ranks
@@ -58,7 +56,6 @@ class Setup(NamedTuple):
     member_predictions: np.ndarray | None  # (n, S, ...), encoded
     stage: Stage
     stream: Stream | None = None  # of which X, y and weight are examples then
-    held_out: FitArguments | None = None  # rows for `calibrate`
 
     @property
     def dtype(self) -> np.dtype:
@@ -137,9 +134,6 @@ def set_up(
     training = checked_training(distiller, modules)
     random_state = check_random_state(distiller.random_state)
     stage = Stage() if stage_of is None else stage_of(distiller)
-    X, y, sample_weight, held_out = hold_out(
-        distiller, FitArguments(X, y, sample_weight), member_predictions, stage
-    )
     X_checked, y_checked, task = stage.begin(distiller, X, y)
     plan = plan_of(task)
     recipe = recipes_of(distiller, plan, X_checked.shape[1:])
@@ -156,10 +150,7 @@ def set_up(
     # A module that does not fit is found before the teacher is fitted.
     example = build_module(plan, recipe, [0], torch.float64)
     group_lasso(distiller, example)
-    if held_out is not None:
-        check_calibratable(
-            distiller, example.distribution(torch.zeros(1, *recipe.row_shape).double())
-        )
+    check_calibrate(distiller, example, recipe.row_shape, stage, member_predictions is None)
     kept_weight = None if weight is None else weight[kept]
     scaling = stage.scaling(distiller, task, targets, kept_weight, rows.dtype)
     if member_predictions is not None:
@@ -184,7 +175,6 @@ def set_up(
         maker,
         member_predictions,
         stage,
-        held_out=held_out,
     )
 
 
@@ -253,51 +243,22 @@ def set_up_stream(
     )
 
 
-def hold_out(
-    distiller: Any, arguments: FitArguments, member_predictions: Any, stage: Stage
-) -> tuple[Any, Any, Any, FitArguments | None]:
-    """Return X, y and weights to fit on, and those that `calibrate` holds out, if any.
-
-    The seed is that of `random_state`, from which nothing is drawn: the student is that of a fit of
-    the rows that are left.
-    """
+def check_calibrate(
+    distiller: Any, module: Any, row_shape: tuple[int, ...], stage: Stage, has_teacher: bool
+) -> None:
+    """Raise a ValueError where `calibrate` does not go with the rest; `module` is a student."""
     share = getattr(distiller, "calibrate", None)
-    if share is None or arguments.y is None:
-        return *arguments, None
-    is_resumed_anew = distiller.checkpoint is not None and distiller.random_state is None
-    refused = {
-        "member_predictions": member_predictions is not None,
-        "partial_fit": stage.is_pass,
-        "warm_start=True": stage.keeps_state,
-        "a checkpoint and random_state=None, which holds other rows out": is_resumed_anew,
-    }
+    if share is None:
+        return
+    refused = {"member_predictions": not has_teacher, "partial_fit": stage.is_pass}
     for what, is_given in refused.items():
         if is_given:
             raise ValueError(f"calibrate must be None with {what}; got {share!r}.")
-    X, y, sample_weight = arguments
-    weight = check_weights(sample_weight, len(X))
-    given = [X, y] if weight is None else [X, y, weight]
-    draw = copy.deepcopy(check_random_state(distiller.random_state))
-    seed = draw.randint(SEED_LIMIT)
-    ranks = current_ranks()
-    seed = seed if ranks is None else ranks.of_first([seed])[0]
-    labels = y if distiller._kind == "classifier" else None
-    with errors_about("calibrate"):
-        parts = train_test_split(*given, test_size=share, random_state=seed, stratify=labels)
-    kept, held_out = (
-        FitArguments(*part, *[None][: weight is None]) for part in (parts[::2], parts[1::2])
-    )
-    check_weights(held_out.sample_weight, len(held_out.y), "sample_weight of the rows held out")
-    return *kept, held_out
-
-
-def check_calibratable(distiller: Any, distribution: Any) -> None:
-    """Raise a ValueError unless a student that predicts such a distribution can be calibrated."""
-    if not isinstance(distribution, Calibratable):
+    found = module.distribution(torch.zeros(1, *row_shape, dtype=torch.float64))
+    if not isinstance(found, Calibratable):
         raise ValueError(
-            f"calibrate must be None for a student that predicts a {type(distribution).__name__}, "
-            "whose epistemic part cannot be changed by itself for each target; got "
-            f"{distiller.calibrate!r}."
+            f"calibrate must be None for a student that predicts a {type(found).__name__}, whose "
+            f"epistemic part cannot be changed for each target by itself; got {share!r}."
         )
 
 

@@ -90,7 +90,7 @@ def fit_teacher_of(
         # One that is fitted already, and may have no pickle, is not sent.
         distiller.teacher_ = fit() if is_prefitted(model) else once(fit)
     check_teacher(distiller)
-    return MemberPredictions(of_X, _predictor(distiller.teacher_, setup))
+    return MemberPredictions(of_X, predictor_of(distiller.teacher_, setup))
 
 
 def _at_once(act: Callable[[], Any]) -> Any:
@@ -180,7 +180,7 @@ def check_teacher(distiller: Any) -> None:
             raise ValueError(f"teacher must know the classes of y, {classes}; it knows {found}.")
 
 
-def _predictor(teacher: Any, setup: Setup) -> Predict:
+def predictor_of(teacher: Any, setup: Setup) -> Predict:
     """Return what predicts rows with the members of a fitted teacher."""
     as_frame = frames_like(setup.example_of_X, getattr(teacher, "feature_names_in_", None))
     plan = setup.plan

@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Students calibrated on rows held out: planted faults are mended, and all that is read follows."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import GridSearchCV, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import skdistill
+from skdistill import BayesianEnsembleRegressor, DistributionDistiller
+from skdistill.distillers import Calibration
+from skdistill.distillers._calibration import fit_calibration
+from skdistill.distributions import EmpiricalCategorical, EmpiricalGaussian
+from skdistill.metrics import crps
+
+N = 4000
+
+
+class OneBatch:
+    """All rows, each time that they are read."""
+
+    def __init__(self, X, y):
+        self.batch = X, y
+
+    def __iter__(self):
+        yield self.batch
+
+
+
+def randn(*shape, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+
+def gaussians(mean, variance, epistemic):
+    """Two members with these means and parts of the variance, (n, t)."""
+    return EmpiricalGaussian(
+        torch.stack((mean - epistemic.sqrt(), mean + epistemic.sqrt())), torch.stack([variance] * 2)
+    )
+
+
+def test_scale_power_and_temperature_of_numbers_are_found():
+    mean, variance, epistemic = randn(N, 2), randn(N, 2, seed=1).exp(), randn(N, 2, seed=2).exp()
+    scale, power, temperature = (torch.tensor(v) for v in ([2.0, 0.1], [0.5, 1.3], [3.0, 0.5]))
+    members = gaussians(mean, variance, scale * epistemic**power)
+    truth = temperature * variance + scale * epistemic**power
+    y = mean + truth.sqrt() * randn(N, 2, seed=3)
+    student = gaussians(mean, variance, epistemic)
+    found = fit_calibration(student, members, y, torch.ones(N, dtype=torch.float64))
+    np.testing.assert_allclose(found.scale, scale, rtol=1e-8)
+    np.testing.assert_allclose(found.power, power, rtol=1e-8)
+    np.testing.assert_allclose(found.temperature, temperature, rtol=0.1)
+    total, aleatoric, part = found(student).uncertainty()
+    torch.testing.assert_close(part, members.uncertainty().epistemic)
+    torch.testing.assert_close(aleatoric, torch.tensor(found.temperature) * variance)
+    torch.testing.assert_close(total, aleatoric + part)
+
+
+def test_the_temperature_of_numbers_has_the_least_crps():
+    mean, std = randn(200, 1), randn(200, 1, seed=1).exp()
+    y = mean + std * randn(200, 1, seed=2) ** 3  # of long tails
+    student = EmpiricalGaussian(mean[None], std.square()[None])
+    found = fit_calibration(student, student, y, torch.ones(200, dtype=torch.float64))
+    assert (found.scale, found.power) == (1.0, 1.0)  # there is no epistemic part
+
+    def loss(temperature):
+        return crps(y.numpy(), student.tempered(temperature).members.numpy())
+
+    assert loss(found.temperature) < min(loss(found.temperature * k) for k in (0.98, 1.02, 0.5, 2))
+
+
+def test_the_power_is_never_negative():
+    mean, epistemic = randn(50, 1), randn(50, 1, seed=1).exp()
+    members = gaussians(mean, torch.ones_like(mean), 1 / epistemic)
+    student = gaussians(mean, torch.ones_like(mean), epistemic)
+    found = fit_calibration(student, members, mean + 1, torch.ones(50, dtype=torch.float64))
+    assert found.power == 0
+    assert found.scale == pytest.approx(float((1 / epistemic).log().mean().exp()))
+
+
+def test_weights_count_as_rows():
+    mean, variance, epistemic = randn(60, 1), randn(60, 1, seed=1).exp(), randn(60, 1, seed=2).exp()
+    student, members = gaussians(mean, variance, epistemic), gaussians(mean, variance, epistemic**2)
+    y, weight = mean + randn(60, 1, seed=3), torch.arange(60) % 3
+    rows = torch.arange(60).repeat_interleave(weight)
+    twice = [EmpiricalGaussian(d.means[:, rows], d.variances[:, rows]) for d in (student, members)]
+    one = fit_calibration(student, members, y, weight.double())
+    other = fit_calibration(*twice, y[rows], torch.ones(len(rows), dtype=torch.float64))
+    for name in ("scale", "power", "temperature"):
+        assert getattr(one, name) == pytest.approx(getattr(other, name), rel=1e-4)
+
+
+def test_temperature_and_spread_of_classes_are_mended():
+    centre, deviation = 2 * randn(N, 3), 0.6 * randn(8, N, 3, seed=1)
+    members = EmpiricalCategorical.from_logits(centre + deviation)
+    uniform = torch.rand(N, 1, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    codes = (members.mean.cumsum(-1) < uniform).sum(-1).clamp(max=2)
+    student = EmpiricalCategorical.from_logits(2 * centre + 0.5 * deviation)  # half the temperature
+    found = fit_calibration(student, members, codes, torch.ones(N, dtype=torch.float64))
+    assert found.temperature == pytest.approx(2, abs=0.15)
+    mended = found(student)
+    ratio = mended.uncertainty().epistemic / members.uncertainty().epistemic
+    assert ratio.log().mean().abs() < 1e-3
+    assert ratio.log().std() < 0.2
+    assert mended.log_prob(codes).mean() > student.log_prob(codes).mean() + 0.05
+
+
+def test_the_network_is_that_of_all_rows(task, frozen):
+    plain = task.student(frozen).fit(*task.data)
+    student = task.student(frozen, calibrate=0.25).fit(*task.data)
+    rows = torch.from_numpy(task.X)
+    assert torch.equal(student.module_.outputs(rows), plain.module_.outputs(rows))
+    assert not hasattr(plain, "calibration_")
+    assert plain.module_.calibration is None
+    found = student.calibration_
+    assert isinstance(found, Calibration)
+    assert (found.scale, found.power, found.temperature) != (1.0, 1.0, 1.0)
+    expected = found(plain.module_.read(plain.module_.outputs(rows))).uncertainty()
+    units = 1 if task.is_classification else task.y.std() ** 2
+    for part, value in zip(student.predict_uncertainty(task.X), expected, strict=True):
+        np.testing.assert_allclose(part, units * value.detach().numpy().reshape(-1), rtol=1e-9)
+
+
+def test_everything_is_read_off_the_calibrated_student(task, frozen):
+    student = task.student(frozen, calibrate=0.25).fit(*task.data)
+    X, distribution = task.X, student.predict_distribution(task.X)
+    total, aleatoric, epistemic = student.predict_uncertainty(X)
+    np.testing.assert_allclose(total, aleatoric + epistemic)
+    np.testing.assert_allclose(student.predict_members(X), distribution.members)
+    again = student.predict_uncertainty(X)
+    np.testing.assert_array_equal(again.total, total)
+    if task.is_classification:
+        np.testing.assert_allclose(student.predict_proba(X), distribution.members.mean(1))
+        return
+    np.testing.assert_allclose(student.predict(X, return_std=True)[1] ** 2, total)
+    np.testing.assert_allclose(student.predict_interval(X), distribution.interval(0.9)[:, 0])
+    np.testing.assert_allclose(
+        student.sample_y(X, 4000, random_state=0).std(1), np.sqrt(total), rtol=0.1
+    )
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_student_of_one_gaussian_has_its_variance_times_the_temperature(regression, weighted):
+    X, y = regression.data
+    weight = np.linspace(0.1, 2, len(y)) if weighted else None
+    teacher = regression.ensemble()
+    settings = dict(family="mixture", max_epochs=5, module__hidden_units=(8,), random_state=0)
+    plain = DistributionDistiller(teacher, **settings).fit(X, y, sample_weight=weight)
+    student = clone(plain).set_params(calibrate=0.5).fit(X, y, sample_weight=weight)
+    temperature = student.calibration_.temperature
+    assert abs(temperature - 1) > 0.01
+    (_, std), (_, plain_std) = (m.predict(X, return_std=True) for m in (student, plain))
+    np.testing.assert_allclose(std**2, temperature * plain_std**2)
+
+
+def test_a_teacher_that_is_fitted_here_is_fitted_without_the_rows_too(task, frozen):
+    teacher = task.counting_ensemble()
+    student = task.student(teacher, calibrate=0.25).fit(*task.data)
+    assert type(teacher).n_fits == 2
+    assert student.teacher_.n_features_in_ == 3
+    student = task.student(FrozenEstimator(student.teacher_), calibrate=0.25).fit(*task.data)
+    assert type(teacher).n_fits == 2
+
+
+def test_files_pickles_and_clones(task, frozen, tmp_path):
+    student = task.student(frozen, calibrate=0.25).fit(*task.data)
+    skdistill.save(student, tmp_path / "student")
+    for other in (skdistill.load(tmp_path / "student"), pickle.loads(pickle.dumps(student))):
+        assert other.calibration_ == student.calibration_
+        for one, same in zip(
+            student.predict_uncertainty(task.X), other.predict_uncertainty(task.X), strict=True
+        ):
+            np.testing.assert_array_equal(one, same)
+    copy = clone(student)
+    assert copy.get_params()["calibrate"] == 0.25
+    with pytest.raises(NotFittedError):
+        copy.predict(task.X)
+    student.set_params(calibrate=None).fit(*task.data)
+    assert not hasattr(student, "calibration_")
+
+
+def test_searches_and_frames(task):
+    frame = pd.DataFrame(task.X, columns=list("abc"))
+    student = task.student(task.ensemble(max_epochs=2), max_epochs=2)
+    name = type(student).__name__.lower()
+    grid = {f"{name}__calibrate": [None, 0.25]}
+    search = GridSearchCV(make_pipeline(StandardScaler(), student), grid, cv=2, error_score="raise")
+    search.fit(frame, task.y)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+def test_several_targets_and_training_that_goes_on(regression):
+    X, y = regression.X, np.stack([regression.y, regression.X[:, 0]], axis=1)
+    student = regression.student(regression.ensemble(), calibrate=0.25, warm_start=True).fit(X, y)
+    before = student.calibration_
+    assert [len(v) for v in (before.scale, before.power, before.temperature)] == [2, 2, 2]
+    student.set_params(max_epochs=8).fit(X, y)
+    assert student.n_epochs_ == 8
+    assert student.calibration_ != before
+    assert student.predict_uncertainty(X).epistemic.shape == y.shape
+
+
+def test_what_it_does_not_go_with(task, frozen):
+    X, y = task.data
+    for share in (0, 1, 1.5, "yes"):
+        with pytest.raises((ValueError, TypeError), match=r"calibrate must be a number in \(0, 1\)"):
+            task.student(frozen, calibrate=share).fit(X, y)
+    student = task.student(frozen, calibrate=0.25)
+    with pytest.raises(ValueError, match="calibrate must be None with partial_fit"):
+        student.partial_fit(X, y, **({"classes": np.unique(y)} if task.is_classification else {}))
+    with pytest.raises(ValueError, match="calibrate must be None with member_predictions"):
+        members = frozen.estimator.predict_members(X)
+        task.student(None, calibrate=0.25).fit(X, y, member_predictions=members)
+    with pytest.raises(ValueError, match="calibrate must be None where X gives batches"):
+        student.fit(OneBatch(X, y))
+    with pytest.raises(ValueError, match="sample_weight.* at least one positive value"):
+        chosen = np.zeros(len(y))
+        chosen[[0]] = 1
+        student.fit(X, y, sample_weight=chosen)
+
+
+def test_families_that_cannot_be_calibrated_say_so(regression):
+    wishart = DistributionDistiller(
+        regression.ensemble(), family="normal_inverse_wishart", calibrate=0.25
+    )
+    with pytest.raises(ValueError, match="predicts a NormalInverseWishart, whose epistemic part"):
+        wishart.fit(*regression.data)
+
+
+def test_a_class_must_be_left_to_fit_on(classification):
+    y = np.repeat(["a", "b"], [58, 2])
+    student = classification.student(classification.ensemble(), calibrate=0.95)
+    with pytest.raises(ValueError, match=r"calibrate.*(leaves no row of the classes \['b'\]|train)"):
+        student.fit(classification.X, y)
+
+
+def test_an_epistemic_part_that_says_nothing_is_warned_of(monkeypatch, regression):
+    X, y = regression.data
+    teacher = BayesianEnsembleRegressor(3, max_epochs=2, random_state=0).fit(X, y)
+    constant = Calibration(1.0, 0.0, 1.0)
+    monkeypatch.setattr(
+        "skdistill.distillers._calibration.fit_calibration", lambda *arguments: constant
+    )
+    student = regression.student(FrozenEstimator(teacher), calibrate=0.25)
+    with pytest.warns(UserWarning, match="does not rise with its members'"):
+        student.fit(X, y)
+    epistemic = student.predict_uncertainty(X).epistemic
+    np.testing.assert_allclose(epistemic, y.std() ** 2)
+
+
+def test_the_split_is_that_of_random_state(regression):
+    from skdistill.distillers._calibration import split_rows
+
+    class OfRows:
+        arguments = (regression.X, regression.y, None)
+
+        def __init__(self):
+            self.draw_seeds = lambda n: [0] * n
+
+    student = regression.student(None, calibrate=0.25)
+    kept, held_out = split_rows(student, OfRows())
+    X, X_held, y, y_held = train_test_split(*regression.data, test_size=0.25, random_state=0)
+    for found, expected in zip((*kept[:2], *held_out[:2]), (X, y, X_held, y_held), strict=True):
+        np.testing.assert_array_equal(found, expected)
