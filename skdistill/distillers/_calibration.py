@@ -43,8 +43,8 @@ class Calibration:
 
     The members' densities, or probabilities, are raised to the power ``1 / temperature``, which
     multiplies the aleatoric variance of numbers by the temperature, and divides the logits of
-    classes by it. Then the epistemic part e becomes ``scale * e ** power``: exactly for numbers,
-    and nearly for classes, whose spread is multiplied so that it would if it were small.
+    classes by it. The epistemic part, e before that, becomes ``scale * e ** power``: exactly for
+    numbers, and nearly for classes, whose spread is multiplied so that it would if it were small.
 
     Parameters
     ----------
@@ -60,10 +60,10 @@ class Calibration:
     def __call__(self, distribution: Any) -> Any:
         """Return the calibrated distribution, of the same kind."""
         tempered = distribution.tempered(self.temperature)
-        epistemic = tempered.uncertainty().epistemic.clamp(min=_LEAST)
-        like = {"dtype": epistemic.dtype, "device": epistemic.device}
+        before, after = (d.uncertainty().epistemic for d in (distribution, tempered))
+        like = {"dtype": before.dtype, "device": before.device}
         scale, power = (torch.as_tensor(v, **like) for v in (self.scale, self.power))
-        return tempered.widened(scale * epistemic ** (power - 1))
+        return tempered.widened(scale * before.clamp(min=_LEAST) ** power / after.clamp(min=_LEAST))
 
 
 def calibrate(distiller: Any, setup: Setup) -> None:
@@ -101,7 +101,7 @@ def calibrate(distiller: Any, setup: Setup) -> None:
 def split_rows(distiller: Any, setup: Setup) -> tuple[FitArguments, FitArguments]:
     """Return what a student is fitted on that is to be calibrated, and the rows held out."""
     X, y, sample_weight = setup.arguments
-    weight = check_weights(sample_weight, len(y))
+    weight = check_weights(sample_weight, np.shape(y)[0])
     given = [X, y] if weight is None else [X, y, weight]
     (seed,) = setup.draw_seeds(1)
     is_classifier = distiller._kind == "classifier"
@@ -110,7 +110,7 @@ def split_rows(distiller: Any, setup: Setup) -> tuple[FitArguments, FitArguments
             *given,
             test_size=distiller.calibrate,
             random_state=seed,
-            stratify=y if is_classifier else None,
+            stratify=np.asarray(y) if is_classifier else None,
         )
     kept, held_out = (FitArguments(*[*part, None][:3]) for part in (parts[::2], parts[1::2]))
     if is_classifier and (missing := set(distiller.classes_.tolist()) - set(kept.y)):
@@ -163,7 +163,7 @@ def fit_calibration(student: Any, members: Any, y: Tensor, weight: Tensor) -> Ca
 
 def _with_map(found: Calibration, student: Any, goal: Tensor, share: Tensor) -> Calibration:
     """Move scale and power towards the line: all the way where the epistemic part has them."""
-    own = _logarithm(student.tempered(found.temperature))
+    own = _logarithm(student)
     missing = goal - _logarithm(found(student))
     share = share * ((goal > _LOG_LEAST) & (own > _LOG_LEAST))
     share = share / share.sum(0).clamp(min=_LEAST)

@@ -148,9 +148,7 @@ def set_up(
     transfer_rows = check_transfer_rows(distiller, X_transfer, rows, maker)
     maker = maker_that_changes(maker, rows)
     # A module that does not fit is found before the teacher is fitted.
-    example = build_module(plan, recipe, [0], torch.float64)
-    group_lasso(distiller, example)
-    check_calibrate(distiller, example, recipe.row_shape, stage, member_predictions is None)
+    check_student(distiller, plan, recipe, stage, member_predictions is None)
     kept_weight = None if weight is None else weight[kept]
     scaling = stage.scaling(distiller, task, targets, kept_weight, rows.dtype)
     if member_predictions is not None:
@@ -223,7 +221,7 @@ def set_up_stream(
         maker.check((stream.n_rows, *stream.row_shape))
     plan = plan_of(stream.task)
     recipe = recipe_for(distiller, plan, stream.row_shape)
-    group_lasso(distiller, build_module(plan, recipe, [0], torch.float64))
+    check_student(distiller, plan, recipe, stage, True)
     scaling = stream.scaling(stream.task, getattr(distiller, "normalize_y", True))
     examples = stream.encoded_examples(scaling)
     maker = maker_that_changes(maker, examples.X)
@@ -243,10 +241,10 @@ def set_up_stream(
     )
 
 
-def check_calibrate(
-    distiller: Any, module: Any, row_shape: tuple[int, ...], stage: Stage, has_teacher: bool
-) -> None:
-    """Raise a ValueError where `calibrate` does not go with the rest; `module` is a student."""
+def check_student(distiller: Any, plan: Plan, recipe: Any, stage: Stage, has_teacher: bool) -> None:
+    """Raise a ValueError for modules that do not fit, and for what needs others than these."""
+    module = build_module(plan, recipe, [0], torch.float64)
+    group_lasso(distiller, module)
     share = getattr(distiller, "calibrate", None)
     if share is None:
         return
@@ -254,7 +252,7 @@ def check_calibrate(
     for what, is_given in refused.items():
         if is_given:
             raise ValueError(f"calibrate must be None with {what}; got {share!r}.")
-    found = module.distribution(torch.zeros(1, *row_shape, dtype=torch.float64))
+    found = module.distribution(torch.zeros(1, *recipe.row_shape, dtype=torch.float64))
     if not isinstance(found, Calibratable):
         raise ValueError(
             f"calibrate must be None for a student that predicts a {type(found).__name__}, whose "

@@ -36,7 +36,6 @@ class OneBatch:
         yield self.batch
 
 
-
 def randn(*shape, seed=0):
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(*shape, generator=generator, dtype=torch.float64)
@@ -213,19 +212,21 @@ def test_several_targets_and_training_that_goes_on(regression):
 def test_what_it_does_not_go_with(task, frozen):
     X, y = task.data
     for share in (0, 1, 1.5, "yes"):
-        with pytest.raises((ValueError, TypeError), match=r"calibrate must be a number in \(0, 1\)"):
+        with pytest.raises(
+            (ValueError, TypeError), match=r"calibrate must be a number in \(0, 1\)"
+        ):
             task.student(frozen, calibrate=share).fit(X, y)
     student = task.student(frozen, calibrate=0.25)
     with pytest.raises(ValueError, match="calibrate must be None with partial_fit"):
         student.partial_fit(X, y, **({"classes": np.unique(y)} if task.is_classification else {}))
+    members = frozen.estimator.predict_members(X)
     with pytest.raises(ValueError, match="calibrate must be None with member_predictions"):
-        members = frozen.estimator.predict_members(X)
         task.student(None, calibrate=0.25).fit(X, y, member_predictions=members)
     with pytest.raises(ValueError, match="calibrate must be None where X gives batches"):
         student.fit(OneBatch(X, y))
-    with pytest.raises(ValueError, match="sample_weight.* at least one positive value"):
-        chosen = np.zeros(len(y))
-        chosen[[0]] = 1
+    chosen = np.zeros(len(y))
+    chosen[0] = 1
+    with pytest.raises(ValueError, match=r"sample_weight.* at least one positive value"):
         student.fit(X, y, sample_weight=chosen)
 
 
@@ -240,7 +241,9 @@ def test_families_that_cannot_be_calibrated_say_so(regression):
 def test_a_class_must_be_left_to_fit_on(classification):
     y = np.repeat(["a", "b"], [58, 2])
     student = classification.student(classification.ensemble(), calibrate=0.95)
-    with pytest.raises(ValueError, match=r"calibrate.*(leaves no row of the classes \['b'\]|train)"):
+    with pytest.raises(
+        ValueError, match=r"calibrate.*(leaves no row of the classes \['b'\]|train)"
+    ):
         student.fit(classification.X, y)
 
 
