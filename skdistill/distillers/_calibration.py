@@ -101,7 +101,8 @@ def calibrate(distiller: Any, setup: Setup) -> None:
 def split_rows(distiller: Any, setup: Setup) -> tuple[FitArguments, FitArguments]:
     """Return what a student is fitted on that is to be calibrated, and the rows held out."""
     X, y, sample_weight = setup.arguments
-    weight = check_weights(sample_weight, np.shape(y)[0])
+    y = np.asarray(y)
+    weight = check_weights(sample_weight, len(y))
     given = [X, y] if weight is None else [X, y, weight]
     (seed,) = setup.draw_seeds(1)
     is_classifier = distiller._kind == "classifier"
@@ -110,7 +111,7 @@ def split_rows(distiller: Any, setup: Setup) -> tuple[FitArguments, FitArguments
             *given,
             test_size=distiller.calibrate,
             random_state=seed,
-            stratify=np.asarray(y) if is_classifier else None,
+            stratify=y if is_classifier else None,
         )
     kept, held_out = (FitArguments(*[*part, None][:3]) for part in (parts[::2], parts[1::2]))
     if is_classifier and (missing := set(distiller.classes_.tolist()) - set(kept.y)):
