@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,8 +78,9 @@ class HydraPlan(Plan):
     def tells_parts(self) -> bool:
         return self.n_heads > 1
 
-    def wrap(self, network: Any, buffers: dict[str, Tensor]) -> Any:
-        return self.task.wrap(network, buffers, gained if self.has_gain else None)
+    @property
+    def read(self) -> Callable[[Tensor], Any] | None:  # type: ignore[override]
+        return gained if self.has_gain else None
 
     def build(self, recipe: NetworkRecipe, seeds: Sequence[int]) -> MultiHead:
         networks = recipe.build(seeds)
