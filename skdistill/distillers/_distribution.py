@@ -260,9 +260,9 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         ``"reverse_kl_reference"``, the form that its authors released (Eq 18), whose proxy is
         narrower; or, for comparison, ``"forward_kl"`` (Eq 13) and ``"nll"``, the members'
         likelihood (Eq 11, EnD2), neither of which trains with many classes. With
-        "gaussian": ``"nll"``, the default, the members' likelihood (Eq 7 of [1]_), which counts
-        what the student misses of the members' mean as their disagreement; or ``"moments"``, which
-        matches means and covariance each by a term of its own, so that it does not.
+        "gaussian": ``"moments"``, the default, which matches means and covariance each by a term of
+        its own; or ``"nll"``, the members' likelihood (Eq 7 of [1]_), which counts what the student
+        misses of the members' mean as their disagreement.
     max_precision : float, default="auto"
         Largest precision of the proxy, for losses that have one, which members that agree would
         make infinite; "auto" is 1,000 for each class. In float32 it is 8,400 for each class at
@@ -613,7 +613,17 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
                 (n_samples, n_members, n_targets, 2)
             Class probabilities; or means ``[..., 0]`` in units of y, and variances ``[..., 1]`` in
             squared units, the expected noise variance of the row for all draws.
+
+        Raises
+        ------
+        ValueError
+            If the student was calibrated, which is done row by row.
         """
+        if hasattr(self, "calibration_"):
+            raise ValueError(
+                "calibrate must be None for sample_members: a student is calibrated row by row, and "
+                f"members span all rows; got {self.calibrate!r}."
+            )
         Number(Integral, 1).check(n_members, "n_members")
         OneOf((True, False)).check(with_residual, "with_residual")
         Seed().check(random_state, "random_state")

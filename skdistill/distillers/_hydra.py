@@ -18,7 +18,6 @@ from .._tasks import Numbers, Task
 from .._warnings import warn
 from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ..modules import MLP
-from ..transfer import GaussianNoise
 from ._calibration import calibrate
 from ._kinds import check_kind
 from ._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING_PARAMETERS, STUDENT_PARAMETERS
@@ -30,10 +29,6 @@ from ._teacher import fit_teacher_of, has_fitted_teacher
 
 # Default number of heads above which a warning suggests fewer, for forests say.
 _MANY_HEADS = 100
-
-# For transfer="auto", the noise of regressors, and `share_power` of that of classifiers.
-_NOISE_OF_NUMBERS = GaussianNoise(correlated=True, categorical="auto")
-_NOISE_OF_CLASSES = 1.5
 
 _HYDRA_PARAMETERS = {
     **PARAMETER_TABLE,
@@ -50,11 +45,11 @@ _HYDRA_PARAMETERS = {
 
 
 @with_callbacks
-def _fit(hydra: Any, stage_of, X, y, *arguments, default: Any, auto: Any = None) -> Any:
+def _fit(hydra: Any, stage_of, X, y, *arguments, default: Any) -> Any:
     """Fit a teacher, if there is no fitted one, and distil it into a core with heads.
 
-    `stage_of` tells which part of the training this is, `default` is the class of the teacher that
-    None stands for, and `auto` makes rows with ``transfer="auto"``.
+    `stage_of` tells which part of the training this is, and `default` is the class of the teacher
+    that None stands for.
     """
     if hydra.teacher is not None:
         check_kind(hydra.teacher, arguments[-1])
@@ -62,9 +57,8 @@ def _fit(hydra: Any, stage_of, X, y, *arguments, default: Any, auto: Any = None)
     def plan_of(task: Task) -> HydraPlan:
         return hydra_plan(hydra, task, n_members=1)
 
-    settings = {"auto_transfer": auto, "stage_of": stage_of}
     begin: Any = set_up_stream if is_stream(X) else set_up
-    setup = begin(hydra, plan_of, X, y, *arguments, **settings)
+    setup = begin(hydra, plan_of, X, y, *arguments, stage_of=stage_of)
     with fit_task(hydra, X, y, 2) as context, setup.resumable(hydra) as setup:
         predictions = fit_teacher_of(hydra, setup, context, default)
         plan = hydra_plan(hydra, setup.plan.task, predictions.count(setup.X))
@@ -356,8 +350,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         self
         """
         arguments = X, y, sample_weight, X_transfer, member_predictions
-        default, auto = BayesianEnsembleRegressor, _NOISE_OF_NUMBERS
-        return _fit(self, Stage.of_fit, *arguments, default=default, auto=auto)
+        return _fit(self, Stage.of_fit, *arguments, default=BayesianEnsembleRegressor)
 
     @available_if(has_fitted_teacher)
     def partial_fit(self, X, y, sample_weight=None):
@@ -372,7 +365,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         self
         """
         arguments = X, y, sample_weight, None, None
-        return _fit(self, Stage.of_pass, *arguments, default=None, auto=_NOISE_OF_NUMBERS)
+        return _fit(self, Stage.of_pass, *arguments, default=None)
 
 
 class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
@@ -412,8 +405,8 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         Weight of the term that matches the mutual information; it grows linearly to this over the
         epochs. 0 gives the paper's loss.
     transfer : {"auto", "noise", "mixup", "munge", "box"}, TransferMaker or None, default="auto"
-        As in :class:`HydraPlusRegressor`, but "auto" is a little more noise,
-        ``GaussianNoise(share_power=1.5)``.
+        As in :class:`HydraPlusRegressor`, but "auto" is noise in all columns, and a little more of
+        it: ``GaussianNoise(scale=1.0, correlated=True)``.
     transfer_only, teacher_cv, calibrate, memory, weight_decay, max_epochs, warm_start
         As in :class:`HydraPlusRegressor`.
     group_lasso, prune_threshold, finetune_epochs
@@ -573,8 +566,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         self
         """
         arguments = X, y, sample_weight, X_transfer, member_predictions
-        default, auto = BayesianEnsembleClassifier, GaussianNoise(share_power=_NOISE_OF_CLASSES)
-        return _fit(self, Stage.of_fit, *arguments, default=default, auto=auto)
+        return _fit(self, Stage.of_fit, *arguments, default=BayesianEnsembleClassifier)
 
     @available_if(has_fitted_teacher)
     def partial_fit(self, X, y, sample_weight=None, classes=None):
@@ -592,5 +584,4 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         """
         arguments = X, y, sample_weight, None, None
         stage_of = partial(Stage.of_pass, classes=classes)
-        auto = GaussianNoise(share_power=_NOISE_OF_CLASSES)
-        return _fit(self, stage_of, *arguments, default=None, auto=auto)
+        return _fit(self, stage_of, *arguments, default=None)

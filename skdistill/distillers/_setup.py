@@ -27,6 +27,12 @@ from ..teachers import check_member_predictions
 from ..transfer import GaussianNoise, TransferMaker, TransferSet, make_transfer
 from ._stage import Stage
 
+# What transfer="auto" stands for, by the kind of the student.
+_AUTO_NOISE = {
+    "regressor": GaussianNoise(correlated=True, categorical="auto"),
+    "classifier": GaussianNoise(scale=1.0, correlated=True),
+}
+
 # Rows, at most, that tell whether noise leaves a table as it is.
 _ROWS_LOOKED_AT = 2_000
 
@@ -107,7 +113,6 @@ def set_up(
     X_transfer: Any = None,
     member_predictions: Any = None,
     *,
-    auto_transfer: TransferMaker | None = None,
     recipes_of: Callable[[Any, Plan, tuple[int, ...]], Any] = recipe_for,
     modules: list[Any] | None = None,
     stage_of: Callable[[Any], Stage] | None = None,
@@ -122,8 +127,6 @@ def set_up(
         Makes the plan of the task, and raises for parameters that do not go together.
     X, y, sample_weight, X_transfer, member_predictions
         As given to `fit`.
-    auto_transfer : TransferMaker, default=None
-        What ``transfer="auto"`` stands for; None is noise.
     recipes_of : callable
         Returns how to build the networks of the plan for rows of a shape.
     modules : list, default=None
@@ -142,7 +145,7 @@ def set_up(
     # A slice copies nothing: X may be a memory map.
     kept: Any = slice(None) if weight is None or weight.all() else weight > 0
     rows, targets = X_checked[kept], y_checked[kept]
-    maker = transfer_maker(distiller, member_predictions is None, auto_transfer)
+    maker = transfer_maker(distiller, member_predictions is None)
     if maker is not None:
         maker.check(rows.shape)
     transfer_rows = check_transfer_rows(distiller, X_transfer, rows, maker)
@@ -196,7 +199,6 @@ def set_up_stream(
     X_transfer: Any,
     member_predictions: Any,
     *,
-    auto_transfer: TransferMaker | None = None,
     stage_of: Callable[[Any], Stage],
 ) -> Setup:
     """Do what :func:`set_up` does where X gives batches, which are read once for it."""
@@ -207,7 +209,7 @@ def set_up_stream(
     stage = stage_of(distiller)
     if stage.is_pass:
         raise TypeError("X must be an array or a frame in partial_fit; fit takes batches.")
-    maker = transfer_maker(distiller, True, auto_transfer)
+    maker = transfer_maker(distiller, True)
     if not (maker is None or type(maker) is GaussianNoise):
         raise ValueError(
             "transfer must be 'auto', 'noise' or None where X gives batches, since others draw "
@@ -266,12 +268,10 @@ def group_lasso(distiller: Any, module: Any) -> GroupLasso | None:
     return GroupLasso(module, strength) if strength else None
 
 
-def transfer_maker(
-    distiller: Any, has_teacher: bool, auto: TransferMaker | None
-) -> TransferMaker | None:
+def transfer_maker(distiller: Any, has_teacher: bool) -> TransferMaker | None:
     """Return what generates rows for the teacher to predict; None without a teacher."""
     if isinstance(distiller.transfer, str) and distiller.transfer == "auto":
-        return (auto or make_transfer("noise")) if has_teacher else None
+        return _AUTO_NOISE[distiller._kind] if has_teacher else None
     maker = make_transfer(distiller.transfer)
     if maker is not None and not has_teacher:
         raise ValueError(

@@ -26,10 +26,10 @@ class GaussianPlan(OfGaussians):
     """A normal distribution over the mean and the raw variance (Eqs 12 and 13)."""
 
     covariance: str = "diagonal"
-    loss: str = "nll"
+    loss: str = "moments"
 
     settings: ClassVar[frozenset[str]] = frozenset({"covariance", "loss"})
-    known_losses: ClassVar[tuple[str, ...]] = ("nll", "moments")
+    known_losses: ClassVar[tuple[str, ...]] = ("moments", "nll")
 
     @classmethod
     def of(cls, parameters: Any, task: Task, **fields: Any) -> FamilyPlan:
