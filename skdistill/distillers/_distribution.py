@@ -621,8 +621,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         """
         if hasattr(self, "calibration_"):
             raise ValueError(
-                "calibrate must be None for sample_members: a student is calibrated row by row, and "
-                f"members span all rows; got {self.calibrate!r}."
+                "calibrate must be None for sample_members: a student is calibrated row by row, "
+                f"and members span all rows; got {self.calibrate!r}."
             )
         Number(Integral, 1).check(n_members, "n_members")
         OneOf((True, False)).check(with_residual, "with_residual")
