@@ -292,7 +292,10 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         ``module__activation=("tanh", "silu")`` for a regressor or ``("relu", "silu")`` for a
         classifier, unless given. For the random heads it must be an
         ``nn.Sequential`` that ends in a linear layer.
-    transfer, transfer_only, teacher_cv, memory, weight_decay, max_epochs
+    transfer : {"auto", "noise", "mixup", "munge", "box"}, TransferMaker or None, default="auto"
+        As in :class:`HydraPlusRegressor`; for a classifier "auto" is
+        ``GaussianNoise(scale=1.0, correlated=True)``.
+    transfer_only, teacher_cv, memory, weight_decay, max_epochs
         As in :class:`HydraPlusRegressor`.
     calibrate : float, default=None
         As in :class:`HydraPlusRegressor`. Not with ``family="normal_inverse_wishart"``, whose

@@ -18,6 +18,7 @@ from .._tasks import Numbers, Task
 from .._warnings import warn
 from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ..modules import MLP
+from ..transfer import GaussianNoise
 from ._calibration import calibrate
 from ._kinds import check_kind
 from ._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING_PARAMETERS, STUDENT_PARAMETERS
@@ -405,8 +406,8 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         Weight of the term that matches the mutual information; it grows linearly to this over the
         epochs. 0 gives the paper's loss.
     transfer : {"auto", "noise", "mixup", "munge", "box"}, TransferMaker or None, default="auto"
-        As in :class:`HydraPlusRegressor`, but "auto" is noise in all columns, and a little more of
-        it: ``GaussianNoise(scale=1.0, correlated=True)``.
+        As in :class:`HydraPlusRegressor`, but "auto" is a little more noise, of each column by
+        itself: ``GaussianNoise(share_power=1.5)``.
     transfer_only, teacher_cv, calibrate, memory, weight_decay, max_epochs, warm_start
         As in :class:`HydraPlusRegressor`.
     group_lasso, prune_threshold, finetune_epochs
@@ -466,6 +467,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
     """
 
     _kind = "classifier"
+    _auto_noise = GaussianNoise(share_power=1.5)
     _parameter_table = {
         **_HYDRA_PARAMETERS,
         "aggregate_temperature": Number(Real, 0, closed="neither"),

@@ -27,7 +27,7 @@ from ..teachers import check_member_predictions
 from ..transfer import GaussianNoise, TransferMaker, TransferSet, make_transfer
 from ._stage import Stage
 
-# What transfer="auto" stands for, by the kind of the student.
+# What transfer="auto" stands for, by the kind of the student, unless its class has an `_auto_noise`.
 _AUTO_NOISE = {
     "regressor": GaussianNoise(correlated=True, categorical="auto"),
     "classifier": GaussianNoise(scale=1.0, correlated=True),
@@ -271,7 +271,8 @@ def group_lasso(distiller: Any, module: Any) -> GroupLasso | None:
 def transfer_maker(distiller: Any, has_teacher: bool) -> TransferMaker | None:
     """Return what generates rows for the teacher to predict; None without a teacher."""
     if isinstance(distiller.transfer, str) and distiller.transfer == "auto":
-        return _AUTO_NOISE[distiller._kind] if has_teacher else None
+        noise = getattr(distiller, "_auto_noise", _AUTO_NOISE[distiller._kind])
+        return noise if has_teacher else None
     maker = make_transfer(distiller.transfer)
     if maker is not None and not has_teacher:
         raise ValueError(

@@ -821,7 +821,9 @@ def test_noise_is_in_units_of_each_columns_deviation(task, witness):
 
 
 def test_auto_is_noise(frozen, task):
-    noise = GaussianNoise(share_power=1.5) if task.is_classification else "noise"
+    noise = GaussianNoise(correlated=True, categorical="auto")
+    if task.is_classification:
+        noise = GaussianNoise(share_power=1.5)
     by_default, with_noise, without = (
         task.student(frozen, transfer=transfer).fit(*task.data)
         for transfer in ("auto", noise, None)
