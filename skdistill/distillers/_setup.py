@@ -27,7 +27,7 @@ from ..teachers import check_member_predictions
 from ..transfer import GaussianNoise, TransferMaker, TransferSet, make_transfer
 from ._stage import Stage
 
-# What transfer="auto" stands for, by the kind of the student, unless its class has an `_auto_noise`.
+# What transfer="auto" stands for, by the kind of the student; a class may have an `_auto_noise`.
 _AUTO_NOISE = {
     "regressor": GaussianNoise(correlated=True, categorical="auto"),
     "classifier": GaussianNoise(scale=1.0, correlated=True),
