@@ -1039,14 +1039,15 @@ def hydra_classes() -> list[Any]:
 
 def distribution_numbers() -> list[Any]:
     """Distribution distillation for numbers."""
-    found = by_set("uci_distribution")
-    ratios = spread((kept["median_ratio"] for *_, kept in found), ".1f")
+    found = [row for _, row in of_students("numbers")["latent factor"]]
+    gap = mean(row["nll_gap"] for row in found)
+    ratios = spread((row["ratio_student_to_teacher"] for row in found), ".2f")
     return [
         "a tiny network for numbers and intervals",
-        "`DistributionDistiller`",
-        f"six UCI sets: NLL {distribution_gap():+.3f} on average; epistemic variance {ratios} "
-        "times the teacher's",
-        share(((theirs, ours) for _, theirs, ours, _ in found), ".3f"),
+        '`DistributionDistiller`, `family="latent_factor"`',
+        f"{len(found)} sets: NLL {gap:+.3f} on average; median ratio of the epistemic variance "
+        f"{ratios}",
+        spread((row["share_of_parameters"] for row in found), ".3f"),
     ]
 
 
