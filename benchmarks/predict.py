@@ -122,10 +122,12 @@ def fitted_models(hidden_units: tuple[int, ...]) -> Models:
 
 
 def module_predict(student: HydraPlusRegressor, X: np.ndarray) -> torch.Tensor:
-    """Standardised mean by the bare torch module: raw outputs (1, M, n, 2), means come first."""
+    """Standardised mean by the bare torch module: raw outputs of the heads, (1, M, n, 2), and
+    perhaps those of the gain after them; means come first.
+    """
     with torch.inference_mode():
         outputs = student.module_(torch.from_numpy(X).unsqueeze(0))
-        return outputs[..., :1].mean(dim=1)
+        return outputs[:, : student.n_heads_, :, :1].mean(dim=1)
 
 
 def mean_of(n: int, predict: Callable[[np.ndarray], np.ndarray], X: np.ndarray) -> np.ndarray:

@@ -23,6 +23,7 @@ LAYERS = {
         "_ranks",
         "_rules",
         "_settings",
+        "_special",
         "_version",
         "_warnings",
         "distributions",

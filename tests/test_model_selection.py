@@ -68,9 +68,9 @@ def test_of_a_student_by_hand(ensemble, data):
     student = HydraPlusRegressor(
         FrozenEstimator(ensemble), max_epochs=1, module__hidden_units=(6, 5), transfer=None
     ).fit(*data)
-    core, heads = 4 * 6 + 6 * 5, 3 * 5 * 2
+    core, heads = 4 * 6 + 6 * 5, (3 + 1) * 5 * 2  # the last is the gain
     assert flops(student, data[0]) == 2 * (core + heads)
-    assert n_parameters(student) == student.n_parameters_ == core + heads + 6 + 5 + 3 * 2
+    assert n_parameters(student) == student.n_parameters_ == core + heads + 6 + 5 + (3 + 1) * 2
 
 
 def test_of_convolutions_by_hand():

@@ -230,7 +230,7 @@ def test_chunks_follow_the_cache_and_working_memory(data, monkeypatch):
 def test_the_chunks_of_a_student_count_its_core_once(data):
     model = student(module__hidden_units=(100, 30), max_epochs=1).fit(*data)
     assert chunk_size(model.module_, model._recipe.row_shape) == _reading._CHUNK_BYTES // (
-        (100 + 30 + 3 * 2) * 8
+        (100 + 30 + (3 + 1) * 2) * 8
     )
 
 

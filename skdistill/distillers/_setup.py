@@ -145,11 +145,8 @@ def set_up(
     # A slice copies nothing: X may be a memory map.
     kept: Any = slice(None) if weight is None or weight.all() else weight > 0
     rows, targets = X_checked[kept], y_checked[kept]
-    maker = transfer_maker(distiller, member_predictions is None)
-    if maker is not None:
-        maker.check(rows.shape)
+    maker = maker_that_changes(transfer_maker(distiller, member_predictions is None), rows)
     transfer_rows = check_transfer_rows(distiller, X_transfer, rows, maker)
-    maker = maker_that_changes(maker, rows)
     # A module that does not fit is found before the teacher is fitted.
     check_student(distiller, plan, recipe, stage, member_predictions is None)
     kept_weight = None if weight is None else weight[kept]
@@ -219,8 +216,6 @@ def set_up_stream(
     forget(distiller)
     stream = Stream(distiller, X)
     vars(distiller).update(stream.task.fitted_attributes)
-    if maker is not None:
-        maker.check((stream.n_rows, *stream.row_shape))
     plan = plan_of(stream.task)
     recipe = recipe_for(distiller, plan, stream.row_shape)
     check_student(distiller, plan, recipe, stage, True)
@@ -283,7 +278,9 @@ def transfer_maker(distiller: Any, has_teacher: bool) -> TransferMaker | None:
 
 
 def maker_that_changes(maker: TransferMaker | None, rows: np.ndarray) -> TransferMaker | None:
-    """Return the maker, or None for one that leaves rows as they are: answers are then kept."""
+    """Check the maker, and return it, or None for one that leaves rows as they are."""
+    if maker is not None:
+        maker.check(rows.shape)
     if maker is None or not len(rows):
         return maker
     some = rows[:: -(-len(rows) // _ROWS_LOOKED_AT)].copy()  # X may be a memory map

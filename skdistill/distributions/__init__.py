@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from ._calibratable import Calibratable
 from ._categorical import EmpiricalCategorical
 from ._dirichlet import Dirichlet
 from ._expectations import ExpectedCategorical, ExpectedGaussian
@@ -12,7 +13,7 @@ from ._gaussian_normal import GaussianNormal
 from ._logit_normal import LogitNormal
 from ._normal_inverse_gamma import NormalInverseGamma
 from ._normal_inverse_wishart import NormalInverseWishart
-from ._protocol import Calibratable, ClassDistribution, Distribution, NumericDistribution
+from ._protocol import ClassDistribution, Distribution, NumericDistribution
 from ._uncertainty import Uncertainty
 
 __all__ = [

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ._calibratable import Calibratable
 from ._shared import check_n_samples, random_numbers, row_chunks
 from ._uncertainty import Uncertainty
 
@@ -86,7 +87,7 @@ class Predictive:
 
 
 @dataclass(frozen=True, eq=False)  # the == of tensors has no single truth value
-class EmpiricalCategorical(Predictive):
+class EmpiricalCategorical(Predictive, Calibratable):
     """Members of equal weight, each of which predicts class probabilities for every row.
 
     As a distribution over class probabilities it tells aleatoric from epistemic uncertainty;

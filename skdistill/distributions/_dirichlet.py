@@ -9,19 +9,17 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from .._special import digamma_excess
+from ._calibratable import Calibratable
 from ._categorical import Predictive
 from ._shared import of_one_network, row_chunks
 from ._uncertainty import Uncertainty
 
 _CHUNK = 2**14  # elements of one temporary: 128 KiB of float64, several fit the cache
 
-# Stirling's series of digamma(y): B_2k / 2k, for k = 1 to 8; from y = 8 on it leaves out 2e-16.
-_SHIFT = 8
-_SERIES = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12, -3617 / 8160)
-
 
 @dataclass(frozen=True, eq=False)  # the == of tensors has no single truth value
-class Dirichlet(Predictive):
+class Dirichlet(Predictive, Calibratable):
     """Class probabilities that follow a Dirichlet distribution, one for every row.
 
     It is what a student of ensemble distribution distillation predicts [1]_, [2]_. Its mean is the
@@ -174,24 +172,3 @@ def _expected_entropy_and_information(concentrations: Tensor) -> tuple[Tensor, T
     share = torch.minimum(share, surprise, out=share)
     information = (mean * share).sum(-1)
     return surprise.sub_(share).mul_(mean).sum(-1), information
-
-
-def digamma_excess(x: Tensor) -> Tensor:
-    """``digamma(x + 1) - log x`` for x > 0, of full relative accuracy in float64.
-
-    For large x it is about ``1 / 2x`` and the two terms cancel: the logarithms are combined first.
-    """
-    w = (x + _SHIFT).reciprocal_()
-    square = w.square()
-    series = square * _SERIES[-1]
-    for coefficient in reversed(_SERIES[:-1]):
-        series.add_(coefficient).mul_(square)
-    # log y - 1/2y - series - log x, at y = x + 8
-    excess = (_SHIFT / x).log1p_().sub_(w, alpha=0.5).sub_(series)
-    # digamma(x + 1) = digamma(y) - sum 1 / (x + i) for i = 1 to 7, those of i and 8 - i together
-    middle = x + _SHIFT // 2
-    square = middle.square()
-    pairs = (square - 1).reciprocal_()
-    for i in (2, 3):
-        pairs.add_((square - i**2).reciprocal_())
-    return excess.sub_(pairs.mul_(middle), alpha=2).sub_(middle.reciprocal_())

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ._calibratable import Calibratable
 from ._mixture import mixture_quantile
 from ._shared import (
     Marginal,
@@ -53,7 +54,7 @@ class Gaussian(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)  # the == of tensors has no single truth value
-class EmpiricalGaussian(Marginal):
+class EmpiricalGaussian(Marginal, Calibratable):
     """Members of equal weight, each of which predicts a Gaussian for every row and target.
 
     As a distribution over Gaussians it tells aleatoric from epistemic uncertainty; averaged over

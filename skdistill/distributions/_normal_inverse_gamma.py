@@ -12,6 +12,7 @@ import torch
 from scipy import special
 from torch import Tensor
 
+from ._calibratable import Calibratable
 from ._gaussian import Gaussian
 from ._shared import (
     Marginal,
@@ -25,7 +26,7 @@ from ._uncertainty import Uncertainty
 
 
 @dataclass(frozen=True, eq=False)  # the == of tensors has no single truth value
-class NormalInverseGamma(Marginal):
+class NormalInverseGamma(Marginal, Calibratable):
     """Gaussians whose mean and variance follow a normal-inverse-gamma distribution.
 
     Per row and target, ``1 / variance ~ Gamma(alpha, rate=beta)`` and, given the variance,

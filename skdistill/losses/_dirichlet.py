@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
+from .._special import digamma_excess
 from ..distributions import Dirichlet
-from ..distributions._dirichlet import digamma_excess
 from ._loss import Term, loss_with_gradient
 
 _CHUNK = {"cpu": 2**15}  # elements of one temporary: 128 KiB, several fit the cache

@@ -191,5 +191,14 @@ def logit_moments(outputs: Tensor, target: Gaussian) -> tuple[Tensor, Tensor]:
 
 
 def centred(logits: Any) -> Any:
-    """Logits (..., K) less their mean over classes."""
+    """Logits less their mean over classes.
+
+    Parameters
+    ----------
+    logits : Tensor or array of shape (..., K)
+
+    Returns
+    -------
+    centred : Tensor or array of shape (..., K)
+    """
     return logits - logits.mean(-1, keepdim=True)

@@ -552,7 +552,7 @@ def test_a_covariance_of_low_rank_is_for_classes(data):
 
 OTHER = {
     "covariance": {"gaussian": "full", None: 1},
-    "loss": {"gaussian": "moments", None: "forward_kl"},
+    "loss": {"gaussian": "nll", None: "forward_kl"},
     "max_precision": {None: 3.0},
     "smoothing": {None: 0.1},
     "temperature": {None: (4.0, 0, 4)},
