@@ -220,7 +220,9 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
                                 class (Eqs 9 and 10), diagonal or with a part of low rank.
     ``"dirichlet"``             A Dirichlet distribution over a member's probabilities; see `loss`.
     ``"latent_factor"``         A Gaussian process of which the members' logits are draws [4]_:
-                                logit-normal at a row, with the covariance between rows.
+                                logit-normal at a row, with the covariance between rows. Take it for
+                                its draws: the epistemic part is many times too large on rows of
+                                which the teacher is sure.
     ``"mixture"``               The members' mean: plain distillation, the total only.
     ==========================  ===================================================================
 
