@@ -1039,15 +1039,15 @@ def hydra_classes() -> list[Any]:
 
 def distribution_numbers() -> list[Any]:
     """Distribution distillation for numbers."""
-    found = [row for _, row in of_students("numbers")["latent factor"]]
+    found = [row for _, row in of_students("numbers")["gaussian"]]
     gap = mean(row["nll_gap"] for row in found)
     ratios = spread((row["ratio_student_to_teacher"] for row in found), ".2f")
     return [
-        "a tiny network for numbers and intervals",
-        '`DistributionDistiller`, `family="latent_factor"`',
+        "numbers, and a network without heads",
+        "`DistributionDistiller`",
         f"{len(found)} sets: NLL {gap:+.3f} on average; median ratio of the epistemic variance "
         f"{ratios}",
-        spread((row["share_of_parameters"] for row in found), ".3f"),
+        spread((row["share_of_parameters"] for row in found), ".2f"),
     ]
 
 

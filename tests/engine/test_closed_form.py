@@ -526,9 +526,7 @@ def test_hydras_gradient_is_that_of_finite_differences(n_members, n_heads, setti
     draw = partial(torch.randn, generator=generator, dtype=torch.float64)
     answers = torch.stack([draw(2, 6, n_members, 3), draw(2, 6, n_members, 3).exp()], dim=-1)
     targets = answers, draw(2, 6, 3), (draw(2, 6) > 0).double()
-    outputs = draw(2, 6, plan.n_networks, 6).transpose(
-        1, 2
-    )  # as heads of one core give them
+    outputs = draw(2, 6, plan.n_networks, 6).transpose(1, 2)  # as heads of one core give them
     assert gradcheck(lambda z: objective(z, targets), outputs.requires_grad_())
 
 
