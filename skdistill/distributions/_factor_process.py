@@ -37,7 +37,7 @@ class FactorProcess(NamedTuple):
 
     @classmethod
     def of_shares(cls, mean: Tensor, variance: Tensor, raw_loadings: Tensor) -> FactorProcess:
-        """Divide variances between factors and residual, whose shares are |w|^2 to 1.
+        """Divide variances between factors and residual, whose shares are ``|w|^2`` to 1.
 
         Parameters
         ----------
