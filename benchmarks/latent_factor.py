@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from _common import argument_parser, one_thread, parameter, print_table, record, write_json
 from fidelity import Rows, fitted, means
-from joblib import Parallel, delayed
+from joblib import Memory, Parallel, delayed
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import root_mean_squared_error
 from torch import nn
@@ -66,21 +66,15 @@ class OneVariance(nn.Module):
         return torch.cat((mean, self.raw_variance.expand_as(mean)), dim=-1)
 
 
-def ensemble(hidden_units: tuple[int, ...], options) -> BayesianEnsembleRegressor:
+def ensemble(rows: Rows, hidden_units: tuple[int, ...], params: dict[str, Any]):
     """Fifty networks whose means are trained by squared error, which is what beta=1 makes of it."""
-    return BayesianEnsembleRegressor(
-        n_members=50,
-        module=OneVariance,
-        module__hidden_units=hidden_units,
-        beta=1.0,
-        random_state=0,
-        device="cpu",
-    ).set_params(**options.teacher_param)
+    settings = {"n_members": 50, "beta": 1.0, "random_state": 0, "device": "cpu", **params}
+    shape = {"module": OneVariance, "module__hidden_units": hidden_units}
+    return fitted(BayesianEnsembleRegressor(**settings, **shape), rows)[0]
 
 
 def scored(model, rows: Rows) -> dict[str, float]:
-    """What a model scores once it is fitted here."""
-    model, seconds = fitted(model, rows)
+    """Scores on test rows."""
     mean, std = model.predict(rows.X_test, return_std=True)
     return {
         "nll": gaussian_nll(rows.y_test, mean, std),
@@ -88,7 +82,6 @@ def scored(model, rows: Rows) -> dict[str, float]:
         "rmse": root_mean_squared_error(rows.y_test, mean),
         "coverage_95": interval_coverage(rows.y_test, model.predict_interval(rows.X_test, 0.95)),
         "parameters": n_parameters(model.module_),
-        "cpu_seconds": seconds,
     }
 
 
@@ -96,12 +89,14 @@ def run(name: str, split: int, options) -> dict[str, dict[str, float]]:
     """Scores of each model on one split."""
     one_thread()
     rows = Rows(*load_split(name, split, options.validation))
-    teacher, small = (ensemble(units, options) for units in ((100, 100), (50,)))
+    kept = Memory(options.cache, verbose=0).cache(ensemble)
+    teacher, small = (kept(rows, units, options.teacher_param) for units in ((100, 100), (50,)))
     results = {"teacher": scored(teacher, rows), "50 small networks": scored(small, rows)}
     for student, (kind, settings) in STUDENTS.items():
         model = kind(FrozenEstimator(teacher), random_state=0, device="cpu")
         model.set_params(module__hidden_units=(50,), **{**settings, **options.student_param})
-        results[student] = scored(model, rows)
+        model, seconds = fitted(model, rows)
+        results[student] = {**scored(model, rows), "cpu_seconds": seconds}
     return results
 
 
@@ -114,7 +109,7 @@ def report(results: dict[str, dict[str, dict[str, float]]]) -> None:
             model,
             row["nll"] - found["teacher"]["nll"],
             row["crps"] / found["teacher"]["crps"],
-            *(row[key] for key in keys),
+            *(row.get(key) for key in keys),
         ]
         for name, found in results.items()
         for model, row in found.items()
@@ -129,6 +124,7 @@ def main() -> None:
     parser.add_argument("--validation", action="store_true", help="score on held-out training rows")
     parser.add_argument("--teacher-param", nargs="*", default=[], type=parameter, metavar="K=V")
     parser.add_argument("--student-param", nargs="*", default=[], type=parameter, metavar="K=V")
+    parser.add_argument("--cache", default=None, help="folder that keeps teachers")
     parser.add_argument("--jobs", type=int, default=2, help="splits side by side")
     options = parser.parse_args()
     options.teacher_param = dict(options.teacher_param)
@@ -137,7 +133,9 @@ def main() -> None:
         options.sets, options.splits, options.jobs = ["boston"], 1, 1
         options.teacher_param |= {"max_epochs": 2, "n_members": 3}
         options.student_param |= {"max_epochs": 2}
-    settings = {key: value for key, value in vars(options).items() if key != "output"}
+    settings = {
+        key: value for key, value in vars(options).items() if key not in ("output", "cache")
+    }
     results: dict[str, Any] = {}
     for name in options.sets:
         splits = range(options.splits or N_SPLITS[name])

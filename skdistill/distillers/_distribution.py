@@ -296,7 +296,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         ``nn.Sequential`` that ends in a linear layer.
     transfer : {"auto", "noise", "mixup", "munge", "box"}, TransferMaker or None, default="auto"
         As in :class:`HydraPlusRegressor`; for a classifier "auto" is
-        ``GaussianNoise(scale=1.0, correlated=True)``.
+        ``GaussianNoise(scale=1.0, correlated=True)``, on large tables too.
     transfer_only, teacher_cv, memory, weight_decay, max_epochs
         As in :class:`HydraPlusRegressor`.
     calibrate : float, default=None

@@ -150,8 +150,8 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         predict. "noise", ``GaussianNoise()``, adds Gaussian noise to the rows, which keep
         their labels; the others generate as many rows again, without labels. None generates none.
         "auto" is noise with the correlations of the columns that leaves columns with few values
-        alone, ``GaussianNoise(correlated=True, categorical="auto")``, or None with
-        `member_predictions`, which are known for X alone. See
+        alone, ``GaussianNoise(correlated=True, categorical="auto")``, or None for 10,000 rows and
+        more, and with `member_predictions`, which are known for X alone. See
         :mod:`skdistill.transfer`; the settings of an object can be searched over, as
         ``transfer__scale``.
     transfer_only : bool, default=False
@@ -172,7 +172,8 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
     max_epochs : int or "auto", default="auto"
         Number of epochs; "auto" shows the student 800,000 rows in all, but each of them at least
         50 and at most 400 times; on tables of more than 40,000 rows it shows 2,000,000, but each at
-        least 6 times.
+        least 10 times. Where `transfer` draws no rows, 50 is 90 and 2,000,000 is 3,600,000, for the
+        teacher is asked once.
     optimizer, lr, lr_schedule, batch_size, clip_norm
         As in :class:`BayesianEnsembleRegressor`.
     normalize_y : bool, default=True
@@ -407,7 +408,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         epochs. 0 gives the paper's loss.
     transfer : {"auto", "noise", "mixup", "munge", "box"}, TransferMaker or None, default="auto"
         As in :class:`HydraPlusRegressor`, but "auto" is a little more noise, of each column by
-        itself: ``GaussianNoise(share_power=1.5)``.
+        itself, on large tables too: ``GaussianNoise(share_power=1.5)``.
     transfer_only, teacher_cv, calibrate, memory, weight_decay, max_epochs, warm_start
         As in :class:`HydraPlusRegressor`.
     group_lasso, prune_threshold, finetune_epochs

@@ -33,6 +33,10 @@ _AUTO_NOISE = {
     "classifier": GaussianNoise(scale=1.0, correlated=True),
 }
 
+# From so many rows on, "auto" is None for numbers: rows lie so close that new ones tell a student
+# less than more epochs do, for which the teacher is not asked again.
+_MANY_ROWS = 10_000
+
 # Rows, at most, that tell whether noise leaves a table as it is.
 _ROWS_LOOKED_AT = 2_000
 
@@ -145,7 +149,8 @@ def set_up(
     # A slice copies nothing: X may be a memory map.
     kept: Any = slice(None) if weight is None or weight.all() else weight > 0
     rows, targets = X_checked[kept], y_checked[kept]
-    maker = maker_that_changes(transfer_maker(distiller, member_predictions is None), rows)
+    maker = transfer_maker(distiller, len(rows), member_predictions is None)
+    maker = maker_that_changes(maker, rows)
     transfer_rows = check_transfer_rows(distiller, X_transfer, rows, maker)
     # A module that does not fit is found before the teacher is fitted.
     check_student(distiller, plan, recipe, stage, member_predictions is None)
@@ -206,7 +211,7 @@ def set_up_stream(
     stage = stage_of(distiller)
     if stage.is_pass:
         raise TypeError("X must be an array or a frame in partial_fit; fit takes batches.")
-    maker = transfer_maker(distiller, True)
+    maker = transfer_maker(distiller, 0, True)
     if not (maker is None or type(maker) is GaussianNoise):
         raise ValueError(
             "transfer must be 'auto', 'noise' or None where X gives batches, since others draw "
@@ -215,6 +220,7 @@ def set_up_stream(
     random_state = check_random_state(distiller.random_state)
     forget(distiller)
     stream = Stream(distiller, X)
+    maker = transfer_maker(distiller, stream.n_rows, True)
     vars(distiller).update(stream.task.fitted_attributes)
     plan = plan_of(stream.task)
     recipe = recipe_for(distiller, plan, stream.row_shape)
@@ -263,11 +269,12 @@ def group_lasso(distiller: Any, module: Any) -> GroupLasso | None:
     return GroupLasso(module, strength) if strength else None
 
 
-def transfer_maker(distiller: Any, has_teacher: bool) -> TransferMaker | None:
+def transfer_maker(distiller: Any, n_rows: int, has_teacher: bool) -> TransferMaker | None:
     """Return what generates rows for the teacher to predict; None without a teacher."""
     if isinstance(distiller.transfer, str) and distiller.transfer == "auto":
-        noise = getattr(distiller, "_auto_noise", _AUTO_NOISE[distiller._kind])
-        return noise if has_teacher else None
+        if not has_teacher or (distiller._kind == "regressor" and n_rows >= _MANY_ROWS):
+            return None
+        return getattr(distiller, "_auto_noise", _AUTO_NOISE[distiller._kind])
     maker = make_transfer(distiller.transfer)
     if maker is not None and not has_teacher:
         raise ValueError(

@@ -31,10 +31,12 @@ from ._stage import Stage
 from ._teacher import MemberPredictions
 
 # For max_epochs="auto": rows that the student is shown in all, limits for the epochs, and rows at
-# most that it is shown on large tables.
+# most that it is shown on large tables. The last two are for rows that are drawn anew; of others,
+# about which the teacher is asked once, it is shown more in the same time.
 _ROWS_SEEN = 800_000
 _EPOCHS_WITHIN = (50, 400)
 _ROWS_SEEN_AT_MOST = 2_000_000
+_MORE_WITHOUT_DRAWS = 1.8
 
 # Rows, at most, whose predictions set where training begins.
 _ROWS_FOR_START = 256
@@ -141,6 +143,14 @@ def streamed_rows(
     return rows_of_stream(stream, setup.scaling, batch_size, [seed], deal, ranks)
 
 
+def _n_epochs(max_epochs: int | str, n_rows: int, are_drawn: bool) -> int:
+    """Return the number of epochs over rows that are drawn anew in each, or are not."""
+    low, high = _EPOCHS_WITHIN
+    more = 1.0 if are_drawn else _MORE_WITHOUT_DRAWS
+    most = int(more * _ROWS_SEEN_AT_MOST)
+    return n_epochs_for(max_epochs, n_rows, _ROWS_SEEN, int(more * low), high, most)
+
+
 def _batch_size(distiller: Any, n_rows: int) -> int:
     """Rows of a minibatch of all ranks together."""
     ranks = current_ranks()
@@ -189,9 +199,7 @@ def train_student(
         load_weights(module, distiller)
     elif plan.has_start:
         plan.start(module, *map(torch.as_tensor, first_predictions(setup, predictions)))
-    n_planned = n_epochs_for(
-        distiller.max_epochs, len(rows), _ROWS_SEEN, *_EPOCHS_WITHIN, _ROWS_SEEN_AT_MOST
-    )
+    n_planned = _n_epochs(distiller.max_epochs, len(rows), setup.maker is not None)
     n_before, n_epochs, n_of_first = setup.stage.epochs(distiller, n_planned)
     if n_epochs == 0:
         return

@@ -36,8 +36,8 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from torch import nn
 
 from skdistill import BDistilBooster, DistributionDistiller, predict_members
-from skdistill._training import batch_size_for, n_epochs_for
-from skdistill.distillers import _student
+from skdistill._training import batch_size_for
+from skdistill.distillers import _setup, _student
 from skdistill.teachers import as_teacher
 from skdistill.transfer import GaussianNoise, Mixup, Munge, TransferSet, UniformBox
 
@@ -833,6 +833,13 @@ def test_auto_is_noise(frozen, task):
     assert (by_default.predict_members(task.X) != without.predict_members(task.X)).any()
 
 
+def test_auto_draws_no_rows_for_numbers_on_large_tables(witness, task, monkeypatch):
+    monkeypatch.setattr(_setup, "_MANY_ROWS", 60)
+    model = task.student(witness, batch_size=20).fit(*task.data)
+    is_asked_once = np.array_equal(asked_in_training(model), task.X)
+    assert is_asked_once != task.is_classification
+
+
 def test_without_noise_the_teacher_is_asked_once_about_each_row(task, witness):
     model = task.student(witness, transfer=None, batch_size=20).fit(*task.data)
     np.testing.assert_array_equal(asked_in_training(model), task.X)
@@ -965,25 +972,24 @@ def test_integer_weights_equal_repetitions_without_noise(frozen, task):
 
 
 @pytest.mark.parametrize(
-    ("n_rows", "expected"),
+    ("n_rows", "if_drawn", "if_not"),
     [
-        (1, 400),
-        (2000, 400),  # 2,000 rows 400 times are 800,000
-        (2001, 399),
-        (8000, 100),
-        (12_345, 64),
-        (16_000, 50),
-        (16_001, 50),
-        (40_000, 50),
-        (40_001, 49),  # at most 2,000,000 rows
-        (100_000, 20),
-        (10**9, 10),
+        (1, 400, 400),
+        (2000, 400, 400),  # 2,000 rows 400 times are 800,000
+        (2001, 399, 399),
+        (8000, 100, 100),
+        (12_345, 64, 90),
+        (16_000, 50, 90),
+        (40_000, 50, 90),
+        (40_001, 49, 89),  # at most 2,000,000 rows, or 3,600,000
+        (100_000, 20, 36),
+        (10**9, 10, 10),
     ],
 )
-def test_auto_shows_as_many_rows_whatever_their_number(n_rows, expected):
-    automatic = _student._ROWS_SEEN, *_student._EPOCHS_WITHIN, _student._ROWS_SEEN_AT_MOST
-    assert n_epochs_for("auto", n_rows, *automatic) == expected
-    assert n_epochs_for(7, n_rows, *automatic) == 7
+def test_auto_shows_as_many_rows_whatever_their_number(n_rows, if_drawn, if_not):
+    assert _student._n_epochs("auto", n_rows, are_drawn=True) == if_drawn
+    assert _student._n_epochs("auto", n_rows, are_drawn=False) == if_not
+    assert _student._n_epochs(7, n_rows, are_drawn=True) == 7
 
 
 @pytest.mark.parametrize(
