@@ -56,6 +56,7 @@ COMMANDS = {
         'gped.py --iterations 20000 --param "module__hidden_units=(1000, 1000)" lr=1e-3',
     ],
     "hydra": ["hydra.py --ablations"],
+    "latent_factor": ["latent_factor.py"],
     "logits": ["logits.py"],
     "many_classes": ["many_classes.py"],
     "mnist": ["mnist.py --threads 1"],
@@ -292,6 +293,34 @@ def fidelity_targets() -> Table:
         "student | mean NLL gap | worst NLL gap | mean CRPS ratio | "
         "worst rank, less the teacher's | sets with a rank above the teacher's | "
         "ratios within limits | the teacher's own",
+        rows,
+    )
+
+
+# Those of the file whose like the paper has, by their place in what it has published.
+PUBLISHED_AT = {"teacher": 0, "50 small networks": 1, "Hydra+": 2, "latent factor": 3}
+
+
+@block
+def latent_factor_sets() -> Table:
+    """What each model loses to the teacher on the sets of the latent factor model's paper."""
+    stored_here = stored("latent_factor")
+    rows, gaps = [], {}
+    for name, found in stored_here["results"].items():
+        published = stored_here["published"][name]
+        for model, row in found.items():
+            gap = row["nll"] - found["teacher"]["nll"]
+            place = PUBLISHED_AT.get(model)
+            theirs = None if place is None else published[place] - published[0]
+            gaps.setdefault(model, []).append((gap, theirs))
+            crps = row["crps"] / found["teacher"]["crps"]
+            rows.append([name, model, gap, theirs, crps, *pick(row, "coverage_95 parameters")])
+    for model, pairs in gaps.items():
+        ours, theirs = ([pair[i] for pair in pairs] for i in (0, 1))
+        rows.append(["mean", model, mean(ours), None if None in theirs else mean(theirs)])
+    return table(
+        "set | model | NLL gap:+.3f | in the paper:+.3f | CRPS ratio:.3f | 95 % cover:.3f | "
+        "parameters:,",
         rows,
     )
 

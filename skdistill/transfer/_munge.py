@@ -15,8 +15,10 @@ from .._rules import Number
 from .._standardisation import standardisation
 from ._maker import Draw, TransferMaker, Variables
 
-# With more dimensions than this a tree visits nearly every point, and products are faster.
-_TREE_DIMENSIONS = 10
+# With more dimensions than this a tree visits nearly every point, and products are faster; with many
+# points, of which parts are compared only, they are so sooner.
+_TREE_DIMENSIONS, _TREE_DIMENSIONS_OF_MANY = 10, 5
+_MANY_POINTS = 2**15
 
 # More rows than this are parted before all pairs of them are compared.
 _MOST_COMPARED = 2**12
@@ -51,7 +53,7 @@ class Munge(TransferMaker):
     The neighbour is the nearest row that differs, by the Euclidean distance of standardised
     columns; each categorical variable in which two rows differ adds 1 to the squared distance.
     Neighbours are found once; sample weights are ignored. With more than ten columns and more than
-    4,096 rows they are nearly the nearest: the rows are halved along a principal direction, again
+    4,096 rows, or more than five and 32,768, they are nearly the nearest: the rows are halved along a principal direction, again
     and again, and each is compared with the rows of its own part, of 2,048 to 4,096. The time grows
     as n log n.
 
@@ -115,7 +117,8 @@ def nearest_rows(X: np.ndarray, variables: Variables) -> np.ndarray:
     """Index of the nearest different row for each row, (n,); its own if all rows are equal."""
     points = embed(X, variables)
     distinct, first, which = np.unique(points, axis=0, return_index=True, return_inverse=True)
-    find = nearest_by_tree if points.shape[1] <= _TREE_DIMENSIONS else nearest_by_parts
+    most = _TREE_DIMENSIONS if len(distinct) <= _MANY_POINTS else _TREE_DIMENSIONS_OF_MANY
+    find = nearest_by_tree if points.shape[1] <= most else nearest_by_parts
     nearest = find(distinct) if len(distinct) > 1 else np.zeros(1, dtype=np.int64)
     return first[nearest][which.reshape(-1)]
 
