@@ -78,7 +78,7 @@ STUDENTS: dict[str, tuple[Any, dict[str, Any]]] = {
     # At most 3 % of the teacher's parameters.
     "latent factor": (
         {False: DistributionDistiller},
-        {"family": "latent_factor", "module__hidden_units": (50,)},
+        {"family": "latent_factor", "module__hidden_units": (32, 32)},
     ),
     "latent factor, classes": (
         {True: DistributionDistiller},

@@ -15,8 +15,8 @@ from .._rules import Number
 from .._standardisation import standardisation
 from ._maker import Draw, TransferMaker, Variables
 
-# With more dimensions than this a tree visits nearly every point, and products are faster; with many
-# points, of which parts are compared only, they are so sooner.
+# With more dimensions than this a tree visits nearly every point, and products are faster; sooner
+# with many points, of which parts are compared only.
 _TREE_DIMENSIONS, _TREE_DIMENSIONS_OF_MANY = 10, 5
 _MANY_POINTS = 2**15
 
@@ -53,9 +53,9 @@ class Munge(TransferMaker):
     The neighbour is the nearest row that differs, by the Euclidean distance of standardised
     columns; each categorical variable in which two rows differ adds 1 to the squared distance.
     Neighbours are found once; sample weights are ignored. With more than ten columns and more than
-    4,096 rows, or more than five and 32,768, they are nearly the nearest: the rows are halved along a principal direction, again
-    and again, and each is compared with the rows of its own part, of 2,048 to 4,096. The time grows
-    as n log n.
+    4,096 rows, or more than five and 32,768, they are nearly the nearest: the rows are halved along
+    a principal direction, again and again, and each is compared with the rows of its own part, of
+    2,048 to 4,096. The time grows as n log n.
 
     The paper changes both rows of a pair in place, so that a row also changes for each row that it
     is nearest to. Here each row changes once, which makes rows independent of each other and keeps
