@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, Protocol
 
@@ -17,9 +18,6 @@ from ._noise import GaussianNoise
 
 # So many rows are moved, or chosen, by the same members.
 _PORTION = 2**11
-
-# Gradients are divided by their norm, where it is at least this.
-_TINY = 1e-30
 
 # Rows (n, *row) -> how much members disagree on each of them, (n,).
 Measure = Callable[[Tensor], Tensor]
@@ -150,8 +148,12 @@ class Disagreement(TransferMaker):
         self._base.check(shape)
 
     def changes(self, X):
-        if (fixed := self._fixed(X)) is not None:
-            X = X[:, ~fixed]
+        if (own := self._is_categorical(X)) is not None:
+            X = torch.where(own, X[:1], X)
+        if self._base.changes(X):
+            return True
+        if (of_base := self._base._is_categorical(X)) is not None:
+            X = X[:, ~of_base]
         return bool((X[:1] != X).any())
 
     def prepare(
@@ -192,7 +194,7 @@ class Disagreement(TransferMaker):
             )
         base = self._base.prepare(X, weight)
         by_gradient = self.method != "candidates" and teacher.has_gradient
-        find = self._ascent(X, weight) if by_gradient else self._choice(base)
+        find = self._ascent(X, weight) if by_gradient else self._choice()
         own = self._is_categorical(X)
         share = self.share
 
@@ -204,8 +206,8 @@ class Disagreement(TransferMaker):
             given, numbers = rows.flatten(0, index.ndim - 1), index.flatten()
             for part in chosen.split(_PORTION) if len(chosen) else ():
                 measure = teacher.of_some(generator)
-                of_base = given[part], numbers[part]
-                drawn[part] = find(drawn[part], of_base, measure, generator)
+                again = partial(base, given[part], numbers[part], generator)
+                drawn[part] = find(drawn[part], again, measure, generator)
             if own is not None:
                 drawn = torch.where(own, given, drawn)
             return drawn.view_as(rows)
@@ -222,7 +224,7 @@ class Disagreement(TransferMaker):
             scale[fixed] = 0.0
         length, n_steps = self.step_size / self.n_steps, self.n_steps
 
-        def move(rows: Tensor, of_base: Any, measure: Measure, generator) -> Tensor:
+        def move(rows: Tensor, again: Callable[[], Tensor], measure: Measure, generator) -> Tensor:
             """Take steps of a uniform share of the length, each up the gradient."""
             step = length * rows.new_empty(_ones(rows)).uniform_(generator=generator)
             start = rows
@@ -231,22 +233,22 @@ class Disagreement(TransferMaker):
                 with torch.enable_grad():
                     total = measure(rows).sum()
                 (gradient,) = torch.autograd.grad(total, rows)
-                uphill = gradient * scale  # of standardised columns
-                norm = uphill.flatten(1).square().mean(1).sqrt()
-                uphill = uphill / norm.clamp(min=_TINY).view(_ones(rows))
+                uphill = direction(gradient * scale)  # of standardised columns
                 rows = torch.addcmul(rows.detach(), step * uphill, scale).clamp(low, high)
             return rows if fixed is None else torch.where(fixed, start, rows)
 
         return move
 
-    def _choice(self, base: Draw) -> Callable[..., Tensor]:
+    def _choice(self) -> Callable[..., Tensor]:
         """Return what draws rows again, and keeps those of the largest disagreement."""
         n_more = self.n_candidates - 1
 
-        def choose(rows: Tensor, of_base: Any, measure: Measure, generator) -> Tensor:
+        def choose(
+            rows: Tensor, again: Callable[[], Tensor], measure: Measure, generator
+        ) -> Tensor:
             largest = measure(rows)
             for _ in range(n_more):
-                others = base(*of_base, generator)
+                others = again()
                 disagreement = measure(others)
                 is_larger = disagreement > largest
                 rows = torch.where(is_larger.view(_ones(rows)), others, rows)
@@ -260,6 +262,19 @@ class Disagreement(TransferMaker):
         masks = self._is_categorical(X), self._base._is_categorical(X)
         found = [mask for mask in masks if mask is not None]
         return torch.stack(found).any(0) if found else None
+
+
+def direction(gradient: Tensor) -> Tensor:
+    """Gradients (n, *row), divided by the root of the mean square of each row.
+
+    Those of sure rows are so small that their squares would underflow: the largest value of a row
+    is made 1 first. A row stays 0, and becomes 0 if it has overflowed.
+    """
+    rows = gradient.flatten(1)
+    rows = rows.where(rows.isfinite().all(1, keepdim=True), 0.0)
+    rows = rows / rows.abs().amax(1, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny)
+    norm = rows.square().mean(1, keepdim=True).sqrt()
+    return (rows / norm.where(norm > 0, 1.0)).view_as(gradient)
 
 
 def _ones(rows: Tensor) -> tuple[int, ...]:
