@@ -35,7 +35,18 @@ class MemberDisagreement(Protocol):
     has_gradient: bool
 
     def of_some(self, generator: torch.Generator) -> Measure:
-        """Return the disagreement of members that are drawn at random, or of all of them."""
+        """Return what measures the disagreement of members drawn at random, or of all of them.
+
+        Parameters
+        ----------
+        generator : torch.Generator
+            Draws the members.
+
+        Returns
+        -------
+        measure : callable
+            Maps rows (n, \\*row) to how much these members disagree on each of them, (n,).
+        """
 
 
 class Disagreement(TransferMaker):
