@@ -149,7 +149,8 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
             default="auto"
         How further rows are generated from X and `X_transfer` in every epoch, for the teacher to
         predict. "noise", ``GaussianNoise()``, adds Gaussian noise to the rows, which keep
-        their labels; the others generate as many rows again, without labels. None generates none.
+        their labels; "disagreement" also moves half of these to where the members disagree more.
+        The others generate as many rows again, without labels. None generates none.
         "auto" is noise with the correlations of the columns that leaves columns with few values
         alone, ``GaussianNoise(correlated=True, categorical="auto")``, or None with
         `member_predictions`, which are known for X alone. See
