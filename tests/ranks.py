@@ -98,6 +98,10 @@ MODELS = {
     "hydra": (lambda **s: HydraPlusRegressor(TEACHER, **s), (X[FEW], Y[FEW])),
     "hydra, clipped": (clipped_tightly, (X, Y)),
     "hydra of classes": (lambda **s: HydraPlusClassifier(CLASSIFIER, **s), (X, LABELS)),
+    "where members disagree": (
+        lambda **s: HydraPlusClassifier(CLASSIFIER, transfer="disagreement", **s),
+        (X, LABELS),
+    ),
     "without noise": (
         lambda **s: HydraPlusRegressor(TEACHER, transfer=None, **s),
         (X[FEW], Y[FEW]),

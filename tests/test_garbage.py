@@ -30,7 +30,7 @@ from skdistill.modules import RecurrentSequenceModel
 from skdistill.samplers import SGHMC, SGLD, MCDropout
 from skdistill.sequences import SequenceEnsemble
 from skdistill.teachers import Teacher
-from skdistill.transfer import GaussianNoise, Mixup, Munge, UniformBox
+from skdistill.transfer import Disagreement, GaussianNoise, Mixup, Munge, UniformBox
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -130,12 +130,14 @@ MODELS = {
             (Mixup(), "classifier"),
             (Munge(), "regressor"),
             (UniformBox(), "classifier"),
+            (Disagreement(), "regressor"),
         )
     },
 }
 
 # Of these what the others have not is tried, the parameters of a part.
 VARIANTS = ["SGLD", "SGHMC", "dropout", "distiller with Munge", "distiller with UniformBox"]
+VARIANTS += ["distiller with Disagreement"]
 
 
 def data(kind):

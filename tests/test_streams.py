@@ -267,6 +267,7 @@ def test_ensembles_name_what_batches_do_not_go_with(name, value, table):
     ("name", "value"),
     [
         ("transfer", "munge"),
+        ("transfer", "disagreement"),
         ("transfer", "mixup"),
         ("teacher_cv", 3),
         ("memory", "folder"),

@@ -129,7 +129,8 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         Whether series are to be predicted before their end: the task loss is then a mean over the
         time steps, as in E-RNN [2]_, and there is `predict_early`. For classifiers and networks
         such as :class:`skdistill.modules.Recurrent`.
-    transfer : {"auto", "noise", "mixup", "munge", "box"}, TransferMaker or None, default=None
+    transfer : {"auto", "noise", "mixup", "munge", "box", "disagreement"}, TransferMaker or None, \
+            default=None
         How as many further rows are generated, once, from X and `X_transfer` for the teacher to
         predict.
     transfer_only, teacher_cv, memory

@@ -21,6 +21,7 @@ from .._training import decay_of_weights, n_epochs_for, on_device
 from .._warnings import warn
 from ..losses import DistillationGame
 from ..modules import Learner, Rounds, n_parameters, stack, unstack
+from ._disagreement import prepare_maker
 from ._plans import RoundsPlan
 from ._plans._rounds import WeakLearnerObjective, cost_of_network
 from ._setup import Setup
@@ -105,7 +106,7 @@ def _rows_and_targets(
     X, _, weight, members, _ = training_set(booster, setup, predictions)
     if maker is not None:
         rows, weights = (on_device(values, device=torch.device("cpu")) for values in (X, weight))
-        draw = maker.prepare(rows, weights)
+        draw = prepare_maker(maker, rows, weights, booster, setup, predictions)
         generator = torch.Generator().manual_seed(seed)
         drawn = draw(rows, torch.arange(len(X)), generator).numpy()
         if booster.transfer_only:

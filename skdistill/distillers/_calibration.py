@@ -17,13 +17,11 @@ from torch import Tensor
 from .._checks import check_weights
 from .._reading import read_in_chunks
 from .._rules import errors_about
-from .._tasks import Numbers
 from .._warm_start import scaling_of
 from .._warnings import warn
-from ..distributions import EmpiricalCategorical, EmpiricalGaussian
 from ._setup import FitArguments, Setup
 from ._stage import Stage
-from ._teacher import predictor_of
+from ._teacher import distribution_of, predictor_of
 
 # Epistemic parts count as at least this much: their powers, which may be negative, stay finite.
 _LEAST = 1e-30
@@ -85,7 +83,7 @@ def calibrate(distiller: Any, setup: Setup) -> None:
     outputs = read_in_chunks(module, X, lambda outputs: outputs.transpose(0, 1), raw=True)
     found = fit_calibration(
         module.read(torch.from_numpy(outputs).transpose(0, 1).double()),
-        _distribution_of(task, torch.from_numpy(members).double()),
+        distribution_of(task, torch.from_numpy(members).double()),
         torch.from_numpy(task.encode(y, setup.scaling, np.float64)),
         torch.ones(len(X)).double() if weight is None else torch.from_numpy(weight),
     )
@@ -121,14 +119,6 @@ def split_rows(distiller: Any, setup: Setup) -> tuple[FitArguments, FitArguments
         )
     check_weights(held_out.sample_weight, len(held_out.y), "sample_weight of the rows held out")
     return kept, held_out
-
-
-def _distribution_of(task: Any, members: Tensor) -> Any:
-    """Return encoded predictions of members, (n, S, ...), as a distribution."""
-    members = members.transpose(0, 1)
-    if isinstance(task, Numbers):
-        return EmpiricalGaussian(*members.unbind(-1))
-    return EmpiricalCategorical(members)
 
 
 def fit_calibration(student: Any, members: Any, y: Tensor, weight: Tensor) -> Calibration:

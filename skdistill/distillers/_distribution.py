@@ -294,7 +294,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         ``module__activation=("tanh", "silu")`` for a regressor or ``("relu", "silu")`` for a
         classifier, unless given. For the random heads it must be an
         ``nn.Sequential`` that ends in a linear layer.
-    transfer : {"auto", "noise", "mixup", "munge", "box"}, TransferMaker or None, default="auto"
+    transfer : {"auto", "noise", "mixup", "munge", "box", "disagreement"}, TransferMaker or None, \
+            default="auto"
         As in :class:`HydraPlusRegressor`; for a classifier "auto" is
         ``GaussianNoise(scale=1.0, correlated=True)``, on large tables too.
     transfer_only, teacher_cv, memory, weight_decay, max_epochs

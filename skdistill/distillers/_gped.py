@@ -18,6 +18,7 @@ from .._tasks import Task
 from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ..modules import MLP
 from ..samplers import SGHMC, SGLD
+from ..transfer import make_transfer
 from ._gped_estimates import pooled, targets_of
 from ._gped_online import distil_online
 from ._kinds import check_kind, kind_as_teacher
@@ -57,6 +58,13 @@ def _check_beside_chains(distiller: Any, estimates: list[str]) -> None:
             "estimate must be 'stochastic' beside chains with a transfer, whose rows are new each "
             f"time and have no running mean. Got {distiller.estimate!r} with "
             f"transfer={distiller.transfer!r}."
+        )
+    is_auto = isinstance(distiller.transfer, str) and distiller.transfer == "auto"
+    maker = None if is_auto else make_transfer(distiller.transfer)
+    if maker is not None and maker.asks_teacher:
+        raise ValueError(
+            "transfer must not ask the teacher beside chains, whose samples are not kept; got "
+            f"{distiller.transfer!r}."
         )
     if distiller.finetune_epochs not in ("auto", 0) and "stochastic" in estimates:
         raise ValueError(
@@ -106,7 +114,8 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         Builds the student from ``in_features``, ``out_features`` and the parameters
         ``module__<name>``; for the MLP, ``module__hidden_units=(128, 128)`` and, for regressors,
         ``module__activation=("tanh", "silu")`` unless given.
-    transfer : {"noise", "mixup", "munge", "box", "auto"}, TransferMaker or None, default=None
+    transfer : {"noise", "mixup", "munge", "box", "disagreement", "auto"}, TransferMaker or None, \
+            default=None
         None lets the student learn from X and `X_transfer` as they are. With chains, new rows are
         drawn in their place each time, which needs ``estimate="stochastic"``. With other teachers,
         and for "auto", see :class:`HydraPlusRegressor`.

@@ -145,10 +145,12 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         Weight of the spread-matching terms, without which the student's epistemic variance comes
         out too small; it grows linearly to this over the epochs. 0 gives the paper's loss, without
         a gain.
-    transfer : {"auto", "noise", "mixup", "munge", "box"}, TransferMaker or None, default="auto"
+    transfer : {"auto", "noise", "mixup", "munge", "box", "disagreement"}, TransferMaker or None, \
+            default="auto"
         How further rows are generated from X and `X_transfer` in every epoch, for the teacher to
         predict. "noise", ``GaussianNoise()``, adds Gaussian noise to the rows, which keep
-        their labels; the others generate as many rows again, without labels. None generates none.
+        their labels; "disagreement" also moves half of these to where the members disagree more.
+        The others generate as many rows again, without labels. None generates none.
         "auto" is noise with the correlations of the columns that leaves columns with few values
         alone, ``GaussianNoise(correlated=True, categorical="auto")``, or None for 10,000 rows and
         more, and with `member_predictions`, which are known for X alone. See
@@ -406,7 +408,8 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
     spread_weight : float, default=0.3
         Weight of the term that matches the mutual information; it grows linearly to this over the
         epochs. 0 gives the paper's loss.
-    transfer : {"auto", "noise", "mixup", "munge", "box"}, TransferMaker or None, default="auto"
+    transfer : {"auto", "noise", "mixup", "munge", "box", "disagreement"}, TransferMaker or None, \
+            default="auto"
         As in :class:`HydraPlusRegressor`, but "auto" is a little more noise, of each column by
         itself, on large tables too: ``GaussianNoise(share_power=1.5)``.
     transfer_only, teacher_cv, calibrate, memory, weight_decay, max_epochs, warm_start

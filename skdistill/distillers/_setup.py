@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from sklearn.base import clone
 from sklearn.utils import check_array, check_random_state
 
 from .._checks import check_trainable
@@ -24,7 +25,7 @@ from .._warm_start import all_weights, same_recipe
 from ..distributions import Calibratable
 from ..pruning import GroupLasso
 from ..teachers import check_member_predictions
-from ..transfer import GaussianNoise, TransferMaker, TransferSet, make_transfer
+from ..transfer import Disagreement, GaussianNoise, TransferMaker, TransferSet, make_transfer
 from ._stage import Stage
 
 # What transfer="auto" stands for, by the kind of the student; a class may have an `_auto_noise`.
@@ -271,11 +272,14 @@ def group_lasso(distiller: Any, module: Any) -> GroupLasso | None:
 
 def transfer_maker(distiller: Any, n_rows: int, has_teacher: bool) -> TransferMaker | None:
     """Return what generates rows for the teacher to predict; None without a teacher."""
+    auto = getattr(distiller, "_auto_noise", _AUTO_NOISE[distiller._kind])
     if isinstance(distiller.transfer, str) and distiller.transfer == "auto":
         if not has_teacher or (distiller._kind == "regressor" and n_rows >= _MANY_ROWS):
             return None
-        return getattr(distiller, "_auto_noise", _AUTO_NOISE[distiller._kind])
+        return auto
     maker = make_transfer(distiller.transfer)
+    if isinstance(maker, Disagreement) and maker.base is None:
+        maker = clone(maker).set_params(base=auto)
     if maker is not None and not has_teacher:
         raise ValueError(
             "transfer must be 'auto' or None with member_predictions, which are known for X "

@@ -26,6 +26,7 @@ from .._training import (
 from .._warm_start import load_weights
 from ..modules import count_flop, n_parameters
 from ..pruning import prune, widths
+from ._disagreement import prepare_maker
 from ._setup import Setup, group_lasso
 from ._stage import Stage
 from ._teacher import MemberPredictions
@@ -102,7 +103,7 @@ def training_rows(
         [seed],
         teacher=predictions.predict,
         predictions=None if members is None else put(members),
-        draw=None if maker is None else maker.prepare(inputs, weights),
+        draw=prepare_maker(maker, inputs, weights, distiller, setup, predictions),
         n_kept=n_kept,
         ranks=current_ranks(),
     )

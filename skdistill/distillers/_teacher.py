@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from sklearn.base import clone, is_classifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_memory
@@ -16,7 +17,9 @@ from sklearn.utils.validation import check_memory
 from .._meta_estimators import is_prefitted, weights_for
 from .._predict import predict_members
 from .._ranks import current_ranks
+from .._tasks import Numbers
 from .._training import SEED_LIMIT
+from ..distributions import EmpiricalCategorical, EmpiricalGaussian
 from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ..teachers import (
     Teacher,
@@ -194,6 +197,14 @@ def predictor_of(teacher: Any, setup: Setup) -> Predict:
         return plan.encode_members(members, setup.scaling, setup.dtype)
 
     return predict
+
+
+def distribution_of(task: Any, members: torch.Tensor) -> Any:
+    """Return encoded predictions of members, (n, S, ...), as a distribution."""
+    members = members.transpose(0, 1)
+    if isinstance(task, Numbers):
+        return EmpiricalGaussian(*members.unbind(-1))
+    return EmpiricalCategorical(members)
 
 
 def _checked(setup: Setup, members: Any, n_rows: int, teacher: Any) -> np.ndarray:

@@ -3,8 +3,8 @@
 
 Rows of the user's own are wrapped as :class:`TransferSet`. The others are made from the training
 rows, afresh in every epoch, by one of the makers: :class:`GaussianNoise`, :class:`Mixup`,
-:class:`Munge` and :class:`UniformBox`. A maker holds settings only; ``prepare(X)`` returns a
-function that draws new rows for the given ones.
+:class:`Munge`, :class:`UniformBox` and :class:`Disagreement`. A maker holds settings only;
+``prepare(X)`` returns a function that draws new rows for the given ones.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from ._box import UniformBox
+from ._disagreement import Disagreement, MemberDisagreement
 from ._maker import TransferMaker
 from ._mixup import Mixup
 from ._munge import Munge
@@ -19,7 +20,9 @@ from ._noise import GaussianNoise
 from ._rows import TransferSet
 
 __all__ = [
+    "Disagreement",
     "GaussianNoise",
+    "MemberDisagreement",
     "Mixup",
     "Munge",
     "TransferMaker",
@@ -33,6 +36,7 @@ MAKERS: dict[str, type[TransferMaker]] = {
     "mixup": Mixup,
     "munge": Munge,
     "box": UniformBox,
+    "disagreement": Disagreement,
 }
 
 
@@ -41,7 +45,7 @@ def make_transfer(transfer: Any) -> TransferMaker | None:
 
     Parameters
     ----------
-    transfer : None, {"noise", "mixup", "munge", "box"} or TransferMaker
+    transfer : None, {"noise", "mixup", "munge", "box", "disagreement"} or TransferMaker
         A name is the maker with its defaults.
 
     Returns

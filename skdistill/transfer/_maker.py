@@ -30,9 +30,12 @@ class TransferMaker(Settings, ABC):
     keeps_labels : bool
         Whether a drawn row keeps the label of the row that it is drawn from. If not, it has the
         teacher's predictions only.
+    asks_teacher : bool
+        Whether ``prepare`` takes the teacher as well, as :class:`Disagreement` does.
     """
 
     keeps_labels = False
+    asks_teacher = False
     categorical: Any = None  # a parameter of makers that treat such columns differently
 
     def check(self, shape: tuple[int, ...]) -> None:

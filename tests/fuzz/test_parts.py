@@ -29,7 +29,15 @@ from skdistill.distributions import (
 from skdistill.expectations import Expectation
 from skdistill.samplers import SGHMC, SGLD, MCDropout
 from skdistill.teachers import as_teacher, check_member_predictions
-from skdistill.transfer import GaussianNoise, Mixup, Munge, TransferSet, UniformBox, make_transfer
+from skdistill.transfer import (
+    Disagreement,
+    GaussianNoise,
+    Mixup,
+    Munge,
+    TransferSet,
+    UniformBox,
+    make_transfer,
+)
 
 # ------------------------------------------------------------------------------------------
 # Metrics
@@ -282,7 +290,16 @@ def test_distributions_refuse_nonsense_by_name(name, data, fuzz, tally):
 # Transfer sets, settings, teachers
 # ------------------------------------------------------------------------------------------
 
-TRANSFER = [GaussianNoise, Mixup, Munge, UniformBox]
+TRANSFER = [GaussianNoise, Mixup, Munge, UniformBox, Disagreement]
+
+
+class LargeSumsDisagree:
+    """What is known of a teacher whose members disagree the more, the larger a row's sum is."""
+
+    has_gradient = True
+
+    def of_some(self, generator):
+        return lambda rows: rows.sum(1)
 
 
 @pytest.mark.parametrize("maker", TRANSFER)
@@ -297,7 +314,9 @@ def test_transfer_sets_stay_finite_or_are_refused_by_name(maker, data, fuzz, tal
     spoilt = data.draw(st.sampled_from(["nothing", *names]), label="spoilt")
     settings = {} if spoilt == "nothing" else {spoilt: data.draw(fuzz.nonsense(), label="value")}
     with fuzz.refused_by_name(spoilt):
-        drawn = maker(**settings).prepare(X)(X, torch.arange(n), torch.Generator().manual_seed(0))
+        teacher = [LargeSumsDisagree()] * maker.asks_teacher
+        draw = maker(**settings).prepare(X, None, *teacher)
+        drawn = draw(X, torch.arange(n), torch.Generator().manual_seed(0))
         assert drawn.shape == X.shape
         assert drawn.dtype == X.dtype
         if not isinstance(settings.get(spoilt), float):  # a scale of 1e300 is as good as any

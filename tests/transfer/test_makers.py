@@ -11,6 +11,7 @@ import torch
 from sklearn.base import clone
 
 from skdistill.transfer import (
+    Disagreement,
     GaussianNoise,
     Mixup,
     Munge,
@@ -20,7 +21,7 @@ from skdistill.transfer import (
     make_transfer,
 )
 
-MAKERS = [GaussianNoise, Mixup, Munge, UniformBox]
+MAKERS = [GaussianNoise, Mixup, Munge, UniformBox, Disagreement]
 N, D = 40, 5
 
 
@@ -29,8 +30,21 @@ def rows_of(dtype=torch.float64, n=N):
     return torch.randn(n, D, generator=generator, dtype=torch.float64).to(dtype)
 
 
+class Teacher:
+    """Members that disagree the more, the larger the sum of a row is."""
+
+    has_gradient = True
+
+    def of_some(self, generator):
+        return lambda rows: rows.flatten(1).sum(1).exp()
+
+
+def prepared(maker, X, weight=None):
+    return maker.prepare(X, weight, *[Teacher()] * maker.asks_teacher)
+
+
 def drawn(maker, X, index, seed=0, weight=None):
-    return maker.prepare(X, weight)(X[index], index, torch.Generator().manual_seed(seed))
+    return prepared(maker, X, weight)(X[index], index, torch.Generator().manual_seed(seed))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -60,7 +74,7 @@ def test_the_generator_says_what_is_drawn(maker):
 @pytest.mark.parametrize("maker", MAKERS)
 def test_every_draw_is_a_fresh_one(maker):
     X, index = rows_of(), torch.arange(N)
-    draw, generator = maker().prepare(X), torch.Generator().manual_seed(0)
+    draw, generator = prepared(maker(), X), torch.Generator().manual_seed(0)
     first, second = draw(X, index, generator), draw(X, index, generator)
     assert (first != second).any(1).float().mean() > 0.9
     assert (first != X).any(1).float().mean() > 0.9
@@ -73,7 +87,7 @@ def test_rows_that_are_all_the_same_stay_so(maker):
     torch.testing.assert_close(drawn(maker(), X[:1], torch.zeros(3, dtype=torch.long)), X[:3])
 
 
-@pytest.mark.parametrize("maker", [GaussianNoise, Mixup, UniformBox])
+@pytest.mark.parametrize("maker", [GaussianNoise, Mixup, UniformBox, Disagreement])
 def test_images(maker):
     X = torch.rand(20, 3, 4, 2, generator=torch.Generator().manual_seed(0))
     index = torch.arange(20).reshape(2, 10)
@@ -82,7 +96,7 @@ def test_images(maker):
     torch.testing.assert_close(new, flat.view_as(new))
     assert (new != X[index]).flatten(2).any(2).float().mean() > 0.8  # a row may mix with itself
     with pytest.raises(ValueError, match=rf"{maker.__name__}: categorical.*more than one axis"):
-        maker(categorical=[0]).prepare(X)
+        prepared(maker(categorical=[0]), X)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +117,7 @@ def test_categorical_values_are_among_those_seen(maker, categorical):
     assert set(new[:, 1].tolist()) == {0.0, 1.0, 2.0, 3.0}
     assert {tuple(code) for code in new[:, 3:].tolist()} == {(0.0, 1.0), (1.0, 0.0)}
     assert not set(new[:, 0].tolist()) <= set(X[:, 0].tolist())
-    changes = maker is not GaussianNoise
+    changes = maker not in (GaussianNoise, Disagreement)
     assert (new[:, 1] != X[:, 1]).any() == changes
     assert (new[:, 3] != X[:, 3]).any() == changes
 
@@ -140,6 +154,11 @@ def test_bad_columns_are_named(maker, categorical):
         (Munge(swap_probability=1.5), ValueError, r"Munge: swap_probability .* \[0, 1\], got 1.5"),
         (Munge(scale=-0.5), ValueError, "Munge: scale"),
         (UniformBox(expand=np.nan), TypeError, "UniformBox: expand .* got nan"),
+        (Disagreement(share=0), ValueError, r"Disagreement: share must be a number in \(0, 1\]"),
+        (Disagreement(step_size=0), ValueError, "Disagreement: step_size must be a number > 0"),
+        (Disagreement(n_steps=0), ValueError, "Disagreement: n_steps must be an integer >= 1"),
+        (Disagreement(n_candidates=1), ValueError, "Disagreement: n_candidates .* >= 2, got 1"),
+        (Disagreement(method="best"), ValueError, "Disagreement: method must be one of .* 'best'"),
     ],
 )
 def test_bad_settings_are_named(maker, error, message):
@@ -155,7 +174,7 @@ def test_settings_survive_clone_and_pickle(maker):
     for copied in (clone(given), pickle.loads(pickle.dumps(given))):
         assert type(copied) is maker
         assert copied.get_params() == given.get_params()
-        given.prepare(rows_of())
+        prepared(given, rows_of())
         assert vars(given) == vars(copied)  # nothing is learned
 
 
@@ -163,7 +182,8 @@ def test_settings_survive_clone_and_pickle(maker):
 
 
 @pytest.mark.parametrize(
-    ("name", "maker"), list(zip(["noise", "mixup", "munge", "box"], MAKERS, strict=True))
+    ("name", "maker"),
+    list(zip(["noise", "mixup", "munge", "box", "disagreement"], MAKERS, strict=True)),
 )
 def test_names_of_makers(name, maker):
     made = make_transfer(name)
@@ -189,4 +209,4 @@ def test_anything_else_is_named(given, error):
 
 
 def test_only_noise_leaves_a_row_its_label():
-    assert [maker.keeps_labels for maker in MAKERS] == [True, False, False, False]
+    assert [maker().keeps_labels for maker in MAKERS] == [True, False, False, False, True]

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How much the members of a teacher disagree, for makers of transfer sets that ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from sklearn.frozen import FrozenEstimator
+from torch import Tensor
+
+from ..distributions import EmpiricalGaussian
+from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
+from ..losses import Categories
+from ..modules import GaussianStack, stack, unstack
+from ..transfer import MemberDisagreement, TransferMaker
+from ._setup import Setup
+from ._teacher import MemberPredictions, Predict, distribution_of
+
+# Rows (n, *row) -> how much members disagree on each of them, (n,).
+Measure = Callable[[Tensor], Tensor]
+
+# Members whose gradients are asked for at a time.
+_N_ASKED = 2
+
+
+def prepare_maker(
+    maker: TransferMaker | None,
+    X: Tensor,
+    weight: Tensor | None,
+    distiller: Any,
+    setup: Setup,
+    predictions: MemberPredictions,
+) -> Any:
+    """Return what draws rows, by a maker that is told of the teacher if it asks; None for None.
+
+    It is a ValueError if the teacher has one member, which disagrees with nobody.
+    """
+    if maker is None:
+        return None
+    if not maker.asks_teacher:
+        return maker.prepare(X, weight)
+    if (count := predictions.count(setup.X)) < 2:
+        raise ValueError(
+            f"transfer={maker!r} needs a teacher of at least two members; "
+            f"{type(distiller.teacher_).__name__} has {count}."
+        )
+    model = distiller.teacher_
+    while isinstance(model, FrozenEstimator):
+        model = model.estimator
+    if isinstance(model, (BayesianEnsembleClassifier, BayesianEnsembleRegressor)):
+        teacher: MemberDisagreement = NetworksThatDisagree(model.module_, X)
+    else:
+        predict: Any = predictions.predict  # not None where a maker is told of a teacher
+        teacher = AnswersThatDisagree(setup.plan.task, predict)
+    asks: Any = maker  # `prepare` of makers that ask takes the teacher, that of others does not
+    return asks.prepare(X, weight, teacher)
+
+
+class NetworksThatDisagree:
+    """Disagreement of networks, a random pair of which is asked, with gradients.
+
+    Parameters
+    ----------
+    module : GaussianStack or CategoricalStack
+        That of an ensemble.
+    like : Tensor
+        Of the dtype and on the device of the rows.
+    """
+
+    has_gradient = True
+
+    def __init__(self, module: Any, like: Tensor):
+        self.networks = [
+            network.to(like).requires_grad_(False) for network in unstack(module.network)
+        ]
+        self.is_numeric = isinstance(module, GaussianStack)
+
+    def of_some(self, generator: torch.Generator) -> Measure:
+        n_networks, device = len(self.networks), generator.device
+        asked = torch.randperm(n_networks, generator=generator, device=device)[:_N_ASKED]
+        network = stack([self.networks[number] for number in asked.tolist()])
+        network.eval().requires_grad_(False)
+
+        def measure(rows: Tensor) -> Tensor:
+            outputs = network(rows.unsqueeze(0))
+            if self.is_numeric:
+                return EmpiricalGaussian.from_outputs(outputs).uncertainty().epistemic.sum(-1)
+            members = Categories(outputs)  # (S, K, n) inside; uncertainty() passes no gradient
+            return (members.probs * members.log_ratio).sum(-2).mean(0)
+
+        return measure
+
+
+class AnswersThatDisagree:
+    """Disagreement of all members of any teacher, by what it predicts.
+
+    Parameters
+    ----------
+    task : Numbers or Classes
+    predict : callable
+        Predicts rows with the teacher's members.
+    """
+
+    has_gradient = False
+
+    def __init__(self, task: Any, predict: Predict):
+        self.task, self.predict = task, predict
+
+    def of_some(self, generator: torch.Generator) -> Measure:
+        return self._measure
+
+    def _measure(self, rows: Tensor) -> Tensor:
+        members = torch.from_numpy(self.predict(rows.cpu().numpy()))
+        epistemic = distribution_of(self.task, members).uncertainty().epistemic
+        return epistemic.reshape(len(rows), -1).sum(-1).to(rows)

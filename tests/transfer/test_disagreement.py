@@ -1,0 +1,323 @@
+# SPDX-License-Identifier: BSD-3-Clause
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skdistill import (
+    BayesianEnsembleClassifier,
+    BayesianEnsembleRegressor,
+    BDistilBooster,
+    GPEDDistiller,
+    HydraPlusClassifier,
+    HydraPlusRegressor,
+)
+from skdistill.distillers._disagreement import AnswersThatDisagree, NetworksThatDisagree
+from skdistill.samplers import SGLD, MCDropout
+from skdistill.transfer import Disagreement, GaussianNoise, Mixup, Munge
+from skdistill.transfer._disagreement import direction
+
+STILL = GaussianNoise(scale=0.0)  # leaves rows as they are
+X = torch.from_numpy(np.random.default_rng(0).normal(size=(500, 3)))
+
+
+class LinearMembers:
+    """Two members with means a x and b x: they disagree by ((a - b) x / 2)^2."""
+
+    has_gradient = True
+
+    def __init__(self, difference, has_gradient=True):
+        self.difference = torch.as_tensor(difference, dtype=torch.float64)
+        self.has_gradient = has_gradient
+        self.n_asked = 0
+
+    def of_some(self, generator):
+        return self.disagreement
+
+    def disagreement(self, rows):
+        self.n_asked += len(rows)
+        return (rows.flatten(1) @ self.difference / 2).square()
+
+
+def drawn(maker, teacher, X=X, seed=0):
+    index = torch.arange(len(X))
+    return maker.prepare(X, None, teacher)(X, index, torch.Generator().manual_seed(seed))
+
+
+def test_rows_move_along_the_difference_of_two_linear_members():
+    difference = torch.tensor([2.0, -1.0, 0.0], dtype=torch.float64)
+    scales = torch.tensor([1.0, 10.0, 1.0], dtype=torch.float64)
+    rows = scales * X
+    maker = Disagreement(STILL, share=1.0, step_size=0.5)
+    moved = drawn(maker, LinearMembers(difference), rows) - rows
+    low, high = rows.amin(0), rows.amax(0)
+    inside = ((rows + 2 * scales > low) & (rows + 2 * scales < high)).all(1)
+    inside &= ((rows - 2 * scales > low) & (rows - 2 * scales < high)).all(1)
+    assert inside.sum() > 50
+    sd = rows.std(0, correction=0)
+    uphill = sd * (rows @ difference).sign().unsqueeze(1) * difference  # of standardised columns
+    length = (moved / sd)[inside].square().mean(1).sqrt()
+    direction = uphill / uphill.square().mean(1, keepdim=True).sqrt()
+    torch.testing.assert_close(moved[inside], (length.unsqueeze(1) * direction[inside]) * sd)
+    assert stats.kstest(length.numpy(), stats.uniform(0, 0.5).cdf).pvalue > 0.01
+
+
+def test_rows_stop_at_the_box():
+    new = drawn(Disagreement(STILL, share=1.0, step_size=50.0), LinearMembers([1.0, 1.0, 0.0]))
+    low, high = X.amin(0), X.amax(0)
+    assert (new >= low).all()
+    assert (new <= high).all()
+    at_corner = ((new == low) | (new == high))[:, :2].all(1)
+    assert at_corner.double().mean() > 0.9
+    assert torch.equal(new[:, 2], X[:, 2])  # members do not differ there
+
+
+def test_directions_of_tiny_gradients_and_of_those_that_overflow():
+    gradient = torch.tensor([[3e-30, -4e-30], [3.0, 4.0], [0.0, 0.0], [np.inf, 1.0], [np.nan, 1.0]])
+    unit = torch.tensor([0.6, 0.8]) * 2**0.5
+    expected = torch.stack([unit * torch.tensor([1.0, -1.0]), unit, *torch.zeros(3, 2)])
+    torch.testing.assert_close(direction(gradient), expected)
+
+
+def test_several_steps_follow_the_gradient():
+    class Bowl(LinearMembers):
+        def disagreement(self, rows):
+            return -(rows - self.difference).square().sum(1)
+
+    centre = X.mean(0)
+    steps = [
+        drawn(Disagreement(STILL, 1.0, step_size=2.0, n_steps=n), Bowl(centre)) for n in (1, 9)
+    ]
+    far, near = ((new - centre).square().sum(1).mean().item() for new in steps)
+    assert near < far / 2
+
+
+@pytest.mark.parametrize("share", [0.2, 1.0])
+def test_a_share_of_the_rows_is_moved(share):
+    rows = X.repeat(10, 1)
+    new = drawn(Disagreement(STILL, share=share), LinearMembers([1.0, 0.0, 0.0]), rows)
+    error = 4 * np.sqrt(share * (1 - share) / len(rows))
+    at_edge = (rows[:, 0] == rows[:, 0].amin()) | (rows[:, 0] == rows[:, 0].amax())
+    moved = (new != rows).any(1)[~at_edge].double().mean().item()
+    assert moved == pytest.approx(share, abs=error + 1e-12)
+
+
+@pytest.mark.parametrize("has_gradient", [True, False])
+def test_the_candidate_of_the_largest_disagreement_is_kept(has_gradient):
+    teacher = LinearMembers([0.0, 3.0, 0.0], has_gradient)
+    method = "candidates" if has_gradient else "auto"
+    rows = torch.zeros(4000, 3, dtype=torch.float64)
+    base = GaussianNoise(share_power=0)
+    maker = Disagreement(base, share=1.0, method=method, n_candidates=5)
+    index = torch.zeros(len(rows), dtype=torch.long)
+    new = maker.prepare(X, None, teacher)(rows, index, torch.Generator().manual_seed(0))
+    z = (new / (0.7 * X.std(0, correction=0))).numpy()
+    # The largest of five squares of normals; the other columns are not chosen by.
+    assert stats.kstest(np.abs(z[:, 1]), lambda a: (2 * stats.norm.cdf(a) - 1) ** 5).pvalue > 0.01
+    assert stats.kstest(z[:, 0], "norm").pvalue > 0.01
+    assert teacher.n_asked == 5 * len(rows)
+
+
+@pytest.mark.parametrize("method", ["gradient", "candidates"])
+@pytest.mark.parametrize(
+    "maker",
+    [Disagreement(categorical=[1]), Disagreement(GaussianNoise(categorical=[1]))]
+    + [Disagreement(GaussianNoise(), categorical=[False, True, False])],
+)
+def test_categorical_columns_stay(maker, method):
+    maker = maker.set_params(share=1.0, method=method)
+    new = drawn(maker, LinearMembers([1.0, 1.0, 1.0]))
+    assert torch.equal(new[:, 1], X[:, 1])
+    assert (new != X)[:, [0, 2]].all(1).double().mean() > 0.9
+
+
+def test_columns_that_the_base_exchanges_are_left_to_it():
+    rows = X.clone()
+    rows[:, 1] = (rows[:, 1] > 0).double()
+    new = drawn(
+        Disagreement(Munge(categorical=[1]), share=1.0), LinearMembers([1.0, 1.0, 1.0]), rows
+    )
+    assert set(new[:, 1].tolist()) == {0.0, 1.0}
+    assert (new[:, 1] != rows[:, 1]).any()
+
+
+def test_nothing_is_drawn_where_no_column_may_change():
+    constant = torch.ones(4, 2)
+    assert not Disagreement().changes(constant)
+    assert not Disagreement(categorical=[0, 1, 2]).changes(X)
+    assert Disagreement(categorical=[0, 1]).changes(X)
+    assert not Disagreement(GaussianNoise(categorical=[0, 1]), categorical=[2]).changes(X)
+    assert Disagreement(Mixup(categorical=[0, 1, 2])).changes(X)  # by what begins
+
+
+def test_labels_are_kept_where_the_base_keeps_them():
+    assert Disagreement().keeps_labels
+    assert not Disagreement(Mixup()).keeps_labels
+
+
+@pytest.mark.parametrize("base", ["noise", GaussianNoise, Disagreement(), 0.7])
+def test_bad_bases_are_named(base):
+    with pytest.raises(TypeError, match=r"^Disagreement: base must be None or a TransferMaker"):
+        Disagreement(base).check((4, 3))
+
+
+def test_errors_of_the_base_are_raised_at_once():
+    with pytest.raises(ValueError, match="GaussianNoise: scale must be"):
+        Disagreement(GaussianNoise(-1)).check((4, 3))
+
+
+def test_a_teacher_is_needed_and_gradients_where_they_are_asked_for():
+    with pytest.raises(TypeError, match="teacher must say where its members disagree; got None"):
+        Disagreement().prepare(X)
+    with pytest.raises(ValueError, match="method must be 'auto' or 'candidates' with a teacher"):
+        Disagreement(method="gradient").prepare(X, None, LinearMembers([1.0] * 3, False))
+
+
+# --- teachers -------------------------------------------------------------------------------
+
+ROWS = X.numpy()[:120].astype(np.float32)
+NUMBERS = ROWS @ np.array([[1.0, 0.0], [-2.0, 1.0], [0.5, 3.0]])
+CLASSES = (ROWS[:, 0] > 0).astype(int) + (ROWS[:, 1] > 0.5)
+SMALL = {"n_members": 2, "max_epochs": 3, "module__hidden_units": (8,), "random_state": 0}
+
+
+@pytest.mark.parametrize(
+    ("ensemble", "y"),
+    [
+        (BayesianEnsembleRegressor(normalize_y=False, **SMALL), NUMBERS[:, 0]),
+        (BayesianEnsembleRegressor(normalize_y=False, **SMALL), NUMBERS),
+        (BayesianEnsembleClassifier(**SMALL), CLASSES),
+    ],
+)
+def test_networks_disagree_by_the_epistemic_uncertainty(ensemble, y):
+    ensemble.fit(ROWS, y)
+    rows = torch.from_numpy(ROWS)
+    networks = NetworksThatDisagree(ensemble.module_, rows)
+    found = networks.of_some(torch.Generator().manual_seed(0))(rows)  # both of two members
+    expected = ensemble.predict_uncertainty(ROWS).epistemic.reshape(len(ROWS), -1).sum(1)
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-3, atol=1e-7)
+
+    def of_rows(rows):
+        return networks.of_some(torch.Generator().manual_seed(0))(rows)
+
+    precise = NetworksThatDisagree(ensemble.module_, rows.double())
+    networks = precise
+    assert torch.autograd.gradcheck(of_rows, rows[:3].double().requires_grad_())
+
+
+def test_pairs_of_networks_stand_for_all_of_them():
+    settings = {**SMALL, "n_members": 4}
+    ensemble = BayesianEnsembleRegressor(normalize_y=False, **settings).fit(ROWS, NUMBERS[:, 0])
+    rows, generator = torch.from_numpy(ROWS), torch.Generator().manual_seed(0)
+    networks = NetworksThatDisagree(ensemble.module_, rows)
+    mean = torch.stack([networks.of_some(generator)(rows) for _ in range(600)]).mean(0)
+    # The variance of a pair, with 1/2, has the mean S / (2 (S - 1)) times that of all, with 1/S.
+    expected = 4 / 6 * ensemble.predict_uncertainty(ROWS).epistemic
+    np.testing.assert_allclose(mean.numpy(), expected, rtol=0.35)
+    assert mean.mean() == pytest.approx(expected.mean(), rel=0.1)
+
+
+def student(y, teacher, **params):
+    kind = HydraPlusClassifier if y is CLASSES else HydraPlusRegressor
+    settings = {"max_epochs": 2, "module__hidden_units": (8,), "random_state": 0}
+    return kind(teacher, **{**settings, **params})
+
+
+TEACHERS = {
+    "networks": (BayesianEnsembleClassifier(**SMALL), NetworksThatDisagree),
+    "frozen": (FrozenEstimator(BayesianEnsembleClassifier(**SMALL).fit(ROWS, CLASSES)),)
+    + (NetworksThatDisagree,),
+    "dropout": (BayesianEnsembleClassifier(inference=MCDropout(), **SMALL), NetworksThatDisagree),
+    "chains": (BayesianEnsembleClassifier(inference=SGLD(1e-3), **SMALL), NetworksThatDisagree),
+    "pipeline": (make_pipeline(StandardScaler(), BayesianEnsembleClassifier(**SMALL)),)
+    + (AnswersThatDisagree,),
+    "forest": (RandomForestClassifier(3, random_state=0), AnswersThatDisagree),
+}
+
+
+@pytest.mark.parametrize("name", TEACHERS)
+def test_any_teacher_with_members_is_asked(name, monkeypatch):
+    teacher, expected = TEACHERS[name]
+    asked = []
+
+    def prepare(maker, X, weight=None, teacher=None):
+        asked.append(type(teacher))
+        return original(maker, X, weight, teacher)
+
+    original = Disagreement.prepare
+    monkeypatch.setattr(Disagreement, "prepare", prepare)
+    with_it = student(CLASSES, teacher, transfer="disagreement").fit(ROWS, CLASSES)
+    assert asked == [expected]
+    again = student(CLASSES, teacher, transfer="disagreement").fit(ROWS, CLASSES)
+    without = student(CLASSES, teacher).fit(ROWS, CLASSES)
+    proba = with_it.predict_proba(ROWS)
+    assert (proba == again.predict_proba(ROWS)).all()
+    assert (proba != without.predict_proba(ROWS)).any()
+
+
+def test_numbers_are_asked_of_networks_and_of_students():
+    ensemble = BayesianEnsembleRegressor(**{**SMALL, "max_epochs": 30})
+    for teacher in (ensemble, student(NUMBERS, ensemble, max_epochs=50)):
+        transfer = Disagreement(Mixup(), share=0.3)
+        model = student(NUMBERS, teacher, transfer=transfer, max_epochs=50).fit(ROWS, NUMBERS)
+        assert model.score(ROWS, NUMBERS) > 0.5
+
+
+def test_the_base_is_by_default_what_auto_stands_for(monkeypatch):
+    bases = []
+    monkeypatch.setattr(Disagreement, "changes", lambda maker, X: bases.append(maker.base) or False)
+    given = Disagreement(share=0.1)
+    student(NUMBERS, BayesianEnsembleRegressor(**SMALL), transfer=given).fit(ROWS, NUMBERS)
+    student(CLASSES, BayesianEnsembleClassifier(**SMALL), transfer=given).fit(ROWS, CLASSES)
+    assert repr(bases) == (
+        "[GaussianNoise(correlated=True, categorical='auto'), GaussianNoise(share_power=1.5)]"
+    )
+    assert given.base is None
+
+
+def test_a_game_is_played_on_rows_where_members_disagree():
+    booster = BDistilBooster(
+        BayesianEnsembleClassifier(**SMALL), transfer="disagreement", n_rounds=1, max_epochs=2
+    )
+    assert booster.fit(ROWS, CLASSES).n_rounds_ == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"teacher": LogisticRegression()},
+            "needs a teacher of at least two members; Teacher has 1",
+        ),
+        (
+            {"teacher": RandomForestClassifier(3), "transfer": Disagreement(method="gradient")},
+            "method must be 'auto' or 'candidates' with a teacher without gradients",
+        ),
+        (
+            {"teacher": BayesianEnsembleClassifier(**SMALL), "transfer": Disagreement(share=0)},
+            r"Disagreement: share must be a number in \(0, 1\], got 0",
+        ),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(settings, message):
+    model = student(CLASSES, **{"transfer": "disagreement", **settings})
+    with pytest.raises(ValueError, match=message):
+        model.fit(ROWS, CLASSES)
+
+
+def test_refused_where_nobody_can_be_asked():
+    members = np.full((len(ROWS), 2, 3), 1 / 3)
+    model = student(CLASSES, None, transfer="disagreement")
+    with pytest.raises(ValueError, match="transfer must be 'auto' or None with member_predictions"):
+        model.fit(ROWS, CLASSES, member_predictions=members)
+    chains = BayesianEnsembleClassifier(inference=SGLD(1e-3), **SMALL)
+    beside = GPEDDistiller(chains, transfer="disagreement", estimate="stochastic")
+    with pytest.raises(ValueError, match="transfer must not ask the teacher beside chains"):
+        beside.fit(ROWS, CLASSES)
