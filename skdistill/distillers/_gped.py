@@ -99,7 +99,9 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         which are always needed; "entropy", the expected entropy; "variance", the expected variance
         of each class's indicator, p (1 - p). Of a regressor: "mean", "aleatoric" and "epistemic",
         which are all needed. "auto" is ("predictive", "entropy"), or the three. Those of your own
-        are :class:`skdistill.expectations.Expectation` objects. ``"dirichlet"`` alone is the
+        are :class:`skdistill.expectations.Expectation` objects; an
+        :class:`~skdistill.expectations.EntropyExpectation` in the place of "entropy" learns it by
+        another loss. ``"dirichlet"`` alone is the
         paper's baseline, EnD2 inside the same loop: mean log probabilities at temperature 2.5, to
         which a Dirichlet is fitted.
     estimate : {"online", "stochastic"} or dict, default="online"

@@ -7,13 +7,15 @@ Values are summed over the t targets. Members and heads stand on the axis before
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
 from ..distributions import Gaussian
 from ._heads import Pairs, at
-from ._loss import computed_once, loss_with_gradient
+from ._loss import Loss, computed_once, loss_with_gradient
 
 
 class Mixture(Gaussian):
@@ -77,6 +79,27 @@ def gradient_of_outputs(outputs: Tensor, gradient: Gaussian) -> Tensor:
     """
     raw = outputs.tensor_split(2, dim=-1)[1]
     return torch.cat((gradient.mean, gradient.variance * raw.sigmoid()), dim=-1)
+
+
+@loss_with_gradient
+def of_gaussian_outputs(outputs: Tensor, loss: Loss, *arguments: Any) -> tuple[Tensor, Tensor]:
+    """A loss of Gaussians, for the outputs that ``Gaussian.from_outputs`` reads as them.
+
+    Parameters
+    ----------
+    outputs : Tensor of shape (..., n, 2 t)
+    loss : Loss
+        Of a Gaussian of shape (..., n, t).
+    *arguments
+        What it takes after the Gaussian.
+
+    Returns
+    -------
+    loss : Tensor
+        As of `loss`.
+    """
+    value, gradient = loss.and_gradient(Gaussian.from_outputs(outputs), *arguments)
+    return value, gradient_of_outputs(outputs, gradient)
 
 
 @loss_with_gradient

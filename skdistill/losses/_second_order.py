@@ -25,7 +25,7 @@ from ..distributions import (
     NormalInverseGamma,
     NormalInverseWishart,
 )
-from ._gaussian import gaussian_cross_entropy, gradient_of_outputs
+from ._gaussian import gaussian_cross_entropy, gradient_of_outputs, of_gaussian_outputs
 from ._loss import Loss, loss_with_gradient
 
 _TINY = 1e-12  # keeps logarithms finite where members agree
@@ -280,8 +280,7 @@ def normal_nll(outputs: Tensor, target: Gaussian) -> tuple[Tensor, Tensor]:
     -------
     loss : Tensor of shape (..., n)
     """
-    loss, gradient = gaussian_cross_entropy.and_gradient(Gaussian.from_outputs(outputs), target)
-    return loss, gradient_of_outputs(outputs, gradient)
+    return of_gaussian_outputs.and_gradient(outputs, gaussian_cross_entropy, target)
 
 
 @loss_with_gradient

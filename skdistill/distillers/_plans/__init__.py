@@ -19,7 +19,12 @@ from ._latent_factor import CategoricalFactorPlan, FactorPlan, GaussianFactorPla
 from ._logit_normal import LogitNormalPlan
 from ._mixture import CategoricalMixturePlan, GaussianMixturePlan
 from ._normal_inverse import NormalInverseGammaPlan, NormalInverseWishartPlan
-from ._random_heads import DropoutHeadPlan, GaussianHeadPlan
+from ._random_heads import (
+    DropoutHeadPlan,
+    GaussianHeadPlan,
+    NumericDropoutHeadPlan,
+    NumericGaussianHeadPlan,
+)
 from ._rounds import LearnerRecipes, RoundsPlan
 from ._tokens import TOKEN_LOSSES, TokensPlan
 
@@ -31,6 +36,8 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "normal_inverse_wishart": NormalInverseWishartPlan,
         "latent_factor": GaussianFactorPlan,
         "mixture": GaussianMixturePlan,
+        "gauss_head": NumericGaussianHeadPlan,
+        "dropout_head": NumericDropoutHeadPlan,
     },
     "classifier": {
         "dirichlet": DirichletPlan,

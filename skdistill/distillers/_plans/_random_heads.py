@@ -16,21 +16,22 @@ from torch import Tensor, nn
 from ... import losses
 from ..._plans import NetworkRecipe
 from ..._tasks import Task
-from ...distributions import EmpiricalCategorical
+from ...distributions import EmpiricalCategorical, EmpiricalGaussian, Gaussian
 from ...modules import DropoutHead, GaussianHead, RandomHead, StackedLinear, split_head, stack
-from ._family import FamilyPlan, Term
+from ._family import FamilyPlan, OfGaussians, Term
 from ._mixture import CategoricalMixturePlan
 
 
 @dataclass(frozen=True)
-class RandomHeadPlan(CategoricalMixturePlan):
+class RandomHeadPlan(FamilyPlan):
     """Draws of the last layer's weights: each is compared with a member (Hydra+, L3)."""
 
     n_samples: int = 100
     seed: int = 0
 
     can_tell_parts: ClassVar[bool] = True
-    settings: ClassVar[frozenset[str]] = frozenset({"temperature", "n_samples"})
+    has_members: ClassVar[bool] = True
+    settings: ClassVar[frozenset[str]] = frozenset({"n_samples"})
 
     @classmethod
     def of(cls, parameters: Any, task: Task, **fields: Any) -> FamilyPlan:
@@ -48,16 +49,9 @@ class RandomHeadPlan(CategoricalMixturePlan):
     def head(self, core: nn.Module, layer: StackedLinear) -> RandomHead:
         """Return the network, given its core and its last layer."""
 
-    def expected(self, outputs: Tensor) -> EmpiricalCategorical:
-        return EmpiricalCategorical(self.distribution(outputs).log_mean.unsqueeze(0))
-
-    def term(self, members: Tensor, temperature: Tensor) -> Term:
-        softened = (members / temperature).log_softmax(-1)
-        return Term(losses.categorical_individuality, (softened,))  # Hydra+, L3
-
 
 @dataclass(frozen=True)
-class GaussianHeadPlan(RandomHeadPlan):
+class GaussianWeightsPlan(RandomHeadPlan):
     """A Gaussian over the last layer's weights, local reparametrisation (Hydra+'s Gauss)."""
 
     def head(self, core: nn.Module, layer: StackedLinear) -> GaussianHead:
@@ -65,7 +59,7 @@ class GaussianHeadPlan(RandomHeadPlan):
 
 
 @dataclass(frozen=True)
-class DropoutHeadPlan(RandomHeadPlan):
+class DropoutPlan(RandomHeadPlan):
     """Dropout before the last layer (Hydra+'s Drop)."""
 
     rate: float = 0.5
@@ -78,3 +72,58 @@ class DropoutHeadPlan(RandomHeadPlan):
 
     def head(self, core: nn.Module, layer: StackedLinear) -> DropoutHead:
         return DropoutHead(core, layer, self.n_members, self.n_samples, self.seed, rate=self.rate)
+
+
+@dataclass(frozen=True)
+class OfNumbers(RandomHeadPlan, OfGaussians):
+    """Draws that predict a mean and a raw variance for each target."""
+
+    def distribution(self, outputs: Tensor) -> EmpiricalGaussian:
+        return EmpiricalGaussian.from_outputs(outputs)
+
+    def expected(self, outputs: Tensor) -> EmpiricalGaussian:
+        drawn = self.distribution(outputs)
+        return EmpiricalGaussian(
+            drawn.mean.unsqueeze(0), drawn.uncertainty().aleatoric.unsqueeze(0)
+        )
+
+    def term(self, members: Gaussian, temperature: Tensor) -> Term:
+        return Term(losses.of_gaussian_outputs, (losses.individuality, members))  # Hydra+, L3
+
+
+@dataclass(frozen=True)
+class OfClasses(RandomHeadPlan, CategoricalMixturePlan):
+    """Draws that predict logits."""
+
+    settings: ClassVar[frozenset[str]] = RandomHeadPlan.settings | CategoricalMixturePlan.settings
+
+    def expected(self, outputs: Tensor) -> EmpiricalCategorical:
+        return EmpiricalCategorical(self.distribution(outputs).log_mean.unsqueeze(0))
+
+    def term(self, members: Tensor, temperature: Tensor) -> Term:
+        softened = (members / temperature).log_softmax(-1)
+        return Term(losses.categorical_individuality, (softened,))  # Hydra+, L3
+
+
+@dataclass(frozen=True)
+class GaussianHeadPlan(OfClasses, GaussianWeightsPlan):
+    """Gauss for classes."""
+
+
+@dataclass(frozen=True)
+class DropoutHeadPlan(OfClasses, DropoutPlan):
+    """Drop for classes."""
+
+    settings: ClassVar[frozenset[str]] = OfClasses.settings | DropoutPlan.settings
+
+
+@dataclass(frozen=True)
+class NumericGaussianHeadPlan(OfNumbers, GaussianWeightsPlan):
+    """Gauss for numbers."""
+
+
+@dataclass(frozen=True)
+class NumericDropoutHeadPlan(OfNumbers, DropoutPlan):
+    """Drop for numbers."""
+
+    settings: ClassVar[frozenset[str]] = DropoutPlan.settings
