@@ -87,6 +87,8 @@ MODELS = {
             "normal_inverse_gamma",
             "normal_inverse_wishart",
             "mixture",
+            "gauss_head",
+            "dropout_head",
         )
     },
     "distribution full numbers": lambda: numbers(DistributionDistiller, covariance="full"),

@@ -271,12 +271,18 @@ def test_mnist_runs_every_inference(run, data_dir, tmp_path):
     output = tmp_path / "mnist.json"
     text = run("mnist.py", "--quick", "--threads", "1", "--output", str(output))
     results = json.loads(output.read_text(encoding="utf-8"))["results"]
-    assert {name.partition(",")[0] for name in results} == {"deep ensemble", "SGLD", "MC dropout"}
-    for name, row in results.items():
-        assert name in text
-        assert row["iterations"] == 10  # an epoch of 1,000 rows in batches of 100
-        assert row["members"] == 2
-        assert row["nll"] < math.log(10)  # that of knowing nothing
+    assert list(results) == ["0", "29"]
+    for mask, found in results.items():
+        assert f"mask {mask} %" in text
+        kinds = {name.partition(",")[0] for name in found}
+        assert kinds == {"deep ensemble", "SGLD", "MC dropout"}
+        for name, row in found.items():
+            assert name in text
+            assert row["iterations"] == 10  # an epoch of 1,000 rows in batches of 100
+            assert row["members"] == 2
+            assert row["nll"] < math.log(10)  # that of knowing nothing
+    nll = {mask: found["deep ensemble"]["nll"] for mask, found in results.items()}
+    assert nll["29"] > nll["0"]  # less is to be seen
     assert "target <= 0.137" in text
 
 

@@ -122,6 +122,8 @@ def run_check(estimator, check):
                 "normal_inverse_gamma",
                 "normal_inverse_wishart",
                 "mixture",
+                "gauss_head",
+                "dropout_head",
             )
         ),
         *(

@@ -12,7 +12,12 @@ from scipy.stats import entropy
 from sklearn.base import clone
 
 from skdistill.distributions import Gaussian
-from skdistill.expectations import KNOWN, DirichletExpectation, Expectation
+from skdistill.expectations import (
+    KNOWN,
+    DirichletExpectation,
+    EntropyExpectation,
+    Expectation,
+)
 from skdistill.losses import dirichlet_nll
 
 
@@ -105,6 +110,20 @@ def test_nan_is_named(probs):
 def test_bad_parameters_are_named(params, error, message):
     with pytest.raises(error, match=message):
         Expectation(**{"g": largest, **params}).check()
+
+
+def test_the_entropy_is_learnt_by_the_loss_of_ones_choice(probs):
+    outputs, target = probs[0, :, :1], EntropyExpectation().of_members(probs).mean(0)
+    value = torch.nn.functional.softplus(outputs)
+    error = (value - target).squeeze(-1)
+    for loss, expected in (("absolute", error.abs()), ("squared", error.square())):
+        chosen = EntropyExpectation(loss)
+        assert chosen.label == "entropy"
+        torch.testing.assert_close(chosen.predict(outputs), value)
+        torch.testing.assert_close(chosen.loss_and_gradient(outputs, target)[0], expected)
+    assert clone(EntropyExpectation("gamma", 2.0)).get_params() == {"loss": "gamma", "weight": 2.0}
+    with pytest.raises(ValueError, match="'entropy': loss must be one of .*got 'cross_entropy'"):
+        EntropyExpectation("cross_entropy").check()
 
 
 def test_losses_and_links_of_ones_own_have_the_gradient_of_autograd(probs):

@@ -188,6 +188,7 @@ ALL_KINDS = {
     "gped, classes": lambda: GPEDDistiller(classifier(), **FAST),
     "gaussian": lambda: DistributionDistiller(ensemble(), **FAST),
     "mixture": lambda: DistributionDistiller(ensemble(), family="mixture", **FAST),
+    "gauss_head": lambda: DistributionDistiller(ensemble(), family="gauss_head", **FAST),
     "dirichlet": lambda: DistributionDistiller(classifier(), **FAST),
     "logit_normal": lambda: DistributionDistiller(classifier(), family="logit_normal", **FAST),
 }

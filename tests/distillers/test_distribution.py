@@ -42,11 +42,8 @@ from skdistill.teachers import as_teacher
 N_ROWS = 6
 X = np.eye(N_ROWS)  # rows that a linear network can tell what it likes about
 REGRESSION = (
-    "gaussian",
-    "latent_factor",
-    "mixture",
-    "normal_inverse_gamma",
-    "normal_inverse_wishart",
+    *("dropout_head", "gauss_head", "gaussian", "latent_factor", "mixture"),
+    *("normal_inverse_gamma", "normal_inverse_wishart"),
 )
 CLASSIFICATION = (
     *("dirichlet", "dropout_head", "gauss_head", "latent_factor"),
@@ -270,6 +267,25 @@ def test_random_heads_learn_the_mean_and_differ(family):
     assert (model.predict_uncertainty(X).epistemic > 1e-6).all()
 
 
+@pytest.mark.parametrize("family", ["gauss_head", "dropout_head"])
+def test_random_heads_of_numbers_learn_the_mean_member(family):
+    # The loss, averaged over draws, is least for the mean mean and the members' mixture's variance.
+    members = np.tile(gaussian_members(), (40, 1, 1, 1))
+    rows = np.tile(X, (40, 1))
+    model = DistributionDistiller(
+        "regressor", family=family, transfer=None, max_epochs=60, n_samples=30, random_state=0
+    ).fit(rows, np.zeros(40 * N_ROWS), member_predictions=members)
+    expected = EmpiricalGaussian.from_members(members[:N_ROWS])
+    np.testing.assert_allclose(model.predict(X), expected.mean[:, 0], atol=0.1)
+    found = model.predict_uncertainty(X)
+    np.testing.assert_allclose(found.total, expected.variance[:, 0], rtol=0.35)
+    drawn = model.predict_members(X)
+    assert drawn.shape == (N_ROWS, 30, 1, 2)
+    np.testing.assert_allclose(found.epistemic, drawn[:, :, 0, 0].var(1), rtol=1e-5)  # Eq 2
+    np.testing.assert_allclose(found.aleatoric, drawn[:, :, 0, 1].mean(1), rtol=1e-5)
+    assert (found.epistemic > 1e-6).all()
+
+
 def test_in_training_random_heads_are_drawn_for_each_row(data):
     model = small_student("classifier", family="dropout_head").fit(data[0], data[2])
     network, rows = model.module_.network, torch.ones(1, 5, 3, dtype=torch.float64)
@@ -288,6 +304,8 @@ def test_in_training_random_heads_are_drawn_for_each_row(data):
         ("regressor", "normal_inverse_wishart", NormalInverseWishart),
         ("regressor", "latent_factor", GaussianNormal),
         ("regressor", "mixture", EmpiricalGaussian),
+        ("regressor", "gauss_head", EmpiricalGaussian),
+        ("regressor", "dropout_head", EmpiricalGaussian),
         ("classifier", "latent_factor", LogitNormal),
         ("classifier", "logit_normal", LogitNormal),
         ("classifier", "dirichlet", Dirichlet),
@@ -310,9 +328,8 @@ def test_every_family_on_data(kind, family, distribution, data):
     copied = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(copied.predict(data[0]), model.predict(data[0]))
     has_members = isinstance(
-        model.predict_distribution(data[0]), (LogitNormal, EmpiricalCategorical)
+        model.predict_distribution(data[0]), (LogitNormal, EmpiricalCategorical, EmpiricalGaussian)
     )
-    has_members |= family == "mixture"
     assert hasattr(model, "predict_members") is has_members
     assert model.sample_y(data[0], 3, random_state=0).shape == (60, 3)
 
@@ -676,7 +693,7 @@ def test_where_members_agree_there_is_no_epistemic_part(kind, family):
     )
     np.testing.assert_allclose(total, expected, atol=0.08)
     if family in ("logit_normal", "gauss_head", "dropout_head"):
-        assert model.predict_members(rows).shape == (40, 1, 2)
+        assert model.predict_members(rows).shape[:2] == (40, 1)
     copied = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(copied.predict_uncertainty(rows).total, total)
     assert (copied.predict_uncertainty(rows).epistemic == 0).all()

@@ -20,7 +20,7 @@ from torch.nn.functional import softplus
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from skdistill.distillers import GPEDDistiller
 from skdistill.distributions import Dirichlet, ExpectedCategorical, ExpectedGaussian
-from skdistill.expectations import Expectation
+from skdistill.expectations import EntropyExpectation, Expectation
 from skdistill.samplers import SGLD
 from skdistill.transfer import GaussianNoise, TransferSet
 
@@ -389,6 +389,24 @@ def test_stored_members_are_replayed(ensemble, moons):
         np.testing.assert_allclose(fitted.monitor_["entropy"], entropy, rtol=1e-5)
         assert fitted.monitor_error_["predictive"] < 0.03
         assert fitted.monitor_error_["entropy"] < 0.03
+
+
+@pytest.mark.parametrize(("loss", "of_members"), [("absolute", np.median), ("squared", np.mean)])
+def test_of_single_members_the_loss_of_the_entropy_chooses_median_or_mean(loss, of_members):
+    members = np.array([[0.99, 0.01], [0.98, 0.02], [0.5, 0.5]])
+    entropy = -(members * np.log(members)).sum(-1)
+    X, y = np.ones((60, 1)), np.arange(60) % 2
+    model = GPEDDistiller(
+        "classifier",
+        expectations=("predictive", EntropyExpectation(loss)),
+        estimate={"entropy": "stochastic"},
+        module__hidden_units=(),
+        max_epochs=200,
+        random_state=0,
+    ).fit(X, y, member_predictions=np.tile(members, (60, 1, 1)))
+    found = model.predict_expectation(X[:1], "entropy")
+    np.testing.assert_allclose(found, of_members(entropy), atol=0.02)
+    np.testing.assert_allclose(model.predict_uncertainty(X[:1]).aleatoric, found)
 
 
 def test_predictions_of_members_take_the_place_of_a_teacher(ensemble, moons):

@@ -23,6 +23,8 @@ STUDENTS = {
         {"family": "normal_inverse_wishart"},
         {"family": "latent_factor"},
         {"family": "mixture"},
+        {"family": "gauss_head"},
+        {"family": "dropout_head"},
     ),
     "classifier": (
         {"family": "dirichlet"},

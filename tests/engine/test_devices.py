@@ -51,7 +51,13 @@ def distillers():
         labelled = DistributionDistiller(REGRESSOR, family=family, supervised_weight=0.5, **SMALL)
         yield pytest.param(labelled, marks=pytest.mark.xfail(strict=True, reason=reason))
         yield DistributionDistiller(REGRESSOR, family=family, **SMALL)
-    for family in ("normal_inverse_gamma", "normal_inverse_wishart", "mixture"):
+    for family in (
+        "normal_inverse_gamma",
+        "normal_inverse_wishart",
+        "mixture",
+        "gauss_head",
+        "dropout_head",
+    ):
         yield DistributionDistiller(REGRESSOR, family=family, supervised_weight=0.5, **SMALL)
     yield DistributionDistiller(REGRESSOR, family="gaussian", covariance="full", **SMALL)
     for family in (

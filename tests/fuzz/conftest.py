@@ -86,6 +86,8 @@ NUMBERS: dict[str, Callable[[], Any]] = {
     "normal_inverse_wishart": lambda: distiller(regressor(), family="normal_inverse_wishart"),
     "latent_factor": lambda: distiller(regressor(), family="latent_factor"),
     "mixture": lambda: distiller(regressor(), family="mixture"),
+    "gauss_head": lambda: distiller(regressor(), family="gauss_head", n_samples=8),
+    "dropout_head": lambda: distiller(regressor(), family="dropout_head", n_samples=8),
     "forest": lambda: distiller(RandomForestRegressor(4, random_state=0)),
     "gped_online": lambda: gped(BayesianEnsembleRegressor, SGLD(1e-4)),
     "gped_replayed": lambda: GPEDDistiller(regressor(), **SMALL),
