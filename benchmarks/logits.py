@@ -65,6 +65,7 @@ LINEAR_STUDENTS: dict[str, dict[str, Any]] = {
 GRIDS: dict[str, dict[str, tuple]] = {
     "logit_normal": {
         "covariance": ("diagonal", 1, 2),
+        "loss": ("nll",),
         "smoothing": (0.0, 1e-3),
         "max_epochs": (10, 30),
     },

@@ -122,7 +122,7 @@ def test_the_entropy_is_learnt_by_the_loss_of_ones_choice(probs):
         torch.testing.assert_close(chosen.predict(outputs), value)
         torch.testing.assert_close(chosen.loss_and_gradient(outputs, target)[0], expected)
     assert clone(EntropyExpectation("gamma", 2.0)).get_params() == {"loss": "gamma", "weight": 2.0}
-    with pytest.raises(ValueError, match="'entropy': loss must be one of .*got 'cross_entropy'"):
+    with pytest.raises(ValueError, match=r"'entropy': loss must be one of .*got 'cross_entropy'"):
         EntropyExpectation("cross_entropy").check()
 
 

@@ -217,7 +217,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
     `family`, for a classifier
     ==========================  ===================================================================
     ``"logit_normal"``          A normal distribution over a member's logits less that of the last
-                                class (Eqs 9 and 10), diagonal or with a part of low rank.
+                                class (Eqs 9 and 10), diagonal or with a part of low rank. Take it
+                                where draws of a member's probabilities are wanted, or logits.
     ``"dirichlet"``             A Dirichlet distribution over a member's probabilities; see `loss`.
     ``"latent_factor"``         A Gaussian process of which the members' logits are draws [4]_:
                                 logit-normal at a row, with the covariance between rows. Take it for
@@ -226,11 +227,11 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
     ``"mixture"``               The members' mean: plain distillation, the total only.
     ==========================  ===================================================================
 
-    For comparison, and for nothing else, there are two more for a classifier: ``"gauss_head"``,
-    Gaussian weights of the last layer by local reparametrisation, and ``"dropout_head"``, dropout
-    before it ("Gauss" and "Drop" of [3]_). Their draws are independent of the member that they are
-    compared with, so the loss depends on the members' mean alone. The spread is not learnt: what
-    they give as the epistemic part does not follow the teacher's.
+    For comparison, and for nothing else, there are two more, for classifiers and regressors:
+    ``"gauss_head"``, Gaussian weights of the last layer by local reparametrisation, and
+    ``"dropout_head"``, dropout before it ("Gauss" and "Drop" of [3]_). Their draws are independent
+    of the member that they are compared with, so the loss depends on the members' mixture alone.
+    The spread is not learnt: what they give as the epistemic part does not follow the teacher's.
 
     Parameters
     ----------
@@ -254,17 +255,20 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         in units of the spread at each row. The rest is a residual variance of the row, so that the
         epistemic part does not depend on it.
     loss : str, default="auto"
-        What "dirichlet" or "gaussian" minimises. With "dirichlet": ``"moments"``, the default,
-        which matches the members' mean and their mutual information, the epistemic part, each by a
-        term of its own (ours); ``"reverse_kl"``, the divergence KL(student || proxy) from the
-        Dirichlet that is as wide as the members (Eqs 14 and 17 of [2]_), divided by the proxy's
-        precision, so that rows on which members agree do not drown the others;
+        What "dirichlet", "logit_normal" or "gaussian" minimises. With "dirichlet": ``"moments"``,
+        the default, which matches the members' mean and their mutual information, the epistemic
+        part, each by a term of its own (ours); ``"reverse_kl"``, the divergence KL(student ||
+        proxy) from the Dirichlet that is as wide as the members (Eqs 14 and 17 of [2]_), divided by
+        the proxy's precision, so that rows on which members agree do not drown the others;
         ``"reverse_kl_reference"``, the form that its authors released (Eq 18), whose proxy is
         narrower; or, for comparison, ``"forward_kl"`` (Eq 13) and ``"nll"``, the members'
-        likelihood (Eq 11, EnD2), neither of which trains with many classes. With
-        "gaussian": ``"moments"``, the default, which matches means and covariance each by a term of
-        its own; or ``"nll"``, the members' likelihood (Eq 7 of [1]_), which counts what the student
-        misses of the members' mean as their disagreement.
+        likelihood (Eq 11, EnD2), neither of which trains with many classes. With "logit_normal":
+        ``"moments"``, the default of a diagonal covariance, which matches mean and mutual
+        information of 32 draws (ours); or ``"nll"``, the likelihood of the members' logits (Eqs 7
+        and 10 of [1]_), which alone can tell a covariance of low rank, and which does not train
+        with many classes. With "gaussian": ``"moments"``, the default, which matches means and
+        covariance each by a term of its own; or ``"nll"``, the members' likelihood (Eq 7 of [1]_),
+        which counts what the student misses of the members' mean as their disagreement.
     max_precision : float, default="auto"
         Largest precision of the proxy, for losses that have one, which members that agree would
         make infinite; "auto" is 1,000 for each class. In float32 it is 8,400 for each class at
@@ -276,9 +280,9 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         do, members are mixed with their mean, of weight 1 / (M + 1), which leaves the mean as it is
         and makes their disagreement finite; ``loss="moments"`` does not need that.
     temperature : float or tuple (temperature, first_epoch, last_epoch), default=1.0
-        Divides the logits of members and student in training, with "dirichlet", "mixture" and the
-        random heads; constant (not with "dirichlet"), or falling linearly to 1 between two epochs.
-        The loss is multiplied by its square.
+        Divides the logits of members and student in training, with "dirichlet" and, of a
+        classifier, "mixture" and the random heads; constant (not with "dirichlet"), or falling
+        linearly to 1 between two epochs. The loss is multiplied by its square.
     supervised_weight : float, default=0.0
         Weight of the labels' negative log-likelihood in the loss (lambda in Eqs 16 and 17 of
         [1]_).

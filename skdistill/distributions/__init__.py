@@ -11,6 +11,7 @@ from ._factor_process import FactorProcess
 from ._gaussian import EmpiricalGaussian, Gaussian
 from ._gaussian_normal import GaussianNormal
 from ._logit_normal import LogitNormal
+from ._logit_normal import latin_hypercube as latin_hypercube
 from ._normal_inverse_gamma import NormalInverseGamma
 from ._normal_inverse_wishart import NormalInverseWishart
 from ._protocol import ClassDistribution, Distribution, NumericDistribution

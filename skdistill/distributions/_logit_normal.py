@@ -164,7 +164,7 @@ class LogitNormal(Predictive, Calibratable):
         """
         n_logits = self.logit_mean.shape[1]
         rank = 0 if self.factor is None else self.factor.shape[2]
-        draws = _latin_hypercube(self.n_samples, n_logits + rank, self.seed)
+        draws = latin_hypercube(self.n_samples, n_logits + rank, self.seed)
         own, shared = torch.tensor(draws).to(self.logit_mean).split((n_logits, rank), dim=1)
         return own.unsqueeze(1), shared
 
@@ -188,7 +188,7 @@ class LogitNormal(Predictive, Calibratable):
 
 
 @lru_cache(maxsize=8)
-def _latin_hypercube(n_draws: int, n_coordinates: int, seed: int) -> np.ndarray:
+def latin_hypercube(n_draws: int, n_coordinates: int, seed: int) -> np.ndarray:
     """Standard normal draws (n_draws, n_coordinates), in float64.
 
     Of each coordinate, one draw falls into each of `n_draws` equal parts of the distribution, in

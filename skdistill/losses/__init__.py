@@ -77,6 +77,7 @@ from ._gaussian import (
 )
 from ._heads import diversity, pairing
 from ._influence import logarithmic_beyond
+from ._logit_normal import logit_normal_moments
 from ._loss import Term as Term
 from ._loss import by_autograd as by_autograd
 from ._loss import differentiable as differentiable
@@ -144,6 +145,7 @@ __all__ = [
     "label_nll",
     "largest_precision",
     "logarithmic_beyond",
+    "logit_normal_moments",
     "low_rank_normal_nll",
     "matched_moments",
     "moments",

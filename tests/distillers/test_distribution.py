@@ -187,12 +187,30 @@ def test_the_mixture_family_learns_the_total_only():
 
 def test_the_logit_normal_family_learns_the_members_moments():
     members = categorical_members()
-    model = linear("classifier", family="logit_normal")
+    model = linear("classifier", family="logit_normal", loss="nll")
     model.fit(X, np.arange(N_ROWS) % 4, member_predictions=members)
     z = np.log(members[..., :-1]) - np.log(members[..., -1:])
     found = model.predict_distribution(X)
     np.testing.assert_allclose(found.logit_mean, z.mean(1), atol=2e-3)
     np.testing.assert_allclose(found.logit_variance, z.var(1), rtol=2e-2)
+
+
+@pytest.mark.parametrize("smoothing", ["auto", 0.1])
+def test_the_logit_normal_family_learns_mean_and_information_of_the_members(smoothing):
+    members = categorical_members()
+    members[0] = members[0] ** 12 / (members[0] ** 12).sum(-1, keepdims=True)  # surer by far
+    members[1, 0] = [0.0, 1.0, 0.0, 0.0]  # as of a tree
+    model = linear("classifier", family="logit_normal", smoothing=smoothing, n_samples=2000)
+    model.fit(X, np.arange(N_ROWS) % 4, member_predictions=members)
+    found = model.predict_distribution(X)
+    if smoothing != "auto":
+        members = (1 - smoothing) * members + smoothing / 4
+    log_probs = np.log(np.maximum(members, 1e-30))
+    expected = EmpiricalCategorical(torch.from_numpy(log_probs).transpose(0, 1))
+    # but for what 32 draws of training miss
+    np.testing.assert_allclose(found.mean, expected.mean, atol=2e-2)
+    information = expected.uncertainty().epistemic
+    np.testing.assert_allclose(found.uncertainty().epistemic, information, rtol=0.25)
 
 
 def test_a_covariance_of_low_rank_keeps_what_logits_share():
@@ -530,11 +548,21 @@ def test_unknown_families_are_told_the_known_ones(kind, data):
     [
         ({"loss": "kl"}, ValueError, "loss must be one of .*reverse_kl"),
         (
-            {"loss": "moments", "family": "logit_normal"},
+            {"loss": "moments", "family": "mixture"},
             ValueError,
-            "loss must be 'auto' with family='logit_normal'",
+            "loss must be 'auto' with family='mixture'",
         ),
         ({"covariance": "full", "family": "logit_normal"}, ValueError, "covariance must be"),
+        (
+            {"loss": "moments", "family": "logit_normal", "covariance": 1},
+            ValueError,
+            "loss must be 'auto' or 'nll' .* low rank.*got 'moments'",
+        ),
+        (
+            {"loss": "reverse_kl", "family": "logit_normal"},
+            ValueError,
+            r"loss must be 'auto' or one of \['moments', 'nll'\]",
+        ),
         ({"covariance": 0}, ValueError, "covariance must be"),
         ({"max_precision": 0}, ValueError, "max_precision"),
         ({"smoothing": 1.0}, ValueError, "smoothing"),
@@ -691,7 +719,9 @@ def test_where_members_agree_there_is_no_epistemic_part(kind, family):
         .uncertainty()
         .total
     )
-    np.testing.assert_allclose(total, expected, atol=0.08)
+    # The variances of numbers cover what a draw with half of the hidden units misses.
+    is_drop_of_numbers = (kind, family) == ("regressor", "dropout_head")
+    np.testing.assert_allclose(total, expected, atol=0.2 if is_drop_of_numbers else 0.08)
     if family in ("logit_normal", "gauss_head", "dropout_head"):
         assert model.predict_members(rows).shape[:2] == (40, 1)
     copied = pickle.loads(pickle.dumps(model))

@@ -7,14 +7,19 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from ... import losses
+from ..._plans import Extent
 from ..._tasks import Buffers, Task
-from ...distributions import EmpiricalCategorical, LogitNormal
-from ._family import FamilyPlan, OfProbabilities, Term
+from ...distributions import EmpiricalCategorical, LogitNormal, latin_hypercube
+from ._family import DistributionObjective, FamilyPlan, OfProbabilities, Term
 from ._zeros import without_zeros
+
+# Draws that stand for a student in its training; of a hundred it learns no more.
+_N_DRAWS = 32
 
 
 @dataclass(frozen=True)
@@ -25,9 +30,11 @@ class LogitNormalPlan(OfProbabilities):
     smoothing: Any = 0.0  # "auto": none but where members have zeros
     n_samples: int = 100
     seed: int = 0
+    loss: str = "nll"
 
     has_members: ClassVar[bool] = True
-    settings: ClassVar[frozenset[str]] = frozenset({"covariance", "smoothing", "n_samples"})
+    settings: ClassVar[frozenset[str]] = frozenset({"covariance", "loss", "n_samples", "smoothing"})
+    known_losses: ClassVar[tuple[str, ...]] = ("moments", "nll")
 
     @classmethod
     def of(cls, parameters: Any, task: Task, **fields: Any) -> FamilyPlan:
@@ -37,11 +44,28 @@ class LogitNormalPlan(OfProbabilities):
                 "family='logit_normal', got 'full'."
             )
         rank = 0 if parameters.covariance == "diagonal" else int(parameters.covariance)
-        own = {"rank": rank, "smoothing": parameters.smoothing, "n_samples": parameters.n_samples}
+        loss = cls.loss_of(parameters)
+        if rank and parameters.loss == "moments":
+            raise ValueError(
+                "loss must be 'auto' or 'nll' with family='logit_normal' and a covariance of low "
+                "rank, which mean and mutual information do not tell; got 'moments'."
+            )
+        own = {
+            "rank": rank,
+            "loss": "nll" if rank else loss,
+            "smoothing": parameters.smoothing,
+            "n_samples": parameters.n_samples,
+        }
         return super().of(parameters, task, **own, **fields)
 
+    def objective(self, module: Any, extent: Extent) -> DistributionObjective:
+        if self.loss == "nll":
+            return super().objective(module, extent)  # type: ignore[return-value]
+        draws = torch.tensor(latin_hypercube(_N_DRAWS, self.size - 1, self.seed))
+        return LogitNormalObjective(self, extent.n_rows, draws.to(next(module.parameters())))
+
     def encode_members(self, members: np.ndarray, scaling: Buffers, dtype) -> np.ndarray:
-        if self.smoothing == "auto":
+        if self.smoothing == "auto" and self.loss == "nll":
             members = without_zeros(members)
         return super().encode_members(members, scaling, dtype)
 
@@ -67,3 +91,24 @@ class LogitNormalPlan(OfProbabilities):
         if self.rank:
             return Term(losses.low_rank_normal_nll, (z,))
         return Term(losses.normal_nll, (losses.normal_target(z),))
+
+    def term_given(self, draws: Tensor, members: Tensor) -> Term:
+        """Return the loss of draws for outputs, given members."""
+        if self.smoothing not in ("auto", 0):
+            relative = losses.relative_logits(members, self.smoothing)
+            members = pad(relative, (0, 1)).log_softmax(-1)
+        return Term(losses.logit_normal_moments, (losses.KnownCategories(members), draws))
+
+
+class LogitNormalObjective(DistributionObjective):
+    """The same objective, with standard normal draws (T, K - 1) on the device of the networks."""
+
+    plan: LogitNormalPlan
+    draws: Tensor
+
+    def __init__(self, plan: LogitNormalPlan, n_rows: float, draws: Tensor):
+        super().__init__(plan, n_rows)
+        self.register_buffer("draws", draws)
+
+    def term(self, members: Tensor) -> Term:
+        return self.plan.term_given(self.draws, members)
