@@ -264,7 +264,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         narrower; or, for comparison, ``"forward_kl"`` (Eq 13) and ``"nll"``, the members'
         likelihood (Eq 11, EnD2), neither of which trains with many classes. With "logit_normal":
         ``"moments"``, the default of a diagonal covariance, which matches mean and mutual
-        information of 32 draws (ours); or ``"nll"``, the likelihood of the members' logits (Eqs 7
+        information of draws (ours); or ``"nll"``, the likelihood of the members' logits (Eqs 7
         and 10 of [1]_), which alone can tell a covariance of low rank, and which does not train
         with many classes. With "gaussian": ``"moments"``, the default, which matches means and
         covariance each by a term of its own; or ``"nll"``, the members' likelihood (Eq 7 of [1]_),

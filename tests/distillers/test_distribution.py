@@ -198,7 +198,7 @@ def test_the_logit_normal_family_learns_the_members_moments():
 @pytest.mark.parametrize("smoothing", ["auto", 0.1])
 def test_the_logit_normal_family_learns_mean_and_information_of_the_members(smoothing):
     members = categorical_members()
-    members[0] = members[0] ** 12 / (members[0] ** 12).sum(-1, keepdims=True)  # surer by far
+    members[0] = members[0] ** 3 / (members[0] ** 3).sum(-1, keepdims=True)  # surer
     members[1, 0] = [0.0, 1.0, 0.0, 0.0]  # as of a tree
     model = linear("classifier", family="logit_normal", smoothing=smoothing, n_samples=2000)
     model.fit(X, np.arange(N_ROWS) % 4, member_predictions=members)
@@ -207,10 +207,10 @@ def test_the_logit_normal_family_learns_mean_and_information_of_the_members(smoo
         members = (1 - smoothing) * members + smoothing / 4
     log_probs = np.log(np.maximum(members, 1e-30))
     expected = EmpiricalCategorical(torch.from_numpy(log_probs).transpose(0, 1))
-    # but for what 32 draws of training miss
-    np.testing.assert_allclose(found.mean, expected.mean, atol=2e-2)
+    np.testing.assert_allclose(found.mean, expected.mean, atol=5e-3)
     information = expected.uncertainty().epistemic
-    np.testing.assert_allclose(found.uncertainty().epistemic, information, rtol=0.25)
+    # but for what differs between draws of 32 in training, most where members disagree most
+    np.testing.assert_allclose(found.uncertainty().epistemic, information, rtol=0.1)
 
 
 def test_a_covariance_of_low_rank_keeps_what_logits_share():
@@ -597,7 +597,7 @@ def test_a_covariance_of_low_rank_is_for_classes(data):
 
 OTHER = {
     "covariance": {"gaussian": "full", None: 1},
-    "loss": {"gaussian": "nll", None: "forward_kl"},
+    "loss": {"gaussian": "nll", "logit_normal": "nll", None: "forward_kl"},
     "max_precision": {None: 3.0},
     "smoothing": {None: 0.1},
     "temperature": {None: (4.0, 0, 4)},
@@ -719,9 +719,9 @@ def test_where_members_agree_there_is_no_epistemic_part(kind, family):
         .uncertainty()
         .total
     )
-    # The variances of numbers cover what a draw with half of the hidden units misses.
-    is_drop_of_numbers = (kind, family) == ("regressor", "dropout_head")
-    np.testing.assert_allclose(total, expected, atol=0.2 if is_drop_of_numbers else 0.08)
+    # The variances of numbers cover what a draw of the last layer misses.
+    is_drawn = kind == "regressor" and family in ("gauss_head", "dropout_head")
+    np.testing.assert_allclose(total, expected, atol=0.2 if is_drawn else 0.08)
     if family in ("logit_normal", "gauss_head", "dropout_head"):
         assert model.predict_members(rows).shape[:2] == (40, 1)
     copied = pickle.loads(pickle.dumps(model))

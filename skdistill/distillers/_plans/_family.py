@@ -176,8 +176,8 @@ class DistributionObjective(Objective):
         self.plan = plan
         self.n_rows = n_rows
         self.limit = _LARGE_LOSS * plan.size
-        self.register_buffer("temperature", torch.ones(()))
-        self.begin_epoch(0)
+        first = float(value_at_epoch(plan.temperature, 0, end=1.0))
+        self.register_buffer("temperature", torch.tensor(first))
 
     def begin_epoch(self, epoch: int) -> None:
         self.temperature.fill_(value_at_epoch(self.plan.temperature, epoch, end=1.0))

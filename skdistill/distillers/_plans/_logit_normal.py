@@ -18,7 +18,7 @@ from ...distributions import EmpiricalCategorical, LogitNormal, latin_hypercube
 from ._family import DistributionObjective, FamilyPlan, OfProbabilities, Term
 from ._zeros import without_zeros
 
-# Draws that stand for a student in its training; of a hundred it learns no more.
+# Draws that stand for a student in an epoch of its training.
 _N_DRAWS = 32
 
 
@@ -61,8 +61,7 @@ class LogitNormalPlan(OfProbabilities):
     def objective(self, module: Any, extent: Extent) -> DistributionObjective:
         if self.loss == "nll":
             return super().objective(module, extent)  # type: ignore[return-value]
-        draws = torch.tensor(latin_hypercube(_N_DRAWS, self.size - 1, self.seed))
-        return LogitNormalObjective(self, extent.n_rows, draws.to(next(module.parameters())))
+        return LogitNormalObjective(self, extent.n_rows, next(module.parameters()))
 
     def encode_members(self, members: np.ndarray, scaling: Buffers, dtype) -> np.ndarray:
         if self.smoothing == "auto" and self.loss == "nll":
@@ -101,14 +100,23 @@ class LogitNormalPlan(OfProbabilities):
 
 
 class LogitNormalObjective(DistributionObjective):
-    """The same objective, with standard normal draws (T, K - 1) on the device of the networks."""
+    """The same objective, with standard normal draws (T, K - 1), others in every epoch.
+
+    To the same ones throughout the student would adapt itself, where members disagree widely.
+    """
 
     plan: LogitNormalPlan
     draws: Tensor
 
-    def __init__(self, plan: LogitNormalPlan, n_rows: float, draws: Tensor):
+    def __init__(self, plan: LogitNormalPlan, n_rows: float, like: Tensor):
         super().__init__(plan, n_rows)
-        self.register_buffer("draws", draws)
+        self.register_buffer("draws", like.new_empty(_N_DRAWS, plan.size - 1))
+        self.begin_epoch(0)
+
+    def begin_epoch(self, epoch: int) -> None:
+        super().begin_epoch(epoch)
+        draws = latin_hypercube(*self.draws.shape, self.plan.seed + epoch)
+        self.draws.copy_(torch.tensor(draws))
 
     def term(self, members: Tensor) -> Term:
         return self.plan.term_given(self.draws, members)
