@@ -60,6 +60,9 @@ COMMANDS = {
     "logits": ["logits.py"],
     "many_classes": ["many_classes.py"],
     "mnist": ["mnist.py --threads 1"],
+    "mnist_masked": [
+        'mnist.py --threads 1 --masks 29 --methods "deep ensemble" "SGLD, 2,000 iterations"'
+    ],
     "parallel": ["parallel.py"],
     "pareto": ["pareto.py"],
     "persistence": ["persistence.py"],
@@ -590,7 +593,8 @@ def mnist_inference() -> Table:
             1 - row["accuracy"],
             *pick(row, "ece ood_auroc_total ood_auroc_epistemic members iterations cpu_seconds"),
         ]
-        for mask, found in stored("mnist")["results"].items()
+        for file in ("mnist", "mnist_masked")
+        for mask, found in stored(file)["results"].items()
         for name, row in found.items()
     )
     return table(
