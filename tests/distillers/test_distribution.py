@@ -213,6 +213,17 @@ def test_the_logit_normal_family_learns_mean_and_information_of_the_members(smoo
     np.testing.assert_allclose(found.uncertainty().epistemic, information, rtol=0.1)
 
 
+def test_draws_of_a_logit_normal_are_others_in_every_epoch(data):
+    model = small_student("classifier", family="logit_normal").fit(data[0], data[2])
+    objective = model._plan.objective(model.module_, model._extent)
+    first = objective.draws.clone()
+    objective.begin_epoch(1)
+    assert (objective.draws != first).any()
+    objective.begin_epoch(0)
+    assert torch.equal(objective.draws, first)
+    assert first.dtype == next(model.module_.parameters()).dtype
+
+
 def test_a_covariance_of_low_rank_keeps_what_logits_share():
     draw = np.random.default_rng(0)
     shared = draw.normal(size=(N_ROWS, 200, 1)) * [1.0, -1.0] + 0.3 * draw.normal(
