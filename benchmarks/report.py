@@ -60,9 +60,7 @@ COMMANDS = {
     "logits": ["logits.py"],
     "many_classes": ["many_classes.py"],
     "mnist": ["mnist.py --threads 1"],
-    "mnist_masked": [
-        'mnist.py --threads 1 --masks 29 --methods "deep ensemble" "SGLD, 2,000 iterations"'
-    ],
+    "mnist_masked": ['mnist.py --threads 1 --masks 29 --methods "deep ensemble"'],
     "parallel": ["parallel.py"],
     "pareto": ["pareto.py"],
     "persistence": ["persistence.py"],
