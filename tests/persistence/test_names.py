@@ -19,6 +19,7 @@ CategoricalExpectationsPlan CategoricalMixturePlan DirichletLikelihoodPlan Diric
 DropoutHeadPlan EnsemblePlan GaussianExpectationsPlan GaussianHeadPlan GaussianMixturePlan
 GaussianPlan HydraPlan LogitNormalPlan NormalInverseGammaPlan NormalInverseWishartPlan RoundsPlan
 TokensPlan GaussianNoise MCDropout Mixup Munge SGHMC SGLD UniformBox DirichletExpectation
+EntropyExpectation NumericDropoutHeadPlan NumericGaussianHeadPlan
 Expectation _EpistemicVariance _Known ConvNet MLP Recurrent RecurrentSequenceModel ResNet
 sklearn.Pipeline sklearn.ColumnTransformer sklearn.StandardScaler sklearn.OneHotEncoder
 sklearn.SimpleImputer torch.optim.Adam torch.optim.SGD
