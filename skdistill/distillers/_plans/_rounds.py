@@ -127,7 +127,7 @@ class RoundsPlan(Plan):
         if isinstance(self.task, Numbers):
             means, variances = predictions[..., 0], predictions[..., 1]
             variance = np.maximum(variances.mean(1) + means.var(1), _LEAST_VARIANCE)
-            raw_variance = np.log(np.expm1(variance))  # softplus inverted
+            raw_variance = variance + np.log(-np.expm1(-variance))  # softplus inverted
             return np.concatenate([means.mean(1), raw_variance], axis=1)
         logits = np.log(np.maximum(np.exp(predictions).mean(1), _LEAST_PROBABILITY))
         return logits - logits.mean(1, keepdims=True)
