@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -20,10 +22,10 @@ from .._reading import rows_within
 from .._training import decay_of_weights, n_epochs_for, on_device
 from .._warnings import warn
 from ..losses import DistillationGame
-from ..modules import Learner, Rounds, n_parameters, stack, unstack
+from ..modules import Learner, Rounds, count_flop, n_parameters, stack, unstack
 from ._disagreement import prepare_maker
 from ._plans import RoundsPlan
-from ._plans._rounds import WeakLearnerObjective, cost_of_network
+from ._plans._rounds import WeakLearnerObjective
 from ._setup import Setup
 from ._student import training_set
 from ._teacher import MemberPredictions
@@ -34,8 +36,11 @@ _ROWS_SEEN = 300_000
 _EPOCHS_WITHIN = (10, 200)
 _ROWS_SEEN_AT_MOST = 2_000_000
 
-# Each restart of a search weighs the barrier so many times as much as the one before.
-_RAMP = 3.0
+# By this factor the barrier gets heavier or lighter until both kinds of failure have been seen.
+_STEP = 3.0
+
+# A learner whose weight in the mean is below this is of no use: a lighter barrier is tried instead.
+_LEAST_WEIGHT = 0.01
 
 
 class Round(NamedTuple):
@@ -48,9 +53,14 @@ class Round(NamedTuple):
     n_connections : int
         How many earlier learners it reads.
     n_searches : int
-        How many networks were trained until one was a weak learner.
+        How many networks were trained until one was accepted.
     edge : float or None
         Smallest edge over the columns (Definition 1); None in the first round, which needs none.
+    weight : float
+        Weight of the learner in the mean: 1, or less if it would overshoot with 1.
+    distance : float
+        Distance of the mean from the teacher on the training rows after the round: root mean
+        squared difference of centred logits, or of means in the units of the training.
     flop, connection_flop : float
         Floating-point operations of the learner with its connections, and of these alone.
     n_parameters, n_connection_parameters : int
@@ -61,6 +71,8 @@ class Round(NamedTuple):
     n_connections: int
     n_searches: int
     edge: float | None
+    weight: float
+    distance: float
     flop: float
     connection_flop: float
     n_parameters: int
@@ -144,6 +156,30 @@ def _keep_rounds(booster: Any, setup: Setup, search: Search) -> None:
     booster._keep(plan, setup.recipe, module, search.history, Extent(booster.n_epochs_))
 
 
+class Barrier:
+    """Weight of the barrier of Eq 6 in a class, bisected.
+
+    One that is too light finds no weak learner, one that is too heavy a learner that overshoots.
+    """
+
+    def __init__(self, weight: float):
+        self.weight = weight
+        self._too_light, self._too_heavy = 0.0, math.inf
+
+    def change(self, was_too_light: bool) -> None:
+        """Choose the next weight: by steps, until it is known to be between two weights."""
+        if was_too_light:
+            self._too_light = self.weight
+        else:
+            self._too_heavy = self.weight
+        if not self._too_light:
+            self.weight /= _STEP
+        elif math.isinf(self._too_heavy):
+            self.weight *= _STEP
+        else:
+            self.weight = math.sqrt(self._too_light * self._too_heavy)
+
+
 class Search:
     """The game, played until there are `n_rounds` learners or no further one is found.
 
@@ -168,11 +204,11 @@ class Search:
 
     def play(self) -> None:
         """Find learners (Algorithm 1)."""
+        start = time.monotonic()
         while len(self.rounds) < self.parameters.n_rounds and not (
             self.rounds and self.game.is_over
         ):
-            learner = self.find()
-            if learner is None:
+            if not self.find():
                 warn(
                     f"No weak learner was found in round {len(self.rounds) + 1}; the rounds before "
                     "it are kept. Try larger networks, a smaller gamma, more connections or a "
@@ -180,55 +216,83 @@ class Search:
                     ConvergenceWarning,
                 )
                 return
-            self.network.learners.append(learner)
+            if self.parameters.verbose:
+                self._print_round(time.monotonic() - start)
 
-    def find(self) -> Learner | None:
-        """Find a weak learner (FIND-WL, Algorithm 2).
+    def find(self) -> bool:
+        """Find a weak learner and add it (FIND-WL, Algorithm 2); return whether there is one.
 
-        A class in which there is none is not searched again: classes only grow.
+        The classes that a model class is expanded to are searched anew in each round. Of the model
+        classes one in which there is none is not searched again (Algorithm 1).
         """
         n_searches = 0
         while self.classes:
-            number, n_sources = self.classes[0]
-            n_sources = min(n_sources, len(self.rounds))
-            for restart in range(self.parameters.max_search if self.rounds else 1):
-                n_searches += 1
-                sources = self.network.learners[::-1][:n_sources]
-                recipe = self.setup.recipe.of_classes[number]
-                learner = self.plan.build_learner(recipe, sources, self._seed())
-                learner.to(self.played.x)
-                history = self.train(learner, _RAMP**restart / self.plan.gamma)
-                if history is not None and self._accept(learner, number, n_searches):
-                    self.history += [{**row, "round": len(self.rounds)} for row in history]
-                    return learner
-            self.classes.pop(0)
-        return None
+            number = self.classes[0][0]
+            expansions = (min(n, len(self.rounds)) for of, n in self.classes if of == number)
+            for n_sources in dict.fromkeys(expansions):
+                barrier = Barrier(1 / self.plan.gamma if self.rounds else 0.0)
+                for _ in range(self.parameters.max_search if self.rounds else 1):
+                    n_searches += 1
+                    if self._try_learner(number, n_sources, n_searches, barrier):
+                        return True
+            self.classes = [later for later in self.classes if later[0] > number]
+        return False
 
-    def _accept(self, learner: Learner, number: int, n_searches: int) -> bool:
-        """Note the round if the learner is a weak one."""
+    def _try_learner(self, number: int, n_sources: int, n_searches: int, barrier: Barrier) -> bool:
+        """Train a learner and add it if it brings the mean nearer; else change the barrier."""
+        sources = self.network.learners[::-1][:n_sources]
+        recipe = self.setup.recipe.of_classes[number]
+        learner = self.plan.build_learner(recipe, sources, self._seed())
+        learner.to(self.played.x)
+        history = self.train(learner, barrier.weight)
+        if history is None:  # it diverged
+            barrier.change(was_too_light=False)
+            return False
         self.played.chunk = rows_within(learner.n_activations)
         with torch.no_grad():
             hidden, outputs = self.played.run(learner)
-        if not self.game.accepts(outputs):
+        if not self.game.is_weak_learner(outputs):
+            barrier.change(was_too_light=True)
             return False
-        edges = self.game.edges(outputs)[self.game.is_played]
-        self.game.add(outputs)
+        weight = self.game.weight_of(outputs)
+        if weight < _LEAST_WEIGHT:
+            barrier.change(was_too_light=False)
+            return False
+        edges = self.game.edges(outputs)[self.game.is_played] if self.rounds else None
+        self.game.add(outputs, weight)
         self.played.keep_hidden(hidden)
-        flop, n_own = cost_of_network(self.setup.recipe.of_classes[number])
-        n_total = n_parameters(learner)
+        self.network.append(learner, weight)
+        self._note(learner, number, n_searches, edges)
+        self.history += [{**row, "round": len(self.rounds)} for row in history]
+        return True
+
+    def _note(self, learner: Learner, number: int, n_searches: int, edges: Tensor | None) -> None:
+        """Note the round of the learner that was added last."""
+        before = sum(found.flop for found in self.rounds)
         self.rounds.append(
             Round(
                 module=number,
                 n_connections=len(learner.connections),
                 n_searches=n_searches,
-                edge=edges.min().item() if self.rounds else None,
-                flop=flop + learner.connection_flop,
+                edge=None if edges is None else edges.min().item(),
+                weight=self.network.weights[-1].item(),
+                distance=self.game.distance(),
+                flop=count_flop(self.network, learner.row_shape) - before,
                 connection_flop=learner.connection_flop,
-                n_parameters=n_total,
-                n_connection_parameters=n_total - n_own,
+                n_parameters=n_parameters(learner),
+                n_connection_parameters=learner.n_connection_parameters,
             )
         )
-        return True
+
+    def _print_round(self, seconds: float) -> None:
+        found, n_done, n_rounds = self.rounds[-1], len(self.rounds), self.parameters.n_rounds
+        left = seconds / n_done * (n_rounds - n_done)
+        print(  # noqa: T201 -- the user asks for it by `verbose`
+            f"round {n_done} of {n_rounds}: network {found.n_searches} that was tried, of class "
+            f"{found.module} with {found.n_connections} connections, weight {found.weight:.2g}, "
+            f"distance {found.distance:.4g}, {left:.0f} s left",
+            flush=True,
+        )
 
     def train(self, learner: Learner, barrier_weight: float) -> list[dict[str, Any]] | None:
         """Train a learner (Eq 6); return the history, None if it diverged."""
@@ -236,9 +300,8 @@ class Search:
 
         parameters, guard = self.parameters, DivergenceGuard()
         X = learner.pack(self.played.x, self.played.sources_of(learner))
-        rows = Rows(
-            X, (self.target, self.game.signs()), self.weight, parameters.batch_size, [self._seed()]
-        )
+        targets = self.target, self.game.wanted().to(self.target)
+        rows = Rows(X, targets, self.weight, parameters.batch_size, [self._seed()])
         module = stack([learner.trainable()])
         n_epochs = parameters.n_epochs_
         subtask = self.context.subcontext(task_name="learner", max_subtasks=n_epochs)
@@ -250,7 +313,7 @@ class Search:
             n_epochs,
             callbacks=[TaskPerEpoch(subtask, parameters), guard],
             weight_decay=decay_of_weights(module, parameters.weight_decay),
-            phase=f"round {len(self.rounds) + 1}",
+            phase=f"round {len(self.rounds) + 1} of {parameters.n_rounds}",
         )
         subtask.call_on_fit_task_end(estimator=parameters)
         if net.interrupted_:

@@ -131,7 +131,7 @@ class ReadOffs(nn.Module):
 class RoundReadOffs(nn.Module):
     """What a booster predicts after a round, given the state that the rounds before it have left.
 
-    The state is `sum`, of the rounds' outputs, and `activations_<round>`.
+    The state is `so_far`, the mean of the rounds' outputs, and `activations_<round>`.
 
     Parameters
     ----------
@@ -174,15 +174,17 @@ class RoundReadOffs(nn.Module):
         number, learner = self.number, self.booster.learners[self.number - 1]
         before = (number - back for back in range(1, len(learner.connections) + 1))
         hidden = learner.hidden(given["X"], [given[f"activations_{n}"] for n in before])
-        total = self.booster.bounded(learner.outputs(hidden))
+        mean = self.booster.bounded(learner.outputs(hidden))
         if number > 1:
-            total = given["sum"] + total
-        found = dict(self.read_offs.read((total / number).unsqueeze(0)))
+            weights = self.booster.weights
+            share = (weights[number - 1] / weights[:number].sum()).item()
+            mean = given["so_far"] + share * (mean - given["so_far"])
+        found = dict(self.read_offs.read(mean.unsqueeze(0)))
         if self.is_last:
             return found, {}
         known = {**given, f"activations_{number}": hidden}
         kept = (f"activations_{n}" for n in range(self.first_kept, number + 1))
-        return found, {"sum": total, **{name: known[name] for name in kept}}
+        return found, {"so_far": mean, **{name: known[name] for name in kept}}
 
 
 class _OneNetwork(nn.Module):

@@ -20,8 +20,8 @@ def export_rounds(booster, folder, quantiles=None) -> list[Path]:
 
     The first takes rows `X`; each of the others takes `X` and the state that the one before it has
     left. All give the outputs of :func:`export_onnx`, of the rounds so far together, and a state
-    for the next: outputs ``next_<name>`` for its inputs ``<name>``, which are `sum`, of the rounds'
-    outputs, and `activations_<round>`, of the earlier rounds that later ones read.
+    for the next: outputs ``next_<name>`` for its inputs ``<name>``, which are `so_far`, the mean
+    of the rounds' outputs, and `activations_<round>`, of the earlier rounds that later ones read.
 
     Parameters
     ----------

@@ -51,11 +51,6 @@ class Connection(nn.Module):
         """Merge activations; of equal width, if they are projected."""
         raise NotImplementedError  # each kind of connection defines it
 
-    @property
-    def flop(self) -> int:
-        """Floating-point operations for one vector."""
-        return 2 * n_parameters(self.project) + self.flop_per_unit * self.out_features
-
 
 class Residual(Connection):
     """Add the activations: ``h + s``."""
@@ -91,10 +86,15 @@ class Gated(Connection):
         self.earlier = nn.Parameter(torch.ones(self.n_gates, width))
         self.bias = nn.Parameter(torch.zeros(self.n_gates, width))
 
-    def gates(self, own: Tensor, earlier: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
-        """Inputs of the gates `first` to `last` - 1, one tensor (..., width) each."""
-        weights = (part[first:last] for part in (self.own, self.earlier, self.bias))
-        return tuple(a * own + b * earlier + c for a, b, c in zip(*weights, strict=True))
+    def gates(self, own: Tensor, earlier: Tensor, first: int, last: int) -> Tensor:
+        """Inputs of the gates `first` to `last` - 1, (last - first, ..., width).
+
+        All gates are computed at once: each call of torch takes longer than a few numbers do.
+        """
+        axes = (last - first, *(1,) * (own.ndim - 1), -1)
+        parts = (self.own, self.earlier, self.bias)
+        a, b, c = (part[first:last].view(axes) for part in parts)
+        return torch.addcmul(torch.addcmul(c, a, own), b, earlier)
 
 
 class GatedLSTM(Gated):
@@ -108,9 +108,10 @@ class GatedLSTM(Gated):
         self.bias.data[:3] = 1.0  # gates that are open at the start
 
     def merge(self, own, earlier):
-        i, f, o, g = self.gates(own, earlier, 0, 4)
-        cell = torch.sigmoid(f) * earlier + torch.sigmoid(i) * torch.tanh(g)
-        return torch.sigmoid(o) * torch.tanh(cell)
+        inputs = self.gates(own, earlier, 0, 4)
+        i, f, o = torch.sigmoid(inputs[:3])
+        cell = torch.addcmul(f * earlier, i, torch.tanh(inputs[3]))
+        return o * torch.tanh(cell)
 
 
 class GatedGRU(Gated):
@@ -120,9 +121,9 @@ class GatedGRU(Gated):
     flop_per_unit = 3 * 5 + 5
 
     def merge(self, own, earlier):
-        r, z = (torch.sigmoid(gate) for gate in self.gates(own, earlier, 0, 2))
+        r, z = torch.sigmoid(self.gates(own, earlier, 0, 2))
         (n,) = self.gates(own, r * earlier, 2, 3)
-        return (1 - z) * torch.tanh(n) + z * earlier
+        return torch.lerp(torch.tanh(n), earlier, z)
 
 
 CONNECTIONS: dict[str, type[Connection]] = {
@@ -183,7 +184,7 @@ class Learner(nn.Module):
             found = CONNECTIONS[connection](width, source.hidden_shape[-1], generator)
             self.connections.append(found)
             width = found.out_features
-        self.extra_flop = 0.0  # of a layer widened by connections
+        self.n_widened = 0  # weights by which connections widen a layer
         if width > activations.shape[-1]:
             self._widen(width - activations.shape[-1], generator)
         self.row_shape = tuple(row_shape)
@@ -203,7 +204,7 @@ class Learner(nn.Module):
             )
         n_inputs, n_outputs = part[0].in_features + n_more, part[0].out_features
         part[0] = started(nn.Linear(n_inputs, n_outputs, device="meta"), n_inputs, generator)
-        self.extra_flop = 2.0 * n_more * n_outputs
+        self.n_widened = n_more * n_outputs
 
     def hidden(self, x: Tensor, sources: Sequence[Tensor] = ()) -> Tensor:
         """Inputs of the last layer, for rows (n, ...) and activations of the sources."""
@@ -247,11 +248,27 @@ class Learner(nn.Module):
                 own.copy_(value)
 
     @property
-    def connection_flop(self) -> float:
+    def _n_vectors(self) -> int:
+        """Number of vectors of one row that the connections merge."""
+        return math.prod(self.hidden_shape[:-1])
+
+    @property
+    def elementwise_flop(self) -> int:
+        """Floating-point operations of merging for one row, which are no matrix products."""
+        return self._n_vectors * sum(c.flop_per_unit * c.out_features for c in self.connections)
+
+    @property
+    def connection_flop(self) -> int:
         """Floating-point operations that the connections cost for one row."""
-        n_vectors = math.prod(self.hidden_shape[:-1])
-        own = sum(connection.flop for connection in self.connections)
-        return n_vectors * (own + self.extra_flop)
+        n_products = self._n_vectors * sum(n_parameters(c.project) for c in self.connections)
+        # The last layer of a series reads its last step alone.
+        n_products += self.n_widened * (self._n_vectors if len(self.body) else 1)
+        return 2 * n_products + self.elementwise_flop
+
+    @property
+    def n_connection_parameters(self) -> int:
+        """Number of parameters that the connections cost."""
+        return n_parameters(self.connections) + self.n_widened
 
     @property
     def n_activations(self) -> int:
@@ -275,12 +292,13 @@ def _tensors(module: nn.Module) -> list[Tensor]:
 
 
 class Booster(nn.Module):
-    """Mean of learners that may read each other's activations; a stack of one network.
+    """Weighted mean of learners that may read each other's activations; a stack of one network.
 
-    Outputs are bounded, see :func:`skdistill.losses.bounded_outputs`.
+    Outputs are bounded, see :func:`skdistill.losses.bounded_outputs`. The weights start as 1.
     """
 
     learners: Any  # an nn.ModuleList of Learner
+    weights: Tensor  # (T,), of the learners in the mean
     loc: Tensor
     bound: Tensor
 
@@ -288,12 +306,18 @@ class Booster(nn.Module):
         super().__init__()
         self.lead = (1,)
         self.learners = nn.ModuleList(learners)
+        self.register_buffer("weights", loc.new_ones(len(learners)))
         self.register_buffer("loc", loc)
         self.register_buffer("bound", bound)
         self.centred = centred
         self._stack: list[
             nn.Module
         ] = []  # the learners stacked; in a list, which hides it from nn.Module
+
+    def append(self, learner: Learner, weight: float) -> None:
+        """Add a learner to the mean."""
+        self.learners.append(learner)
+        self.weights = torch.cat((self.weights, self.weights.new_tensor([weight])))
 
     def bounded(self, raw: Tensor) -> Tensor:
         """Bound the outputs of a learner's network."""
@@ -318,11 +342,21 @@ class Booster(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Map rows (1, n, ...) to outputs (1, n, L)."""
         if self._stack:
-            return self.bounded(self._stack[0](x)).mean(0, keepdim=True)
-        rounds = Rounds(self, x.squeeze(0))
-        for _ in self.learners:
+            shares = (self.weights / self.weights.sum()).view(-1, 1, 1)
+            return (shares * self.bounded(self._stack[0](x))).sum(0, keepdim=True)
+        return self.first(x.squeeze(0), len(self.learners)).unsqueeze(0)
+
+    def first(self, x: Tensor, n_rounds: int) -> Tensor:
+        """Map rows (n, ...) to the mean (n, L) of the first learners."""
+        rounds = Rounds(self, x, reach=self.reach)
+        for _ in range(n_rounds):
             rounds.advance()
-        return rounds.mean.unsqueeze(0)
+        return rounds.mean
+
+    @property
+    def elementwise_flop(self) -> int:
+        """Floating-point operations of connections for one row, which are no matrix products."""
+        return sum(learner.elementwise_flop for learner in self.learners)
 
     @property
     def reach(self) -> int:
@@ -362,6 +396,8 @@ class Rounds:
 
     def __post_init__(self, reach: int | None) -> None:
         self.outputs: list[Tensor] = []
+        self.mean = torch.empty(0)  # of the outputs so far: the booster's output
+        self.shares = (self.booster.weights / self.booster.weights.cumsum(0)).tolist()
         self.hidden: deque[Tensor] = deque(maxlen=reach)
 
     def sources_of(self, learner: Learner) -> list[Tensor]:
@@ -372,6 +408,8 @@ class Rounds:
         """Run the next learner; return its outputs."""
         hidden, outputs = self.run(self.booster.learners[len(self.outputs)])
         self.keep_hidden(hidden)
+        share = self.shares[len(self.outputs)]
+        self.mean = torch.lerp(self.mean, outputs, share) if self.outputs else outputs
         self.outputs.append(outputs)
         return outputs
 
@@ -400,16 +438,12 @@ class Rounds:
                 parts.append(hidden)
         return _joined(parts, 0) if parts else None, _joined(outputs, -2)
 
-    @property
-    def mean(self) -> Tensor:
-        """Mean of the outputs so far: the booster's output."""
-        return torch.stack(self.outputs).mean(0)
-
     def keep(self, rows: Tensor) -> None:
         """Go on with some of the rows, given as a mask (n,)."""
         self.x = self.x[rows]
         self.hidden = deque((hidden[rows] for hidden in self.hidden), self.hidden.maxlen)
         self.outputs = [outputs[rows] for outputs in self.outputs]
+        self.mean = self.mean[rows]
 
 
 def _joined(parts: list[Tensor], axis: int) -> Tensor:

@@ -380,14 +380,18 @@ def n_parameters(module: nn.Module) -> int:
 
 
 def flop_per_row(module: nn.Module, row_shape: Sequence[int]) -> float:
-    """Floating-point operations of a stack's forward pass for one row of each member."""
+    """Estimate the operations of :func:`count_flop`, where possible without a forward pass."""
     if not any(isinstance(part, StackedModule) for part in module.modules()):
         return 2.0 * n_parameters(module)  # each weight is multiplied and added once
     return count_flop(module, row_shape)
 
 
 def count_flop(module: nn.Module, row_shape: Sequence[int]) -> int:
-    """Count the operations of :func:`flop_per_row` one by one, of matrix products alone."""
+    """Count the operations of a stack's forward pass for one row of each member.
+
+    Those of matrix products one by one, and what a network tells of other operations in
+    ``elementwise_flop``.
+    """
     # In float64, since torch's kernel for LSTMs in float32 is counted as nothing; for prediction,
     # since batch normalisation takes no single row in training.
     network = copy.deepcopy(getattr(module, "network", module))  # without the distribution on top
@@ -395,7 +399,7 @@ def count_flop(module: nn.Module, row_shape: Sequence[int]) -> int:
     row = next(network.parameters()).new_zeros(1, 1, *row_shape)
     with DISPATCH_MODE_LOCK.held(), _FlopCounter() as counter, torch.no_grad():
         network(row)
-    return counter.flop
+    return counter.flop + getattr(network, "elementwise_flop", 0)
 
 
 class _FlopCounter(TorchDispatchMode):

@@ -93,22 +93,22 @@ def test_the_first_learner_is_accepted_and_errs_as_it_likes():
     game = DistillationGame(draws(N, L), T)
     outputs = draws(N, L, seed=1)
     assert_close(game.edges(outputs), torch.zeros(L, dtype=torch.float64))
-    assert game.accepts(outputs)
-    assert not game.signs().any()
+    assert game.is_weak_learner(outputs)
+    assert not game.wanted().any()
 
 
-def test_edges_and_signs_in_numbers():
+def test_edges_and_what_is_wanted_in_numbers():
     # One learner, one too high at the first row and one too low at the second: S = (1, -1).
     game = DistillationGame(torch.tensor([[1.0], [-1.0]]), T, eta=0.5)
     game.add(torch.tensor([[2.0], [-2.0]]))
     low, high = math.exp(-0.5), math.exp(0.5)
     difference = (high - low) / (2 * (low + high))  # of K_plus and K_minus at the second row
-    assert game.signs().tolist() == [[-1], [1]]
+    assert game.wanted().tolist() == [[-1], [1]]
     # The next errs by -1 at the first row, by +3 at the second.
     edges = game.edges(torch.tensor([[0.0], [2.0]]))
     assert edges.item() == pytest.approx(difference * (1 + 3))
-    assert game.accepts(torch.tensor([[0.0], [2.0]]))
-    assert not game.accepts(torch.tensor([[2.0], [-2.0]]))
+    assert game.is_weak_learner(torch.tensor([[0.0], [2.0]]))
+    assert not game.is_weak_learner(torch.tensor([[2.0], [-2.0]]))
 
 
 def test_all_columns_that_are_played_must_have_an_edge():
@@ -116,12 +116,47 @@ def test_all_columns_that_are_played_must_have_an_edge():
     game = DistillationGame(target, T)
     game.add(target + 1)
     against = target - torch.tensor([0.5, 0.5])
-    assert game.accepts(against)
-    assert not game.accepts(target + torch.tensor([-0.5, 0.5]))
+    assert game.is_weak_learner(against)
+    assert not game.is_weak_learner(target + torch.tensor([-0.5, 0.5]))
     only_first = DistillationGame(target, T, n_played=1)
     only_first.add(target + 1)
-    assert only_first.accepts(target + torch.tensor([-0.5, 0.5]))
-    assert only_first.signs()[:, 1].eq(0).all()
+    assert only_first.is_weak_learner(target + torch.tensor([-0.5, 0.5]))
+    assert only_first.wanted()[:, 1].eq(0).all()
+
+
+def test_weight_of_a_learner_in_numbers():
+    # The mean is 2 too high; so that 1 / 2 of a learner that errs by e leaves |2 + e| / 2.
+    game = DistillationGame(torch.tensor([[1.0], [-1.0]]), T)
+    missed = torch.tensor([[2.0], [2.0]])
+    game.add(game.target + missed)
+    assert game.distance() == pytest.approx(2)
+    assert game.weight_of(game.target - 1.0) == 1  # leaves 0.5
+    assert game.weight_of(game.target - 6.0) == pytest.approx(1 / 3)  # 3/4 * 2 = 1/4 * 6
+    assert game.weight_of(game.target + 2.5) == 0
+    assert game.weight_of(game.target + missed) == 0  # says what has been said
+    game.add(game.target - 6.0, 1 / 3)
+    assert game.distance() == pytest.approx(0, abs=1e-6)
+    assert game.total == pytest.approx(4 / 3)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_mean_comes_nearer_with_the_weight_that_is_found(seed):
+    target, weight = draws(N, L, seed=seed), draws(N, seed=50 + seed).abs()
+    game = DistillationGame(target, T, weight=weight, n_played=2)
+    learners, weights = [draws(N, L, seed=100 * seed + 40)], [1.0]
+    game.add(learners[0])
+    for t in range(1, 2 * T):
+        overshoots = target - 4 * t * game.errors / game.total
+        learners.append(overshoots if t % 2 else 3 * draws(N, L, seed=100 * seed + t))
+        weights.append(game.weight_of(learners[-1]))
+        before = game.distance()
+        game.add(learners[-1], weights[-1])
+        assert game.distance() <= before
+        assert 0 <= weights[-1] <= 1
+    assert 0 < min(w for w in weights if w) < 1
+    mean = sum(w * f for w, f in zip(weights, learners, strict=True)) / sum(weights)
+    square = (weight.unsqueeze(1) * (mean - target)[:, :2].square()).sum() / weight.sum() / 2
+    assert game.distance() == pytest.approx(square.sqrt().item())
 
 
 def test_pointwise_bound_where_eq_7_holds():
@@ -132,9 +167,9 @@ def test_pointwise_bound_where_eq_7_holds():
         signs = draws(N, L, seed=100 + seed).sign()
         for t in range(T):
             size = draws(N, L, seed=1000 * seed + t).abs().clamp(max=1) * game.scale
-            signs = game.signs() if t else signs
+            signs = game.wanted().sign() if t else signs
             outputs = target + signs * size
-            assert game.accepts(outputs)
+            assert game.is_weak_learner(outputs)
             game.add(outputs)
             assert (game.errors.abs() <= game.scale + 1e-9).all()
         missed = (game.errors / T).abs().amax(0)
@@ -152,11 +187,11 @@ def test_bound_of_the_average_where_definition_1_holds(n_rounds):
         difference, worst = K_plus - K_minus, game.errors.abs().argmax()
         others = difference.abs().sum() - difference[worst].abs()
         share = (1.001 * difference[worst].abs() / others).clamp(max=1)  # by which the others gain
-        error = share * game.signs()
-        error[worst] = -game.signs()[worst]
-        if not game.accepts(target + game.scale * error):
-            error = game.signs()
-        assert game.accepts(target + game.scale * error)
+        error = share * game.wanted().sign()
+        error[worst] = -game.wanted().sign()[worst]
+        if not game.is_weak_learner(target + game.scale * error):
+            error = game.wanted().sign()
+        assert game.is_weak_learner(target + game.scale * error)
         game.add(target + game.scale * error)
     missed = (game.errors / n_rounds).abs().amax()
     bound = average_bound(game.scale, N, n_rounds)
@@ -169,6 +204,33 @@ def test_barrier_in_numbers():
     bound = torch.tensor([1.0, 2.0])
     expected = [0.0, -(math.log(1.5) + math.log(0.75)) / 2]
     assert log_barrier(error, signs, bound).tolist() == pytest.approx(expected)
+
+
+def test_what_is_wanted_is_what_definition_1_weighs_errors_by():
+    target, outputs = draws(N, L), draws(N, L, seed=1)
+    weight = torch.tensor([0.0, 1.0, 2.0, 1.0] * (N // 4), dtype=torch.float64)
+    game = DistillationGame(target, T, weight=weight)
+    game.add(target + 3 * outputs)
+    wanted = game.wanted()
+    assert_close((weight[:, None] * wanted.abs()).sum(0) / weight.sum(), torch.ones(L).double())
+    new = target + draws(N, L, seed=2)
+    along = (weight[:, None] * wanted * (new - target)).sum(0)
+    ratio = game.edges(new) / along
+    K_plus, K_minus = game.probabilities()
+    assert_close(ratio, (K_plus - K_minus).abs().sum(0) / weight.sum())
+    assert (wanted.sign() == -outputs.sign())[weight > 0].all()
+
+
+def test_barrier_weighs_its_terms():
+    error, bound = 0.9 * torch.tanh(draws(N, L)), torch.ones(L, dtype=torch.float64)
+    wanted = draws(N, L, seed=1)
+    expected = -(wanted.abs() * torch.log(1 + wanted.sign() * error / 2)).mean(-1)
+    assert_close(log_barrier(error, wanted, bound), expected)
+    leaf = error.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(
+        -(wanted.abs() * torch.log(1 + wanted.sign() * leaf / 2)).mean(-1).sum(), leaf
+    )
+    assert_close(log_barrier.and_gradient(error, wanted, bound)[1], slope)
 
 
 def test_barrier_is_that_of_eq_6():
@@ -202,7 +264,7 @@ def test_constant_columns_are_said_exactly_and_pull_nowhere():
     outputs = bounded_outputs(raw, game.loc, game.bound, centred=False)
     assert_close(outputs[:, 1], target[:, 1])
     game.add(outputs)
-    assert game.signs()[:, 1].eq(0).all()
+    assert game.wanted()[:, 1].eq(0).all()
     gradient = gradient_of_raw(torch.ones(N, 2), outputs, game.loc, game.bound, centred=False)
     assert gradient[:, 1].eq(0).all()
     assert torch.isfinite(gradient).all()
@@ -218,7 +280,7 @@ def test_pieces_of_rows_and_columns_change_nothing(size, monkeypatch):
         found = [game.loc, game.bound, game.eta]
         for t in range(3):
             outputs = draws(N, L, seed=2 + t).float()
-            found += [game.edges(outputs), game.signs(), *game.probabilities()]
+            found += [game.edges(outputs), game.wanted(), *game.probabilities()]
             game.add(outputs)
         return [*found, game.errors]
 

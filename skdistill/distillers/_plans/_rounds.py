@@ -16,7 +16,7 @@ from ... import losses
 from ..._objective import Objective
 from ..._plans import Extent, NetworkRecipe, Plan
 from ..._tasks import Numbers, Task
-from ...modules import Booster, Learner, build_member, flop_per_row, n_parameters, stack
+from ...modules import Booster, Learner
 
 # Teachers' probabilities are at least this before the logarithm is taken.
 _LEAST_PROBABILITY = 1e-6
@@ -133,16 +133,10 @@ class RoundsPlan(Plan):
         return logits - logits.mean(1, keepdims=True)
 
 
-def cost_of_network(recipe: NetworkRecipe) -> tuple[float, int]:
-    """Return floating-point operations for a row, and parameters, of a network alone."""
-    network = build_member(recipe.module, 0, **recipe.settings)
-    return flop_per_row(stack([network]), recipe.row_shape), n_parameters(network)
-
-
 class WeakLearnerObjective(Objective):
     """Objective of a learner (Eq 6): a task loss, and the barrier with weight 1 / gamma.
 
-    Its targets are the values to learn, (1, n, L), and the wanted signs of the errors, (1, n, L).
+    Its targets are the values to learn, (1, n, L), and what is wanted of the errors, (1, n, L).
     Outputs are raw, (1, n, L), or (1, time, n, L), where the task loss is a mean over the time
     steps (the loss of E-RNN) and the barrier is for the last. `temperature` is that of the
     cross-entropy between classes; None is half the squared error.
@@ -157,17 +151,19 @@ class WeakLearnerObjective(Objective):
     def loss_and_gradient(
         self, outputs: Tensor, targets: tuple[Tensor, ...]
     ) -> tuple[Tensor, Tensor]:
-        target, signs = targets
+        target, wanted = targets
+        over_time = outputs.ndim > target.ndim
         bounded = losses.bounded_outputs(outputs, self.loc, self.bound, self.centred)
-        bounded = bounded.view(1, -1, *target.shape[1:])  # (1, time, n, L)
-        loss, gradient = self._task_loss(bounded, target.unsqueeze(1))
-        error = bounded[:, -1] - target
-        barrier, d_barrier = losses.log_barrier.and_gradient(error, signs, self.bound)
-        loss = loss.mean(1) + self.barrier_weight * barrier  # Eq 6
-        gradient = gradient / bounded.shape[1]
-        gradient[:, -1] += self.barrier_weight * d_barrier
-        gradient = losses.gradient_of_raw(gradient, bounded, self.loc, self.bound, self.centred)
-        return loss, gradient.view_as(outputs)
+        loss, gradient = self._task_loss(bounded, target.unsqueeze(1) if over_time else target)
+        last, at_end = bounded, gradient
+        if over_time:
+            loss, gradient = loss.mean(1), gradient / bounded.shape[1]
+            last, at_end = bounded[:, -1], gradient[:, -1]
+        if self.barrier_weight:
+            barrier, d_barrier = losses.log_barrier.and_gradient(last - target, wanted, self.bound)
+            loss = torch.add(loss, barrier, alpha=self.barrier_weight)  # Eq 6
+            at_end.add_(d_barrier, alpha=self.barrier_weight)
+        return loss, losses.gradient_of_raw(gradient, bounded, self.loc, self.bound, self.centred)
 
     def _task_loss(self, bounded: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         if self.temperature is None:
