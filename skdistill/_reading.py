@@ -99,6 +99,7 @@ def read_in_chunks(
     read: Callable[[Any], Any],
     raw: bool = False,
     may_be_infinite: bool = False,
+    run: Callable[[Tensor], Tensor] | None = None,
 ) -> Any:
     """Predict chunk by chunk, and return what `read` takes from each, rows first, as numpy.
 
@@ -111,15 +112,17 @@ def read_in_chunks(
         Takes a distribution, or the outputs if `raw`, to a tensor or a tuple of tensors.
     raw, may_be_infinite : bool, default=False
         Outputs must be finite, and so must the tensors be that are read unless `may_be_infinite`.
+    run : callable, default=None
+        Takes rows (n, ...) to outputs (S, n, p); None is the module's ``outputs``.
 
     Returns
     -------
     arrays : ndarray, or tuple of ndarray
     """
-    size = rows_at_a_time(module, X)
+    size, run = rows_at_a_time(module, X), run or module.outputs
 
     def predict(start: int) -> Any:
-        outputs = module.outputs(as_rows(module, X, slice(start, start + size)))
+        outputs = run(as_rows(module, X, slice(start, start + size)))
         outputs_are_small = is_small(outputs)
         if not outputs_are_small:
             check_outputs(outputs, X[start:], range(start, len(X)), axis=-2)

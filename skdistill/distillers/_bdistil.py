@@ -28,6 +28,7 @@ from ._bdistil_anytime import (
     Limits,
     predict_after_each_round,
     predict_along_time,
+    predict_first,
     predict_within,
 )
 from ._bdistil_search import Round, play_game
@@ -536,6 +537,8 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
             return read(self.predict_distribution(X))
         X, given = self._rows(X), self._limits(limits)
         n_rounds = given.affordable(self._costs)
+        if not return_exits and given.early_exit is given.deadline is None:
+            return read(predict_first(self.module_, X, n_rounds))
         found, taken = predict_within(self.module_, X, read, n_rounds, given)
         return (found, EarlyExits.after(taken, self._costs)) if return_exits else found
 

@@ -15,7 +15,7 @@ from sklearn.utils import gen_batches
 from torch import Tensor
 
 from .._checks import check_outputs
-from .._reading import as_rows, chunk_size, rows_at_a_time
+from .._reading import as_rows, chunk_size, read_in_chunks, rows_at_a_time
 from .._rules import Number, OneOf
 from .._warnings import warn
 from ..modules import Rounds
@@ -232,6 +232,16 @@ class Anytime:
 
 
 Read = Callable[[Any], Any]
+
+
+def predict_first(module: Any, X: np.ndarray, n_rounds: int) -> Any:
+    """Predict the distribution of the first rounds, with nothing kept of each."""
+
+    def run(rows: Tensor) -> Tensor:
+        return module.network.first(rows, n_rounds).unsqueeze(0)
+
+    outputs = read_in_chunks(module, X, lambda found: found.transpose(0, 1), raw=True, run=run)
+    return module.of_outputs(torch.from_numpy(outputs).transpose(0, 1))
 
 
 def predict_within(

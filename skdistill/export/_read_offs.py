@@ -176,9 +176,7 @@ class RoundReadOffs(nn.Module):
         hidden = learner.hidden(given["X"], [given[f"activations_{n}"] for n in before])
         mean = self.booster.bounded(learner.outputs(hidden))
         if number > 1:
-            weights = self.booster.weights
-            share = (weights[number - 1] / weights[:number].sum()).item()
-            mean = given["so_far"] + share * (mean - given["so_far"])
+            mean = torch.lerp(given["so_far"], mean, self.booster.shares[number - 1])
         found = dict(self.read_offs.read(mean.unsqueeze(0)))
         if self.is_last:
             return found, {}

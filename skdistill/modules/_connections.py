@@ -11,6 +11,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import InitVar, dataclass
+from itertools import accumulate, islice
 from typing import Any
 
 import torch
@@ -348,10 +349,20 @@ class Booster(nn.Module):
 
     def first(self, x: Tensor, n_rounds: int) -> Tensor:
         """Map rows (n, ...) to the mean (n, L) of the first learners."""
-        rounds = Rounds(self, x, reach=self.reach)
-        for _ in range(n_rounds):
-            rounds.advance()
-        return rounds.mean
+        known: list[Tensor] = []  # activations, the last first
+        mean = x
+        for learner, share in zip(islice(self.learners, n_rounds), self.shares, strict=False):
+            hidden = learner.hidden(x, known[: len(learner.connections)])
+            outputs = self.bounded(learner.outputs(hidden))
+            mean = torch.lerp(mean, outputs, share) if known else outputs
+            known.insert(0, hidden)
+        return mean
+
+    @property
+    def shares(self) -> list[float]:
+        """Share of each learner in the mean of those up to it."""
+        weights = self.weights.tolist()
+        return [weight / total for weight, total in zip(weights, accumulate(weights), strict=True)]
 
     @property
     def elementwise_flop(self) -> int:
@@ -397,7 +408,7 @@ class Rounds:
     def __post_init__(self, reach: int | None) -> None:
         self.outputs: list[Tensor] = []
         self.mean = torch.empty(0)  # of the outputs so far: the booster's output
-        self.shares = (self.booster.weights / self.booster.weights.cumsum(0)).tolist()
+        self.shares = self.booster.shares
         self.hidden: deque[Tensor] = deque(maxlen=reach)
 
     def sources_of(self, learner: Learner) -> list[Tensor]:

@@ -466,6 +466,18 @@ def test_limits_are_rounds(booster, digits):
     assert_array_equal(booster.predict_proba(X, deadline=1e6), stages[-1])
 
 
+def test_a_number_of_rounds_needs_no_bookkeeping(booster, digits, monkeypatch):
+    """Neither state nor distribution is made for each round where only their number is limited."""
+    expected = booster.predict_proba(digits[2], max_rounds=2, return_exits=True)[0]
+    monkeypatch.setattr(_bdistil_anytime, "LimitedRun", None)
+    assert_array_equal(booster.predict_proba(digits[2], max_rounds=2), expected)
+    flop = booster.rounds_[0].flop
+    labels = booster.predict(digits[2], max_flops=1.5 * flop)
+    assert_array_equal(labels, booster.predict(digits[2], max_rounds=1))
+    with pytest.raises(TypeError):
+        booster.predict(digits[2], deadline=1.0)
+
+
 def test_limits_of_regressors(regressor, diabetes):
     X = diabetes[0]
     stages = list(regressor.staged_predict(X))
