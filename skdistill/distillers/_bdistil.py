@@ -84,7 +84,8 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
     """Decompose a teacher into small networks whose mean approaches it round by round [1]_.
 
     Each round searches a *weak learner*, a network whose errors oppose the sum of the errors made
-    before it, and adds it to the mean. The first rounds alone already predict, so that accuracy can
+    before it, and adds it to the mean if that comes nearer to the teacher on the training rows. The
+    first rounds alone already predict, so that accuracy can
     be traded for time when predicting: by a number of rounds, of operations or of seconds, or row
     by row. The booster is a classifier or a regressor as its teacher is.
 
@@ -116,8 +117,8 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         Whether to search the class without connections first. Learners without connections can run
         side by side; those with connections make more of the same number of rounds.
     max_search : int, default=5
-        Networks to train in a class until one is a weak learner. Each weighs the barrier three
-        times as much as the one before.
+        Networks to train in a class until one is added. The weight of the barrier is bisected: it
+        grows if there was no weak learner, and falls if the learner overshot.
     gamma : float, default=1.0
         Inverse weight of the barrier in the first of these. The larger, the more a learner imitates
         the teacher, and the less it corrects the errors made before it.
@@ -125,7 +126,8 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         Temperature of the task loss, the cross-entropy between teacher and learner. 1 for
         regressors, whose task loss is the squared error.
     eta : float or "auto", default="auto"
-        Learning rate of the rows' weights; "auto" is that of Theorem 1 of [1]_.
+        Learning rate of the rows' weights; "auto" is that of Theorem 1 of [1]_, whose bound is of
+        use only for more than ``2.25 * log(2 * n_samples)`` rounds.
     early : bool, default=False
         Whether series are to be predicted before their end: the task loss is then a mean over the
         time steps, as in E-RNN [2]_, and there is `predict_early`. For classifiers and networks
@@ -147,8 +149,10 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         Whether to standardise the targets of a regressor for training.
     checkpoint, checkpoint_every
         As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
-    callbacks, device, compile, n_threads, verbose
+    callbacks, device, compile, n_threads
         As in :class:`BayesianEnsembleRegressor`.
+    verbose : int, default=0
+        1 also prints a line after each round: what was found, and about how long the rest takes.
     random_state : int, RandomState instance or None, default=None
         Unless None, it also seeds every ``random_state`` of the teacher that is None.
     **kwargs
@@ -162,8 +166,10 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         Number of learners that were found.
     rounds_ : list of Round
         The learner of each round and its cost: a named tuple of the number of the model class
-        (`module`), `n_connections`, `n_searches`, the smallest `edge` over the columns, and
-        `flop`, `connection_flop`, `n_parameters` and `n_connection_parameters`, all for one row.
+        (`module`), `n_connections`, `n_searches`, the smallest `edge` over the columns, the
+        `weight` in the mean, the `distance` of the mean from the teacher on the training rows,
+        which falls from round to round, and `flop`, `connection_flop`, `n_parameters` and
+        `n_connection_parameters`, all for one row.
     eta_ : ndarray of shape (n_columns,)
         Learning rate of the rows' weights for each logit or mean; 0 where the teacher is constant.
     n_epochs_ : int
