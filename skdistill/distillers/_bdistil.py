@@ -118,10 +118,11 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         side by side; those with connections make more of the same number of rounds.
     max_search : int, default=5
         Networks to train in a class until one is added. The weight of the barrier is bisected: it
-        grows if there was no weak learner, and falls if the learner overshot.
+        grows if there was no weak learner, and falls if the learner overshot. A round begins with
+        the weight of the last learner of its class.
     gamma : float, default=1.0
-        Inverse weight of the barrier in the first of these. The larger, the more a learner imitates
-        the teacher, and the less it corrects the errors made before it.
+        Inverse weight of the barrier that a class begins with. The larger, the more a learner
+        imitates the teacher, and the less it corrects the errors made before it.
     temperature : float, default=1.0
         Temperature of the task loss, the cross-entropy between teacher and learner. 1 for
         regressors, whose task loss is the squared error.
@@ -143,7 +144,9 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
     max_epochs : int or "auto", default="auto"
         Number of epochs of each learner; "auto" shows it 300,000 rows in all, but each of them at
         least 10 and at most 200 times.
-    optimizer, lr, lr_schedule, batch_size, clip_norm
+    batch_size : int, default=64
+        Rows of a minibatch.
+    optimizer, lr, lr_schedule, clip_norm
         As in :class:`BayesianEnsembleRegressor`.
     normalize_y : bool, default=True
         Whether to standardise the targets of a regressor for training.
@@ -256,7 +259,7 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         lr=0.01,
         lr_schedule="cosine",
         max_epochs="auto",
-        batch_size=32,
+        batch_size=64,
         clip_norm=5.0,
         normalize_y=True,
         memory=None,

@@ -198,6 +198,7 @@ class Search:
         self.weight = _unless_equal(game.weight.to(X.dtype).T)
         self.network = self.plan.new_booster([], game.loc.to(X), game.bound.to(X))
         self.classes = list(self.plan.classes)
+        self.barrier_weights: dict[tuple[int, int], float] = {}  # by class, of its last learner
         self.played = Rounds(self.network, X, reach=max(number for _, number in self.classes))
         self.rounds: list[Round] = []
         self.history: list[dict[str, Any]] = []
@@ -230,10 +231,13 @@ class Search:
             number = self.classes[0][0]
             expansions = (min(n, len(self.rounds)) for of, n in self.classes if of == number)
             for n_sources in dict.fromkeys(expansions):
-                barrier = Barrier(1 / self.plan.gamma if self.rounds else 0.0)
+                start = self.barrier_weights.get((number, n_sources), 1 / self.plan.gamma)
+                barrier = Barrier(start if self.rounds else 0.0)
                 for _ in range(self.parameters.max_search if self.rounds else 1):
                     n_searches += 1
                     if self._try_learner(number, n_sources, n_searches, barrier):
+                        if len(self.rounds) > 1:
+                            self.barrier_weights[number, n_sources] = barrier.weight
                         return True
             self.classes = [later for later in self.classes if later[0] > number]
         return False
