@@ -40,6 +40,7 @@ from skdistill.teachers import as_teacher
 SMALL = {
     "n_rounds": 4,
     "max_epochs": 15,
+    "batch_size": 32,
     "module__hidden_units": (16,),
     "gamma": 0.1,
     "random_state": 0,
@@ -214,8 +215,9 @@ def test_connections_are_searched_after_the_class_without(teacher, digits):
 
 def test_model_classes_are_searched_in_turn_and_never_again(teacher, digits):
     module = [partial(MLP, hidden_units=(2,)), partial(MLP, hidden_units=(48,))]
-    params = {"n_rounds": 3, "max_epochs": 15, "gamma": 0.2, "max_search": 1, "random_state": 0}
-    booster = BDistilBooster(teacher, module=module, connection="dense", **params)
+    params = {"n_rounds": 3, "max_epochs": 15, "batch_size": 32, "gamma": 0.2, "max_search": 1}
+    params |= {"connection": "dense", "random_state": 0}
+    booster = BDistilBooster(teacher, module=module, **params)
     booster.fit(*digits[:2])
     # A learner of two units is never a weak one again, with connections or without.
     assert [found.module for found in booster.rounds_] == [0, 1, 1]
