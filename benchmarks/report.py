@@ -48,6 +48,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "doc" / "measured").glob("*.rst"))]
 COMMANDS = {
     "amounts": ["amounts.py"],
     "bdistil": ["bdistil.py"],
+    "bdistil_average": ["bdistil.py --parts average --seeds 1"],
     "engine": ["engine.py"],
     "fidelity": ["fidelity.py"],
     "forest": ["forest.py"],
@@ -542,6 +543,42 @@ def bdistil_rounds() -> Table:
         "2:.4f | 4:.4f | 7:.4f | oracle of 7:.4f",
         rows,
     )
+
+
+@block
+def bdistil_average() -> Table:
+    """A booster beside plain averages of as many networks, on held-out rows."""
+    found = stored("bdistil_average")["results"]["average"]
+
+    def mean(run: dict[str, Any], which: str, key: str, n_rounds: int) -> float:
+        return float(run[which][n_rounds - 1][key])
+
+    rows = (
+        [
+            run["set"],
+            run["teacher"],
+            *(mean(run, which, "score", n) for which in ("booster", "average") for n in (2, 7)),
+            run["oracle"]["7"]["score"],
+            *(mean(run, which, "distance", 7) for which in ("booster", "average")),
+            run["oracle"]["7"]["distance"],
+        ]
+        for run in found["runs"]
+    )
+    return table(
+        "set | teacher:.4f | booster, round 2:.4f | 7:.4f | average of 2:.4f | 7:.4f | "
+        "oracle of 7:.4f | distance, booster:.3f | average:.3f | oracle:.3f",
+        rows,
+    )
+
+
+@block
+def bdistil_average_targets() -> Table:
+    """What the booster should reach beside averages."""
+    rows = (
+        [row["target"], marked(row["value"], "+.4f", row["reached"]), row["limit"]]
+        for row in stored("bdistil_average")["results"]["average"]["targets"]
+    )
+    return table("target | measured | at most:g", rows)
 
 
 @block
