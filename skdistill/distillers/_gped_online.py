@@ -16,7 +16,7 @@ from .._memory import working_memory
 from .._plans import Extent, as_tensors, build_module
 from .._ranks import refuse_ranks
 from .._resume import NO_MATTER
-from .._training import decay_of_weights, flop_per_step, own_dropout
+from .._training import decay_of_weights, flop_per_step, on_device, own_dropout
 from ..ensembles import amount_of_training, fit_ensemble
 from ._gped_estimates import Targets
 from ._setup import Setup, group_lasso
@@ -68,7 +68,7 @@ def distil_online(
             distiller.n_threads,
         )
         if monitored is not None:
-            shown = torch.tensor(monitored, device=device)
+            shown = on_device(monitored, device=device)
             distillation.monitor = Monitor(shown, rows.batch_size, *learnt)
         distillation.checkpoint = checkpoint
         _run_chains(distiller, setup, distillation, module_seed, context)

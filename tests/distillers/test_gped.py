@@ -560,6 +560,24 @@ def test_bad_rows_of_interest_are_named(rows, message, moons):
         student(chains()).fit(*moons, X_monitor=rows)
 
 
+def test_rows_of_interest_may_be_views(moons):
+    X, y = moons
+    fits = [student(chains()).fit(X, y, X_monitor=rows) for rows in (X[::-1], X[::-1].copy())]
+    found, expected = (fitted.monitor_["predictive"] for fitted in fits)
+    np.testing.assert_array_equal(found, expected)
+    mirrored = np.ascontiguousarray(X[:, ::-1])[:, ::-1]
+    found = student(chains()).fit(X, y, X_monitor=mirrored).monitor_["predictive"]
+    np.testing.assert_array_equal(found[::-1], expected)
+
+
+def test_columns_of_rows_of_interest_are_those_of_x(moons):
+    pd = pytest.importorskip("pandas")
+    X, y = moons
+    frame = pd.DataFrame(X, columns=["east", "north"])
+    with pytest.raises(ValueError, match=r"X_monitor has the columns \['north', 'east'\], but X"):
+        student(chains()).fit(frame, y, X_monitor=frame[["north", "east"]])
+
+
 def test_an_empty_transfer_set_is_refused(moons):
     with pytest.raises(ValueError, match="X_transfer must have at least one row"):
         student(chains(), transfer_only=True).fit(*moons, X_transfer=np.zeros((0, 2)))
