@@ -563,9 +563,8 @@ def split_r_hat(draws: Any) -> np.ndarray:
     ValueError
         If `draws` has another shape, or too few of them.
     """
-    within, total = _variances(_halves(draws))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.sqrt(total / within)  # Eq 4
+    halves = _halves(draws)
+    return r_hat_of_chains(halves.mean(1), halves.var(1, ddof=1), halves.shape[1])
 
 
 def effective_sample_size(draws: Any) -> np.ndarray:
@@ -589,7 +588,7 @@ def effective_sample_size(draws: Any) -> np.ndarray:
         If `draws` has another shape, or too few of them.
     """
     halves = _halves(draws)
-    within, total = _variances(halves)
+    within, total = _variances(halves.mean(1), halves.var(1, ddof=1), halves.shape[1])
     with np.errstate(divide="ignore", invalid="ignore"):
         correlation = 1 - (within - _autocovariance(halves)) / total
     correlation[0] = 1
@@ -611,12 +610,33 @@ def _halves(draws: Any) -> np.ndarray:
     return np.concatenate([draws[:, :half], draws[:, -half:]])
 
 
-def _variances(chains: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def r_hat_of_chains(means: np.ndarray, variances: np.ndarray, n_draws: int) -> np.ndarray:
+    """R-hat of chains, or of halves of chains, of which only the moments are known.
+
+    Parameters
+    ----------
+    means, variances : ndarray of shape (n_chains, ...)
+        Of each chain's draws; the variances are the unbiased ones.
+    n_draws : int
+        Number of draws of each chain.
+
+    Returns
+    -------
+    r_hat : ndarray of shape (...)
+        As of :func:`split_r_hat`.
+    """
+    within, total = _variances(means, variances, n_draws)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.sqrt(total / within)  # Eq 4
+
+
+def _variances(
+    means: np.ndarray, variances: np.ndarray, n_draws: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Variance W within chains, and the estimate var+, too large until the chains have mixed."""
-    n = chains.shape[1]
-    between = chains.mean(1).var(0, ddof=1)  # Eq 1, B / N
-    within = chains.var(1, ddof=1).mean(0)  # Eq 2
-    return within, (n - 1) / n * within + between  # Eq 3
+    between = means.var(0, ddof=1)  # Eq 1, B / N
+    within = variances.mean(0)  # Eq 2
+    return within, (n_draws - 1) / n_draws * within + between  # Eq 3
 
 
 def _autocovariance(chains: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from .._engine import (
     suited_threads,
 )
 from .._training import draws_globally
+from ..ensembles import RunningRHat, SamplerDiagnostics, diagnosed_rows
 from ._gped_estimates import (
     RunningMean,
     Targets,
@@ -127,6 +129,12 @@ class Monitor:
         return targets_of(self.expectations, self.n_values, self.running.means())
 
 
+def _numbers(members: Any) -> np.ndarray:
+    """What members predict, their probabilities or means and variances, (S, n, n_values)."""
+    values = members if isinstance(members, Tensor) else torch.cat(members, dim=-1)
+    return values.cpu().numpy()
+
+
 class StudentStopped(Exception):
     """The student has diverged, or Ctrl-C was pressed while it was trained."""
 
@@ -181,6 +189,8 @@ class OnlineDistillation(Callback):
     def on_train_begin(self, net, X=None, y=None, **kwargs):
         self.chain_rows = X
         self.is_due = frozenset(self.due.tolist())
+        self.diagnosed = diagnosed_rows(X.X).unsqueeze(0)
+        self.r_hat = RunningRHat(self.student.max_epochs)
         self.buffer = Buffer(buffer_size(self.stream.rows))
         saved = None if self.checkpoint is None else self.checkpoint.read()
         if saved is not None:
@@ -210,8 +220,17 @@ class OnlineDistillation(Callback):
         self.buffer.batches.clear()
         if self.student.interrupted_ or self.guard.diverged_.any():
             raise StudentStopped  # no KeyboardInterrupt, which would end the chains quietly
+        self.r_hat.update(_numbers(self._members(net, self.diagnosed)))
         if self.monitor is not None:
-            self.monitor.update(lambda rows: self.members_of(net.module_, net.outputs_now(rows)))
+            self.monitor.update(partial(self._members, net))
+
+    def _members(self, net: StackNet, rows: Tensor) -> Any:
+        """What the chains' last samples predict for rows (1, m, ...)."""
+        return self.members_of(net.module_, net.outputs_now(rows))
+
+    def diagnostics(self) -> SamplerDiagnostics:
+        """Return the chains' R-hat, by a sample for each time that the student was trained."""
+        return self.r_hat.diagnostics()
 
     def on_epoch_end(self, net, **kwargs):
         if self.buffer.batches:
@@ -229,6 +248,7 @@ class OnlineDistillation(Callback):
             "student": self.student.state(),
             "stream": self.stream.state(),
             "targets": self.targets.state(),
+            "r_hat": self.r_hat.state(),
             "monitor": None if self.monitor is None else self.monitor.running.state(),
             "random": torch.get_rng_state() if self._draws(net) else None,
         }
@@ -239,6 +259,7 @@ class OnlineDistillation(Callback):
         self.student.load_state(saved["student"])
         self.stream.load_state(saved["stream"])
         self.targets.load_state(saved["targets"])
+        self.r_hat.load_state(saved["r_hat"])
         if self.monitor is not None:
             self.monitor.running.load_state(saved["monitor"])
         if self._draws(net):

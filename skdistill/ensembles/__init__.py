@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 from ._classifier import BayesianEnsembleClassifier
+from ._diagnostics import RunningRHat as RunningRHat
 from ._diagnostics import SamplerDiagnostics as SamplerDiagnostics
+from ._diagnostics import diagnosed_rows as diagnosed_rows
 from ._fit import fit_ensemble as fit_ensemble
 from ._regressor import BayesianEnsembleRegressor
 from ._training import amount_of_training as amount_of_training

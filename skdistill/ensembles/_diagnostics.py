@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._reading import read_in_chunks
 from .._warnings import warn
-from ..samplers import effective_sample_size, split_r_hat
+from ..samplers import effective_sample_size, r_hat_of_chains, split_r_hat
 
 # Diagnostics look at the predictions for at most so many rows, evenly spaced in the data.
 _N_ROWS = 500
@@ -34,16 +34,79 @@ class SamplerDiagnostics(NamedTuple):
         Split R-hat of each predicted probability, or mean and variance; not a number where there
         are fewer than four draws of a chain.
     effective_sample_size : ndarray of shape (n_rows, n_values)
-        How many independent draws all chains together are worth.
+        How many independent draws all chains together are worth; not a number of chains that have
+        taught a student, as none of their draws is kept.
     """
 
     r_hat: np.ndarray
     effective_sample_size: np.ndarray
 
 
+class RunningRHat:
+    """Split R-hat of draws that are not kept, from the moments of each half of each chain.
+
+    These are updated as in Welford (1962), in float64, so that a variance that is small beside its
+    mean is not lost to rounding.
+
+    Parameters
+    ----------
+    n_draws : int
+        How many draws there will be of each chain; the middle one of an odd number is left out.
+    """
+
+    def __init__(self, n_draws: int):
+        self.n_draws = n_draws
+        self.n_seen = 0
+        self.moments: np.ndarray | None = None
+
+    def update(self, draw: np.ndarray) -> None:
+        """Add a draw of each chain, of shape (n_chains, ...)."""
+        if self.moments is None:  # of each half, the means and the sums of squares around them
+            self.moments = np.zeros((2, 2, *draw.shape))
+        length, k = self.n_draws // 2, self.n_seen
+        self.n_seen += 1
+        half, place = (0, k) if k < length else (1, k - (self.n_draws - length))
+        if place < 0:
+            return
+        mean, squares = self.moments[half]
+        step = draw - mean
+        mean += step / (place + 1)
+        squares += step * (draw - mean)
+
+    def diagnostics(self) -> SamplerDiagnostics:
+        """Return R-hat, with a warning if need be; not a number if the run was ended early.
+
+        The draws are of shape (n_chains, n_rows, n_values).
+        """
+        assert self.moments is not None
+        n_chains, *shape = self.moments.shape[2:]
+        unknown = np.full(shape, np.nan)
+        if self.n_draws < 4 or self.n_seen < self.n_draws:
+            return SamplerDiagnostics(unknown, unknown)
+        length = self.n_draws // 2
+        means, squares = self.moments.swapaxes(0, 1).reshape(2, 2 * n_chains, *shape)
+        r_hat = r_hat_of_chains(means, squares / (length - 1), length)
+        warn_if_large(r_hat, n_chains, self.n_draws)
+        return SamplerDiagnostics(r_hat, unknown)
+
+    def state(self) -> dict[str, Any]:
+        """Return the moments so far, not copied."""
+        return {"n_seen": self.n_seen, "moments": self.moments}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Restore a state."""
+        self.n_seen, moments = state["n_seen"], state["moments"]
+        self.moments = None if moments is None else np.array(moments)  # none yet in burn-in
+
+
+def diagnosed_rows(X: Any) -> Any:
+    """Return the rows of an array or a tensor that diagnostics look at."""
+    return X[:: -(-len(X) // _N_ROWS)]
+
+
 def diagnose(ensemble: Any, X: np.ndarray) -> SamplerDiagnostics:
     """Diagnostics of an ensemble whose members are draws of chains, with a warning if need be."""
-    rows = X[:: -(-len(X) // _N_ROWS)]
+    rows = diagnosed_rows(X)
     members = read_in_chunks(ensemble.module_, rows, lambda d: d.members)
     members = np.moveaxis(members, 1, 0)  # (S, n, ...)
     n_chains = ensemble.inference.n_chains
@@ -52,16 +115,21 @@ def diagnose(ensemble: Any, X: np.ndarray) -> SamplerDiagnostics:
         nothing = np.full(draws.shape[2:], np.nan)
         return SamplerDiagnostics(nothing, nothing)
     found = SamplerDiagnostics(split_r_hat(draws), effective_sample_size(draws))
-    large = large_r_hat(*draws.shape[:2])
-    share = np.mean(found.r_hat > large)
+    warn_if_large(found.r_hat, *draws.shape[:2])
+    return found
+
+
+def warn_if_large(r_hat: np.ndarray, n_chains: int, n_draws: int) -> None:
+    """Warn if R-hat is large for more predictions than it is by chance."""
+    large = large_r_hat(n_chains, n_draws)
+    share = np.mean(r_hat > large)
     if share > _SHARE_BY_CHANCE:
         warn(
             f"R-hat is above {large:.3g} for {share:.0%} of the predictions, its median is "
-            f"{np.nanmedian(found.r_hat):.2f}: the chains have not converged. Try a larger "
+            f"{np.nanmedian(r_hat):.2f}: the chains have not converged. Try a larger "
             "max_epochs, inference__burn_in or inference__step_size. See sampler_diagnostics_.",
             ConvergenceWarning,
         )
-    return found
 
 
 def large_r_hat(n_chains: int, n_draws: int) -> float:

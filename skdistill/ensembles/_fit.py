@@ -178,7 +178,9 @@ def _train_members(
         if trainer.worse:
             training.warn_of_worse(f"{trainer.network_is}(s) {trainer.worse} are")
         if isinstance(trainer, ChainTrainer):
-            ensemble.sampler_diagnostics_ = diagnose(ensemble, data.X)
+            ensemble.sampler_diagnostics_ = (
+                diagnose(ensemble, data.X) if observer is None else observer.diagnostics()
+            )
 
 
 def _trainer_of(ensemble: Any) -> type[Trainer]:

@@ -35,6 +35,7 @@ from .._training import (
 from .._warnings import warn
 from ..modules import weights_and_fan_ins, widest_activation
 from ..samplers import SGHMC, SGLD, kept_iterations
+from ._diagnostics import SamplerDiagnostics
 from ._jobs import as_they_end, has_lost_rows, on_workers, shares_memory
 from ._plan import EnsemblePlan
 
@@ -145,6 +146,10 @@ class ChainObserver(Protocol):
 
     def after_step(self, net: Any, iteration: int) -> None:
         """Look at the chains' states after an iteration, counted from 0."""
+        ...
+
+    def diagnostics(self) -> SamplerDiagnostics:
+        """Return what tells whether the chains that were watched have converged."""
         ...
 
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.datasets import make_friedman1, make_moons
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -113,6 +114,30 @@ def test_online_distillation_is_algorithm_1(estimates, batch_size, n_chains, moo
     last = ensemble.predict_members(X)[:, n_steps - 1 :: n_steps]
     np.testing.assert_allclose(found.teacher_.predict_members(X), last)
     assert len(found.history_) == found.n_epochs_
+
+
+@pytest.mark.parametrize("cls", [BayesianEnsembleClassifier, BayesianEnsembleRegressor])
+@pytest.mark.parametrize("max_epochs", [50, 51])
+@few_draws
+def test_r_hat_is_that_of_the_chains_predictions(cls, max_epochs, moons, line):
+    X, y = moons if cls is BayesianEnsembleClassifier else line
+    inference = SGLD(1e-3, prior_precision=1.0, burn_in=20, n_chains=2)
+    teacher = chains(cls, inference, batch_size=80, max_epochs=max_epochs)
+    found = student(teacher).fit(X, y).teacher_.sampler_diagnostics_
+    n_draws = max_epochs - 20  # the student is taught after each of the chains' epochs
+    ensemble = samples(teacher, X, y, 2 * n_draws)
+    np.testing.assert_allclose(found.r_hat, ensemble.sampler_diagnostics_.r_hat, rtol=1e-4)
+    assert found.effective_sample_size.shape == found.r_hat.shape
+    assert np.isnan(found.effective_sample_size).all()
+
+
+def test_chains_that_have_not_met_are_warned_of(moons):
+    inference = SGLD(1e-9, n_chains=4, burn_in=0)
+    distiller = student(chains(inference=inference, max_epochs=20))
+    with pytest.warns(ConvergenceWarning, match=r"R-hat is above 1\.1\d* for 100%") as caught:
+        distiller.fit(*moons)
+    assert len(caught) == 1
+    assert (distiller.teacher_.sampler_diagnostics_.r_hat > 1.1).all()
 
 
 def test_thinning_is_one_unless_it_is_given(moons):
