@@ -65,7 +65,8 @@ class Expectation(Settings):
     Expectation(g=<function margin at 0x...>, link='sigmoid')
     """
 
-    is_variance = False  # whether it needs several members
+    needs_several = False  # whether one member tells nothing of it
+    is_variance = False  # whether half of its values are variances of the others over members
 
     _parameter_table = {
         "g": IsCallable(),
@@ -194,7 +195,19 @@ class _Known(Expectation):
         return self.g(members)
 
 
-class _EpistemicVariance(_Known):
+class _OfSeveral(_Known):
+    """What members disagree by, which one of them does not tell."""
+
+    needs_several = True
+
+    def loss_and_gradient(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Return loss and gradient; 0 for rows whose target is still unknown, NaN."""
+        is_known = ~target.isnan()
+        loss, gradient = super().loss_and_gradient(outputs, target)
+        return loss.where(is_known.all(-1), 0), gradient.where(is_known, 0)
+
+
+class _EpistemicVariance(_OfSeveral):
     """Variance of the members' means.
 
     Its values are means followed by variances over members, which are 0 for one member. The formula
@@ -213,11 +226,20 @@ class _EpistemicVariance(_Known):
     def target(self, mean: Tensor) -> Tensor:
         return mean.chunk(2, dim=-1)[1]
 
-    def loss_and_gradient(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Return loss and gradient; 0 for rows whose target is still unknown, NaN."""
-        is_known = ~target.isnan()
-        loss, gradient = super().loss_and_gradient(outputs, target)
-        return loss.where(is_known.all(-1), 0), gradient.where(is_known, 0)
+
+class _EpistemicShare(_OfSeveral):
+    """Share of the members' disagreement in the entropy of their mean: 1 - E[H(p)] / H(E[p]).
+
+    The entropy is concave, so this is in [0, 1], and splits the entropy of any predictive
+    distribution into two parts (Eq 3), neither of them negative. The mean of p is kept beside that
+    of "predictive", which may be estimated by the last sample alone.
+    """
+
+    def target(self, mean: Tensor) -> Tensor:
+        probs, expected = mean[..., :-1], mean[..., -1:]
+        total = _entropy(probs)
+        # Rounding may bring the expected entropy above the total; both are 0 where all are sure.
+        return (total - expected).clamp(min=0) / total.clamp(min=torch.finfo(mean.dtype).tiny)
 
 
 class EntropyExpectation(_Known):
@@ -282,6 +304,10 @@ def _entropy(probs: Tensor) -> Tensor:
     return torch.special.entr(probs).sum(-1, keepdim=True)  # -sum p log p: the text lacks the minus
 
 
+def _probs_and_entropy(probs: Tensor) -> Tensor:
+    return torch.cat((probs, _entropy(probs)), dim=-1)
+
+
 def _class_variance(probs: Tensor) -> Tensor:
     return probs * (1 - probs)
 
@@ -306,6 +332,7 @@ def _by_name(*expectations: Expectation) -> dict[str, Expectation]:
 KNOWN: dict[str, dict[str, Expectation]] = {
     "classifier": _by_name(
         _Known(_probs, "cross_entropy", "softmax", name="predictive"),
+        _EpistemicShare(_probs_and_entropy, "squared", "sigmoid", name="share"),
         EntropyExpectation(),
         _Known(_class_variance, "absolute", "softplus", name="variance"),
         DirichletExpectation(),

@@ -37,7 +37,7 @@ def runs_chains(teacher: Any) -> bool:
 
 def plan_of(distiller: Any, task: Task) -> ExpectationsPlan:
     """Return the plan of a student; raise for parameters that do not go together."""
-    expectations = chosen_expectations(distiller.expectations, task.kind)
+    expectations = chosen_expectations(distiller.expectations, distiller.estimate, task.kind)
     estimates = chosen_estimates(distiller.estimate, expectations)
     beside_chains = runs_chains(distiller.teacher)
     if beside_chains:
@@ -81,7 +81,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
     these run, and no sample is kept (Algorithm 1): after every H-th iteration the chains' states
     predict a minibatch of the transfer set, and the student takes a step towards the mean of these
     predictions. It learns posterior expectations directly: of a classifier the predictive
-    distribution and the expected entropy, which tell total, aleatoric and epistemic uncertainty;
+    distribution and how its entropy splits into aleatoric and epistemic uncertainty;
     of a regressor mean, aleatoric and epistemic variance; and expectations of your own.
 
     With any other teacher, fitted or without chains, the student learns the expectations over its
@@ -96,20 +96,21 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         from all chains at once. The teacher's ``n_members`` has no effect.
     expectations : tuple of str and Expectation, or "auto", default="auto"
         What the student learns. By name, of a classifier: "predictive", the class probabilities,
-        which are always needed; "entropy", the expected entropy; "variance", the expected variance
-        of each class's indicator, p (1 - p). Of a regressor: "mean", "aleatoric" and "epistemic",
-        which are all needed. "auto" is ("predictive", "entropy"), or the three. Those of your own
-        are :class:`skdistill.expectations.Expectation` objects; an
+        which are always needed; "share", the share of the mutual information in their entropy;
+        "entropy", the expected entropy, as in the paper; "variance", the expected variance of each
+        class's indicator, p (1 - p). Of a regressor: "mean", "aleatoric" and "epistemic", which are
+        all needed. "auto" is ("predictive", "share"), or ("predictive", "entropy") with
+        ``estimate="stochastic"``, as one sample tells no share; or a regressor's three. Those of
+        your own are :class:`skdistill.expectations.Expectation` objects; an
         :class:`~skdistill.expectations.EntropyExpectation` in the place of "entropy" learns it by
-        another loss. ``"dirichlet"`` alone is the
-        paper's baseline, EnD2 inside the same loop: mean log probabilities at temperature 2.5, to
-        which a Dirichlet is fitted.
+        another loss. ``"dirichlet"`` alone is the paper's baseline, EnD2 inside the same loop: mean
+        log probabilities at temperature 2.5, to which a Dirichlet is fitted.
     estimate : {"online", "stochastic"} or dict, default="online"
         Estimate of an expectation for a row of the transfer set: "online" (U_o, Eq 10), the mean
         over all samples that have predicted the row, or "stochastic" (U_s, Eq 9), the last one; a
         dict gives it by the names of expectations, "online" for the others. "online" keeps a
         float32 sum for each value of each row, and a count: for n rows and k values ``4 n (k + 1)``
-        bytes, 2.6 MiB for MNIST; sums beyond scikit-learn's ``working_memory`` are in a temporary
+        bytes, 5.1 MiB for MNIST; sums beyond scikit-learn's ``working_memory`` are in a temporary
         file. Of a teacher's stored members, "online" is the mean over all of them, "stochastic" one
         of them, another for each row of a minibatch.
     module : callable, default=MLP
@@ -161,8 +162,10 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
 
     Notes
     -----
-    Expected entropies and variances are softplus of an output; the paper has exponentials. The
-    aleatoric part is the expected entropy, but at most the total, so that no part is negative.
+    Of a classifier the epistemic part is the predicted share of the predicted entropy, the
+    aleatoric part is the rest: neither is negative, and they add up. With "entropy" in the place of
+    "share", as in the paper, the aleatoric part is the expected entropy, but at most the total.
+    Expected entropies and variances are softplus of an output; the paper has exponentials.
 
     Bayesian Dark Knowledge [2]_ is ``expectations="predictive", estimate="stochastic",
     transfer=GaussianNoise(share_power=0)``, with a student of the teacher's architecture.
@@ -187,7 +190,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
     >>> chain = BayesianEnsembleClassifier(inference=SGLD(1e-3, prior_precision=1), max_epochs=100)
     >>> student = GPEDDistiller(chain, random_state=0).fit(scale(X), y)
     >>> total, aleatoric, epistemic = student.predict_uncertainty(scale(X)[:3])
-    >>> student.predict_expectation(scale(X)[:3], "entropy").shape
+    >>> student.predict_expectation(scale(X)[:3], "share").shape
     (3,)
     """
 

@@ -23,7 +23,8 @@ class RunningMean:
 
     Values may be variances of others over the samples; `variances` are pairs of the columns of
     these and of their variances. The variance of all samples so far is updated as in Chan, Golub
-    and LeVeque (1979), which is numerically stable.
+    and LeVeque (1979), which is numerically stable. `several` are columns whose means are unknown
+    before a second sample.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class RunningMean:
         device: torch.device,
         limit: float,
         variances: Sequence[tuple[slice, slice]] = (),
+        several: Sequence[slice] = (),
     ):
         shape = n_rows, n_values
         if 4 * n_rows * n_values > limit:
@@ -42,6 +44,23 @@ class RunningMean:
             self.sums = torch.zeros(shape, device=device)
         self.counts = torch.zeros(n_rows, 1, device=self.sums.device)
         self.variances = variances
+        self.several = several
+
+    @classmethod
+    def of(
+        cls,
+        expectations: Sequence[Expectation],
+        n_values: Sequence[int],
+        n_rows: int,
+        device: torch.device,
+        limit: float,
+    ) -> RunningMean:
+        """Return the running mean of the values of expectations."""
+        columns = [slice(*ends) for ends in pairwise(accumulate(n_values, initial=0))]
+        pairs = list(zip(expectations, columns, strict=True))
+        variances = [_halves(at) for expectation, at in pairs if expectation.is_variance]
+        several = [at for expectation, at in pairs if expectation.needs_several]
+        return cls(n_rows, sum(n_values), device, limit, variances, several)
 
     def update(self, index: Tensor, values: Tensor, n_samples: int = 1) -> Tensor:
         """Add values of some rows, and return the means of those rows.
@@ -58,7 +77,7 @@ class RunningMean:
         Returns
         -------
         means : Tensor of shape (m, n_values)
-            Variances of a single sample are NaN.
+            Those of columns in `several` are NaN after a single sample.
         """
         index = index.to(self.sums.device)
         new = values.to(self.sums)
@@ -78,8 +97,8 @@ class RunningMean:
 
     def _means(self, sums: Tensor, counts: Tensor) -> Tensor:
         means = sums / counts  # Eq 10
-        for _, variance in self.variances:
-            means[:, variance].masked_fill_(counts < 2, torch.nan)
+        for columns in self.several:
+            means[:, columns].masked_fill_(counts < 2, torch.nan)
         return means
 
     def state(self) -> dict[str, Tensor]:
@@ -118,8 +137,7 @@ class Targets:
         self.running = None
         if any(is_online):
             kept = list(compress(expectations, is_online)), list(compress(n_values, is_online))
-            variances = variance_columns(*kept)
-            self.running = RunningMean(n_rows, len(self.online), device, limit, variances)
+            self.running = RunningMean.of(*kept, n_rows, device, limit)
 
     def update(self, members: Any, index: Tensor) -> Tensor:
         """Targets, of shape (m, n_outputs), for the rows at `index`, of shape (m,).
@@ -155,16 +173,10 @@ class Targets:
             self.running.load_state(state)
 
 
-def variance_columns(
-    expectations: Sequence[Expectation], n_values: Sequence[int]
-) -> list[tuple[slice, slice]]:
-    """Return pairs of the columns of means and of those of their variances."""
-    ends = pairwise(accumulate(n_values, initial=0))
-    return [
-        (slice(start, (start + end) // 2), slice((start + end) // 2, end))
-        for expectation, (start, end) in zip(expectations, ends, strict=True)
-        if expectation.is_variance
-    ]
+def _halves(columns: slice) -> tuple[slice, slice]:
+    """Split columns into those of means and those of their variances."""
+    middle = (columns.start + columns.stop) // 2
+    return slice(columns.start, middle), slice(middle, columns.stop)
 
 
 def pooled(expectations: Sequence[Expectation], values: Sequence[Tensor]) -> Tensor:

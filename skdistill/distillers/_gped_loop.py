@@ -34,7 +34,6 @@ from ._gped_estimates import (
     Targets,
     pooled_members,
     targets_of,
-    variance_columns,
 )
 
 # Limits of the minibatches that are buffered for the student: their number, and about the bytes
@@ -113,8 +112,7 @@ class Monitor:
     def __init__(self, rows: Tensor, batch_size: int, expectations, n_values: list[int]):
         self.expectations = expectations
         self.n_values = n_values
-        variances = variance_columns(expectations, n_values)
-        self.running = RunningMean(len(rows), sum(n_values), rows.device, math.inf, variances)
+        self.running = RunningMean.of(expectations, n_values, len(rows), rows.device, math.inf)
         index = torch.arange(len(rows), device=rows.device)
         self.chunks = list(zip(index.split(batch_size), rows.split(batch_size), strict=True))
 

@@ -9,6 +9,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from scipy.stats import entropy, spearmanr
 from sklearn.base import clone
 from sklearn.datasets import make_friedman1, make_moons
 from sklearn.exceptions import ConvergenceWarning
@@ -73,10 +74,10 @@ def plain_student(module, X, visits, estimates, lr):
     probs, entropies = visits.mean(1), torch.special.entr(visits).sum(-1).mean(1)
     for step in range(len(visits)):
         since = [0 if estimate == "online" else step for estimate in estimates]
-        target, entropy = probs[since[0] : step + 1].mean(0), entropies[since[1] : step + 1].mean(0)
+        target, spread = probs[since[0] : step + 1].mean(0), entropies[since[1] : step + 1].mean(0)
         outputs = module(X)[0]
         loss = -(target * outputs[:, :-1].log_softmax(-1)).sum(-1)
-        loss = (loss + (softplus(outputs[:, -1]) - entropy).abs()).mean()
+        loss = (loss + (softplus(outputs[:, -1]) - spread).abs()).mean()
         for w, slope in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
             w.data -= lr * slope
     return parameters
@@ -102,7 +103,8 @@ def test_online_distillation_is_algorithm_1(estimates, batch_size, n_chains, moo
     visits = members.unflatten(0, (n_chains, n_steps)).transpose(0, 1)
 
     params = {"optimizer": "SGD", "lr_schedule": None, "clip_norm": None, "batch_size": 60}
-    params["estimate"] = dict(zip(("predictive", "entropy"), estimates, strict=True))
+    params["expectations"] = "predictive", "entropy"
+    params["estimate"] = dict(zip(params["expectations"], estimates, strict=True))
     start = student(teacher, **{**params, "lr": 1e-300}).fit(X, y)
     found = student(teacher, **{**params, "lr": 0.2}).fit(X, y, X_monitor=X[:7])
     expected = plain_student(start.module_, X, visits, estimates, 0.2)
@@ -218,6 +220,44 @@ def test_everything_is_read_off_one_distribution(taught, moons):
     assert taught.predict_expectation(X, "margin").shape == (60,)
     assert set(taught.sample_y(X, 5, random_state=0).ravel()) == {"left", "right"}
     assert not hasattr(taught, "predict_members")
+
+
+@pytest.fixture(scope="module")
+def by_default(moons):
+    """A student of a chain of 6,000 iterations that learns what it does by default."""
+    teacher = chains(max_epochs=300, batch_size=15, inference=SGLD(2e-3, burn_in=0.2))
+    return student(teacher, module__hidden_units=(32,)).fit(*moons, X_monitor=moons[0])
+
+
+def test_a_share_splits_the_entropy_of_the_predictive_distribution(by_default, moons):
+    far = np.concatenate([moons[0], 100 * np.random.RandomState(0).randn(200, 2)])
+    total, aleatoric, epistemic = by_default.predict_uncertainty(far)
+    share = by_default.predict_expectation(far, "share")
+    assert (aleatoric >= 0).all()
+    assert (epistemic >= 0).all()
+    np.testing.assert_allclose(aleatoric + epistemic, total, rtol=1e-6)
+    np.testing.assert_allclose(epistemic, share * total, rtol=1e-4, atol=1e-6)
+    expected = entropy(by_default.predict_proba(far), axis=1)
+    np.testing.assert_allclose(total, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_the_share_is_that_of_the_chains_mutual_information(by_default, taught, moons):
+    # The same chain has taught both.
+    total = entropy(taught.monitor_["predictive"], axis=1)
+    expected = 1 - taught.monitor_["entropy"] / total
+    np.testing.assert_allclose(by_default.monitor_["share"], expected, atol=1e-4)
+    assert expected.mean() > 0.1
+    assert by_default.monitor_error_["share"] < 0.3 * expected.mean()
+    epistemic = by_default.predict_uncertainty(moons[0]).epistemic
+    assert np.abs(epistemic - expected * total).mean() < 0.3 * (expected * total).mean()
+    assert spearmanr(epistemic, expected * total).statistic > 0.7
+
+
+def test_one_sample_tells_the_paper_s_entropy_and_no_share(moons):
+    fitted = student(chains(), estimate="stochastic").fit(*moons)
+    assert fitted.predict_expectation(moons[0], "entropy").shape == (60,)
+    with pytest.raises(ValueError, match="estimate of 'share' must be 'online': no one sample"):
+        student(chains(), estimate={"share": "stochastic"}).fit(*moons)
 
 
 def test_copies_predict_the_same(taught, moons):
@@ -363,6 +403,7 @@ def test_a_pruned_student_is_smaller_and_tuned_on_the_running_means(moons):
     X, y = moons
     teacher = chains(max_epochs=150, batch_size=15, inference=SGLD(2e-3, burn_in=0.2))
     params = {"group_lasso": 0.3, "module__hidden_units": (60, 60)}
+    params["expectations"] = "predictive", "entropy"
     fits = {
         epochs: student(teacher, finetune_epochs=epochs, **params).fit(X, y, X_monitor=X)
         for epochs in (0, "auto", 100)
@@ -401,17 +442,21 @@ def ensemble(moons):
 def test_stored_members_are_replayed(ensemble, moons):
     X, y = moons
     members = ensemble.predict_members(X)
-    entropy = -(members * np.log(members)).sum(-1).mean(1)
+    expected = -(members * np.log(members)).sum(-1).mean(1)
     for estimate in ("online", {"predictive": "stochastic"}):
         fitted = student(
             FrozenEstimator(ensemble),
+            expectations=("predictive", "share", "entropy"),
             estimate=estimate,
             max_epochs=400,
             batch_size=20,
             module__hidden_units=(32,),
         ).fit(X, y, X_monitor=X)
         np.testing.assert_allclose(fitted.monitor_["predictive"], members.mean(1), rtol=1e-5)
-        np.testing.assert_allclose(fitted.monitor_["entropy"], entropy, rtol=1e-5)
+        np.testing.assert_allclose(fitted.monitor_["entropy"], expected, rtol=1e-5)
+        mean = members.mean(1)
+        share = 1 + expected / (mean * np.log(mean)).sum(-1)
+        np.testing.assert_allclose(fitted.monitor_["share"], share, atol=1e-5)
         assert fitted.monitor_error_["predictive"] < 0.03
         assert fitted.monitor_error_["entropy"] < 0.03
 

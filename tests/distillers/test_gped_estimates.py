@@ -76,7 +76,8 @@ def test_a_running_mean_goes_on_from_its_state(running):
 @pytest.mark.parametrize("offset", [0.0, 300.0])
 def test_variances_are_those_of_all_samples_wherever_their_mean_is(offset, n_samples):
     # In float32, where E[mu^2] - E[mu]^2 would be rounded to multiples of .008 at 300.
-    running = RunningMean(4, 3, CPU, 1e6, variances=[(slice(0, 1), slice(2, 3))])
+    columns = slice(0, 1), slice(2, 3)
+    running = RunningMean(4, 3, CPU, 1e6, variances=[columns], several=[columns[1]])
     rng = np.random.RandomState(0)
     met: list[list] = [[] for _ in range(4)]
     for _ in range(50):
@@ -114,6 +115,35 @@ def test_one_sample_tells_no_variance_and_two_do(aleatoric):
     chains = drawn_gaussians(4, 2)
     found = several.update(chains, index)
     torch.testing.assert_close(found[:, 2:], chains.mean.var(0, correction=0))
+
+
+SHARE = [KNOWN["classifier"][name] for name in ("predictive", "share")]
+
+
+@pytest.mark.parametrize("predictive", ["online", "stochastic"])
+def test_one_sample_tells_no_share_of_the_entropy_and_two_do(predictive):
+    index = torch.tensor([2, 0])
+    visits = [drawn_probs(1, 2, 3, seed=seed).float() for seed in range(2)]
+    teaching = Targets(SHARE, [3, 4], [predictive, "online"], 4, CPU, limit=1e6)
+    first, second = (teaching.update(visit, index) for visit in visits)
+    assert first[:, 3].isnan().all()
+    assert first[:, :3].isfinite().all()
+    probs = torch.cat(visits)
+    total, expected = (torch.special.entr(p).sum(-1) for p in (probs.mean(0), probs))
+    torch.testing.assert_close(second[:, 3], 1 - expected.mean(0) / total)
+    objective = ExpectationObjective(SHARE, [slice(0, 3), slice(3, 4)])
+    loss, gradient = objective.loss_and_gradient(torch.zeros(2, 4), (first,))
+    assert loss.isfinite().all()
+    assert gradient[:, 3].tolist() == [0, 0]
+
+
+def test_members_that_agree_and_are_sure_have_no_share():
+    sure = torch.tensor([1.0, 0, 0]).expand(5, 2, 3)
+    found = SHARE[1].target(pooled(SHARE[1:], [SHARE[1].of_members(sure)]))
+    assert found.squeeze(1).tolist() == [0, 0]
+    alike = drawn_probs(1, 2, 3).expand(5, 2, 3)
+    found = SHARE[1].target(pooled(SHARE[1:], [SHARE[1].of_members(alike)]))
+    torch.testing.assert_close(found, torch.zeros(2, 1, dtype=found.dtype))
 
 
 def test_rows_that_were_met_once_are_tuned_on_but_for_their_variance():

@@ -30,7 +30,8 @@ _NEEDED = {
     "classifier": (("predictive",), ("dirichlet",)),
     "regressor": (("mean", "aleatoric", "epistemic"),),
 }
-_AUTO = {"classifier": ("predictive", "entropy"), "regressor": ("mean", "aleatoric", "epistemic")}
+_AUTO = {"classifier": ("predictive", "share"), "regressor": ("mean", "aleatoric", "epistemic")}
+_AUTO_OF_ONE = {**_AUTO, "classifier": ("predictive", "entropy")}  # what one sample tells
 
 
 @dataclass(frozen=True)
@@ -115,20 +116,25 @@ class CategoricalExpectationsPlan(ExpectationsPlan):
 
     @property
     def tells_parts(self) -> bool:
-        return self.columns_of("predictive") is None or self.columns_of("entropy") is not None
+        return self.columns_of("predictive") is None or not {"share", "entropy"}.isdisjoint(
+            self.labels
+        )
 
     def encode_members(self, members: np.ndarray, scaling: Buffers, dtype) -> np.ndarray:
         return self.values(torch.from_numpy(members.astype(dtype)).transpose(0, 1))
 
     def read(self, outputs: Tensor) -> ExpectedCategorical | Dirichlet:
-        predictive, entropy = self.columns_of("predictive"), self.columns_of("entropy")
+        known, predictive = KNOWN["classifier"], self.columns_of("predictive")
         if predictive is None:
             return Dirichlet.from_outputs(outputs[..., self.columns_of("dirichlet")], 0.0)
         log_mean = outputs[0, :, predictive].log_softmax(-1)
-        if entropy is None:
-            return ExpectedCategorical(log_mean)
-        expected = KNOWN["classifier"]["entropy"].predict(outputs[0, :, entropy])
-        return ExpectedCategorical(log_mean, expected.squeeze(-1))
+        if share := self.columns_of("share"):
+            rest = known["share"].predict(-outputs[0, :, share]).squeeze(-1)  # 1 - sigmoid(z)
+            return ExpectedCategorical(log_mean, rest * _entropy_of(log_mean))
+        if entropy := self.columns_of("entropy"):
+            expected = known["entropy"].predict(outputs[0, :, entropy])
+            return ExpectedCategorical(log_mean, expected.squeeze(-1))
+        return ExpectedCategorical(log_mean)
 
     def members_of(self, student: Any, chains: Any, outputs: Tensor) -> Tensor:
         """Return the members' predictions for outputs (S, n, p) of the chains' module."""
@@ -189,11 +195,16 @@ def _example(task: Task) -> Any:
     return torch.full(shape, 1 / task.size)
 
 
-def chosen_expectations(expectations: Any, task: str) -> list[Expectation]:
-    """Expectations by name or as they are, checked."""
+def _entropy_of(log_probs: Tensor) -> Tensor:
+    return torch.special.entr(log_probs.exp()).sum(-1)
+
+
+def chosen_expectations(expectations: Any, estimate: Any, task: str) -> list[Expectation]:
+    """Expectations by name or as they are, checked; "auto" is chosen by their estimate."""
     known = KNOWN[task]
     if isinstance(expectations, str):
-        expectations = _AUTO[task] if expectations == "auto" else (expectations,)
+        auto = _AUTO_OF_ONE if isinstance(estimate, str) and estimate == "stochastic" else _AUTO
+        expectations = auto[task] if expectations == "auto" else (expectations,)
     if not isinstance(expectations, (tuple, list)):
         raise TypeError(
             f"expectations must be a tuple of names, of {sorted(known)}, and of Expectation "
@@ -239,7 +250,7 @@ def chosen_estimates(estimate: Any, expectations: list[Expectation]) -> list[str
             f"got {estimate!r}."
         )
     for expectation in expectations:
-        if expectation.is_variance and given.get(expectation.label) == "stochastic":
+        if expectation.needs_several and given.get(expectation.label) == "stochastic":
             raise ValueError(
                 f"estimate of {expectation.label!r} must be 'online': no one sample tells it; got "
                 f"{estimate!r}."
