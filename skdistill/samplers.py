@@ -13,7 +13,7 @@ settings that a user gives as ``inference=SGLD(step_size=...)``. Two diagnostics
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -39,6 +39,16 @@ __all__ = [
 
 _FRICTION = Number(Real, 0, 1, closed="right")
 
+# Of steps relative to each weight's gradients: the learning rate of SGLD where the gradient's root
+# mean square is one, the number that is added to it, and the decay of the mean square. They were
+# chosen together, on validation rows of nine tables: of classes, where gradients fall to .001, the
+# second is what bounds the learning rate; of numbers, whose gradients are a hundred times as large,
+# they are divided by their size.
+_RELATIVE_STEP, _LEAST_RMS, _DECAY = 0.01, 0.01, 0.99
+
+# Chains that run side by side where the step size is found.
+_N_CHAINS = 4
+
 
 # --- updates ----------------------------------------------------------------------------------
 
@@ -52,6 +62,7 @@ def sgld_step(
     n_rows: float,
     temperature: float = 1.0,
     generator: torch.Generator | None = None,
+    scale: Tensor | None = None,
 ) -> None:
     """Step of stochastic gradient Langevin dynamics, in place.
 
@@ -73,6 +84,8 @@ def sgld_step(
         1 samples the posterior, 0 descends the gradient without noise.
     generator : torch.Generator, default=None
         Source of the noise; None is torch's global generator.
+    scale : Tensor of the same shape, default=None
+        Factor of the step size of each weight, the diagonal of a preconditioner; None is 1.
 
     Notes
     -----
@@ -80,10 +93,10 @@ def sgld_step(
     covariance is ``temperature * inv(A - lr / 4 * A @ A)``: too wide by a factor of
     1 / (1 - lr a / 4) along an eigenvector of eigenvalue a.
     """
-    theta.add_(grad, alpha=-0.5 * lr * n_rows)  # -eta/2 grad U
+    _add(theta, grad, scale, -0.5 * lr * n_rows)  # -eta/2 grad U
     if temperature:
         std = math.sqrt(lr * temperature)
-        theta.add_(noise.normal_(0.0, std, generator=generator))  # + N(0, eta T)
+        theta.add_(_drawn(noise, std, scale, generator))  # + N(0, eta T)
 
 
 def sghmc_step(
@@ -97,6 +110,7 @@ def sghmc_step(
     friction: float,
     temperature: float = 1.0,
     generator: torch.Generator | None = None,
+    scale: Tensor | None = None,
 ) -> None:
     """Step of stochastic gradient Hamiltonian Monte Carlo, in place.
 
@@ -105,7 +119,7 @@ def sghmc_step(
 
     Parameters
     ----------
-    theta, grad, noise, lr, n_rows, temperature, generator : as in :func:`sgld_step`
+    theta, grad, noise, lr, n_rows, temperature, generator, scale : as in :func:`sgld_step`
     momentum : Tensor of the same shape
         The paper's v, which is added to the weights.
     friction : float
@@ -116,11 +130,28 @@ def sghmc_step(
     With gradients over all rows and a Gaussian posterior, the chain is too wide by a factor of
     1 / (1 - lr a / (4 - 2 friction)) along an eigenvector of the precision with eigenvalue a.
     """
-    momentum.mul_(1.0 - friction).add_(grad, alpha=-lr * n_rows)  # v - alpha v - eta grad U
+    momentum.mul_(1.0 - friction)
+    _add(momentum, grad, scale, -lr * n_rows)  # v - alpha v - eta grad U
     if temperature:
         std = math.sqrt(2.0 * friction * lr * temperature)
-        momentum.add_(noise.normal_(0.0, std, generator=generator))  # + N(0, 2 alpha eta T)
+        momentum.add_(_drawn(noise, std, scale, generator))  # + N(0, 2 alpha eta T)
     theta.add_(momentum)
+
+
+def _add(to: Tensor, grad: Tensor, scale: Tensor | None, factor: float) -> None:
+    """Add a multiple of a gradient, scaled by weight."""
+    if scale is None:
+        to.add_(grad, alpha=factor)
+    else:
+        to.addcmul_(grad, scale, value=factor)
+
+
+def _drawn(
+    noise: Tensor, std: float, scale: Tensor | None, generator: torch.Generator | None
+) -> Tensor:
+    """Fill `noise` with draws whose variance is scaled by weight."""
+    noise.normal_(0.0, std, generator=generator)
+    return noise if scale is None else noise.mul_(scale.sqrt())
 
 
 # --- optimizers -------------------------------------------------------------------------------
@@ -131,10 +162,17 @@ class _SamplingOptimizer(torch.optim.Optimizer):
 
     _settings: tuple[str, ...] = ("lr", "n_rows", "temperature")
 
-    def __init__(self, params: Any, defaults: dict[str, float], generator: torch.Generator | None):
+    def __init__(
+        self,
+        params: Any,
+        defaults: dict[str, float],
+        generator: torch.Generator | None,
+        adapts: bool | None,
+    ):
         for name, value in defaults.items():
             Number(Real, 0).check(value, name)
-        super().__init__(params, defaults)
+        OneOf((None, True, False)).check(adapts, "adapts")
+        super().__init__(params, {**defaults, "adapts": adapts})
         self.generator = generator
         self._noise: dict[Tensor, Tensor] = {}
 
@@ -175,12 +213,16 @@ class _SamplingOptimizer(torch.optim.Optimizer):
                     self.update(p, p.grad, self.state[p], group)
         return loss
 
-    def _noise_and_settings(self, theta: Tensor, group: dict) -> dict[str, Any]:
+    def _keywords(self, theta: Tensor, grad: Tensor, state: dict, group: dict) -> dict[str, Any]:
         """Keywords of a step; memory for the noise is reused at every step."""
         if theta not in self._noise:
             self._noise[theta] = torch.empty_like(theta)
         settings = {name: group[name] for name in self._settings}
-        return {**settings, "noise": self._noise[theta], "generator": self.generator}
+        settings |= {"noise": self._noise[theta], "generator": self.generator}
+        if group["adapts"] is not None:
+            settings["lr"] /= group["n_rows"]
+            settings["scale"] = _scale(grad, state, group["adapts"])
+        return settings
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state, including that of the generator unless it is the global one.
@@ -227,14 +269,18 @@ class SGLDOptimizer(_SamplingOptimizer):
     temperature : float, default=1.0
     generator : torch.Generator, default=None
         Source of the noise, on the device of the weights; None is torch's global generator.
+    adapts : bool, default=None
+        Whether steps are relative: the step size of each weight is then ``lr / n_rows``, over the
+        root mean square of its gradients plus 0.01. True follows the gradients, False lets the
+        step sizes stay as they are; None is the same step size `lr` for all.
     """
 
-    def __init__(self, params, lr, n_rows, temperature=1.0, generator=None):
+    def __init__(self, params, lr, n_rows, temperature=1.0, generator=None, adapts=None):
         defaults = {"lr": lr, "n_rows": n_rows, "temperature": temperature}
-        super().__init__(params, defaults, generator)
+        super().__init__(params, defaults, generator, adapts)
 
     def update(self, theta, grad, state, group):
-        sgld_step(theta, grad, **self._noise_and_settings(theta, group))
+        sgld_step(theta, grad, **self._keywords(theta, grad, state, group))
 
 
 class SGHMCOptimizer(_SamplingOptimizer):
@@ -242,22 +288,41 @@ class SGHMCOptimizer(_SamplingOptimizer):
 
     Parameters
     ----------
-    params, lr, n_rows, temperature, generator : as in :class:`SGLDOptimizer`
+    params, lr, n_rows, temperature, generator, adapts : as in :class:`SGLDOptimizer`
     friction : float, default=0.1
         In (0, 1].
     """
 
     _settings = ("lr", "n_rows", "friction", "temperature")
 
-    def __init__(self, params, lr, n_rows, friction=0.1, temperature=1.0, generator=None):
+    def __init__(
+        self, params, lr, n_rows, friction=0.1, temperature=1.0, generator=None, adapts=None
+    ):
         _FRICTION.check(friction, "friction")
         defaults = {"lr": lr, "n_rows": n_rows, "friction": friction, "temperature": temperature}
-        super().__init__(params, defaults, generator)
+        super().__init__(params, defaults, generator, adapts)
 
     def update(self, theta, grad, state, group):
         if "momentum" not in state:
             state["momentum"] = torch.zeros_like(theta)
-        sghmc_step(theta, grad, state["momentum"], **self._noise_and_settings(theta, group))
+        keywords = self._keywords(theta, grad, state, group)
+        sghmc_step(theta, grad, state["momentum"], **keywords)
+
+
+def _scale(grad: Tensor, state: dict[str, Tensor], adapts: bool) -> Tensor:
+    """Return 1 / (rms + .01), where rms is that of each weight's last gradients; update it or not.
+
+    As in Li et al. (2016), Eqs 4 and 5, whose preconditioner changes all the time. One that stays
+    as it is while members are drawn leaves the posterior what it is, without a further term.
+    """
+    if "square" not in state:
+        state["square"], state["scale"] = grad.square(), torch.empty_like(grad)
+        adapts = True
+    if adapts:
+        square, scale = state["square"], state["scale"]
+        square.mul_(_DECAY).addcmul_(grad, grad, value=1 - _DECAY)
+        torch.sqrt(square, out=scale).add_(_LEAST_RMS).reciprocal_()
+    return state["scale"]
 
 
 # --- settings ---------------------------------------------------------------------------------
@@ -280,48 +345,112 @@ class _Chain(_Inference):
     """Settings of Markov chains that advance together."""
 
     _parameter_table = {
-        "step_size": _POSITIVE,
-        "schedule": OneOf(("constant", "polynomial", "cyclical")),
+        "step_size": _POSITIVE_OR_NONE,
+        "schedule": OneOf(("auto", "constant", "polynomial", "cyclical")),
         "final_step_size": _POSITIVE_OR_NONE,
         "gamma": _POSITIVE,
         "n_cycles": Number(Integral, 1),
-        "prior_precision": _POSITIVE_OR_NONE,
+        "prior_precision": Number(Real, 0, closed="neither", others=("auto", None)),
         "burn_in": AnyOf(Number(Real, 0, 1, closed="left"), Number(Integral, 0)),
         "thinning": Number(Integral, 1, others=("auto",)),
-        "n_chains": Number(Integral, 1),
+        "n_chains": Number(Integral, 1, others=("auto",)),
         "temperature": Number(Real, 0),
     }
 
     optimizer_class: ClassVar[type[_SamplingOptimizer]]
 
-    step_size: float
+    step_size: float | None = None
     _: KW_ONLY
-    schedule: str = "constant"
+    schedule: str = "auto"
     final_step_size: float | None = None
     gamma: float = 0.55
     n_cycles: int = 4
-    prior_precision: float | None = None
+    prior_precision: Any = "auto"
     burn_in: Any = 0.5
     thinning: Any = "auto"
-    n_chains: int = 1
+    n_chains: Any = "auto"
     temperature: float = 1.0
+
+    @property
+    def relative_step(self) -> float:
+        """Step size, times the sum of the sample weights, where gradients have a size of one."""
+        raise NotImplementedError  # each sampler defines it
+
+    @property
+    def is_relative(self) -> bool:
+        """Whether each weight has a step size of its own, found from its gradients."""
+        return self.step_size is None
+
+    def resolved(self, n_members: int) -> Any:
+        """Return these settings with values in the place of "auto".
+
+        Parameters
+        ----------
+        n_members : int
+            Number of members, which chains share evenly.
+
+        Returns
+        -------
+        settings : SGLD or SGHMC
+        """
+        chosen: dict[str, Any] = {
+            "schedule": self._schedule,
+            "n_chains": math.gcd(n_members, _N_CHAINS) if self.is_relative else 1,
+            "prior_precision": 1.0 if self.is_relative else None,
+        }
+        return replace(self, **{k: v for k, v in chosen.items() if getattr(self, k) == "auto"})
+
+    @property
+    def _schedule(self) -> str:
+        if self.schedule != "auto":
+            return self.schedule
+        return "cyclical" if self.is_relative else "constant"
+
+    @property
+    def _first_step(self) -> float:
+        """Step size at the begin of a schedule."""
+        return self.relative_step if self.step_size is None else self.step_size
 
     def check(self) -> None:
         super().check()
-        if self.final_step_size is not None and self.final_step_size > self.step_size:
+        if self.step_size is None:
+            self._check_without_step_size()
+        elif self.final_step_size is not None and self.final_step_size > self.step_size:
             raise ValueError(
                 f"inference__final_step_size must not be above inference__step_size="
                 f"{self.step_size!r}, got {self.final_step_size!r}."
             )
 
-    def optimizer_settings(self) -> dict[str, float]:
-        """Return the keywords of `optimizer_class` that are settings, at the first iteration.
+    def _check_without_step_size(self) -> None:
+        """Raise a ValueError for what needs a step size."""
+        if self.final_step_size is not None:
+            raise ValueError(
+                "inference__final_step_size must be None with inference__step_size=None, got "
+                f"{self.final_step_size!r}."
+            )
+        if not self.burn_in:
+            raise ValueError(
+                "inference__burn_in must be above 0 with inference__step_size=None, which is found "
+                f"in burn-in; got {self.burn_in!r}."
+            )
+
+    def settings_at(self, iteration: int, n_iterations: int) -> dict[str, Any]:
+        """Return the keywords of `optimizer_class` that are settings, at an iteration.
+
+        Parameters
+        ----------
+        iteration, n_iterations : as in :meth:`step_size_at`
 
         Returns
         -------
-        settings : dict of str to float
+        settings : dict
         """
-        return {"lr": self.step_size, "temperature": self.temperature}
+        adapts = self._is_in_burn_in(iteration, n_iterations) if self.is_relative else None
+        return {
+            "lr": self.step_size_at(iteration, n_iterations),
+            "temperature": self.temperature_at(iteration, n_iterations),
+            "adapts": adapts,
+        }
 
     def step_size_at(self, iteration: int, n_iterations: int) -> float:
         """Return the step size of an iteration.
@@ -336,18 +465,20 @@ class _Chain(_Inference):
         Returns
         -------
         step_size : float
+            Without a `step_size`, that which is relative to gradients.
         """
-        match self.schedule:
+        first = self._first_step
+        match self._schedule:
             case "polynomial":  # a (b + t)^-gamma, Welling & Teh Sec 2, through both ends
-                final = self.final_step_size or self.step_size / 100
-                growth = (self.step_size / final) ** (1 / self.gamma) - 1
+                final = self.final_step_size or first / 100
+                growth = (first / final) ** (1 / self.gamma) - 1
                 progress = iteration / max(n_iterations - 1, 1)
-                return self.step_size * (1 + growth * progress) ** -self.gamma
+                return first * (1 + growth * progress) ** -self.gamma
             case "cyclical":  # Zhang et al. Eq 1
                 length = self._phase_length(n_iterations)
                 angle = math.pi * (iteration % length) / length
-                return self.step_size / 2 * (math.cos(angle) + 1)
-        return self.step_size
+                return first / 2 * (math.cos(angle) + 1)
+        return first
 
     def temperature_at(self, iteration: int, n_iterations: int) -> float:
         """Return the temperature of an iteration, which is 0 in the burn-in of a cycle.
@@ -360,11 +491,13 @@ class _Chain(_Inference):
         -------
         temperature : float
         """
-        if self.schedule != "cyclical":
-            return self.temperature
+        explores = self._is_in_burn_in(iteration, n_iterations)  # Zhang et al. Algorithm 1
+        return 0.0 if explores and self._schedule == "cyclical" else self.temperature
+
+    def _is_in_burn_in(self, iteration: int, n_iterations: int) -> bool:
+        """Whether an iteration is in the burn-in of its cycle, or of the run."""
         length = self._phase_length(n_iterations)
-        explores = iteration % length < self._burn_in_of(length)  # Zhang et al. Algorithm 1
-        return 0.0 if explores else self.temperature
+        return iteration % length < self._burn_in_of(length)
 
     def sampling_iterations(self, n_iterations: int) -> np.ndarray:
         """Return the iterations after burn-in; with cycles, after that of each cycle.
@@ -384,7 +517,7 @@ class _Chain(_Inference):
 
     def _phase_length(self, n_iterations: int) -> int:
         """Length of a cycle, or of the run if there are no cycles."""
-        return -(-n_iterations // self.n_cycles) if self.schedule == "cyclical" else n_iterations
+        return -(-n_iterations // self.n_cycles) if self._schedule == "cyclical" else n_iterations
 
     def _burn_in_of(self, length: int) -> int:
         """Length of the burn-in of a cycle, or run, of this length."""
@@ -398,31 +531,35 @@ class SGLD(_Chain):
 
     Parameters
     ----------
-    step_size : float
+    step_size : float, default=None
         Step size eta, at the start of a schedule. With N the sum of the sample weights, eta N / 2
-        is the learning rate of a gradient step on the mean loss: try 0.02 / N, or up to 0.1 / N
-        where chains mix slowly.
-    schedule : {"constant", "polynomial", "cyclical"}, default="constant"
+        is the learning rate of a gradient step on the mean loss. None finds a step size for each
+        weight in burn-in, of each cycle anew: 0.02 / N over the root mean square of the weight's
+        gradients of the mean loss plus 0.01, a preconditioner [4]_ that stays as it is while
+        members are drawn.
+    schedule : {"auto", "constant", "polynomial", "cyclical"}, default="auto"
         How the step size changes: "polynomial" is a (b + t)^-gamma [1]_ from `step_size` to
         `final_step_size`, "cyclical" falls to zero along half a cosine, `n_cycles` times [3]_.
+        "auto" is "constant", but "cyclical" without a `step_size`.
     final_step_size : float, default=None
         Step size of the last iteration, for "polynomial"; None is a hundredth of `step_size`.
     gamma : float, default=0.55
         Exponent of the decay, for "polynomial"; in (0.5, 1] by theory [1]_.
     n_cycles : int, default=4
         Number of cycles, for "cyclical".
-    prior_precision : float, default=None
+    prior_precision : float, None or "auto", default="auto"
         Precision tau of a prior N(0, 1 / tau) on all weights and biases, in place of the
         ensemble's `prior_scale`; None lets `prior_scale` stand, whose default is wide for a
-        posterior: 1 suits better.
+        posterior. "auto" is None, but 1 without a `step_size`.
     burn_in : float or int, default=0.5
         Iterations before any member is kept, or their share of the run. With "cyclical", those at
         the start of each cycle, which are without noise.
     thinning : int or "auto", default="auto"
         Number of iterations from one kept member to the next; the last `n_members` are kept.
         "auto" spreads the members evenly over the iterations after burn-in.
-    n_chains : int, default=1
-        Number of parallel chains, from different initial weights, which share the members.
+    n_chains : int or "auto", default="auto"
+        Number of parallel chains, from different initial weights, which share the members. "auto"
+        is 1, but without a `step_size` 4, or 2 or 1 where `n_members` is no multiple of that.
     temperature : float, default=1.0
         The members are draws from the posterior to the power 1 / temperature.
 
@@ -436,15 +573,23 @@ class SGLD(_Chain):
     .. [2] Vadera et al. (2020), "Generalized Bayesian Posterior Expectation Distillation for Deep
            Neural Networks", Eq 7.
     .. [3] Zhang et al. (2020), "Cyclical Stochastic Gradient MCMC for Bayesian Deep Learning".
+    .. [4] Li et al. (2016), "Preconditioned Stochastic Gradient Langevin Dynamics for Deep Neural
+           Networks".
 
     Examples
     --------
     >>> from skdistill.samplers import SGLD
+    >>> SGLD()
+    SGLD()
     >>> SGLD(step_size=4e-6, prior_precision=10, burn_in=1000)
     SGLD(step_size=4e-06, prior_precision=10, burn_in=1000)
     """
 
     optimizer_class = SGLDOptimizer
+
+    @property
+    def relative_step(self) -> float:
+        return 2 * _RELATIVE_STEP  # the learning rate is half of it
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -453,9 +598,10 @@ class SGHMC(_Chain):
 
     Parameters
     ----------
-    step_size : float
+    step_size : float, default=None
         The paper's eta. With N the sum of the sample weights, eta N is the learning rate of a
-        gradient step with momentum on the mean loss: try 0.001 / N.
+        gradient step with momentum on the mean loss. None finds a step size for each weight as
+        in :class:`SGLD`, with `friction` / 100 in the place of 0.02.
     friction : float, default=0.1
         The paper's alpha, in (0, 1]; the momentum is 1 - `friction`.
     schedule, final_step_size, gamma, n_cycles : as in :class:`SGLD`
@@ -472,8 +618,12 @@ class SGHMC(_Chain):
 
     friction: float = 0.1
 
-    def optimizer_settings(self) -> dict[str, float]:
-        return {**super().optimizer_settings(), "friction": self.friction}
+    @property
+    def relative_step(self) -> float:
+        return self.friction * _RELATIVE_STEP  # so that it goes as far, momentum included
+
+    def settings_at(self, iteration: int, n_iterations: int) -> dict[str, Any]:
+        return {**super().settings_at(iteration, n_iterations), "friction": self.friction}
 
 
 class MCDropout(_Inference):
@@ -518,6 +668,7 @@ def kept_iterations(inference: SGLD | SGHMC, n_iterations: int, n_members: int) 
     ValueError
         If the chains cannot share `n_members` evenly, or the run is too short for them.
     """
+    inference = inference.resolved(n_members)
     n_draws, rest = divmod(n_members, inference.n_chains)
     if rest:
         raise ValueError(

@@ -356,18 +356,30 @@ def test_the_constructor_only_assigns():
 @pytest.mark.parametrize(
     ("params", "error", "message"),
     [
-        ({"step_size": "big"}, TypeError, "inference__step_size must be a number > 0, got 'big'"),
+        (
+            {"step_size": "big"},
+            TypeError,
+            "inference__step_size must be a number > 0, or None, got 'big'",
+        ),
         ({"step_size": True}, TypeError, "inference__step_size"),
         ({"step_size": math.nan}, TypeError, "inference__step_size"),
-        ({"step_size": 0}, ValueError, "inference__step_size must be a number > 0, got 0"),
+        ({"step_size": 0}, ValueError, "inference__step_size must be a number > 0, or None, got 0"),
         ({"step_size": math.inf}, ValueError, "inference__step_size"),
-        ({"schedule": "cosine"}, ValueError, r"inference__schedule must be one of \['constant'"),
+        (
+            {"schedule": "cosine"},
+            ValueError,
+            r"inference__schedule must be one of \['auto', 'constant'",
+        ),
         ({"schedule": None}, ValueError, "inference__schedule must be one of"),
         ({"final_step_size": 0}, ValueError, "inference__final_step_size must be a number > 0"),
         ({"final_step_size": 2e-3}, ValueError, "not be above inference__step_size=0.001"),
         ({"gamma": -1}, ValueError, "inference__gamma"),
         ({"n_cycles": 0}, ValueError, "inference__n_cycles must be an integer >= 1, got 0"),
-        ({"prior_precision": 0}, ValueError, "inference__prior_precision .* > 0, or None"),
+        (
+            {"prior_precision": 0},
+            ValueError,
+            "inference__prior_precision .* > 0, or 'auto', or None",
+        ),
         ({"burn_in": 1.0}, ValueError, r"inference__burn_in .* in \[0, 1\) or an integer >= 0"),
         ({"burn_in": -1}, ValueError, "inference__burn_in"),
         ({"burn_in": None}, TypeError, "inference__burn_in"),
@@ -408,9 +420,66 @@ def test_good_settings_pass(inference):
     inference.check()
 
 
+@pytest.mark.parametrize("friction", [None, 0.3])
+def test_step_sizes_that_are_found_leave_the_posterior_what_it_is(friction):
+    # Independent Gaussians of several precisions; the noise of minibatches goes with their roots.
+    n_rows, precision = 1000.0, torch.logspace(1, 3, 3)[:, None]
+    theta = torch.zeros(3, 2000, requires_grad=True)
+    inference = SGLD() if friction is None else SGHMC(friction=friction)
+    inference.schedule = "constant"
+    generator = torch.Generator().manual_seed(0)
+    settings = inference.settings_at(0, 8) | {"n_rows": n_rows, "generator": generator}
+    optimizer = inference.optimizer_class([theta], **settings)
+    (group,) = optimizer.param_groups
+    variances = []
+    for step in range(2500):
+        group["adapts"] = step < 300
+        with torch.no_grad():
+            theta.grad = precision * theta / n_rows
+            if group["adapts"]:
+                noise = torch.randn(3, 2000, generator=generator)
+                theta.grad += 0.3 * (precision / n_rows).sqrt() * noise
+        optimizer.step()
+        if step >= 2000:
+            variances.append(theta.detach().square().mean(1))
+    scale = optimizer.state[theta]["scale"].mean(1)
+    assert (scale[:-1] / scale[1:] > 2).all()
+    scaled = torch.stack(variances).mean(0) * precision[:, 0]
+    torch.testing.assert_close(scaled, torch.ones(3), rtol=0.1, atol=0)
+
+
+def test_without_a_step_size_the_other_settings_suit_it():
+    found = SGLD().resolved(20)
+    assert (found.schedule, found.n_chains, found.prior_precision) == ("cyclical", 4, 1.0)
+    assert [SGLD().resolved(n).n_chains for n in (1, 6, 7, 8)] == [1, 2, 1, 4]
+    given = SGHMC(schedule="constant", n_chains=3, prior_precision=None).resolved(20)
+    assert (given.schedule, given.n_chains, given.prior_precision) == ("constant", 3, None)
+    plain = SGLD(1e-4).resolved(20)
+    assert (plain.schedule, plain.n_chains, plain.prior_precision) == ("constant", 1, None)
+    # Of four cycles of ten iterations, the first halves look for a step size, without noise.
+    settings = [SGLD().settings_at(iteration, 40) for iteration in range(40)]
+    assert [s["adapts"] for s in settings] == 4 * ([True] * 5 + [False] * 5)
+    assert [s["temperature"] for s in settings] == 4 * ([0.0] * 5 + [1.0] * 5)
+    assert {s["adapts"] for s in (SGLD(1e-4).settings_at(0, 9), SGHMC(1e-4).settings_at(8, 9))} == {
+        None
+    }
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"final_step_size": 1e-5}, "final_step_size must be None with inference__step_size=None"),
+        ({"burn_in": 0}, "burn_in must be above 0 with inference__step_size=None, which is found"),
+    ],
+)
+def test_what_needs_a_step_size_is_named(params, message):
+    with pytest.raises(ValueError, match=message):
+        SGLD(**params).check()
+
+
 @pytest.mark.parametrize("inference", [SGLD(0.1), SGHMC(0.1, friction=0.5, temperature=0.5)])
 def test_settings_make_their_optimizer(inference):
-    settings = inference.optimizer_settings()
+    settings = inference.settings_at(0, 10)
     optimizer = inference.optimizer_class(parameters(), n_rows=3.0, **settings)
     (group,) = optimizer.param_groups
     assert {name: group[name] for name in settings} == settings

@@ -109,7 +109,7 @@ def diagnose(ensemble: Any, X: np.ndarray) -> SamplerDiagnostics:
     rows = diagnosed_rows(X)
     members = read_in_chunks(ensemble.module_, rows, lambda d: d.members)
     members = np.moveaxis(members, 1, 0)  # (S, n, ...)
-    n_chains = ensemble.inference.n_chains
+    n_chains = ensemble.inference.resolved(ensemble.n_members).n_chains
     draws = members.reshape(n_chains, -1, len(rows), int(np.prod(members.shape[2:])))
     if draws.shape[1] < 4:
         nothing = np.full(draws.shape[2:], np.nan)

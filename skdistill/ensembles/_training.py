@@ -455,7 +455,8 @@ class ChainTrainer(Trainer):
     network_is = "Chain"
 
     def train_all(self, random_state, task):
-        ensemble, inference = self.job.ensemble, self.job.ensemble.inference
+        ensemble = self.job.ensemble
+        inference = ensemble.inference.resolved(ensemble.n_members)
         seeds = random_state.randint(SEED_LIMIT, size=inference.n_chains + 1).tolist()
         noise = torch.Generator(self.job.training.device).manual_seed(seeds.pop())
         n_iterations = self.job.n_epochs * -(-len(self.train[0]) // self.job.batch_size)
@@ -494,8 +495,10 @@ class ChainTrainer(Trainer):
         inference, n_iterations = keeper.inference, keeper.n_iterations
         if guard.diverged_.any():
             chains = torch.nonzero(guard.diverged_).flatten().tolist()
+            size = inference.step_size
+            reason = "finds none that is small enough" if size is None else "is too large"
             raise ValueError(
-                f"inference__step_size={inference.step_size!r} is too large: chain(s) {chains} "
+                f"inference__step_size={size!r} {reason}: chain(s) {chains} "
                 f"diverged before iteration {keeper.iteration} of {n_iterations}, when "
                 f"{len(self.weights)} finite states had been kept."
             )
@@ -508,7 +511,7 @@ class ChainTrainer(Trainer):
     def _keep(self, keeper: _StateKeeper, module: Any) -> None:
         """Make members of the states, in the order of the chains; finite ones only."""
         buffers = {name: value.cpu().numpy() for name, value in module.network.named_buffers()}
-        n_chains = self.job.ensemble.inference.n_chains
+        n_chains = keeper.inference.n_chains
         for draw, state in enumerate(keeper.states):
             for chain in range(n_chains):
                 member = {name: value[chain] for name, value in (state | buffers).items()}
@@ -542,13 +545,9 @@ class _StateKeeper:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.iteration, self.states = state["iteration"], list(state["states"])
 
-    def settings(self) -> dict[str, float]:
+    def settings(self) -> dict[str, Any]:
         """Settings of the optimizer for the next step."""
-        return {
-            **self.inference.optimizer_settings(),
-            "lr": self.inference.step_size_at(self.iteration, self.n_iterations),
-            "temperature": self.inference.temperature_at(self.iteration, self.n_iterations),
-        }
+        return self.inference.settings_at(self.iteration, self.n_iterations)
 
     def __call__(self, net) -> None:
         if self.iteration in self.due:

@@ -15,7 +15,7 @@ import skorch
 import torch
 from scipy.special import softmax
 from sklearn.base import clone
-from sklearn.datasets import make_moons
+from sklearn.datasets import load_digits, make_moons
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -397,6 +397,18 @@ def test_a_second_fit_forgets_the_chains_of_the_first(data):
     model.set_params(inference="deep_ensemble").fit(X, y)
     assert not hasattr(model, "sampler_diagnostics_")
     assert model.n_members_ == 4
+
+
+@few_draws
+@pytest.mark.parametrize("unit", [1, 16])
+@pytest.mark.parametrize("sampler", [SGLD, SGHMC])
+def test_a_sampler_without_a_step_size_finds_one(sampler, unit):
+    # One of .02 / N leaves the accuracy at .86 after as many iterations where the unit is 16.
+    X, y = load_digits(return_X_y=True)
+    X = X.astype("f4") / unit
+    model = BayesianEnsembleClassifier(8, inference=sampler(), max_epochs=30, random_state=0)
+    assert model.fit(X[:600], y[:600]).score(X[600:1200], y[600:1200]) > 0.9
+    assert model.sampler_diagnostics_.r_hat.shape == (300, 10)
 
 
 # ------------------------------------------------------------------------------------------
