@@ -64,6 +64,11 @@ class ProgressLog(PrintLog):
         self.begin_ = self.last_ = time.monotonic()
         self.n_epochs_ = 0  # a fit that goes on has not run all of them
 
+    def on_epoch_begin(self, net, **kwargs):
+        super().on_epoch_begin(net, **kwargs)
+        if self.n_epochs_ == 0:  # a student beside chains waits for the end of their burn-in
+            self.begin_ = time.monotonic()
+
     def on_epoch_end(self, net, **kwargs):
         self.n_epochs_ += 1
         if net.verbose > 1:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._estimator import fit_task, with_callbacks
 from .._read_offs import DistributionEstimator
 from .._reading import check_rows, read_in_chunks
-from .._rules import OneOf
+from .._rules import Number, OneOf
 from .._tasks import Task
 from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ..modules import MLP
@@ -113,6 +114,11 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         bytes, 5.1 MiB for MNIST; sums beyond scikit-learn's ``working_memory`` are in a temporary
         file. Of a teacher's stored members, "online" is the mean over all of them, "stochastic" one
         of them, another for each row of a minibatch.
+    n_asked : int, default=4
+        How many minibatches of the transfer set the chains predict for each step of the student,
+        which learns from the first of them; of the others only the running means are updated, so
+        that these are over more samples. The paper has 1. It has no effect where no estimate is
+        "online", or where the members of the teacher are stored.
     module : callable, default=MLP
         Builds the student from ``in_features``, ``out_features`` and the parameters
         ``module__<name>``; for the MLP, ``module__hidden_units=(128, 128)`` and, for regressors,
@@ -135,8 +141,11 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         Whether to standardise the targets of a regressor for training.
     checkpoint, checkpoint_every
         As in :class:`BayesianEnsembleRegressor`. Beside chains epochs are those of the chains.
-    callbacks, device, compile, n_threads, verbose
+    callbacks, device, compile, n_threads
         As in :class:`BayesianEnsembleRegressor`, for the student.
+    verbose : int, default=0
+        As in :class:`BayesianEnsembleRegressor`. Beside chains 1 tells of these too, from their
+        first iteration on, and how long they will take.
     random_state : int, RandomState instance or None, default=None
         Unless None, it also seeds every ``random_state`` of the teacher that is None.
     **kwargs
@@ -154,7 +163,8 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         Mean absolute difference between the student's expectations and those of `monitor_`.
     n_epochs_ : int
         Number of epochs that the student's training was set to. With chains one of them is the
-        student's steps in an epoch of the chains, or a hundred of these, whichever is less.
+        student's steps in an epoch of the chains, or in as many as have 20 iterations if these are
+        short, but a hundred of these steps at most.
     classes_, n_outputs_, n_parameters_, flops_, module_, net_, history_
         As in :class:`DistributionDistiller`.
     n_features_in_, feature_names_in_
@@ -200,6 +210,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         **PARAMETER_TABLE,
         **NORMALIZE_Y,
         **PRUNING_PARAMETERS,
+        "n_asked": Number(Integral, 1),
     }
     _module_defaults = {
         "classifier": {"hidden_units": (128, 128)},
@@ -212,6 +223,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         *,
         expectations="auto",
         estimate="online",
+        n_asked=4,
         module=MLP,
         transfer=None,
         transfer_only=False,
@@ -241,6 +253,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         self.teacher = teacher
         self.expectations = expectations
         self.estimate = estimate
+        self.n_asked = n_asked
         self.module = module
         self.transfer = transfer
         self.transfer_only = transfer_only

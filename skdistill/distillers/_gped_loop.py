@@ -41,12 +41,17 @@ from ._gped_estimates import (
 _N_BUFFERED = 100
 _BUFFER_BYTES = 2**25
 
+# Epochs of the chains are taken together until they have about so many iterations: to begin and end
+# an epoch of the student costs as much as some of its steps.
+_ITERATIONS_TOGETHER = 20
+
 
 class Stream:
     """Minibatches of rows without end, pass after pass."""
 
     def __init__(self, rows: Rows):
         self.rows = rows
+        self.n_batches = -(-len(rows) // rows.batch_size)
         self._begin_pass()
 
     def _begin_pass(self) -> None:
@@ -61,6 +66,13 @@ class Stream:
             batch = next(self.batches)
         self.n_taken += 1
         return batch
+
+    def take(self, n: int) -> list[Batch]:
+        """Return the next `n` minibatches, but fewer at the end of a pass: no row comes twice."""
+        batches = [next(self)]
+        while len(batches) < n and self.n_taken < self.n_batches:
+            batches.append(next(self))
+        return batches
 
     def state(self) -> dict[str, Any]:
         """Return where in which pass it is."""
@@ -97,9 +109,14 @@ def buffer_size(rows: Rows) -> int:
     return max(1, min(_N_BUFFERED, _BUFFER_BYTES // (rows.batch_size * rows.X[:1].nbytes)))
 
 
+def epochs_together(epoch_length: int) -> int:
+    """Return after how many epochs of the chains, of that length, the student is trained."""
+    return max(1, _ITERATIONS_TOGETHER // epoch_length)
+
+
 def n_epochs(due: np.ndarray, epoch_length: int, limit: int) -> int:
     """Return how many epochs the student trains for, beside chains with epochs of that length."""
-    n_steps = np.bincount(due // epoch_length)
+    n_steps = np.bincount(due // (epoch_length * epochs_together(epoch_length)))
     return int((-(-n_steps // limit)).sum())
 
 
@@ -151,6 +168,10 @@ class OnlineDistillation(Callback):
         Takes the chains' module and its outputs (S, m, p) to members.
     due : ndarray of int
         Iterations of the chains, counted from 0, after whose update the student takes a step.
+    epoch_length : int
+        Iterations of an epoch of the chains.
+    n_asked : int
+        How many minibatches the chains predict for each step of the student.
     n_threads : int or "auto"
         Threads of torch for the student, see :func:`suited_threads`.
 
@@ -171,6 +192,8 @@ class OnlineDistillation(Callback):
         targets: Targets,
         members_of: Callable[[Any, Tensor], Any],
         due: np.ndarray,
+        epoch_length: int,
+        n_asked: int,
         n_threads: int | str,
     ):
         self.student = student
@@ -179,6 +202,8 @@ class OnlineDistillation(Callback):
         self.targets = targets
         self.members_of = members_of
         self.due = due
+        self.n_asked = n_asked
+        self.n_together = epochs_together(epoch_length)
         self.n_threads = n_threads
         self.monitor: Monitor | None = None
         self.checkpoint: Checkpoint | None = None
@@ -203,13 +228,17 @@ class OnlineDistillation(Callback):
             self._train_student(net)
 
     def _predict_next_batch(self, net: StackNet) -> None:
-        """Predict the next minibatch of D' by the chains' last samples (lines 7 to 11)."""
-        X, ((index,), weight) = next(self.stream)
-        outputs = net.outputs_now(X)
-        if not outputs.isfinite().all():
-            return  # a chain has diverged; its guard ends training after the epoch
-        targets = self.targets.update(self.members_of(net.module_, outputs), index.squeeze(0))
-        self.buffer.batches.append((X, ((targets.unsqueeze(0),), weight)))
+        """Predict the next minibatches of D' by the chains' last samples (lines 7 to 11).
+
+        The student learns from the first of them; of the others the running means are updated.
+        """
+        for k, (X, ((index,), weight)) in enumerate(self.stream.take(self.n_asked)):
+            outputs = net.outputs_now(X)
+            if not outputs.isfinite().all():
+                return  # a chain has diverged; its guard ends training after the epoch
+            targets = self.targets.update(self.members_of(net.module_, outputs), index.squeeze(0))
+            if k == 0:
+                self.buffer.batches.append((X, ((targets.unsqueeze(0),), weight)))
 
     def _train_student(self, net: StackNet) -> None:
         """Train the student on the minibatches in the buffer (line 12)."""
@@ -231,10 +260,12 @@ class OnlineDistillation(Callback):
         return self.r_hat.diagnostics()
 
     def on_epoch_end(self, net, **kwargs):
-        if self.buffer.batches:
-            self._train_student(net)
         self.is_loading = False
         is_last = len(net.history) == net.max_epochs  # then the chains' last states are kept
+        if len(net.history) % self.n_together and not is_last:
+            return
+        if self.buffer.batches:
+            self._train_student(net)
         if self.checkpoint is not None and self.checkpoint.is_due() and not is_last:
             self.checkpoint.write(self._state(net))
 

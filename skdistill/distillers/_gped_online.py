@@ -45,6 +45,8 @@ def distil_online(
     refuse_ranks(distiller)
     distiller.teacher_ = teacher = unfitted_teacher(distiller)
     checked_training(teacher)
+    # The chains may burn in for long before there is anything to tell of the student.
+    teacher.set_params(verbose=max(teacher.verbose, distiller.verbose))
     (seed,) = setup.draw_seeds(1)
     if distiller.random_state is not None or distiller.checkpoint is not None:
         seed_where_unset(teacher, seed)
@@ -65,6 +67,8 @@ def distil_online(
             Targets(*learnt, plan.estimates, len(rows), device, limit),
             partial(plan.members_of, module),
             due,
+            epoch_length,
+            distiller.n_asked if "online" in plan.estimates else 1,
             distiller.n_threads,
         )
         if monitored is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from sklearn.preprocessing import StandardScaler, scale
 from torch.nn.functional import softplus
 
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor
-from skdistill.distillers import GPEDDistiller
+from skdistill.distillers import GPEDDistiller, _gped_loop
 from skdistill.distributions import Dirichlet, ExpectedCategorical, ExpectedGaussian
 from skdistill.expectations import EntropyExpectation, Expectation
 from skdistill.samplers import SGLD
@@ -93,8 +94,10 @@ def plain_student(module, X, visits, estimates, lr):
     ],
 )
 @few_draws
-def test_online_distillation_is_algorithm_1(estimates, batch_size, n_chains, moons):
+def test_online_distillation_is_algorithm_1(estimates, batch_size, n_chains, moons, monkeypatch):
     X, y = moons
+    if batch_size == 60:
+        monkeypatch.setattr(_gped_loop, "_ITERATIONS_TOGETHER", 1)
     inference = SGLD(2e-3, prior_precision=1.0, burn_in=20, thinning=3, n_chains=n_chains)
     teacher = chains(inference=inference, batch_size=batch_size, max_epochs=80 * batch_size // 60)
     n_steps = (80 - 20) // 3
@@ -121,7 +124,8 @@ def test_online_distillation_is_algorithm_1(estimates, batch_size, n_chains, moo
 @pytest.mark.parametrize("cls", [BayesianEnsembleClassifier, BayesianEnsembleRegressor])
 @pytest.mark.parametrize("max_epochs", [50, 51])
 @few_draws
-def test_r_hat_is_that_of_the_chains_predictions(cls, max_epochs, moons, line):
+def test_r_hat_is_that_of_the_chains_predictions(cls, max_epochs, moons, line, monkeypatch):
+    monkeypatch.setattr(_gped_loop, "_ITERATIONS_TOGETHER", 1)
     X, y = moons if cls is BayesianEnsembleClassifier else line
     inference = SGLD(1e-3, prior_precision=1.0, burn_in=20, n_chains=2)
     teacher = chains(cls, inference, batch_size=80, max_epochs=max_epochs)
@@ -142,8 +146,9 @@ def test_chains_that_have_not_met_are_warned_of(moons):
     assert (distiller.teacher_.sampler_diagnostics_.r_hat > 1.1).all()
 
 
-def test_thinning_is_one_unless_it_is_given(moons):
+def test_thinning_is_one_unless_it_is_given(moons, monkeypatch):
     X, y = moons
+    monkeypatch.setattr(_gped_loop, "_ITERATIONS_TOGETHER", 1)
     for thinning, n_steps in (("auto", 30), (10, 3)):
         inference = SGLD(2e-3, burn_in=20, thinning=thinning)
         fitted = student(chains(inference=inference, batch_size=60)).fit(X, y)
@@ -159,6 +164,53 @@ def test_the_teacher_holds_the_last_state_and_its_own_parameters(moons):
     assert found.pop("inference").get_params() == expected.pop("inference").get_params()
     assert found == expected
     assert not hasattr(teacher, "module_")
+
+
+@few_draws
+def test_the_chains_are_asked_about_more_rows_than_the_student_learns_from(moons, monkeypatch):
+    X, y = moons
+    monkeypatch.setattr(_gped_loop.OnlineDistillation, "on_train_end", noting := Noting())
+    inference = SGLD(2e-3, prior_precision=1.0, burn_in=0)
+    teacher, params = chains(inference=inference, max_epochs=10), {"batch_size": 8}
+    fits = [student(teacher, n_asked=n, **params).fit(X, y) for n in (1, 4, 100)]
+    assert len({len(fitted.history_) for fitted in fits}) == 1
+    n_steps = 10 * 2
+    counts = [seen.targets.running.counts for seen in noting.seen]
+    # 8 minibatches, one of them of 4 rows: two steps of four, or one of eight, make a pass.
+    assert counts[0].sum() == 8 * n_steps - 4 * (n_steps // 8)
+    assert (counts[1] == n_steps / 2).all()
+    assert (counts[2] == n_steps).all()
+    assert len(noting.seen[2].buffer.batches) == 0
+
+
+class Noting:
+    """In the place of a method, notes its object."""
+
+    def __init__(self):
+        self.seen = []
+
+    def __get__(self, instance, owner):
+        return lambda *args, **kwargs: self.seen.append(instance)
+
+
+@few_draws
+def test_what_is_printed_tells_of_the_chains_and_of_the_student(moons, capsys):
+    distiller = student(chains(), verbose=1).fit(*moons)
+    lines = capsys.readouterr().out.splitlines()
+    assert any(re.match(r"1 chain\(s\): epoch 50 of 50, loss .*, 0 s left", x) for x in lines)
+    assert any(re.match(r"student: epoch \d+ of \d+, loss .*, 0 s left", x) for x in lines)
+    distiller.set_params(verbose=0).fit(*moons)
+    assert capsys.readouterr().out == ""
+
+
+def test_short_epochs_of_the_chains_are_taken_together(moons):
+    # To begin and end an epoch of the student takes longer than a step of a small one.
+    X, y = moons
+    inference = SGLD(1e-3, burn_in=0)
+    one = student(chains(inference=inference, batch_size=60, max_epochs=50)).fit(X, y)
+    assert one.n_epochs_ == len(one.history_) == 3  # of 20, 20 and 10 steps
+    four = student(chains(inference=inference, batch_size=15, max_epochs=11)).fit(X, y)
+    assert four.n_epochs_ == len(four.history_) == 3  # of 5, 5 and 1 epochs of 4 steps
 
 
 def test_the_students_epochs_are_of_a_hundred_steps_at_most(moons):
@@ -658,14 +710,14 @@ def test_an_unknown_expectation_is_named(taught, moons):
         taught.predict_expectation(moons[0], "mean")
 
 
-@pytest.mark.parametrize("at", [3, 60])
+@pytest.mark.parametrize("at", [21, 60])
 def test_ctrl_c_keeps_what_the_student_has_learnt(at, moons, ctrl_c):
-    # 40 iterations of burn-in, then 60 student steps, two in each of the chains' epochs.
+    # 40 iterations of burn-in, then 60 student steps, twenty in each of its epochs.
     X, y = moons
     teacher = chains(inference=SGLD(2e-3, burn_in=40))
     distiller = student(teacher, optimizer=ctrl_c, optimizer__at=at)
     with pytest.raises(KeyboardInterrupt):
         distiller.fit(X, y)
-    assert sum("train_loss" in row for row in distiller.history_) == (at - 1) // 2
+    assert sum("train_loss" in row for row in distiller.history_) == (at - 1) // 20
     assert np.isfinite(distiller.predict_proba(X)).all()
     assert not hasattr(distiller, "teacher_")

@@ -20,7 +20,7 @@ from sklearn.model_selection import GridSearchCV
 
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from skdistill._engine._checkpoint import Checkpoint
-from skdistill.distillers import GPEDDistiller
+from skdistill.distillers import GPEDDistiller, _gped_loop
 from skdistill.distillers._gped_loop import OnlineDistillation
 from skdistill.expectations import Expectation
 from skdistill.samplers import SGHMC, SGLD
@@ -159,11 +159,12 @@ def test_a_fit_that_was_stopped_twice_gives_the_same_student(case, tmp_path):
     assert_same(resumed, fit(distiller(case)))
 
 
-@pytest.mark.parametrize("epoch", [1, 2, 11])
+@pytest.mark.parametrize(("epoch", "together"), [(1, 1), (2, 1), (11, 1), (5, 20), (11, 20)])
 def test_a_fit_that_was_stopped_between_two_epochs_gives_the_same_student(
-    epoch, tmp_path, monkeypatch
+    epoch, together, tmp_path, monkeypatch
 ):
     # After the first epoch of the chains the guard against divergence knows its scale.
+    monkeypatch.setattr(_gped_loop, "_ITERATIONS_TOGETHER", together)
     path = tmp_path / "checkpoint"
     with monkeypatch.context() as patch:
         patch.setattr(
