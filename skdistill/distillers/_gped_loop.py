@@ -182,7 +182,7 @@ class OnlineDistillation(Callback):
     checkpoint : Checkpoint or None
         May be set; the state of both nets is written to it, and read from it when they begin.
     is_loading : bool
-        Whether a state was read that has not been trained on for an epoch of the chains yet.
+        Whether a state was read that has not been trained on yet.
     """
 
     def __init__(
@@ -260,12 +260,12 @@ class OnlineDistillation(Callback):
         return self.r_hat.diagnostics()
 
     def on_epoch_end(self, net, **kwargs):
-        self.is_loading = False
         is_last = len(net.history) == net.max_epochs  # then the chains' last states are kept
         if len(net.history) % self.n_together and not is_last:
             return
         if self.buffer.batches:
             self._train_student(net)
+        self.is_loading = False
         if self.checkpoint is not None and self.checkpoint.is_due() and not is_last:
             self.checkpoint.write(self._state(net))
 

@@ -267,7 +267,7 @@ CHANGES = {
 def test_a_checkpoint_of_other_parameters_is_refused(what, tmp_path):
     begun, changed, name = CHANGES[what]
     path = tmp_path / "checkpoint"
-    stopped_fit(distiller(checkpoint=path, **begun), 5)
+    stopped_fit(distiller(checkpoint=path, **begun), 9)
     content = path.read_bytes()
     message = rf"checkpoint=.* is of a fit with other data or parameters; what differs: {name}\."
     with ending(1), pytest.raises(ValueError, match=message):
