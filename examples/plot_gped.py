@@ -47,15 +47,14 @@ student = GPEDDistiller(chain, random_state=0).fit(X, y, X_transfer=plane, X_mon
 # student never sees it.
 
 
-def epistemic(proba, entropy):
-    """Entropy of the mean less mean entropy, in nats."""
-    total = -(proba * np.log(np.maximum(proba, 1e-12))).sum(axis=1)
-    return np.maximum(total - entropy, 0)
+def epistemic(proba, share):
+    """Mutual information, a share of the entropy of the mean, in nats."""
+    return -share * (proba * np.log(np.maximum(proba, 1e-12))).sum(axis=1)
 
 
 says = student.predict_uncertainty(grid)
 doubts = {
-    "the chain": epistemic(student.monitor_["predictive"], student.monitor_["entropy"]),
+    "the chain": epistemic(student.monitor_["predictive"], student.monitor_["share"]),
     "the student": says.epistemic,
 }
 print(f"{'':14}{'mean doubt':>12}{'near the data':>16}{'far away':>12}")

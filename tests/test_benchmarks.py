@@ -664,11 +664,22 @@ def test_gped_times_the_loop_and_judges_students(run, data_dir, tmp_path):
     assert hours["H=1"] == pytest.approx(step["loop"] / 3.6)
     assert hours["H=100"] < hours["H=1"]
     quality = result["quality"]["29"]
-    assert set(quality) == {"teacher", "GPED U_o", "GPED U_s", "EnD2"}
+    assert set(quality) == {"teacher", "GPED", "GPED U_o", "GPED U_s", "EnD2"}
     for name, row in quality.items():
         assert name in text
         assert row["nll"] < 2 * math.log(10)
     assert quality["GPED U_o"]["student_steps"] == 11  # H = 1, 15 iterations less three tenths
+
+
+def test_gped_is_measured_on_small_tables(run, data_dir, tmp_path):
+    output = tmp_path / "gped.json"
+    text = run("gped.py", "--quick", "--parts", "small", "--output", str(output))
+    found = json.loads(output.read_text(encoding="utf-8"))["small"]
+    assert set(found["digits"]) == {"GPED", "GPED U_o", "GPED U_s", "EnD2"}
+    assert found["digits"]["EnD2"]["entropy_mae"] is None
+    assert 0.5 < found["digits"]["GPED"]["chains_auroc"] < 1
+    assert set(found["numbers"]) == {"friedman1, one chain", "friedman1, SGLD()"}
+    assert all(name in text for part in found.values() for name in part)
 
 
 def test_masked_images_keep_their_labels_and_one_mask(data_dir, common):

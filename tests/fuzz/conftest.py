@@ -117,6 +117,7 @@ CLASSES: dict[str, Callable[[], Any]] = {
         SGHMC(1e-5),
         expectations=("predictive", "entropy", Expectation(second_moment, name="square")),
     ),
+    "gped_share": lambda: gped(BayesianEnsembleClassifier, SGLD()),
     "gped_dirichlet": lambda: gped(
         BayesianEnsembleClassifier, SGLD(1e-4), expectations="dirichlet"
     ),
@@ -260,7 +261,9 @@ def _expectations(model) -> list[str]:
         given = model.expectations
         given = (given,) if isinstance(given, str) else given
         return [e if isinstance(e, str) else e.name for e in given]
-    return ["predictive", "entropy"] if is_classifier(model) else ["mean", "aleatoric", "epistemic"]
+    if not is_classifier(model):
+        return ["mean", "aleatoric", "epistemic"]
+    return ["predictive", "entropy" if model.estimate == "stochastic" else "share"]
 
 
 def tolerance(dtype) -> float:
