@@ -88,7 +88,7 @@ def test_float32_stays_float32(name, tmp_path):
     [
         ("gped own numbers", {"expectation_total", "expectation_is_likely"}),
         ("gped own classes", {"expectation_total", "expectation_variance"}),
-        ("gped classes", {"expectation_entropy"}),
+        ("gped classes", {"expectation_share"}),
     ],
 )
 def test_outputs_have_the_names_of_further_expectations(name, wanted):
