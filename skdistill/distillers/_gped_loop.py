@@ -120,6 +120,14 @@ def n_epochs(due: np.ndarray, epoch_length: int, limit: int) -> int:
     return int((-(-n_steps // limit)).sum())
 
 
+def noted_iterations(due: np.ndarray, epoch_length: int) -> np.ndarray:
+    """Return the last of each of the chains' epochs that is due, and each hundredth in one."""
+    epoch = due // epoch_length
+    is_last = np.append(np.diff(epoch) > 0, True)
+    number = np.arange(1, len(due) + 1) - np.searchsorted(epoch, epoch)
+    return due[is_last | (number % _N_BUFFERED == 0)]
+
+
 class Monitor:
     """Running expectations of the teacher on the rows (n_monitor, ...) of `X_monitor`.
 
@@ -203,6 +211,7 @@ class OnlineDistillation(Callback):
         self.members_of = members_of
         self.due = due
         self.n_asked = n_asked
+        self.noted = noted_iterations(due, epoch_length)
         self.n_together = epochs_together(epoch_length)
         self.n_threads = n_threads
         self.monitor: Monitor | None = None
@@ -213,7 +222,8 @@ class OnlineDistillation(Callback):
         self.chain_rows = X
         self.is_due = frozenset(self.due.tolist())
         self.diagnosed = diagnosed_rows(X.X).unsqueeze(0)
-        self.r_hat = RunningRHat(self.student.max_epochs)
+        self.is_noted = frozenset(self.noted.tolist())
+        self.r_hat = RunningRHat(len(self.noted))
         self.buffer = Buffer(buffer_size(self.stream.rows))
         saved = None if self.checkpoint is None else self.checkpoint.read()
         if saved is not None:
@@ -224,8 +234,10 @@ class OnlineDistillation(Callback):
         """Predict a minibatch by the chains' samples if they are due, and train the student."""
         if iteration in self.is_due:
             self._predict_next_batch(net)
+        if iteration in self.is_noted:
+            self._note(net)
         if self.buffer.is_full:
-            self._train_student(net)
+            self._train_student()
 
     def _predict_next_batch(self, net: StackNet) -> None:
         """Predict the next minibatches of D' by the chains' last samples (lines 7 to 11).
@@ -240,23 +252,26 @@ class OnlineDistillation(Callback):
             if k == 0:
                 self.buffer.batches.append((X, ((targets.unsqueeze(0),), weight)))
 
-    def _train_student(self, net: StackNet) -> None:
+    def _note(self, net: StackNet) -> None:
+        """Add what the chains' samples predict for X and `X_monitor`."""
+        self.r_hat.update(_numbers(self._members(net, self.diagnosed)))
+        if self.monitor is not None:
+            self.monitor.update(partial(self._members, net))
+
+    def _train_student(self) -> None:
         """Train the student on the minibatches in the buffer (line 12)."""
         with suited_threads(self.student.flop_per_step, self.n_threads):
             self.student.fit_loop(self.buffer, epochs=1)
         self.buffer.batches.clear()
         if self.student.interrupted_ or self.guard.diverged_.any():
             raise StudentStopped  # no KeyboardInterrupt, which would end the chains quietly
-        self.r_hat.update(_numbers(self._members(net, self.diagnosed)))
-        if self.monitor is not None:
-            self.monitor.update(partial(self._members, net))
 
     def _members(self, net: StackNet, rows: Tensor) -> Any:
         """What the chains' last samples predict for rows (1, m, ...)."""
         return self.members_of(net.module_, net.outputs_now(rows))
 
     def diagnostics(self) -> SamplerDiagnostics:
-        """Return the chains' R-hat, by a sample for each time that the student was trained."""
+        """Return the chains' R-hat, by a sample of each of their epochs, or several."""
         return self.r_hat.diagnostics()
 
     def on_epoch_end(self, net, **kwargs):
@@ -264,7 +279,7 @@ class OnlineDistillation(Callback):
         if len(net.history) % self.n_together and not is_last:
             return
         if self.buffer.batches:
-            self._train_student(net)
+            self._train_student()
         self.is_loading = False
         if self.checkpoint is not None and self.checkpoint.is_due() and not is_last:
             self.checkpoint.write(self._state(net))

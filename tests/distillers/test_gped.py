@@ -94,10 +94,8 @@ def plain_student(module, X, visits, estimates, lr):
     ],
 )
 @few_draws
-def test_online_distillation_is_algorithm_1(estimates, batch_size, n_chains, moons, monkeypatch):
+def test_online_distillation_is_algorithm_1(estimates, batch_size, n_chains, moons):
     X, y = moons
-    if batch_size == 60:
-        monkeypatch.setattr(_gped_loop, "_ITERATIONS_TOGETHER", 1)
     inference = SGLD(2e-3, prior_precision=1.0, burn_in=20, thinning=3, n_chains=n_chains)
     teacher = chains(inference=inference, batch_size=batch_size, max_epochs=80 * batch_size // 60)
     n_steps = (80 - 20) // 3
@@ -113,7 +111,7 @@ def test_online_distillation_is_algorithm_1(estimates, batch_size, n_chains, moo
     expected = plain_student(start.module_, X, visits, estimates, 0.2)
     for one, other in zip(found.module_.parameters(), expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
-    if batch_size == 60:  # the student is taught after each of the chains' epochs
+    if batch_size == 60:  # each iteration is an epoch of the chains
         mean = visits[:, :, :7].mean((0, 1))
         np.testing.assert_allclose(found.monitor_["predictive"], mean, rtol=1e-5)
     last = ensemble.predict_members(X)[:, n_steps - 1 :: n_steps]
@@ -124,13 +122,12 @@ def test_online_distillation_is_algorithm_1(estimates, batch_size, n_chains, moo
 @pytest.mark.parametrize("cls", [BayesianEnsembleClassifier, BayesianEnsembleRegressor])
 @pytest.mark.parametrize("max_epochs", [50, 51])
 @few_draws
-def test_r_hat_is_that_of_the_chains_predictions(cls, max_epochs, moons, line, monkeypatch):
-    monkeypatch.setattr(_gped_loop, "_ITERATIONS_TOGETHER", 1)
+def test_r_hat_is_that_of_the_chains_predictions(cls, max_epochs, moons, line):
     X, y = moons if cls is BayesianEnsembleClassifier else line
     inference = SGLD(1e-3, prior_precision=1.0, burn_in=20, n_chains=2)
     teacher = chains(cls, inference, batch_size=80, max_epochs=max_epochs)
     found = student(teacher).fit(X, y).teacher_.sampler_diagnostics_
-    n_draws = max_epochs - 20  # the student is taught after each of the chains' epochs
+    n_draws = max_epochs - 20  # one of each of the chains' epochs
     ensemble = samples(teacher, X, y, 2 * n_draws)
     np.testing.assert_allclose(found.r_hat, ensemble.sampler_diagnostics_.r_hat, rtol=1e-4)
     assert found.effective_sample_size.shape == found.r_hat.shape
