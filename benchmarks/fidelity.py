@@ -75,6 +75,7 @@ STUDENTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "Hydra+": ({True: HydraPlusClassifier, False: HydraPlusRegressor}, {}),
     "gaussian": ({False: DistributionDistiller}, {"family": "gaussian"}),
     "dirichlet": ({True: DistributionDistiller}, {"family": "dirichlet"}),
+    "logit-normal": ({True: DistributionDistiller}, {"family": "logit_normal"}),
     # At most 3 % of the teacher's parameters.
     "latent factor": (
         {False: DistributionDistiller},

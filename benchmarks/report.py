@@ -56,6 +56,11 @@ COMMANDS = {
         "gped.py --iterations 20000",
         'gped.py --iterations 20000 --param "module__hidden_units=(1000, 1000)" lr=1e-3',
     ],
+    "gped_share": [
+        "gped.py --parts quality --methods GPED --iterations 20000 --output "
+        "benchmarks/results/gped_share.json"
+    ],
+    "gped_small": ["gped.py --parts small --output benchmarks/results/gped_small.json"],
     "hydra": ["hydra.py --ablations"],
     "latent_factor": ["latent_factor.py"],
     "logits": ["logits.py"],
@@ -639,6 +644,12 @@ def mnist_inference() -> Table:
     )
 
 
+GPED_COLUMNS = (
+    "mask | model | NLL:.3f | error:.1% | MAE | AUROC, total:.3f | AUROC, epistemic | "
+    "nDCG, total:.3f | nDCG, epistemic:.3f"
+)
+
+
 @block
 def gped_quality() -> Table:
     """Students of a chain's expectations, those with its architecture and the largest ones."""
@@ -655,11 +666,7 @@ def gped_quality() -> Table:
     auroc = f"at most {GPED_AUROC:g} below"
     rows += [["0 %", "wanted of GPED U_o", *[None] * 2, mae, *[None] * 4]]
     rows += [["both", "wanted of GPED", *[None] * 4, auroc, *[None] * 2]]
-    return table(
-        "mask | model | NLL:.3f | error:.1% | MAE | AUROC, total:.3f | AUROC, epistemic | "
-        "nDCG, total:.3f | nDCG, epistemic:.3f",
-        rows,
-    )
+    return table(GPED_COLUMNS, rows)
 
 
 def gped_row(mask: str, name: str, row: dict[str, Any], chain: dict[str, Any]) -> list[Any]:
@@ -675,6 +682,42 @@ def gped_row(mask: str, name: str, row: dict[str, Any], chain: dict[str, Any]) -
         marked(auroc, ".3f", auroc >= lowest),
         *pick(row, "ndcg_total ndcg_epistemic"),
     ]
+
+
+@block
+def gped_share() -> Table:
+    """Students by default, which learn the share, beside the chains that have taught them."""
+    rows = [
+        [f"{mask} %", name, *gped_row(mask, name, row, found["teacher"])]
+        for mask, found in stored("gped_share")["quality"].items()
+        for name, row in found.items()
+    ]
+    return table(GPED_COLUMNS, rows)
+
+
+@block
+def gped_digits() -> Table:
+    """Small students of chains with step sizes of their own, on digits."""
+    keys = "ood_auroc_epistemic chains_auroc rank entropy_mae cpu_seconds"
+    rows = [
+        [name, row["nll"], 1 - row["accuracy"], *pick(row, keys)]
+        for name, row in stored("gped_small")["small"]["digits"].items()
+    ]
+    return table(
+        "model | NLL:.3f | error:.1% | AUROC, epistemic:.3f | the chains':.3f | rank:.3f | "
+        "MAE:.4f | fit, CPU s:.1f",
+        rows,
+    )
+
+
+@block
+def gped_numbers() -> Table:
+    """Ranks of the epistemic variance of numbers, for two kinds of chains."""
+    rows = [
+        [*name.split(", "), row["rank"], row["rmse"]]
+        for name, row in stored("gped_small")["small"]["numbers"].items()
+    ]
+    return table("set | chains | rank:.2f | RMSE, in standard deviations:.3f", rows)
 
 
 # Smaller students ---------------------------------------------------------------------------------
