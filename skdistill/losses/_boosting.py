@@ -211,7 +211,13 @@ class DistillationGame:
         return share * self.total / (1 - share)
 
     def distance(self) -> float:
-        """Distance of the mean from the target: root mean squared over rows and played columns."""
+        """Distance of the mean from the target.
+
+        Returns
+        -------
+        distance : float
+            Root mean square over rows and the columns that are played, in units of the target.
+        """
         n_columns = max(1, int(self.is_played.sum()))
         total = sum(
             (weight * errors[:, self.is_played].square()).sum().item()

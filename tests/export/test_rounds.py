@@ -84,7 +84,7 @@ def test_series_whose_states_at_all_times_are_read():
     members[:, 0, 0] += 0.4 * np.sin(X[:, :, 0].sum(1))
     members[:, 0, 1] = 1 - members[:, 0, 0]
     booster = BDistilBooster(
-        "classifier", module=Recurrent, early=True, connect="always", **SMALL
+        "classifier", module=Recurrent, early=True, connect="always", **{**SMALL, "max_epochs": 60}
     ).fit(X, members[:, 0].argmax(1), member_predictions=members)
     assert booster.n_rounds_ > 1
     for n_rounds, found in enumerate(in_turn(modules(booster), torch.tensor(X)), 1):
