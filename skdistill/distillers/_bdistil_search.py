@@ -118,7 +118,7 @@ def _rows_and_targets(
     X, _, weight, members, _ = training_set(booster, setup, predictions)
     if maker is not None:
         rows, weights = (on_device(values, device=torch.device("cpu")) for values in (X, weight))
-        draw = prepare_maker(maker, rows, weights, booster, setup, predictions)
+        draw = prepare_maker(maker, rows, weights, booster, setup)
         generator = torch.Generator().manual_seed(seed)
         drawn = draw(rows, torch.arange(len(X)), generator).numpy()
         if booster.transfer_only:

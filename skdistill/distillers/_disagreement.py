@@ -14,9 +14,10 @@ from ..distributions import EmpiricalGaussian
 from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ..losses import Categories
 from ..modules import GaussianStack, stack, unstack
-from ..transfer import MemberDisagreement, TransferMaker
+from ..teachers import Teacher
+from ..transfer import TransferMaker
 from ._setup import Setup
-from ._teacher import MemberPredictions, Predict, distribution_of
+from ._teacher import Predict, distribution_of, predictor_of
 
 # Rows (n, *row) -> how much members disagree on each of them, (n,).
 Measure = Callable[[Tensor], Tensor]
@@ -31,7 +32,6 @@ def prepare_maker(
     weight: Tensor | None,
     distiller: Any,
     setup: Setup,
-    predictions: MemberPredictions,
 ) -> Any:
     """Return what draws rows, by a maker that is told of the teacher if it asks; None for None.
 
@@ -41,21 +41,27 @@ def prepare_maker(
         return None
     if not maker.asks_teacher:
         return maker.prepare(X, weight)
-    if (count := predictions.count(setup.X)) < 2:
+    task, teacher = setup.plan.task, distiller.teacher_
+    # Not what the student learns from, such as expectations, but what the members predict.
+    predict = predictor_of(teacher, setup, task)
+    if (count := predict(setup.X[:1]).shape[1]) < 2:
+        name = type(_inside(teacher, (FrozenEstimator, Teacher))).__name__
         raise ValueError(
-            f"transfer={maker!r} needs a teacher of at least two members; "
-            f"{type(distiller.teacher_).__name__} has {count}."
+            f"transfer={distiller.transfer!r} needs a teacher of at least two members; {name} has "
+            f"{count}."
         )
-    model = distiller.teacher_
-    while isinstance(model, FrozenEstimator):
-        model = model.estimator
-    if isinstance(model, (BayesianEnsembleClassifier, BayesianEnsembleRegressor)):
-        teacher: MemberDisagreement = NetworksThatDisagree(model.module_, X)
-    else:
-        predict: Any = predictions.predict  # not None where a maker is told of a teacher
-        teacher = AnswersThatDisagree(setup.plan.task, predict)
+    model = _inside(teacher, (FrozenEstimator,))
+    is_ensemble = isinstance(model, (BayesianEnsembleClassifier, BayesianEnsembleRegressor))
+    networks = NetworksThatDisagree(model.module_, X) if is_ensemble else None
     asks: Any = maker  # `prepare` of makers that ask takes the teacher, that of others does not
-    return asks.prepare(X, weight, teacher)
+    return asks.prepare(X, weight, networks or AnswersThatDisagree(task, predict))
+
+
+def _inside(model: Any, wrappers: tuple[type, ...]) -> Any:
+    """Return the model in any number of wrappers."""
+    while isinstance(model, wrappers):
+        model = model.estimator
+    return model
 
 
 class NetworksThatDisagree:

@@ -54,18 +54,18 @@ def _check_beside_chains(distiller: Any, estimates: list[str]) -> None:
                 f"{name} must be {value!r} beside chains: the student learns while they run, for "
                 f"teacher__max_epochs epochs. Got {getattr(distiller, name)!r}."
             )
-    if distiller.transfer not in (None, "auto") and "online" in estimates:
-        raise ValueError(
-            "estimate must be 'stochastic' beside chains with a transfer, whose rows are new each "
-            f"time and have no running mean. Got {distiller.estimate!r} with "
-            f"transfer={distiller.transfer!r}."
-        )
     is_auto = isinstance(distiller.transfer, str) and distiller.transfer == "auto"
     maker = None if is_auto else make_transfer(distiller.transfer)
     if maker is not None and maker.asks_teacher:
         raise ValueError(
             "transfer must not ask the teacher beside chains, whose samples are not kept; got "
             f"{distiller.transfer!r}."
+        )
+    if maker is not None and "online" in estimates:
+        raise ValueError(
+            "estimate must be 'stochastic' beside chains with a transfer, whose rows are new each "
+            f"time and have no running mean. Got {distiller.estimate!r} with "
+            f"transfer={distiller.transfer!r}."
         )
     if distiller.finetune_epochs not in ("auto", 0) and "stochastic" in estimates:
         raise ValueError(

@@ -103,7 +103,7 @@ def training_rows(
         [seed],
         teacher=predictions.predict,
         predictions=None if members is None else put(members),
-        draw=prepare_maker(maker, inputs, weights, distiller, setup, predictions),
+        draw=prepare_maker(maker, inputs, weights, distiller, setup),
         n_kept=n_kept,
         ranks=current_ranks(),
     )

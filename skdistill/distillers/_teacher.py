@@ -183,18 +183,22 @@ def check_teacher(distiller: Any) -> None:
             raise ValueError(f"teacher must know the classes of y, {classes}; it knows {found}.")
 
 
-def predictor_of(teacher: Any, setup: Setup) -> Predict:
-    """Return what predicts rows with the members of a fitted teacher."""
+def predictor_of(teacher: Any, setup: Setup, encoder: Any = None) -> Predict:
+    """Return what predicts rows with the members of a fitted teacher.
+
+    Predictions are encoded by the plan, for the student's objective, or by another `encoder`: the
+    task leaves them what they are.
+    """
     as_frame = frames_like(setup.example_of_X, getattr(teacher, "feature_names_in_", None))
-    plan = setup.plan
-    labels = getattr(plan.task, "labels", None)
+    encoder = setup.plan if encoder is None else encoder
+    labels = getattr(setup.plan.task, "labels", None)
 
     def predict(rows: np.ndarray) -> np.ndarray:
         members = predict_members(teacher, as_frame(rows))
         if labels is not None:
             members = align_classes(members, teacher.classes_, labels)
         members = _checked(setup, members, len(rows), teacher)
-        return plan.encode_members(members, setup.scaling, setup.dtype)
+        return encoder.encode_members(members, setup.scaling, setup.dtype)
 
     return predict
 

@@ -18,6 +18,7 @@ from skdistill import (
     GPEDDistiller,
     HydraPlusClassifier,
     HydraPlusRegressor,
+    predict_uncertainty,
 )
 from skdistill.distillers._disagreement import AnswersThatDisagree, NetworksThatDisagree
 from skdistill.samplers import SGLD, MCDropout
@@ -294,7 +295,7 @@ def test_a_game_is_played_on_rows_where_members_disagree():
     [
         (
             {"teacher": LogisticRegression()},
-            "needs a teacher of at least two members; Teacher has 1",
+            "needs a teacher of at least two members; LogisticRegression has 1",
         ),
         (
             {"teacher": RandomForestClassifier(3), "transfer": Disagreement(method="gradient")},
@@ -318,6 +319,43 @@ def test_refused_where_nobody_can_be_asked():
     with pytest.raises(ValueError, match="transfer must be 'auto' or None with member_predictions"):
         model.fit(ROWS, CLASSES, member_predictions=members)
     chains = BayesianEnsembleClassifier(inference=SGLD(1e-3), **SMALL)
-    beside = GPEDDistiller(chains, transfer="disagreement", estimate="stochastic")
-    with pytest.raises(ValueError, match="transfer must not ask the teacher beside chains"):
-        beside.fit(ROWS, CLASSES)
+    for estimate in ("online", "stochastic"):
+        beside = GPEDDistiller(chains, transfer="disagreement", estimate=estimate)
+        with pytest.raises(ValueError, match="transfer must not ask the teacher beside chains"):
+            beside.fit(ROWS, CLASSES)
+
+
+@pytest.mark.parametrize(
+    ("teacher", "y", "estimate"),
+    [
+        (RandomForestClassifier(3, random_state=0), CLASSES, "online"),
+        (RandomForestClassifier(3, random_state=0), CLASSES, "stochastic"),
+        (BayesianEnsembleRegressor(**SMALL), NUMBERS, "online"),
+    ],
+)
+def test_members_disagree_by_what_they_predict_not_by_expectations(
+    teacher, y, estimate, monkeypatch
+):
+    """GPED's student learns from expectations of the members, which may be pooled already."""
+    measured = {}
+
+    def of_some(answers, generator):
+        def measure(rows):
+            measured["epistemic"], measured["rows"] = answers._measure(rows), rows
+            return measured["epistemic"]
+
+        return measure
+
+    monkeypatch.setattr(AnswersThatDisagree, "of_some", of_some)
+    transfer = Disagreement(method="candidates", n_candidates=2)
+    student = GPEDDistiller(
+        make_pipeline(StandardScaler(), teacher),  # without gradients
+        transfer=transfer,
+        estimate=estimate,
+        max_epochs=1,
+        random_state=0,
+    ).fit(ROWS, y)
+    truth = predict_uncertainty(student.teacher_, measured["rows"].numpy()).epistemic
+    if y is NUMBERS:
+        truth = (truth / np.var(y, axis=0)).sum(1)
+    np.testing.assert_allclose(measured["epistemic"], truth, rtol=1e-3, atol=1e-6)
