@@ -43,7 +43,8 @@ class Expectation(Settings):
         mean and variance of shape (S, n, t) on the scale of training, on which targets are
         standardised unless ``normalize_y=False``. It returns a tensor of shape (S, n), or (S, n, k)
         for k values. It must not be a lambda if the student is to be pickled.
-    loss : {"squared", "absolute", "gamma", "cross_entropy"} or callable, default="squared"
+    loss : {"squared", "absolute", "gamma", "cross_entropy", "binary_cross_entropy"} or callable, \
+            default="squared"
         Loss of the student, see :func:`skdistill.losses.expectation_loss`; or a
         function of values and targets, both (..., n, k), that gives one loss for each row. With
         ``estimate="stochastic"`` the student learns the expectation only if its targets' mean
@@ -233,6 +234,9 @@ class _EpistemicShare(_OfSeveral):
     The entropy is concave, so this is in [0, 1], and splits the entropy of any predictive
     distribution into two parts (Eq 3), neither of them negative. The mean of p is kept beside that
     of "predictive", which may be estimated by the last sample alone.
+
+    Its loss is not the squared one, whose gradient vanishes with that of the sigmoid: a student
+    that has once stepped too far towards 0, as on small tables, would stay there.
     """
 
     def target(self, mean: Tensor) -> Tensor:
@@ -332,7 +336,7 @@ def _by_name(*expectations: Expectation) -> dict[str, Expectation]:
 KNOWN: dict[str, dict[str, Expectation]] = {
     "classifier": _by_name(
         _Known(_probs, "cross_entropy", "softmax", name="predictive"),
-        _EpistemicShare(_probs_and_entropy, "squared", "sigmoid", name="share"),
+        _EpistemicShare(_probs_and_entropy, "binary_cross_entropy", "sigmoid", name="share"),
         EntropyExpectation(),
         _Known(_class_variance, "absolute", "softplus", name="variance"),
         DirichletExpectation(),

@@ -61,7 +61,7 @@ def _check_beside_chains(distiller: Any, estimates: list[str]) -> None:
             "transfer must not ask the teacher beside chains, whose samples are not kept; got "
             f"{distiller.transfer!r}."
         )
-    if maker is not None and "online" in estimates:
+    if distiller.transfer is not None and "online" in estimates:
         raise ValueError(
             "estimate must be 'stochastic' beside chains with a transfer, whose rows are new each "
             f"time and have no running mean. Got {distiller.estimate!r} with "
@@ -126,8 +126,8 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
     transfer : {"noise", "mixup", "munge", "box", "disagreement", "auto"}, TransferMaker or None, \
             default=None
         None lets the student learn from X and `X_transfer` as they are. With chains, new rows are
-        drawn in their place each time, which needs ``estimate="stochastic"``. With other teachers,
-        and for "auto", see :class:`HydraPlusRegressor`.
+        drawn in their place each time, which needs ``estimate="stochastic"``, and "disagreement" is
+        refused. With other teachers, and for "auto", see :class:`HydraPlusRegressor`.
     transfer_only, weight_decay
         As in :class:`HydraPlusRegressor`.
     group_lasso, prune_threshold, finetune_epochs

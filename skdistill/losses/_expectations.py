@@ -31,6 +31,10 @@ _LOSSES: dict[str, tuple[Callable, Callable]] = {
     "squared": (lambda v, t: (v - t).square(), lambda v, t: 2 * (v - t)),
     "gamma": (_gamma, lambda v, t: (v - t) / (v + _FLOOR).square()),
     "cross_entropy": (lambda v, t: -torch.xlogy(t, v), lambda v, t: -t / v),
+    "binary_cross_entropy": (
+        lambda v, t: -torch.xlogy(t, v) - torch.xlogy(1 - t, 1 - v),
+        lambda v, t: (v - t) / (v * (1 - v)),
+    ),
 }
 
 # Values v of outputs, and the gradient in the outputs, given that in the values, d.
@@ -58,16 +62,18 @@ def expectation_loss(
     """Loss of estimates of a posterior expectation, by the names of a loss and a link.
 
     Of a target that is itself an average, or a draw with that average, the minimiser is the average
-    for "squared", "gamma" and "cross_entropy", and a median for "absolute".
+    for "squared", "gamma", "binary_cross_entropy", and "cross_entropy" of probabilities that sum to
+    1, and a median for "absolute".
 
     Parameters
     ----------
     outputs : Tensor of shape (..., n, k)
     target : Tensor of shape (..., n, k)
-    loss : {"absolute", "squared", "gamma", "cross_entropy"}
+    loss : {"absolute", "squared", "gamma", "cross_entropy", "binary_cross_entropy"}
         Summed over the k values: ``|v - t|``, ``(v - t)^2``, ``t / v - log(t / v) - 1``, which
         looks at ratios of values that are not negative (half the gamma deviance, with 1e-6 added to
-        both), and ``-t log v``.
+        both), ``-t log v``, and ``-t log v - (1 - t) log(1 - v)`` of values in (0, 1), whose
+        gradient does not vanish where a "sigmoid" is close to 0 or 1 by mistake.
     link : {"identity", "exp", "softplus", "sigmoid", "softmax"}
         Values v of the outputs.
 
@@ -77,6 +83,9 @@ def expectation_loss(
     """
     if (loss, link) == ("cross_entropy", "softmax"):  # whose logarithm must not underflow
         return cross_entropy.and_gradient(outputs, target)
+    if (loss, link) == ("binary_cross_entropy", "sigmoid"):  # nor these
+        loss_of_values = softplus(outputs) - target * outputs
+        return loss_of_values.sum(-1), outputs.sigmoid() - target
     (value_of, back), (loss_of, slope_of) = _LINKS[link], _LOSSES[loss]
     values = value_of(outputs)
     return loss_of(values, target).sum(-1), back(values, slope_of(values, target))

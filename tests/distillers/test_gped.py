@@ -12,7 +12,7 @@ import pytest
 import torch
 from scipy.stats import entropy, spearmanr
 from sklearn.base import clone
-from sklearn.datasets import make_friedman1, make_moons
+from sklearn.datasets import load_iris, make_friedman1, make_moons
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV
@@ -300,6 +300,17 @@ def test_the_share_is_that_of_the_chains_mutual_information(by_default, taught, 
     epistemic = by_default.predict_uncertainty(moons[0]).epistemic
     assert np.abs(epistemic - expected * total).mean() < 0.3 * (expected * total).mean()
     assert spearmanr(epistemic, expected * total).statistic > 0.7
+
+
+def test_a_share_is_learnt_in_a_few_steps_of_small_tables():
+    """With the squared loss it stepped too far towards 0, where a sigmoid has no gradient."""
+    X, y = load_iris(return_X_y=True)
+    chains = BayesianEnsembleClassifier(inference=SGLD(), max_epochs=20)
+    with pytest.warns(ConvergenceWarning, match="R-hat"):
+        model = GPEDDistiller(chains, random_state=0).fit(scale(X), y, X_monitor=scale(X))
+    truth = model.monitor_["share"]
+    assert truth.min() > 0.03
+    assert model.monitor_error_["share"] < 0.4 * truth.mean()
 
 
 def test_one_sample_tells_the_paper_s_entropy_and_no_share(moons):
@@ -642,6 +653,7 @@ def test_the_callers_random_numbers_stay_as_they_are(moons):
         ({"teacher_cv": 3}, ValueError, "teacher_cv must be None beside chains"),
         ({"memory": "here"}, ValueError, "memory must be None beside chains"),
         ({"transfer": "noise"}, ValueError, "estimate must be 'stochastic' beside chains with a"),
+        ({"transfer": "auto"}, ValueError, "estimate must be 'stochastic' beside chains with a"),
         ({"checkpoint": 3}, TypeError, "checkpoint must be the path of a file or None, got 3"),
         ({"checkpoint_every": -1}, ValueError, "checkpoint_every must be a number of seconds"),
         ({"transfer_only": True}, ValueError, "transfer_only=True needs X_transfer"),
