@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from ._plans import Extent, NetworkRecipe, Plan, rebuild_module, weights_of
 from ._process import torch_threads
 from ._rules import FilePath, Interval, Number, OneOf, Seed, check_parameters
+from ._settings import check_nested
 from ._training import Training, check_modules, device_of
 from ._version import __version__
 from ._warnings import warn
@@ -109,7 +110,9 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         return {**super().get_params(deep=deep), **{name: getattr(self, name) for name in own}}
 
     def set_params(self, **params):
-        super().set_params(**{k: v for k, v in params.items() if not _is_of_part(k)})
+        own = {k: v for k, v in params.items() if not _is_of_part(k)}
+        check_nested(self, own)
+        super().set_params(**own)
         self.__dict__.update({k: v for k, v in params.items() if _is_of_part(k)})
         return self
 

@@ -9,6 +9,27 @@ from typing import Any
 __all__ = ["Settings"]
 
 
+def check_nested(owner: Any, params: dict[str, Any]) -> None:
+    """Raise a ValueError for ``<parameter>__<name>`` of a parameter that has none, such as a name.
+
+    Parameters
+    ----------
+    owner : estimator or Settings
+    params : dict
+        What `set_params` is given, which may set the parameter itself too.
+    """
+    for key in params:
+        name, delimiter, _ = key.partition("__")
+        if not (delimiter and hasattr(owner, name)):
+            continue
+        value = params.get(name, getattr(owner, name))
+        if not hasattr(value, "set_params"):
+            raise ValueError(
+                f"{name} must be an object with parameters of its own, not a name, for {key!r} to "
+                f"be set; got {value!r}."
+            )
+
+
 class Settings:
     """Base of objects that hold nothing but parameters.
 
@@ -61,8 +82,9 @@ class Settings:
         Raises
         ------
         ValueError
-            If there is no parameter of such a name.
+            If there is no parameter of such a name, or a parameter has none itself.
         """
+        check_nested(self, params)
         nested: dict[str, dict[str, Any]] = {}
         for key, value in params.items():
             name, delimiter, inner = key.partition("__")

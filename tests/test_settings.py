@@ -8,7 +8,9 @@ import pytest
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.model_selection import GridSearchCV
 
+from skdistill import HydraPlusClassifier
 from skdistill._settings import Settings
+from skdistill.transfer import Disagreement
 
 
 class Inner(Settings):
@@ -46,6 +48,17 @@ def test_set_params_reaches_parameters_of_parameters():
 def test_set_params_rejects_names_that_nobody_knows(name):
     with pytest.raises(ValueError, match=r"Invalid parameter .* for Inner\(\).*'scale'"):
         Inner().set_params(**{name: 1.0})
+
+
+def test_what_has_no_parameters_is_named():
+    message = r"inner must be an object with parameters of its own, .* 'inner__scale' .* got None"
+    with pytest.raises(ValueError, match=message):
+        Outer().set_params(inner__scale=2.0)
+    student = HydraPlusClassifier(transfer="disagreement")
+    with pytest.raises(ValueError, match=r"transfer must be an object .*; got 'disagreement'"):
+        student.set_params(transfer__share=0.3)
+    student.set_params(transfer__share=0.3, transfer=Disagreement())
+    assert student.transfer.share == 0.3
 
 
 def test_clone_copies_settings_and_not_their_identity():
