@@ -73,6 +73,22 @@ def test_page(name, needs, tmp_path, monkeypatch):
     run(GUIDE / f"{name}.rst")
 
 
+def test_page_of_teachers(monkeypatch):
+    monkeypatch.setattr(datasets, "load_breast_cancer", first(150, datasets.load_breast_cancer))
+    monkeypatch.setattr(datasets, "load_diabetes", first(150, datasets.load_diabetes))
+    few = [
+        ("RandomForestClassifier(500,", "RandomForestClassifier(10,"),
+        ("RandomForestRegressor(100,", "RandomForestRegressor(10,"),
+        ("n_heads=20, max_epochs=50,", "n_heads=20,"),
+        ("n_heads=20,", "n_heads=3, max_epochs=2,"),
+        ("max_members=20), ", "max_members=5), max_epochs=2, "),
+        ("as_teacher(networks), ", "as_teacher(networks), max_epochs=2, "),
+        ("HydraPlusClassifier(random_state", "HydraPlusClassifier(max_epochs=2, random_state"),
+        ('transfer="disagreement", ', 'transfer="disagreement", max_epochs=2, '),
+    ]
+    run(GUIDE / "teachers.rst", few)
+
+
 def test_readme():
     few = [
         ("n_members=20,", "n_members=3, max_epochs=3,"),
