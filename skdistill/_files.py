@@ -11,6 +11,12 @@ from pathlib import Path
 from typing import Any
 
 
+def check_folder(path: Path) -> None:
+    """Raise a FileNotFoundError if the folder of a file to write does not exist."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "There is no such folder", str(path.parent))
+
+
 def write_atomically(path: Path, *parts: Any, mode: int = 0o666) -> None:
     """Write a file that holds the previous content or this one at any time, never some of it.
 
@@ -18,8 +24,7 @@ def write_atomically(path: Path, *parts: Any, mode: int = 0o666) -> None:
     A partly written file has another name, in the same folder. It is opened as a new one, so that
     no link is followed. `mode` is that of the file, less the process's umask.
     """
-    if not path.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "There is no such folder", str(path.parent))
+    check_folder(path)
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         with open(part, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:

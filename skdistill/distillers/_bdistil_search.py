@@ -212,8 +212,8 @@ class Search:
             if not self.find():
                 warn(
                     f"No weak learner was found in round {len(self.rounds) + 1}; the rounds before "
-                    "it are kept. Try larger networks, more epochs, a smaller gamma, more "
-                    "connections or a larger max_search.",
+                    "it are kept. Try larger networks, a larger max_epochs, more connections "
+                    "or a larger max_search.",
                     ConvergenceWarning,
                 )
                 return

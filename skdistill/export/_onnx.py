@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .._files import write_atomically
+from .._files import check_folder, write_atomically
 from .._meta_estimators import final_step
 from ._graph import graph_of, with_facts
 from ._pipelines import pipeline_graph, steps_before
@@ -55,7 +55,10 @@ def export_onnx(model, path, quantiles=None, members=False, interval="auto") -> 
         models of sequences are not exported.
     ValueError
         If the model is a classifier and so has no quantiles and interval, or has no members.
+    FileNotFoundError
+        If the folder of `path` does not exist.
     """
+    check_folder(Path(path))  # before the graph is made, which takes a while
     estimator, _ = final_step(model)
     wanted = "a fitted estimator of skdistill, or a Pipeline, search or FrozenEstimator around one"
     check_has_read_offs(estimator, "export_onnx", wanted, model)

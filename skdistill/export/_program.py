@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from sklearn.frozen import FrozenEstimator
 
-from .._files import write_atomically
+from .._files import check_folder, write_atomically
 from ._read_offs import ReadOffs, RoundReadOffs, check_has_read_offs
 
 
@@ -38,6 +38,8 @@ def export_program(model, path, quantiles=None, members=False, interval="auto") 
         If the model is no estimator of this package that predicts a distribution of rows.
     ValueError
         If the model is a classifier and so has no quantiles and interval, or has no members.
+    FileNotFoundError
+        If the folder of `path` does not exist.
 
     Examples
     --------
@@ -52,6 +54,7 @@ def export_program(model, path, quantiles=None, members=False, interval="auto") 
     >>> mean.shape
     torch.Size([442])
     """
+    check_folder(Path(path))
     model = model.estimator if isinstance(model, FrozenEstimator) else model
     check_has_read_offs(model, "export_program", "a fitted estimator of skdistill", model)
     read_offs = ReadOffs(model, quantiles, members, interval)

@@ -9,7 +9,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from .._files import write_atomically
+from .._files import check_folder, write_atomically
 from ..distillers import BDistilBooster
 from ._graph import graph_of, with_facts
 from ._read_offs import ReadOffs, RoundReadOffs
@@ -45,6 +45,8 @@ def export_rounds(booster, folder, quantiles=None) -> list[Path]:
         If `booster` is no :class:`BDistilBooster`.
     ValueError
         If the booster is a classifier and so has no quantiles.
+    FileNotFoundError
+        If `folder` does not exist.
 
     Examples
     --------
@@ -64,12 +66,12 @@ def export_rounds(booster, folder, quantiles=None) -> list[Path]:
         raise TypeError(f"booster must be a BDistilBooster, got {type(booster).__name__}.")
     check_is_fitted(booster)
     read_offs = ReadOffs(booster, quantiles)
-    paths: list[Path] = []
+    paths = [Path(folder) / f"round_{number + 1}.onnx" for number in range(booster.n_rounds_)]
+    check_folder(paths[0])
     state: dict[str, Tensor] = {}
-    for number in range(1, booster.n_rounds_ + 1):
+    for number, path in enumerate(paths, start=1):
         of_round = RoundReadOffs(read_offs, number, state)
         state = of_round.state
         proto = with_facts(graph_of(of_round), booster, read_offs)
-        paths.append(Path(folder) / f"round_{number}.onnx")
-        write_atomically(paths[-1], proto.SerializeToString())
+        write_atomically(path, proto.SerializeToString())
     return paths

@@ -97,6 +97,14 @@ def test_outputs_have_the_names_of_further_expectations(name, wanted):
     assert {name for name in names if name.startswith("expectation")} == wanted
 
 
+@pytest.mark.parametrize("export", [export_onnx, export_program])
+def test_a_missing_folder_is_found_before_anything_is_made(export, tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.export, "export", None)
+    model = classes(max_epochs=1).fit(*data_of("ensemble classes"))
+    with pytest.raises(FileNotFoundError, match="There is no such folder"):
+        export(model, tmp_path / "missing" / "model")
+
+
 @pytest.mark.parametrize("kind", [int, bool, str])
 def test_labels_are_int64_or_strings(kind, tmp_path):
     X, y = data_of("ensemble classes")
