@@ -45,19 +45,19 @@ def prepare_maker(
     # Not what the student learns from, such as expectations, but what the members predict.
     predict = predictor_of(teacher, setup, task)
     if (count := predict(setup.X[:1]).shape[1]) < 2:
-        name = type(_inside(teacher, (FrozenEstimator, Teacher))).__name__
+        name = type(_inside(teacher, FrozenEstimator, Teacher)).__name__
         raise ValueError(
             f"transfer={distiller.transfer!r} needs a teacher of at least two members; {name} has "
             f"{count}."
         )
-    model = _inside(teacher, (FrozenEstimator,))
+    model = _inside(teacher, FrozenEstimator)
     is_ensemble = isinstance(model, (BayesianEnsembleClassifier, BayesianEnsembleRegressor))
     networks = NetworksThatDisagree(model.module_, X) if is_ensemble else None
     asks: Any = maker  # `prepare` of makers that ask takes the teacher, that of others does not
     return asks.prepare(X, weight, networks or AnswersThatDisagree(task, predict))
 
 
-def _inside(model: Any, wrappers: tuple[type, ...]) -> Any:
+def _inside(model: Any, *wrappers: Any) -> Any:
     """Return the model in any number of wrappers."""
     while isinstance(model, wrappers):
         model = model.estimator
