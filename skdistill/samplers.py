@@ -381,13 +381,13 @@ class _Chain(_Inference):
         """Whether each weight has a step size of its own, found from its gradients."""
         return self.step_size is None
 
-    def resolved(self, n_members: int) -> Any:
+    def resolved(self, n_members: int | None) -> Any:
         """Return these settings with values in the place of "auto".
 
         Parameters
         ----------
-        n_members : int
-            Number of members, which chains share evenly.
+        n_members : int or None
+            Number of members, which chains share evenly; None if an observer takes all states.
 
         Returns
         -------
@@ -395,7 +395,7 @@ class _Chain(_Inference):
         """
         chosen: dict[str, Any] = {
             "schedule": self._schedule,
-            "n_chains": math.gcd(n_members, _N_CHAINS) if self.is_relative else 1,
+            "n_chains": math.gcd(n_members or 0, _N_CHAINS) if self.is_relative else 1,
             "prior_precision": 1.0 if self.is_relative else None,
         }
         return replace(self, **{k: v for k, v in chosen.items() if getattr(self, k) == "auto"})
@@ -559,7 +559,8 @@ class SGLD(_Chain):
         "auto" spreads the members evenly over the iterations after burn-in.
     n_chains : int or "auto", default="auto"
         Number of parallel chains, from different initial weights, which share the members. "auto"
-        is 1, but without a `step_size` 4, or 2 or 1 where `n_members` is no multiple of that.
+        is 1, but without a `step_size` 4, or 2 or 1 where members are to be kept and `n_members`
+        is no multiple of that.
     temperature : float, default=1.0
         The members are draws from the posterior to the power 1 / temperature.
 

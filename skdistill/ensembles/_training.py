@@ -456,7 +456,8 @@ class ChainTrainer(Trainer):
 
     def train_all(self, random_state, task):
         ensemble = self.job.ensemble
-        inference = ensemble.inference.resolved(ensemble.n_members)
+        n_members = ensemble.n_members if self.observer is None else None
+        inference = ensemble.inference.resolved(n_members)
         seeds = random_state.randint(SEED_LIMIT, size=inference.n_chains + 1).tolist()
         noise = torch.Generator(self.job.training.device).manual_seed(seeds.pop())
         n_iterations = self.job.n_epochs * -(-len(self.train[0]) // self.job.batch_size)
