@@ -11,6 +11,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -107,7 +108,7 @@ class FamilyPlan(Plan):
         return self.expected(outputs) if self.members_agree else self.distribution(outputs)
 
     def objective(self, module: Any, extent: Extent) -> Objective:
-        return DistributionObjective(self, extent.n_rows)
+        return DistributionObjective(self, extent.n_rows, next(module.parameters()))
 
     @abstractmethod
     def distribution(self, outputs: Tensor) -> Any:
@@ -124,6 +125,14 @@ class FamilyPlan(Plan):
     @abstractmethod
     def term(self, members: Any, temperature: Tensor) -> Term:
         """Return the loss for outputs, given members; both are divided by the temperature."""
+
+    def given(self, epoch: int) -> np.ndarray | None:
+        """Return numbers that the loss of an epoch is given beside the members, if any."""
+        return None
+
+    def term_given(self, given: Tensor, members: Any) -> Term:
+        """Return the loss for outputs of a plan that has such numbers."""
+        raise NotImplementedError  # each plan that has some defines it
 
 
 @dataclass(frozen=True)
@@ -167,20 +176,27 @@ class DistributionObjective(Objective):
     plan : FamilyPlan
     n_rows : float
         Sum of the rows' weights; only a Gaussian head depends on it.
+    like : Tensor
+        Of the dtype and on the device of the networks.
     """
 
     temperature: Tensor
+    given: Tensor | None  # by the plan, in this epoch
 
-    def __init__(self, plan: FamilyPlan, n_rows: float):
+    def __init__(self, plan: FamilyPlan, n_rows: float, like: Tensor):
         super().__init__()
         self.plan = plan
         self.n_rows = n_rows
         self.limit = _LARGE_LOSS * plan.size
         first = float(value_at_epoch(plan.temperature, 0, end=1.0))
         self.register_buffer("temperature", torch.tensor(first))
+        given = plan.given(0)
+        self.register_buffer("given", None if given is None else torch.tensor(given).to(like))
 
     def begin_epoch(self, epoch: int) -> None:
         self.temperature.fill_(value_at_epoch(self.plan.temperature, epoch, end=1.0))
+        if self.given is not None:
+            self.given.copy_(torch.tensor(self.plan.given(epoch)))
 
     def loss_and_gradient(
         self, outputs: Tensor, targets: tuple[Tensor, ...]
@@ -197,7 +213,9 @@ class DistributionObjective(Objective):
 
     def term(self, members: Any) -> Term:
         """Return the loss for outputs, given members."""
-        return self.plan.term(members, self.temperature)
+        if self.given is None:
+            return self.plan.term(members, self.temperature)
+        return self.plan.term_given(self.given, members)
 
     def _label_nll(self, outputs: Tensor, y: Tensor) -> Tensor:
         student = self.plan.distribution(outputs.flatten(0, -3))

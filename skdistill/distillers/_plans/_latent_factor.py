@@ -17,7 +17,6 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ... import losses
-from ..._plans import Extent
 from ..._ranks import current_ranks
 from ..._tasks import Buffers, Task
 from ...distributions import (
@@ -28,7 +27,7 @@ from ...distributions import (
     GaussianNormal,
     LogitNormal,
 )
-from ._family import DistributionObjective, FamilyPlan, OfGaussians, OfProbabilities, Term
+from ._family import FamilyPlan, OfGaussians, OfProbabilities, Term
 from ._gaussian import GaussianPlan
 from ._zeros import without_zeros
 
@@ -111,31 +110,16 @@ class FactorPlan(FamilyPlan):
             )
         return self.of_functions(process.draw(n_members, generator, with_residual), outputs)
 
-    def objective(self, module: Any, extent: Extent) -> FactorObjective:
-        scores = torch.as_tensor(self.scores).to(next(module.parameters()))
-        return FactorObjective(self, extent.n_rows, scores)
+    def given(self, epoch: int) -> np.ndarray | None:
+        """Return the members' scores (M, q), the same in every epoch."""
+        return self.scores
 
     def term(self, members: Any, temperature: Tensor) -> Term:
         return self.term_given(torch.as_tensor(self.scores), members)
 
-    def term_given(self, scores: Tensor, members: Any) -> Term:
-        """Return the loss for outputs, given members and their scores."""
-        target = losses.standardised_loadings(self.values(members), scores)
+    def term_given(self, given: Tensor, members: Any) -> Term:
+        target = losses.standardised_loadings(self.values(members), given)
         return Term(losses.with_loadings, (self.marginal_term(members), target))
-
-
-class FactorObjective(DistributionObjective):
-    """The same objective, with the members' scores (M, q) on the device of the networks."""
-
-    plan: FactorPlan
-    scores: Tensor
-
-    def __init__(self, plan: FactorPlan, n_rows: float, scores: Tensor):
-        super().__init__(plan, n_rows)
-        self.register_buffer("scores", scores)
-
-    def term(self, members: Any) -> Term:
-        return self.plan.term_given(self.scores, members)
 
 
 @dataclass(frozen=True, eq=False)

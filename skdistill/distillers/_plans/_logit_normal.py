@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from ... import losses
-from ..._plans import Extent
 from ..._tasks import Buffers, Task
 from ...distributions import EmpiricalCategorical, LogitNormal, latin_hypercube
-from ._family import DistributionObjective, FamilyPlan, OfProbabilities, Term
+from ._family import FamilyPlan, OfProbabilities, Term
 from ._zeros import without_zeros
 
 # Draws that stand for a student in an epoch of its training.
@@ -58,11 +56,6 @@ class LogitNormalPlan(OfProbabilities):
         }
         return super().of(parameters, task, **own, **fields)
 
-    def objective(self, module: Any, extent: Extent) -> DistributionObjective:
-        if self.loss == "nll":
-            return super().objective(module, extent)  # type: ignore[return-value]
-        return LogitNormalObjective(self, extent.n_rows, next(module.parameters()))
-
     def encode_members(self, members: np.ndarray, scaling: Buffers, dtype) -> np.ndarray:
         if self.smoothing == "auto" and self.loss == "nll":
             members = without_zeros(members)
@@ -91,32 +84,17 @@ class LogitNormalPlan(OfProbabilities):
             return Term(losses.low_rank_normal_nll, (z,))
         return Term(losses.normal_nll, (losses.normal_target(z),))
 
-    def term_given(self, draws: Tensor, members: Tensor) -> Term:
-        """Return the loss of draws for outputs, given members."""
+    def given(self, epoch: int) -> np.ndarray | None:
+        """Return standard normal draws (T, K - 1), others in every epoch.
+
+        To the same ones throughout the student would adapt itself, where members disagree widely.
+        """
+        if self.loss == "nll":
+            return None
+        return latin_hypercube(_N_DRAWS, self.size - 1, self.seed + epoch)
+
+    def term_given(self, given: Tensor, members: Tensor) -> Term:
         if self.smoothing not in ("auto", 0):
             relative = losses.relative_logits(members, self.smoothing)
             members = pad(relative, (0, 1)).log_softmax(-1)
-        return Term(losses.logit_normal_moments, (losses.KnownCategories(members), draws))
-
-
-class LogitNormalObjective(DistributionObjective):
-    """The same objective, with standard normal draws (T, K - 1), others in every epoch.
-
-    To the same ones throughout the student would adapt itself, where members disagree widely.
-    """
-
-    plan: LogitNormalPlan
-    draws: Tensor
-
-    def __init__(self, plan: LogitNormalPlan, n_rows: float, like: Tensor):
-        super().__init__(plan, n_rows)
-        self.register_buffer("draws", like.new_empty(_N_DRAWS, plan.size - 1))
-        self.begin_epoch(0)
-
-    def begin_epoch(self, epoch: int) -> None:
-        super().begin_epoch(epoch)
-        draws = latin_hypercube(*self.draws.shape, self.plan.seed + epoch)
-        self.draws.copy_(torch.tensor(draws))
-
-    def term(self, members: Tensor) -> Term:
-        return self.plan.term_given(self.draws, members)
+        return Term(losses.logit_normal_moments, (losses.KnownCategories(members), given))
