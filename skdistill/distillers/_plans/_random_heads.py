@@ -6,12 +6,11 @@ For comparison: their draws are independent of the member that they are compared
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from ... import losses
 from ..._plans import NetworkRecipe
@@ -24,10 +23,22 @@ from ._mixture import CategoricalMixturePlan
 
 @dataclass(frozen=True)
 class RandomHeadPlan(FamilyPlan):
-    """Draws of the last layer's weights: each is compared with a member (Hydra+, L3)."""
+    """Draws of the last layer, each of which is compared with a member (Hydra+, L3).
+
+    Parameters
+    ----------
+    n_samples : int, default=100
+        Draws for each row in prediction.
+    seed : int, default=0
+        Of these draws.
+    rate : float, default=None
+        Probability that an input of the last layer is dropped (Hydra+'s Drop). None is a Gaussian
+        over its weights, by local reparametrisation (Gauss).
+    """
 
     n_samples: int = 100
     seed: int = 0
+    rate: float | None = None
 
     can_tell_parts: ClassVar[bool] = True
     has_members: ClassVar[bool] = True
@@ -35,6 +46,8 @@ class RandomHeadPlan(FamilyPlan):
 
     @classmethod
     def of(cls, parameters: Any, task: Task, **fields: Any) -> FamilyPlan:
+        if "dropout_rate" in cls.settings:
+            fields["rate"] = parameters.dropout_rate
         return super().of(parameters, task, n_samples=parameters.n_samples, **fields)
 
     def build(self, recipe: NetworkRecipe, seeds: Sequence[int]) -> RandomHead:
@@ -43,40 +56,13 @@ class RandomHeadPlan(FamilyPlan):
         layer = list(stack([head]).children())[-1]
         if not isinstance(layer, StackedLinear):
             raise ValueError(f"module must end in a linear layer with a random head, got {head}.")
-        return self.head(stack([core]), layer)
-
-    @abstractmethod
-    def head(self, core: nn.Module, layer: StackedLinear) -> RandomHead:
-        """Return the network, given its core and its last layer."""
+        parts = stack([core]), layer, self.n_members, self.n_samples, self.seed
+        return GaussianHead(*parts) if self.rate is None else DropoutHead(*parts, rate=self.rate)
 
 
 @dataclass(frozen=True)
-class GaussianWeightsPlan(RandomHeadPlan):
-    """A Gaussian over the last layer's weights, local reparametrisation (Hydra+'s Gauss)."""
-
-    def head(self, core: nn.Module, layer: StackedLinear) -> GaussianHead:
-        return GaussianHead(core, layer, self.n_members, self.n_samples, self.seed)
-
-
-@dataclass(frozen=True)
-class DropoutPlan(RandomHeadPlan):
-    """Dropout before the last layer (Hydra+'s Drop)."""
-
-    rate: float = 0.5
-
-    settings: ClassVar[frozenset[str]] = RandomHeadPlan.settings | {"dropout_rate"}
-
-    @classmethod
-    def of(cls, parameters: Any, task: Task, **fields: Any) -> FamilyPlan:
-        return super().of(parameters, task, rate=parameters.dropout_rate, **fields)
-
-    def head(self, core: nn.Module, layer: StackedLinear) -> DropoutHead:
-        return DropoutHead(core, layer, self.n_members, self.n_samples, self.seed, rate=self.rate)
-
-
-@dataclass(frozen=True)
-class OfNumbers(RandomHeadPlan, OfGaussians):
-    """Draws that predict a mean and a raw variance for each target."""
+class NumericGaussianHeadPlan(RandomHeadPlan, OfGaussians):
+    """Gauss: draws that predict a mean and a raw variance for each target."""
 
     def distribution(self, outputs: Tensor) -> EmpiricalGaussian:
         return EmpiricalGaussian.from_outputs(outputs)
@@ -92,8 +78,15 @@ class OfNumbers(RandomHeadPlan, OfGaussians):
 
 
 @dataclass(frozen=True)
-class OfClasses(RandomHeadPlan, CategoricalMixturePlan):
-    """Draws that predict logits."""
+class NumericDropoutHeadPlan(NumericGaussianHeadPlan):
+    """The same with dropout (Drop)."""
+
+    settings: ClassVar[frozenset[str]] = NumericGaussianHeadPlan.settings | {"dropout_rate"}
+
+
+@dataclass(frozen=True)
+class GaussianHeadPlan(RandomHeadPlan, CategoricalMixturePlan):
+    """Gauss: draws that predict logits."""
 
     settings: ClassVar[frozenset[str]] = RandomHeadPlan.settings | CategoricalMixturePlan.settings
 
@@ -106,24 +99,7 @@ class OfClasses(RandomHeadPlan, CategoricalMixturePlan):
 
 
 @dataclass(frozen=True)
-class GaussianHeadPlan(OfClasses, GaussianWeightsPlan):
-    """Gauss for classes."""
+class DropoutHeadPlan(GaussianHeadPlan):
+    """The same with dropout (Drop)."""
 
-
-@dataclass(frozen=True)
-class DropoutHeadPlan(OfClasses, DropoutPlan):
-    """Drop for classes."""
-
-    settings: ClassVar[frozenset[str]] = OfClasses.settings | DropoutPlan.settings
-
-
-@dataclass(frozen=True)
-class NumericGaussianHeadPlan(OfNumbers, GaussianWeightsPlan):
-    """Gauss for numbers."""
-
-
-@dataclass(frozen=True)
-class NumericDropoutHeadPlan(OfNumbers, DropoutPlan):
-    """Drop for numbers."""
-
-    settings: ClassVar[frozenset[str]] = DropoutPlan.settings
+    settings: ClassVar[frozenset[str]] = GaussianHeadPlan.settings | {"dropout_rate"}
