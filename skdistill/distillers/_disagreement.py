@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,12 +14,9 @@ from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ..losses import Categories
 from ..modules import GaussianStack, stack, unstack
 from ..teachers import Teacher
-from ..transfer import TransferMaker
+from ..transfer import Measure, TransferMaker
 from ._setup import Setup
 from ._teacher import Predict, distribution_of, predictor_of
-
-# Rows (n, *row) -> how much members disagree on each of them, (n,).
-Measure = Callable[[Tensor], Tensor]
 
 # Members whose gradients are asked for at a time.
 _N_ASKED = 2

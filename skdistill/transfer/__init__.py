@@ -13,6 +13,7 @@ from typing import Any
 
 from ._box import UniformBox
 from ._disagreement import Disagreement, MemberDisagreement
+from ._disagreement import Measure as Measure
 from ._maker import TransferMaker
 from ._mixup import Mixup
 from ._munge import Munge

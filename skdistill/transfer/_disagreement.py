@@ -142,6 +142,7 @@ class Disagreement(TransferMaker):
 
     @property
     def keeps_labels(self) -> bool:  # type: ignore[override]  # that of another object
+        """Whether `base` keeps labels; a row that is moved has that of the row it began as."""
         return self._base.keeps_labels
 
     @property
@@ -177,10 +178,7 @@ class Disagreement(TransferMaker):
 
         Parameters
         ----------
-        X : Tensor of shape (n, ...)
-            The rows.
-        weight : Tensor of shape (n,), default=None
-            Sample weights.
+        X, weight : as in :meth:`TransferMaker.prepare`
         teacher : MemberDisagreement
             What is asked how much members disagree.
 
