@@ -80,6 +80,10 @@ class Dropping(torch.nn.Sequential):
 CASES = {
     "sgld": {},
     "sghmc, two chains": {"teacher__inference": SGHMC(1e-4, burn_in=7, thinning=3, n_chains=2)},
+    "step sizes that are found": {
+        "teacher__inference": SGLD(n_cycles=8, burn_in=0.8),
+        "teacher__max_epochs": 20,
+    },
     "last samples, noise": {"estimate": "stochastic", "transfer": GaussianNoise()},
     "full batches": {"batch_size": 60, "teacher__batch_size": 60, "teacher__max_epochs": 60},
     "dropout": {"module": Dropping, "module__hidden_units": None},
