@@ -393,9 +393,10 @@ class _Chain(_Inference):
         -------
         settings : SGLD or SGHMC
         """
+        n_chains = _N_CHAINS if n_members is None else math.gcd(n_members, _N_CHAINS)
         chosen: dict[str, Any] = {
             "schedule": self._schedule,
-            "n_chains": math.gcd(n_members or 0, _N_CHAINS) if self.is_relative else 1,
+            "n_chains": n_chains if self.is_relative else 1,
             "prior_precision": 1.0 if self.is_relative else None,
         }
         return replace(self, **{k: v for k, v in chosen.items() if getattr(self, k) == "auto"})
@@ -408,7 +409,7 @@ class _Chain(_Inference):
 
     @property
     def _first_step(self) -> float:
-        """Step size at the begin of a schedule."""
+        """Step size at the beginning of a schedule."""
         return self.relative_step if self.step_size is None else self.step_size
 
     def check(self) -> None:

@@ -45,6 +45,9 @@ _BUFFER_BYTES = 2**25
 # an epoch of the student costs as much as some of its steps.
 _ITERATIONS_TOGETHER = 20
 
+# In a long epoch of the chains, each hundredth of their samples counts for R-hat and `X_monitor`.
+_NOTED_EVERY = 100
+
 
 class Stream:
     """Minibatches of rows without end, pass after pass."""
@@ -121,11 +124,11 @@ def n_epochs(due: np.ndarray, epoch_length: int, limit: int) -> int:
 
 
 def noted_iterations(due: np.ndarray, epoch_length: int) -> np.ndarray:
-    """Return the last of each of the chains' epochs that is due, and each hundredth in one."""
+    """Return the last iteration of each of the chains' epochs that is due, and some before it."""
     epoch = due // epoch_length
     is_last = np.append(np.diff(epoch) > 0, True)
-    number = np.arange(1, len(due) + 1) - np.searchsorted(epoch, epoch)
-    return due[is_last | (number % _N_BUFFERED == 0)]
+    number_in_epoch = np.arange(1, len(due) + 1) - np.searchsorted(epoch, epoch)
+    return due[is_last | (number_in_epoch % _NOTED_EVERY == 0)]
 
 
 class Monitor:
@@ -186,7 +189,7 @@ class OnlineDistillation(Callback):
     Attributes
     ----------
     monitor : Monitor or None
-        May be set; it is updated with the chains' samples whenever the student has been trained.
+        May be set; it is updated with the samples that :func:`noted_iterations` names.
     checkpoint : Checkpoint or None
         May be set; the state of both nets is written to it, and read from it when they begin.
     is_loading : bool

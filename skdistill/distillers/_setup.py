@@ -212,6 +212,7 @@ def set_up_stream(
     stage = stage_of(distiller)
     if stage.is_pass:
         raise TypeError("X must be an array or a frame in partial_fit; fit takes batches.")
+    # Refused before X is read, which takes long; only then its rows are counted.
     maker = transfer_maker(distiller, 0, True)
     if not (maker is None or type(maker) is GaussianNoise):
         raise ValueError(
