@@ -555,9 +555,7 @@ def test_predictions_of_members_take_the_place_of_a_teacher(ensemble, moons):
 @few_draws
 def test_the_chains_are_as_many_whatever_the_number_of_members(moons):
     X, y = moons
-    fits = [
-        student(chains(inference=SGLD(), n_members=n, max_epochs=8)).fit(X, y) for n in (20, 5)
-    ]
+    fits = [student(chains(inference=SGLD(), n_members=n, max_epochs=8)).fit(X, y) for n in (20, 5)]
     assert [len(fit.teacher_.history_[0]["chains"]) for fit in fits] == [4, 4]
     np.testing.assert_array_equal(*(fit.predict_proba(X) for fit in fits))
 
