@@ -126,14 +126,19 @@ class TransferMaker(Settings, ABC):
         return number.to(X.device)
 
 
+def _has_items(value: Any) -> bool:
+    """Whether a value can be iterated over; an array of no axis has __iter__, which raises."""
+    return isinstance(value, Iterable) and getattr(value, "ndim", 1) > 0
+
+
 def as_variables(categorical: Any, n_columns: int) -> Variables | None:
     """Read a mask of columns, or their numbers and tuples of numbers; None if it is neither."""
-    if not isinstance(categorical, Iterable) or isinstance(categorical, (str, bytes, Tensor, type)):
+    if not _has_items(categorical) or isinstance(categorical, (str, bytes, Tensor, type)):
         return None
     items = list(categorical)
     if items and all(isinstance(item, (bool, np.bool_)) for item in items):
         return [(int(c),) for c in np.flatnonzero(items)] if len(items) == n_columns else None
-    variables = [tuple(item) if isinstance(item, Iterable) else (item,) for item in items]
+    variables = [tuple(item) if _has_items(item) else (item,) for item in items]
     columns = [column for variable in variables for column in variable]
     if not all(is_number(column, Integral) for column in columns):
         return None

@@ -216,11 +216,11 @@ def test_the_logit_normal_family_learns_mean_and_information_of_the_members(smoo
 def test_draws_of_a_logit_normal_are_others_in_every_epoch(data):
     model = small_student("classifier", family="logit_normal").fit(data[0], data[2])
     objective = model._plan.objective(model.module_, model._extent)
-    first = objective.draws.clone()
+    first = objective.given.clone()
     objective.begin_epoch(1)
-    assert (objective.draws != first).any()
+    assert (objective.given != first).any()
     objective.begin_epoch(0)
-    assert torch.equal(objective.draws, first)
+    assert torch.equal(objective.given, first)
     assert first.dtype == next(model.module_.parameters()).dtype
 
 

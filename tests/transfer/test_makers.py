@@ -136,7 +136,20 @@ def test_a_mask_is_the_numbers_of_its_columns(maker):
 
 @pytest.mark.parametrize(
     "categorical",
-    ["1", 1, [5], [-1], [1, 1], [1, (1, 2)], [1.0], [()], [True, False], [None], ["a"]],
+    [
+        "1",
+        1,
+        [5],
+        [-1],
+        [1, 1],
+        [1, (1, 2)],
+        [1.0],
+        [()],
+        [True, False],
+        [None],
+        ["a"],
+        np.array(1),
+    ],
 )
 @pytest.mark.parametrize("maker", MAKERS)
 def test_bad_columns_are_named(maker, categorical):
