@@ -26,6 +26,7 @@ for the next run.
 
 from __future__ import annotations
 
+import argparse
 import time
 from statistics import mean
 from typing import Any, NamedTuple
@@ -210,32 +211,48 @@ def report(results: dict[str, dict[str, dict[str, float]]]) -> None:
     )
 
 
-def main() -> None:
-    parser = argument_parser(__doc__, "fidelity")
-    sets = [*OF_NUMBERS, *OF_CLASSES]
+def parser_of_splits(
+    description: str, name: str, n_splits: dict[str, int]
+) -> argparse.ArgumentParser:
+    """Parser for scripts that fit students of a teacher on splits, by default `n_splits` a set."""
+    parser, sets = argument_parser(description, name), list(n_splits)
     parser.add_argument("--sets", nargs="+", default=sets, choices=sets)
-    parser.add_argument("--students", nargs="+", default=list(STUDENTS), choices=list(STUDENTS))
-    parser.add_argument("--splits", type=int, help="of every set (default: 5, of large ones 2)")
+    parser.add_argument("--splits", type=int, help="of every set (default: see above)")
     parser.add_argument("--validation", action="store_true", help="score on held-out training rows")
     parser.add_argument("--teacher-param", nargs="*", default=[], type=parameter, metavar="K=V")
     parser.add_argument("--student-param", nargs="*", default=[], type=parameter, metavar="K=V")
     parser.add_argument("--cache", default=None, help="folder that keeps teachers and references")
     parser.add_argument("--jobs", type=int, default=2, help="splits side by side")
-    options = parser.parse_args()
+    return parser
+
+
+def run_splits(run, options, n_splits: dict[str, int], quick_sets: list[str], **content) -> dict:
+    """Means over the splits of each set of what `run` finds, written as JSON with `content`."""
     options.teacher_param = dict(options.teacher_param)
     options.student_param = dict(options.student_param)
     if options.quick:
-        options.sets, options.splits, options.jobs = ["boston", "spambase"], 1, 1
+        options.sets, options.splits, options.jobs = quick_sets, 1, 1
         options.teacher_param |= {"max_epochs": 2, "n_members": 3}
         options.student_param |= {"max_epochs": 2}
     settings = {k: v for k, v in vars(options).items() if k not in ("output", "cache")}
     results: dict[str, Any] = {}
     for name in options.sets:
-        n_splits = options.splits or (N_SPLITS_OF_LARGE if name in LARGE else N_SPLITS)
-        calls = (delayed(run)(name, split, options) for split in range(n_splits))
+        splits = range(options.splits or n_splits[name])
+        calls = (delayed(run)(name, split, options) for split in splits)
         results[name] = means(Parallel(options.jobs)(calls))
-        write_json(options.output, record(settings=settings, members=N_MEMBERS, results=results))
-    report(results)
+        write_json(options.output, record(settings=settings, **content, results=results))
+    return results
+
+
+def main() -> None:
+    n_splits = {
+        name: N_SPLITS_OF_LARGE if name in LARGE else N_SPLITS for name in OF_NUMBERS + OF_CLASSES
+    }
+    parser = parser_of_splits(__doc__, "fidelity", n_splits)
+    parser.add_argument("--students", nargs="+", default=list(STUDENTS), choices=list(STUDENTS))
+    options = parser.parse_args()
+    sets = ["boston", "spambase"]
+    report(run_splits(run, options, n_splits, sets, members=N_MEMBERS))
 
 
 if __name__ == "__main__":

@@ -24,9 +24,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from _common import argument_parser, one_thread, parameter, print_table, record, write_json
-from fidelity import Rows, fitted, means
-from joblib import Memory, Parallel, delayed
+from _common import one_thread, print_table
+from fidelity import Rows, fitted, parser_of_splits, run_splits
+from joblib import Memory
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import root_mean_squared_error
 from torch import nn
@@ -119,33 +119,8 @@ def report(results: dict[str, dict[str, dict[str, float]]]) -> None:
 
 
 def main() -> None:
-    parser = argument_parser(__doc__, "latent_factor")
-    parser.add_argument("--sets", nargs="+", default=list(N_SPLITS), choices=list(N_SPLITS))
-    parser.add_argument("--splits", type=int, help="of every set (default: see above)")
-    parser.add_argument("--validation", action="store_true", help="score on held-out training rows")
-    parser.add_argument("--teacher-param", nargs="*", default=[], type=parameter, metavar="K=V")
-    parser.add_argument("--student-param", nargs="*", default=[], type=parameter, metavar="K=V")
-    parser.add_argument("--cache", default=None, help="folder that keeps teachers")
-    parser.add_argument("--jobs", type=int, default=2, help="splits side by side")
-    options = parser.parse_args()
-    options.teacher_param = dict(options.teacher_param)
-    options.student_param = dict(options.student_param)
-    if options.quick:
-        options.sets, options.splits, options.jobs = ["boston"], 1, 1
-        options.teacher_param |= {"max_epochs": 2, "n_members": 3}
-        options.student_param |= {"max_epochs": 2}
-    settings = {
-        key: value for key, value in vars(options).items() if key not in ("output", "cache")
-    }
-    results: dict[str, Any] = {}
-    for name in options.sets:
-        splits = range(options.splits or N_SPLITS[name])
-        results[name] = means(
-            Parallel(options.jobs)(delayed(run)(name, i, options) for i in splits)
-        )
-        content = record(settings=settings, published=PUBLISHED, results=results)
-        write_json(options.output, content)
-    report(results)
+    options = parser_of_splits(__doc__, "latent_factor", N_SPLITS).parse_args()
+    report(run_splits(run, options, N_SPLITS, ["boston"], published=PUBLISHED))
 
 
 if __name__ == "__main__":
