@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import Any
 
 from joblib.parallel import get_active_backend
@@ -36,6 +37,44 @@ def has_lost_rows(error: Exception) -> bool:
     may die.
     """
     return any(kind.__name__ == "FutureCancelledError" for kind in type(error).__mro__)
+
+
+class Threads:
+    """Tasks that run as threads: asked to stop, and waited for.
+
+    joblib ends its processes, but leaves its threads running; Python aborts if it ends before them.
+    """
+
+    def __init__(self):
+        self.stopping = threading.Event()
+        self._n_running = 0
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Stand around a task, which is to end soon when ``stopping`` is set.
+
+        Raises
+        ------
+        RuntimeError
+            If the task begins too late.
+        """
+        with self._changed:
+            if self.stopping.is_set():
+                raise RuntimeError("No task may begin after the fit has ended.")
+            self._n_running += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._n_running -= 1
+                self._changed.notify()
+
+    def stop(self) -> None:
+        """Ask the tasks to stop, and return when the last one has; Ctrl-C ends the waiting."""
+        with self._changed:
+            self.stopping.set()
+            self._changed.wait_for(lambda: not self._n_running)
 
 
 def as_they_end(tasks: Sequence[Any], n_jobs: int) -> Iterator[Any]:

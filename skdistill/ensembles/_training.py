@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 import copy
-import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -36,7 +35,7 @@ from .._warnings import warn
 from ..modules import weights_and_fan_ins, widest_activation
 from ..samplers import SGHMC, SGLD, kept_iterations
 from ._diagnostics import SamplerDiagnostics
-from ._jobs import as_they_end, has_lost_rows, on_workers, shares_memory
+from ._jobs import Threads, as_they_end, has_lost_rows, on_workers, shares_memory
 from ._plan import EnsemblePlan
 
 # On a CPU as many members are trained together as have about this many activations in their widest
@@ -331,10 +330,10 @@ class EnsembleTrainer(Trainer):
         """Train blocks as tasks; those that have ended are kept whatever becomes of the others."""
         progress = current_progress()
         states = [None] * len(blocks) if progress is None else progress.next_tasks(len(blocks))
-        stop, ended = threading.Event(), []
+        threads, ended = Threads(), []
         report = _BlockReport(self.job, task, sum(map(len, blocks)))
         try:
-            for block, state in self._trained(list(zip(blocks, states, strict=True)), stop):
+            for block, state in self._trained(list(zip(blocks, states, strict=True)), threads):
                 if block.interrupted:
                     raise KeyboardInterrupt
                 ended.append(block)
@@ -349,12 +348,12 @@ class EnsembleTrainer(Trainer):
             )
             raise
         finally:
-            stop.set()  # joblib ends processes by itself, but not threads
             for block in sorted(ended, key=lambda block: block.members[0]):
                 self._keep(block)
+            threads.stop()
 
     def _trained(
-        self, blocks: list[tuple[dict[int, int], Any]], stop: threading.Event
+        self, blocks: list[tuple[dict[int, int], Any]], threads: Threads
     ) -> Iterator[tuple[TrainedBlock, Any]]:
         """Train blocks as tasks, and give them as they end.
 
@@ -364,7 +363,8 @@ class EnsembleTrainer(Trainer):
         n_attempts = 0
         while left:
             try:
-                for block, state in as_they_end(self._tasks([*left.values()], stop), self.n_jobs):
+                tasks = self._tasks([*left.values()], threads)
+                for block, state in as_they_end(tasks, self.n_jobs):
                     del left[min(block.members)]
                     yield block, state
             except Exception as error:  # dask, which need not be installed, has a class for it
@@ -372,13 +372,13 @@ class EnsembleTrainer(Trainer):
                 if n_attempts == _ATTEMPTS or not has_lost_rows(error):
                     raise
 
-    def _tasks(self, blocks: list[tuple[dict[int, int], Any]], stop: threading.Event) -> list[Any]:
-        """The calls for joblib; threads share the rows and `stop`, processes get arrays.
+    def _tasks(self, blocks: list[tuple[dict[int, int], Any]], threads: Threads) -> list[Any]:
+        """The calls for joblib; threads share the rows, processes get arrays.
 
         Of a stream each task, whether in a thread or a process, reads the batches for itself.
         """
         if shares_memory():
-            return [delayed(self.train_apart)(*block, stop) for block in blocks]
+            return [delayed(self.train_apart)(*block, threads) for block in blocks]
         train = self.job.train
         if isinstance(train, Stream):
             train.check_pickle(self.n_jobs)
@@ -387,18 +387,18 @@ class EnsembleTrainer(Trainer):
         return [delayed(_train_in_process)(self.job[:-2], *block, *data) for block in blocks]
 
     def train_apart(
-        self, seeds: dict[int, int], progress: TaskProgress | None, stop: threading.Event | None
+        self, seeds: dict[int, int], progress: TaskProgress | None, threads: Threads | None
     ) -> tuple[TrainedBlock, TaskProgress | None]:
         """Train a block beside others: with callbacks of its own, and nothing printed."""
         from .._engine import StopWhen
 
         callbacks = copy.deepcopy(list(self.job.training.callbacks))
-        if stop is not None:
-            callbacks.append(StopWhen(stop))
+        if threads is not None:
+            callbacks.append(StopWhen(threads.stopping))
         training = replace(self.job.training, callbacks=callbacks, verbose=0)
         own = copy.copy(self)
         own.job = self.job._replace(training=training)
-        with progress_is(progress):
+        with progress_is(progress), nullcontext() if threads is None else threads.running():
             return own.train_block(seeds), progress
 
     def train_block(self, seeds: dict[int, int], task=None) -> TrainedBlock:
@@ -598,7 +598,7 @@ def _train_in_process(job, seeds, progress, *data):
     """Train a block in a process of its own, of a job whose rows come as arguments, if any."""
     if data:  # X, y and weight of training rows, and of validation rows
         job = Job._make((*job, Data(*data[:3]), Data(*data[3:]) if data[3:] else None))
-    return EnsembleTrainer(job).train_apart(seeds, progress, stop=None)
+    return EnsembleTrainer(job).train_apart(seeds, progress, threads=None)
 
 
 class _BlockReport:
