@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Real
 
 import numpy as np
@@ -31,7 +31,7 @@ def check_trainable(X: np.ndarray, dtype, name: str = "X") -> None:
 def check_magnitude(X: np.ndarray, limit: float, name: str = "X") -> None:
     """Raise ValueError if a value is beyond `limit`, naming its place."""
     # Only then for the place: argmax copies what may not be written to, as a memory map.
-    if max(abs(float(X.max())), abs(float(X.min()))) > limit:
+    if max(abs(_extreme(X, np.max, np.fmax)), abs(_extreme(X, np.min, np.fmin))) > limit:
         place, value = largest(X)
         raise ValueError(
             f"{name} must be within {limit:.3g} of 0, beyond which the model's arithmetic "
@@ -40,8 +40,15 @@ def check_magnitude(X: np.ndarray, limit: float, name: str = "X") -> None:
         )
 
 
+def _extreme(X: np.ndarray, of_all: Callable, of_two: np.ufunc) -> float:
+    """Largest or smallest value of those that are not missing; 0 if all are."""
+    value = float(of_all(X))
+    return value if value == value else float(np.nan_to_num(of_two.reduce(X, axis=None)))
+
+
 def largest(X: np.ndarray) -> tuple[tuple[int, ...], float]:
     """Place and value of the largest magnitude."""
+    X = np.nan_to_num(X) if np.isnan(X).any() else X
     flat = max(int(X.argmax()), int(X.argmin()), key=lambda i: abs(float(X.flat[i])))
     return tuple(int(i) for i in np.unravel_index(flat, X.shape)), float(X.flat[flat])
 

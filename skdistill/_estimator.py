@@ -12,6 +12,7 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from ._inputs import InputEncoding
 from ._plans import Extent, NetworkRecipe, Plan, rebuild_module, weights_of
 from ._process import torch_threads
 from ._rules import FilePath, Interval, Number, OneOf, Seed, check_parameters
@@ -52,7 +53,7 @@ except ImportError:  # scikit-learn < 1.9 has no callbacks
 _PARTS = ("module", "optimizer", "callbacks")
 
 # Private attributes that a fit sets.
-_PRIVATE = ("_plan", "_recipe", "_extent", "_training_state", "_member_numbers")
+_PRIVATE = ("_columns", "_plan", "_recipe", "_extent", "_training_state", "_member_numbers")
 
 
 class NetEstimator(CallbackSupportMixin, BaseEstimator):
@@ -179,16 +180,21 @@ def checked_training(estimator: NetEstimator, modules: list[Any] | None = None) 
 
 
 def recipe_for(
-    estimator: NetEstimator, plan: Plan, row_shape: tuple[int, ...], module: Any = None
+    estimator: NetEstimator,
+    plan: Plan,
+    row_shape: tuple[int, ...],
+    inputs: InputEncoding | None,
+    module: Any = None,
 ) -> NetworkRecipe:
     """Return how to build the networks of a plan, by the estimator's parameters.
 
-    `module` is the model class where the parameter of that name may give several.
+    They take rows of a shape, encoded; `module` is the model class where the parameter of that name
+    may give several.
     """
     module = estimator.module if module is None else module
     defaults = estimator._module_defaults[plan.task.kind] if module is MLP else {}
     settings = {**defaults, **estimator._params_of("module")}
-    return NetworkRecipe.of(module, row_shape, plan.n_outputs, settings)
+    return NetworkRecipe.of(module, row_shape, plan.n_outputs, settings, inputs)
 
 
 def forget(estimator: NetEstimator) -> None:

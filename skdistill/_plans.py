@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ._inputs import InputEncoding
 from ._objective import Objective
 from ._process import DISPATCH_MODE_LOCK
 from ._tasks import Buffers, Task
@@ -44,21 +45,35 @@ class NetworkRecipe:
         Shape of a row of X.
     widths : object, default=None
         Units that pruning has left, see :func:`skdistill.pruning.narrow`.
+    inputs : InputEncoding, default=None
+        What is done to rows before networks take them; None is nothing.
     """
 
     module: Callable[..., nn.Module]
     settings: dict[str, Any]
     row_shape: tuple[int, ...]
     widths: Any = None
+    inputs: InputEncoding | None = None
 
     @classmethod
     def of(
-        cls, module: Any, row_shape: tuple[int, ...], n_outputs: int, settings: dict[str, Any]
+        cls,
+        module: Any,
+        row_shape: tuple[int, ...],
+        n_outputs: int,
+        settings: dict[str, Any],
+        inputs: InputEncoding | None = None,
     ) -> NetworkRecipe:
-        """Return the recipe for a network that takes rows of this shape."""
-        in_features = row_shape[0] if len(row_shape) == 1 else row_shape
+        """Return the recipe for a network that takes rows of this shape, encoded."""
+        shape = row_shape if inputs is None else (inputs.n_inputs,)
+        in_features = shape[0] if len(shape) == 1 else shape
         widths = {"in_features": in_features, "out_features": n_outputs}
-        return cls(module, {**widths, **copy.deepcopy(settings)}, row_shape)
+        return cls(module, {**widths, **copy.deepcopy(settings)}, row_shape, inputs=inputs)
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of what networks take for a row."""
+        return self.row_shape if self.inputs is None else (self.inputs.n_inputs,)
 
     @property
     def is_of_ours(self) -> bool:
@@ -168,7 +183,7 @@ def build_module(
     """Build the stack that predicts distributions; raise a ValueError for other outputs."""
     module = _built(plan, recipe, seeds, dtype, buffers or {})
     with torch.no_grad():
-        outputs = module(torch.zeros(1, 3, *recipe.row_shape, dtype=dtype))
+        outputs = module(torch.zeros(1, 3, *recipe.input_shape, dtype=dtype))
     n_axes = len(getattr(module, "network", module).lead)
     shape, expected = tuple(outputs.shape[n_axes:]), (3, plan.n_outputs)
     if shape != expected:
@@ -182,7 +197,9 @@ def build_module(
 def _built(
     plan: Plan, recipe: Any, seeds: Sequence[int], dtype: torch.dtype, buffers: dict[str, Tensor]
 ) -> Any:
-    return plan.wrap(plan.build(recipe, seeds).to(dtype=dtype), buffers).eval()
+    module = plan.wrap(plan.build(recipe, seeds).to(dtype=dtype), buffers)
+    module.inputs = None if recipe.inputs is None else recipe.inputs.module(dtype)
+    return module.eval()
 
 
 def as_tensors(arrays: dict[str, np.ndarray]) -> dict[str, Tensor]:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn import config_context, get_config
-from sklearn.utils.validation import validate_data
 from torch import Tensor
 
 from ._checks import check_magnitude, check_outputs, is_finite, is_small
+from ._columns import read_rows
 from ._memory import working_memory
 from ._process import on_threads, torch_threads
 from ._rules import errors_about
@@ -42,7 +42,9 @@ def check_rows(estimator: Any, X: Any, row_shape: tuple[int, ...]) -> np.ndarray
                 f"X must have {n_axes} axes, rows of shape {row_shape} as in fit; got an array of "
                 f"shape {np.shape(X)}. A single row is X[None]."
             )
-        X = validate_data(estimator, X, dtype=(np.float64, np.float32), reset=False, allow_nd=True)
+        X = read_rows(estimator, X, reset=False)
+        if X.ndim == 2 and estimator.module_.inputs is None and np.isnan(X.sum()):
+            X = np.nan_to_num(X, posinf=np.inf, neginf=-np.inf)  # columns with a mean of 0
     if X.shape[1:] != row_shape:
         raise ValueError(f"X must have rows of shape {row_shape}, as in fit; got {X.shape[1:]}.")
     return X
@@ -59,6 +61,7 @@ def _is_plain(estimator: Any, X: Any, row_shape: tuple[int, ...]) -> bool:
         and 0 < X.size <= _FEW
         and X.shape[1:] == row_shape
         and not hasattr(estimator, "feature_names_in_")
+        and getattr(estimator, "_columns", None) is None
         and bool(np.isfinite(X).all())
     )
 

@@ -14,6 +14,7 @@ import torch
 from joblib.externals.loky.backend.reduction import dumps  # as loky pickles
 
 from ._checks import check_trainable, check_weights
+from ._inputs import InputEncoding
 from ._ranks import Ranks
 from ._standardisation import Moments
 from ._tasks import TASKS, Buffers, Classes, Numbers, Task, dtype_to_compute, is_large_table
@@ -90,6 +91,8 @@ class Stream:
     row_shape : tuple of int
     dtype : dtype
         What is computed in.
+    X_moments : Moments
+        Of the columns, if rows are those of a table.
     y_moments : Moments
         Of the targets, if they are numbers.
     examples : Part
@@ -123,7 +126,7 @@ class Stream:
         self.n_rows, self.row_shape = seen.n_rows, seen.row_shape
         self.is_weighted, self.given_dtype = seen.is_weighted, seen.dtype
         self.total_weight = seen.total_weight
-        self.y_moments = seen.y_moments
+        self.X_moments, self.y_moments = seen.X_moments, seen.y_moments
         self.examples = seen.examples.part()
         limits = seen.limits if is_large_table((self.n_rows, *self.row_shape)) else None
         self.dtype = np.dtype(dtype_to_compute(estimator, self.given_dtype.name, limits))
@@ -168,6 +171,11 @@ class Stream:
         if not normalize_y:
             loc, scale = np.zeros_like(loc), np.ones_like(scale)
         return task.scaling_by(loc, scale, self.dtype)
+
+    def inputs(self, estimator: Any) -> InputEncoding | None:
+        """Return how an estimator's parameters ask for rows to be encoded."""
+        asks = len(self.row_shape) == 1 and getattr(estimator, "normalize_X", False)
+        return InputEncoding.of_moments(self.X_moments) if asks else None
 
     def encoded_examples(self, scaling: Buffers) -> Part:
         """Return `examples` as :meth:`stretches` gives rows."""
@@ -231,7 +239,7 @@ class _Seen:
         self.kind = TASKS[estimator._kind]
         self.n_rows, self.total_weight = 0, 0.0
         self.row_shape: Any = None
-        self.y_moments = Moments()
+        self.X_moments, self.y_moments = Moments(), Moments()
         self.examples = _Examples(_N_EXAMPLES)
         self.labels: Any = None
 
@@ -242,7 +250,7 @@ class _Seen:
         facts = (X.shape[1:], X.dtype, y.shape[1:], weight is not None)
         if is_first:
             self.row_shape, self.dtype, self.y_shape, self.is_weighted = self.facts = facts
-            self.limits = X.min(0), X.max(0)
+            self.limits = np.fmin.reduce(X), np.fmax.reduce(X)
         self._refuse_change(facts)
         weights = _weights(weight, len(X))
         is_kept = weights > 0
@@ -251,9 +259,11 @@ class _Seen:
         if not len(X):
             return
         low, high = self.limits
-        self.limits = np.minimum(low, X.min(0)), np.maximum(high, X.max(0))
+        self.limits = np.fmin(low, np.fmin.reduce(X)), np.fmax(high, np.fmax.reduce(X))
         self.n_rows += len(X)
         self.total_weight += float(weights.sum())
+        if X.ndim == 2:
+            self.X_moments.add(X, weights)
         self._add_targets(y, weights)
         self.examples.add(Part(X, y, weights))
 

@@ -16,10 +16,10 @@ import torch
 from sklearn.exceptions import DataConversionWarning
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 from torch import Tensor, nn
 
 from ._checks import SMALL_OUTPUT, check_trainable, check_weights
+from ._columns import read_rows
 from ._rules import errors_about
 from ._standardisation import pieces, resolves, standardisation
 from ._warnings import warn
@@ -81,17 +81,7 @@ class Numbers:
     def check_part(cls, estimator, X, y, reset: bool) -> tuple[np.ndarray, np.ndarray]:
         """Check a part of inputs and targets; the latter are returned as (n,) or (n, t)."""
         with errors_about("X and y"):
-            X, y = validate_data(
-                estimator,
-                X,
-                y,
-                dtype=(np.float64, np.float32),
-                order="C",  # torch knows no negative strides
-                allow_nd=True,
-                multi_output=True,
-                y_numeric=True,
-                reset=reset,
-            )
+            X, y = read_rows(estimator, X, y, reset=reset, multi_output=True, y_numeric=True)
         if np.iscomplexobj(y):
             raise ValueError(f"y must be real numbers, got {y.dtype}.")
         check_trainable(X, X.dtype)
@@ -245,15 +235,7 @@ class Classes:
     def check_part(cls, estimator, X, y, reset: bool) -> tuple[np.ndarray, np.ndarray]:
         """Check a part of inputs and labels."""
         with errors_about("X and y"):
-            X, y = validate_data(
-                estimator,
-                X,
-                y,
-                dtype=(np.float64, np.float32),
-                order="C",
-                allow_nd=True,
-                reset=reset,
-            )
+            X, y = read_rows(estimator, X, y, reset=reset)
         with errors_about("y"):
             check_classification_targets(y)
         check_trainable(X, X.dtype)
@@ -368,7 +350,8 @@ def prepare_to_compute(
 ) -> tuple[np.ndarray, Numbers | Classes]:
     """Return rows in the dtype to compute in, by the parameter `dtype`, and the task so adapted."""
     is_open = estimator.dtype == "auto" and is_large_table(X.shape)
-    limits = (X.min(0), X.max(0)) if is_open else None
+    # The smallest and largest values that are not missing.
+    limits = (np.fmin.reduce(X), np.fmax.reduce(X)) if is_open else None
     wanted = dtype_to_compute(estimator, X.dtype.name, limits)
     if wanted == X.dtype.name:
         return X, task

@@ -132,6 +132,9 @@ class Training:
 
         ranks: Ranks | None = rows.ranks
         flop = flop_per_step(module, rows) / (1 if ranks is None else ranks.size)
+        for dealt in (rows, valid):
+            if dealt is not None:
+                dealt.encode_by(getattr(module, "inputs", None))
         progress = current_progress()
         if progress is not None:
             saved = progress.next_training(rows, draws_globally(module))

@@ -38,7 +38,7 @@ def all_weights(estimator: Any) -> np.ndarray:
 
 
 def same_recipe(estimator: Any, recipe: NetworkRecipe) -> NetworkRecipe:
-    """Return a recipe with the units that pruning has left of the fitted networks.
+    """Return a recipe with the encoding of rows, and the units, that the fitted networks have.
 
     A ValueError names what else of the two recipes differs.
     """
@@ -59,7 +59,8 @@ def same_recipe(estimator: Any, recipe: NetworkRecipe) -> NetworkRecipe:
             f"{' and '.join(sorted(changed))} must be as in the fit that training goes on from; "
             "warm_start=False begins anew."
         )
-    return replace(recipe, widths=fitted.widths)
+    settings = recipe.settings | {"in_features": fitted.settings["in_features"]}
+    return replace(recipe, settings=settings, widths=fitted.widths, inputs=fitted.inputs)
 
 
 def load_weights(module: Any, estimator: Any) -> None:

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from .._memory import rows_asked, rows_in_memory, stays_in_cache
+from .._memory import rows_asked, rows_in_memory, stays_in_cache, working_memory
 from .._ranks import Ranks
+from ..modules import InputEncoder
 from ._answers import AnswersOnFile
 
 # Rows are gathered for many batches at a time, up to about this many bytes: fewer calls, and the
@@ -77,6 +78,7 @@ class Rows(torch.utils.data.Dataset):
         self.generators = [torch.Generator().manual_seed(seed) for seed in seeds]
         self._order = torch.empty(len(seeds), len(X), dtype=torch.int32)
         self.draw = draw
+        self._encode: Callable[[Tensor], Tensor] | None = None
         self.n_kept = len(X) if draw is None else n_kept
         if draw is not None:
             self.draw_generator = torch.Generator(X.device).manual_seed(seeds[0] + 1)
@@ -95,6 +97,23 @@ class Rows(torch.utils.data.Dataset):
         """Go on from what :meth:`state` returned: the same orders and new rows follow."""
         for generator, value in zip(self._all_generators(), state, strict=True):
             generator.set_state(value)
+
+    def encode_by(self, inputs: InputEncoder | None) -> None:
+        """Let batches have their rows encoded; new rows are drawn, and teachers asked, before it.
+
+        Rows that stay as they are are encoded once, if they fit scikit-learn's ``working_memory``.
+        """
+        if inputs is None:
+            return
+        if self._stays and len(self) * inputs.n_inputs * self.X.element_size() <= working_memory():
+            self.X = inputs(self.X)
+        else:
+            self._encode = inputs
+
+    @property
+    def _stays(self) -> bool:
+        """Whether X is only dealt."""
+        return self.draw is None
 
     def _all_generators(self) -> list[torch.Generator]:
         return self.generators if self.draw is None else [*self.generators, self.draw_generator]
@@ -134,7 +153,10 @@ class Rows(torch.utils.data.Dataset):
         """Inputs, targets and weights of the rows at `index`, of shape (..., S or 1, size)."""
         index, X = self._drawn(index)
         targets = tuple(_rows_at(target, index) for target in self.targets)
-        return X, (targets, self._weight_at(index))
+        return self._encoded(X), (targets, self._weight_at(index))
+
+    def _encoded(self, X: Tensor) -> Tensor:
+        return X if self._encode is None else self._encode(X)
 
     def deal(self, index: Tensor) -> Iterator[Batch]:
         """Batches of the rows at `index`, of shape (k, S or 1, size), one after the other."""
@@ -213,6 +235,10 @@ class DistillationRows(Rows):
         if predictions is None and self.n_kept:
             self.predictions = self._kept_predictions(answer, answers)
 
+    @property
+    def _stays(self) -> bool:
+        return self.draw is None and self.predictions is not None
+
     def _kept_predictions(self, answer: Tensor, answers: AnswersOnFile | None) -> Tensor | None:
         """Predictions for the rows that stay as they are; None if they cannot be kept."""
         kept = self.X[: self.n_kept]
@@ -260,7 +286,8 @@ class DistillationRows(Rows):
     def _with_predictions(self, index: Tensor, X: Tensor) -> Batch:
         """Batch of the rows X in the places of those at `index`."""
         targets = (_rows_at(target, index) for target in self.targets)
-        return X, ((self._predictions_for(X, index), *targets), self._weight_at(index))
+        predictions = self._predictions_for(X, index)
+        return self._encoded(X), ((predictions, *targets), self._weight_at(index))
 
     def _predictions_for(self, X: Tensor, index: Tensor) -> Tensor:
         """Predictions for rows (..., *row); those for rows that are kept may be known already."""
@@ -313,13 +340,19 @@ class StreamedRows(torch.utils.data.Dataset):
         self.batch_size = min(batch_size, n_rows)
         self.seeds = seeds
         self.X = X
+        self._inputs: InputEncoder | None = None
         self._state: list[Tensor] | None = None
 
     def __len__(self) -> int:
         return self.n_rows
 
+    def encode_by(self, inputs: InputEncoder | None) -> None:
+        """Let batches have their rows encoded, as :meth:`Rows.encode_by` does."""
+        self._inputs = inputs
+
     def __iter__(self) -> Iterator[Batch]:
         for rows in self.stretches():
+            rows.encode_by(self._inputs)
             if self._state is not None:
                 rows.load_state(self._state)
             yield from rows

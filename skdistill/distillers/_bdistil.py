@@ -14,6 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._estimator import fit_task, recipe_for, with_callbacks
+from .._inputs import InputEncoding
 from .._plans import Plan
 from .._ranks import refuse_ranks
 from .._read_offs import DistributionEstimator, is_a
@@ -48,10 +49,12 @@ def model_classes(module: Any) -> list[Any]:
     return list(module)
 
 
-def recipes_of(booster: Any, plan: Plan, row_shape: tuple[int, ...]) -> LearnerRecipes:
+def recipes_of(
+    booster: Any, plan: Plan, row_shape: tuple[int, ...], inputs: InputEncoding | None
+) -> LearnerRecipes:
     """Return how to build the networks of each model class."""
     modules = model_classes(booster.module)
-    return LearnerRecipes(tuple(recipe_for(booster, plan, row_shape, m) for m in modules))
+    return LearnerRecipes(tuple(recipe_for(booster, plan, row_shape, inputs, m) for m in modules))
 
 
 def plan_of(booster: Any, task: Task) -> RoundsPlan:
@@ -148,6 +151,8 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         Rows of a minibatch.
     optimizer, lr, lr_schedule, clip_norm
         As in :class:`BayesianEnsembleRegressor`.
+    normalize_X, categorical_features
+        As in :class:`BayesianEnsembleRegressor`. The teacher gets the columns as they are.
     normalize_y : bool, default=True
         Whether to standardise the targets of a regressor for training.
     checkpoint, checkpoint_every
@@ -261,6 +266,8 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         max_epochs="auto",
         batch_size=64,
         clip_norm=5.0,
+        normalize_X=True,
+        categorical_features="from_dtype",
         normalize_y=True,
         memory=None,
         checkpoint=None,
@@ -295,6 +302,8 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.clip_norm = clip_norm
+        self.normalize_X = normalize_X
+        self.categorical_features = categorical_features
         self.normalize_y = normalize_y
         self.memory = memory
         self.checkpoint = checkpoint

@@ -124,8 +124,9 @@ class LimitedRun:
         self.limits = limits
         self.watch = Stopwatch(limits.deadline)
         network = module.network
+        inputs = module.encode(rows)
         self.played = Rounds(
-            network, rows, chunk=chunk, before_chunk=self.watch, reach=network.reach
+            network, inputs, chunk=chunk, before_chunk=self.watch, reach=network.reach
         )
         self.first = first
         self.inside = torch.arange(len(rows), device=rows.device)  # rows that have not left
@@ -238,7 +239,7 @@ def predict_first(module: Any, X: np.ndarray, n_rounds: int) -> Any:
     """Predict the distribution of the first rounds, with nothing kept of each."""
 
     def run(rows: Tensor) -> Tensor:
-        return module.network.first(rows, n_rounds).unsqueeze(0)
+        return module.network.first(module.encode(rows), n_rounds).unsqueeze(0)
 
     outputs = read_in_chunks(module, X, lambda found: found.transpose(0, 1), raw=True, run=run)
     return module.of_outputs(torch.from_numpy(outputs).transpose(0, 1))

@@ -152,6 +152,7 @@ def _keep_rounds(booster: Any, setup: Setup, search: Search) -> None:
     booster.n_parameters_ = n_parameters(search.network)
     search.network.put_side_by_side()
     module = plan.wrap(search.network, as_tensors(setup.scaling)).eval()
+    module.inputs = search.inputs
     module = module.to(search.played.x.device)
     booster._keep(plan, setup.recipe, module, search.history, Extent(booster.n_epochs_))
 
@@ -194,6 +195,9 @@ class Search:
         self.plan: RoundsPlan = setup.plan
         self.game = game
         self.context = context
+        inputs = setup.recipe.inputs
+        self.inputs = None if inputs is None else inputs.module(X.dtype).to(X.device)
+        X = X if self.inputs is None else self.inputs(X)
         self.target = game.target.to(X.dtype)
         self.weight = _unless_equal(game.weight.to(X.dtype).T)
         self.network = self.plan.new_booster([], game.loc.to(X), game.bound.to(X))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ..losses import Categories
 from ..modules import GaussianStack, stack, unstack
 from ..teachers import Teacher
-from ..transfer import Measure, TransferMaker
+from ..transfer import Measure, TransferMaker, prepare_lacking
 from ._setup import Setup
 from ._teacher import Predict, distribution_of, predictor_of
 
@@ -36,7 +37,7 @@ def prepare_maker(
     if maker is None:
         return None
     if not maker.asks_teacher:
-        return maker.prepare(X, weight)
+        return prepare_lacking(maker, X, weight)
     task, teacher = setup.plan.task, distiller.teacher_
     # Not what the student learns from, such as expectations, but what the members predict.
     predict = predictor_of(teacher, setup, task)
@@ -48,9 +49,10 @@ def prepare_maker(
         )
     model = _inside(teacher, FrozenEstimator)
     is_ensemble = isinstance(model, (BayesianEnsembleClassifier, BayesianEnsembleRegressor))
-    networks = NetworksThatDisagree(model.module_, X) if is_ensemble else None
-    asks: Any = maker  # `prepare` of makers that ask takes the teacher, that of others does not
-    return asks.prepare(X, weight, networks or AnswersThatDisagree(task, predict))
+    # Of categories its networks may know other codes.
+    asks_networks = is_ensemble and setup.columns is None
+    networks = NetworksThatDisagree(model.module_, X) if asks_networks else None
+    return prepare_lacking(maker, X, weight, networks or AnswersThatDisagree(task, predict))
 
 
 def _inside(model: Any, *wrappers: Any) -> Any:
@@ -77,6 +79,7 @@ class NetworksThatDisagree:
         self.networks = [
             network.to(like).requires_grad_(False) for network in unstack(module.network)
         ]
+        self.encode = copy.deepcopy(module).to(like).encode
         self.is_numeric = isinstance(module, GaussianStack)
 
     def of_some(self, generator: torch.Generator) -> Measure:
@@ -86,7 +89,7 @@ class NetworksThatDisagree:
         network.eval().requires_grad_(False)
 
         def measure(rows: Tensor) -> Tensor:
-            outputs = network(rows.unsqueeze(0))
+            outputs = network(self.encode(rows).unsqueeze(0))
             if self.is_numeric:
                 return EmpiricalGaussian.from_outputs(outputs).uncertainty().epistemic.sum(-1)
             members = Categories(outputs)  # (S, K, n) inside; uncertainty() passes no gradient

@@ -311,6 +311,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         As in :class:`HydraPlusRegressor`.
     optimizer, lr, lr_schedule, batch_size, clip_norm
         As in :class:`BayesianEnsembleRegressor`.
+    normalize_X, categorical_features
+        As in :class:`BayesianEnsembleRegressor`. The teacher gets the columns as they are.
     normalize_y : bool, default=True
         Whether to standardise the targets of a regressor for training.
     warm_start : bool, default=False
@@ -458,6 +460,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         max_epochs="auto",
         batch_size="auto",
         clip_norm=5.0,
+        normalize_X=True,
+        categorical_features="from_dtype",
         normalize_y=True,
         memory=None,
         warm_start=False,
@@ -498,6 +502,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.clip_norm = clip_norm
+        self.normalize_X = normalize_X
+        self.categorical_features = categorical_features
         self.normalize_y = normalize_y
         self.memory = memory
         self.warm_start = warm_start

@@ -137,6 +137,8 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         As in :class:`HydraPlusRegressor`; with chains they must have their defaults.
     optimizer, lr, lr_schedule, batch_size, clip_norm
         As in :class:`BayesianEnsembleRegressor`, for the student.
+    normalize_X, categorical_features
+        As in :class:`BayesianEnsembleRegressor`. The teacher gets the columns as they are.
     normalize_y : bool, default=True
         Whether to standardise the targets of a regressor for training.
     checkpoint, checkpoint_every
@@ -238,6 +240,8 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         max_epochs="auto",
         batch_size=100,
         clip_norm=5.0,
+        normalize_X=True,
+        categorical_features="from_dtype",
         normalize_y=True,
         checkpoint=None,
         checkpoint_every=60.0,
@@ -268,6 +272,8 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.clip_norm = clip_norm
+        self.normalize_X = normalize_X
+        self.categorical_features = categorical_features
         self.normalize_y = normalize_y
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -248,18 +247,19 @@ class OnlineDistillation(Callback):
         The student learns from the first of them; of the others the running means are updated.
         """
         for k, (X, ((index,), weight)) in enumerate(self.stream.take(self.n_asked)):
-            outputs = net.outputs_now(X)
+            outputs = net.outputs_now(net.module_.encode(X))
             if not outputs.isfinite().all():
                 return  # a chain has diverged; its guard ends training after the epoch
             targets = self.targets.update(self.members_of(net.module_, outputs), index.squeeze(0))
             if k == 0:
-                self.buffer.batches.append((X, ((targets.unsqueeze(0),), weight)))
+                inputs = self.student.module_.encode(X)
+                self.buffer.batches.append((inputs, ((targets.unsqueeze(0),), weight)))
 
     def _note(self, net: StackNet) -> None:
         """Add what the chains' samples predict for X and `X_monitor`."""
         self.r_hat.update(_numbers(self._members(net, self.diagnosed)))
         if self.monitor is not None:
-            self.monitor.update(partial(self._members, net))
+            self.monitor.update(lambda rows: self._members(net, net.module_.encode(rows)))
 
     def _train_student(self) -> None:
         """Train the student on the minibatches in the buffer (line 12)."""
@@ -269,9 +269,9 @@ class OnlineDistillation(Callback):
         if self.student.interrupted_ or self.guard.diverged_.any():
             raise StudentStopped  # no KeyboardInterrupt, which would end the chains quietly
 
-    def _members(self, net: StackNet, rows: Tensor) -> Any:
-        """What the chains' last samples predict for rows (1, m, ...)."""
-        return self.members_of(net.module_, net.outputs_now(rows))
+    def _members(self, net: StackNet, inputs: Tensor) -> Any:
+        """What the chains' last samples predict for encoded rows (1, m, ...)."""
+        return self.members_of(net.module_, net.outputs_now(inputs))
 
     def diagnostics(self) -> SamplerDiagnostics:
         """Return the chains' R-hat, by a sample of each of their epochs, or several."""

@@ -18,6 +18,7 @@ from .._ranks import refuse_ranks
 from .._resume import NO_MATTER
 from .._training import decay_of_weights, flop_per_step, on_device, own_dropout
 from ..ensembles import amount_of_training, fit_ensemble
+from ..transfer import prepare_lacking
 from ._gped_estimates import Targets
 from ._setup import Setup, group_lasso
 from ._student import Student, training_set
@@ -152,7 +153,7 @@ def _transfer_rows(distiller: Any, setup: Setup, seed: int) -> Any:
         weights[None] if is_weighted else None,
         distiller.batch_size,
         [seed],
-        None if maker is None else maker.prepare(rows, weights if is_weighted else None),
+        None if maker is None else prepare_lacking(maker, rows, weights if is_weighted else None),
     )
 
 

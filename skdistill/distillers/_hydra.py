@@ -178,6 +178,8 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         teacher is asked once.
     optimizer, lr, lr_schedule, batch_size, clip_norm
         As in :class:`BayesianEnsembleRegressor`.
+    normalize_X, categorical_features
+        As in :class:`BayesianEnsembleRegressor`. The teacher gets the columns as they are.
     normalize_y : bool, default=True
         Whether to standardise the targets for training. Outputs are in y's units all the same.
     memory : None, str or joblib.Memory, default=None
@@ -289,6 +291,8 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         max_epochs="auto",
         batch_size="auto",
         clip_norm=5.0,
+        normalize_X=True,
+        categorical_features="from_dtype",
         normalize_y=True,
         memory=None,
         warm_start=False,
@@ -326,6 +330,8 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.clip_norm = clip_norm
+        self.normalize_X = normalize_X
+        self.categorical_features = categorical_features
         self.normalize_y = normalize_y
         self.memory = memory
         self.warm_start = warm_start
@@ -508,6 +514,8 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         max_epochs="auto",
         batch_size="auto",
         clip_norm=5.0,
+        normalize_X=True,
+        categorical_features="from_dtype",
         memory=None,
         warm_start=False,
         checkpoint=None,
@@ -546,6 +554,8 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.clip_norm = clip_norm
+        self.normalize_X = normalize_X
+        self.categorical_features = categorical_features
         self.memory = memory
         self.warm_start = warm_start
         self.checkpoint = checkpoint

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from .._columns import COLUMN_PARAMETERS
 from .._read_offs import DistributionEstimator
 from .._rules import Number, OneOf, is_number
 from ..transfer import make_transfer
@@ -61,6 +62,7 @@ PARAMETER_TABLE = {
     "teacher_cv": FoldsRule(),
     "memory": MemoryRule(),
     "weight_decay": Number(Real, 0),
+    **COLUMN_PARAMETERS,
 }
 
 STUDENT_PARAMETERS = {

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -13,7 +13,9 @@ from sklearn.base import clone
 from sklearn.utils import check_array, check_random_state
 
 from .._checks import check_trainable
+from .._columns import Columns
 from .._estimator import checked_training, forget, recipe_for
+from .._inputs import encoding_for
 from .._plans import Plan, build_module
 from .._ranks import current_ranks
 from .._resume import resumable
@@ -25,7 +27,14 @@ from .._warm_start import all_weights, same_recipe
 from ..distributions import Calibratable
 from ..pruning import GroupLasso
 from ..teachers import check_member_predictions
-from ..transfer import Disagreement, GaussianNoise, TransferMaker, TransferSet, make_transfer
+from ..transfer import (
+    Disagreement,
+    GaussianNoise,
+    TransferMaker,
+    TransferSet,
+    filled,
+    make_transfer,
+)
 from ._stage import Stage
 
 # What transfer="auto" stands for, by the kind of the student; a class may have an `_auto_noise`.
@@ -67,6 +76,7 @@ class Setup(NamedTuple):
     member_predictions: np.ndarray | None  # (n, S, ...), encoded
     stage: Stage
     stream: Stream | None = None  # of which X, y and weight are examples then
+    columns: Columns | None = None  # those of X that hold categories
 
     @property
     def dtype(self) -> np.dtype:
@@ -118,7 +128,7 @@ def set_up(
     X_transfer: Any = None,
     member_predictions: Any = None,
     *,
-    recipes_of: Callable[[Any, Plan, tuple[int, ...]], Any] = recipe_for,
+    recipes_of: Callable[..., Any] = recipe_for,
     modules: list[Any] | None = None,
     stage_of: Callable[[Any], Stage] | None = None,
 ) -> Setup:
@@ -133,7 +143,7 @@ def set_up(
     X, y, sample_weight, X_transfer, member_predictions
         As given to `fit`.
     recipes_of : callable
-        Returns how to build the networks of the plan for rows of a shape.
+        Returns how to build the networks of the plan for rows of a shape, and their encoding.
     modules : list, default=None
         The model classes where `module` may give several.
     stage_of : callable, default=None
@@ -144,18 +154,20 @@ def set_up(
     stage = Stage() if stage_of is None else stage_of(distiller)
     X_checked, y_checked, task = stage.begin(distiller, X, y)
     plan = plan_of(task)
-    recipe = recipes_of(distiller, plan, X_checked.shape[1:])
-    recipe = same_recipe(distiller, recipe) if stage.goes_on else recipe
     weight = task.weights_of_rows(y_checked, sample_weight)
     # A slice copies nothing: X may be a memory map.
     kept: Any = slice(None) if weight is None or weight.all() else weight > 0
     rows, targets = X_checked[kept], y_checked[kept]
+    kept_weight = None if weight is None else weight[kept]
+    inputs = encoding_for(distiller, rows, kept_weight)
+    recipe = recipes_of(distiller, plan, rows.shape[1:], inputs)
+    recipe = same_recipe(distiller, recipe) if stage.goes_on else recipe
     maker = transfer_maker(distiller, len(rows), member_predictions is None)
-    maker = maker_that_changes(maker, rows)
+    columns = distiller._columns
+    maker = maker_that_changes(maker, rows, [] if columns is None else [*columns.categories])
     transfer_rows = check_transfer_rows(distiller, X_transfer, rows, maker)
     # A module that does not fit is found before the teacher is fitted.
     check_student(distiller, plan, recipe, stage, member_predictions is None)
-    kept_weight = None if weight is None else weight[kept]
     scaling = stage.scaling(distiller, task, targets, kept_weight, rows.dtype)
     if member_predictions is not None:
         refuse_teacher(distiller, transfer_rows)
@@ -179,6 +191,7 @@ def set_up(
         maker,
         member_predictions,
         stage,
+        columns=columns,
     )
 
 
@@ -225,7 +238,7 @@ def set_up_stream(
     maker = transfer_maker(distiller, stream.n_rows, True)
     vars(distiller).update(stream.task.fitted_attributes)
     plan = plan_of(stream.task)
-    recipe = recipe_for(distiller, plan, stream.row_shape)
+    recipe = recipe_for(distiller, plan, stream.row_shape, stream.inputs(distiller))
     check_student(distiller, plan, recipe, stage, True)
     scaling = stream.scaling(stream.task, getattr(distiller, "normalize_y", True))
     examples = stream.encoded_examples(scaling)
@@ -289,14 +302,36 @@ def transfer_maker(distiller: Any, n_rows: int, has_teacher: bool) -> TransferMa
     return maker
 
 
-def maker_that_changes(maker: TransferMaker | None, rows: np.ndarray) -> TransferMaker | None:
-    """Check the maker, and return it, or None for one that leaves rows as they are."""
+def maker_that_changes(
+    maker: TransferMaker | None, rows: np.ndarray, categorical: Sequence[int] = ()
+) -> TransferMaker | None:
+    """Check the maker, and return it, or None for one that leaves rows as they are.
+
+    `categorical` are columns that hold codes of categories.
+    """
     if maker is not None:
         maker.check(rows.shape)
     if maker is None or not len(rows):
         return maker
-    some = rows[:: -(-len(rows) // _ROWS_LOOKED_AT)].copy()  # X may be a memory map
-    return maker if maker.changes(torch.from_numpy(some)) else None
+    # A copy: X may be a memory map.
+    some = torch.from_numpy(rows[:: -(-len(rows) // _ROWS_LOOKED_AT)].copy())
+    some = filled(some) if some.ndim == 2 else some
+    maker = _knowing(maker, some, categorical) if len(categorical) else maker
+    return maker if maker.changes(some) else None
+
+
+def _knowing(maker: TransferMaker, some: torch.Tensor, categorical: Sequence[int]) -> TransferMaker:
+    """Return a maker that treats further columns as categorical."""
+    settings: dict[str, Any] = maker.get_params(deep=False)
+    changed: dict[str, Any] = {}
+    if "categorical" in settings:
+        variables = maker.variables_of(some)
+        known = {column for variable in variables for column in variable}
+        further = [(column,) for column in categorical if column not in known]
+        changed["categorical"] = [*variables, *further]
+    if settings.get("base") is not None:
+        changed["base"] = _knowing(settings["base"], some, categorical)
+    return clone(maker).set_params(**changed)
 
 
 def refuse_teacher(distiller: Any, transfer_rows: np.ndarray) -> None:
@@ -332,14 +367,18 @@ def check_further_rows(distiller: Any, given: Any, X: np.ndarray, name: str) -> 
     with errors_about(name):
         if len(given) == 0:
             raise ValueError(f"{name} must have at least one row, or be None; got none.")
-        rows = check_array(given, dtype=X.dtype, input_name=name, allow_nd=True)
+        columns, names = distiller._columns, getattr(given, "columns", None)
+        given = given if columns is None else columns.encode(given)
+        may_lack = "allow-nan" if X.ndim == 2 and distiller.normalize_X else True
+        settings = {"allow_nd": True, "ensure_all_finite": may_lack}
+        rows = check_array(given, dtype=X.dtype, input_name=name, **settings)
     if rows.shape[1:] != row_shape:
         raise ValueError(
             f"{name} must have {row_shape[0]} columns as X has, got {rows.shape[1]}."
             if rows.ndim == len(row_shape) + 1 == 2
             else f"{name} must have rows of shape {row_shape} as X has, got {rows.shape[1:]}."
         )
-    check_names(distiller, getattr(given, "columns", None), f"{name} has")
+    check_names(distiller, names, f"{name} has")
     check_trainable(rows, X.dtype, name)
     return rows
 

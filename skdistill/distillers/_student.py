@@ -26,6 +26,7 @@ from .._training import (
 from .._warm_start import load_weights
 from ..modules import count_flop, n_parameters
 from ..pruning import prune, widths
+from ..transfer import prepare_lacking
 from ._disagreement import prepare_maker
 from ._setup import Setup, group_lasso
 from ._stage import Stage
@@ -122,7 +123,7 @@ def streamed_rows(
     if setup.maker is not None:
         # The spread of the columns, and their correlations, are those of the examples.
         weight = put(setup.weight) if stream.is_weighted else None
-        draw = setup.maker.prepare(put(setup.X), weight)
+        draw = prepare_lacking(setup.maker, put(setup.X), weight)
 
     # Memory is bounded, whatever fits it: a file in any case. Rows with noise are new ones.
     answers = AnswersOnFile(stream.n_rows) if draw is None else None

@@ -14,6 +14,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_memory
 
+from .._columns import Columns
 from .._meta_estimators import is_prefitted, weights_for
 from .._predict import predict_members
 from .._ranks import current_ranks
@@ -189,7 +190,9 @@ def predictor_of(teacher: Any, setup: Setup, encoder: Any = None) -> Predict:
     Predictions are encoded by the plan, for the student's objective, or by another `encoder`: the
     task leaves them what they are.
     """
-    as_frame = frames_like(setup.example_of_X, getattr(teacher, "feature_names_in_", None))
+    as_frame = frames_like(
+        setup.example_of_X, getattr(teacher, "feature_names_in_", None), setup.columns
+    )
     encoder = setup.plan if encoder is None else encoder
     labels = getattr(setup.plan.task, "labels", None)
 
@@ -247,8 +250,13 @@ def seed_where_unset(estimator, seed: int) -> None:
     estimator.set_params(**seeds)
 
 
-def frames_like(X, names) -> Callable[[np.ndarray], Any]:
-    """Return what turns an array into a frame of X's library, for a teacher with named columns."""
+def frames_like(X, names, columns: Columns | None = None) -> Callable[[np.ndarray], Any]:
+    """Return what turns an array into a frame of X's library, for a teacher with named columns.
+
+    Where `columns` of X hold categories, whatever the teacher, their codes become categories again.
+    """
+    if columns is not None:
+        return lambda rows: columns.decode(rows, X)
     if names is None:
         return lambda rows: rows
     if not hasattr(X, "columns"):

@@ -39,7 +39,7 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
     max_epochs : int or "auto", default="auto"
         Number of epochs; "auto" is 50, but on tables of more than 60,000 rows as many as show each
         member 3,000,000 rows in all, and at least 6. Chains run for 50 in any case.
-    inference, bootstrap, optimizer, lr, lr_schedule, batch_size, clip_norm
+    inference, bootstrap, optimizer, lr, lr_schedule, batch_size, clip_norm, normalize_X
         As in :class:`BayesianEnsembleRegressor`.
     early_stopping, n_iter_no_change, tol, max_restarts, member_block, n_jobs
         As in :class:`BayesianEnsembleRegressor`.
@@ -108,6 +108,8 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         max_epochs="auto",
         batch_size="auto",
         clip_norm=None,
+        normalize_X=True,
+        categorical_features="from_dtype",
         early_stopping=False,
         validation_fraction=0.1,
         n_iter_no_change="auto",
@@ -139,6 +141,8 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.clip_norm = clip_norm
+        self.normalize_X = normalize_X
+        self.categorical_features = categorical_features
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change

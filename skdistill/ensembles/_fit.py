@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 
+from .._columns import COLUMN_PARAMETERS
 from .._estimator import checked_training, fit_task, forget, recipe_for, with_callbacks
 from .._plans import Extent, rebuild_module, weights_of
 from .._ranks import refuse_ranks
@@ -74,6 +75,7 @@ PARAMETER_TABLE = {
     "member_block": Number(Integral, 1, others=("auto",)),
     "warm_start": OneOf((True, False)),
     "n_jobs": NumberOfJobs(),
+    **COLUMN_PARAMETERS,
 }
 
 
@@ -154,8 +156,8 @@ def _train_members(
     """Train the members of an ensemble on Data or a Stream, and keep them."""
     goes_on = is_trained(ensemble)
     plan = _plan_of(ensemble, task)
-    recipe = recipe_for(ensemble, plan, data.row_shape)
     train, valid = split(ensemble, task, data, random_state)
+    recipe = recipe_for(ensemble, plan, data.row_shape, train.inputs(ensemble))
     if goes_on:
         recipe, scaling = same_recipe(ensemble, recipe), scaling_of(ensemble)
     else:

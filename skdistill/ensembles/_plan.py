@@ -44,7 +44,7 @@ class EnsemblePlan(Plan):
         members = recipe.build(seeds)
         if self.dropout_rate is not None:
             members = [
-                with_dropout(member, self.dropout_rate, recipe.row_shape, seed)
+                with_dropout(member, self.dropout_rate, recipe.input_shape, seed)
                 for member, seed in zip(members, seeds, strict=True)
             ]
         return stack(members)

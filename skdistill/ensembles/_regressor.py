@@ -61,6 +61,14 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         on 64, from 20,000 on 128 and from 40,000 on 256; for chains it is 32 in any case.
     clip_norm : float, default=None
         Largest norm of each member's gradient.
+    normalize_X : bool, default=True
+        Whether to standardise the columns of a table inside, and to take missing values: their
+        place is told by a further input where some were missing in `fit`, and else they count as
+        the column's mean. Columns that a scaler has standardised are taken as they are.
+    categorical_features : "from_dtype", None or array-like, default="from_dtype"
+        Columns that hold categories, each of which becomes an input of the networks: names or
+        numbers of columns, or a mask; "from_dtype" are the columns of a frame that are categorical
+        or text. What was not seen in `fit`, and what is missing, is none of the categories.
     early_stopping : bool, default=False
         Whether to hold out `validation_fraction` of the rows, and to end each member's training,
         with its best weights, when its loss on them has not improved by `tol` for
@@ -206,6 +214,8 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         max_epochs="auto",
         batch_size="auto",
         clip_norm=None,
+        normalize_X=True,
+        categorical_features="from_dtype",
         early_stopping=False,
         validation_fraction=0.1,
         n_iter_no_change="auto",
@@ -238,6 +248,8 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.clip_norm = clip_norm
+        self.normalize_X = normalize_X
+        self.categorical_features = categorical_features
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
@@ -264,9 +276,10 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Inputs, best standardised; images or series of shape (n_samples, ...) if `module` takes
-            them. float32 is computed in float32, all else in float64. Predictions have the same
-            dtype, but are float64 where float32 would round targets that are far from 0.
+            Inputs, also as a frame with categories; images or series of shape (n_samples, ...),
+            best standardised, if `module` takes them. float32 is computed in float32, all else in
+            float64. Predictions have the same dtype, but are float64 where float32 would round
+            targets that are far from 0.
             Or batches that need not fit in memory: an object that gives ``(X, y)`` or ``(X, y,
             sample_weight)`` batch by batch each time that it is iterated over, see
             :mod:`skdistill.streams`. A memory map is not copied.

@@ -19,6 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.parallel import delayed
 from torch import Tensor, nn
 
+from .._inputs import InputEncoding, encoding_for
 from .._plans import Extent, NetworkRecipe, as_tensors, build_module, weights_of
 from .._resume import TaskProgress, current_progress, progress_is
 from .._streams import Part, Stream, rows_of_stream
@@ -93,6 +94,10 @@ class Data(NamedTuple):
     def scaling(self, task: Any, normalize_y: bool) -> Buffers:
         """Location and scale of the targets, for the module's buffers."""
         return task.scaling(self.y, self.weight, self.dtype, normalize_y)
+
+    def inputs(self, ensemble: Any) -> InputEncoding | None:
+        """Return how the ensemble's parameters ask for rows to be encoded."""
+        return encoding_for(ensemble, self.X, self.weight)
 
     def at(self, rows: np.ndarray) -> Data:
         """Return some of the rows."""
@@ -660,7 +665,7 @@ def block_size(ensemble: Any, recipe: NetworkRecipe, device: torch.device, n_row
     if device.type != "cpu":
         return ensemble.n_members
     (member,) = recipe.build([0])
-    widest = widest_activation(member, recipe.row_shape)
+    widest = widest_activation(member, recipe.input_shape)
     n_epochs, batch_size = amount_of_training(ensemble, n_rows)
     most = max(1, _BLOCK_ACTIVATIONS // (min(batch_size, n_rows) * widest))
     n_members = ensemble.n_members

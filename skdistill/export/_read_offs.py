@@ -173,7 +173,8 @@ class RoundReadOffs(nn.Module):
         """Return what is predicted, and the state for the next round."""
         number, learner = self.number, self.booster.learners[self.number - 1]
         before = (number - back for back in range(1, len(learner.connections) + 1))
-        hidden = learner.hidden(given["X"], [given[f"activations_{n}"] for n in before])
+        inputs = self.read_offs.module.encode(given["X"])
+        hidden = learner.hidden(inputs, [given[f"activations_{n}"] for n in before])
         mean = self.booster.bounded(learner.outputs(hidden))
         if number > 1:
             mean = torch.lerp(given["so_far"], mean, self.booster.shares[number - 1])

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian
+from ._inputs import InputEncoder
 from ._stacks import StackedLinear, StackedSequential, is_plain_sequential
 
 
@@ -69,23 +70,30 @@ class DistributionStack(nn.Module):
     """A stack of networks whose outputs, (S, ..., n, p), are read as a distribution.
 
     `read` turns the outputs of all networks, or heads, (S, n, p), into a distribution, and
-    `calibration`, if there is one, this into another.
+    `calibration`, if there is one, this into another. `inputs`, if there is one, encodes rows for
+    the networks.
     """
 
     calibration: Callable[[Any], Any] | None = None
+    inputs: InputEncoder | None
 
     def __init__(self, network: nn.Module, read: Callable[[Tensor], Any]):
         super().__init__()
         self.network = network
         self.read = read
+        self.inputs = None
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the raw outputs, on the scale on which losses are computed."""
-        return self.network(x)
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return the raw outputs, on the scale on which losses are computed, of encoded rows."""
+        return self.network(inputs)
+
+    def encode(self, x: Tensor) -> Tensor:
+        """Return rows (..., n_features) as the networks take them."""
+        return x if self.inputs is None else self.inputs(x)
 
     def outputs(self, x: Tensor) -> Tensor:
         """Return the outputs of all networks, or heads, (S, n, p), for rows (n, ...)."""
-        return self.network(x.unsqueeze(0)).flatten(0, -3)
+        return self.network(self.encode(x).unsqueeze(0)).flatten(0, -3)
 
     def of_outputs(self, outputs: Tensor) -> Any:
         """Return the distribution of outputs (S, n, p)."""

@@ -386,6 +386,12 @@ def flop_per_row(module: nn.Module, row_shape: Sequence[int]) -> float:
     return count_flop(module, row_shape)
 
 
+def _input_shape(module: nn.Module, row_shape: Sequence[int]) -> Sequence[int]:
+    """Shape of what the networks of a module take for a row of X."""
+    inputs = getattr(module, "inputs", None)
+    return row_shape if inputs is None else (inputs.n_inputs,)
+
+
 def count_flop(module: nn.Module, row_shape: Sequence[int]) -> int:
     """Count the operations of a stack's forward pass for one row of each member.
 
@@ -396,7 +402,7 @@ def count_flop(module: nn.Module, row_shape: Sequence[int]) -> int:
     # since batch normalisation takes no single row in training.
     network = copy.deepcopy(getattr(module, "network", module))  # without the distribution on top
     network.double().eval()
-    row = next(network.parameters()).new_zeros(1, 1, *row_shape)
+    row = next(network.parameters()).new_zeros(1, 1, *_input_shape(module, row_shape))
     with DISPATCH_MODE_LOCK.held(), _FlopCounter() as counter, torch.no_grad():
         network(row)
     return counter.flop + getattr(network, "elementwise_flop", 0)
@@ -433,7 +439,7 @@ def activations_per_row(module: nn.Module, row_shape: Sequence[int]) -> int:
     stacks = [part for part in module.modules() if isinstance(part, StackedModule)]
     if any(part.row_shape is None for part in stacks):
         with torch.no_grad():
-            module(next(module.parameters()).new_zeros(1, 1, *row_shape))
+            module(next(module.parameters()).new_zeros(1, 1, *_input_shape(module, row_shape)))
     return total + sum(part.n_activations for part in stacks)
 
 

@@ -14,6 +14,8 @@ import torch
 from sklearn import compose, frozen, impute, pipeline, preprocessing
 
 from .. import distillers, ensembles, modules
+from .._columns import Columns
+from .._inputs import InputEncoding
 from .._plans import Extent, NetworkRecipe, Plan
 from .._settings import Settings
 from .._tasks import TASKS
@@ -59,7 +61,7 @@ _OURS = [
     *_public(ensembles),
     *_public(distillers),
     *(*TASKS.values(), Extent, LearnerRecipes, NetworkRecipe, Round, SamplerDiagnostics),
-    *(Calibration, SpecialTokens),
+    *(Calibration, Columns, InputEncoding, SpecialTokens),
     *_descendants(Plan),
     *_descendants(Settings),
 ]

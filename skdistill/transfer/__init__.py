@@ -15,6 +15,8 @@ from ._box import UniformBox
 from ._disagreement import Disagreement, MemberDisagreement
 from ._disagreement import Measure as Measure
 from ._maker import TransferMaker
+from ._missing import filled as filled
+from ._missing import prepare_lacking as prepare_lacking
 from ._mixup import Mixup
 from ._munge import Munge
 from ._noise import GaussianNoise

@@ -110,6 +110,10 @@ class TransferMaker(Settings, ABC):
             )
         return variables
 
+    def variables_of(self, X: Tensor) -> Variables:
+        """Columns of each categorical variable of some rows, (n, d)."""
+        return self._variables(X.shape)
+
     def _is_categorical(self, X: Tensor) -> Tensor | None:
         """Tell which columns are categorical, (d,); None if there can be none."""
         if self.categorical is None:

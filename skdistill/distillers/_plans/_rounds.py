@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ... import losses
+from ..._inputs import InputEncoding
 from ..._objective import Objective
 from ..._plans import Extent, NetworkRecipe, Plan
 from ..._tasks import Numbers, Task
@@ -44,6 +45,16 @@ class LearnerRecipes(NamedTuple):
     def row_shape(self) -> tuple[int, ...]:
         """Shape of a row of X."""
         return self.of_classes[0].row_shape
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of what networks take for a row."""
+        return self.of_classes[0].input_shape
+
+    @property
+    def inputs(self) -> InputEncoding | None:
+        """What is done to rows before networks take them."""
+        return self.of_classes[0].inputs
 
 
 @dataclass(frozen=True)
@@ -93,7 +104,7 @@ class RoundsPlan(Plan):
         (network,) = recipe.build([seed])
         return Learner(
             network,
-            recipe.row_shape,
+            recipe.input_shape,
             self.head_layers,
             self.connection,
             sources,

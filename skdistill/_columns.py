@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The columns of X: which of them hold categories, and how those and missing values are read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.utils import assert_all_finite, check_array, check_X_y
+from sklearn.utils.validation import validate_data
+
+from ._rules import OneOf
+
+# Categories of a column at most, the most frequent ones; others are read as if they were missing.
+_MOST_CATEGORIES = 255
+
+# How the names of dtypes begin, of pandas and polars, whose columns hold categories or text.
+_OF_CATEGORIES = ("cat", "dictionary", "enum", "large_string", "object", "str")
+
+# torch knows no negative strides
+_SETTINGS = {"dtype": (np.float64, np.float32), "order": "C", "allow_nd": True}
+
+
+class CategoricalFeaturesRule:
+    """Rule of `categorical_features`; that its columns exist is seen with X."""
+
+    def check(self, value: Any, name: str) -> None:
+        is_named = isinstance(value, str) and value == "from_dtype"
+        if not (value is None or is_named) and np.ndim(_as_array(value)) != 1:
+            raise ValueError(
+                f"{name} must be 'from_dtype', None, or a list of names or numbers of columns, or "
+                f"a mask; got {value!r}."
+            )
+
+
+COLUMN_PARAMETERS = {
+    "normalize_X": OneOf((True, False)),
+    "categorical_features": CategoricalFeaturesRule(),
+}
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a table that hold categories, as `fit` has found them.
+
+    Rows become numbers: of a categorical column the code of its category, which is its place among
+    them, and NaN for one that is not known.
+
+    Parameters
+    ----------
+    n_columns : int
+    categories : dict of int to list
+        Those of each categorical column, by its number.
+    """
+
+    n_columns: int
+    categories: dict[int, list]
+
+    @classmethod
+    def of(cls, X: Any, categorical_features: Any) -> Columns | None:
+        """Find the categories in X; None if no column holds any.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_columns)
+        categorical_features : "from_dtype", None or array-like
+            As a parameter of an estimator.
+
+        Raises
+        ------
+        ValueError
+            If `categorical_features` names columns that X does not have.
+        """
+        if categorical_features is None:
+            return None
+        numbers = _categorical_columns(X, categorical_features)
+        if not numbers:
+            return None
+        return cls(np.shape(X)[1], {number: _categories(_column(X, number)) for number in numbers})
+
+    @property
+    def n_categories(self) -> np.ndarray:
+        """How many each column has, (n_columns,); 0 for numbers."""
+        sizes = np.zeros(self.n_columns, dtype=int)
+        for column, known in self.categories.items():
+            sizes[column] = len(known)
+        return sizes
+
+    def encode(self, X: Any) -> np.ndarray:
+        """Return rows as numbers, (n, n_columns)."""
+        if np.ndim(X) != 2 or np.shape(X)[1] != self.n_columns:
+            return X  # the check that follows says what is wrong
+        numeric = [column for column in range(self.n_columns) if column not in self.categories]
+        settings: dict[str, Any] = {"dtype": _SETTINGS["dtype"], "ensure_all_finite": "allow-nan"}
+        numbers = np.zeros((len(X), 0), dtype=np.float32)
+        if numeric:
+            numbers = check_array(_some_columns(X, numeric), input_name="X", **settings)
+        out = np.empty((len(X), self.n_columns), dtype=numbers.dtype)
+        out[:, numeric] = numbers
+        for column, known in self.categories.items():
+            codes = {category: code for code, category in enumerate(known)}
+            values = _values(_column(X, column))
+            out[:, column] = [codes.get(value, np.nan) for value in values]
+        return out
+
+    def decode(self, rows: np.ndarray, like: Any) -> Any:
+        """Return encoded rows as a table like another, which `fit` was given."""
+        columns: list[Any] = list(rows.T)
+        for column, known in self.categories.items():
+            code_of = dict(enumerate(known))
+            values = [code_of.get(code) for code in rows[:, column].tolist()]
+            columns[column] = np.array(values, dtype=object)
+        if not hasattr(like, "columns"):
+            table = np.empty(rows.shape, dtype=object)
+            for column, values in enumerate(columns):
+                table[:, column] = values
+            return table if np.asarray(like).dtype == object else table.astype(float)
+        names = list(like.columns)
+        frame = type(like)(dict(zip(names, columns, strict=True)))
+        of_categories = {names[column]: _column(like, column).dtype for column in self.categories}
+        return getattr(frame, "astype" if hasattr(frame, "iloc") else "cast")(of_categories)
+
+
+def read_rows(estimator: Any, X: Any, y: Any = None, *, reset: bool, **settings: Any) -> Any:
+    """Check X, and y unless it is None, as ``validate_data`` of scikit-learn does; return numbers.
+
+    Categories are encoded; ``reset=True`` finds them, as the attribute `_columns` of the estimator.
+    Values may be missing, NaN, in tables of an estimator with ``normalize_X=True``.
+    """
+    settings = {**_SETTINGS, **settings}
+    may_lack = getattr(estimator, "normalize_X", False)
+    settings["ensure_all_finite"] = "allow-nan" if may_lack else True
+    if reset:
+        estimator._columns = None
+        if may_have_categories := getattr(estimator, "categorical_features", None):
+            estimator._columns = Columns.of(X, may_have_categories)
+    columns: Columns | None = getattr(estimator, "_columns", None)
+    if columns is None:
+        targets = {} if y is None else {"y": y}
+        found = validate_data(estimator, X, **targets, reset=reset, **settings)
+    else:
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+        X = columns.encode(X)
+        found = check_array(X, **settings) if y is None else check_X_y(X, y, **settings)
+    rows = found if y is None else found[0]
+    if may_lack and rows.ndim != 2:
+        assert_all_finite(rows, input_name="X")
+    return found
+
+
+def _categorical_columns(X: Any, wanted: Any) -> list[int]:
+    """Numbers of the columns that a parameter names."""
+    names = list(X.columns) if hasattr(X, "columns") else None
+    if isinstance(wanted, str):
+        if names is None or (not hasattr(X, "iloc") and not hasattr(X, "schema")):
+            return []
+        return [column for column in range(len(names)) if _holds_categories(_column(X, column))]
+    given, n_columns = _as_array(wanted), np.shape(X)[1]
+    if given.dtype == bool and len(given) == n_columns:
+        return np.flatnonzero(given).tolist()
+    places = {name: column for column, name in enumerate(names or ())}
+    found = [places.get(item, item) for item in given.tolist()]
+    for item, column in zip(given.tolist(), found, strict=True):
+        if isinstance(column, (bool, str)) or not (-n_columns <= column < n_columns):
+            raise ValueError(
+                "categorical_features must be names or numbers of columns of X, or a mask of "
+                f"{n_columns} booleans; got {item!r}, and X has "
+                f"{n_columns if names is None else names}."
+            )
+    return sorted({int(column) % n_columns for column in found})
+
+
+def _as_array(value: Any) -> np.ndarray:
+    return np.asarray(value, dtype=None if len(np.shape(value)) == 1 and len(value) else object)
+
+
+def _holds_categories(column: Any) -> bool:
+    """Whether a column of a frame is categorical or text; objects are if one of them is text."""
+    kind = str(column.dtype).lower()
+    if kind == "object":
+        return any(isinstance(value, str) for value in _values(column))
+    return kind.startswith(_OF_CATEGORIES)
+
+
+def _categories(column: Any) -> list:
+    """The categories in a column, in order; the most frequent ones, if there are many."""
+    counts = Counter(value for value in _values(column) if value is not None)
+    return sorted(
+        (value for value, _ in counts.most_common(_MOST_CATEGORIES)),
+        key=lambda value: (type(value).__name__, value),
+    )
+
+
+def _column(X: Any, number: int) -> Any:
+    if hasattr(X, "iloc"):
+        return X.iloc[:, number]
+    return X[:, number] if hasattr(X, "schema") else np.asarray(X)[:, number]
+
+
+def _some_columns(X: Any, numbers: list[int]) -> Any:
+    if hasattr(X, "iloc"):
+        return X.iloc[:, numbers]
+    return X[:, numbers] if hasattr(X, "schema") else np.asarray(X)[:, numbers]
+
+
+def _values(column: Any) -> list:
+    """Values of a column as Python has them; None for missing ones."""
+    is_missing: Callable[..., Any] | None
+    is_missing = getattr(column, "isna", None) or getattr(column, "is_null", None)
+    values = np.asarray(column, dtype=object).tolist()
+    if is_missing is None:
+        return [None if value is None or value != value else value for value in values]
+    missing = np.asarray(is_missing()).tolist()
+    return [
+        None if lacks or value != value else value
+        for value, lacks in zip(values, missing, strict=True)
+    ]

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Drawing rows where values are missing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ._maker import Draw
+
+
+def filled(X: Tensor) -> Tensor:
+    """Return rows (n, d) with the mean of its column in place of what is missing, NaN."""
+    return torch.where(X.isnan(), X.nanmean(0).nan_to_num(0.0), X)
+
+
+def prepare_lacking(maker: Any, X: Tensor, weight: Tensor | None, *teacher: Any) -> Draw:
+    """Prepare a maker for rows whose values may be missing: they are missing in new rows as well.
+
+    Parameters
+    ----------
+    maker : TransferMaker
+    X : Tensor of shape (n, ...)
+    weight : Tensor of shape (n,) or None
+    *teacher
+        What ``prepare`` of makers that ask the teacher takes beside.
+    """
+    if not bool(X.sum().isnan()):
+        return maker.prepare(X, weight, *teacher)
+    fill = X.nanmean(0).nan_to_num(0.0)
+    draw = maker.prepare(filled(X), weight, *teacher)
+
+    def draw_lacking(rows: Tensor, index: Tensor, generator: torch.Generator) -> Tensor:
+        is_missing = rows.isnan()
+        drawn = draw(torch.where(is_missing, fill, rows), index, generator)
+        return drawn.masked_fill(is_missing, torch.nan)
+
+    return draw_lacking
