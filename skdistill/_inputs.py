@@ -3,18 +3,26 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from ._standardisation import Moments, standardisation
-from .modules import InputEncoder
+from .modules import InputEncoder, PiecewiseLinear
 
 # Columns whose mean is within so many standard deviations of 0, and whose standard deviation is
 # as near to 1, are standardised already: a scaler stands before the estimator.
 _NEAR = 0.01
+
+# Tables of so many rows are embedded with embeddings="auto".
+_MANY_ROWS = 10_000
+
+# A leaf of a tree that finds bins holds at least this part of an equal share of the rows.
+_LEAVES_OF_LEAST_SIZE = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +51,7 @@ class InputEncoding:
         *,
         normalize: bool = True,
         n_categories: np.ndarray | None = None,
+        bins: Bins | None = None,
     ) -> InputEncoding | None:
         """Find the encoding of columns, or None where rows can be taken as they are.
 
@@ -55,6 +64,8 @@ class InputEncoding:
             Whether to standardise numbers.
         n_categories : ndarray of int of shape (n_columns,), default=None
             As of an InputEncoder; None is no categorical columns.
+        bins : Bins, default=None
+            How to find the bins of a piecewise-linear encoding, if there is to be one.
         """
         is_missing = np.isnan(X.sum(axis=0))
         if is_missing.any():
@@ -65,7 +76,15 @@ class InputEncoding:
         n_categories = np.zeros(X.shape[1], dtype=int) if n_categories is None else n_categories
         is_number = n_categories == 0
         loc, scale = np.where(is_number, loc, 0.0), np.where(is_number, scale, 1.0)
-        found = cls(loc, scale, n_categories, is_missing & is_number)
+        edges: tuple[np.ndarray, ...] = ()
+        if bins is not None:
+            edges = tuple(
+                bins.edges(X[:, column], weight) if is_number[column] else np.zeros(0)
+                for column in range(X.shape[1])
+            )
+            # Columns are told apart by their values as they are, which may be far from 0.
+            edges = tuple((e - l) / s for e, l, s in zip(edges, loc, scale, strict=True))
+        found = cls(loc, scale, n_categories, is_missing & is_number, edges)
         return None if found._is_identity else found
 
     @classmethod
@@ -79,7 +98,8 @@ class InputEncoding:
     @property
     def _is_identity(self) -> bool:
         is_near = (np.abs(self.loc) <= _NEAR * self.scale) & (np.abs(self.scale - 1) <= _NEAR)
-        return bool(is_near.all()) and not (self.n_categories.any() or self.has_indicator.any())
+        has_more = self.n_categories.any() or self.has_indicator.any() or any(map(len, self.edges))
+        return bool(is_near.all()) and not has_more
 
     @property
     def n_inputs(self) -> int:
@@ -95,13 +115,71 @@ class InputEncoding:
         return InputEncoder(*arrays, self.edges)
 
 
-def encoding_for(estimator: Any, X: np.ndarray, weight: np.ndarray | None) -> InputEncoding | None:
+class Bins(NamedTuple):
+    """How bins of columns are found.
+
+    Parameters
+    ----------
+    settings : PiecewiseLinear
+    y : ndarray of shape (n, ...)
+        What a tree predicts: standardised targets, or codes of classes.
+    """
+
+    settings: PiecewiseLinear
+    y: np.ndarray
+
+    def edges(self, column: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+        """Find the edges of a column's bins, in ascending order; none where there is one bin."""
+        held = ~np.isnan(column)
+        if not held.all():
+            column, weight = column[held], None if weight is None else weight[held]
+        column = column.astype(np.float64)
+        if not len(column) or column.min() == column.max():
+            return np.zeros(0)
+        if self.settings.bins == "quantile":
+            levels = np.linspace(0, 1, self.settings.n_bins + 1)
+            # Of the inverse distribution function, weights have the effect of repetitions.
+            found = np.quantile(column, levels, method="inverted_cdf", weights=weight)
+        else:
+            thresholds = self._leaves(column, self.y[held], weight)
+            found = np.concatenate([[column.min()], thresholds, [column.max()]])
+        edges = np.unique(found)
+        return edges if len(edges) > 2 else np.zeros(0)
+
+    def _leaves(self, column: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+        """Where a decision tree cuts the column to predict y (Gorishniy et al., Section 3.2.2)."""
+        kind = DecisionTreeClassifier if y.dtype.kind in "iu" else DecisionTreeRegressor
+        least = max(1, len(column) // (_LEAVES_OF_LEAST_SIZE * self.settings.n_bins))
+        tree = kind(max_leaf_nodes=self.settings.n_bins, min_samples_leaf=least, random_state=0)
+        found = tree.fit(column[:, None], y, sample_weight=weight).tree_
+        return found.threshold[found.feature >= 0]
+
+
+def embeddings_of(estimator: Any, n_rows: int) -> Any:
+    """Return the embeddings that the parameter ``module__embeddings`` stands for."""
+    found = estimator._params_of("module").get("embeddings", "auto")
+    if not (isinstance(found, str) and found == "auto"):
+        return found
+    modules = (
+        estimator.module if isinstance(estimator.module, (list, tuple)) else [estimator.module]
+    )
+    can_be = all("embeddings" in inspect.signature(module).parameters for module in modules)
+    return PiecewiseLinear() if can_be and n_rows >= _MANY_ROWS else None
+
+
+def encoding_for(
+    estimator: Any, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None
+) -> InputEncoding | None:
     """Return the encoding that an estimator's parameters ask for; None for no table."""
     if X.ndim != 2 or not hasattr(estimator, "normalize_X"):
         return None
     columns = estimator._columns
     n_categories = None if columns is None else columns.n_categories
-    return InputEncoding.of(X, weight, normalize=estimator.normalize_X, n_categories=n_categories)
+    embeddings = embeddings_of(estimator, len(X))
+    bins = Bins(embeddings, y) if isinstance(embeddings, PiecewiseLinear) else None
+    return InputEncoding.of(
+        X, weight, normalize=estimator.normalize_X, n_categories=n_categories, bins=bins
+    )
 
 
 def _standardisation(

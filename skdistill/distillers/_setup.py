@@ -159,7 +159,7 @@ def set_up(
     kept: Any = slice(None) if weight is None or weight.all() else weight > 0
     rows, targets = X_checked[kept], y_checked[kept]
     kept_weight = None if weight is None else weight[kept]
-    inputs = encoding_for(distiller, rows, kept_weight)
+    inputs = encoding_for(distiller, rows, targets, kept_weight)
     recipe = recipes_of(distiller, plan, rows.shape[1:], inputs)
     recipe = same_recipe(distiller, recipe) if stage.goes_on else recipe
     maker = transfer_maker(distiller, len(rows), member_predictions is None)

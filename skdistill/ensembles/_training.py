@@ -97,7 +97,7 @@ class Data(NamedTuple):
 
     def inputs(self, ensemble: Any) -> InputEncoding | None:
         """Return how the ensemble's parameters ask for rows to be encoded."""
-        return encoding_for(ensemble, self.X, self.weight)
+        return encoding_for(ensemble, self.X, self.y, self.weight)
 
     def at(self, rows: np.ndarray) -> Data:
         """Return some of the rows."""

@@ -17,6 +17,7 @@ from ._building import GLOBAL_GENERATOR_LOCK, build_member, build_members
 from ._connections import CONNECTIONS, Booster, Learner, Rounds
 from ._convolutional import ConvNet, ResNet
 from ._dropout import with_dropout
+from ._embeddings import Periodic, PiecewiseLinear
 from ._inputs import InputEncoder
 from ._models import CategoricalStack, GaussianStack, MultiHead, split_head
 from ._networks import ACTIVATIONS, ELEMENTWISE, MLP, ResidualLayer
@@ -46,6 +47,8 @@ __all__ = [
     "ResNet",
     "Recurrent",
     "RecurrentSequenceModel",
+    "PiecewiseLinear",
+    "Periodic",
     "n_parameters",
     "stack",
 ]

@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .._rules import Number
+from .._rules import Number, OneOf, check_parameters
+from ._embeddings import Periodic, PeriodicLayer, PiecewiseLinear
 
 _SIZE = Number(Integral, 1)
 
@@ -49,6 +50,14 @@ def as_tuple(value: Any) -> tuple:
     return (value,) if is_one else tuple(value)
 
 
+def check_embeddings(value: Any, name: str) -> None:
+    """Raise a ValueError for what are no embeddings."""
+    if isinstance(value, (Periodic, PiecewiseLinear)):
+        check_parameters(value, f"{name}__")
+    else:
+        OneOf((None, "auto")).check(value, name)
+
+
 class ResidualLayer(nn.Module):
     """Layer that adds its input to its output: ``h + activation(linear(h))``."""
 
@@ -79,6 +88,10 @@ class MLP(nn.Sequential):
     dropout : float, default=0.0
         Probability that a hidden unit is dropped in training, at least 0 and less than 1; of
         residual layers, that their sum is.
+    embeddings : Periodic, PiecewiseLinear, "auto" or None, default=None
+        What the inputs become first. A :class:`PiecewiseLinear`, and "auto", is for estimators,
+        which find bins in the table and encode its rows: the network takes as many inputs as rows
+        have then.
     generator : torch.Generator, default=None
         Source of the initial weights; None is torch's global generator.
 
@@ -96,6 +109,7 @@ class MLP(nn.Sequential):
         activation: str | Sequence[str] = "relu",
         residual: bool = False,
         dropout: Any = 0.0,
+        embeddings: Any = None,
         generator: torch.Generator | None = None,
     ):
         if not isinstance(in_features, (int, np.integer)):
@@ -114,7 +128,11 @@ class MLP(nn.Sequential):
                 f"{activation!r}."
             )
         Number(Real, 0, 1, closed="left").check(dropout, "dropout")
+        check_embeddings(embeddings, "embeddings")
         layers: list[nn.Module] = []
+        if isinstance(embeddings, Periodic):
+            embedded = PeriodicLayer(int(in_features), embeddings, generator)
+            layers, widths = [embedded], (embedded.out_features, *widths[1:])
         for k, (fan_in, fan_out) in enumerate(itertools.pairwise(widths[:-1])):
             linear = _linear(fan_in, fan_out, generator)
             activate = ACTIVATIONS[names[min(k, len(names) - 1)]]()
