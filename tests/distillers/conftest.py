@@ -36,9 +36,15 @@ class CountingRegressor(Counting, BayesianEnsembleRegressor):
     pass
 
 
+AS_THEY_ARE = {"random_state": 0, "normalize_X": False}
+
+
 @dataclass(frozen=True)
 class Task:
-    """Small estimators for classification or regression, and 60 rows of three columns."""
+    """Small estimators for classification or regression, and 60 rows of three columns.
+
+    They take rows as they are, so that what the engine deals can be held against X.
+    """
 
     Ensemble: type
     Student: type
@@ -55,7 +61,7 @@ class Task:
         return self.X, self.y
 
     def ensemble(self, **params: Any):
-        settings = {"max_epochs": 5, "module__hidden_units": (8,), "random_state": 0}
+        settings = {"max_epochs": 5, "module__hidden_units": (8,), **AS_THEY_ARE}
         return self.Ensemble(**{"n_members": 3, **settings, **params})
 
     def counting_ensemble(self):
@@ -64,7 +70,7 @@ class Task:
         return self.CountingEnsemble(2, max_epochs=2, module__hidden_units=(4,))
 
     def student(self, teacher, **params: Any):
-        settings = {"max_epochs": 5, "module__hidden_units": (8,), "random_state": 0}
+        settings = {"max_epochs": 5, "module__hidden_units": (8,), **AS_THEY_ARE}
         return self.Student(teacher, **{**settings, **params})
 
 

@@ -91,7 +91,7 @@ def logits_of(teacher, X):
 def said(booster, X):
     """What each learner says of each row, (T, n, L), with nothing of the booster's own methods."""
     network, known, found = booster.module_.network, [], []
-    x = torch.tensor(X)
+    x = booster.module_.encode(torch.tensor(X))
     with torch.no_grad():
         for learner, cost in zip(network.learners, booster.rounds_, strict=True):
             known.append(learner.hidden(x, known[::-1][: cost.n_connections]))
