@@ -6,12 +6,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from sklearn import get_config
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
+
+from ._training import SEED_LIMIT
 
 # Parameters for the candidates of a search: in scikit-learn and Optuna, and in scikit-optimize.
 _SEARCHED = ("param_grid", "param_distributions", "search_spaces")
@@ -116,3 +119,14 @@ def _name_of_weights(model: Any) -> str:
     if isinstance(model, Pipeline):
         return f"{model.steps[-1][0]}__{_name_of_weights(model[-1])}"
     return "sample_weight"
+
+
+def seed_where_unset(estimator: Any, seed: int) -> None:
+    """Give every ``random_state`` in an estimator that is None a seed drawn from `seed`."""
+    draw = np.random.RandomState(seed)
+    seeds = {
+        name: int(draw.randint(SEED_LIMIT))
+        for name, value in sorted(estimator.get_params(deep=True).items(), key=lambda p: p[0])
+        if name.split("__")[-1] == "random_state" and value is None
+    }
+    estimator.set_params(**seeds)

@@ -14,11 +14,10 @@ from sklearn.base import clone, is_classifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_memory
 
-from .._meta_estimators import is_prefitted, weights_for
+from .._meta_estimators import is_prefitted, seed_where_unset, weights_for
 from .._predict import predict_members
 from .._ranks import current_ranks
 from .._tasks import Numbers
-from .._training import SEED_LIMIT
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian
 from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ..teachers import (
@@ -234,17 +233,6 @@ def task_of_teacher(teacher, X, y, context, student):
         context.call_on_fit_task_begin(estimator=student, X=X, y=y)
         yield
         context.call_on_fit_task_end(estimator=student, X=X, y=y)
-
-
-def seed_where_unset(estimator, seed: int) -> None:
-    """Give every ``random_state`` in an estimator that is None a seed drawn from `seed`."""
-    draw = np.random.RandomState(seed)
-    seeds = {
-        name: int(draw.randint(SEED_LIMIT))
-        for name, value in sorted(estimator.get_params(deep=True).items(), key=lambda p: p[0])
-        if name.split("__")[-1] == "random_state" and value is None
-    }
-    estimator.set_params(**seeds)
 
 
 def frames_like(X, names) -> Callable[[np.ndarray], Any]:

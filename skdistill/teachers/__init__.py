@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 from .._meta_estimators import is_prefitted
+from . import _gaussian_process  # noqa: F401 -- registers its members
 from ._fitted import FittedModels
 from ._members import align_classes
+from ._mixed import MixedModels
 from ._out_of_fold import out_of_fold_members
 from ._predictions import check_member_predictions
 from ._teacher import Teacher, as_teacher
@@ -14,6 +16,7 @@ __all__ = [
     "as_teacher",
     "Teacher",
     "FittedModels",
+    "MixedModels",
     "align_classes",
     "check_member_predictions",
     "is_prefitted",

@@ -28,12 +28,13 @@ from ._members import (
     read_moments,
     read_probabilities,
 )
+from ._mixed import MixedModels, check_models
 from ._predictions import check_member_predictions
-from ._residuals import residual_variance
+from ._residuals import residual_variance, with_variance
 from ._rows_and_folds import as_rows, in_chunks, rows_at
 
 
-def as_teacher(model, *, task=None, classes=None, max_members=None):
+def as_teacher(model, *, task=None, classes=None, max_members=None, weights=None):
     """Make a teacher, whose members a student can imitate, of a model or several.
 
     Parameters
@@ -48,13 +49,18 @@ def as_teacher(model, *, task=None, classes=None, max_members=None):
           ``sklearn.frozen.FrozenEstimator``;
         - a list of fitted models that belong together (see :class:`FittedModels`), or one torch
           module: becomes a :class:`Teacher` with a member for each, or with all members of
-          ensembles that were fitted apart.
+          ensembles that were fitted apart;
+        - with `weights`, a list of estimators of different kinds that are not fitted (see
+          :class:`MixedModels`): becomes a :class:`Teacher` that fits and mixes them.
     task : {"classification", "regression"}, default=None
         Required for torch modules.
     classes : array-like of shape (n_classes,), default=None
         Class of each column of the torch modules' logits; None is the classes in y, sorted.
     max_members : int, default=None
         See :class:`Teacher`.
+    weights : "oof", "equal" or array-like of shape (n_models,), default=None
+        How much each model in a list counts that is not fitted. "oof" finds the weights whose
+        mixture is most likely on rows that the models have not seen. None for fitted models.
 
     Returns
     -------
@@ -79,6 +85,11 @@ def as_teacher(model, *, task=None, classes=None, max_members=None):
     >>> as_teacher(forest, max_members=20).fit(X, y).predict_members(X[:2]).shape
     (2, 20, 3)
     """
+    if weights is not None:
+        if task is not None or classes is not None:
+            raise ValueError("task and classes are for fitted models, which have no weights.")
+        check_models(model)
+        return Teacher(MixedModels(model, weights=weights), max_members=max_members)
     if isinstance(model, (list, tuple, nn.Module)):
         models = [model] if isinstance(model, nn.Module) else list(model)
         fitted = FittedModels(models, task, classes).fit(None)
@@ -336,18 +347,11 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
             else in_chunks(self._read, X, lambda members, _: group(members, most))
         )
         if not is_classifier(self):
-            members = self._with_variance(members)
+            members = with_variance(members, self.residual_variance_, self._y_scale[1])
         dtype = dtype_for(X)
         if not is_classifier(self) and not resolves(dtype, *self._y_scale):
             return members
         return members.astype(dtype, copy=False)
-
-    def _with_variance(self, moments: np.ndarray) -> np.ndarray:
-        """Means and variances (n, S, t, 2) from moments (n, S, t, 3)."""
-        members, share = moments[..., :2].copy(), moments[..., 2]
-        if self.residual_variance_ is not None:
-            members[..., 1] += share * self.residual_variance_
-        return members
 
     def _per_target(self, array: np.ndarray) -> np.ndarray:
         """Drop the axis of targets where y had none."""
