@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
+from sklearn.utils import ClassifierTags, RegressorTags, Tags, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from ._training import SEED_LIMIT
@@ -89,6 +91,21 @@ def has_members(model: Any) -> bool:
     if isinstance(model, TransformedTargetRegressor):
         return has_members(model.regressor)
     return hasattr(model, "predict_members")
+
+
+def tags_of(model: Any) -> Tags:
+    """Return a copy of a model's tags, with the type of one that tells it in the old way only.
+
+    Packages from before scikit-learn 1.6, NGBoost among them, have ``_estimator_type``.
+    """
+    tags = deepcopy(get_tags(model))
+    if tags.estimator_type is None:
+        tags.estimator_type = getattr(final_step(model)[0], "_estimator_type", None)
+        if tags.estimator_type == "classifier":
+            tags.classifier_tags = ClassifierTags()
+        elif tags.estimator_type == "regressor":
+            tags.regressor_tags = RegressorTags()
+    return tags
 
 
 def is_prefitted(model: Any) -> bool:

@@ -46,6 +46,10 @@ from ._members import (
 # Random features of a prior, and at most as many rows that stand for all in one without spectrum.
 _N_FEATURES = 512
 
+# Steps towards the mean probability that members should have, and where they end.
+_MOST_STEPS, _TOLERANCE = 100, 1e-7
+_TINY = np.finfo(np.float64).tiny
+
 Features = Callable[[np.ndarray], np.ndarray]
 
 
@@ -63,19 +67,32 @@ def _(model, X, n_targets):
 @members_of_classifier.register(GaussianProcessClassifier)
 def _(model, X):
     """Laplace's approximation of each binary problem; of several, one class against the rest."""
+    predicted = model.predict_proba(X)
     X, binary = _rows(model, X), _binary_problems(model)
     if binary is None:
-        return model.predict_proba(X)[:, None]
+        return predicted[:, None]
     each = []
     for one in binary:
         posterior = _posterior_of(one)
         mean = one.kernel_(X, one.X_train_) @ (one.y_train_ - one.pi_)
         latent = posterior.variance(X) + posterior.noise(X)
         each.append(expit(mean[:, None] + np.sqrt(latent)[:, None] * posterior.draws(X)[..., 0]))
-    if len(each) == 1:
-        return np.stack([1 - each[0], each[0]], axis=-1)
-    found = np.stack(each, axis=-1)
-    return found / found.sum(axis=-1, keepdims=True)
+    odds = [1 - each[0], each[0]] if len(each) == 1 else each
+    return _with_mean(np.stack(odds, axis=-1), predicted)
+
+
+def _with_mean(odds: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    """Probabilities (n, S, K) of odds whose classes are weighted so that their mean is (n, K).
+
+    The mean of a few draws is not the model's prediction, which integrates over all functions.
+    """
+    for _ in range(_MOST_STEPS):
+        members = odds / odds.sum(axis=-1, keepdims=True)
+        found = members.mean(axis=1)
+        if np.abs(found - mean).max() < _TOLERANCE:
+            break
+        odds = members * (mean / np.maximum(found, _TINY))[:, None]
+    return members
 
 
 def _rows(model, X) -> np.ndarray:

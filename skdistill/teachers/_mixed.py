@@ -3,18 +3,17 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from functools import partial
 from numbers import Integral
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
-from sklearn.utils import check_array, check_random_state, get_tags
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from .._checks import check_weights
-from .._meta_estimators import final_step, is_prefitted, seed_where_unset, weights_for
+from .._meta_estimators import final_step, is_prefitted, seed_where_unset, tags_of, weights_for
 from .._rules import Number, OneOf, Seed, errors_about
 from .._standardisation import standardisation
 from .._training import SEED_LIMIT
@@ -135,7 +134,7 @@ class MixedModels(MetaEstimatorMixin, BaseEstimator):
 
     def __sklearn_tags__(self):
         check_models(self.models)
-        tags, *others = (deepcopy(get_tags(model)) for model in self.models)
+        tags, *others = map(tags_of, self.models)
         tags.array_api_support = False
         tags.input_tags.allow_nan &= all(one.input_tags.allow_nan for one in others)
         tags.input_tags.sparse &= all(one.input_tags.sparse for one in others)
@@ -336,8 +335,8 @@ def check_models(models) -> None:
                 "models must not be fitted to be fitted together; a list of fitted ones goes to "
                 f"as_teacher without weights. Got {model!r}."
             )
-    kinds = [is_classifier(model) for model in models]
-    if any(kinds) != all(kinds) or not all(is_regressor(m) or is_classifier(m) for m in models):
+    kinds = {tags_of(model).estimator_type for model in models}
+    if kinds not in ({"classifier"}, {"regressor"}):
         names = [type(final_step(model)[0]).__name__ for model in models]
         raise ValueError(f"models must be all classifiers or all regressors, got {names}.")
 

@@ -3,19 +3,17 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from numbers import Integral
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from .._checks import check_weights
-from .._meta_estimators import final_step, has_members, weights_for
+from .._meta_estimators import final_step, has_members, tags_of, weights_for
 from .._rules import Number
 from .._standardisation import resolves, standardisation
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian, Uncertainty
@@ -212,7 +210,7 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
         return hasattr(self, "n_members_")
 
     def __sklearn_tags__(self):
-        tags = deepcopy(get_tags(self.estimator))
+        tags = tags_of(self.estimator)
         tags.array_api_support = False
         if tags.classifier_tags is not None:
             tags.classifier_tags.multi_label = False
@@ -408,11 +406,12 @@ def _check_model(model) -> None:
             "teacher must be an estimator, a torch module, or a list of fitted models, got "
             f"{inner!r}."
         )
-    if not (is_classifier(model) or is_regressor(model)):
+    kind = tags_of(model).estimator_type
+    if kind not in ("classifier", "regressor"):
         raise TypeError(
             f"teacher must be a classifier or a regressor, and {type(inner).__name__} is neither."
         )
-    if is_classifier(model) and not has_probabilities(model):
+    if kind == "classifier" and not has_probabilities(model):
         raise TypeError(
             "teacher must predict probabilities, which "
             f"{type(inner).__name__} does not; put it in sklearn's CalibratedClassifierCV."
