@@ -34,9 +34,8 @@ RANDOM = np.random.RandomState(0)
 X = RANDOM.uniform(-2, 2, size=(60, 2))
 NEW = RANDOM.uniform(-4, 4, size=(40, 2))
 NUMBERS = 50 + 10 * np.sin(2 * X[:, 0]) + X[:, 1] + RANDOM.normal(size=60)
-LABELS = np.array(["no", "yes"])[
-    (np.sin(2 * X[:, 0]) + 0.5 * RANDOM.normal(size=60) > 0).astype(int)
-]
+IS_UP = np.sin(2 * X[:, 0]) + 0.5 * RANDOM.normal(size=60) > 0
+LABELS = np.where(IS_UP, "yes", "no")
 
 SMOOTH = ConstantKernel(2.0) * RBF([0.8, 3.0])
 KERNELS = {

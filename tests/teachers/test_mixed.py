@@ -171,7 +171,7 @@ def test_weights_of_rows_are_passed_on(numbers):
     teacher.fit(X, y, sample_weight=weight)
     expected = LinearRegression().fit(X[:60], y[:60])
     assert_allclose(teacher.estimator_.models_[0].coef_, expected.coef_)
-    with pytest.raises(ValueError, match="sample_weight must be None .* GaussianProcessRegressor"):
+    with pytest.raises(ValueError, match=r"sample_weight must be None .* GaussianProcessRegressor"):
         as_teacher([GaussianProcessRegressor()], weights="oof").fit(X, y, sample_weight=weight)
 
 

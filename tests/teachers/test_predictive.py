@@ -19,7 +19,7 @@ from skdistill.teachers._predictive import LEVELS, moments_of_quantiles
 
 
 class Line(RegressorMixin, BaseEstimator):
-    """A line, about which y has a standard deviation of 2 + |x|; imitations say so in their ways."""
+    """A line, about which y has the standard deviation 2 + |x|; imitations say so their way."""
 
     def fit(self, X, y, sample_weight=None):
         self.line_ = LinearRegression().fit(X, y, sample_weight)
