@@ -138,6 +138,13 @@ def _name_of_weights(model: Any) -> str:
     return "sample_weight"
 
 
+def seeded_clone(estimator: Any, seed: int) -> Any:
+    """Return a clone with seeds where the estimator has none."""
+    copied = clone(estimator)
+    seed_where_unset(copied, seed)
+    return copied
+
+
 def seed_where_unset(estimator: Any, seed: int) -> None:
     """Give every ``random_state`` in an estimator that is None a seed drawn from `seed`."""
     draw = np.random.RandomState(seed)

@@ -10,6 +10,7 @@ from ._members import align_classes
 from ._mixed import MixedModels
 from ._out_of_fold import out_of_fold_members
 from ._predictions import check_member_predictions
+from ._quantile_models import QuantileModels
 from ._teacher import Teacher, as_teacher
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Teacher",
     "FittedModels",
     "MixedModels",
+    "QuantileModels",
     "align_classes",
     "check_member_predictions",
     "is_prefitted",

@@ -13,7 +13,7 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from .._checks import check_weights
-from .._meta_estimators import final_step, is_prefitted, seed_where_unset, tags_of, weights_for
+from .._meta_estimators import final_step, is_prefitted, seeded_clone, tags_of, weights_for
 from .._rules import Number, OneOf, Seed, errors_about
 from .._standardisation import standardisation
 from .._training import SEED_LIMIT
@@ -112,7 +112,7 @@ class MixedModels(MetaEstimatorMixin, BaseEstimator):
         weight = check_weights(sample_weight, len(y))
         self._check(weight is not None)
         random = check_random_state(self.random_state)
-        models = [_seeded(model, random.randint(SEED_LIMIT)) for model in self.models]
+        models = [seeded_clone(model, random.randint(SEED_LIMIT)) for model in self.models]
         folds = folds_of(self.cv, y, is_classifier(self), random.randint(SEED_LIMIT), "cv")
         self._set_y(y, weight)
         if isinstance(self.weights, str) and self.weights == "oof":
@@ -323,14 +323,14 @@ def stacking_weights(scores: np.ndarray, weight=None) -> np.ndarray:
     return kept / kept.sum()
 
 
-def check_models(models) -> None:
+def check_models(models, *, or_fitted: bool = False) -> None:
     """Raise TypeError or ValueError unless these are estimators to fit, of one kind."""
     if not isinstance(models, (list, tuple)) or not models:
         raise ValueError(f"models must be a list of at least one estimator, got {models!r}.")
     for model in models:
         if isinstance(model, type) or not (hasattr(model, "fit") and hasattr(model, "get_params")):
             raise TypeError(f"models must be estimators, got {model!r}.")
-        if is_prefitted(model):
+        if is_prefitted(model) and not or_fitted:
             raise ValueError(
                 "models must not be fitted to be fitted together; a list of fitted ones goes to "
                 f"as_teacher without weights. Got {model!r}."
@@ -339,13 +339,6 @@ def check_models(models) -> None:
     if kinds not in ({"classifier"}, {"regressor"}):
         names = [type(final_step(model)[0]).__name__ for model in models]
         raise ValueError(f"models must be all classifiers or all regressors, got {names}.")
-
-
-def _seeded(model, seed: int):
-    """Return a copy of a model with seeds where it has none."""
-    copied = clone(model)
-    seed_where_unset(copied, seed)
-    return copied
 
 
 def _fitted(model, X, y, weight):

@@ -28,11 +28,12 @@ from ._members import (
 )
 from ._mixed import MixedModels, check_models
 from ._predictions import check_member_predictions
+from ._quantile_models import QuantileModels
 from ._residuals import residual_variance, with_variance
 from ._rows_and_folds import as_rows, in_chunks, rows_at
 
 
-def as_teacher(model, *, task=None, classes=None, max_members=None, weights=None):
+def as_teacher(model, *, task=None, classes=None, max_members=None, weights=None, quantiles=None):
     """Make a teacher, whose members a student can imitate, of a model or several.
 
     Parameters
@@ -49,7 +50,9 @@ def as_teacher(model, *, task=None, classes=None, max_members=None, weights=None
           module: becomes a :class:`Teacher` with a member for each, or with all members of
           ensembles that were fitted apart;
         - with `weights`, a list of estimators of different kinds that are not fitted (see
-          :class:`MixedModels`): becomes a :class:`Teacher` that fits and mixes them.
+          :class:`MixedModels`): becomes a :class:`Teacher` that fits and mixes them;
+        - with `quantiles`, a list of regressors that predict a quantile each (see
+          :class:`QuantileModels`): becomes a :class:`Teacher` that fits them, with one member.
     task : {"classification", "regression"}, default=None
         Required for torch modules.
     classes : array-like of shape (n_classes,), default=None
@@ -59,6 +62,8 @@ def as_teacher(model, *, task=None, classes=None, max_members=None, weights=None
     weights : "oof", "equal" or array-like of shape (n_models,), default=None
         How much each model in a list counts that is not fitted. "oof" finds the weights whose
         mixture is most likely on rows that the models have not seen. None for fitted models.
+    quantiles : array-like of shape (n_models,), default=None
+        The level of each model in a list of regressors that predict a quantile each.
 
     Returns
     -------
@@ -83,19 +88,14 @@ def as_teacher(model, *, task=None, classes=None, max_members=None, weights=None
     >>> as_teacher(forest, max_members=20).fit(X, y).predict_members(X[:2]).shape
     (2, 20, 3)
     """
-    if weights is not None:
-        if task is not None or classes is not None:
-            raise ValueError("task and classes are for fitted models, which have no weights.")
-        check_models(model)
-        return Teacher(MixedModels(model, weights=weights), max_members=max_members)
+    given = {"task": task, "classes": classes, "weights": weights, "quantiles": quantiles}
+    given = {name: value for name, value in given.items() if value is not None}
     if isinstance(model, (list, tuple, nn.Module)):
-        models = [model] if isinstance(model, nn.Module) else list(model)
-        fitted = FittedModels(models, task, classes).fit(None)
-        return Teacher(fitted, max_members=max_members)
-    if task is not None or classes is not None:
+        return Teacher(_of_several(model, **given), max_members=max_members)
+    if given:
         raise ValueError(
-            "task and classes are for torch modules and lists of fitted models, got "
-            f"task={task!r} and classes={classes!r} with {type(model).__name__}."
+            "task and classes are for torch modules and lists of fitted models, weights and "
+            f"quantiles for lists of models to fit; got {given} with {type(model).__name__}."
         )
     _check_model(model)
     return (
@@ -103,6 +103,20 @@ def as_teacher(model, *, task=None, classes=None, max_members=None, weights=None
         if has_members(model) and max_members is None
         else Teacher(model, max_members=max_members)
     )
+
+
+def _of_several(models, **given) -> FittedModels | MixedModels | QuantileModels:
+    """Return the estimator that a list of models, or a module, stands for."""
+    if len({"weights", "quantiles"} & given.keys()) == 0:
+        models = [models] if isinstance(models, nn.Module) else list(models)
+        return FittedModels(models, **given).fit(None)
+    if len(given) > 1:
+        raise ValueError(
+            "task and classes, weights and quantiles are for different lists of models; got "
+            f"{given}."
+        )
+    check_models(models, or_fitted="quantiles" in given)
+    return MixedModels(models, **given) if "weights" in given else QuantileModels(models, **given)
 
 
 class Teacher(MetaEstimatorMixin, BaseEstimator):

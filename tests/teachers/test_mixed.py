@@ -232,7 +232,7 @@ def test_every_student_of_classifiers(student, classes):
     ("models", "message"),
     [
         ([], "models must be a list of at least one"),
-        (LinearRegression(), "models must be a list of at least one"),
+        (LinearRegression(), "weights and quantiles for lists of models to fit"),
         ([LinearRegression(), LinearRegression], "models must be estimators"),
         ([LinearRegression(), LogisticRegression()], "all classifiers or all regressors"),
         ([StandardScaler()], "all classifiers or all regressors"),
@@ -264,7 +264,7 @@ def test_wrong_parameters_are_refused(params, message, numbers):
 
 
 def test_names_of_modules_are_for_fitted_models():
-    with pytest.raises(ValueError, match="task and classes are for fitted models"):
+    with pytest.raises(ValueError, match="for different lists of models"):
         as_teacher(REGRESSORS, weights="oof", task="regression")
 
 

@@ -7,10 +7,15 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import norm
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.dummy import DummyRegressor
-from sklearn.ensemble import BaggingRegressor, RandomForestRegressor
+from sklearn.ensemble import (
+    BaggingRegressor,
+    HistGradientBoostingRegressor,
+    RandomForestRegressor,
+)
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import ARDRegression, BayesianRidge, LinearRegression
 
 from skdistill import DistributionDistiller, HydraPlusRegressor
@@ -227,3 +232,47 @@ def test_quantiles_that_cross_are_sorted():
     crossed = quantiles.copy()
     crossed[0, [3, 4]] = crossed[0, [4, 3]]
     assert_allclose(moments_of_quantiles(crossed, LEVELS), moments_of_quantiles(quantiles, LEVELS))
+
+
+LEVELS_OF_BOOSTING = [0.1, 0.3, 0.5, 0.7, 0.9]
+
+
+def boosting(level):
+    return HistGradientBoostingRegressor(loss="quantile", quantile=level, max_iter=30)
+
+
+def test_a_model_for_each_quantile():
+    random = np.random.RandomState(0)
+    X = random.uniform(-1, 1, size=(2000, 1))
+    y = 3 * X[:, 0] + (1 + X[:, 0] ** 2) * random.normal(size=2000)
+    models = [boosting(level) for level in LEVELS_OF_BOOSTING]
+    teacher = as_teacher(models, quantiles=LEVELS_OF_BOOSTING).fit(X, y)
+    assert teacher.n_members_ == 1
+    of_each = np.stack([clone(model).fit(X, y).predict(X) for model in models], axis=1)
+    mean, variance = moments_of_quantiles(of_each, LEVELS_OF_BOOSTING)
+    assert_allclose(teacher.predict(X), mean)
+    assert_allclose(teacher.predict_uncertainty(X).total, np.maximum(variance, 1e-6 * y.var()))
+    assert_allclose(np.sqrt(variance).mean(), (1 + X**2).mean(), rtol=0.1)
+    assert_allclose(mean, 3 * X[:, 0], atol=1)
+    frozen = [FrozenEstimator(model) for model in teacher.estimator_.models_]
+    again = as_teacher(frozen, quantiles=LEVELS_OF_BOOSTING).fit(X[:9], y[:9])
+    assert_allclose(again.predict(X), mean)
+
+
+@pytest.mark.parametrize(
+    ("quantiles", "message"),
+    [
+        ([0.1, 0.5], "quantiles must be 3 levels"),
+        ([0.1, 0.5, 1.0], "between 0 and 1"),
+        ([0.1, 0.5, 0.5], "two different levels"),
+        (["low", "mid", "high"], "quantiles"),
+    ],
+)
+def test_wrong_quantiles_are_refused(quantiles, message, numbers):
+    with pytest.raises(ValueError, match=message):
+        as_teacher([boosting(0.5)] * 3, quantiles=quantiles).fit(*numbers)
+
+
+def test_quantiles_and_weights_are_for_different_lists():
+    with pytest.raises(ValueError, match="for different lists"):
+        as_teacher([boosting(0.1), boosting(0.9)], quantiles=[0.1, 0.9], weights="oof")
