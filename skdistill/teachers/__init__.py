@@ -8,7 +8,7 @@ from . import _gaussian_process  # noqa: F401 -- registers its members
 from ._fitted import FittedModels
 from ._members import align_classes
 from ._mixed import MixedModels
-from ._out_of_fold import out_of_fold_members
+from ._out_of_fold import interpolates, out_of_fold_members
 from ._predictions import check_member_predictions
 from ._quantile_models import QuantileModels
 from ._teacher import Teacher, as_teacher
@@ -21,6 +21,7 @@ __all__ = [
     "QuantileModels",
     "align_classes",
     "check_member_predictions",
+    "interpolates",
     "is_prefitted",
     "out_of_fold_members",
 ]

@@ -10,8 +10,11 @@ from .._checks import check_weights
 from .._meta_estimators import is_prefitted
 from .._predict import predict_members
 from ._members import align_classes
-from ._rows_and_folds import as_rows, folds_of, read_out_of_fold
+from ._rows_and_folds import as_rows, folds_of, read_out_of_fold, rows_at
 from ._teacher import Teacher, as_teacher
+
+# Rows by which a teacher is judged, and how small its standardised errors are if it interpolates.
+_ROWS_TO_TRY, _SMALL_SQUARE = 500, 0.01
 
 
 def out_of_fold_members(teacher, X, y, *, cv=5, sample_weight=None, random_state=None, name="cv"):
@@ -64,3 +67,22 @@ def out_of_fold_members(teacher, X, y, *, cv=5, sample_weight=None, random_state
         return members if classes is None else align_classes(members, fitted.classes_, classes)
 
     return read_out_of_fold(teacher, X, y, weight, folds, read, name)
+
+
+def interpolates(teacher, X, y, sample_weight=None) -> bool:
+    """Tell whether a fitted regressor nearly hits the targets that it was fitted on.
+
+    It does if its standardised errors there, by the total variance that it predicts, have a mean
+    square below 0.01, of one target at least. (It would be 1 on rows not seen.) A part of the rows
+    is looked at.
+    """
+    if is_classifier(teacher):
+        return False
+    rows, targets = as_rows(X), np.asarray(y, dtype=float).reshape(len(y), -1)
+    some = slice(None, None, max(1, len(targets) // _ROWS_TO_TRY))
+    members = predict_members(teacher, rows_at(rows, some))
+    mean, variance = members[..., 0].mean(axis=1), members[..., 1].mean(axis=1)
+    squares = np.square(targets[some] - mean) / (variance + members[..., 0].var(axis=1))
+    weight = check_weights(sample_weight, len(targets))
+    weights = None if weight is None or not weight[some].any() else weight[some]
+    return bool((np.average(squares, axis=0, weights=weights) < _SMALL_SQUARE).any())

@@ -93,9 +93,10 @@ def as_teacher(model, *, task=None, classes=None, max_members=None, weights=None
     if isinstance(model, (list, tuple, nn.Module)):
         return Teacher(_of_several(model, **given), max_members=max_members)
     if given:
+        found = ", ".join(f"{name}={value!r}" for name, value in given.items())
         raise ValueError(
             "task and classes are for torch modules and lists of fitted models, weights and "
-            f"quantiles for lists of models to fit; got {given} with {type(model).__name__}."
+            f"quantiles for lists of models to fit; got {found} with {type(model).__name__}."
         )
     _check_model(model)
     return (
@@ -134,11 +135,21 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
     CatBoost                              Ten members, its virtual ensembles [1]_, best after
                                           ``posterior_sampling=True``. They are parts of the model;
                                           their mean comes near its prediction.
+    Gaussian processes                    20 functions, drawn from the posterior. They differ by the
+                                          latent variance; the kernel's noise (``WhiteKernel``) and
+                                          ``alpha`` are the variance of each. Classes: by Laplace's
+                                          approximation, as scikit-learn has it.
+    BayesianRidge, ARDRegression          20 lines, drawn from the posterior of the coefficients.
+    :class:`MixedModels`                  20 mixtures of neighbouring members of all models.
     all others                            One member: the epistemic part is not available. This
                                           goes for boosting (AdaBoost, gradient boosting, LightGBM):
                                           its stages correct each other, so that their
                                           differences do not measure epistemic uncertainty.
     ====================================  ========================================================
+
+    A member has the variance that its model predicts: ``predict(X, return_std=True)``, NGBoost's
+    ``pred_dist``, or quantiles, those of TabPFN, TabICL, quantile-forest, sklearn-quantile and
+    XGBoost, or of :class:`QuantileModels`; in bags too. Variances are at least 1e-6 of that of y.
 
     Regressors that predict no variance are given one. The residual variance of each target is the
     mean squared difference between y and predictions by models that have not seen the row:
