@@ -108,6 +108,8 @@ class MixedModels(MetaEstimatorMixin, BaseEstimator):
             If a model is fitted already, is of another kind than the first, does not take weights
             that are given, or a parameter is wrong.
         """
+        if y is None:
+            raise ValueError("MixedModels requires y to be passed, but the target y is None.")
         X, y = as_rows(X), np.asarray(y)
         weight = check_weights(sample_weight, len(y))
         self._check(weight is not None)

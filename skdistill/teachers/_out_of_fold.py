@@ -74,9 +74,9 @@ def interpolates(teacher, X, y, sample_weight=None) -> bool:
 
     It does if its standardised errors there, by the total variance that it predicts, have a mean
     square below 0.01, of one target at least. (It would be 1 on rows not seen.) A part of the rows
-    is looked at.
+    is looked at. A residual variance is right wherever the row is, as it comes from rows not seen.
     """
-    if is_classifier(teacher):
+    if is_classifier(teacher) or getattr(teacher, "residual_variance_", None) is not None:
         return False
     rows, targets = as_rows(X), np.asarray(y, dtype=float).reshape(len(y), -1)
     some = slice(None, None, max(1, len(targets) // _ROWS_TO_TRY))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -21,11 +22,13 @@ from sklearn.ensemble import (
 from sklearn.frozen import FrozenEstimator
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
-from sklearn.linear_model import BayesianRidge, LinearRegression, LogisticRegression
+from sklearn.linear_model import BayesianRidge, LinearRegression, LogisticRegression, Ridge
 from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeRegressor
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import skdistill
 from skdistill import (
@@ -193,6 +196,18 @@ def test_kinds_are_those_of_the_models():
     assert is_regressor(MixedModels(REGRESSORS))
     assert is_classifier(as_teacher(CLASSIFIERS, weights="equal"))
     assert is_regressor(HydraPlusRegressor(as_teacher(REGRESSORS, weights="oof")))
+
+
+@parametrize_with_checks(
+    [
+        as_teacher([DecisionTreeRegressor(max_depth=3, random_state=0), Ridge()], weights="equal"),
+        as_teacher([GaussianNB(), LogisticRegression()], weights=[1, 2]),
+    ]
+)
+def test_sklearn_contract(estimator, check):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check(estimator)
 
 
 SMALL = {"module__hidden_units": (8,), "max_epochs": 3, "random_state": 0}

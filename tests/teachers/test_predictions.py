@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import softmax
 from sklearn.base import clone
-from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import BaggingRegressor, RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
@@ -222,30 +222,37 @@ def test_folds_with_different_numbers_of_members_are_named(classes):
 # ------------------------------------------------------------------------------------------
 
 
+INTERPOLATION = GaussianProcessRegressor(RBF(1.0), optimizer=None, normalize_y=True)
+
+
 @pytest.mark.parametrize(
     ("model", "expected"),
     [
-        (GaussianProcessRegressor(RBF(1.0), optimizer=None, normalize_y=True), True),
-        (KNeighborsRegressor(1), True),
-        (KNeighborsRegressor(5), False),
-        (RandomForestRegressor(20, min_samples_leaf=5, random_state=0), False),
+        (INTERPOLATION, True),
+        (BaggingRegressor(INTERPOLATION, 3, bootstrap=False), True),
+        (GaussianProcessRegressor(RBF(1.0), alpha=0.5, optimizer=None, normalize_y=True), False),
         (BayesianRidge(), False),
+        (KNeighborsRegressor(1), False),  # its variance is that of rows not seen
     ],
 )
 def test_models_that_interpolate(model, expected, numbers):
     X, y = numbers
-    teacher = as_teacher(model).fit(X, y)
-    assert interpolates(teacher, X, y) is expected
+    assert interpolates(as_teacher(model).fit(X, y), X, y) is expected
     # Of rows that it has not seen none knows the targets.
     half = as_teacher(clone(model)).fit(X[:60], y[:60])
     assert not interpolates(half, X[60:], y[60:])
-    # One target that is hit among several is enough; rows of weight 0 do not count.
-    if isinstance(model, KNeighborsRegressor):
-        both = np.column_stack([y, X @ np.ones(4)])
-        assert interpolates(as_teacher(model).fit(X, both), X, both) is expected
-        weight = np.r_[np.ones(60), np.zeros(60)]
-        noisy = np.r_[y[:60], y[60:] + 1e4]
-        assert interpolates(half, X, noisy, weight) is expected
+
+
+def test_one_target_that_is_hit_is_enough_and_rows_of_no_weight_do_not_count(numbers):
+    X, y = numbers
+    random = np.random.RandomState(0)
+    both = np.column_stack([y, y])
+    teacher = as_teacher(INTERPOLATION).fit(X, both)
+    off = both + [0, 1e3] * random.normal(size=(120, 2))
+    assert interpolates(teacher, X, off)
+    assert not interpolates(teacher, X, off + 1e3)
+    weight = np.r_[np.ones(60), np.zeros(60)]
+    assert interpolates(teacher, X, both + 1e3 * (weight == 0)[:, None], weight)
 
 
 def test_classifiers_do_not_interpolate(classes):
@@ -255,12 +262,12 @@ def test_classifiers_do_not_interpolate(classes):
 
 def test_students_of_models_that_interpolate_warn_unless_asked(numbers):
     X, y = numbers
-    student = HydraPlusRegressor(KNeighborsRegressor(1), max_epochs=2, random_state=0)
-    with pytest.warns(UserWarning, match=r"KNeighborsRegressor, nearly hits .* teacher_cv=5"):
+    student = HydraPlusRegressor(INTERPOLATION, max_epochs=2, random_state=0)
+    with pytest.warns(UserWarning, match=r"GaussianProcessRegressor, nearly hits .* teacher_cv=5"):
         student.fit(X, y)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         clone(student).set_params(teacher_cv=3).fit(X, y)
-        fitted = FrozenEstimator(as_teacher(KNeighborsRegressor(1)).fit(X, y))
+        fitted = FrozenEstimator(as_teacher(INTERPOLATION).fit(X, y))
         clone(student).set_params(teacher=fitted).fit(X, y)  # may have seen other rows
     assert not [one for one in caught if "nearly hits" in str(one.message)]
