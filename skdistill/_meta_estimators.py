@@ -4,14 +4,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
+import numpy as np
 from sklearn import get_config
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
+from sklearn.utils import ClassifierTags, RegressorTags, Tags, get_tags
 from sklearn.utils.validation import check_is_fitted
+
+from ._training import SEED_LIMIT
 
 # Parameters for the candidates of a search: in scikit-learn and Optuna, and in scikit-optimize.
 _SEARCHED = ("param_grid", "param_distributions", "search_spaces")
@@ -88,6 +93,21 @@ def has_members(model: Any) -> bool:
     return hasattr(model, "predict_members")
 
 
+def tags_of(model: Any) -> Tags:
+    """Return a copy of a model's tags, with the type of one that tells it in the old way only.
+
+    Packages from before scikit-learn 1.6, NGBoost among them, have ``_estimator_type``.
+    """
+    tags = deepcopy(get_tags(model))
+    if tags.estimator_type is None:
+        tags.estimator_type = getattr(final_step(model)[0], "_estimator_type", None)
+        if tags.estimator_type == "classifier":
+            tags.classifier_tags = ClassifierTags()
+        elif tags.estimator_type == "regressor":
+            tags.regressor_tags = RegressorTags()
+    return tags
+
+
 def is_prefitted(model: Any) -> bool:
     """Tell whether a model, or one inside it, is fitted and stays so when cloned.
 
@@ -116,3 +136,21 @@ def _name_of_weights(model: Any) -> str:
     if isinstance(model, Pipeline):
         return f"{model.steps[-1][0]}__{_name_of_weights(model[-1])}"
     return "sample_weight"
+
+
+def seeded_clone(estimator: Any, seed: int) -> Any:
+    """Return a clone with seeds where the estimator has none."""
+    copied = clone(estimator)
+    seed_where_unset(copied, seed)
+    return copied
+
+
+def seed_where_unset(estimator: Any, seed: int) -> None:
+    """Give every ``random_state`` in an estimator that is None a seed drawn from `seed`."""
+    draw = np.random.RandomState(seed)
+    seeds = {
+        name: int(draw.randint(SEED_LIMIT))
+        for name, value in sorted(estimator.get_params(deep=True).items(), key=lambda p: p[0])
+        if name.split("__")[-1] == "random_state" and value is None
+    }
+    estimator.set_params(**seeds)

@@ -52,7 +52,7 @@ def predict_uncertainty(model, X) -> Uncertainty:
     estimator, X, inverses = innermost(model, X, "predict_uncertainty")
     if not inverses:
         return estimator.predict_uncertainty(X)
-    members = _transformed_members(inverses, estimator.predict_members(X))
+    members = transformed_members(inverses, estimator.predict_members(X))
     parts = EmpiricalGaussian.from_members(members).uncertainty()
     total, aleatoric, epistemic = (
         part.numpy()[:, 0] if part.shape[1] == 1 else part.numpy() for part in parts
@@ -77,7 +77,7 @@ def predict_members(model, X) -> np.ndarray:
         Means and variances, or class probabilities.
     """
     estimator, X, inverses = innermost(model, X, "predict_members")
-    return _transformed_members(inverses, estimator.predict_members(X))
+    return transformed_members(inverses, estimator.predict_members(X))
 
 
 def predict_quantiles(model, X, quantiles) -> np.ndarray:
@@ -162,7 +162,7 @@ def _transformed_quantiles(inverses, values: np.ndarray) -> np.ndarray:
     return values
 
 
-def _transformed_members(inverses, members: np.ndarray) -> np.ndarray:
+def transformed_members(inverses, members: np.ndarray) -> np.ndarray:
     """Moments of each member's Gaussian after the inverse transforms, by Gauss-Hermite."""
     if not inverses:
         return members

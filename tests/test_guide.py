@@ -83,6 +83,9 @@ def test_page_of_teachers(monkeypatch):
         ("n_heads=20,", "n_heads=3, max_epochs=2,"),
         ("max_members=20), ", "max_members=5), max_epochs=2, "),
         ("as_teacher(networks), ", "as_teacher(networks), max_epochs=2, "),
+        ("HydraPlusRegressor(process, ", "HydraPlusRegressor(process, max_epochs=2, "),
+        ("HydraPlusRegressor(teacher, ", "HydraPlusRegressor(teacher, max_epochs=2, "),
+        ("BayesianEnsembleRegressor(),", "BayesianEnsembleRegressor(3, max_epochs=2),"),
         ("HydraPlusClassifier(random_state", "HydraPlusClassifier(max_epochs=2, random_state"),
         ('transfer="disagreement", ', 'transfer="disagreement", max_epochs=2, '),
     ]

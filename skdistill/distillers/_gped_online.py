@@ -13,6 +13,7 @@ from torch import Tensor
 
 from .._estimator import checked_training
 from .._memory import working_memory
+from .._meta_estimators import seed_where_unset
 from .._plans import Extent, as_tensors, build_module
 from .._ranks import refuse_ranks
 from .._resume import NO_MATTER
@@ -25,7 +26,6 @@ from ._student import Student, training_set
 from ._teacher import (
     MemberPredictions,
     check_teacher,
-    seed_where_unset,
     task_of_teacher,
     unfitted_teacher,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sklearn.base import is_classifier, is_regressor
+from .._meta_estimators import tags_of
 
 
 def kind_of(teacher: Any) -> str | None:
@@ -15,11 +15,10 @@ def kind_of(teacher: Any) -> str | None:
     if isinstance(teacher, type) or not hasattr(teacher, "get_params"):
         return None
     try:
-        if is_classifier(teacher):
-            return "classifier"
-        return "regressor" if is_regressor(teacher) else None
+        kind = tags_of(teacher).estimator_type
     except AttributeError:  # it has parameters but no tags: no estimator
         return None
+    return kind if kind in ("classifier", "regressor") else None
 
 
 def _kind(distiller: Any) -> str | None:

@@ -15,11 +15,11 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_memory
 
 from .._columns import Columns
-from .._meta_estimators import is_prefitted, weights_for
+from .._meta_estimators import is_prefitted, seed_where_unset, weights_for
 from .._predict import predict_members
 from .._ranks import current_ranks
 from .._tasks import Numbers
-from .._training import SEED_LIMIT
+from .._warnings import warn
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian
 from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ..teachers import (
@@ -27,6 +27,7 @@ from ..teachers import (
     align_classes,
     as_teacher,
     check_member_predictions,
+    interpolates,
     out_of_fold_members,
 )
 from ._kinds import kind_of
@@ -93,8 +94,20 @@ def fit_teacher_of(
         fit = partial(fit, teacher, *_arguments_for(model, setup), subtask, distiller)
         # One that is fitted already, and may have no pickle, is not sent.
         distiller.teacher_ = fit() if is_prefitted(model) else once(fit)
+        if distiller.teacher_cv is None and setup.stream is None and not is_prefitted(model):
+            _warn_of_interpolation(distiller.teacher_, setup)
     check_teacher(distiller)
     return MemberPredictions(of_X, predictor_of(distiller.teacher_, setup))
+
+
+def _warn_of_interpolation(teacher: Any, setup: Setup) -> None:
+    """Warn of a teacher whose answers about its own rows say little of those about others."""
+    if interpolates(teacher, *setup.arguments):
+        warn(
+            f"The teacher, {type(_model_of(teacher)).__name__}, nearly hits the targets that it "
+            "was fitted on, so that its variance for these rows may say little of the others. "
+            "teacher_cv=5 lets models that have not seen a row answer for it."
+        )
 
 
 def _at_once(act: Callable[[], Any]) -> Any:
@@ -237,17 +250,6 @@ def task_of_teacher(teacher, X, y, context, student):
         context.call_on_fit_task_begin(estimator=student, X=X, y=y)
         yield
         context.call_on_fit_task_end(estimator=student, X=X, y=y)
-
-
-def seed_where_unset(estimator, seed: int) -> None:
-    """Give every ``random_state`` in an estimator that is None a seed drawn from `seed`."""
-    draw = np.random.RandomState(seed)
-    seeds = {
-        name: int(draw.randint(SEED_LIMIT))
-        for name, value in sorted(estimator.get_params(deep=True).items(), key=lambda p: p[0])
-        if name.split("__")[-1] == "random_state" and value is None
-    }
-    estimator.set_params(**seeds)
 
 
 def frames_like(X, names, columns: Columns | None = None) -> Callable[[np.ndarray], Any]:

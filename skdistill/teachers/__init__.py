@@ -4,18 +4,24 @@
 from __future__ import annotations
 
 from .._meta_estimators import is_prefitted
+from . import _gaussian_process  # noqa: F401 -- registers its members
 from ._fitted import FittedModels
 from ._members import align_classes
-from ._out_of_fold import out_of_fold_members
+from ._mixed import MixedModels
+from ._out_of_fold import interpolates, out_of_fold_members
 from ._predictions import check_member_predictions
+from ._quantile_models import QuantileModels
 from ._teacher import Teacher, as_teacher
 
 __all__ = [
     "as_teacher",
     "Teacher",
     "FittedModels",
+    "MixedModels",
+    "QuantileModels",
     "align_classes",
     "check_member_predictions",
+    "interpolates",
     "is_prefitted",
     "out_of_fold_members",
 ]

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, is_classifier, is_regressor
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, gen_batches
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from .._meta_estimators import has_members
+from .._meta_estimators import has_members, tags_of
 from .._rules import OneOf, errors_about
 from ..distributions import Gaussian
 from ._members import (
@@ -158,9 +158,8 @@ def _task_of(model) -> str | None:
         return None
     if not (hasattr(model, "fit") and hasattr(model, "predict")):
         raise TypeError(f"models must be estimators, skorch nets or torch modules, got {model!r}.")
-    if is_classifier(model):
-        return "classification"
-    return "regression" if is_regressor(model) else None
+    kind = tags_of(model).estimator_type
+    return next((task for task, of_task in _ESTIMATOR_TYPES.items() if of_task == kind), None)
 
 
 @members_of_classifier.register(FittedModels)

@@ -14,6 +14,7 @@ from functools import singledispatch
 import numpy as np
 import torch
 from scipy.special import expit, softmax
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import (
     BaggingClassifier,
     BaggingRegressor,
@@ -24,19 +25,24 @@ from sklearn.ensemble import (
     VotingClassifier,
     VotingRegressor,
 )
+from sklearn.linear_model import ARDRegression, BayesianRidge
 from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import validate_data
 from torch import nn
 
 from .._meta_estimators import final_step, has_members
-from .._predict import predict_members
+from .._predict import predict_members, transformed_members
+from ._predictive import predictive_moments
 
 # Weights of voters are made whole numbers that sum to at most this.
 _MOST_VOTES = 100
 
 # Members of a virtual ensemble, CatBoost's own default.
 _N_VIRTUAL = 10
+
+# Functions drawn from a posterior over functions.
+N_FUNCTIONS = 20
 
 # Losses under which CatBoost's virtual ensembles predict logits, or means and variances.
 _CATBOOST_LOGITS = frozenset({"Logloss", "CrossEntropy", "MultiClass"})
@@ -72,18 +78,22 @@ def members_of_classifier(model, X) -> np.ndarray:
 
 @singledispatch
 def members_of_regressor(model, X, n_targets: int) -> np.ndarray:
-    """One member without a variance, unless the type of the model is registered below."""
+    """One member, with a variance if it predicts one, unless its type is registered below."""
     if (loss := _catboost_loss(model)) in _CATBOOST_MOMENTS:
         members = _virtual_ensembles(model, X)[:, :, None]
         return moments_of_members(members) if loss != "RMSE" else moments_of_means(members[..., 0])
-    means = np.asarray(model.predict(as_net_takes(model, X)))
+    own = predictive_moments(model, X)
+    means = np.asarray(model.predict(as_net_takes(model, X))) if own is None else own[0]
     means = means.reshape(len(means), 1, -1)
     if means.shape[-1] != n_targets:
         raise ValueError(
             f"teacher must predict {n_targets} target(s), as y has; {type(model).__name__} "
             f"predicts {means.shape[-1]}."
         )
-    return moments_of_means(means)
+    if own is None:
+        return moments_of_means(means)
+    variances = np.broadcast_to(own[1].reshape(len(means), 1, -1), means.shape)
+    return moments_of_members(np.stack([means, variances], axis=-1))
 
 
 def has_probabilities(model) -> bool:
@@ -250,6 +260,40 @@ def moments_of_one(model, X, n_targets: int) -> np.ndarray:
     return group_moments(read_moments(model, X, n_targets), 1)[:, 0]
 
 
+# --- linear models with a posterior ----------------------------------------------------------
+
+
+@members_of_regressor.register(BayesianRidge)
+@members_of_regressor.register(ARDRegression)
+def _(model, X, n_targets):
+    """Draws of the coefficients: the noise is 1 / alpha_, and the rest lies between members."""
+    mean, std = model.predict(X, return_std=True)
+    values, vectors = np.linalg.eigh(model.sigma_)
+    roots = vectors * np.sqrt(np.maximum(values, 0))
+    rows = np.asarray(X) - model.X_offset_
+    if rows.shape[1] != len(roots):  # columns whose coefficient is zero
+        rows = rows[:, model.lambda_ < model.threshold_lambda]
+    # The same lines for all rows, in every process.
+    weights = np.random.RandomState(0).normal(size=(len(roots), N_FUNCTIONS))
+    draws = standard_draws((rows @ roots @ weights)[..., None])
+    noise = np.full((len(rows), 1), 1 / model.alpha_)
+    latent = np.maximum(np.square(std)[:, None] - noise, 0)
+    return moments_of_functions(mean[:, None], latent, draws, noise)
+
+
+# --- targets that are transformed ------------------------------------------------------------
+
+
+@members_of_regressor.register(TransformedTargetRegressor)
+def _(model, X, n_targets):
+    """Members of the model inside, through the inverse transform, if they have variances."""
+    moments = read_moments(model.regressor_, X, n_targets)
+    if moments[..., 2].any():  # the residual variance is that of y, after the transform
+        return moments_of_means(np.reshape(model.predict(X), (len(moments), 1, n_targets)))
+    inverse = model.transformer_.inverse_transform
+    return moments_of_members(transformed_members([inverse], moments[..., :2]))
+
+
 # --- CatBoost, which is never imported here ---------------------------------------------------
 
 
@@ -312,6 +356,23 @@ def moments_of_means(means: np.ndarray) -> np.ndarray:
 def moments_of_members(members: np.ndarray) -> np.ndarray:
     """Moments (..., 3) of members (..., 2) with a mean and a variance."""
     return np.concatenate([members, np.zeros_like(members[..., :1])], axis=-1)
+
+
+def moments_of_functions(mean, latent, draws, noise) -> np.ndarray:
+    """Moments (n, S, t, 3) of functions of mean and variance `mean` and `latent`, (n, t) each.
+
+    `draws` (n, S, t) are those of :func:`standard_draws`; `noise`, about a function, is (n, t).
+    """
+    means = mean[:, None] + np.sqrt(latent)[:, None] * draws
+    variances = np.broadcast_to(noise[:, None], means.shape)
+    return moments_of_members(np.stack([means, variances], axis=-1))
+
+
+def standard_draws(draws: np.ndarray) -> np.ndarray:
+    """Draws (n, S, t), scaled in each row to mean 0 and variance 1."""
+    centred = draws - draws.mean(axis=1, keepdims=True)
+    scale = centred.std(axis=1, keepdims=True)
+    return centred / np.where(scale > 0, scale, 1.0)
 
 
 def as_net_takes(model, X):

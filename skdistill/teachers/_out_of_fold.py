@@ -3,21 +3,18 @@
 
 from __future__ import annotations
 
-from numbers import Integral
-
 import numpy as np
 from sklearn.base import is_classifier
-from sklearn.model_selection import KFold, StratifiedKFold, check_cv
-from sklearn.utils import gen_batches
 
 from .._checks import check_weights
-from .._memory import rows_in_memory
 from .._meta_estimators import is_prefitted
 from .._predict import predict_members
-from .._rules import Number
 from ._members import align_classes
-from ._rows_and_folds import as_rows, fits_on_folds, rows_at
+from ._rows_and_folds import as_rows, folds_of, read_out_of_fold, rows_at
 from ._teacher import Teacher, as_teacher
+
+# Rows by which a teacher is judged, and how small its standardised errors are if it interpolates.
+_ROWS_TO_TRY, _SMALL_SQUARE = 500, 0.01
 
 
 def out_of_fold_members(teacher, X, y, *, cv=5, sample_weight=None, random_state=None, name="cv"):
@@ -63,40 +60,29 @@ def out_of_fold_members(teacher, X, y, *, cv=5, sample_weight=None, random_state
         )
     classes = np.unique(y) if is_classifier(teacher) else None
     weight = check_weights(sample_weight, len(y))
-    counts = np.zeros(len(y), dtype=int)
-    members: np.ndarray | None = None
-    folds = _folds(cv, y, classes, random_state, name)
-    for fitted, rows in fits_on_folds(teacher, X, y, weight, folds):
-        first = _member_predictions(fitted, X, rows[:1], classes)
-        if members is None:
-            members = np.empty((len(y), *first.shape[1:]), dtype=first.dtype)
-        for portion in gen_batches(len(rows), rows_in_memory(first)):
-            predicted = _member_predictions(fitted, X, rows[portion], classes)
-            if predicted.shape[1:] != members.shape[1:]:
-                raise ValueError(
-                    "teacher must have as many members in every fold, got predictions of shapes "
-                    f"{predicted.shape[1:]} and {members.shape[1:]}."
-                )
-            members[rows[portion]] = predicted
-        counts[rows] += 1
-    if (counts != 1).any():
-        raise ValueError(
-            f"{name} must put every row into one test fold; got {(counts == 0).sum()} rows in none "
-            f"and {(counts > 1).sum()} in several."
-        )
-    return members
+    folds = folds_of(cv, y, classes is not None, random_state, name)
+
+    def read(fitted, rows):
+        members = predict_members(fitted, rows)
+        return members if classes is None else align_classes(members, fitted.classes_, classes)
+
+    return read_out_of_fold(teacher, X, y, weight, folds, read, name)
 
 
-def _member_predictions(fitted, X, rows: np.ndarray, classes: np.ndarray | None) -> np.ndarray:
-    """Members' predictions of some rows; the columns of classes in the order of `classes`."""
-    predicted = predict_members(fitted, rows_at(X, rows))
-    return predicted if classes is None else align_classes(predicted, fitted.classes_, classes)
+def interpolates(teacher, X, y, sample_weight=None) -> bool:
+    """Tell whether a fitted regressor nearly hits the targets that it was fitted on.
 
-
-def _folds(cv, y: np.ndarray, classes: np.ndarray | None, random_state, name: str):
-    """Return a splitter from a number, shuffled, or from what scikit-learn takes as ``cv``."""
-    if not isinstance(cv, Integral):
-        return check_cv(cv, y, classifier=classes is not None)
-    Number(Integral, 2).check(cv, name)
-    splitter = KFold if classes is None else StratifiedKFold
-    return splitter(cv, shuffle=True, random_state=random_state)
+    It does if its standardised errors there, by the total variance that it predicts, have a mean
+    square below 0.01, of one target at least. (It would be 1 on rows not seen.) A part of the rows
+    is looked at. A residual variance is right wherever the row is, as it comes from rows not seen.
+    """
+    if is_classifier(teacher) or getattr(teacher, "residual_variance_", None) is not None:
+        return False
+    rows, targets = as_rows(X), np.asarray(y, dtype=float).reshape(len(y), -1)
+    some = slice(None, None, max(1, len(targets) // _ROWS_TO_TRY))
+    members = predict_members(teacher, rows_at(rows, some))
+    mean, variance = members[..., 0].mean(axis=1), members[..., 1].mean(axis=1)
+    squares = np.square(targets[some] - mean) / (variance + members[..., 0].var(axis=1))
+    weight = check_weights(sample_weight, len(targets))
+    weights = None if weight is None or not weight[some].any() else weight[some]
+    return bool((np.average(squares, axis=0, weights=weights) < _SMALL_SQUARE).any())

@@ -17,7 +17,7 @@ from ._rows_and_folds import fits_on_folds, in_chunks, rows_at
 _N_FOLDS = 5
 
 # The variance is at least the square of this, in units of the standard deviation of y.
-_LEAST_STD = 1e-3
+LEAST_STD = 1e-3
 
 
 def residual_variance(estimator, fitted, read: Callable, X, y, sample_weight) -> np.ndarray:
@@ -34,7 +34,12 @@ def residual_variance(estimator, fitted, read: Callable, X, y, sample_weight) ->
     else:
         tuned = fitted.best_estimator_ if is_search(fitted) else estimator
         means = _out_of_fold(tuned, X, y, weight)
-    targets = y.reshape(means.shape).astype(np.float64)
+    return mean_squared_residual(means, y.reshape(means.shape), weight)
+
+
+def mean_squared_residual(means: np.ndarray, y: np.ndarray, weight) -> np.ndarray:
+    """Weighted mean (t,) of the squared differences of y and `means`, (n, t), where these are."""
+    targets = y.astype(np.float64)
     known = np.isfinite(means).all(axis=1)
     if weight is not None and not weight[known].any():
         raise ValueError(
@@ -43,7 +48,26 @@ def residual_variance(estimator, fitted, read: Callable, X, y, sample_weight) ->
         )
     squares = np.square(targets[known] - means[known])
     variance = np.average(squares, axis=0, weights=None if weight is None else weight[known])
-    return np.maximum(variance, np.square(_LEAST_STD * standardisation(targets, weight)[1]))
+    return np.maximum(variance, least_variance(standardisation(targets, weight)[1]))
+
+
+def least_variance(scale: np.ndarray) -> np.ndarray:
+    """Return the least variance of targets whose standard deviation is `scale`."""
+    return np.square(LEAST_STD * scale)
+
+
+def with_variance(moments: np.ndarray, residual: np.ndarray | None, scale) -> np.ndarray:
+    """Means and variances (n, S, t, 2) from moments (n, S, t, 3).
+
+    `residual` is the residual variance (t,), None where members predict all of their variance,
+    which is then at least :func:`least_variance` of the targets' standard deviations `scale`.
+    """
+    members, share = moments[..., :2].copy(), moments[..., 2]
+    if residual is not None:
+        members[..., 1] += share * residual
+    else:
+        members[..., 1] = np.maximum(members[..., 1], least_variance(scale))
+    return members
 
 
 def _out_of_bag(model, n_rows: int) -> np.ndarray | None:

@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 from sklearn.utils import gen_batches, indexable
 
 from .._memory import rows_in_memory
 from .._meta_estimators import weights_for
+from .._rules import Number
 
 # Predictions that will be averaged are computed in chunks of about this many bytes: large ones, as
 # every chunk reads all trees of a forest from memory again.
@@ -47,3 +50,41 @@ def fits_on_folds(model, X, y, sample_weight, cv) -> Iterator[tuple[Any, np.ndar
     for train, test in cv.split(X, y):
         weights = weights_for(model, None if sample_weight is None else sample_weight[train])
         yield clone(model).fit(rows_at(X, train), y[train], **weights), test
+
+
+def read_out_of_fold(model, X, y, weight, folds, read: Callable, name: str) -> np.ndarray:
+    """Return ``read(fitted, rows)`` for every row, by the clone that has not seen its fold.
+
+    `name` is what to call the folds in errors. It is a ValueError if a row is in no fold or in
+    several, or if clones have different numbers of members.
+    """
+    counts = np.zeros(len(y), dtype=int)
+    found: np.ndarray | None = None
+    for fitted, rows in fits_on_folds(model, X, y, weight, folds):
+        first = read(fitted, rows_at(X, rows[:1]))
+        if found is None:
+            found = np.empty((len(y), *first.shape[1:]), dtype=first.dtype)
+        for portion in gen_batches(len(rows), rows_in_memory(first)):
+            predicted = read(fitted, rows_at(X, rows[portion]))
+            if predicted.shape[1:] != found.shape[1:]:
+                raise ValueError(
+                    "teacher must have as many members in every fold, got predictions of shapes "
+                    f"{predicted.shape[1:]} and {found.shape[1:]}."
+                )
+            found[rows[portion]] = predicted
+        counts[rows] += 1
+    if found is None or (counts != 1).any():
+        raise ValueError(
+            f"{name} must put every row into one test fold; got {(counts == 0).sum()} rows in none "
+            f"and {(counts > 1).sum()} in several."
+        )
+    return found
+
+
+def folds_of(cv, y: np.ndarray, are_classes: bool, random_state, name: str):
+    """Return a splitter from a number, shuffled, or from what scikit-learn takes as ``cv``."""
+    if not isinstance(cv, Integral):
+        return check_cv(cv, y, classifier=are_classes)
+    Number(Integral, 2).check(cv, name)
+    splitter = StratifiedKFold if are_classes else KFold
+    return splitter(cv, shuffle=True, random_state=random_state)

@@ -3,19 +3,17 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from numbers import Integral
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier, is_regressor
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from .._checks import check_weights
-from .._meta_estimators import final_step, has_members, weights_for
+from .._meta_estimators import final_step, has_members, tags_of, weights_for
 from .._rules import Number
 from .._standardisation import resolves, standardisation
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian, Uncertainty
@@ -28,12 +26,14 @@ from ._members import (
     read_moments,
     read_probabilities,
 )
+from ._mixed import MixedModels, check_models
 from ._predictions import check_member_predictions
-from ._residuals import residual_variance
+from ._quantile_models import QuantileModels
+from ._residuals import residual_variance, with_variance
 from ._rows_and_folds import as_rows, in_chunks, rows_at
 
 
-def as_teacher(model, *, task=None, classes=None, max_members=None):
+def as_teacher(model, *, task=None, classes=None, max_members=None, weights=None, quantiles=None):
     """Make a teacher, whose members a student can imitate, of a model or several.
 
     Parameters
@@ -48,13 +48,22 @@ def as_teacher(model, *, task=None, classes=None, max_members=None):
           ``sklearn.frozen.FrozenEstimator``;
         - a list of fitted models that belong together (see :class:`FittedModels`), or one torch
           module: becomes a :class:`Teacher` with a member for each, or with all members of
-          ensembles that were fitted apart.
+          ensembles that were fitted apart;
+        - with `weights`, a list of estimators of different kinds that are not fitted (see
+          :class:`MixedModels`): becomes a :class:`Teacher` that fits and mixes them;
+        - with `quantiles`, a list of regressors that predict a quantile each (see
+          :class:`QuantileModels`): becomes a :class:`Teacher` that fits them, with one member.
     task : {"classification", "regression"}, default=None
         Required for torch modules.
     classes : array-like of shape (n_classes,), default=None
         Class of each column of the torch modules' logits; None is the classes in y, sorted.
     max_members : int, default=None
         See :class:`Teacher`.
+    weights : "oof", "equal" or array-like of shape (n_models,), default=None
+        How much each model in a list counts that is not fitted. "oof" finds the weights whose
+        mixture is most likely on rows that the models have not seen. None for fitted models.
+    quantiles : array-like of shape (n_models,), default=None
+        The level of each model in a list of regressors that predict a quantile each.
 
     Returns
     -------
@@ -79,14 +88,15 @@ def as_teacher(model, *, task=None, classes=None, max_members=None):
     >>> as_teacher(forest, max_members=20).fit(X, y).predict_members(X[:2]).shape
     (2, 20, 3)
     """
+    given = {"task": task, "classes": classes, "weights": weights, "quantiles": quantiles}
+    given = {name: value for name, value in given.items() if value is not None}
     if isinstance(model, (list, tuple, nn.Module)):
-        models = [model] if isinstance(model, nn.Module) else list(model)
-        fitted = FittedModels(models, task, classes).fit(None)
-        return Teacher(fitted, max_members=max_members)
-    if task is not None or classes is not None:
+        return Teacher(_of_several(model, **given), max_members=max_members)
+    if given:
+        found = ", ".join(f"{name}={value!r}" for name, value in given.items())
         raise ValueError(
-            "task and classes are for torch modules and lists of fitted models, got "
-            f"task={task!r} and classes={classes!r} with {type(model).__name__}."
+            "task and classes are for torch modules and lists of fitted models, weights and "
+            f"quantiles for lists of models to fit; got {found} with {type(model).__name__}."
         )
     _check_model(model)
     return (
@@ -94,6 +104,20 @@ def as_teacher(model, *, task=None, classes=None, max_members=None):
         if has_members(model) and max_members is None
         else Teacher(model, max_members=max_members)
     )
+
+
+def _of_several(models, **given) -> FittedModels | MixedModels | QuantileModels:
+    """Return the estimator that a list of models, or a module, stands for."""
+    if len({"weights", "quantiles"} & given.keys()) == 0:
+        models = [models] if isinstance(models, nn.Module) else list(models)
+        return FittedModels(models, **given).fit(None)
+    if len(given) > 1:
+        raise ValueError(
+            "task and classes, weights and quantiles are for different lists of models; got "
+            f"{given}."
+        )
+    check_models(models, or_fitted="quantiles" in given)
+    return MixedModels(models, **given) if "weights" in given else QuantileModels(models, **given)
 
 
 class Teacher(MetaEstimatorMixin, BaseEstimator):
@@ -111,11 +135,21 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
     CatBoost                              Ten members, its virtual ensembles [1]_, best after
                                           ``posterior_sampling=True``. They are parts of the model;
                                           their mean comes near its prediction.
+    Gaussian processes                    20 functions, drawn from the posterior. They differ by the
+                                          latent variance; the kernel's noise (``WhiteKernel``) and
+                                          ``alpha`` are the variance of each. Classes: by Laplace's
+                                          approximation, as scikit-learn has it.
+    BayesianRidge, ARDRegression          20 lines, drawn from the posterior of the coefficients.
+    :class:`MixedModels`                  20 mixtures of neighbouring members of all models.
     all others                            One member: the epistemic part is not available. This
                                           goes for boosting (AdaBoost, gradient boosting, LightGBM):
                                           its stages correct each other, so that their
                                           differences do not measure epistemic uncertainty.
     ====================================  ========================================================
+
+    A member has the variance that its model predicts: ``predict(X, return_std=True)``, NGBoost's
+    ``pred_dist``, or quantiles, those of TabPFN, TabICL, quantile-forest, sklearn-quantile and
+    XGBoost, or of :class:`QuantileModels`; in bags too. Variances are at least 1e-6 of that of y.
 
     Regressors that predict no variance are given one. The residual variance of each target is the
     mean squared difference between y and predictions by models that have not seen the row:
@@ -201,7 +235,7 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
         return hasattr(self, "n_members_")
 
     def __sklearn_tags__(self):
-        tags = deepcopy(get_tags(self.estimator))
+        tags = tags_of(self.estimator)
         tags.array_api_support = False
         if tags.classifier_tags is not None:
             tags.classifier_tags.multi_label = False
@@ -336,18 +370,11 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
             else in_chunks(self._read, X, lambda members, _: group(members, most))
         )
         if not is_classifier(self):
-            members = self._with_variance(members)
+            members = with_variance(members, self.residual_variance_, self._y_scale[1])
         dtype = dtype_for(X)
         if not is_classifier(self) and not resolves(dtype, *self._y_scale):
             return members
         return members.astype(dtype, copy=False)
-
-    def _with_variance(self, moments: np.ndarray) -> np.ndarray:
-        """Means and variances (n, S, t, 2) from moments (n, S, t, 3)."""
-        members, share = moments[..., :2].copy(), moments[..., 2]
-        if self.residual_variance_ is not None:
-            members[..., 1] += share * self.residual_variance_
-        return members
 
     def _per_target(self, array: np.ndarray) -> np.ndarray:
         """Drop the axis of targets where y had none."""
@@ -404,11 +431,12 @@ def _check_model(model) -> None:
             "teacher must be an estimator, a torch module, or a list of fitted models, got "
             f"{inner!r}."
         )
-    if not (is_classifier(model) or is_regressor(model)):
+    kind = tags_of(model).estimator_type
+    if kind not in ("classifier", "regressor"):
         raise TypeError(
             f"teacher must be a classifier or a regressor, and {type(inner).__name__} is neither."
         )
-    if is_classifier(model) and not has_probabilities(model):
+    if kind == "classifier" and not has_probabilities(model):
         raise TypeError(
             "teacher must predict probabilities, which "
             f"{type(inner).__name__} does not; put it in sklearn's CalibratedClassifierCV."

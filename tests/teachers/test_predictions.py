@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import softmax
 from sklearn.base import clone
-from sklearn.ensemble import (
-    RandomForestClassifier,
-)
+from sklearn.ensemble import BaggingRegressor, RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import Ridge
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF
+from sklearn.linear_model import BayesianRidge, Ridge
 from sklearn.model_selection import (
     KFold,
     PredefinedSplit,
@@ -20,16 +22,18 @@ from sklearn.model_selection import (
     cross_val_predict,
 )
 from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-from skdistill import BayesianEnsembleRegressor
+from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
 from skdistill.teachers import (
     Teacher,
     align_classes,
     as_teacher,
     check_member_predictions,
+    interpolates,
     out_of_fold_members,
 )
 
@@ -211,3 +215,59 @@ def test_folds_with_different_numbers_of_members_are_named(classes):
     fold = np.repeat([0, 1], [50, 100])
     with pytest.raises(ValueError, match=r"as many members in every fold.*\(2, 3\).*\(1, 3\)"):
         out_of_fold_members(Growing(GaussianNB()), X, y, cv=PredefinedSplit(fold))
+
+
+# ------------------------------------------------------------------------------------------
+# Teachers that have learnt their rows by heart
+# ------------------------------------------------------------------------------------------
+
+
+INTERPOLATION = GaussianProcessRegressor(RBF(1.0), optimizer=None, normalize_y=True)
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        (INTERPOLATION, True),
+        (BaggingRegressor(INTERPOLATION, 3, bootstrap=False), True),
+        (GaussianProcessRegressor(RBF(1.0), alpha=0.5, optimizer=None, normalize_y=True), False),
+        (BayesianRidge(), False),
+        (KNeighborsRegressor(1), False),  # its variance is that of rows not seen
+    ],
+)
+def test_models_that_interpolate(model, expected, numbers):
+    X, y = numbers
+    assert interpolates(as_teacher(model).fit(X, y), X, y) is expected
+    # Of rows that it has not seen none knows the targets.
+    half = as_teacher(clone(model)).fit(X[:60], y[:60])
+    assert not interpolates(half, X[60:], y[60:])
+
+
+def test_one_target_that_is_hit_is_enough_and_rows_of_no_weight_do_not_count(numbers):
+    X, y = numbers
+    random = np.random.RandomState(0)
+    both = np.column_stack([y, y])
+    teacher = as_teacher(INTERPOLATION).fit(X, both)
+    off = both + [0, 1e3] * random.normal(size=(120, 2))
+    assert interpolates(teacher, X, off)
+    assert not interpolates(teacher, X, off + 1e3)
+    weight = np.r_[np.ones(60), np.zeros(60)]
+    assert interpolates(teacher, X, both + 1e3 * (weight == 0)[:, None], weight)
+
+
+def test_classifiers_do_not_interpolate(classes):
+    X, y = classes
+    assert not interpolates(as_teacher(KNeighborsClassifier(1)).fit(X, y), X, y)
+
+
+def test_students_of_models_that_interpolate_warn_unless_asked(numbers):
+    X, y = numbers
+    student = HydraPlusRegressor(INTERPOLATION, max_epochs=2, random_state=0)
+    with pytest.warns(UserWarning, match=r"GaussianProcessRegressor, nearly hits .* teacher_cv=5"):
+        student.fit(X, y)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        clone(student).set_params(teacher_cv=3).fit(X, y)
+        fitted = FrozenEstimator(as_teacher(INTERPOLATION).fit(X, y))
+        clone(student).set_params(teacher=fitted).fit(X, y)  # may have seen other rows
+    assert not [one for one in caught if "nearly hits" in str(one.message)]

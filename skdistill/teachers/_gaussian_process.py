@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Gaussian processes as teachers: functions drawn from the posterior are the members.
+
+A member is one function: the same for all rows, however they are chunked. It is drawn by
+Matheron's rule (Wilson et al., 2020, "Efficiently Sampling Functions from Gaussian Process
+Posteriors", Eq 12),
+
+    f_s(x) = prior_s(x) + k(x, X) (K + noise)^-1 (y - prior_s(X) - e_s),
+
+with prior functions of random features. Its distances from the mean are then scaled, row by row, so
+that the S members have the mean and the latent variance of the Gaussian process, not of S draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from scipy.linalg import cho_solve, solve_triangular
+from scipy.special import expit
+from sklearn.base import clone
+from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import (
+    RBF,
+    ConstantKernel,
+    Matern,
+    Product,
+    RationalQuadratic,
+    Sum,
+    WhiteKernel,
+)
+from sklearn.utils.validation import validate_data
+
+from ._members import (
+    N_FUNCTIONS,
+    members_of_classifier,
+    members_of_regressor,
+    moments_of_functions,
+    standard_draws,
+)
+
+# Random features of a prior, and at most as many rows that stand for all in one without spectrum.
+_N_FEATURES = 512
+
+# Steps towards the mean probability that members should have, and where they end.
+_MOST_STEPS, _TOLERANCE = 100, 1e-7
+_TINY = np.finfo(np.float64).tiny
+
+Features = Callable[[np.ndarray], np.ndarray]
+
+
+@members_of_regressor.register(GaussianProcessRegressor)
+def _(model, X, n_targets):
+    """The latent variance lies between the members, the kernel's noise and alpha within them."""
+    mean = model.predict(X).reshape(-1, n_targets)
+    X, posterior = _rows(model, X), _posterior_of(model)
+    scale = posterior.scale  # (t,)
+    latent = posterior.variance(X)[:, None] * scale**2
+    noise = posterior.noise(X)[:, None] * scale**2
+    return moments_of_functions(mean, latent, posterior.draws(X), noise)
+
+
+@members_of_classifier.register(GaussianProcessClassifier)
+def _(model, X):
+    """Laplace's approximation of each binary problem; of several, one class against the rest."""
+    predicted = model.predict_proba(X)
+    X, binary = _rows(model, X), _binary_problems(model)
+    if binary is None:
+        return predicted[:, None]
+    each = []
+    for one in binary:
+        posterior = _posterior_of(one)
+        mean = one.kernel_(X, one.X_train_) @ (one.y_train_ - one.pi_)
+        latent = posterior.variance(X) + posterior.noise(X)
+        each.append(expit(mean[:, None] + np.sqrt(latent)[:, None] * posterior.draws(X)[..., 0]))
+    odds = [1 - each[0], each[0]] if len(each) == 1 else each
+    return _with_mean(np.stack(odds, axis=-1), predicted)
+
+
+def _with_mean(odds: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    """Probabilities (n, S, K) of odds whose classes are weighted so that their mean is (n, K).
+
+    The mean of a few draws is not the model's prediction, which integrates over all functions.
+    """
+    for _ in range(_MOST_STEPS):
+        members = odds / odds.sum(axis=-1, keepdims=True)
+        found = members.mean(axis=1)
+        if np.abs(found - mean).max() < _TOLERANCE:
+            break
+        odds = members * (mean / np.maximum(found, _TINY))[:, None]
+    return members
+
+
+def _rows(model, X) -> np.ndarray:
+    """Rows as the kernel takes them."""
+    is_vector = model.kernel_.requires_vector_input
+    dtype = "numeric" if is_vector else None
+    return validate_data(model, X, reset=False, ensure_2d=is_vector, dtype=dtype)
+
+
+def _binary_problems(model) -> list | None:
+    """Laplace approximations in a classifier; None if they do not stand for one class each."""
+    base = model.base_estimator_
+    found = getattr(base, "estimators_", [base])
+    return found if all(hasattr(one, "W_sr_") for one in found) else None
+
+
+# --- posteriors ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Posterior:
+    """What members are computed from, in units of the standardised targets."""
+
+    model: Any  # a fitted Gaussian process, of numbers or of one binary problem
+    kernel: Any  # the kernel without its noise
+    root: np.ndarray  # (n,), see `_posterior_of`
+    alpha: float
+    scale: np.ndarray  # (t,), units of y to one of the standardised targets
+    features: Features  # of the prior, (n, m)
+    weights: np.ndarray  # of prior functions, (m, S, t)
+    corrections: np.ndarray  # that make them posterior ones, (n, S, t)
+
+    def variance(self, X: np.ndarray) -> np.ndarray:
+        """Variance (n,) of the function, without noise."""
+        whitened = self.root[:, None] * self.kernel(self.model.X_train_, X)
+        explained = solve_triangular(self.model.L_, whitened, lower=True, check_finite=False)
+        return np.maximum(self.kernel.diag(X) - np.square(explained).sum(axis=0), 0)
+
+    def noise(self, X: np.ndarray) -> np.ndarray:
+        """Variance (n,) of an observation about the function."""
+        return self.model.kernel_.diag(X) - self.kernel.diag(X) + self.alpha
+
+    def draws(self, X: np.ndarray) -> np.ndarray:
+        """Draws (n, S, t) of the function less its mean, of mean 0 and variance 1 in every row."""
+        draws = np.tensordot(self.features(X), self.weights, axes=1)
+        draws -= np.tensordot(self.kernel(X, self.model.X_train_), self.corrections, axes=1)
+        return standard_draws(draws)
+
+
+# Fitted models to the arrays that they were fitted to, and what has been made of these. A model
+# that is fitted again has other arrays.
+_POSTERIORS: WeakKeyDictionary[Any, tuple[Any, _Posterior]] = WeakKeyDictionary()
+
+
+def _posterior_of(model) -> _Posterior:
+    """Posterior of a fitted Gaussian process, computed once.
+
+    (K + noise)^-1 = diag(root) B^-1 diag(root), where the model keeps the Cholesky factor of B:
+    root is 1 for numbers, and for classes the square root of minus the log-likelihood's second
+    derivative, whose inverse is the variance of the noise.
+    """
+    known = _POSTERIORS.get(model)
+    if known is None or known[0] is not model.L_:
+        known = _POSTERIORS[model] = model.L_, _make_posterior(model)
+    return known[1]
+
+
+def _make_posterior(model) -> _Posterior:
+    kernel, X = without_noise(model.kernel_), model.X_train_
+    random = np.random.RandomState(0)  # members are the same functions in every process
+    features = _features(kernel, X, random)
+    known = features(X)
+    is_regressor = isinstance(model, GaussianProcessRegressor)
+    scale, alpha = _scale_of(model) if is_regressor else np.ones(1), 0.0
+    root, noise = getattr(model, "W_sr_", np.ones(len(X))), np.ones(len(X))
+    if is_regressor:
+        alpha = float(np.mean(model.alpha))
+        noise = np.sqrt(model.kernel_.diag(X) - kernel.diag(X) + alpha)
+    shape = (N_FUNCTIONS, len(scale))
+    weights = random.normal(size=(known.shape[1], *shape))
+    errors = noise[:, None, None] * random.normal(size=(len(X), *shape))
+    gaps = root[:, None, None] * np.tensordot(known, weights, axes=1) + errors
+    solved = cho_solve((model.L_, True), gaps.reshape(len(X), -1), check_finite=False)
+    corrections = root[:, None, None] * solved.reshape(gaps.shape)
+    return _Posterior(model, kernel, root, alpha, scale, features, weights, corrections)
+
+
+def without_noise(kernel) -> Any:
+    """Return a kernel of the function only: a copy in which every WhiteKernel is zero."""
+    levels = [
+        f"{name}__noise_level"
+        for name, value in kernel.get_params().items()
+        if isinstance(value, WhiteKernel)
+    ]
+    if isinstance(kernel, WhiteKernel):
+        levels = ["noise_level"]
+    return clone(kernel).set_params(**dict.fromkeys(levels, 0.0))
+
+
+def _scale_of(model) -> np.ndarray:
+    """Units of y (t,) to one of the standardised targets, which the model keeps to itself.
+
+    Predictions are a line over the means in its units: two rows tell its slope.
+    """
+    means = (model.kernel_(model.X_train_, model.X_train_) @ model.alpha_).reshape(
+        len(model.X_train_), -1
+    )
+    if not model.normalize_y:
+        return np.ones(means.shape[1])
+    predicted = model.predict(model.X_train_).reshape(means.shape)
+    lowest, highest = (end(means, axis=0)[None] for end in (np.argmin, np.argmax))
+    rise, run = (
+        (np.take_along_axis(of, highest, 0) - np.take_along_axis(of, lowest, 0))[0]
+        for of in (predicted, means)
+    )
+    return np.divide(rise, run, out=np.ones_like(run), where=run > 0)
+
+
+# --- priors -------------------------------------------------------------------------------------
+
+
+def _features(kernel, X: np.ndarray, random: np.random.RandomState) -> Features:
+    """Features whose inner products are close to a kernel's values.
+
+    Stationary kernels have random ones (Rahimi and Recht, 2007); of the others, those of Nystroem
+    with some of the rows X, and one more for the variance that these do not explain.
+    """
+    spectrum = _spectrum(kernel, X.shape[1], random) if X.ndim == 2 else None
+    if spectrum is not None:
+        amplitude, frequencies = spectrum
+        phases = random.uniform(0, 2 * np.pi, size=len(frequencies))
+        height = np.sqrt(2 * amplitude / len(frequencies))
+        return lambda rows: height * np.cos(rows @ frequencies.T + phases)
+    if isinstance(kernel, Sum):
+        parts = [_features(part, X, random) for part in (kernel.k1, kernel.k2)]
+        return lambda rows: np.concatenate([part(rows) for part in parts], axis=1)
+    chosen = X[random.permutation(len(X))[:_N_FEATURES]]
+    values, vectors = np.linalg.eigh(kernel(chosen, chosen))
+    kept = values > np.finfo(np.float64).eps * len(values) * max(values[-1], 0)
+    basis = vectors[:, kept] / np.sqrt(values[kept])
+
+    def nystroem(rows: np.ndarray) -> np.ndarray:
+        found = kernel(rows, chosen) @ basis
+        missed = np.maximum(kernel.diag(rows) - np.square(found).sum(axis=1), 0)
+        return np.column_stack([found, np.sqrt(missed)])
+
+    return nystroem
+
+
+@singledispatch
+def _spectrum(kernel, n_columns: int, random) -> tuple[float, np.ndarray] | None:
+    """Variance of a stationary kernel and draws (m, d) of its frequencies; None of others."""
+    return None
+
+
+@_spectrum.register(ConstantKernel)
+def _(kernel, n_columns, random):
+    return kernel.constant_value, np.zeros((_N_FEATURES, n_columns))
+
+
+@_spectrum.register(WhiteKernel)
+def _(kernel, n_columns, random):
+    return 0.0, np.zeros((_N_FEATURES, n_columns))  # noise has been taken out
+
+
+@_spectrum.register(RBF)
+def _(kernel, n_columns, random):
+    return 1.0, random.normal(size=(_N_FEATURES, n_columns)) / kernel.length_scale
+
+
+@_spectrum.register(Matern)
+def _(kernel, n_columns, random):
+    normal = random.normal(size=(_N_FEATURES, n_columns)) / kernel.length_scale
+    if np.isinf(kernel.nu):
+        return 1.0, normal
+    freedom = 2 * kernel.nu  # the frequencies have a t distribution
+    return 1.0, normal / np.sqrt(random.chisquare(freedom, size=(_N_FEATURES, 1)) / freedom)
+
+
+@_spectrum.register(RationalQuadratic)
+def _(kernel, n_columns, random):
+    # A mixture of RBF kernels, over a gamma distribution of their precisions.
+    precisions = random.gamma(kernel.alpha, size=(_N_FEATURES, 1)) / kernel.alpha
+    normal = random.normal(size=(_N_FEATURES, n_columns))
+    return 1.0, np.sqrt(precisions) / kernel.length_scale * normal
+
+
+@_spectrum.register(Sum)
+def _(kernel, n_columns, random):
+    if (parts := _spectra(kernel, n_columns, random)) is None:
+        return None
+    (first, ours), (second, theirs) = parts
+    share = first / (first + second) if first + second > 0 else 0.0
+    is_first = random.uniform(size=(_N_FEATURES, 1)) < share
+    return first + second, np.where(is_first, ours, theirs)
+
+
+@_spectrum.register(Product)
+def _(kernel, n_columns, random):
+    if (parts := _spectra(kernel, n_columns, random)) is None:
+        return None
+    (first, ours), (second, theirs) = parts
+    return first * second, ours + theirs
+
+
+def _spectra(kernel, n_columns: int, random) -> list[tuple[float, np.ndarray]] | None:
+    """Spectra of the two parts of a sum or product; None if one has none."""
+    found = (_spectrum(part, n_columns, random) for part in (kernel.k1, kernel.k2))
+    parts = [part for part in found if part is not None]
+    return parts if len(parts) == 2 else None

@@ -1,0 +1,348 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Models of different kinds as one teacher, weighted by what they say of rows not seen."""
+
+from __future__ import annotations
+
+from functools import partial
+from numbers import Integral
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.utils import check_array, check_random_state
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+
+from .._checks import check_weights
+from .._meta_estimators import final_step, is_prefitted, seeded_clone, tags_of, weights_for
+from .._rules import Number, OneOf, Seed, errors_about
+from .._standardisation import standardisation
+from .._training import SEED_LIMIT
+from ..distributions import EmpiricalGaussian
+from ._members import (
+    align_classes,
+    group_moments,
+    members_of_classifier,
+    members_of_regressor,
+    moments_of_members,
+    read_moments,
+    read_probabilities,
+)
+from ._residuals import mean_squared_residual, residual_variance, with_variance
+from ._rows_and_folds import as_rows, folds_of, read_out_of_fold, rows_at
+
+# Models of a smaller weight are left out: they would cost more than they tell.
+_LEAST_WEIGHT = 0.01
+
+# The expectation-maximisation of the weights ends where none changes by more, or after so many.
+_TOLERANCE, _MOST_STEPS = 1e-6, 10_000
+
+
+class MixedModels(MetaEstimatorMixin, BaseEstimator):
+    """Models of different kinds, fitted together, as one estimator whose members are all of theirs.
+
+    Its predictive distribution is a mixture ``p(y | x) = sum_i w_i p_i(y | x)`` of the models'.
+    The weights maximise its likelihood on rows that the models have not seen, as stacking of
+    predictive distributions does (Yao et al., 2018, "Using Stacking to Average Bayesian Predictive
+    Distributions", Eq 4). Use :func:`as_teacher` to make a teacher of models.
+
+    Parameters
+    ----------
+    models : list of estimators
+        Classifiers or regressors, not fitted: anything that :func:`as_teacher` takes. Exact
+        Gaussian processes cost the cube of the number of rows.
+    weights : "oof", "equal" or array-like of shape (n_models,), default="oof"
+        How much each model counts. "oof" finds the weights that are best on the folds of `cv`;
+        models that get less than 0.01 are left out. Numbers need not sum to one.
+    cv : int, cross-validation splitter or iterable of pairs of train and test rows, default=5
+        For weights="oof", and for the residual variance of regressors that predict none. Must put
+        every row into one test fold. A number makes shuffled folds, stratified by class.
+    n_members : int, default=20
+        Number of members, of equal weights. All models' members, side by side and each as wide as
+        its weight, are cut into this many groups, whose mixtures they are: the mean and the total
+        uncertainty are those of the weighted mixture.
+    random_state : int, RandomState instance or None, default=None
+        For the folds, and for models whose own ``random_state`` is None.
+
+    Attributes
+    ----------
+    models_ : list of estimators
+        The fitted models; None for one of weight 0.
+    weights_ : ndarray of shape (n_models,)
+        They sum to one.
+    log_scores_ : ndarray of shape (n_models,) or None
+        Mean logarithm of the density, or probability, of y in rows that the model has not seen.
+        None if the weights were not found by them.
+    residual_variances_ : list of ndarray of shape (n_targets,) or None
+        Of each model that predicts no variance, see :class:`Teacher`; None of others. Only for
+        regressors.
+    classes_ : ndarray of shape (n_classes,)
+        Only for classifiers.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+    """
+
+    def __init__(self, models, *, weights="oof", cv=5, n_members=20, random_state=None):
+        self.models = models
+        self.weights = weights
+        self.cv = cv
+        self.n_members = n_members
+        self.random_state = random_state
+
+    def fit(self, X, y, sample_weight=None):
+        """Find the weights, and fit the models on all rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...)
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows, for all models, which must take them, and for the models' weights.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a model is fitted already, is of another kind than the first, does not take weights
+            that are given, or a parameter is wrong.
+        """
+        if y is None:
+            raise ValueError("MixedModels requires y to be passed, but the target y is None.")
+        X, y = as_rows(X), np.asarray(y)
+        weight = check_weights(sample_weight, len(y))
+        self._check(weight is not None)
+        random = check_random_state(self.random_state)
+        models = [seeded_clone(model, random.randint(SEED_LIMIT)) for model in self.models]
+        folds = folds_of(self.cv, y, is_classifier(self), random.randint(SEED_LIMIT), "cv")
+        self._set_y(y, weight)
+        if isinstance(self.weights, str) and self.weights == "oof":
+            self._stack(models, X, y, weight, folds)
+        else:
+            given = np.ones(len(models)) if isinstance(self.weights, str) else self.weights
+            self.log_scores_, self.weights_ = None, np.asarray(given, dtype=float)
+        self.weights_ = self.weights_ / self.weights_.sum()
+        fits = zip(models, self.weights_, strict=True)
+        self.models_ = [
+            _fitted(model, X, y, weight) if share > 0 else None for model, share in fits
+        ]
+        if self.log_scores_ is None and not is_classifier(self):
+            self.residual_variances_ = self._residual_variances(models, X, y, weight)
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "models_")
+
+    def __sklearn_tags__(self):
+        check_models(self.models)
+        tags, *others = map(tags_of, self.models)
+        tags.array_api_support = False
+        tags.input_tags.allow_nan &= all(one.input_tags.allow_nan for one in others)
+        tags.input_tags.sparse &= all(one.input_tags.sparse for one in others)
+        tags.target_tags.multi_output &= all(one.target_tags.multi_output for one in others)
+        return tags
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of columns of X."""
+        return self._kept()[0].n_features_in_
+
+    @property
+    def feature_names_in_(self) -> np.ndarray:
+        """Names of the columns of X."""
+        return self._kept()[0].feature_names_in_
+
+    def predict(self, X):
+        """Predict the class of the largest probability, or the mean.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...)
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,) or (n_samples, n_targets)
+        """
+        check_is_fitted(self)
+        if is_classifier(self):
+            return self.classes_[members_of_classifier(self, X).mean(axis=1).argmax(axis=-1)]
+        mean = members_of_regressor(self, X, self._n_targets)[..., 0].mean(axis=1)
+        return mean[:, 0] if self._y_is_1d else mean
+
+    # --- parameters
+
+    def _check(self, is_weighted: bool) -> None:
+        check_models(self.models)
+        for model in self.models:
+            inner, _ = final_step(model)
+            if is_weighted and not has_fit_parameter(inner, "sample_weight"):
+                raise ValueError(
+                    f"sample_weight must be None for models of which one, {type(inner).__name__}, "
+                    "takes no weights."
+                )
+        Number(Integral, 1).check(self.n_members, "n_members")
+        Seed().check(self.random_state, "random_state")
+        if isinstance(self.weights, str):
+            return OneOf(("oof", "equal")).check(self.weights, "weights")
+        with errors_about("weights"):
+            weights = check_array(self.weights, dtype=float, ensure_2d=False, input_name="weights")
+        if weights.shape != (len(self.models),) or (weights < 0).any() or not weights.any():
+            raise ValueError(
+                f"weights must be 'oof', 'equal' or {len(self.models)} numbers, one a model, none "
+                f"negative and one positive; got {self.weights!r}."
+            )
+        return None
+
+    # --- fitted attributes
+
+    def _set_y(self, y: np.ndarray, weight) -> None:
+        if is_classifier(self):
+            self.classes_ = np.unique(y)
+            return
+        targets = y.reshape(len(y), -1)
+        self._y_is_1d, self._n_targets = y.ndim == 1, targets.shape[1]
+        self._y_scale = standardisation(targets, weight)[1]
+
+    def _stack(self, models: list, X, y: np.ndarray, weight, folds) -> None:
+        """Find weights, scores and residual variances by predictions of rows not seen."""
+        found = [self._out_of_fold(model, X, y, weight, folds) for model in models]
+        scores = np.stack([one for one, _ in found])
+        if not is_classifier(self):
+            self.residual_variances_ = [residual for _, residual in found]
+        self.log_scores_ = np.average(scores, axis=1, weights=weight)
+        self.weights_ = stacking_weights(scores, weight)
+
+    def _out_of_fold(self, model, X, y: np.ndarray, weight, folds):
+        """Log-likelihoods (n,) of rows not seen, and the residual variance if one is needed."""
+
+        def read(fitted, rows):
+            if is_classifier(self):
+                return self._probabilities(fitted, rows).mean(axis=1)
+            moments = read_moments(fitted, rows, self._n_targets)
+            return group_moments(moments, min(self.n_members, moments.shape[1]))
+
+        predicted = read_out_of_fold(model, X, y, weight, folds, read, "cv")
+        if is_classifier(self):
+            of_label = predicted[np.arange(len(y)), np.searchsorted(self.classes_, y)]
+            return np.log(np.maximum(of_label, np.finfo(float).tiny)), None
+        targets, residual = y.reshape(len(y), -1).astype(float), None
+        if predicted[..., 2].any():
+            residual = mean_squared_residual(predicted[..., 0].mean(axis=1), targets, weight)
+        members = with_variance(predicted, residual, self._y_scale)
+        densities = EmpiricalGaussian.from_members(members).log_prob(torch.tensor(targets))
+        return densities.sum(dim=-1).numpy(), residual
+
+    def _residual_variances(self, models: list, X, y: np.ndarray, weight) -> list:
+        """Residual variance of each model that predicts no variance; None of the others."""
+        read = partial(read_moments, n_targets=self._n_targets)
+        return [
+            residual_variance(model, fitted, partial(read, fitted), X, y, weight)
+            if fitted is not None and read(fitted, rows_at(X, slice(0, 1)))[..., 2].any()
+            else None
+            for model, fitted in zip(models, self.models_, strict=True)
+        ]
+
+    # --- members
+
+    def _kept(self) -> list:
+        return [model for model in self.models_ if model is not None]
+
+    def _probabilities(self, fitted, X) -> np.ndarray:
+        return align_classes(read_probabilities(fitted, X), fitted.classes_, self.classes_)
+
+    def _shares(self, each: list[np.ndarray]) -> np.ndarray:
+        """Shares (n_members, S) of the models' members, an array (n, S_i, ...) of each, in ours."""
+        weights = self.weights_[self.weights_ > 0]
+        counts = [members.shape[1] for members in each]
+        return shares_of_groups(np.repeat(weights / counts, counts), self.n_members)
+
+
+@members_of_classifier.register(MixedModels)
+def _(model, X):
+    each = [model._probabilities(fitted, X) for fitted in model._kept()]
+    return model._shares(each) @ np.concatenate(each, axis=1)
+
+
+@members_of_regressor.register(MixedModels)
+def _(model, X, n_targets):
+    fits = zip(model.models_, model.residual_variances_, strict=True)
+    each = [
+        with_variance(read_moments(fitted, X, n_targets), residual, model._y_scale)
+        for fitted, residual in fits
+        if fitted is not None
+    ]
+    return moments_of_members(mixtures(np.concatenate(each, axis=1), model._shares(each)))
+
+
+def mixtures(members: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """Means and variances (n, G, t, 2) of mixtures of members (n, S, t, 2), with shares (G, S)."""
+    centre = members[..., 0].mean(axis=1)[:, None]  # squares of values far from 0 lose digits
+    gaps, variances = members[..., 0] - centre, members[..., 1]
+    means = shares @ gaps
+    return np.stack(
+        [means + centre, shares @ (variances + np.square(gaps)) - np.square(means)], axis=-1
+    )
+
+
+def shares_of_groups(widths: np.ndarray, n_groups: int) -> np.ndarray:
+    """Share (n_groups, S) of members in mixtures of neighbours.
+
+    Side by side, as wide as their weights (S,), the members fill a line, which is cut into pieces
+    of one length. Where a cut divides a member it belongs to two groups, so that groups of equal
+    weights have the members' mixture.
+    """
+    ends = n_groups * np.cumsum(widths) / widths.sum()
+    starts = np.concatenate([[0], ends[:-1]])
+    groups = np.arange(n_groups)[:, None]
+    shares = np.maximum(np.minimum(ends, groups + 1) - np.maximum(starts, groups), 0)
+    return shares / shares.sum(axis=1, keepdims=True)
+
+
+def stacking_weights(scores: np.ndarray, weight=None) -> np.ndarray:
+    """Weights (m,) of a mixture that maximise its likelihood, small ones set to zero.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (m, n)
+        Log-densities of n rows under m models.
+    weight : ndarray of shape (n,), default=None
+        Weights of the rows.
+
+    Notes
+    -----
+    The objective is concave. Expectation-maximisation climbs it without a step size.
+    """
+    likelihoods = np.exp(scores - scores.max(axis=0))
+    weights = np.full(len(scores), 1 / len(scores))
+    for _ in range(_MOST_STEPS):
+        shares = weights[:, None] * likelihoods
+        updated = np.average(shares / shares.sum(axis=0), axis=1, weights=weight)
+        change, weights = np.abs(updated - weights).max(), updated
+        if change < _TOLERANCE:
+            break
+    kept = np.where(weights < _LEAST_WEIGHT, 0.0, weights)
+    return kept / kept.sum()
+
+
+def check_models(models, *, or_fitted: bool = False) -> None:
+    """Raise TypeError or ValueError unless these are estimators to fit, of one kind."""
+    if not isinstance(models, (list, tuple)) or not models:
+        raise ValueError(f"models must be a list of at least one estimator, got {models!r}.")
+    for model in models:
+        if isinstance(model, type) or not (hasattr(model, "fit") and hasattr(model, "get_params")):
+            raise TypeError(f"models must be estimators, got {model!r}.")
+        if is_prefitted(model) and not or_fitted:
+            raise ValueError(
+                "models must not be fitted to be fitted together; a list of fitted ones goes to "
+                f"as_teacher without weights. Got {model!r}."
+            )
+    kinds = {tags_of(model).estimator_type for model in models}
+    if kinds not in ({"classifier"}, {"regressor"}):
+        names = [type(final_step(model)[0]).__name__ for model in models]
+        raise ValueError(f"models must be all classifiers or all regressors, got {names}.")
+
+
+def _fitted(model, X, y, weight):
+    """Return a model fitted on all rows."""
+    return clone(model).fit(X, y, **weights_for(model, weight))

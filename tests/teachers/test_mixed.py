@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Mixtures of models of different kinds: weights against truth, moments by hand, every error."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import norm
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.frozen import FrozenEstimator
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, WhiteKernel
+from sklearn.linear_model import BayesianRidge, LinearRegression, LogisticRegression, Ridge
+from sklearn.model_selection import KFold, cross_val_predict
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeRegressor
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import skdistill
+from skdistill import (
+    BayesianEnsembleClassifier,
+    BayesianEnsembleRegressor,
+    BDistilBooster,
+    DistributionDistiller,
+    HydraPlusClassifier,
+    HydraPlusRegressor,
+)
+from skdistill.teachers import MixedModels, Teacher, as_teacher
+from skdistill.teachers._mixed import mixtures, shares_of_groups, stacking_weights
+
+REGRESSORS = [BayesianRidge(), RandomForestRegressor(6, random_state=0), LinearRegression()]
+CLASSIFIERS = [GaussianNB(), RandomForestClassifier(6, random_state=0), LogisticRegression()]
+
+
+def test_shares_by_hand():
+    # Of widths .5, .25 and .25 the first fills one and a half of three groups.
+    expected = [[1, 0, 0], [0.5, 0.5, 0], [0, 0.25, 0.75]]
+    assert_allclose(shares_of_groups(np.array([2.0, 1.0, 1.0]), 3), expected, atol=1e-12)
+    assert_allclose(shares_of_groups(np.ones(2), 4), np.repeat(np.eye(2), 2, axis=0), atol=1e-12)
+    assert_allclose(shares_of_groups(np.ones(4), 2), [[0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5]])
+
+
+@pytest.mark.parametrize("n_groups", [1, 3, 7, 20])
+def test_groups_have_the_mean_and_the_variance_of_the_weighted_mixture(n_groups):
+    random = np.random.RandomState(0)
+    members = np.stack([1e4 + random.normal(size=(5, 7, 2)), random.uniform(1, 2, (5, 7, 2))], -1)
+    widths = random.uniform(size=7)
+    found = mixtures(members, shares_of_groups(widths, n_groups))
+    weights = (widths / widths.sum())[:, None]
+    mean = (weights * members[..., 0]).sum(axis=1)
+    variance = (weights * (members[..., 1] + (members[..., 0] - mean[:, None]) ** 2)).sum(axis=1)
+    assert_allclose(found[..., 0].mean(axis=1), mean, rtol=1e-12)
+    assert_allclose(found[..., 1].mean(axis=1) + found[..., 0].var(axis=1), variance, rtol=1e-6)
+
+
+def test_stacking_finds_the_weights_of_a_mixture():
+    random = np.random.RandomState(0)
+    y = np.where(random.uniform(size=20_000) < 0.3, -2, 2) + random.normal(size=20_000)
+    scores = np.stack([norm.logpdf(y, -2), norm.logpdf(y, 2), norm.logpdf(y, 50)])
+    weights = stacking_weights(scores)
+    assert_allclose(weights, [0.3, 0.7, 0], atol=0.01)
+    assert weights[2] == 0
+    of_positive = stacking_weights(scores, (y > 0).astype(float))
+    assert of_positive[1] > 0.95
+
+
+def test_weights_are_those_of_the_best_mixture_on_rows_not_seen(numbers):
+    X, y = numbers
+    folds = KFold(4, shuffle=True, random_state=1)
+    models = [BayesianRidge(), DummyRegressor(), RandomForestRegressor(20, random_state=0)]
+    mixed = MixedModels(models, cv=folds, n_members=30).fit(X, y)
+    line, line_std = np.empty((2, len(y)))
+    for train, test in folds.split(X):
+        line[test], line_std[test] = BayesianRidge().fit(X[train], y[train]).predict(X[test], True)
+    # (The members of the line are 20 draws, not the integral over all.)
+    assert_allclose(mixed.log_scores_[0], norm.logpdf(y, line, line_std).mean(), atol=0.02)
+    constant = cross_val_predict(DummyRegressor(), X, y, cv=folds)
+    spread = np.sqrt(np.mean((y - constant) ** 2))
+    assert_allclose(mixed.residual_variances_[1], spread**2)
+    assert_allclose(mixed.log_scores_[1], norm.logpdf(y, constant, spread).mean())
+    assert mixed.residual_variances_[0] is None
+    assert_allclose(mixed.weights_.sum(), 1)
+    assert mixed.weights_[0] > 0.8  # y is a line
+    assert mixed.weights_[1] == 0
+    assert mixed.models_[1] is None
+
+
+@pytest.mark.parametrize("weights", ["equal", [2, 1, 1], [1, 0, 3]])
+def test_regressors_by_hand(weights, numbers):
+    X, y = numbers
+    teacher = as_teacher(REGRESSORS, weights=weights).fit(X, y)
+    assert teacher.n_members_ == teacher.estimator_.n_members
+    given = np.ones(3) if weights == "equal" else np.asarray(weights, dtype=float)
+    given = given / given.sum()
+    assert_allclose(teacher.estimator_.weights_, given)
+    alone = [as_teacher(model).fit(X, y) for model in REGRESSORS]
+    expected = sum(w * one.predict(X) for w, one in zip(given, alone, strict=True))
+    assert_allclose(teacher.predict(X), expected)
+    totals = [one.predict_uncertainty(X).total for one in alone]
+    means = [one.predict(X) for one in alone]
+    total = sum(w * (t + (m - expected) ** 2) for w, t, m in zip(given, totals, means, strict=True))
+    assert_allclose(teacher.predict_uncertainty(X).total, total)
+    assert_allclose(teacher.estimator_.predict(X), expected)
+    assert teacher.estimator_.log_scores_ is None
+
+
+def test_classifiers_by_hand(classes):
+    X, y = classes
+    teacher = as_teacher(CLASSIFIERS, weights=[3, 1, 2]).fit(X, y)
+    each = [clone(model).fit(X, y).predict_proba(X) for model in CLASSIFIERS]
+    assert_allclose(teacher.predict_proba(X), np.average(each, axis=0, weights=[3, 1, 2]))
+    assert_array_equal(teacher.predict(X), teacher.estimator_.predict(X))
+    assert teacher.score(X, y) > 0.7
+    assert (teacher.predict_uncertainty(X).epistemic >= 0).all()
+
+
+def test_classifiers_are_weighted_by_rows_not_seen(classes):
+    X, y = classes
+    memory = RandomForestClassifier(30, random_state=0)  # almost sure of the rows it has seen
+    teacher = as_teacher([DummyClassifier(), LogisticRegression(), memory], weights="oof")
+    mixed = teacher.set_params(estimator__random_state=0).fit(X, y).estimator_
+    assert_allclose(mixed.log_scores_[0], -np.log(3), atol=0.02)
+    assert mixed.weights_[0] < 0.2
+    assert mixed.log_scores_.max() < -0.2
+    best = mixed.log_scores_.max()
+    probability = teacher.predict_proba(X)[np.arange(len(y)), np.searchsorted(mixed.classes_, y)]
+    assert np.log(probability).mean() > best
+
+
+def test_several_targets(numbers):
+    X, y = numbers
+    both = np.column_stack([y, -2 * y + X[:, 0]])
+    kernel = RBF(5.0) + WhiteKernel(0.1)
+    models = [
+        GaussianProcessRegressor(kernel, optimizer=None, normalize_y=True),
+        RandomForestRegressor(5, random_state=0),
+    ]
+    teacher = as_teacher(models, weights="oof").fit(X, both)
+    members = teacher.predict_members(X)
+    assert members.shape[2:] == (2, 2)
+    assert teacher.score(X, both) > 0.6
+
+
+def test_seeds_are_drawn_where_there_are_none(numbers):
+    X, y = numbers
+    models = [RandomForestRegressor(3), LinearRegression()]
+    first, again, other = (
+        MixedModels(models, weights="equal", random_state=seed).fit(X, y).predict(X)
+        for seed in (0, 0, 1)
+    )
+    assert_array_equal(first, again)
+    assert np.abs(first - other).max() > 0
+    assert models[0].random_state is None
+
+
+def test_weights_of_rows_are_passed_on(numbers):
+    X, y = numbers
+    weight = np.r_[np.ones(60), np.zeros(60)]
+    teacher = as_teacher([LinearRegression(), BayesianRidge()], weights="equal")
+    teacher.fit(X, y, sample_weight=weight)
+    expected = LinearRegression().fit(X[:60], y[:60])
+    assert_allclose(teacher.estimator_.models_[0].coef_, expected.coef_)
+    with pytest.raises(ValueError, match=r"sample_weight must be None .* GaussianProcessRegressor"):
+        as_teacher([GaussianProcessRegressor()], weights="oof").fit(X, y, sample_weight=weight)
+
+
+def test_pickles_and_clones(numbers):
+    X, y = numbers
+    teacher = as_teacher(REGRESSORS, weights="oof")
+    copy = clone(teacher)
+    assert copy.estimator.models[0] is not teacher.estimator.models[0]
+    teacher.fit(X, y)
+    members = teacher.predict_members(X)
+    assert_array_equal(pickle.loads(pickle.dumps(teacher)).predict_members(X), members)
+    assert_allclose(
+        np.concatenate([teacher.predict_members(X[i : i + 7]) for i in range(0, 120, 7)]), members
+    )
+    assert teacher.n_features_in_ == X.shape[1]
+
+
+def test_kinds_are_those_of_the_models():
+    assert is_regressor(MixedModels(REGRESSORS))
+    assert is_classifier(as_teacher(CLASSIFIERS, weights="equal"))
+    assert is_regressor(HydraPlusRegressor(as_teacher(REGRESSORS, weights="oof")))
+
+
+@parametrize_with_checks(
+    [
+        as_teacher([DecisionTreeRegressor(max_depth=3, random_state=0), Ridge()], weights="equal"),
+        as_teacher([GaussianNB(), LogisticRegression()], weights=[1, 2]),
+    ]
+)
+def test_sklearn_contract(estimator, check):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check(estimator)
+
+
+SMALL = {"module__hidden_units": (8,), "max_epochs": 3, "random_state": 0}
+
+
+@pytest.mark.parametrize("student", [HydraPlusRegressor, DistributionDistiller, BDistilBooster])
+def test_every_student_of_regressors(student, numbers, tmp_path):
+    X, y = numbers
+    models = [
+        BayesianEnsembleRegressor(3, module__hidden_units=(5,), max_epochs=3),
+        make_pipeline(StandardScaler(), BayesianRidge()),
+        HistGradientBoostingRegressor(max_iter=5),
+    ]
+    settings = {**SMALL, "n_rounds": 2} if student is BDistilBooster else SMALL
+    fitted = student(as_teacher(models, weights="oof"), **settings).fit(X, y)
+    assert fitted.predict(X).shape == y.shape
+    again = clone(fitted).fit(X, y)
+    assert_array_equal(again.predict(X), fitted.predict(X))
+    skdistill.save(fitted, tmp_path / "student.skdistill")
+    assert_allclose(skdistill.load(tmp_path / "student.skdistill").predict(X), fitted.predict(X))
+
+
+@pytest.mark.parametrize("student", [HydraPlusClassifier, DistributionDistiller, BDistilBooster])
+def test_every_student_of_classifiers(student, classes):
+    X, y = classes
+    models = [
+        BayesianEnsembleClassifier(3, module__hidden_units=(5,), max_epochs=3),
+        HistGradientBoostingClassifier(max_iter=5),
+    ]
+    settings = {**SMALL, "n_rounds": 2} if student is BDistilBooster else SMALL
+    teacher = as_teacher(models, weights="oof")
+    fitted = student(teacher, **settings).fit(X, y, sample_weight=np.ones(len(y)))
+    assert fitted.predict_proba(X).shape == (len(y), 3)
+
+
+@pytest.mark.parametrize(
+    ("models", "message"),
+    [
+        ([], "models must be a list of at least one"),
+        (LinearRegression(), "weights and quantiles for lists of models to fit"),
+        ([LinearRegression(), LinearRegression], "models must be estimators"),
+        ([LinearRegression(), LogisticRegression()], "all classifiers or all regressors"),
+        ([StandardScaler()], "all classifiers or all regressors"),
+        ([FrozenEstimator(LinearRegression())], "models must not be fitted"),
+    ],
+)
+def test_wrong_models_are_refused(models, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        as_teacher(models, weights="oof")
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"weights": "best"}, "weights must be one of"),
+        ({"weights": [1, 2]}, "weights must be 'oof', 'equal' or 3 numbers"),
+        ({"weights": [1, -1, 2]}, "none negative"),
+        ({"weights": [0, 0, 0]}, "one positive"),
+        ({"weights": [1, np.nan, 2]}, "weights"),
+        ({"n_members": 0}, "n_members must be"),
+        ({"cv": 1}, "cv must be"),
+        ({"random_state": -1}, "random_state must be"),
+        ({"cv": KFold(2).split(np.zeros(50))}, "cv must put every row into one test fold"),
+    ],
+)
+def test_wrong_parameters_are_refused(params, message, numbers):
+    with pytest.raises((TypeError, ValueError), match=message):
+        MixedModels(REGRESSORS, **params).fit(*numbers)
+
+
+def test_names_of_modules_are_for_fitted_models():
+    with pytest.raises(ValueError, match="for different lists of models"):
+        as_teacher(REGRESSORS, weights="oof", task="regression")
+
+
+def test_density_of_the_mixture(numbers):
+    X, y = numbers
+    kinds = [LinearRegression(), DummyRegressor()]
+    teacher = as_teacher(kinds, weights=[1, 1]).fit(X, y)
+    teacher.estimator_.n_members = 2  # a member for each
+    alone = [as_teacher(kind).fit(X, y) for kind in kinds]
+    densities = [norm.pdf(y, one.predict(X), np.sqrt(one.residual_variance_)) for one in alone]
+    found = teacher.predict_distribution(X).log_prob(torch.tensor(y).view(-1, 1))
+    assert_allclose(found.exp().numpy()[:, 0], np.mean(densities, axis=0))
+    assert isinstance(teacher, Teacher)
