@@ -37,6 +37,7 @@ from ._stacks import (
     weights_and_fan_ins,
     widest_activation,
 )
+from ._tabm import TabM, shares_weights
 
 # What users call by name; the rest is for the layers above.
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "ResNet",
     "Recurrent",
     "RecurrentSequenceModel",
+    "TabM",
     "n_parameters",
     "stack",
 ]
