@@ -23,6 +23,7 @@ from ._random_heads import DropoutHead, GaussianHead, RandomHead
 from ._recurrent import Recurrent
 from ._sequence import RecurrentSequenceModel
 from ._stacks import (
+    SharedLinear,
     StackedLinear,
     StackedModule,
     StackedSequential,
