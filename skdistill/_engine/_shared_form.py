@@ -114,7 +114,8 @@ class SharedPass:
     def _heads(self, heads: Any, h: Tensor, dh: Any, n_rows: int) -> list[Callable[[], Any]]:
         """Prepare the members' output layers, (k, w, p); return the calls of the backward."""
         (W, b), (dW, db) = (
-            (found[heads.weight][0], found[heads.bias][0]) for found in (self.values, self.gradients)
+            (found[heads.weight][0], found[heads.bias][0])
+            for found in (self.values, self.gradients)
         )
         outputs = self._empty(W.shape[-1])
         d_outputs = torch.zeros_like(outputs)
@@ -147,7 +148,8 @@ class SharedFormGradient(PassGradient):
     def new_pass(self, n_rows: int) -> SharedPass:
         network: Any = _network_of(self.module)
         places = (
-            dict(zip(self.parameters, views, strict=True)) for views in (self.values, self.gradients)
+            dict(zip(self.parameters, views, strict=True))
+            for views in (self.values, self.gradients)
         )
         return SharedPass(network, *places, n_rows)
 

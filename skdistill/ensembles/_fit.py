@@ -162,6 +162,12 @@ def _train_members(
     plan = _plan_of(ensemble, task)
     recipe = recipe_for(ensemble, plan, data.row_shape)
     train, valid = split(ensemble, task, data, random_state)
+    if train.n_rows < plan.n_sharing:
+        raise ValueError(
+            f"X must have at least n_members={ensemble.n_members} rows to train on with "
+            f"module={ensemble.module.__name__}, of whose members each has rows of its own; got "
+            f"{train.n_rows}."
+        )
     if goes_on:
         recipe, scaling = same_recipe(ensemble, recipe), scaling_of(ensemble)
     else:

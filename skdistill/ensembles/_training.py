@@ -56,9 +56,10 @@ _ATTEMPTS = 3
 _EPOCHS = {"regressor": 100, "classifier": 50}
 _ROWS_SEEN_AT_MOST = 3_000_000
 
-# The same where members share weights and each row trains one of them, so that epochs are cheap.
-_SHARED_EPOCHS, _SHARED_ROWS_SEEN_AT_MOST = 250, 6_000_000
-_SHARED_BATCH_SIZE = 256
+# Where members share weights an epoch trains each member on a share of the rows only. So there are
+# more of them, for about twice the time of one network, and more rows in a minibatch.
+_MORE_EPOCHS_OF_SHARED = 2
+_SHARED_BATCH_SIZE = 128
 
 # For n_iter_no_change="auto": a part of all epochs, as the learning rate falls over all of them and
 # with it the loss, after a long stretch on which noise alone decides about the lowest loss so far.
@@ -665,9 +666,9 @@ def amount_of_training(ensemble: Any, n_rows: int) -> tuple[int, int]:
     """
     n_of_small, most, batch_size = _EPOCHS[ensemble._kind], _ROWS_SEEN_AT_MOST, ensemble.batch_size
     if shares_weights(ensemble.module):
-        n_of_small, most = _SHARED_EPOCHS, _SHARED_ROWS_SEEN_AT_MOST
+        n_of_small, most = (_MORE_EPOCHS_OF_SHARED * number for number in (n_of_small, most))
         if batch_size == "auto":
-            batch_size = max(_SHARED_BATCH_SIZE, ensemble.n_members)
+            batch_size = max(_SHARED_BATCH_SIZE, batch_size_for("auto", n_rows), ensemble.n_members)
     if isinstance(ensemble.inference, (SGLD, SGHMC)):
         n_rows = 1
     return (

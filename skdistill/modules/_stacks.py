@@ -344,6 +344,8 @@ def stack(members: Sequence[nn.Module], lead: tuple[int, ...] | None = None) -> 
 
 def unstack(stacked: Any) -> list[nn.Module]:
     """Take a stack apart into its networks, the inverse of :func:`stack`; weights are copied."""
+    if hasattr(stacked, "networks"):  # a TabM, whose members share weights
+        return stacked.networks()
     members = range(math.prod(stacked.lead))
     if isinstance(stacked, StackedSequential):
         return [nn.Sequential(*(_unstacked(layer, m) for layer in stacked)) for m in members]
@@ -366,10 +368,16 @@ def _unstacked(layer: Any, m: int) -> nn.Module:
     if not isinstance(layer, StackedLinear):
         return layer
     weight, bias = layer.weight.detach().flatten(0, -3)[m], layer.bias.detach().flatten(0, -3)[m]
-    fan_in, fan_out = weight.shape
-    linear = nn.Linear(fan_in, fan_out, device="meta")
-    linear.weight = nn.Parameter(weight.t().clone(), layer.weight.requires_grad)
-    linear.bias = nn.Parameter(bias[0].clone(), layer.bias.requires_grad)
+    linear = as_linear(weight, bias[0])
+    linear.weight.requires_grad_(layer.weight.requires_grad)
+    linear.bias.requires_grad_(layer.bias.requires_grad)
+    return linear
+
+
+def as_linear(weight: Tensor, bias: Tensor) -> nn.Linear:
+    """Layer of a weight, (in, out), and a bias, (out,), which are copied."""
+    linear = nn.Linear(*weight.shape, device="meta")
+    linear.weight, linear.bias = nn.Parameter(weight.t().clone()), nn.Parameter(bias.clone())
     return linear
 
 

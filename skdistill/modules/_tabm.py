@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
+from collections.abc import Iterator
 from numbers import Integral, Real
 from typing import Any, TypeGuard
 
@@ -15,7 +17,7 @@ from torch.nn import functional as F
 from .._rules import Number, OneOf
 from ._layers import activation_named
 from ._networks import as_tuple
-from ._stacks import SharedLinear, StackedLinear
+from ._stacks import SharedLinear, StackedLinear, as_linear
 
 _SIZE = Number(Integral, 1)
 
@@ -26,9 +28,10 @@ _SPREAD = 1.0
 class TabM(nn.Module):
     """Ensemble of perceptrons that share their weight matrices [1]_.
 
-    Each member scales the inputs and outputs of every layer by vectors of its own, and has its own
-    biases and output layer. Given to an ensemble as ``module=TabM``, it is all of its `n_members`
-    in one network, which is trained in about the time of one.
+    Each member scales the inputs by a vector of its own, and has its own output layer; in the full
+    form it also scales the inputs and outputs of every hidden layer, and has its own biases. Given
+    to an ensemble as ``module=TabM``, it is all of its `n_members` in one network, which is trained
+    in about twice the time of one member.
 
     Parameters
     ----------
@@ -40,9 +43,9 @@ class TabM(nn.Module):
         Width of each hidden layer.
     activation : str, default="relu"
         Activation after each hidden layer: "relu", "tanh", "silu", "gelu" or "identity".
-    mini : bool, default=False
+    mini : bool, default=True
         Whether members differ in the scale of the inputs and in the output layer only, which is
-        TabM-mini.
+        TabM-mini. The full form learns more slowly.
     dropout : float, default=0.0
         Probability that a hidden unit is dropped in training, at least 0 and less than 1.
     generator : torch.Generator, default=None
@@ -56,8 +59,9 @@ class TabM(nn.Module):
     as many operations as one network. Members that all see the same rows, as in [1]_, are less
     accurate in the same time.
 
-    Weights and biases start as torch's ``nn.Linear`` does, the scales of the inputs at random signs
-    and all others at 1.
+    Weights and biases start as torch's ``nn.Linear`` does, the scales of the inputs of the first
+    layer as normal numbers around 1, and all others at 1. Random signs, as in [1]_, set members as
+    far apart, but make of one function as many as there are signs, which takes longer to learn.
 
     References
     ----------
@@ -73,7 +77,7 @@ class TabM(nn.Module):
         n_members: int = 32,
         hidden_units: Any = (128, 128),
         activation: str = "relu",
-        mini: bool = False,
+        mini: bool = True,
         dropout: Any = 0.0,
         generator: torch.Generator | None = None,
     ):
@@ -127,6 +131,27 @@ class TabM(nn.Module):
         """Size of the outputs of the hidden layers of all members, for one row."""
         shared = (layer for layer in self.core if isinstance(layer, SharedLinear))
         return self.n_members * sum(layer.weight.shape[-1] for layer in shared)
+
+    def networks(self) -> list[nn.Module]:
+        """Return the members as networks of their own, which predict the same; see :func:`unstack`.
+
+        The matrix of member m is ``diag(r[m]) weight diag(s[m])``.
+        """
+        return [nn.Sequential(*self._layers_of(m)) for m in range(self.n_members)]
+
+    @torch.no_grad()
+    def _layers_of(self, m: int) -> Iterator[nn.Module]:
+        for layer in self.core:
+            if not isinstance(layer, SharedLinear):
+                yield copy.deepcopy(layer)
+                continue
+            weight, bias = layer.weight[0], layer.bias[0, m % layer.bias.shape[1]]
+            if layer.r is not None:
+                weight = layer.r[0, m, :, None] * weight
+            if layer.s is not None:
+                weight = weight * layer.s[0, m]
+            yield as_linear(weight, bias)
+        yield as_linear(self.heads.weight[0, m], self.heads.bias[0, m, 0])
 
     def forward(self, x: Tensor) -> Tensor:
         """Map rows (1, n, in) to (1, k, n, out), and in training to (1, n, out)."""
