@@ -11,9 +11,9 @@ ever decided on california and house, and nothing on test rows: --validation sco
 validation part. The published figures are those of Gorishniy et al. (2025), means over seeds, whose
 settings were tuned for each table.
 
-"speed" is the time of a fit of TabM with its 32 members beside that of an ensemble of one network of
-the same hidden units, both with their default amounts of training: CPU seconds of one thread,
-in turn.
+"speed" is the time of a fit of TabM with its 32 members beside that of an ensemble of one network
+of the same hidden units, both with their default amounts of training: CPU seconds of one thread, in
+turn.
 
     python benchmarks/tables.py
     python benchmarks/tables.py --sets adult --teachers "TabM, full" --validation

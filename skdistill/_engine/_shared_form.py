@@ -77,7 +77,8 @@ class SharedPass:
         of, d_of, groups = self.values, self.gradients, self._by_member
         W, dW, b, db = of[layer.weight][0], d_of[layer.weight][0], of[layer.bias], d_of[layer.bias]
         y, dz = self._empty(W.shape[1]), self._empty(W.shape[1])
-        u, du, z, dy = h, dh, y, dz
+        u, z, dy = h, y, dz
+        du: Any = dh
         calls: list[Callable[[], Any]] = []
         if layer.r is not None:
             u, du = torch.empty_like(h), torch.empty_like(h)

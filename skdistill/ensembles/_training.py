@@ -257,7 +257,7 @@ class Trainer(ABC):
 
         return rows_of_stream(stream, self.job.scaling, batch_size, seeds, deal)
 
-    def _prior(self, module: nn.Module) -> list[tuple[nn.Parameter, float]]:
+    def _prior(self, module: Any) -> list[tuple[nn.Parameter, float]]:
         """Weight decay of each layer that stands for the prior N(0, prior_scale^2 / fan_in).
 
         The loss of members that share weights is their mean, and so is what the prior adds to it.

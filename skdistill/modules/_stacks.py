@@ -376,7 +376,8 @@ def _unstacked(layer: Any, m: int) -> nn.Module:
 
 def as_linear(weight: Tensor, bias: Tensor) -> nn.Linear:
     """Layer of a weight, (in, out), and a bias, (out,), which are copied."""
-    linear = nn.Linear(*weight.shape, device="meta")
+    fan_in, fan_out = weight.shape
+    linear = nn.Linear(fan_in, fan_out, device="meta")
     linear.weight, linear.bias = nn.Parameter(weight.t().clone()), nn.Parameter(bias.clone())
     return linear
 
