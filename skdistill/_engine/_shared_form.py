@@ -148,11 +148,9 @@ class SharedFormGradient(PassGradient):
 
     def new_pass(self, n_rows: int) -> SharedPass:
         network: Any = _network_of(self.module)
-        places = (
-            dict(zip(self.parameters, views, strict=True))
-            for views in (self.values, self.gradients)
-        )
-        return SharedPass(network, *places, n_rows)
+        values = dict(zip(self.parameters, self.values, strict=True))
+        gradients = dict(zip(self.parameters, self.gradients, strict=True))
+        return SharedPass(network, values, gradients, n_rows)
 
     @torch.no_grad()
     def outputs(self, X):
