@@ -20,7 +20,7 @@ from ._settings import check_nested
 from ._training import Training, check_modules, device_of
 from ._version import __version__
 from ._warnings import warn
-from .modules import MLP
+from .modules import MLP, shares_weights
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -194,6 +194,13 @@ def recipe_for(
     module = estimator.module if module is None else module
     defaults = estimator._module_defaults[plan.task.kind] if module is MLP else {}
     settings = {**defaults, **estimator._params_of("module")}
+    if shares_weights(module):
+        if plan.n_sharing is None:
+            raise ValueError(
+                f"module must build one network, got {module.__name__}, an ensemble in one: "
+                "BayesianEnsembleRegressor and BayesianEnsembleClassifier take it."
+            )
+        settings["n_members"] = plan.n_sharing
     return NetworkRecipe.of(module, row_shape, plan.n_outputs, settings, inputs)
 
 

@@ -83,7 +83,9 @@ class InputEncoding:
                 for column in range(X.shape[1])
             )
             # Columns are told apart by their values as they are, which may be far from 0.
-            edges = tuple((e - l) / s for e, l, s in zip(edges, loc, scale, strict=True))
+            edges = tuple(
+                (own - mean) / sd for own, mean, sd in zip(edges, loc, scale, strict=True)
+            )
         found = cls(loc, scale, n_categories, is_missing & is_number, edges)
         return None if found._is_identity else found
 

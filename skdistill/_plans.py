@@ -23,12 +23,13 @@ from .modules import (
     Recurrent,
     RecurrentSequenceModel,
     ResNet,
+    TabM,
     build_members,
     stack,
 )
 from .pruning import narrow
 
-_OURS = (MLP, ConvNet, ResNet, Recurrent, RecurrentSequenceModel)
+_OURS = (MLP, ConvNet, ResNet, Recurrent, RecurrentSequenceModel, TabM)
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,8 @@ class Plan(Protocol):
     """
 
     task: Task
+
+    n_sharing: int | None = None  # members of one network; None where members cannot share one
 
     read: Callable[[Tensor], Any] | None = None  # takes outputs (S, n, p) to a distribution
 

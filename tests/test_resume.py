@@ -37,7 +37,7 @@ from skdistill import (
 )
 from skdistill._engine import SavedTraining
 from skdistill.datasets import TRANSLATION_TOKENS, make_translation
-from skdistill.modules import RecurrentSequenceModel
+from skdistill.modules import RecurrentSequenceModel, TabM
 from skdistill.samplers import SGLD, MCDropout
 
 ROOT = Path(__file__).parents[1]
@@ -68,6 +68,10 @@ FITS = {
         (X, Y),
     ),
     "dropout": (BayesianEnsembleRegressor(3, inference=MCDropout(0.2), **SMALL), (X, Y)),
+    "shared weights": (
+        BayesianEnsembleRegressor(3, **SMALL | {"module": TabM, "module__hidden_units": (4,)}),
+        (X, Y),
+    ),
     "hydra": (HydraPlusRegressor(TEACHER, group_lasso=0.05, **SMALL), (X, Y)),
     "hydra of classes": (HydraPlusClassifier(OF_CLASSES, **SMALL), (X, CLASSES)),
     "distribution": (DistributionDistiller(TEACHER, transfer="mixup", **SMALL), (X, Y)),

@@ -9,6 +9,7 @@ another.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
@@ -206,7 +207,48 @@ class Pass:
         self.backward = list(chain.from_iterable(reversed(backward)))
 
 
-class ClosedFormGradient(FlatGradient):
+class PassGradient(FlatGradient):
+    """Loss and gradient by a forward and a backward that are prepared for each size of batch.
+
+    A pass has lists of calls, ``forward`` and ``backward``, and where these find and leave what
+    they compute: ``input``, ``outputs`` and ``d_outputs``; ``share`` is 1 / n for n rows.
+    """
+
+    def __init__(self, module: nn.Module, objective: Any, parameters, weight_decay=()):
+        self.passes: dict[int, Any] = {}
+        super().__init__(module, objective, parameters, weight_decay)
+
+    @abstractmethod
+    def new_pass(self, n_rows: int) -> Any:
+        """Prepare the pass for batches of so many rows."""
+
+    def forward(self, X: Tensor) -> Any:
+        """Run the forward for rows (S, n, ...), and return the pass."""
+        n_rows = X.shape[1]
+        step = self.passes.get(n_rows)
+        if step is None:
+            step = self.passes[n_rows] = self.new_pass(n_rows)
+        step.input.copy_(X)
+        for call in step.forward:
+            call()
+        return step
+
+    def __call__(self, X, targets, weight):
+        n_rows = X.shape[1]
+        step = self.forward(X)
+        losses, d_outputs = self.objective.loss_and_gradient(step.outputs, targets)
+        share = step.share  # of a row in the mean
+        if weight is not None:
+            losses = losses * weight
+            share = (weight * share).view(-1, *[1] * (d_outputs.ndim - 3), n_rows, 1)
+        torch.mul(d_outputs, share, out=step.d_outputs)
+        for call in step.backward:
+            call()
+        self._add_penalties()
+        return step.outputs, losses
+
+
+class ClosedFormGradient(PassGradient):
     """Loss and gradient of a stack of perceptrons, see :func:`blocks_of`, without autograd."""
 
     name = "closed_form"
@@ -219,7 +261,6 @@ class ClosedFormGradient(FlatGradient):
             lead = block.linear.lead
             self.layers.append(Layer(block, size, is_shared=len(lead) == 2 and n_axes != 2))
             n_axes, size = len(lead), self.layers[-1].place.stop
-        self.passes: dict[int, Pass] = {}
         parameters = [p for layer in self.layers for p in layer.parameters]
         super().__init__(module, objective, parameters, weight_decay)
 
@@ -230,30 +271,9 @@ class ClosedFormGradient(FlatGradient):
     def views(self, flat: Tensor) -> list[Tensor]:
         return [view for layer in self.layers for view in layer.views(flat)]
 
-    def _forward(self, X: Tensor) -> Pass:
-        n_rows = X.shape[1]
-        step = self.passes.get(n_rows)
-        if step is None:
-            step = self.passes[n_rows] = Pass(self.layers, self.flat, self.d_flat, n_rows)
-        step.input.copy_(X)
-        for call in step.forward:
-            call()
-        return step
+    def new_pass(self, n_rows: int) -> Pass:
+        return Pass(self.layers, self.flat, self.d_flat, n_rows)
 
     @torch.no_grad()
     def outputs(self, X):
-        return self._forward(X).outputs
-
-    def __call__(self, X, targets, weight):
-        n_rows = X.shape[1]
-        step = self._forward(X)
-        losses, d_outputs = self.objective.loss_and_gradient(step.outputs, targets)
-        share = step.share  # of a row in the mean
-        if weight is not None:
-            losses = losses * weight
-            share = (weight * share).view(-1, *[1] * (d_outputs.ndim - 3), n_rows, 1)
-        torch.mul(d_outputs, share, out=step.d_outputs)
-        for call in step.backward:
-            call()
-        self._add_penalties()
-        return step.outputs, losses
+        return self.forward(X).outputs

@@ -53,6 +53,9 @@ class Rows(torch.utils.data.Dataset):
     ranks : Ranks, default=None
         Processes that share the rows of every minibatch, each of which has all rows and the same
         seeds. None is this one alone.
+    by_place : bool, default=False
+        Whether the place of a row in its minibatch matters to the stack. Then rows are shuffled
+        also where they all fit one batch.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class Rows(torch.utils.data.Dataset):
         n_kept: int = 0,
         mean_weight: float | None = None,
         ranks: Ranks | None = None,
+        by_place: bool = False,
     ):
         self.X = X
         self.ranks = ranks
@@ -77,6 +81,7 @@ class Rows(torch.utils.data.Dataset):
         self.seeds = seeds
         self.generators = [torch.Generator().manual_seed(seed) for seed in seeds]
         self._order = torch.empty(len(seeds), len(X), dtype=torch.int32)
+        self.by_place = by_place
         self.draw = draw
         self._encode: Callable[[Tensor], Tensor] | None = None
         self.n_kept = len(X) if draw is None else n_kept
@@ -120,7 +125,7 @@ class Rows(torch.utils.data.Dataset):
 
     def __iter__(self) -> Iterator[Batch]:
         n, size = len(self), self.batch_size
-        if size == n or not self.generators:
+        if (size == n and not self.by_place) or not self.generators:
             yield from self._batches_in_order()
             return
         order = self._shuffled()

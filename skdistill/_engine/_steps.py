@@ -25,6 +25,7 @@ from ._closed_form import ClosedFormGradient
 from ._flat import FlatGradient
 from ._flat_update import FlatUpdate
 from ._rows import Batch
+from ._shared_form import SharedFormGradient
 from ._traced import TracedGradient
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def flat_gradient_of(net: StackNet) -> type[FlatGradient] | None:
     is_plain = net.step == "eager" and torch.device(net.device).type == "cpu"
     if not is_plain or any(listens_to_batches(callback) for _, callback in net.callbacks_):
         return None
-    kinds: list[type[FlatGradient]] = [ClosedFormGradient]
+    kinds: list[type[FlatGradient]] = [ClosedFormGradient, SharedFormGradient]
     if net.flop_per_step < _FLOP_OF_SMALL_STEP:
         kinds.append(TracedGradient)
     return next((kind for kind in kinds if kind.supports(net.module_)), None)

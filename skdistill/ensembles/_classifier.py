@@ -30,6 +30,7 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         parameters ``module__<name>``; for the MLP, ``module__hidden_units=(50, 50)`` unless given.
         Its outputs are the logits of the classes. For images and series ``in_features`` is the
         shape of a row, see :class:`skdistill.modules.ConvNet` and its kin.
+        :class:`skdistill.modules.TabM` builds all members as one network, whose weights they share.
     prior_scale : float, default=10.0
         Scale of the Gaussian prior on the weights, as in :class:`BayesianEnsembleRegressor`.
     class_weight : dict, "balanced" or None, default=None

@@ -23,6 +23,7 @@ from .._tasks import TASKS, Task, prepare_to_compute
 from .._training import Training
 from .._warm_start import all_weights, in_dtype_of, is_trained, same_recipe, scaling_of
 from .._warnings import warn
+from ..modules import shares_weights
 from ..samplers import SGHMC, SGLD, MCDropout
 from ._diagnostics import diagnose
 from ._plan import EnsemblePlan
@@ -43,6 +44,9 @@ _TRAINERS: dict[type, type[Trainer]] = {
     SGHMC: ChainTrainer,
     MCDropout: DropoutTrainer,
 }
+
+# What parameters must be where members share weights, and are trained as one network.
+_WITH_SHARING = {"inference": "deep_ensemble", "bootstrap": False, "warm_start": False}
 
 
 class InferenceRule:
@@ -105,6 +109,8 @@ def fit_ensemble(ensemble: Any, X, y, sample_weight=None, observer: ChainObserve
     refuse_ranks(ensemble)
     training = checked_training(ensemble)
     _check_settings_of_inference(ensemble)
+    if shares_weights(ensemble.module):
+        _check_settings_of_sharing(ensemble)
     if is_stream(X):
         return _fit_on_stream(ensemble, training, X, y, sample_weight)
     if goes_on := ensemble.warm_start and is_trained(ensemble):
@@ -157,6 +163,12 @@ def _train_members(
     goes_on = is_trained(ensemble)
     plan = _plan_of(ensemble, task)
     train, valid = split(ensemble, task, data, random_state)
+    if train.n_rows < plan.n_sharing:
+        raise ValueError(
+            f"X must have at least n_members={ensemble.n_members} rows to train on with "
+            f"module={ensemble.module.__name__}, of whose members each has rows of its own; got "
+            f"{train.n_rows}."
+        )
     recipe = recipe_for(ensemble, plan, data.row_shape, train.inputs(ensemble))
     if goes_on:
         recipe, scaling = same_recipe(ensemble, recipe), scaling_of(ensemble)
@@ -205,6 +217,26 @@ def _check_settings_of_inference(ensemble: Any) -> None:
         )
 
 
+def _check_settings_of_sharing(ensemble: Any) -> None:
+    """Raise a ValueError for parameters that do not go with members that share weights."""
+    name = ensemble.module.__name__
+    for parameter, value in _WITH_SHARING.items():
+        if getattr(ensemble, parameter) != value:
+            raise ValueError(
+                f"{parameter} must be {value!r} with module={name}, whose members share weights; "
+                f"got {getattr(ensemble, parameter)!r}."
+            )
+    if "module__n_members" in vars(ensemble):
+        raise ValueError(
+            f"module__n_members must not be given with module={name}: n_members is their number."
+        )
+    if ensemble.batch_size != "auto" and ensemble.batch_size < ensemble.n_members:
+        raise ValueError(
+            f"batch_size must be at least n_members={ensemble.n_members} with module={name}, since "
+            f"each row of a minibatch trains one member; got {ensemble.batch_size}."
+        )
+
+
 def _numbers_of(ensemble: Any) -> list[int]:
     """Return the numbers of the fitted members; some may have diverged, or been interrupted."""
     return getattr(ensemble, "_member_numbers", list(range(ensemble.n_members_)))
@@ -243,6 +275,8 @@ def _plan_of(ensemble: Any, task: Task) -> EnsemblePlan:
     rate = inference.rate if isinstance(inference, MCDropout) else None
     runs_chains = _trainer_of(ensemble) is ChainTrainer
     beta = 0.0 if runs_chains else getattr(ensemble, "beta", 0.0)
+    if shares_weights(ensemble.module):
+        return EnsemblePlan(task, 1, beta, n_sharing=ensemble.n_members)
     return EnsemblePlan(task, ensemble.n_members, beta, rate)
 
 
@@ -268,10 +302,13 @@ def _keep_members(job: Job, trainer: Trainer) -> None:
     """Stack the members that were trained, and keep them as the fitted module."""
     ensemble, numbers = job.ensemble, sorted(trainer.weights)
     members = [trainer.weights[number] for number in numbers]
-    ensemble.n_members_, ensemble._member_numbers = len(members), numbers
-    ensemble.n_restarts_ = trainer.n_restarts
+    ensemble._member_numbers = job.plan.members_of(numbers)
+    ensemble.n_members_ = len(ensemble._member_numbers)
+    n_sharing = job.plan.n_sharing
+    ensemble.n_restarts_ = trainer.n_restarts.repeat(n_sharing)
     if ensemble.early_stopping:
-        ensemble.best_epochs_ = np.array([trainer.best_epochs[number] for number in numbers])
+        best = np.array([trainer.best_epochs[number] for number in numbers])
+        ensemble.best_epochs_ = best.repeat(n_sharing)
     stacked = {
         f"network.{name}": np.stack([member[name] for member in members]) for name in members[0]
     }

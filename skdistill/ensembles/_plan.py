@@ -13,7 +13,7 @@ from .._objective import Objective
 from .._plans import Extent, NetworkRecipe, Plan
 from .._tasks import Numbers, Task
 from ..losses import cross_entropy, gaussian_nll
-from ..modules import stack, with_dropout
+from ..modules import shares_weights, stack, with_dropout
 
 
 @dataclass(frozen=True)
@@ -24,24 +24,35 @@ class EnsemblePlan(Plan):
     ----------
     task : Numbers or Classes
     n_networks : int
-        Number of members.
+        Number of networks.
     beta : float, default=0.0
         Exponent of the variance in the beta-NLL of numbers.
     dropout_rate : float, default=None
         Probability that a unit is dropped, where members are draws of dropout.
+    n_sharing : int, default=1
+        Number of members of one network, which share its weights.
     """
 
     task: Task
     n_networks: int = 1
     beta: float = 0.0
     dropout_rate: float | None = None
+    n_sharing: int = 1
 
     @property
     def tells_parts(self) -> bool:
-        return self.n_networks > 1
+        return self.n_networks * self.n_sharing > 1
+
+    def members_of(self, networks: Sequence[int]) -> list[int]:
+        """Numbers of the members of networks of these numbers."""
+        k = self.n_sharing
+        return [k * network + member for network in networks for member in range(k)]
 
     def build(self, recipe: NetworkRecipe, seeds: Sequence[int]) -> nn.Module:
         members = recipe.build(seeds)
+        if shares_weights(recipe.module):
+            (network,) = members
+            return network  # a stack already
         if self.dropout_rate is not None:
             members = [
                 with_dropout(member, self.dropout_rate, recipe.input_shape, seed)
@@ -51,7 +62,9 @@ class EnsemblePlan(Plan):
 
     def objective(self, module: Any, extent: Extent) -> Objective:
         is_numeric = isinstance(self.task, Numbers)
-        return GaussianObjective(self.beta) if is_numeric else CategoricalObjective()
+        objective = GaussianObjective(self.beta) if is_numeric else CategoricalObjective()
+        has_shared = len(module.network.lead) > 1
+        return MeanOverMembers(objective) if has_shared else objective
 
 
 class GaussianObjective(Objective):
@@ -73,3 +86,21 @@ class CategoricalObjective(Objective):
     def loss_and_gradient(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Any:
         (codes,) = targets
         return cross_entropy.and_gradient(outputs, codes.expand(outputs.shape[:-1]))
+
+
+class MeanOverMembers(Objective):
+    """An objective, averaged over the members where a network gives the outputs of all of them.
+
+    It does so in validation, (1, k, n, p); in training there is one member for each row, (1, n, p).
+    """
+
+    def __init__(self, objective: Objective):
+        super().__init__()
+        self.objective = objective
+
+    def loss_and_gradient(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Any:
+        if outputs.ndim == 3:
+            return self.objective.loss_and_gradient(outputs, targets)
+        shared = tuple(target.unsqueeze(1) for target in targets)
+        losses, gradient = self.objective.loss_and_gradient(outputs, shared)
+        return losses.mean(1), gradient / outputs.shape[1]

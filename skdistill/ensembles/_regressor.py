@@ -29,6 +29,7 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         parameters ``module__<name>``; for the MLP, ``module__hidden_units=(50, 50)`` and
         ``module__activation="tanh"`` unless given. Its outputs are a mean and a raw variance for
         each target; the variance is the softplus of the latter.
+        :class:`skdistill.modules.TabM` builds all members as one network, whose weights they share.
     inference : "deep_ensemble", SGLD, SGHMC or MCDropout, default="deep_ensemble"
         How members come about: trained each from weights of its own; drawn from the posterior by
         Markov chains, see :class:`skdistill.samplers.SGLD` and
@@ -56,9 +57,11 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
     max_epochs : int or "auto", default="auto"
         Number of epochs; "auto" is 100, but on tables of more than 30,000 rows as many as show each
         member 3,000,000 rows in all, and at least 6. Chains run for 100 in any case.
+        Twice as many with ``module=TabM``.
     batch_size : int or "auto", default="auto"
         Rows of a minibatch; all rows at once if there are not more. "auto" is 32, from 10,000 rows
         on 64, from 20,000 on 128 and from 40,000 on 256; for chains it is 32 in any case.
+        At least 128 with ``module=TabM``.
     clip_norm : float, default=None
         Largest norm of each member's gradient.
     normalize_X : bool, default=True

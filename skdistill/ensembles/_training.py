@@ -33,7 +33,7 @@ from .._training import (
     on_device,
 )
 from .._warnings import warn
-from ..modules import weights_and_fan_ins, widest_activation
+from ..modules import shares_weights, weights_and_fan_ins, widest_activation
 from ..samplers import SGHMC, SGLD, kept_iterations
 from ._diagnostics import SamplerDiagnostics
 from ._jobs import Threads, as_they_end, has_lost_rows, on_workers, shares_memory
@@ -55,6 +55,11 @@ _ATTEMPTS = 3
 # For max_epochs="auto": epochs, and rows at most that a member is shown on large tables.
 _EPOCHS = {"regressor": 100, "classifier": 50}
 _ROWS_SEEN_AT_MOST = 3_000_000
+
+# Where members share weights an epoch trains each member on a share of the rows only. So there are
+# more of them, for about twice the time of one network, and more rows in a minibatch.
+_MORE_EPOCHS_OF_SHARED = 2
+_SHARED_BATCH_SIZE = 128
 
 # For n_iter_no_change="auto": a part of all epochs, as the learning rate falls over all of them and
 # with it the loss, after a long stretch on which noise alone decides about the lowest loss so far.
@@ -163,8 +168,9 @@ class Trainer(ABC):
     Attributes
     ----------
     weights : dict of int to dict of str to ndarray
-        Parameters and buffers of each member that has been trained.
-    n_restarts : ndarray of shape (n_members,)
+        Parameters and buffers of each network that has been trained: of a member, or of all members
+        that share them.
+    n_restarts : ndarray of shape (n_networks,)
     best_epochs : dict of int to int
     worse : list of int
         Numbers of the networks that are worse than a constant prediction after training.
@@ -181,7 +187,7 @@ class Trainer(ABC):
         self.observer = observer
         self.weights: dict[int, dict[str, np.ndarray]] = {}
         self.best_epochs: dict[int, int] = {}
-        self.n_restarts = np.zeros(job.ensemble.n_members, dtype=int)
+        self.n_restarts = np.zeros(job.plan.n_networks, dtype=int)
         self.worse: list[int] = []
         self.history: list[dict] = []
         self.n_blocks = 1
@@ -241,23 +247,33 @@ class Trainer(ABC):
         from .._engine import Rows
 
         batch_size, stream = self.job.batch_size, self.job.train
+        by_place = self.job.plan.n_sharing > 1
         if not isinstance(stream, Stream):
             X, y, _ = self.train
-            return Rows(X, (y,), weight, batch_size, seeds)
+            return Rows(X, (y,), weight, batch_size, seeds, by_place=by_place)
         mean_weight = stream.total_weight / stream.n_rows
 
         def deal(part: Part) -> Rows:
             X, y, weight = self._put(part.X, part.y, part.weight if stream.is_weighted else None)
-            return Rows(X, (y,), weight, batch_size, seeds, mean_weight=mean_weight)
+            return Rows(
+                X, (y,), weight, batch_size, seeds, mean_weight=mean_weight, by_place=by_place
+            )
 
         return rows_of_stream(stream, self.job.scaling, batch_size, seeds, deal)
 
-    def _prior(self, module: nn.Module) -> list[tuple[nn.Parameter, float]]:
-        """Weight decay of each layer that stands for the prior N(0, prior_scale^2 / fan_in)."""
+    def _prior(self, module: Any) -> list[tuple[nn.Parameter, float]]:
+        """Weight decay of each layer that stands for the prior N(0, prior_scale^2 / fan_in).
+
+        The loss of members that share weights is their mean, and so is what the prior adds to it.
+        """
         scale = self.job.ensemble.prior_scale
         if np.isinf(scale):
             return []
-        return [(w, fan_in / scale**2 / self.n_rows) for w, fan_in in weights_and_fan_ins(module)]
+        decays = [(w, fan_in / scale**2 / self.n_rows) for w, fan_in in weights_and_fan_ins(module)]
+        if self.job.plan.n_sharing > 1:
+            own = module.network.heads.weight
+            decays = [(w, d / self.job.plan.n_sharing if w is own else d) for w, d in decays]
+        return decays
 
 
 class EnsembleTrainer(Trainer):
@@ -269,9 +285,11 @@ class EnsembleTrainer(Trainer):
 
     def __init__(self, job, observer=None):
         device = job.training.device
-        self.block_size = block_size(job.ensemble, job.recipe, device, job.train.n_rows)
+        self.block_size = 1
+        if job.plan.n_networks > 1:
+            self.block_size = block_size(job.ensemble, job.recipe, device, job.train.n_rows)
         n_trained = getattr(job.ensemble, "n_members_", 0)  # in a fit that this one goes on from
-        n_blocks = -(-(job.ensemble.n_members - n_trained) // self.block_size)
+        n_blocks = -(-(job.plan.n_networks - n_trained) // self.block_size)
         are_tasks = n_blocks > 1 and device.type == "cpu"
         self.n_jobs = effective_n_jobs(job.ensemble.n_jobs) if are_tasks else 1
         has_jobs = job.ensemble.n_jobs is not None or self.n_jobs > 1
@@ -291,7 +309,7 @@ class EnsembleTrainer(Trainer):
 
     def train_all(self, random_state, task):
         ensemble = self.job.ensemble
-        pending = list(range(ensemble.n_members))
+        pending = list(range(self.job.plan.n_networks))
         for attempt in range(ensemble.max_restarts + 1):
             seeds = random_state.randint(SEED_LIMIT, size=len(pending)).tolist()
             # Members of an earlier fit have a seed each too, so that others have those that they
@@ -327,7 +345,8 @@ class EnsembleTrainer(Trainer):
         self.weights.update(block.weights)
         self.best_epochs.update(block.best_epochs)
         self.worse += block.worse
-        self.history += [{**row, "members": block.members} for row in block.history]
+        members = self.job.plan.members_of(block.members)
+        self.history += [{**row, "members": members} for row in block.history]
 
     # --- blocks as tasks of joblib
 
@@ -417,7 +436,8 @@ class EnsembleTrainer(Trainer):
             stopping = MemberEarlyStopping(self._patience, self.job.ensemble.tol)
         drawn, members = list(seeds.values()), list(seeds)
         module = self._build(drawn)
-        phase = f"members {members[0] + 1} to {members[-1] + 1} of {self.job.ensemble.n_members}"
+        numbers = self.job.plan.members_of(members)
+        phase = f"members {numbers[0] + 1} to {numbers[-1] + 1} of {self.job.ensemble.n_members}"
         weight = self._weights_of_rows(seeds)
         net, guard = self._fit(module, drawn, weight, task, stopping, valid=valid, phase=phase)
         weights = weights_of(module.network)
@@ -649,12 +669,16 @@ def amount_of_training(ensemble: Any, n_rows: int) -> tuple[int, int]:
     Chains have the same on large tables: their step size is suited to a size of minibatches, and
     with fewer epochs they would end before they are where they should be.
     """
-    n_of_small = _EPOCHS[ensemble._kind]
+    n_of_small, most, batch_size = _EPOCHS[ensemble._kind], _ROWS_SEEN_AT_MOST, ensemble.batch_size
+    if shares_weights(ensemble.module):
+        n_of_small, most = (_MORE_EPOCHS_OF_SHARED * number for number in (n_of_small, most))
+        if batch_size == "auto":
+            batch_size = max(_SHARED_BATCH_SIZE, batch_size_for("auto", n_rows), ensemble.n_members)
     if isinstance(ensemble.inference, (SGLD, SGHMC)):
         n_rows = 1
     return (
-        n_epochs_for(ensemble.max_epochs, n_rows, 0, n_of_small, n_of_small, _ROWS_SEEN_AT_MOST),
-        batch_size_for(ensemble.batch_size, n_rows),
+        n_epochs_for(ensemble.max_epochs, n_rows, 0, n_of_small, n_of_small, most),
+        batch_size_for(batch_size, n_rows),
     )
 
 

@@ -25,6 +25,7 @@ from ._random_heads import DropoutHead, GaussianHead, RandomHead
 from ._recurrent import Recurrent
 from ._sequence import RecurrentSequenceModel
 from ._stacks import (
+    SharedLinear,
     StackedLinear,
     StackedModule,
     StackedSequential,
@@ -39,6 +40,7 @@ from ._stacks import (
     weights_and_fan_ins,
     widest_activation,
 )
+from ._tabm import TabM, shares_weights
 
 # What users call by name; the rest is for the layers above.
 __all__ = [
@@ -49,6 +51,7 @@ __all__ = [
     "RecurrentSequenceModel",
     "PiecewiseLinear",
     "Periodic",
+    "TabM",
     "n_parameters",
     "stack",
 ]

@@ -18,8 +18,8 @@ class PiecewiseLinear(Settings):
 
     The range of each column is divided into bins, and a number becomes the share of each bin that
     lies below it: 1 for the bins before its own, 0 for those after it. So a network can treat
-    different ranges of a column in different ways, as trees do. The columns themselves, standardised,
-    remain inputs. Bins are found in `fit`; rows are encoded once, before training.
+    different ranges of a column in different ways, as trees do. The columns themselves remain
+    inputs, standardised. Bins are found in `fit`; rows are encoded once, before training.
 
     Parameters
     ----------

@@ -29,18 +29,27 @@ _LARGE_MAPS, _LARGE_STATES = 100_000, 5_000
 class StackedLinear(nn.Module):
     """Linear layers with leading axes: ``y = x @ weight + bias`` for each of them.
 
-    The layers are in row-major order of `lead`: (S,) for S members or (S, M) for M heads of each.
+    Parameters
+    ----------
+    weight : Tensor of shape (*lead, in, out)
+        `lead` is (S,) for S members or (S, M) for M heads of each.
+    bias : Tensor of shape (*lead, 1, out)
     """
 
-    def __init__(self, layers: Sequence[nn.Linear], lead: tuple[int, ...]):
+    def __init__(self, weight: Tensor, bias: Tensor):
         super().__init__()
+        self.lead = tuple(weight.shape[:-2])
+        self.weight, self.bias = nn.Parameter(weight), nn.Parameter(bias)
+
+    @classmethod
+    def of(cls, layers: Sequence[nn.Linear], lead: tuple[int, ...]) -> StackedLinear:
+        """Stack layers, in row-major order of `lead`."""
         weight = _side_by_side([layer.weight.detach().t() for layer in layers])
         bias = _side_by_side([layer.bias.detach() for layer in layers])
-        self.lead = lead
-        trains = layers[0].weight.requires_grad, layers[0].bias.requires_grad
-        self.weight = nn.Parameter(weight.reshape(*lead, *weight.shape[1:]), trains[0])
-        self.bias = nn.Parameter(bias.reshape(*lead, 1, -1), trains[1])
-        # Shapes (*lead, in, out) and (*lead, 1, out).
+        stacked = cls(weight.reshape(*lead, *weight.shape[1:]), bias.reshape(*lead, 1, -1))
+        stacked.weight.requires_grad_(layers[0].weight.requires_grad)
+        stacked.bias.requires_grad_(layers[0].bias.requires_grad)
+        return stacked
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (*lead, n, in), or rows shared over the last lead axis, to (*lead, n, out)."""
@@ -66,6 +75,33 @@ class StackedLinear(nn.Module):
 
     def extra_repr(self) -> str:
         return f"lead={self.lead}, in={self.weight.shape[-2]}, out={self.weight.shape[-1]}"
+
+
+class SharedLinear(nn.Module):
+    """Linear layer whose matrix all members share, with what each member has of its own.
+
+    Member m maps h to ``((h * r[m]) @ weight) * s[m] + bias[m]``, Eq 1 of BatchEnsemble; in the
+    mini form r and s are 1 and the bias is shared.
+
+    Parameters
+    ----------
+    weight : Tensor of shape (1, in, out)
+    bias : Tensor of shape (1, k, out), or (1, 1, out) if the members share it
+    r : Tensor of shape (1, k, in), default=None
+    s : Tensor of shape (1, k, out), default=None
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor, r: Tensor | None, s: Tensor | None):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(weight), nn.Parameter(bias)
+        self.r, self.s = (None if own is None else nn.Parameter(own) for own in (r, s))
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Map rows (1, n, k, in), or shared ones (1, n, 1, in), to (1, n, k, out)."""
+        if self.r is not None:
+            h = h * self.r
+        z = h @ self.weight.squeeze(0)
+        return z + self.bias if self.s is None else torch.addcmul(self.bias, z, self.s)
 
 
 def _side_by_side(tensors: list[Tensor]) -> Tensor:
@@ -97,9 +133,9 @@ class StackedSequential(nn.Sequential):
 def _stacked(layers: Sequence[Any], lead: tuple[int, ...]) -> nn.Module:
     """Stack one layer of each member, supported ones."""
     if isinstance(layers[0], ResidualLayer):
-        linear = StackedLinear([layer.linear for layer in layers], lead)
+        linear = StackedLinear.of([layer.linear for layer in layers], lead)
         return ResidualLayer(linear, layers[0].activation)
-    return StackedLinear(layers, lead) if isinstance(layers[0], nn.Linear) else layers[0]
+    return StackedLinear.of(layers, lead) if isinstance(layers[0], nn.Linear) else layers[0]
 
 
 def _is_supported(layer: Any) -> bool:
@@ -308,6 +344,8 @@ def stack(members: Sequence[nn.Module], lead: tuple[int, ...] | None = None) -> 
 
 def unstack(stacked: Any) -> list[nn.Module]:
     """Take a stack apart into its networks, the inverse of :func:`stack`; weights are copied."""
+    if hasattr(stacked, "networks"):  # a TabM, whose members share weights
+        return stacked.networks()
     members = range(math.prod(stacked.lead))
     if isinstance(stacked, StackedSequential):
         return [nn.Sequential(*(_unstacked(layer, m) for layer in stacked)) for m in members]
@@ -330,10 +368,17 @@ def _unstacked(layer: Any, m: int) -> nn.Module:
     if not isinstance(layer, StackedLinear):
         return layer
     weight, bias = layer.weight.detach().flatten(0, -3)[m], layer.bias.detach().flatten(0, -3)[m]
+    linear = as_linear(weight, bias[0])
+    linear.weight.requires_grad_(layer.weight.requires_grad)
+    linear.bias.requires_grad_(layer.bias.requires_grad)
+    return linear
+
+
+def as_linear(weight: Tensor, bias: Tensor) -> nn.Linear:
+    """Layer of a weight, (in, out), and a bias, (out,), which are copied."""
     fan_in, fan_out = weight.shape
     linear = nn.Linear(fan_in, fan_out, device="meta")
-    linear.weight = nn.Parameter(weight.t().clone(), layer.weight.requires_grad)
-    linear.bias = nn.Parameter(bias[0].clone(), layer.bias.requires_grad)
+    linear.weight, linear.bias = nn.Parameter(weight.t().clone()), nn.Parameter(bias.clone())
     return linear
 
 
@@ -357,7 +402,7 @@ def weights_and_fan_ins(module: nn.Module) -> list[tuple[nn.Parameter, int]]:
     """
     found: list[tuple[nn.Parameter, int]] = []
     for part in module.modules():
-        if isinstance(part, StackedLinear):
+        if isinstance(part, (StackedLinear, SharedLinear)):
             found.append((part.weight, part.weight.shape[-2]))
         elif isinstance(part, StackedModule):
             shapes = ((p, p.shape[len(part.lead) + 1 :]) for p in part.parameters())

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Ensembles whose members share weights: what they learn, and that members are members."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.frozen import FrozenEstimator
+
+import skdistill
+from skdistill import (
+    BayesianEnsembleClassifier,
+    BayesianEnsembleRegressor,
+    DistributionDistiller,
+    HydraPlusRegressor,
+)
+from skdistill.export import export_program
+from skdistill.modules import TabM, n_parameters
+from skdistill.samplers import SGLD
+
+N, D, K = 300, 3, 8
+
+
+def ensemble(kind=BayesianEnsembleRegressor, **params):
+    settings = {
+        "n_members": K,
+        "module": TabM,
+        "module__hidden_units": (16,),
+        "max_epochs": 10,
+        "batch_size": 32,
+        "device": "cpu",
+        "random_state": 0,
+    }
+    return kind(**{**settings, **params})
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, D))
+    return X, 5 + 2 * np.sin(X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=N)
+
+
+@pytest.fixture(scope="module")
+def fitted(data):
+    return ensemble(max_epochs=150).fit(*data)
+
+
+def test_learns_and_its_members_disagree_away_from_the_data(fitted, data):
+    X, y = data
+    assert fitted.score(X, y) > 0.95
+    near, far = (fitted.predict_uncertainty(scale * X).epistemic.mean() for scale in (1, 4))
+    assert far > 4 * near
+
+
+def test_members_share_their_matrices(fitted, data):
+    members = fitted.predict_members(data[0][:5])
+    assert members.shape == (5, K, 1, 2)
+    assert fitted.n_members_ == K
+    assert np.ptp(members[:, :, 0, 0], axis=1).min() > 0
+    assert n_parameters(fitted.module_) < K * (D * 16 + 16 + 16 * 2 + 2)
+    assert fitted.history_[-1]["engine"] == "closed_form"
+    assert fitted.history_[-1]["members"] == list(range(K))
+
+
+def test_a_classifier_learns(data):
+    X, y = data
+    model = ensemble(BayesianEnsembleClassifier, max_epochs=60).fit(
+        X, np.where(y > 5, "up", "down")
+    )
+    assert model.score(X, np.where(y > 5, "up", "down")) > 0.9
+    proba = model.predict_proba(X[:4])
+    np.testing.assert_allclose(model.predict_members(X[:4]).mean(1), proba, rtol=1e-5)
+
+
+def test_two_targets(data):
+    X, y = data
+    assert ensemble().fit(X, np.stack([y, -y], 1)).predict_members(X[:4]).shape == (4, K, 2, 2)
+
+
+def test_all_members_see_all_rows_where_they_fit_one_minibatch(data):
+    """Each of eight members would know one of the eight rows only, were they not shuffled."""
+    X, y = data
+    model = ensemble(max_epochs=400, batch_size=128, prior_scale=np.inf).fit(X[:8], y[:8])
+    means = model.predict_members(X[:8])[:, :, 0, 0]
+    assert np.abs(means - y[:8, None]).mean() < 0.3
+
+
+def test_fewer_rows_than_members_are_refused(data):
+    with pytest.raises(ValueError, match="X must have at least n_members=8 rows"):
+        ensemble().fit(data[0][:7], data[1][:7])
+
+
+def test_the_prior_of_a_members_own_weights_is_divided_by_their_number(data):
+    """After one step of plain gradient descent the weights have shrunk by lr times the decay."""
+    X, y = data
+    settings = dict(max_epochs=1, batch_size=N, optimizer="SGD", lr=1.0, lr_schedule=None)
+    start = ensemble(**settings, prior_scale=np.inf, module__mini=True)
+    free = start.fit(X, y).module_.network
+    pulled = clone(start).set_params(prior_scale=0.1).fit(X, y).module_.network
+    for name, fan_in, share in (("core.0.weight", D, 1), ("heads.weight", 16, K)):
+        a, b = (dict(net.named_parameters())[name].detach() for net in (free, pulled))
+        decay = fan_in / 0.1**2 / N / share
+        # free = w - g and pulled = w - g - decay w, where w starts within 1 / sqrt(fan_in).
+        assert 0.8 < ((a - b).abs().max() / decay * np.sqrt(fan_in)) <= 1 + 1e-6
+
+
+def test_rows_of_weight_zero_and_weights(data):
+    X, y = data
+    weight = np.arange(N) % 2
+    of_half = ensemble().fit(X[weight > 0], y[weight > 0])
+    weighted = ensemble().fit(X, y, sample_weight=weight)
+    np.testing.assert_array_equal(weighted.predict(X), of_half.predict(X))
+
+
+def test_early_stopping_is_of_all_members_together(data):
+    model = ensemble(early_stopping=True, max_epochs=30).fit(*data)
+    assert len(set(model.best_epochs_)) == 1
+    assert model.best_epochs_.shape == (K,)
+    valid = [row["valid_loss"] for row in model.history_]
+    assert abs(valid[model.best_epochs_[0] - 1] - min(valid)) <= model.tol
+
+
+def test_the_network_is_restarted_from_another_seed_if_it_diverges(data):
+    X, y = data
+    diverged = pytest.raises(ValueError, match="Every member diverged")
+    with pytest.warns(ConvergenceWarning, match="trained anew"), diverged:
+        ensemble(optimizer="SGD", lr=1e6, max_restarts=1).fit(X, y)
+
+
+def test_dropout_trains_by_autograd(data):
+    X, y = data
+    models = [ensemble(module__dropout=0.2).fit(X, y) for _ in range(2)]
+    assert models[0].history_[-1]["engine"] in ("traced", "stacked")
+    np.testing.assert_array_equal(*(model.predict(X) for model in models))
+
+
+class Listed:
+    """Batches that can be read again."""
+
+    def __init__(self, batches):
+        self.batches = batches
+
+    def __iter__(self):
+        return iter(self.batches)
+
+
+def test_a_stream_is_trained_on_as_rows_in_memory(data):
+    X, y = data
+    streamed = ensemble(dtype="float64").fit(Listed([(X, y)]))
+    expected = ensemble(dtype="float64").fit(X, y)
+    np.testing.assert_allclose(streamed.predict(X), expected.predict(X))
+
+
+def test_it_is_saved_pickled_and_cloned(fitted, data, tmp_path):
+    X = data[0]
+    skdistill.save(fitted, tmp_path / "model.safetensors")
+    for copy in (
+        pickle.loads(pickle.dumps(fitted)),
+        skdistill.load(tmp_path / "model.safetensors"),
+    ):
+        np.testing.assert_array_equal(copy.predict_members(X), fitted.predict_members(X))
+    assert clone(fitted).module is TabM
+
+
+def test_many_members_are_loaded(data, tmp_path):
+    model = ensemble(n_members=300, batch_size="auto", max_epochs=1).fit(*data)
+    skdistill.save(model, tmp_path / "model.safetensors")
+    loaded = skdistill.load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(loaded.predict(data[0]), model.predict(data[0]))
+
+
+@pytest.mark.parametrize(
+    "student",
+    [
+        HydraPlusRegressor(n_heads=4, max_epochs=3, random_state=0),
+        HydraPlusRegressor(n_heads=4, max_epochs=3, transfer="disagreement", random_state=0),
+        DistributionDistiller(None, family="gaussian", max_epochs=3, random_state=0),
+    ],
+    ids=["hydra", "disagreement", "distribution"],
+)
+def test_any_student_learns_from_it(student, fitted, data):
+    model = clone(student).set_params(teacher=FrozenEstimator(fitted)).fit(*data)
+    assert np.isfinite(model.predict_uncertainty(data[0]).epistemic).all()
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"inference": SGLD(1e-5)}, "inference must be 'deep_ensemble' with module=TabM"),
+        ({"bootstrap": True}, "bootstrap must be False with module=TabM"),
+        ({"warm_start": True}, "warm_start must be False with module=TabM"),
+        ({"module__n_members": 4}, "module__n_members must not be given"),
+        ({"batch_size": 7}, "batch_size must be at least n_members=8"),
+        ({"module__mini": 2}, "mini must be one of"),
+        ({"module__depth": 2}, "TabM takes no"),
+    ],
+)
+def test_what_does_not_go_together_is_named(params, message, data):
+    with pytest.raises(ValueError, match=message):
+        ensemble(**params).fit(*data)
+
+
+def test_a_student_refuses_it(data):
+    with pytest.raises(ValueError, match="module must build one network, got TabM"):
+        DistributionDistiller(
+            ensemble(max_epochs=1), module=TabM, family="gaussian", max_epochs=1
+        ).fit(*data)
+
+
+def test_one_member_is_no_special_case(data):
+    model = ensemble(n_members=1, early_stopping=True).fit(*data)
+    assert model.predict_uncertainty(data[0][:3]).epistemic is None
+
+
+@pytest.mark.parametrize("n", [1, 7])
+def test_it_is_exported(n, fitted, data, tmp_path):
+    export_program(fitted, tmp_path / "model.pt2", members=True)
+    program = torch.export.load(tmp_path / "model.pt2").module()
+    X = data[0][:n]
+    found = program(torch.tensor(X))
+    np.testing.assert_allclose(found[0].squeeze(), fitted.predict(X).squeeze(), rtol=1e-6)
