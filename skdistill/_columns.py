@@ -124,8 +124,10 @@ class Columns:
         return getattr(frame, "astype" if hasattr(frame, "iloc") else "cast")(of_categories)
 
 
-def read_rows(estimator: Any, X: Any, y: Any = None, *, reset: bool, **settings: Any) -> Any:
-    """Check X, and y unless it is None, as ``validate_data`` of scikit-learn does; return numbers.
+def read_rows(
+    estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool, **settings: Any
+) -> Any:
+    """Check X, and y if it is given, as ``validate_data`` of scikit-learn does; return numbers.
 
     Categories are encoded; ``reset=True`` finds them, as the attribute `_columns` of the estimator.
     Values may be missing, NaN, in tables of an estimator with ``normalize_X=True``.
@@ -138,14 +140,14 @@ def read_rows(estimator: Any, X: Any, y: Any = None, *, reset: bool, **settings:
         if may_have_categories := getattr(estimator, "categorical_features", None):
             estimator._columns = Columns.of(X, may_have_categories)
     columns: Columns | None = getattr(estimator, "_columns", None)
-    if columns is None:
-        targets = {} if y is None else {"y": y}
-        found = validate_data(estimator, X, **targets, reset=reset, **settings)
+    is_alone = isinstance(y, str) and y == "no_validation"
+    if columns is None or y is None:  # which scikit-learn knows what to say of
+        found = validate_data(estimator, X, y, reset=reset, **settings)
     else:
         validate_data(estimator, X, reset=reset, skip_check_array=True)
         X = columns.encode(X)
-        found = check_array(X, **settings) if y is None else check_X_y(X, y, **settings)
-    rows = found if y is None else found[0]
+        found = check_array(X, **settings) if is_alone else check_X_y(X, y, **settings)
+    rows = found if is_alone else found[0]
     if may_lack and rows.ndim != 2:
         assert_all_finite(rows, input_name="X")
     return found

@@ -58,6 +58,7 @@ class DistributionEstimator(NetEstimator):
         tags = super().__sklearn_tags__()
         tags.estimator_type = self._kind
         tags.target_tags.required = self._kind is not None
+        tags.input_tags.allow_nan = self.normalize_X
         if self._kind == "classifier":
             tags.classifier_tags = ClassifierTags()
         elif self._kind == "regressor":

@@ -16,7 +16,8 @@ from torch.nn import functional as F
 
 from .._rules import Number, OneOf
 from ._layers import activation_named
-from ._networks import as_tuple
+from ._embeddings import Periodic
+from ._networks import as_tuple, check_embeddings
 from ._stacks import SharedLinear, StackedLinear, as_linear
 
 _SIZE = Number(Integral, 1)
@@ -48,6 +49,8 @@ class TabM(nn.Module):
         TabM-mini. The full form learns more slowly.
     dropout : float, default=0.0
         Probability that a hidden unit is dropped in training, at least 0 and less than 1.
+    embeddings : PiecewiseLinear, "auto" or None, default=None
+        For estimators, which encode rows by it, as for :class:`MLP`.
     generator : torch.Generator, default=None
         Source of the initial weights; None is torch's global generator.
 
@@ -79,6 +82,7 @@ class TabM(nn.Module):
         activation: str = "relu",
         mini: bool = True,
         dropout: Any = 0.0,
+        embeddings: Any = None,
         generator: torch.Generator | None = None,
     ):
         super().__init__()
@@ -94,6 +98,12 @@ class TabM(nn.Module):
                 f"hidden_units must be one or more positive integers, got {hidden_units!r}."
             )
         OneOf((True, False)).check(mini, "mini")
+        check_embeddings(embeddings, "embeddings")
+        if isinstance(embeddings, Periodic):
+            raise ValueError(
+                "embeddings must be a PiecewiseLinear, 'auto' or None: the frequencies of a "
+                f"Periodic would be the same for all members. Got {embeddings!r}."
+            )
         Number(Real, 0, 1, closed="left").check(dropout, "dropout")
         self.lead = (1, n_members)
 
