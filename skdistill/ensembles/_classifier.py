@@ -115,6 +115,8 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         max_restarts=3,
         member_block="auto",
         warm_start=False,
+        tune=None,
+        calibrate=None,
         n_jobs=None,
         checkpoint=None,
         checkpoint_every=60.0,
@@ -146,6 +148,8 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         self.max_restarts = max_restarts
         self.member_block = member_block
         self.warm_start = warm_start
+        self.tune = tune
+        self.calibrate = calibrate
         self.n_jobs = n_jobs
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
@@ -12,7 +14,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 
 from .._estimator import checked_training, fit_task, forget, recipe_for, with_callbacks
-from .._plans import Extent, rebuild_module, weights_of
+from .._plans import Extent, weights_of
 from .._ranks import refuse_ranks
 from .._read_offs import DistributionEstimator
 from .._resume import resumable
@@ -24,6 +26,7 @@ from .._warm_start import all_weights, in_dtype_of, is_trained, same_recipe, sca
 from .._warnings import warn
 from ..samplers import SGHMC, SGLD, MCDropout
 from ._diagnostics import diagnose
+from ._out_of_bag import OutOfBag, Parts
 from ._plan import EnsemblePlan
 from ._training import (
     ChainObserver,
@@ -35,6 +38,7 @@ from ._training import (
     Trainer,
     amount_of_training,
 )
+from ._tuning import best_of_trials
 
 _TRAINERS: dict[type, type[Trainer]] = {
     str: EnsembleTrainer,
@@ -66,6 +70,8 @@ PARAMETER_TABLE = {
     "inference": InferenceRule(),
     "prior_scale": Number(Real, 0, closed="neither", others=(np.inf,)),
     "bootstrap": OneOf((True, False)),
+    "tune": OneOf((None, "oob")),
+    "calibrate": OneOf((None, "oob")),
     "early_stopping": OneOf((True, False)),
     "validation_fraction": Number(Real, 0, 1, closed="neither"),
     "n_iter_no_change": Number(Integral, 1, others=("auto",)),
@@ -77,6 +83,9 @@ PARAMETER_TABLE = {
 }
 
 
+# Parameters by which each member leaves out some rows.
+_BY_ROWS_LEFT_OUT = ("tune", "calibrate")
+
 # What parameters must be where X gives batches, which are trained on as they are read.
 _WITH_STREAM = {
     "inference": "deep_ensemble",
@@ -85,6 +94,8 @@ _WITH_STREAM = {
     "early_stopping": False,
     "warm_start": False,
     "checkpoint": None,
+    "tune": None,
+    "calibrate": None,
 }
 
 
@@ -102,7 +113,7 @@ def fit_ensemble(ensemble: Any, X, y, sample_weight=None, observer: ChainObserve
     """
     refuse_ranks(ensemble)
     training = checked_training(ensemble)
-    _check_settings_of_inference(ensemble)
+    _check_settings(ensemble)
     if is_stream(X):
         return _fit_on_stream(ensemble, training, X, y, sample_weight)
     if goes_on := ensemble.warm_start and is_trained(ensemble):
@@ -153,28 +164,30 @@ def _train_members(
 ) -> None:
     """Train the members of an ensemble on Data or a Stream, and keep them."""
     goes_on = is_trained(ensemble)
-    plan = _plan_of(ensemble, task)
-    recipe = recipe_for(ensemble, plan, data.row_shape)
     train, valid = split(ensemble, task, data, random_state)
     if goes_on:
-        recipe, scaling = same_recipe(ensemble, recipe), scaling_of(ensemble)
+        scaling = scaling_of(ensemble)
     else:
         scaling = train.scaling(task, getattr(ensemble, "normalize_y", True))
-    n_epochs, batch_size = amount_of_training(ensemble, train.n_rows)
-    job = Job(ensemble, training, n_epochs, batch_size, plan, recipe, scaling, train, valid)
-    trainer = _trainer_of(ensemble)(job, observer)
+    leave_out = ensemble.calibrate is not None or ensemble.tune is not None
+    parts = Parts.drawn(task, train.y, random_state) if leave_out else None
+    rows = (scaling, parts, train, valid)
+    trainer = _trainer_of(ensemble)(_job(ensemble, training, task, rows), observer)
     if goes_on:
         _adopt_members(trainer)
-    ensemble.n_epochs_ = n_epochs
     X, y = data.arguments
-    with fit_task(ensemble, X, y, trainer.n_blocks * n_epochs) as context:
+    with fit_task(ensemble, X, y, trainer.n_blocks * trainer.job.n_epochs) as context:
         try:
+            if ensemble.tune is not None:
+                job_with = partial(_job_with, ensemble, task, rows)
+                trainer, trials = best_of_trials(trainer, job_with, random_state)
+                ensemble.tuning_ = [trial._asdict() for trial in trials]
             trainer.train_all(random_state, context)
         except (KeyboardInterrupt, Exception):  # of any kind: a worker may die, a cluster go away
             if trainer.weights:
-                _keep_members(job, trainer)
+                _keep_members(ensemble, trainer)
             raise
-        _keep_members(job, trainer)
+        _keep_members(ensemble, trainer)
         if trainer.worse:
             training.warn_of_worse(f"{trainer.network_is}(s) {trainer.worse} are")
         if isinstance(trainer, ChainTrainer):
@@ -183,19 +196,43 @@ def _train_members(
             )
 
 
+def _job(ensemble: Any, training: Training, task: Task, rows: tuple[Any, ...]) -> Job:
+    """Return what to train: an ensemble, by its parameters, on `rows` in the order of Job's."""
+    *_, train, _ = rows
+    plan = _plan_of(ensemble, task)
+    recipe = recipe_for(ensemble, plan, train.row_shape)
+    if is_trained(ensemble):
+        recipe = same_recipe(ensemble, recipe)
+    n_epochs, batch_size = amount_of_training(ensemble, train.n_rows)
+    return Job(ensemble, training, n_epochs, batch_size, plan, recipe, *rows)
+
+
+def _job_with(ensemble: Any, task: Task, rows: tuple[Any, ...], settings: dict[str, Any]) -> Job:
+    """Return the job of an ensemble with other settings."""
+    other = copy.copy(ensemble).set_params(**settings)
+    return _job(other, Training.of(other), task, rows)
+
+
 def _trainer_of(ensemble: Any) -> type[Trainer]:
     """Return the way of training for `inference`."""
     return _TRAINERS[type(ensemble.inference)]
 
 
-def _check_settings_of_inference(ensemble: Any) -> None:
-    """Raise a ValueError for parameters that do not go with `inference`."""
+def _check_settings(ensemble: Any) -> None:
+    """Raise a ValueError for parameters that do not go with others."""
+    for name in _BY_ROWS_LEFT_OUT:
+        if ensemble.warm_start and getattr(ensemble, name) is not None:
+            raise ValueError(
+                f"{name} must be None with warm_start=True, as no fit knows which rows the members "
+                f"of another have left out; got {getattr(ensemble, name)!r}."
+            )
     if ensemble.inference == "deep_ensemble":
         return
     kind = type(ensemble.inference).__name__
-    for name in ("bootstrap", "early_stopping", "warm_start"):
-        if getattr(ensemble, name):
-            raise ValueError(f"{name} must be False with inference={kind}(...), got True.")
+    for name in ("bootstrap", "early_stopping", "warm_start", *_BY_ROWS_LEFT_OUT):
+        if value := getattr(ensemble, name):
+            nothing = None if name in _BY_ROWS_LEFT_OUT else False
+            raise ValueError(f"{name} must be {nothing} with inference={kind}(...), got {value!r}.")
     if _trainer_of(ensemble) is ChainTrainer and ensemble.clip_norm is not None:
         raise ValueError(
             f"clip_norm must be None with inference={kind}(...), whose chains would no longer "
@@ -262,18 +299,16 @@ def split(ensemble: Any, task: Task, data: Any, random_state) -> tuple[Any, Data
     return data.at(train), data.at(valid)
 
 
-def _keep_members(job: Job, trainer: Trainer) -> None:
+def _keep_members(ensemble: Any, trainer: Trainer) -> None:
     """Stack the members that were trained, and keep them as the fitted module."""
-    ensemble, numbers = job.ensemble, sorted(trainer.weights)
-    members = [trainer.weights[number] for number in numbers]
-    ensemble.n_members_, ensemble._member_numbers = len(members), numbers
-    ensemble.n_restarts_ = trainer.n_restarts
+    job, numbers = trainer.job, sorted(trainer.weights)
+    ensemble.n_members_, ensemble._member_numbers = len(numbers), numbers
+    ensemble.n_epochs_, ensemble.n_restarts_ = job.n_epochs, trainer.n_restarts
     if ensemble.early_stopping:
         ensemble.best_epochs_ = np.array([trainer.best_epochs[number] for number in numbers])
-    stacked = {
-        f"network.{name}": np.stack([member[name] for member in members]) for name in members[0]
-    }
-    plan = replace(job.plan, n_networks=len(members))
-    module = rebuild_module(plan, job.recipe, {**stacked, **job.scaling})
-    module = module.to(job.training.device)
+    plan, module = trainer.stacked()
+    if ensemble.calibrate is not None:
+        ensemble.calibration_ = OutOfBag.of(module, numbers, job).temperature()
+        plan = replace(plan, calibration=ensemble.calibration_)
+        module.calibration = plan.calibration
     ensemble._keep(plan, job.recipe, module, trainer.history, Extent())

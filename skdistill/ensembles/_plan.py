@@ -29,12 +29,15 @@ class EnsemblePlan(Plan):
         Exponent of the variance in the beta-NLL of numbers.
     dropout_rate : float, default=None
         Probability that a unit is dropped, where members are draws of dropout.
+    calibration : Temperature, default=None
+        Of the fitted ensemble.
     """
 
     task: Task
     n_networks: int = 1
     beta: float = 0.0
     dropout_rate: float | None = None
+    calibration: Any = None
 
     @property
     def tells_parts(self) -> bool:

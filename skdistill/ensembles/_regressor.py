@@ -213,6 +213,8 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         max_restarts=3,
         member_block="auto",
         warm_start=False,
+        tune=None,
+        calibrate=None,
         n_jobs=None,
         normalize_y=True,
         checkpoint=None,
@@ -245,6 +247,8 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         self.max_restarts = max_restarts
         self.member_block = member_block
         self.warm_start = warm_start
+        self.tune = tune
+        self.calibrate = calibrate
         self.n_jobs = n_jobs
         self.normalize_y = normalize_y
         self.checkpoint = checkpoint

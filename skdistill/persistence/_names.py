@@ -14,10 +14,11 @@ import torch
 from sklearn import compose, frozen, impute, pipeline, preprocessing
 
 from .. import distillers, ensembles, modules
+from .._calibration import Calibration, Temperature
 from .._plans import Extent, NetworkRecipe, Plan
 from .._settings import Settings
 from .._tasks import TASKS
-from ..distillers import Calibration, LearnerRecipes, Round
+from ..distillers import LearnerRecipes, Round
 from ..ensembles import SamplerDiagnostics
 from ..expectations import KNOWN
 from ..sequences import SpecialTokens
@@ -59,7 +60,7 @@ _OURS = [
     *_public(ensembles),
     *_public(distillers),
     *(*TASKS.values(), Extent, LearnerRecipes, NetworkRecipe, Round, SamplerDiagnostics),
-    *(Calibration, SpecialTokens),
+    *(Calibration, SpecialTokens, Temperature),
     *_descendants(Plan),
     *_descendants(Settings),
 ]
