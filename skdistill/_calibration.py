@@ -75,6 +75,9 @@ class Calibration:
 def fit_temperature(distribution: Any, y: Tensor, weight: Tensor) -> Temperature:
     """Fit the temperature of the least CRPS of the targets, or log loss of the labels.
 
+    The sum of the losses has ``log(temperature)**2 / 2`` added, as if its logarithm had a standard
+    normal prior: a few rows, or classes that are never mistaken, do not lead to extremes.
+
     Parameters
     ----------
     distribution : distribution
@@ -90,7 +93,7 @@ def fit_temperature(distribution: Any, y: Tensor, weight: Tensor) -> Temperature
     share = (weight / weight.sum()).unsqueeze(-1)
     n_temperatures = y.shape[1] if y.is_floating_point() else 1
     found = Temperature(_plain(torch.ones(n_temperatures)))
-    return _with_temperature(found, distribution, y, share)
+    return _with_temperature(found, distribution, y, share, prior=1 / len(y))
 
 
 def fit_calibration(student: Any, members: Any, y: Tensor, weight: Tensor) -> Calibration:
@@ -140,14 +143,17 @@ def _with_map(found: Calibration, student: Any, goal: Tensor, share: Tensor) -> 
     return replace(found, scale=_plain(scale), power=_plain(power + rise))
 
 
-def _with_temperature(found: Any, student: Any, y: Tensor, share: Tensor) -> Any:
+def _with_temperature(
+    found: Any, student: Any, y: Tensor, share: Tensor, prior: float = 0.0
+) -> Any:
     """Take the temperature of the least loss of the labels, all else of a calibration as it is."""
 
     def tempered(logarithm: np.ndarray) -> Any:
         return replace(found, temperature=_plain(torch.from_numpy(logarithm).exp()))
 
     def loss(logarithm: np.ndarray) -> float:
-        return (share * _loss_of_labels(tempered(logarithm)(student), y)).sum().item()
+        losses = share * _loss_of_labels(tempered(logarithm)(student), y)
+        return losses.sum().item() + prior / 2 * float(logarithm @ logarithm)
 
     start = np.log(np.atleast_1d(found.temperature))
     limits = [tuple(np.log(_TEMPERATURES))] * len(start)

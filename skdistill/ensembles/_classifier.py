@@ -116,7 +116,7 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         member_block="auto",
         warm_start=False,
         tune=None,
-        calibrate=None,
+        calibrate="auto",
         n_jobs=None,
         checkpoint=None,
         checkpoint_every=60.0,

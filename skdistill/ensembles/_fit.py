@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
 from typing import Any
@@ -26,7 +25,7 @@ from .._warm_start import all_weights, in_dtype_of, is_trained, same_recipe, sca
 from .._warnings import warn
 from ..samplers import SGHMC, SGLD, MCDropout
 from ._diagnostics import diagnose
-from ._out_of_bag import OutOfBag, Parts
+from ._out_of_bag import LEAST_ROWS, OutOfBag, Parts
 from ._plan import EnsemblePlan
 from ._training import (
     ChainObserver,
@@ -38,7 +37,7 @@ from ._training import (
     Trainer,
     amount_of_training,
 )
-from ._tuning import best_of_trials
+from ._tuning import best_of, best_of_trials
 
 _TRAINERS: dict[type, type[Trainer]] = {
     str: EnsembleTrainer,
@@ -71,7 +70,7 @@ PARAMETER_TABLE = {
     "prior_scale": Number(Real, 0, closed="neither", others=(np.inf,)),
     "bootstrap": OneOf((True, False)),
     "tune": OneOf((None, "oob")),
-    "calibrate": OneOf((None, "oob")),
+    "calibrate": OneOf(("auto", "oob", None)),
     "early_stopping": OneOf((True, False)),
     "validation_fraction": Number(Real, 0, 1, closed="neither"),
     "n_iter_no_change": Number(Integral, 1, others=("auto",)),
@@ -83,9 +82,6 @@ PARAMETER_TABLE = {
 }
 
 
-# Parameters by which each member leaves out some rows.
-_BY_ROWS_LEFT_OUT = ("tune", "calibrate")
-
 # What parameters must be where X gives batches, which are trained on as they are read.
 _WITH_STREAM = {
     "inference": "deep_ensemble",
@@ -95,7 +91,6 @@ _WITH_STREAM = {
     "warm_start": False,
     "checkpoint": None,
     "tune": None,
-    "calibrate": None,
 }
 
 
@@ -145,7 +140,10 @@ def fit_ensemble(ensemble: Any, X, y, sample_weight=None, observer: ChainObserve
 
 def _fit_on_stream(ensemble: Any, training: Training, X, y, sample_weight) -> Any:
     """Train the members of an ensemble on batches, and return it."""
-    refuse_with_stream(ensemble, _WITH_STREAM, {"y": y, "sample_weight": sample_weight})
+    with_stream = (
+        _WITH_STREAM if ensemble.calibrate == "auto" else {**_WITH_STREAM, "calibrate": None}
+    )
+    refuse_with_stream(ensemble, with_stream, {"y": y, "sample_weight": sample_weight})
     forget(ensemble)
     stream = Stream(ensemble, X)
     vars(ensemble).update(stream.task.fitted_attributes)
@@ -169,19 +167,16 @@ def _train_members(
         scaling = scaling_of(ensemble)
     else:
         scaling = train.scaling(task, getattr(ensemble, "normalize_y", True))
-    leave_out = ensemble.calibrate is not None or ensemble.tune is not None
-    parts = Parts.drawn(task, train.y, random_state) if leave_out else None
-    rows = (scaling, parts, train, valid)
-    trainer = _trainer_of(ensemble)(_job(ensemble, training, task, rows), observer)
+    parts = Parts.drawn(task, train.y, random_state) if _leaves_out(ensemble, train) else None
+    job_with = partial(_job, ensemble, training, task, (scaling, parts, train, valid))
+    trainer = _trainer_of(ensemble)(job_with(_settings_found(ensemble)), observer)
     if goes_on:
         _adopt_members(trainer)
     X, y = data.arguments
     with fit_task(ensemble, X, y, trainer.n_blocks * trainer.job.n_epochs) as context:
         try:
-            if ensemble.tune is not None:
-                job_with = partial(_job_with, ensemble, task, rows)
-                trainer, trials = best_of_trials(trainer, job_with, random_state)
-                ensemble.tuning_ = [trial._asdict() for trial in trials]
+            if isinstance(trainer, EnsembleTrainer) and ensemble.tune and not goes_on:
+                trainer, ensemble.tuning_ = best_of_trials(trainer, job_with, random_state)
             trainer.train_all(random_state, context)
         except (KeyboardInterrupt, Exception):  # of any kind: a worker may die, a cluster go away
             if trainer.weights:
@@ -196,8 +191,17 @@ def _train_members(
             )
 
 
-def _job(ensemble: Any, training: Training, task: Task, rows: tuple[Any, ...]) -> Job:
-    """Return what to train: an ensemble, by its parameters, on `rows` in the order of Job's."""
+def _job(
+    ensemble: Any,
+    training: Training,
+    task: Task,
+    rows: tuple[Any, ...],
+    settings: dict[str, Any],
+) -> Job:
+    """Return what to train: an ensemble, with other settings, on `rows` in the order of Job's."""
+    if settings:
+        ensemble = copy.copy(ensemble).set_params(**settings)
+        training = Training.of(ensemble)
     *_, train, _ = rows
     plan = _plan_of(ensemble, task)
     recipe = recipe_for(ensemble, plan, train.row_shape)
@@ -207,10 +211,25 @@ def _job(ensemble: Any, training: Training, task: Task, rows: tuple[Any, ...]) -
     return Job(ensemble, training, n_epochs, batch_size, plan, recipe, *rows)
 
 
-def _job_with(ensemble: Any, task: Task, rows: tuple[Any, ...], settings: dict[str, Any]) -> Job:
-    """Return the job of an ensemble with other settings."""
-    other = copy.copy(ensemble).set_params(**settings)
-    return _job(other, Training.of(other), task, rows)
+def _settings_found(ensemble: Any) -> dict[str, Any]:
+    """Return the settings that tuning has found in a fit that this one goes on from."""
+    trials = getattr(ensemble, "tuning_", None)
+    return best_of(trials)["params"] if trials else {}
+
+
+def _leaves_out(ensemble: Any, train: Any) -> bool:
+    """Tell whether each member is to leave out some rows; further members do as the first ones."""
+    if is_trained(ensemble):
+        return hasattr(ensemble, "calibration_") or hasattr(ensemble, "tuning_")
+    return _calibrates(ensemble, train) or ensemble.tune is not None
+
+
+def _calibrates(ensemble: Any, train: Any) -> bool:
+    """Tell whether `calibrate` asks for a calibration, given the training rows."""
+    if ensemble.calibrate != "auto":
+        return ensemble.calibrate is not None
+    is_usual = ensemble.inference == "deep_ensemble" and isinstance(train, Data)
+    return is_usual and train.n_rows >= LEAST_ROWS
 
 
 def _trainer_of(ensemble: Any) -> type[Trainer]:
@@ -220,19 +239,19 @@ def _trainer_of(ensemble: Any) -> type[Trainer]:
 
 def _check_settings(ensemble: Any) -> None:
     """Raise a ValueError for parameters that do not go with others."""
-    for name in _BY_ROWS_LEFT_OUT:
-        if ensemble.warm_start and getattr(ensemble, name) is not None:
-            raise ValueError(
-                f"{name} must be None with warm_start=True, as no fit knows which rows the members "
-                f"of another have left out; got {getattr(ensemble, name)!r}."
-            )
     if ensemble.inference == "deep_ensemble":
         return
     kind = type(ensemble.inference).__name__
-    for name in ("bootstrap", "early_stopping", "warm_start", *_BY_ROWS_LEFT_OUT):
-        if value := getattr(ensemble, name):
-            nothing = None if name in _BY_ROWS_LEFT_OUT else False
-            raise ValueError(f"{name} must be {nothing} with inference={kind}(...), got {value!r}.")
+    for name in ("bootstrap", "early_stopping", "warm_start"):
+        if getattr(ensemble, name):
+            raise ValueError(f"{name} must be False with inference={kind}(...), got True.")
+    if ensemble.tune is not None:
+        raise ValueError(f"tune must be None with inference={kind}(...), got {ensemble.tune!r}.")
+    if ensemble.calibrate == "oob":
+        raise ValueError(
+            f"calibrate must be 'auto' or None with inference={kind}(...), whose members see all "
+            "rows; got 'oob'."
+        )
     if _trainer_of(ensemble) is ChainTrainer and ensemble.clip_norm is not None:
         raise ValueError(
             f"clip_norm must be None with inference={kind}(...), whose chains would no longer "
@@ -302,13 +321,12 @@ def split(ensemble: Any, task: Task, data: Any, random_state) -> tuple[Any, Data
 def _keep_members(ensemble: Any, trainer: Trainer) -> None:
     """Stack the members that were trained, and keep them as the fitted module."""
     job, numbers = trainer.job, sorted(trainer.weights)
+    if not is_trained(ensemble) and _calibrates(ensemble, job.train):
+        _, module = trainer.stacked()
+        ensemble.calibration_ = OutOfBag.of(module, numbers, job).temperature()
     ensemble.n_members_, ensemble._member_numbers = len(numbers), numbers
     ensemble.n_epochs_, ensemble.n_restarts_ = job.n_epochs, trainer.n_restarts
     if ensemble.early_stopping:
         ensemble.best_epochs_ = np.array([trainer.best_epochs[number] for number in numbers])
-    plan, module = trainer.stacked()
-    if ensemble.calibrate is not None:
-        ensemble.calibration_ = OutOfBag.of(module, numbers, job).temperature()
-        plan = replace(plan, calibration=ensemble.calibration_)
-        module.calibration = plan.calibration
+    plan, module = trainer.stacked(getattr(ensemble, "calibration_", None))
     ensemble._keep(plan, job.recipe, module, trainer.history, Extent())

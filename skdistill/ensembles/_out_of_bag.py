@@ -21,6 +21,10 @@ from .._tasks import Task
 N_PARTS = 10
 
 
+# With fewer rows calibrate="auto" does nothing: they say little of a temperature.
+LEAST_ROWS = 50
+
+
 class Parts(NamedTuple):
     """Rows divided at random: a member leaves out the part of its number, modulo `N_PARTS`.
 
@@ -85,8 +89,7 @@ class OutOfBag(NamedTuple):
         found = torch.from_numpy(np.concatenate(outputs)).transpose(0, 1).double()
         y = torch.from_numpy(job.plan.task.encode(judged.y, job.scaling, np.float64))
         weight = np.ones(len(y)) if judged.weight is None else judged.weight
-        distribution = _as_of_all(module.read(found), n_each, len(numbers))
-        return cls(distribution, y, torch.from_numpy(weight).double())
+        return cls(module.read(found), y, torch.from_numpy(weight).double())
 
     def temperature(self) -> Temperature:
         """Return the temperature that suits the labels best."""
@@ -102,17 +105,3 @@ class OutOfBag(NamedTuple):
 def _of_networks(chosen: np.ndarray, outputs: Tensor) -> Tensor:
     """Outputs of some networks, rows first."""
     return outputs[chosen].transpose(0, 1)
-
-
-def _as_of_all(distribution: Any, n_each: int, n_members: int) -> Any:
-    """Widen the disagreement of a row's k members, so that labels fit it as they fit that of all M.
-
-    Let V be the variance of members. The k found here have V (1 - 1/k) around their mean on
-    average, and the mean misses that of all by another V (1/k - 1/M), so that the labels spread
-    around it as if all M, with their V (1 - 1/M), did so by V (1 + 1/k - 2/M).
-    """
-    if n_each == 1:  # nothing is known of V, and the temperature stands for all
-        return distribution
-    factor = (1 + 1 / n_each - 2 / n_members) / (1 - 1 / n_each)
-    epistemic = distribution.uncertainty().epistemic
-    return distribution.widened(torch.full_like(epistemic, factor))

@@ -214,7 +214,7 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         member_block="auto",
         warm_start=False,
         tune=None,
-        calibrate=None,
+        calibrate="auto",
         n_jobs=None,
         normalize_y=True,
         checkpoint=None,

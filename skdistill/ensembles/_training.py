@@ -208,13 +208,13 @@ class Trainer(ABC):
     def train_all(self, random_state: np.random.RandomState, task) -> None:
         """Fill `weights`; the epochs are reported as subtasks of `task`."""
 
-    def stacked(self) -> tuple[EnsemblePlan, Any]:
+    def stacked(self, calibration: Any = None) -> tuple[EnsemblePlan, Any]:
         """Return the plan and the stack of the members that have been trained, in their order."""
         members = [self.weights[number] for number in sorted(self.weights)]
         values = {
             f"network.{name}": np.stack([member[name] for member in members]) for name in members[0]
         }
-        plan = replace(self.job.plan, n_networks=len(members))
+        plan = replace(self.job.plan, n_networks=len(members), calibration=calibration)
         module = rebuild_module(plan, self.job.recipe, {**values, **self.job.scaling})
         return plan, module.to(self.job.training.device)
 

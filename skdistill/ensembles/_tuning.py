@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from operator import itemgetter
+from typing import Any
 
 import numpy as np
 
@@ -17,41 +18,42 @@ from ._training import EnsembleTrainer, EveryMemberDiverged, Job
 # twice the time of an ensemble that is not tuned.
 _N_TRIED = 5
 
-# By what a parameter is multiplied, or replaced with, one at a time beside the settings given.
-_FACTORS: dict[str, tuple[float, ...]] = {"prior_scale": (0.5, 2.0)}
+# By what the scale of the prior is multiplied, and what else is changed. Weaker priors and smoother
+# activations helped smooth tables of little noise, stronger ones those of much noise.
+_SMOOTH = {"module__activation": "silu"}
+_TRIED: tuple[tuple[float, dict[str, Any]], ...] = (
+    (1.0, {}),
+    (0.5, {}),
+    (2.0, {}),
+    (1.0, _SMOOTH),
+    (2.0, _SMOOTH),
+)
 
 
-class Trial(NamedTuple):
-    """A setting that was tried.
+def settings_to_try(ensemble: Any) -> list[dict[str, Any]]:
+    """Return parameters to replace in turn, first by those given.
 
-    Parameters
-    ----------
-    params : dict
-        Parameters of the estimator that differ from those given.
-    loss : float
-        Negative log-likelihood, in nats, of the rows that the members have left out, on the scale
-        of training; infinite if all members diverged.
+    A flat prior remains so, and an activation that the user has chosen.
     """
+    is_open = ensemble.module is MLP and not hasattr(ensemble, "module__activation")
+    settings: list[dict[str, Any]] = []
+    for factor, change in _TRIED:
+        params = {"prior_scale": ensemble.prior_scale * factor, **change}
+        if params not in settings and (is_open or not change):
+            settings.append(params)
+    return settings
 
-    params: dict[str, Any]
-    loss: float
 
-
-def settings_to_try(ensemble: Any) -> Iterator[dict[str, Any]]:
-    """Parameters to replace in turn; first none."""
-    yield {}
-    for name, factors in _FACTORS.items():
-        value = getattr(ensemble, name)
-        yield from ({name: value * factor} for factor in factors if np.isfinite(value))
-    if ensemble.module is MLP:
-        yield {"module__activation": "silu"}
+def best_of(trials: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the trial of the least loss, the first of several."""
+    return min(trials, key=itemgetter("loss"))
 
 
 def best_of_trials(
     first: EnsembleTrainer,
     job_with: Callable[[dict[str, Any]], Job],
     random_state: np.random.RandomState,
-) -> tuple[EnsembleTrainer, list[Trial]]:
+) -> tuple[EnsembleTrainer, list[dict[str, Any]]]:
     """Train the first few members by each setting, from the same seeds, and return the best.
 
     Parameters
@@ -67,15 +69,18 @@ def best_of_trials(
     -------
     best : EnsembleTrainer
         With the members that it has trained.
-    trials : list of Trial
+    trials : list of dict
+        Of each setting, `params`, and the `loss`: the negative log-likelihood, in nats, of rows
+        that the members have left out, on the scale of training; infinite if all of them diverged.
     """
-    best, trials = first, []
+    best = first
+    trials: list[dict[str, Any]] = []
     for params in settings_to_try(first.job.ensemble):
-        trainer = EnsembleTrainer(job_with(params)) if params else first
+        trainer = EnsembleTrainer(job_with(params)) if trials else first
         loss = _loss_of(trainer, copy.deepcopy(random_state))
-        if loss < min((trial.loss for trial in trials), default=np.inf):
+        trials.append({"params": params, "loss": loss})
+        if best_of(trials) is trials[-1]:
             best = trainer
-        trials.append(Trial(params, loss))
     return best, trials
 
 
@@ -88,5 +93,4 @@ def _loss_of(trainer: EnsembleTrainer, random_state: np.random.RandomState) -> f
         return np.inf
     _, module = trainer.stacked()
     seen = OutOfBag.of(module, sorted(trainer.weights), trainer.job)
-    is_calibrated = trainer.job.ensemble.calibrate is not None
-    return seen.nll(seen.temperature() if is_calibrated else None)
+    return seen.nll(None if trainer.job.ensemble.calibrate is None else seen.temperature())
