@@ -75,8 +75,8 @@ class Calibration:
 def fit_temperature(distribution: Any, y: Tensor, weight: Tensor) -> Temperature:
     """Fit the temperature of the least CRPS of the targets, or log loss of the labels.
 
-    The sum of the losses has ``log(temperature)**2 / 2`` added, as if its logarithm had a standard
-    normal prior: a few rows, or classes that are never mistaken, do not lead to extremes.
+    The logarithm of that of labels has a standard normal prior, so that classes that are never
+    mistaken do not lead to extremes: ``log(temperature)**2 / 2`` is added to the sum of the losses.
 
     Parameters
     ----------
@@ -91,9 +91,9 @@ def fit_temperature(distribution: Any, y: Tensor, weight: Tensor) -> Temperature
     Temperature
     """
     share = (weight / weight.sum()).unsqueeze(-1)
-    n_temperatures = y.shape[1] if y.is_floating_point() else 1
-    found = Temperature(_plain(torch.ones(n_temperatures)))
-    return _with_temperature(found, distribution, y, share, prior=1 / len(y))
+    is_numeric = y.is_floating_point()
+    found = Temperature(_plain(torch.ones(y.shape[1] if is_numeric else 1)))
+    return _with_temperature(found, distribution, y, share, 0.0 if is_numeric else 1 / len(y))
 
 
 def fit_calibration(student: Any, members: Any, y: Tensor, weight: Tensor) -> Calibration:
