@@ -96,7 +96,7 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         member leaves out another tenth of the rows. The setting of the least negative
         log-likelihood of these rows trains the others, see `tuning_`. It takes about twice the
         time. Only for deep ensembles in memory.
-    calibrate : {"auto", "oob", None}, default="auto"
+    calibrate : {"auto", "oob", None}, default=None
         "oob" lets each member leave out another tenth of the rows, and multiplies the members'
         variances by the number that suits the targets of these rows best, by their CRPS, see
         `calibration_`. Without it intervals are too narrow on small tables. None does nothing, and
@@ -233,7 +233,7 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         member_block="auto",
         warm_start=False,
         tune=None,
-        calibrate="auto",
+        calibrate=None,
         n_jobs=None,
         normalize_y=True,
         checkpoint=None,
