@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 # What begins with an underscore inside a part is that part's own business.
 LAYERS = {
     "pure torch": {
+        "_calibration",
         "_objective",
         "_standardisation",
         "_process",

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
+from .._calibration import Calibration as Calibration
 from ._bdistil import BDistilBooster
 from ._bdistil_search import Round as Round
-from ._calibration import Calibration as Calibration
 from ._distribution import DistributionDistiller
 from ._gped import GPEDDistiller
 from ._hydra import HydraPlusClassifier, HydraPlusRegressor

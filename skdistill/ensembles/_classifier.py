@@ -46,6 +46,11 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         As in :class:`BayesianEnsembleRegressor`.
     warm_start
         As in :class:`BayesianEnsembleRegressor`; y may hold no labels but those of the first fit.
+    tune : {None, "oob"}, default=None
+        As in :class:`BayesianEnsembleRegressor`.
+    calibrate : {"auto", "oob", None}, default=None
+        As in :class:`BayesianEnsembleRegressor`, but the members' logits are divided by the number
+        that suits the labels best, by their log loss.
     checkpoint, checkpoint_every, callbacks, dtype, device, compile, n_threads, verbose
         As in :class:`BayesianEnsembleRegressor`.
     random_state : int, RandomState instance or None, default=None
@@ -56,9 +61,14 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
     ----------
     classes_ : ndarray of shape (n_classes,)
         The labels, sorted.
+    calibration_ : Temperature
+        With `calibrate`: its number `temperature`, by which the members' logits are divided in all
+        predictions.
     module_ : CategoricalStack
         The members, as one torch module.
-    n_members_, n_epochs_, n_restarts_, best_epochs_, net_, sampler_diagnostics_, history_
+    n_members_, n_epochs_, n_restarts_, best_epochs_, tuning_, net_
+        As in :class:`BayesianEnsembleRegressor`.
+    sampler_diagnostics_, history_
         As in :class:`BayesianEnsembleRegressor`.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
@@ -118,6 +128,8 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         max_restarts=3,
         member_block="auto",
         warm_start=False,
+        tune=None,
+        calibrate=None,
         n_jobs=None,
         checkpoint=None,
         checkpoint_every=60.0,
@@ -151,6 +163,8 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         self.max_restarts = max_restarts
         self.member_block = member_block
         self.warm_start = warm_start
+        self.tune = tune
+        self.calibrate = calibrate
         self.n_jobs = n_jobs
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every

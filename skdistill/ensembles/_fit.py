@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import copy
+from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
@@ -13,7 +14,7 @@ from sklearn.utils import check_random_state
 
 from .._columns import COLUMN_PARAMETERS
 from .._estimator import checked_training, fit_task, forget, recipe_for, with_callbacks
-from .._plans import Extent, rebuild_module, weights_of
+from .._plans import Extent, weights_of
 from .._ranks import refuse_ranks
 from .._read_offs import DistributionEstimator
 from .._resume import resumable
@@ -26,6 +27,7 @@ from .._warnings import warn
 from ..modules import shares_weights
 from ..samplers import SGHMC, SGLD, MCDropout
 from ._diagnostics import diagnose
+from ._out_of_bag import LEAST_ROWS, OutOfBag, Parts
 from ._plan import EnsemblePlan
 from ._training import (
     ChainObserver,
@@ -37,6 +39,7 @@ from ._training import (
     Trainer,
     amount_of_training,
 )
+from ._tuning import best_of, best_of_trials
 
 _TRAINERS: dict[type, type[Trainer]] = {
     str: EnsembleTrainer,
@@ -46,7 +49,13 @@ _TRAINERS: dict[type, type[Trainer]] = {
 }
 
 # What parameters must be where members share weights, and are trained as one network.
-_WITH_SHARING = {"inference": "deep_ensemble", "bootstrap": False, "warm_start": False}
+_WITH_SHARING = {
+    "inference": "deep_ensemble",
+    "bootstrap": False,
+    "warm_start": False,
+    "calibrate": None,
+    "tune": None,
+}
 
 
 class InferenceRule:
@@ -71,6 +80,8 @@ PARAMETER_TABLE = {
     "inference": InferenceRule(),
     "prior_scale": Number(Real, 0, closed="neither", others=(np.inf,)),
     "bootstrap": OneOf((True, False)),
+    "tune": OneOf((None, "oob")),
+    "calibrate": OneOf(("auto", "oob", None)),
     "early_stopping": OneOf((True, False)),
     "validation_fraction": Number(Real, 0, 1, closed="neither"),
     "n_iter_no_change": Number(Integral, 1, others=("auto",)),
@@ -91,6 +102,7 @@ _WITH_STREAM = {
     "early_stopping": False,
     "warm_start": False,
     "checkpoint": None,
+    "tune": None,
 }
 
 
@@ -108,7 +120,7 @@ def fit_ensemble(ensemble: Any, X, y, sample_weight=None, observer: ChainObserve
     """
     refuse_ranks(ensemble)
     training = checked_training(ensemble)
-    _check_settings_of_inference(ensemble)
+    _check_settings(ensemble)
     if shares_weights(ensemble.module):
         _check_settings_of_sharing(ensemble)
     if is_stream(X):
@@ -142,7 +154,10 @@ def fit_ensemble(ensemble: Any, X, y, sample_weight=None, observer: ChainObserve
 
 def _fit_on_stream(ensemble: Any, training: Training, X, y, sample_weight) -> Any:
     """Train the members of an ensemble on batches, and return it."""
-    refuse_with_stream(ensemble, _WITH_STREAM, {"y": y, "sample_weight": sample_weight})
+    with_stream = (
+        _WITH_STREAM if ensemble.calibrate == "auto" else {**_WITH_STREAM, "calibrate": None}
+    )
+    refuse_with_stream(ensemble, with_stream, {"y": y, "sample_weight": sample_weight})
     forget(ensemble)
     stream = Stream(ensemble, X)
     vars(ensemble).update(stream.task.fitted_attributes)
@@ -161,34 +176,27 @@ def _train_members(
 ) -> None:
     """Train the members of an ensemble on Data or a Stream, and keep them."""
     goes_on = is_trained(ensemble)
-    plan = _plan_of(ensemble, task)
     train, valid = split(ensemble, task, data, random_state)
-    if train.n_rows < plan.n_sharing:
-        raise ValueError(
-            f"X must have at least n_members={ensemble.n_members} rows to train on with "
-            f"module={ensemble.module.__name__}, of whose members each has rows of its own; got "
-            f"{train.n_rows}."
-        )
-    recipe = recipe_for(ensemble, plan, data.row_shape, train.inputs(ensemble))
     if goes_on:
-        recipe, scaling = same_recipe(ensemble, recipe), scaling_of(ensemble)
+        scaling = scaling_of(ensemble)
     else:
         scaling = train.scaling(task, getattr(ensemble, "normalize_y", True))
-    n_epochs, batch_size = amount_of_training(ensemble, train.n_rows)
-    job = Job(ensemble, training, n_epochs, batch_size, plan, recipe, scaling, train, valid)
-    trainer = _trainer_of(ensemble)(job, observer)
+    parts = Parts.drawn(task, train.y, random_state) if _leaves_out(ensemble, train) else None
+    job_with = partial(_job, ensemble, training, task, (scaling, parts, train, valid))
+    trainer = _trainer_of(ensemble)(job_with(_settings_found(ensemble)), observer)
     if goes_on:
         _adopt_members(trainer)
-    ensemble.n_epochs_ = n_epochs
     X, y = data.arguments
-    with fit_task(ensemble, X, y, trainer.n_blocks * n_epochs) as context:
+    with fit_task(ensemble, X, y, trainer.n_blocks * trainer.job.n_epochs) as context:
         try:
+            if isinstance(trainer, EnsembleTrainer) and ensemble.tune and not goes_on:
+                trainer, ensemble.tuning_ = best_of_trials(trainer, job_with, random_state)
             trainer.train_all(random_state, context)
         except (KeyboardInterrupt, Exception):  # of any kind: a worker may die, a cluster go away
             if trainer.weights:
-                _keep_members(job, trainer)
+                _keep_members(ensemble, trainer)
             raise
-        _keep_members(job, trainer)
+        _keep_members(ensemble, trainer)
         if trainer.worse:
             training.warn_of_worse(f"{trainer.network_is}(s) {trainer.worse} are")
         if isinstance(trainer, ChainTrainer):
@@ -197,19 +205,74 @@ def _train_members(
             )
 
 
+def _job(
+    ensemble: Any,
+    training: Training,
+    task: Task,
+    rows: tuple[Any, ...],
+    settings: dict[str, Any],
+) -> Job:
+    """Return what to train: an ensemble, with other settings, on `rows` in the order of Job's."""
+    if settings:
+        ensemble = copy.copy(ensemble).set_params(**settings)
+        training = Training.of(ensemble)
+    *_, train, _ = rows
+    plan = _plan_of(ensemble, task)
+    if train.n_rows < plan.n_sharing:
+        raise ValueError(
+            f"X must have at least n_members={ensemble.n_members} rows to train on with "
+            f"module={ensemble.module.__name__}, of whose members each has rows of its own; got "
+            f"{train.n_rows}."
+        )
+    recipe = recipe_for(ensemble, plan, train.row_shape, train.inputs(ensemble))
+    if is_trained(ensemble):
+        recipe = same_recipe(ensemble, recipe)
+    n_epochs, batch_size = amount_of_training(ensemble, train.n_rows)
+    return Job(ensemble, training, n_epochs, batch_size, plan, recipe, *rows)
+
+
+def _settings_found(ensemble: Any) -> dict[str, Any]:
+    """Return the settings that tuning has found in a fit that this one goes on from."""
+    trials = getattr(ensemble, "tuning_", None)
+    return best_of(trials)["params"] if trials else {}
+
+
+def _leaves_out(ensemble: Any, train: Any) -> bool:
+    """Tell whether each member is to leave out some rows; further members do as the first ones."""
+    if is_trained(ensemble):
+        return hasattr(ensemble, "calibration_") or hasattr(ensemble, "tuning_")
+    return _calibrates(ensemble, train) or ensemble.tune is not None
+
+
+def _calibrates(ensemble: Any, train: Any) -> bool:
+    """Tell whether `calibrate` asks for a calibration, given the training rows."""
+    if ensemble.calibrate != "auto":
+        return ensemble.calibrate is not None
+    is_usual = ensemble.inference == "deep_ensemble" and isinstance(train, Data)
+    is_usual = is_usual and not shares_weights(ensemble.module)
+    return is_usual and train.n_rows >= LEAST_ROWS
+
+
 def _trainer_of(ensemble: Any) -> type[Trainer]:
     """Return the way of training for `inference`."""
     return _TRAINERS[type(ensemble.inference)]
 
 
-def _check_settings_of_inference(ensemble: Any) -> None:
-    """Raise a ValueError for parameters that do not go with `inference`."""
+def _check_settings(ensemble: Any) -> None:
+    """Raise a ValueError for parameters that do not go with others."""
     if ensemble.inference == "deep_ensemble":
         return
     kind = type(ensemble.inference).__name__
     for name in ("bootstrap", "early_stopping", "warm_start"):
         if getattr(ensemble, name):
             raise ValueError(f"{name} must be False with inference={kind}(...), got True.")
+    if ensemble.tune is not None:
+        raise ValueError(f"tune must be None with inference={kind}(...), got {ensemble.tune!r}.")
+    if ensemble.calibrate == "oob":
+        raise ValueError(
+            f"calibrate must be 'auto' or None with inference={kind}(...), whose members see all "
+            "rows; got 'oob'."
+        )
     if _trainer_of(ensemble) is ChainTrainer and ensemble.clip_norm is not None:
         raise ValueError(
             f"clip_norm must be None with inference={kind}(...), whose chains would no longer "
@@ -221,10 +284,11 @@ def _check_settings_of_sharing(ensemble: Any) -> None:
     """Raise a ValueError for parameters that do not go with members that share weights."""
     name = ensemble.module.__name__
     for parameter, value in _WITH_SHARING.items():
-        if getattr(ensemble, parameter) != value:
+        given = getattr(ensemble, parameter)
+        if given not in (value, "auto"):
             raise ValueError(
                 f"{parameter} must be {value!r} with module={name}, whose members share weights; "
-                f"got {getattr(ensemble, parameter)!r}."
+                f"got {given!r}."
             )
     if "module__n_members" in vars(ensemble):
         raise ValueError(
@@ -298,21 +362,17 @@ def split(ensemble: Any, task: Task, data: Any, random_state) -> tuple[Any, Data
     return data.at(train), data.at(valid)
 
 
-def _keep_members(job: Job, trainer: Trainer) -> None:
+def _keep_members(ensemble: Any, trainer: Trainer) -> None:
     """Stack the members that were trained, and keep them as the fitted module."""
-    ensemble, numbers = job.ensemble, sorted(trainer.weights)
-    members = [trainer.weights[number] for number in numbers]
+    job, numbers = trainer.job, sorted(trainer.weights)
+    if not is_trained(ensemble) and _calibrates(ensemble, job.train):
+        _, module = trainer.stacked()
+        ensemble.calibration_ = OutOfBag.of(module, numbers, job).temperature()
     ensemble._member_numbers = job.plan.members_of(numbers)
-    ensemble.n_members_ = len(ensemble._member_numbers)
-    n_sharing = job.plan.n_sharing
-    ensemble.n_restarts_ = trainer.n_restarts.repeat(n_sharing)
+    ensemble.n_members_, n_sharing = len(ensemble._member_numbers), job.plan.n_sharing
+    ensemble.n_epochs_, ensemble.n_restarts_ = job.n_epochs, trainer.n_restarts.repeat(n_sharing)
     if ensemble.early_stopping:
         best = np.array([trainer.best_epochs[number] for number in numbers])
         ensemble.best_epochs_ = best.repeat(n_sharing)
-    stacked = {
-        f"network.{name}": np.stack([member[name] for member in members]) for name in members[0]
-    }
-    plan = replace(job.plan, n_networks=len(members))
-    module = rebuild_module(plan, job.recipe, {**stacked, **job.scaling})
-    module = module.to(job.training.device)
+    plan, module = trainer.stacked(getattr(ensemble, "calibration_", None))
     ensemble._keep(plan, job.recipe, module, trainer.history, Extent())

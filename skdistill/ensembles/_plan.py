@@ -31,6 +31,8 @@ class EnsemblePlan(Plan):
         Probability that a unit is dropped, where members are draws of dropout.
     n_sharing : int, default=1
         Number of members of one network, which share its weights.
+    calibration : Temperature, default=None
+        Of the fitted ensemble.
     """
 
     task: Task
@@ -38,6 +40,7 @@ class EnsemblePlan(Plan):
     beta: float = 0.0
     dropout_rate: float | None = None
     n_sharing: int = 1
+    calibration: Any = None
 
     @property
     def tells_parts(self) -> bool:

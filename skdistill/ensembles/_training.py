@@ -20,7 +20,14 @@ from sklearn.utils.parallel import delayed
 from torch import Tensor, nn
 
 from .._inputs import InputEncoding, encoding_for
-from .._plans import Extent, NetworkRecipe, as_tensors, build_module, weights_of
+from .._plans import (
+    Extent,
+    NetworkRecipe,
+    as_tensors,
+    build_module,
+    rebuild_module,
+    weights_of,
+)
 from .._resume import TaskProgress, current_progress, progress_is
 from .._streams import Part, Stream, rows_of_stream
 from .._tasks import Buffers
@@ -37,6 +44,7 @@ from ..modules import shares_weights, weights_and_fan_ins, widest_activation
 from ..samplers import SGHMC, SGLD, kept_iterations
 from ._diagnostics import SamplerDiagnostics
 from ._jobs import Threads, as_they_end, has_lost_rows, on_workers, shares_memory
+from ._out_of_bag import N_PARTS, Parts
 from ._plan import EnsemblePlan
 
 # On a CPU as many members are trained together as have about this many activations in their widest
@@ -110,8 +118,15 @@ class Data(NamedTuple):
         return Data(self.X[rows], self.y[rows], weight)
 
 
+class EveryMemberDiverged(ValueError):
+    """No member is left, also after restarts."""
+
+
 class Job(NamedTuple):
-    """An ensemble to train, with its plan, its training parameters and its data."""
+    """An ensemble to train, with its plan, its training parameters and its data.
+
+    `parts` says which rows each member leaves out, None that it has them all.
+    """
 
     ensemble: Any
     training: Training
@@ -120,6 +135,7 @@ class Job(NamedTuple):
     plan: EnsemblePlan
     recipe: NetworkRecipe
     scaling: Buffers
+    parts: Parts | None
     train: Data | Stream
     valid: Data | None
 
@@ -202,6 +218,16 @@ class Trainer(ABC):
     def train_all(self, random_state: np.random.RandomState, task) -> None:
         """Fill `weights`; the epochs are reported as subtasks of `task`."""
 
+    def stacked(self, calibration: Any = None) -> tuple[EnsemblePlan, Any]:
+        """Return the plan and the stack of the members that have been trained, in their order."""
+        members = [self.weights[number] for number in sorted(self.weights)]
+        values = {
+            f"network.{name}": np.stack([member[name] for member in members]) for name in members[0]
+        }
+        plan = replace(self.job.plan, n_networks=len(members), calibration=calibration)
+        module = rebuild_module(plan, self.job.recipe, {**values, **self.job.scaling})
+        return plan, module.to(self.job.training.device)
+
     def _as_tensors(self, data: Data) -> list[Any]:
         """Inputs, encoded targets, and weights of shape (1, n) or None."""
         y = self.job.plan.task.encode(data.y, self.job.scaling, self.dtype)
@@ -269,7 +295,8 @@ class Trainer(ABC):
         scale = self.job.ensemble.prior_scale
         if np.isinf(scale):
             return []
-        decays = [(w, fan_in / scale**2 / self.n_rows) for w, fan_in in weights_and_fan_ins(module)]
+        n_rows = self.n_rows * (1 if self.job.parts is None else 1 - 1 / N_PARTS)
+        decays = [(w, fan_in / scale**2 / n_rows) for w, fan_in in weights_and_fan_ins(module)]
         if self.job.plan.n_sharing > 1:
             own = module.network.heads.weight
             decays = [(w, d / self.job.plan.n_sharing if w is own else d) for w, d in decays]
@@ -307,9 +334,10 @@ class EnsembleTrainer(Trainer):
             return ensemble.n_iter_no_change
         return max(_LEAST_PATIENCE, self.job.n_epochs // _PATIENCE_SHARE)
 
-    def train_all(self, random_state, task):
+    def train_all(self, random_state, task, n_members: int | None = None):
+        """Train all members that are missing, or those of the first `n_members`."""
         ensemble = self.job.ensemble
-        pending = list(range(self.job.plan.n_networks))
+        pending = list(range(n_members or self.job.plan.n_networks))
         for attempt in range(ensemble.max_restarts + 1):
             seeds = random_state.randint(SEED_LIMIT, size=len(pending)).tolist()
             # Members of an earlier fit have a seed each too, so that others have those that they
@@ -324,7 +352,7 @@ class EnsembleTrainer(Trainer):
                 self.n_restarts[pending] += 1
                 _warn_diverged(pending, "trained anew from another seed")
         if not self.weights:
-            raise ValueError(
+            raise EveryMemberDiverged(
                 f"Every member diverged, also after {ensemble.max_restarts} restarts. Try a "
                 f"smaller lr than {ensemble.lr}, clip_norm, or other module parameters."
             )
@@ -457,17 +485,27 @@ class EnsembleTrainer(Trainer):
         )
 
     def _weights_of_rows(self, seeds: dict[int, int]) -> Tensor | None:
-        """Weights of the training rows: shared, (1, n), or of each member's bootstrap, (S, n)."""
+        """Weights of the training rows: shared, (1, n), or of each member, (S, n).
+
+        A member's own are 0 for the rows that it leaves out, and counts of its bootstrap sample.
+        """
         X, _, weight = self.train
-        if not self.job.ensemble.bootstrap:
+        parts, bootstrap = self.job.parts, self.job.ensemble.bootstrap
+        if parts is None and not bootstrap:
             return weight  # None of a stream, which has its own
-        n = len(X)
-        shares = np.full(n, 1 / n) if weight is None else weight[0].cpu().double().numpy()
-        counts = [
-            np.random.RandomState(seed).multinomial(n, shares / shares.sum())
-            for seed in seeds.values()
-        ]
-        return torch.tensor(np.stack(counts)).to(X)
+        shares = np.ones((1, len(X))) if weight is None else weight.cpu().double().numpy()
+        are_seen = np.ones((len(seeds), 1)) if parts is None else parts.are_seen(list(seeds))
+        shares = shares * are_seen
+        if bootstrap:
+            drawn = zip(seeds.values(), shares, strict=True)
+            shares = np.stack([_counts_of_rows(seed, share) for seed, share in drawn])
+        return torch.tensor(shares).to(X)
+
+
+def _counts_of_rows(seed: int, shares: np.ndarray) -> np.ndarray:
+    """Draw as many rows as have a share, in proportion to it, and count how often each is drawn."""
+    n_drawn = np.count_nonzero(shares)
+    return np.random.RandomState(seed).multinomial(n_drawn, shares / shares.sum())
 
 
 class ChainTrainer(Trainer):

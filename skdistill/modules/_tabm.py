@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .._rules import Number, OneOf
-from ._layers import activation_named
 from ._embeddings import Periodic
+from ._layers import activation_named
 from ._networks import as_tuple, check_embeddings
 from ._stacks import SharedLinear, StackedLinear, as_linear
 

@@ -14,12 +14,13 @@ import torch
 from sklearn import compose, frozen, impute, pipeline, preprocessing
 
 from .. import distillers, ensembles, modules
+from .._calibration import Calibration, Temperature
 from .._columns import Columns
 from .._inputs import InputEncoding
 from .._plans import Extent, NetworkRecipe, Plan
 from .._settings import Settings
 from .._tasks import TASKS
-from ..distillers import Calibration, LearnerRecipes, Round
+from ..distillers import LearnerRecipes, Round
 from ..ensembles import SamplerDiagnostics
 from ..expectations import KNOWN
 from ..sequences import SpecialTokens
@@ -61,7 +62,7 @@ _OURS = [
     *_public(ensembles),
     *_public(distillers),
     *(*TASKS.values(), Extent, LearnerRecipes, NetworkRecipe, Round, SamplerDiagnostics),
-    *(Calibration, Columns, InputEncoding, SpecialTokens),
+    *(Calibration, Columns, InputEncoding, SpecialTokens, Temperature),
     *_descendants(Plan),
     *_descendants(Settings),
 ]

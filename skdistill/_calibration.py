@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Calibration of predicted distributions on rows that were not trained on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import astuple, dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.optimize import minimize
+from torch import Tensor
+
+# Epistemic parts count as at least this much: their powers, which may be negative, stay finite.
+_LEAST = 1e-30
+
+_LOG_LEAST = math.log(_LEAST)
+
+# Limits of a temperature; how little its loss changes when it is found; and by how little, in
+# proportion, the last of at most so many rounds changes a calibration.
+_TEMPERATURES = (0.01, 100.0)
+_TOLERANCE = 1e-12
+_CONVERGED, _MOST_ROUNDS = 1e-5, 30
+
+
+@dataclass(frozen=True)
+class Temperature:
+    """A temperature of the members' densities or probabilities, and nothing else.
+
+    It multiplies the aleatoric variance of numbers, and divides the members' logits of classes.
+
+    Parameters
+    ----------
+    temperature : float or tuple of float, default=1.0
+        One for each target of several.
+    """
+
+    temperature: Any = 1.0
+
+    def __call__(self, distribution: Any) -> Any:
+        """Return the calibrated distribution, of the same kind."""
+        return distribution.tempered(self.temperature)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What turns a student's distribution into a calibrated one.
+
+    The members' densities, or probabilities, are raised to the power ``1 / temperature``, which
+    multiplies the aleatoric variance of numbers by the temperature, and divides the logits of
+    classes by it. The epistemic part, e before that, becomes ``scale * e ** power``: exactly for
+    numbers, and nearly for classes, whose spread is multiplied so that it would if it were small.
+
+    Parameters
+    ----------
+    scale, power, temperature : float or tuple of float, default=1.0
+        One for each target of several. Variances of numbers are in units of their variance in
+        training if ``normalize_y`` is true.
+    """
+
+    scale: Any = 1.0
+    power: Any = 1.0
+    temperature: Any = 1.0
+
+    def __call__(self, distribution: Any) -> Any:
+        """Return the calibrated distribution, of the same kind."""
+        tempered = distribution.tempered(self.temperature)
+        before, after = (d.uncertainty().epistemic for d in (distribution, tempered))
+        like = {"dtype": before.dtype, "device": before.device}
+        scale, power = (torch.as_tensor(v, **like) for v in (self.scale, self.power))
+        return tempered.widened(scale * before.clamp(min=_LEAST) ** power / after.clamp(min=_LEAST))
+
+
+def fit_temperature(distribution: Any, y: Tensor, weight: Tensor) -> Temperature:
+    """Fit the temperature of the least CRPS of the targets, or log loss of the labels.
+
+    The logarithm of that of labels has a standard normal prior, so that classes that are never
+    mistaken do not lead to extremes: ``log(temperature)**2 / 2`` is added to the sum of the losses.
+
+    Parameters
+    ----------
+    distribution : distribution
+        Predictions for n rows that were not trained on, in float64.
+    y : Tensor of shape (n, t), or of int64 of shape (n,)
+        Targets, or codes of classes.
+    weight : Tensor of shape (n,)
+
+    Returns
+    -------
+    Temperature
+    """
+    share = (weight / weight.sum()).unsqueeze(-1)
+    is_numeric = y.is_floating_point()
+    found = Temperature(_plain(torch.ones(y.shape[1] if is_numeric else 1)))
+    return _with_temperature(found, distribution, y, share, 0.0 if is_numeric else 1 / len(y))
+
+
+def fit_calibration(student: Any, members: Any, y: Tensor, weight: Tensor) -> Calibration:
+    """Fit the calibration of a student.
+
+    The map is the line through the logarithms of its epistemic part and of the members', by least
+    squares, with a slope that is not negative; rows where either is 0 do not count. The temperature
+    is that of the least CRPS of the targets, or log loss of the labels. The two are fitted in turn:
+    for numbers the first round is exact, as the map does not depend on the temperature.
+
+    Parameters
+    ----------
+    student, members : distribution
+        Predictions for n rows, in float64, of the student and of its teacher's members.
+    y : Tensor of shape (n, t), or of int64 of shape (n,)
+        Targets, or codes of classes.
+    weight : Tensor of shape (n,)
+
+    Returns
+    -------
+    Calibration
+    """
+    share = (weight / weight.sum()).unsqueeze(-1)
+    goal = _logarithm(members)
+    found = Calibration(*[_plain(torch.ones(goal.shape[1]))] * 3)
+    for _ in range(_MOST_ROUNDS):
+        before = found
+        found = _with_temperature(_with_map(found, student, goal, share), student, y, share)
+        if np.allclose(astuple(found), astuple(before), rtol=_CONVERGED):
+            break
+    return found
+
+
+def _with_map(found: Calibration, student: Any, goal: Tensor, share: Tensor) -> Calibration:
+    """Move scale and power towards the line: all the way where the epistemic part has them."""
+    own = _logarithm(student)
+    missing = goal - _logarithm(found(student))
+    share = share * ((goal > _LOG_LEAST) & (own > _LOG_LEAST))
+    share = share / share.sum(0).clamp(min=_LEAST)
+    centre = (share * own).sum(0)
+    variance = (share * (own - centre).square()).sum(0)
+    covariance = (share * (own - centre) * missing).sum(0)
+    power = torch.as_tensor(found.power, dtype=torch.float64)
+    rise = torch.where(variance > _LEAST, covariance / variance, 0.0).clamp(min=-power)
+    factor = ((share * missing).sum(0) - rise * centre).exp()
+    scale = torch.as_tensor(found.scale, dtype=torch.float64) * factor
+    return replace(found, scale=_plain(scale), power=_plain(power + rise))
+
+
+def _with_temperature(
+    found: Any, student: Any, y: Tensor, share: Tensor, prior: float = 0.0
+) -> Any:
+    """Take the temperature of the least loss of the labels, all else of a calibration as it is."""
+
+    def tempered(logarithm: np.ndarray) -> Any:
+        return replace(found, temperature=_plain(torch.from_numpy(logarithm).exp()))
+
+    def loss(logarithm: np.ndarray) -> float:
+        losses = share * _loss_of_labels(tempered(logarithm)(student), y)
+        return losses.sum().item() + prior / 2 * float(logarithm @ logarithm)
+
+    start = np.log(np.atleast_1d(found.temperature))
+    limits = [tuple(np.log(_TEMPERATURES))] * len(start)
+    return tempered(minimize(loss, start, bounds=limits, tol=_TOLERANCE).x)
+
+
+def _loss_of_labels(student: Any, y: Tensor) -> Tensor:
+    """CRPS of the Gaussian with the mean and variance of y, (n, t), or log loss of classes, (n, 1).
+
+    The CRPS is Eq 21 of T. Gneiting and A. E. Raftery, "Strictly Proper Scoring Rules, Prediction,
+    and Estimation" (2007), with its sign changed.
+    """
+    if not y.is_floating_point():
+        return -student.log_prob(y).unsqueeze(-1)
+    std = student.variance.sqrt()
+    z = (y - student.mean) / std
+    density = (-0.5 * z.square()).exp() / math.sqrt(2 * math.pi)
+    return std * (z * torch.erf(z / math.sqrt(2)) + 2 * density - 1 / math.sqrt(math.pi))
+
+
+def _logarithm(distribution: Any) -> Tensor:
+    """Logarithm of the epistemic part, (n, t), or (n, 1) for classes."""
+    epistemic = distribution.uncertainty().epistemic
+    return epistemic.reshape(len(epistemic), -1).clamp(min=_LEAST).log()
+
+
+def _plain(values: Tensor) -> float | tuple[float, ...]:
+    """Return one number as such, several as a tuple."""
+    return values.item() if len(values) == 1 else tuple(values.tolist())

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Rows that members have not seen: who leaves out which, and what they tell of the ensemble."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .._calibration import Temperature, fit_temperature
+from .._reading import read_in_chunks
+from .._tasks import Task
+
+# Each member leaves out one of so many parts of the rows: two of 20 members judge each row, and a
+# member loses little. On five small tables NLL fell by .10, and RMSE rose by 1 %; with a fifth left
+# out NLL fell by .09, and RMSE rose by 3 %.
+N_PARTS = 10
+
+
+# With fewer rows calibrate="auto" does nothing: they say little of a temperature.
+LEAST_ROWS = 50
+
+
+class Parts(NamedTuple):
+    """Rows divided at random: a member leaves out the part of its number, modulo `N_PARTS`.
+
+    Parameters
+    ----------
+    of_row : ndarray of shape (n,)
+        Number of each row's part.
+    """
+
+    of_row: np.ndarray
+
+    @classmethod
+    def drawn(cls, task: Task, y: np.ndarray, random_state: np.random.RandomState) -> Parts:
+        """Divide rows, those of every class as evenly as can be; a ValueError for too few."""
+        if len(y) < N_PARTS:
+            raise ValueError(
+                f"X must have at least {N_PARTS} rows, of which members leave out some, with "
+                f"calibrate='oob' or tune='oob'; got {len(y)}."
+            )
+        order = random_state.permutation(len(y))
+        if task.kind == "classifier":
+            order = order[np.argsort(y[order], kind="stable")]
+        of_row = np.empty(len(y), dtype=np.int64)
+        of_row[order] = np.arange(len(y)) % N_PARTS
+        return cls(of_row)
+
+    def are_seen(self, members: Sequence[int]) -> np.ndarray:
+        """Tell which rows are trained on by members of these numbers, (S, n)."""
+        return np.asarray(members)[:, None] % N_PARTS != self.of_row
+
+
+class OutOfBag(NamedTuple):
+    """What members predict for rows that they have left out, on the scale of training.
+
+    Rows count that some member has left out, each with equally many members.
+
+    Parameters
+    ----------
+    distribution : distribution
+        For m rows, in float64.
+    y : Tensor of shape (m, t), or of int64 of shape (m,)
+        Encoded targets.
+    weight : Tensor of shape (m,)
+    """
+
+    distribution: Any
+    y: Tensor
+    weight: Tensor
+
+    @classmethod
+    def of(cls, module: Any, numbers: Sequence[int], job: Any) -> OutOfBag:
+        """Predict the rows of a job by a stack of its members, which have these numbers."""
+        train, left_out = job.train, np.asarray(numbers) % N_PARTS
+        networks = {part: np.flatnonzero(left_out == part) for part in np.unique(left_out)}
+        n_each = min(map(len, networks.values()))
+        rows, outputs = [], []
+        for part, chosen in networks.items():
+            rows.append(np.flatnonzero(job.parts.of_row == part))
+            read = partial(_of_networks, chosen[:n_each])
+            outputs.append(read_in_chunks(module, train.X[rows[-1]], read, raw=True))
+        judged = train.at(np.concatenate(rows))
+        found = torch.from_numpy(np.concatenate(outputs)).transpose(0, 1).double()
+        y = torch.from_numpy(job.plan.task.encode(judged.y, job.scaling, np.float64))
+        weight = np.ones(len(y)) if judged.weight is None else judged.weight
+        return cls(module.read(found), y, torch.from_numpy(weight).double())
+
+    def temperature(self) -> Temperature:
+        """Return the temperature that suits the labels best."""
+        return fit_temperature(self.distribution, self.y, self.weight)
+
+    def nll(self, calibration: Temperature | None) -> float:
+        """Return the mean negative log-likelihood of the labels, in nats, on this scale."""
+        found = self.distribution if calibration is None else calibration(self.distribution)
+        log_prob = found.log_prob(self.y).reshape(len(self.y), -1).sum(1)
+        return -float(self.weight @ log_prob / self.weight.sum())
+
+
+def _of_networks(chosen: np.ndarray, outputs: Tensor) -> Tensor:
+    """Outputs of some networks, rows first."""
+    return outputs[chosen].transpose(0, 1)

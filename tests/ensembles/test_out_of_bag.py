@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Rows that members leave out: they have no influence, and calibrate and tune the ensemble."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+from scipy.special import softmax
+from scipy.stats import norm
+from small_models import assert_same_weights, weights
+
+from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor, load, save
+from skdistill._tasks import TASKS
+from skdistill.ensembles import _tuning
+from skdistill.ensembles._out_of_bag import N_PARTS, Parts
+from skdistill.metrics import interval_coverage
+from skdistill.samplers import SGLD, MCDropout
+
+SMALL = {"max_epochs": 6, "module__hidden_units": (6,), "random_state": 0, "device": "cpu"}
+SMALL["calibrate"] = "auto"
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(80, 3))
+NUMBERS = 5 + X @ [1.0, -2.0, 0.5] + 0.5 * RNG.normal(size=80)
+LABELS = np.digitize(NUMBERS, [4.0, 6.0])
+ENSEMBLES = [(BayesianEnsembleRegressor, NUMBERS), (BayesianEnsembleClassifier, LABELS)]
+
+
+def parts_of(kind, y):
+    """The parts that a fit to y with ``random_state=0`` draws."""
+    task = TASKS[kind](np.unique(y)) if kind == "classifier" else TASKS[kind].of_targets(y)
+    return Parts.drawn(task, y, np.random.RandomState(0))
+
+
+class OneBatch:
+    def __iter__(self):
+        yield X, NUMBERS
+
+
+# ------------------------------------------------------------------------------------------
+# Who leaves out what
+# ------------------------------------------------------------------------------------------
+
+
+def test_every_tenth_member_leaves_out_a_row_and_classes_are_in_equal_shares():
+    y = np.repeat([0, 1], [70, 30])
+    parts = parts_of("classifier", y)
+    are_seen = parts.are_seen(range(20))
+    np.testing.assert_array_equal((~are_seen).sum(0), 2)
+    np.testing.assert_array_equal(are_seen[:10], are_seen[10:])
+    for member in range(10):
+        assert np.bincount(y[~are_seen[member]]).tolist() == [7, 3]
+
+
+@pytest.mark.parametrize("params", [{}, {"bootstrap": True}, {"n_jobs": 2, "member_block": 2}])
+def test_rows_left_out_have_no_influence(params):
+    y = NUMBERS.copy()
+    left_out = parts_of("regressor", y).of_row == 1
+    y[left_out] += 100
+    settings = {**SMALL, "normalize_y": False, "calibrate": "oob", **params}
+    first, second = (BayesianEnsembleRegressor(4, **settings).fit(X, t) for t in (NUMBERS, y))
+    for name, value in weights(first).items():
+        if name.startswith("network."):
+            np.testing.assert_array_equal(weights(second)[name][1], value[1])
+            assert (weights(second)[name][[0, 2, 3]] != value[[0, 2, 3]]).any()
+
+
+# ------------------------------------------------------------------------------------------
+# Calibration
+# ------------------------------------------------------------------------------------------
+
+
+def out_of_bag(ensemble, y):
+    """Members' predictions of each row by the two that have left it out, (n, 2, ...)."""
+    parts = parts_of(ensemble._kind, y).of_row
+    calibration, ensemble.module_.calibration = ensemble.module_.calibration, None
+    members = ensemble.predict_members(X)
+    ensemble.module_.calibration = calibration
+    return np.stack([members[i, [part, part + N_PARTS]] for i, part in enumerate(parts)])
+
+
+def test_the_temperature_of_numbers_has_the_least_crps_on_rows_left_out():
+    ensemble = BayesianEnsembleRegressor(20, **SMALL).fit(X, NUMBERS)
+    mean, variance = np.moveaxis(out_of_bag(ensemble, NUMBERS)[:, :, 0], -1, 0) / NUMBERS.std()
+    variance /= NUMBERS.std()  # of standardised targets
+    y = NUMBERS / NUMBERS.std()
+
+    def loss(log_temperature):
+        total = np.exp(log_temperature) * variance.mean(1) + mean.var(1)
+        std, centre = np.sqrt(total), mean.mean(1)
+        z = (y - centre) / std
+        crps = std * (z * (2 * norm.cdf(z) - 1) + 2 * norm.pdf(z) - 1 / np.sqrt(np.pi))
+        return crps.sum()
+
+    best = np.exp(minimize_scalar(loss, bounds=(-3, 3), method="bounded").x)
+    assert ensemble.calibration_.temperature == pytest.approx(best, rel=1e-3)
+
+
+def test_the_temperature_of_classes_has_the_least_log_loss_on_rows_left_out():
+    ensemble = BayesianEnsembleClassifier(20, **SMALL).fit(X, LABELS)
+    log_probs = np.log(out_of_bag(ensemble, LABELS))
+
+    def loss(log_temperature):
+        p = softmax(log_probs / np.exp(log_temperature), axis=-1).mean(1)
+        return -np.log(p[np.arange(len(X)), LABELS]).sum() + log_temperature**2 / 2
+
+    best = np.exp(minimize_scalar(loss, bounds=(-3, 3), method="bounded").x)
+    assert ensemble.calibration_.temperature == pytest.approx(best, rel=1e-3)
+
+
+def test_intervals_cover_what_they_say():
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(1200, 8))
+    y = x[:, 0] + np.sin(2 * x[:, 1]) + rng.normal(size=1200)
+    coverage = {}
+    for calibrate in (None, "auto"):
+        ensemble = BayesianEnsembleRegressor(
+            20, calibrate=calibrate, max_epochs=60, random_state=0, device="cpu"
+        )
+        ensemble.fit(x[:200], y[:200])
+        coverage[calibrate] = interval_coverage(y[200:], ensemble.predict_interval(x[200:], 0.9))
+    assert coverage[None] < 0.8
+    assert coverage["auto"] == pytest.approx(0.9, abs=0.04)
+
+
+def test_classes_that_are_never_mistaken_keep_a_finite_temperature():
+    ensemble = BayesianEnsembleClassifier(10, **{**SMALL, "max_epochs": 60})
+    shifted = X + 4 * np.sign(X[:, :1]) * [1, 0, 0]
+    ensemble.fit(shifted, (X[:, 0] > 0).astype(int))
+    assert 0.2 < ensemble.calibration_.temperature < 2
+
+
+def test_every_target_has_its_temperature():
+    y = np.column_stack([NUMBERS, RNG.normal(size=80)])
+    found = BayesianEnsembleRegressor(10, **SMALL).fit(X, y)
+    first, second = found.calibration_.temperature
+    assert first != second
+    calibrated = found.predict_uncertainty(X).aleatoric
+    found.module_.calibration = None
+    np.testing.assert_allclose(
+        calibrated, found.predict_uncertainty(X).aleatoric * [first, second], rtol=1e-9
+    )
+
+
+@pytest.mark.parametrize(("cls", "y"), ENSEMBLES)
+def test_a_calibrated_ensemble_is_kept_with_its_temperature(cls, y, tmp_path):
+    ensemble = cls(10, **SMALL).fit(X, y)
+    save(ensemble, tmp_path / "model")
+    for copied in (pickle.loads(pickle.dumps(ensemble)), load(tmp_path / "model")):
+        assert copied.calibration_ == ensemble.calibration_
+        np.testing.assert_array_equal(copied.predict_members(X), ensemble.predict_members(X))
+
+
+def test_few_rows_are_not_calibrated_unless_asked_for():
+    for n_rows, calibrate, is_calibrated in [(49, "auto", False), (50, "auto", True)]:
+        found = BayesianEnsembleRegressor(3, **{**SMALL, "calibrate": calibrate})
+        found.fit(X[:n_rows], NUMBERS[:n_rows])
+        assert hasattr(found, "calibration_") == is_calibrated
+    asked = BayesianEnsembleRegressor(3, **{**SMALL, "calibrate": "oob"})
+    assert hasattr(asked.fit(X[:20], NUMBERS[:20]), "calibration_")
+    with pytest.raises(ValueError, match=r"X must have at least 10 rows.*got 9"):
+        asked.fit(X[:9], NUMBERS[:9])
+
+
+@pytest.mark.parametrize(("cls", "y"), ENSEMBLES)
+def test_further_members_leave_out_rows_as_in_one_fit(cls, y):
+    params = {**SMALL, "member_block": 3}
+    grown = cls(3, warm_start=True, **params).fit(X, y)
+    before = grown.calibration_
+    grown.set_params(n_members=6).fit(X, y)
+    assert grown.calibration_ is before
+    at_once = cls(6, **params).fit(X, y)
+    assert_same_weights(grown, at_once)
+
+
+def test_what_members_see_in_full_is_not_calibrated():
+    for inference in (SGLD(1e-5), MCDropout()):
+        settings = {**SMALL, "inference": inference}
+        assert not hasattr(BayesianEnsembleRegressor(3, **settings).fit(X, NUMBERS), "calibration_")
+        for name in ("calibrate", "tune"):
+            with pytest.raises(ValueError, match=f"{name} must be .* with inference="):
+                BayesianEnsembleRegressor(3, **{**settings, name: "oob"}).fit(X, NUMBERS)
+    streamed = BayesianEnsembleRegressor(3, **SMALL).fit(OneBatch())
+    assert not hasattr(streamed, "calibration_")
+    for name in ("calibrate", "tune"):
+        with pytest.raises(ValueError, match=f"{name} must be None where X gives batches"):
+            BayesianEnsembleRegressor(3, **{**SMALL, name: "oob"}).fit(OneBatch())
+
+
+# ------------------------------------------------------------------------------------------
+# Tuning
+# ------------------------------------------------------------------------------------------
+
+
+def test_the_best_setting_trains_all_members():
+    settings = {**SMALL, "max_epochs": 30}
+    tuned = BayesianEnsembleRegressor(12, tune="oob", member_block=5, **settings).fit(X, NUMBERS)
+    assert [trial["params"] for trial in tuned.tuning_] == [
+        {"prior_scale": 3.0},
+        {"prior_scale": 6.0},
+        {"prior_scale": 3.0, "module__activation": "silu"},
+    ]
+    best = min(tuned.tuning_, key=lambda trial: trial["loss"])["params"]
+    alike = BayesianEnsembleRegressor(12, member_block=5, **settings)
+    alike.set_params(**best).fit(X, NUMBERS)
+    assert_same_weights(tuned, alike)
+    assert tuned.calibration_ == alike.calibration_
+    assert tuned.get_params()["prior_scale"] == 3.0
+    assert len(tuned.history_) == len(alike.history_)
+
+
+def test_a_smooth_table_gets_the_weaker_prior(monkeypatch):
+    monkeypatch.setattr(_tuning, "_TRIED", ((1.0, {}), (10.0, {})))
+    x = np.linspace(-3, 3, 100)[:, None]
+    settings = {"max_epochs": 60, "random_state": 0, "tune": "oob"}
+    found = BayesianEnsembleRegressor(6, prior_scale=0.3, **settings).fit(x, np.sin(2 * x[:, 0]))
+    weak, strong = found.tuning_[1]["loss"], found.tuning_[0]["loss"]
+    assert weak < strong - 0.5
+
+
+def test_settings_of_the_user_stay():
+    settings = {**SMALL, "tune": "oob", "module__activation": "relu", "prior_scale": np.inf}
+    found = BayesianEnsembleClassifier(3, **settings).fit(X, LABELS)
+    assert [trial["params"] for trial in found.tuning_] == [{"prior_scale": np.inf}]
+    uncalibrated = BayesianEnsembleClassifier(3, **{**settings, "calibrate": None}).fit(X, LABELS)
+    assert not hasattr(uncalibrated, "calibration_")
+    assert_same_weights(found, uncalibrated)
+
+
+def test_further_members_have_the_setting_that_was_found(monkeypatch):
+    monkeypatch.setattr(_tuning, "_TRIED", ((1.0, {}), (1e-3, {"module__activation": "silu"})))
+    monkeypatch.setattr(_tuning, "_loss_of", lambda trainer, random_state: -1.0)
+    monkeypatch.setattr(_tuning, "best_of", lambda trials: trials[-1])
+    params = {**SMALL, "tune": "oob", "warm_start": True, "member_block": 2}
+    grown = BayesianEnsembleRegressor(2, **params).fit(X, NUMBERS)
+    monkeypatch.undo()
+    grown.tuning_[0]["loss"] = 0.0
+    grown.set_params(n_members=4).fit(X, NUMBERS)
+    assert grown._recipe.settings["activation"] == "silu"
+    assert len(grown.tuning_) == 2
+
+
+def test_a_setting_by_which_all_members_diverge_is_not_taken(monkeypatch):
+    monkeypatch.setattr(_tuning, "_TRIED", ((1.0, {}), (1e-6, {})))  # a decay of 1e12
+    params = {**SMALL, "optimizer": "SGD", "lr": 0.01, "max_restarts": 0, "tune": "oob"}
+    found = BayesianEnsembleRegressor(3, **params).fit(X, NUMBERS)
+    assert np.isfinite(found.tuning_[0]["loss"])
+    assert found.tuning_[1]["loss"] == np.inf
+    assert np.isfinite(found.predict(X)).all()
