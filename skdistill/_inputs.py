@@ -18,7 +18,7 @@ from .modules import InputEncoder, PiecewiseLinear
 # as near to 1, are standardised already: a scaler stands before the estimator.
 _NEAR = 0.01
 
-# Tables of so many rows are embedded with embeddings="auto".
+# With embeddings="auto", tables of numbers to predict are embedded that have so many rows.
 _MANY_ROWS = 10_000
 
 # A leaf of a tree that finds bins holds at least this part of an equal share of the rows.
@@ -166,7 +166,8 @@ def embeddings_of(estimator: Any, n_rows: int) -> Any:
         estimator.module if isinstance(estimator.module, (list, tuple)) else [estimator.module]
     )
     can_be = all("embeddings" in inspect.signature(module).parameters for module in modules)
-    return PiecewiseLinear() if can_be and n_rows >= _MANY_ROWS else None
+    is_asked = estimator._kind == "regressor" and n_rows >= _MANY_ROWS
+    return PiecewiseLinear() if can_be and is_asked else None
 
 
 def encoding_for(

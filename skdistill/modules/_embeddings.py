@@ -23,7 +23,7 @@ class PiecewiseLinear(Settings):
 
     Parameters
     ----------
-    n_bins : int, default=16
+    n_bins : int, default=8
         Number of bins of each column at most; columns with fewer values have fewer.
     bins : {"quantile", "tree"}, default="quantile"
         Whether bins hold about as many rows each, or are the leaves of a decision tree that
@@ -48,7 +48,7 @@ class PiecewiseLinear(Settings):
 
     _parameter_table = {"n_bins": Number(Integral, 2), "bins": OneOf(("quantile", "tree"))}
 
-    def __init__(self, n_bins: int = 16, bins: str = "quantile"):
+    def __init__(self, n_bins: int = 8, bins: str = "quantile"):
         self.n_bins = n_bins
         self.bins = bins
 

@@ -60,6 +60,7 @@ def linear(task, **params):
         "random_state": 0,
         "transfer": None,
         "normalize_y": False,
+        "normalize_X": False,
     }
     return DistributionDistiller(task, **{**settings, **params})
 
@@ -802,7 +803,8 @@ def test_a_student_of_a_forest_is_as_right_as_the_forest(params):
     rows = rows.astype(np.float32) / 16
     forest = RandomForestClassifier(20, random_state=0).fit(rows[:600], y[:600])
     members = as_teacher(FrozenEstimator(forest)).fit(rows, y).predict_members(rows[:600])
-    model = DistributionDistiller("classifier", max_epochs=60, random_state=0, **params)
+    settings = {"max_epochs": 60, "normalize_X": False, "random_state": 0}  # pixels have one unit
+    model = DistributionDistiller("classifier", **settings, **params)
     model.fit(rows[:600], y[:600], member_predictions=members)
     assert model.score(rows[600:], y[600:]) > forest.score(rows[600:], y[600:]) - 0.02
 

@@ -45,14 +45,18 @@ def line():
     return x, 30 + 10 * (np.sin(2 * x[:, 0]) + noise)
 
 
+# Rows are taken as they are, so that weights can be held against X.
+AS_THEY_ARE = {"random_state": 0, "normalize_X": False}
+
+
 def chains(cls=BayesianEnsembleClassifier, inference=None, **params):
     inference = inference or SGLD(2e-3, prior_precision=1.0, burn_in=20, thinning=3)
-    defaults = {"max_epochs": 50, "module__hidden_units": (6,), "random_state": 0}
+    defaults = {"max_epochs": 50, "module__hidden_units": (6,), **AS_THEY_ARE}
     return cls(inference=inference, **{**defaults, **params})
 
 
 def student(teacher, **params):
-    defaults = {"module__hidden_units": (5,), "random_state": 0, "lr": 1e-2}
+    defaults = {"module__hidden_units": (5,), "lr": 1e-2, **AS_THEY_ARE}
     return GPEDDistiller(teacher, **{**defaults, **params})
 
 

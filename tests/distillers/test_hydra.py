@@ -407,6 +407,7 @@ def test_training_equals_a_bare_loop(name, frozen, task):
         return network
 
     settings = {"spread_weight": 0.0, "transfer": None, "clip_norm": None, **IDENTITIES[name]}
+    settings["normalize_X"] = False
     if task.is_classification:
         settings.update(aggregate_temperature=2.0, member_temperature=3.0)
     model = task.Student(
@@ -446,5 +447,5 @@ def test_training_is_the_same_on_every_engine(n_heads, module, frozen, further, 
         model.fit(*task.data, sample_weight=weight, X_transfer=further)
         assert {row["engine"] for row in model.history_} < engines
     np.testing.assert_allclose(
-        fast.predict_members(task.X), slow.predict_members(task.X), rtol=1e-7
+        fast.predict_members(task.X), slow.predict_members(task.X), rtol=1e-6
     )

@@ -457,6 +457,7 @@ def test_members_that_recover_are_not_trained_anew(seed, batch_size, lr):
         batch_size=batch_size,
         max_epochs=30,
         module__activation="relu",
+        normalize_X=False,
         callbacks=[peaks],
         random_state=seed,
     )

@@ -142,6 +142,7 @@ def test_a_student_trains_as_by_autograd(settings, data, monkeypatch):
     student = HydraPlusRegressor(
         teacher,
         **{"module__hidden_units": (12, 9), "max_epochs": EPOCHS, "batch_size": BATCH} | settings,
+        normalize_X=False,
         device="cpu",
         random_state=0,
     )
