@@ -60,6 +60,7 @@ def first(n_rows, load):
         ("mlflow", ["mlflow", "onnxruntime", "pandas", "skl2onnx"]),
         ("production", ["onnxruntime", "skl2onnx"]),
         ("smaller_students", ["matplotlib"]),
+        ("tables", ["pandas"]),
     ],
 )
 def test_page(name, needs, tmp_path, monkeypatch):
