@@ -73,6 +73,8 @@ class InputEncoding:
         loc, scale = np.zeros(X.shape[1]), np.ones(X.shape[1])
         if normalize:
             loc, scale = _standardisation(X, weight, is_missing)
+            limits = np.fmin.reduce(X), np.fmax.reduce(X)
+            loc, scale = _unless_flags(loc, scale, limits)
         n_categories = np.zeros(X.shape[1], dtype=int) if n_categories is None else n_categories
         is_number = n_categories == 0
         loc, scale = np.where(is_number, loc, 0.0), np.where(is_number, scale, 1.0)
@@ -90,9 +92,11 @@ class InputEncoding:
         return None if found._is_identity else found
 
     @classmethod
-    def of_moments(cls, moments: Moments) -> InputEncoding | None:
-        """Find the encoding of numbers whose moments are known."""
-        loc, scale = moments.standardisation()
+    def of_moments(
+        cls, moments: Moments, limits: tuple[np.ndarray, np.ndarray]
+    ) -> InputEncoding | None:
+        """Find the encoding of numbers whose moments, and smallest and largest values, are known."""
+        loc, scale = _unless_flags(*moments.standardisation(), limits)
         none = np.zeros(len(loc), dtype=int)
         found = cls(loc, scale, none, none.astype(bool))
         return None if found._is_identity else found
@@ -183,6 +187,18 @@ def encoding_for(
     return InputEncoding.of(
         X, weight, normalize=estimator.normalize_X, n_categories=n_categories, bins=bins
     )
+
+
+def _unless_flags(
+    loc: np.ndarray, scale: np.ndarray, limits: tuple[np.ndarray, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Take columns of zeros and ones as they are: standardised, a rare 1 would be far from all else.
+
+    From 0 to 1, no other values have the variance p (1 - p), where p is the mean.
+    """
+    low, high = limits
+    is_flag = (low == 0) & (high == 1) & np.isclose(scale**2, loc * (1 - loc), rtol=1e-6)
+    return np.where(is_flag, 0.0, loc), np.where(is_flag, 1.0, scale)
 
 
 def _standardisation(

@@ -93,6 +93,8 @@ class Stream:
         What is computed in.
     X_moments : Moments
         Of the columns, if rows are those of a table.
+    X_limits : tuple of ndarray
+        Smallest and largest values of the columns.
     y_moments : Moments
         Of the targets, if they are numbers.
     examples : Part
@@ -127,6 +129,7 @@ class Stream:
         self.is_weighted, self.given_dtype = seen.is_weighted, seen.dtype
         self.total_weight = seen.total_weight
         self.X_moments, self.y_moments = seen.X_moments, seen.y_moments
+        self.X_limits = seen.limits
         self.examples = seen.examples.part()
         limits = seen.limits if is_large_table((self.n_rows, *self.row_shape)) else None
         self.dtype = np.dtype(dtype_to_compute(estimator, self.given_dtype.name, limits))
@@ -175,7 +178,7 @@ class Stream:
     def inputs(self, estimator: Any) -> InputEncoding | None:
         """Return how an estimator's parameters ask for rows to be encoded."""
         asks = len(self.row_shape) == 1 and getattr(estimator, "normalize_X", False)
-        return InputEncoding.of_moments(self.X_moments) if asks else None
+        return InputEncoding.of_moments(self.X_moments, self.X_limits) if asks else None
 
     def encoded_examples(self, scaling: Buffers) -> Part:
         """Return `examples` as :meth:`stretches` gives rows."""

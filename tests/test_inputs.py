@@ -26,6 +26,7 @@ from skdistill import (
 )
 from skdistill._columns import Columns
 from skdistill._inputs import Bins, InputEncoding
+from skdistill._standardisation import Moments
 from skdistill.modules import InputEncoder, PiecewiseLinear
 from skdistill.modules._embeddings import Periodic, PeriodicLayer
 from skdistill.persistence import load, save
@@ -119,6 +120,18 @@ def test_quantiles_hold_about_as_many_rows_each(rows):
     assert np.abs(counts - 20).max() <= 1
     assert len(Bins(PiecewiseLinear(4), rows[1]).edges(np.ones(80), None)) == 0
     assert len(Bins(PiecewiseLinear(4), rows[1]).edges(np.full(80, np.nan), None)) == 0
+
+
+def test_columns_of_zeros_and_ones_are_taken_as_they_are(rows):
+    X = np.column_stack([rows[0], np.arange(80) == 0, np.arange(80) % 2, np.linspace(0, 1, 80)])
+    weight = np.linspace(1, 2, 80)
+    moments = Moments()
+    for part in (slice(30), slice(30, None)):
+        moments.add(X[part], weight[part])
+    limits = X.min(axis=0), X.max(axis=0)
+    for found in (InputEncoding.of(X, weight), InputEncoding.of_moments(moments, limits)):
+        np.testing.assert_array_equal(found.loc == 0, [False] * 3 + [True] * 2 + [False])
+        np.testing.assert_array_equal(found.scale == 1, [False] * 3 + [True] * 2 + [False])
 
 
 def test_columns_that_a_scaler_has_standardised_are_taken_as_they_are(rows):
@@ -373,7 +386,7 @@ def test_a_pipeline_made_by_hand_learns_the_same(frame, rows):
         (StandardScaler(), numbers),
         (OneHotEncoder(categories=[["large", "small"], ["Oslo", "Rome"]], **UNKNOWN), words),
     )
-    pipeline = make_pipeline(by_hand, ensemble(normalize_X=False)).fit(frame, y)
+    pipeline = make_pipeline(by_hand, ensemble()).fit(frame, y)
     inside = ensemble().fit(frame, y)
     np.testing.assert_allclose(inside.predict(frame), pipeline.predict(frame), rtol=1e-6)
 

@@ -163,17 +163,14 @@ def set_up(
     recipe = recipes_of(distiller, plan, rows.shape[1:], inputs)
     recipe = same_recipe(distiller, recipe) if stage.goes_on else recipe
     maker = transfer_maker(distiller, len(rows), member_predictions is None)
-    columns = distiller._columns
-    maker = maker_that_changes(maker, rows, [] if columns is None else [*columns.categories])
+    maker = maker_that_changes(maker, rows, distiller._columns)
     transfer_rows = check_transfer_rows(distiller, X_transfer, rows, maker)
     # A module that does not fit is found before the teacher is fitted.
     check_student(distiller, plan, recipe, stage, member_predictions is None)
     scaling = stage.scaling(distiller, task, targets, kept_weight, rows.dtype)
     if member_predictions is not None:
         refuse_teacher(distiller, transfer_rows)
-        members = check_member_predictions(
-            member_predictions, len(X_checked), name="member_predictions", **task.shape_of_members
-        )
+        members = _checked_members(member_predictions, len(X_checked), task)
         member_predictions = plan.encode_members(members[kept], scaling, rows.dtype)
     if np.asarray(y).shape[1:] == (1,):
         y = np.asarray(y).ravel()  # a column: warned of once, not by the teacher again
@@ -191,8 +188,14 @@ def set_up(
         maker,
         member_predictions,
         stage,
-        columns=columns,
+        columns=distiller._columns,
     )
+
+
+def _checked_members(given: Any, n_rows: int, task: Task) -> np.ndarray:
+    """Check `member_predictions` for so many rows."""
+    expected = task.shape_of_members
+    return check_member_predictions(given, n_rows, name="member_predictions", **expected)
 
 
 # What parameters must be where X gives batches, which are trained on as they are read.
@@ -303,11 +306,11 @@ def transfer_maker(distiller: Any, n_rows: int, has_teacher: bool) -> TransferMa
 
 
 def maker_that_changes(
-    maker: TransferMaker | None, rows: np.ndarray, categorical: Sequence[int] = ()
+    maker: TransferMaker | None, rows: np.ndarray, columns: Columns | None = None
 ) -> TransferMaker | None:
     """Check the maker, and return it, or None for one that leaves rows as they are.
 
-    `categorical` are columns that hold codes of categories.
+    The codes of `columns` that hold categories are left alone, or exchanged.
     """
     if maker is not None:
         maker.check(rows.shape)
@@ -316,7 +319,7 @@ def maker_that_changes(
     # A copy: X may be a memory map.
     some = torch.from_numpy(rows[:: -(-len(rows) // _ROWS_LOOKED_AT)].copy())
     some = filled(some) if some.ndim == 2 else some
-    maker = _knowing(maker, some, categorical) if len(categorical) else maker
+    maker = maker if columns is None else _knowing(maker, some, list(columns.categories))
     return maker if maker.changes(some) else None
 
 
