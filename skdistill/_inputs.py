@@ -95,7 +95,7 @@ class InputEncoding:
     def of_moments(
         cls, moments: Moments, limits: tuple[np.ndarray, np.ndarray]
     ) -> InputEncoding | None:
-        """Find the encoding of numbers whose moments, and smallest and largest values, are known."""
+        """Find the encoding of numbers by their moments, and smallest and largest values."""
         loc, scale = _unless_flags(*moments.standardisation(), limits)
         none = np.zeros(len(loc), dtype=int)
         found = cls(loc, scale, none, none.astype(bool))

@@ -266,7 +266,8 @@ class _Seen:
         self.n_rows += len(X)
         self.total_weight += float(weights.sum())
         if X.ndim == 2:
-            self.X_moments.add(X, weights)
+            # Of equal weights the sums are rounded in another way.
+            self.X_moments.add(X, weights if self.is_weighted else None)
         self._add_targets(y, weights)
         self.examples.add(Part(X, y, weights))
 
