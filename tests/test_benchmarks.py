@@ -796,9 +796,10 @@ def test_gped_has_the_papers_network_and_steps(common, monkeypatch):
     assert gped.n_student_steps(distiller, len(X), 16) == 2  # of the iterations 9 and 14
     assert distiller.lr == 1e-3
     assert distiller.teacher_.inference.step_size == 4e-6
-    # Appendix A.2: two convolutions, of 10 and 20 filters of 4 x 4, then 80 units
-    n_weights = (16 + 1) * 10 + (160 + 1) * 20 + (20 * 4 * 4 + 1) * 80 + (80 + 1) * 10
-    assert distiller.teacher_.n_parameters_ == n_weights
+    # Appendix A.2: two convolutions, of 10 and 20 filters of 4 x 4, then 80 units; the entropy
+    # is the student's eleventh output
+    n_weights = (16 + 1) * 10 + (160 + 1) * 20 + (20 * 4 * 4 + 1) * 80 + (80 + 1) * 11
+    assert n_parameters(distiller.module_) == n_weights
 
 
 def test_means_over_seeds_have_standard_errors(common):
