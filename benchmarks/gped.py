@@ -22,7 +22,8 @@ The teacher is the chain, whose expectations on these images are averaged while 
 each of its epochs after burn-in. The paper has T = 1,000,000 iterations, H = 100; here T, H and the
 number of student steps are printed beside the results. --network CNN is the paper's convolutional
 network (Appendix A.2), for teacher and student, and --chain paper its step sizes, of 4e-6 and 1e-3,
-with burn-in B = 1,000 and H = 100. With --validation the next 10,000 training
+with burn-in B = 1,000 and H = 100; --chain found is one chain with the step sizes of SGLD(), which
+are found in burn-in. With --validation the next 10,000 training
 images take the place of the test images, and leave D'; settings were chosen so.
 
 Small, the same methods beside chains whose step sizes are found (SGLD() without arguments), and
@@ -80,6 +81,7 @@ PRIOR_PRECISION = 10
 CHAIN: dict[str, Any] = {"step_size": 8e-5, "burn_in": 0.3, "thinning": 1}
 CHAINS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # and the steps of their students
     "ours": (CHAIN, {"lr": 2e-3}),
+    "found": ({"n_chains": 1, "thinning": 1}, {"lr": 2e-3}),  # in burn-in, as SGLD() does
     # Halved every 200 epochs, which are more than there are here.
     "paper": (
         {"step_size": 4e-6, "burn_in": 1000, "thinning": 100},

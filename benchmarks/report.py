@@ -45,18 +45,34 @@ from fidelity import OF_CLASSES, OF_NUMBERS
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "doc" / "measured").glob("*.rst"))]
 
+CNN = "gped.py --parts quality --network CNN --masks 0 --iterations 3000 --methods GPED"
+
 # By results file, what printed it.
 COMMANDS = {
     "amounts": ["amounts.py"],
     "bdistil": ["bdistil.py --parts toys tables", "bdistil.py --parts series"],
     "bdistil_average": ["bdistil.py --parts average --seeds 3"],
-    "bdistil_mnist": ["bdistil.py --parts mnist --seeds 3"],
+    "bdistil_mnist": ["bdistil.py --parts mnist --seeds 2"],
     "engine": ["engine.py"],
     "fidelity": ["fidelity.py"],
     "forest": ["forest.py"],
     "gped": [
         "gped.py --iterations 20000",
         'gped.py --iterations 20000 --param "module__hidden_units=(1000, 1000)" lr=1e-3',
+    ],
+    "gped_cnn": [f"{CNN} --output benchmarks/results/gped_cnn.json"],
+    "gped_cnn_found": [f"{CNN} --chain found --output benchmarks/results/gped_cnn_found.json"],
+    "gped_cnn_long": [
+        f"{CNN.replace('3000', '10000')} --chain paper --param teacher__inference__thinning=1 "
+        "--output benchmarks/results/gped_cnn_long.json"
+    ],
+    "gped_cnn_paper": [
+        f"{CNN} --chain paper --param teacher__inference__thinning=1 "
+        "--output benchmarks/results/gped_cnn_paper.json"
+    ],
+    "gped_paper": [
+        "gped.py --parts quality --masks 0 --methods 'GPED U_s' --iterations 100000 --chain paper "
+        "--output benchmarks/results/gped_paper.json"
     ],
     "gped_share": [
         "gped.py --parts quality --methods GPED --iterations 20000 --output "
@@ -708,6 +724,32 @@ def gped_row(mask: str, name: str, row: dict[str, Any], chain: dict[str, Any]) -
         marked(auroc, ".3f", auroc >= lowest),
         *pick(row, "ndcg_total ndcg_epistemic"),
     ]
+
+
+STEPS = {  # network and the chain's steps, by file
+    "gped_cnn": ("CNN", "8e-5"),
+    "gped_cnn_found": ("CNN", "found"),
+    "gped_cnn_paper": ("CNN", "4e-6"),
+    "gped_cnn_long": ("CNN", "4e-6"),
+    "gped_paper": ("perceptron", "4e-6, H = 100"),
+}
+
+
+@block
+def gped_steps() -> Table:
+    """Chains of some step sizes and their students, for two networks."""
+    keys = "ood_auroc_epistemic entropy_mae iterations student_steps cpu_seconds"
+    rows = []
+    for file, setting in STEPS.items():
+        for name, row in stored(file)["quality"]["0"].items():
+            *shown, seconds = pick(row, keys)
+            hours = seconds and seconds / row["iterations"] * gped.T_OF_THE_PAPER / 3600
+            rows.append([*setting, name, row["nll"], 1 - row["accuracy"], *shown, seconds, hours])
+    return table(
+        "network | steps | model | NLL:.3f | error:.1% | AUROC, epistemic:.3f | MAE:.4f | "
+        "iterations:, | student's steps:, | fit, CPU s:.0f | of a million, hours:.1f",
+        rows,
+    )
 
 
 @block
