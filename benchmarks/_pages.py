@@ -74,6 +74,13 @@ def marked(value: float, spec: str, reached: bool | None) -> str:
     return f"**{text}**" if reached is False else text
 
 
+def plus_minus(value: float | None, error: float | None, spec: str) -> str | None:
+    """Text of a mean and of its error, where there is one."""
+    if value is None or error is None:
+        return value and format(value, spec)
+    return f"{value:{spec}} ± {error:{spec}}"
+
+
 def filled(page: Path) -> str:
     """Text of a page with its blocks written anew."""
 

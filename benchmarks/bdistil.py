@@ -16,7 +16,7 @@ series  daily and sports activities (UCI DSA, 19 classes), in the folder SKDISTI
         two of eight people held out: a GRU of 64 units is decomposed for early prediction, compared
         at half, three quarters and all of the time, with a network of the same cost that learns the
         labels at every time step (E-RNN). At the end of the series it should come within .5 % of
-        its teacher.
+        its teacher, on average over seeds of all three.
 
 average HistGradientBoosting on five tables of numbers and five of classes, at most 2,000 training
         rows, random fifths held out. Beside the booster stand plain averages of as many networks,
@@ -25,10 +25,15 @@ average HistGradientBoosting on five tables of numbers and five of classes, at m
         standard error over tables and seeds, and its distance from the teacher after seven rounds
         at most .8 of the average's: the root mean squared difference of means, or of centred
         logits, whose average is taken there. The Kullback-Leibler divergence, for which
-        probabilities are averaged, is printed beside it. Not in the default parts:
+        probabilities are averaged, is printed beside it. Not in the default parts.
+mnist   the same for a convolutional network of 10,000 images of MNIST, and a residual one of these
+        with half as many pixels a side, and learners of the same kind with a quarter of the
+        channels. With --validation the next 10,000 training images take the place of the test
+        images; settings were chosen so. Not in the default parts:
 
     python benchmarks/bdistil.py
     python benchmarks/bdistil.py --parts average --output benchmarks/results/bdistil_average.json
+    python benchmarks/bdistil.py --parts mnist --output benchmarks/results/bdistil_mnist.json
     python benchmarks/bdistil.py --parts toys --seeds 2 --booster-param gamma=0.1
 """
 
@@ -36,6 +41,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -52,6 +58,8 @@ from _common import (
     record,
     write_json,
 )
+from mnist import load as load_images
+from sklearn.base import is_regressor
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import r2_score
@@ -65,7 +73,8 @@ from skdistill.datasets import (
     make_cube,
     make_ellipsoid,
 )
-from skdistill.modules import Recurrent
+from skdistill.model_selection import flops
+from skdistill.modules import ConvNet, Recurrent, ResNet, count_flop, stack
 
 N_ROUNDS = 7
 FIRST_SEED = 5  # of the toys; their settings were chosen on those before it
@@ -100,10 +109,14 @@ def flop_of_mlp(*widths: int) -> float:
     return 2.0 * sum(a * b for a, b in itertools.pairwise(widths))
 
 
-def units_for(flop: float, n_features: int, n_classes: int) -> int:
-    """Width of two hidden layers with which a perceptron costs at most so much."""
-    fits = (n for n in range(1, 10_000) if flop_of_mlp(n_features, n, n, n_classes) <= flop)
-    return max(fits)
+def widest(flop: float, cost: Callable[[int], float]) -> int:
+    """Largest width with which a network costs at most so much."""
+    return max(itertools.takewhile(lambda width: cost(width) <= flop, itertools.count(1)))
+
+
+def layers_for(flop: float, n_features: int, n_classes: int) -> tuple[int, int]:
+    """Widths of two hidden layers with which a perceptron costs at most so much."""
+    return 2 * (widest(flop, lambda n: flop_of_mlp(n_features, n, n, n_classes)),)
 
 
 def run_toy(name: str, seed: int, changes: dict[str, Any], n_rows: int) -> dict[str, Any]:
@@ -122,7 +135,7 @@ def run_toy(name: str, seed: int, changes: dict[str, Any], n_rows: int) -> dict[
     probas = np.cumsum([single.predict_proba(X_test) for single in singles], axis=0)
     n_classes = len(booster.classes_)
     flop = booster.rounds_[0].flop
-    alone["module__hidden_units"] = 2 * (units_for(N_ROUNDS * flop, X.shape[1], n_classes),)
+    alone["module__hidden_units"] = layers_for(N_ROUNDS * flop, X.shape[1], n_classes)
     oracle = distilled(teacher, X, y, seed, **alone)
     total = sum(found.flop for found in booster.rounds_)
     return {
@@ -272,41 +285,60 @@ def average_of(said: np.ndarray, wanted: np.ndarray, y: np.ndarray) -> dict[str,
     return found
 
 
-def run_average(name: str, seed: int, changes: dict[str, Any], n_rows: int) -> dict[str, Any]:
-    """What a booster, averages and single networks say about the held-out rows of a table."""
-    X, y, X_test, y_test = held_out(name, seed, n_rows)
-    of_numbers = name in NUMBERS
-    Teacher = HistGradientBoostingRegressor if of_numbers else HistGradientBoostingClassifier
-    teacher = Teacher(random_state=0).fit(X, y)
+def answers(model, X: np.ndarray) -> np.ndarray:
+    """Means (n,), or probabilities (n, K)."""
+    return model.predict(X) if is_regressor(model) else model.predict_proba(X)
 
-    def answers(model) -> np.ndarray:
-        return model.predict(X_test) if of_numbers else model.predict_proba(X_test)
 
-    settings = {**AVERAGE_SETTINGS, **changes}
+def beside_averages(
+    teacher,
+    rows: tuple[np.ndarray, ...],
+    seed: int,
+    settings: dict[str, Any],
+    resized: Callable[[float], dict[str, Any]],
+) -> dict[str, Any]:
+    """What a booster, averages and single networks say about held-out rows.
+
+    `rows` are as those of `held_out`, and `resized` are the parameters of a learner that takes at
+    most so many operations.
+    """
+    X, y, X_test, y_test = rows
     alone = {**settings, "n_rounds": 1}
     booster = distilled(teacher, X, y, seed, **settings)
-    stages = booster.staged_predict(X_test) if of_numbers else booster.staged_predict_proba(X_test)
+    staged = booster.staged_predict if is_regressor(booster) else booster.staged_predict_proba
     singles = [distilled(teacher, X, y, 100 * seed + t, **alone) for t in range(N_ROUNDS)]
-    said, wanted = np.stack([answers(single) for single in singles]), answers(teacher)
-    n_outputs = 2 if of_numbers else wanted.shape[1]
+    said, wanted = np.stack([answers(one, X_test) for one in singles]), answers(teacher, X_test)
     costs, oracles = np.cumsum([found.flop for found in booster.rounds_]), {}
     for n_rounds in ORACLE_ROUNDS:
-        flop = costs[min(n_rounds, len(costs)) - 1]
-        alone["module__hidden_units"] = 2 * (units_for(flop, X.shape[1], n_outputs),)
-        oracles[n_rounds] = follows(
-            answers(distilled(teacher, X, y, seed, **alone)), wanted, y_test
-        )
+        size = resized(costs[min(n_rounds, len(costs)) - 1])
+        oracle = distilled(teacher, X, y, seed, **{**alone, **size})
+        oracles[n_rounds] = follows(answers(oracle, X_test), wanted, y_test)
     return {
-        "set": name,
         "seed": seed,
         "teacher": follows(wanted, wanted, y_test)["score"],
-        "booster": padded([follows(stage, wanted, y_test) for stage in stages]),
+        "booster": padded([follows(stage, wanted, y_test) for stage in staged(X_test)]),
         "average": [average_of(said[: t + 1], wanted, y_test) for t in range(N_ROUNDS)],
         "oracle": oracles,
         "on_training_rows": [found.distance for found in booster.rounds_],
         "weights": [found.weight for found in booster.rounds_],
         "searches": [found.n_searches for found in booster.rounds_],
+        "flop": costs.tolist(),
     }
+
+
+def run_average(name: str, seed: int, changes: dict[str, Any], n_rows: int) -> dict[str, Any]:
+    """The booster of a table's HistGradientBoosting beside averages."""
+    rows = X, y, *_ = held_out(name, seed, n_rows)
+    of_numbers = name in NUMBERS
+    Teacher = HistGradientBoostingRegressor if of_numbers else HistGradientBoostingClassifier
+    teacher = Teacher(random_state=0).fit(X, y)
+    n_outputs = 2 if of_numbers else len(teacher.classes_)
+
+    def resized(flop: float) -> dict[str, Any]:
+        return {"module__hidden_units": layers_for(flop, X.shape[1], n_outputs)}
+
+    settings = {**AVERAGE_SETTINGS, **changes}
+    return {"set": name, **beside_averages(teacher, rows, seed, settings, resized)}
 
 
 def summary_of_averages(runs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -355,6 +387,59 @@ def report_averages(found: dict[str, Any]) -> None:
     print()
 
 
+# Images -------------------------------------------------------------------------------------------
+
+N_IMAGES, N_DIGITS = 10_000, 10
+SIDES = {"convolutional": 28, "residual": 14}  # in pixels
+IMAGE_NETWORKS: dict[str, Callable[[int], dict[str, Any]]] = {
+    "convolutional": lambda width: {
+        "module": ConvNet,
+        "module__channels": (width, 2 * width),
+        "module__hidden_units": (4 * width,),
+    },
+    "residual": lambda width: {
+        "module": ResNet,
+        "module__blocks": (1, 1),
+        "module__channels": (width, 2 * width),
+    },
+}
+TEACHER_WIDTH, LEARNER_WIDTH = 16, 4
+IMAGE_TEACHER: dict[str, Any] = {"lr": 1e-2, "batch_size": 64, "max_epochs": 10}
+IMAGE_SETTINGS: dict[str, Any] = {"max_epochs": 5}
+
+
+def reduced(images: np.ndarray, side: int) -> np.ndarray:
+    """Images (n, side, side) whose pixels are means of squares of those of `images`."""
+    size = images.shape[-1] // side
+    return images.reshape(-1, side, size, side, size).mean((2, 4))
+
+
+def flop_of_images(side: int, params: dict[str, Any]) -> int:
+    """Operations of a network for one image, as they are counted for learners."""
+    sizes = {key.removeprefix("module__"): value for key, value in params.items()}
+    network = sizes.pop("module")((side, side), N_DIGITS, **sizes)
+    return count_flop(stack([network]), (side, side))
+
+
+def run_images(
+    name: str, seed: int, changes: dict[str, Any], n_rows: int, validation: bool
+) -> dict[str, Any]:
+    """The booster of a network for images beside averages."""
+    images, network, side = load_images(validation), IMAGE_NETWORKS[name], SIDES[name]
+    X, X_test = (reduced(part, side) for part in (images.X_train[:n_rows], images.X_test))
+    y, y_test = images.y_train[:n_rows], images.y_test
+    n_epochs = {"max_epochs": changes["max_epochs"]} if "max_epochs" in changes else {}
+    teacher = BayesianEnsembleClassifier(1, **network(TEACHER_WIDTH), **IMAGE_TEACHER)
+    teacher.set_params(random_state=seed, **n_epochs).fit(X, y)
+
+    def resized(flop: float) -> dict[str, Any]:
+        return network(widest(flop, lambda width: flop_of_images(side, network(width))))
+
+    settings = {**network(LEARNER_WIDTH), **IMAGE_SETTINGS, **changes}
+    found = beside_averages(teacher, (X, y, X_test, y_test), seed, settings, resized)
+    return {"set": name, **found, "teacher_flop": flops(teacher, X[:1])}
+
+
 # Series -------------------------------------------------------------------------------------------
 
 FILE = "timeseries/dsa19_25x45_f16.npz"
@@ -371,7 +456,7 @@ SERIES_SETTINGS: dict[str, Any] = {
 }
 
 
-def run_series(changes: dict[str, Any], n_rows: int | None) -> dict[str, Any]:
+def run_series(changes: dict[str, Any], n_rows: int | None, seed: int) -> dict[str, Any]:
     """Accuracies at some times of a GRU's booster, and of one network that learns the labels."""
     with np.load(Path(os.environ["SKDISTILL_DATA"], FILE)) as content:
         X, y, subject = (content[key] for key in ("X", "y", "subject"))
@@ -384,35 +469,57 @@ def run_series(changes: dict[str, Any], n_rows: int | None) -> dict[str, Any]:
     teacher = BayesianEnsembleClassifier(
         1, module=Recurrent, module__cell="gru", module__hidden_units=(64,), batch_size=64
     )
-    teacher.set_params(max_epochs=10 if n_rows is None else 1, lr=3e-3, random_state=0).fit(X, y)
+    teacher.set_params(max_epochs=10 if n_rows is None else 1, lr=3e-3, random_state=seed)
+    teacher.fit(X, y)
     settings = {**SERIES_SETTINGS, **changes}
-    booster = distilled(teacher, X, y, 0, **settings)
+    booster = distilled(teacher, X, y, seed, **settings)
     cost = sum(found.flop for found in booster.rounds_)
     labels = (y[:, None] == teacher.classes_).astype(np.float64)[:, None]
-    direct = {**settings, "n_rounds": 1, "module__hidden_units": (width_of_gru(cost, X, labels),)}
-    peer = BDistilBooster("classifier", random_state=0).set_params(**direct)
+    width = widest(cost, partial(flop_of_gru, *X.shape[1:], len(teacher.classes_)))
+    direct = {**settings, "n_rounds": 1, "module__hidden_units": (width,)}
+    peer = BDistilBooster("classifier", random_state=seed).set_params(**direct)
     peer.fit(X, y, member_predictions=labels)
-    reference = teacher.score(X_test, y_test)
-    at_end = booster.score(X_test, y_test)
     return {
-        "teacher": reference,
+        "teacher": teacher.score(X_test, y_test),
+        "at_end": booster.score(X_test, y_test),
         "booster": early_scores(booster, X_test, y_test),
         "peer": early_scores(peer, X_test, y_test),
         "rounds": booster.n_rounds_,
         "flop": [cost, peer.rounds_[0].flop],
-        "targets": [judged("DSA: behind the teacher at the end", reference - at_end, 0.005)],
     }
 
 
-def width_of_gru(flop: float, X: np.ndarray, labels: np.ndarray) -> int:
-    """Width of a GRU that costs at most so much for a series."""
-    n_times, n_channels = X.shape[1:]
-    n_classes = labels.shape[-1]
+def flop_of_gru(n_times: int, n_channels: int, n_classes: int, width: int) -> float:
+    """Operations of a GRU for one series."""
+    return 2.0 * (n_times * 3 * width * (n_channels + width) + width * n_classes)
 
-    def cost(n: int) -> float:
-        return 2.0 * (n_times * 3 * n * (n_channels + n) + n * n_classes)
 
-    return max(n for n in range(1, 1000) if cost(n) <= flop)
+def mean_and_error(values: Iterable[float | None]) -> dict[str, float | None]:
+    """Mean of what there is, and its standard error; None where there is too little."""
+    known = [value for value in values if value is not None]
+    error = float(np.std(known, ddof=1) / np.sqrt(len(known))) if len(known) > 1 else None
+    return {"mean": float(np.mean(known)) if known else None, "error": error}
+
+
+def summary_of_series(seeds: list[dict[str, Any]]) -> dict[str, Any]:
+    """Means over the seeds, standard errors, and what the booster is held against."""
+
+    def along(which: str) -> list[dict[str, Any]]:
+        keys = ("accuracy", "share")
+        return [
+            {"time": at[0]["time"], **{key: mean_and_error(row[key] for row in at) for key in keys}}
+            for at in zip(*(seed[which] for seed in seeds), strict=True)
+        ]
+
+    behind = mean_and_error(seed["teacher"] - seed["at_end"] for seed in seeds)
+    return {
+        "teacher": float(np.mean([seed["teacher"] for seed in seeds])),
+        "behind": behind,
+        "booster": along("booster"),
+        "peer": along("peer"),
+        "targets": [judged("DSA: behind the teacher at the end", behind["mean"], 0.005)],
+        "seeds": seeds,
+    }
 
 
 def early_scores(booster, X: np.ndarray, y: np.ndarray, threshold: float = 0.9) -> list[dict]:
@@ -434,14 +541,16 @@ def report(results: dict[str, dict]) -> None:
     curves = [
         [name, which, *(f"{score:.4f}" for score in result[which])]
         for name, result in results.items()
-        if name not in ("series", "average")
+        if name != "series"
         for which in ("booster", "average")
         if which in result
     ]
-    if "average" in results:
-        report_averages(results["average"])
-    print_table(["accuracy after round", "", *columns], curves)
-    print()
+    for result in results.values():
+        if "runs" in result:
+            report_averages(result)
+    if curves:
+        print_table(["accuracy after round", "", *columns], curves)
+        print()
     for name, result in results.items():
         if "teacher" in result:
             print(f"{name}: teacher {result['teacher']:.4f}")
@@ -461,9 +570,11 @@ def report(results: dict[str, dict]) -> None:
 def main() -> None:
     parser = argument_parser(__doc__, "bdistil")
     parts = ("toys", "tables", "series")
-    parser.add_argument("--parts", nargs="+", default=list(parts), choices=[*parts, "average"])
+    choices = [*parts, "average", "mnist"]
+    parser.add_argument("--parts", nargs="+", default=list(parts), choices=choices)
     parser.add_argument("--sets", nargs="+", default=[*NUMBERS, *CLASSES], help="for the averages")
-    parser.add_argument("--seeds", type=int, default=5, help="seeds of the toys and the averages")
+    parser.add_argument("--seeds", type=int, default=5, help="of all but the tables")
+    parser.add_argument("--validation", action="store_true", help="score on training images")
     parser.add_argument("--booster-param", nargs="*", default=[], type=parameter, metavar="K=V")
     options = parser.parse_args()
     one_thread()
@@ -477,6 +588,13 @@ def main() -> None:
         results[name] = result
         write_json(options.output, record(settings=settings, results=results))
 
+    def keep_averages(name: str, runs: Iterable[dict[str, Any]]) -> None:
+        known: list[dict[str, Any]] = []
+        for run in runs:
+            known.append(run)
+            if len(known) > 1:  # a standard error needs two
+                keep(name, summary_of_averages(known))
+
     if "toys" in options.parts:
         for name in TOYS:
             numbers = range(FIRST_SEED, FIRST_SEED + n_seeds)
@@ -486,13 +604,24 @@ def main() -> None:
         for name in FASTER:
             keep(name, run_table(name, changes, n_rows, n_rounds=1 if options.quick else 7))
     if "average" in options.parts:
-        runs = []
-        for seed, name in itertools.product(range(n_seeds), options.sets):
-            runs.append(run_average(name, seed, changes, n_rows or AVERAGE_ROWS))
-            if len(runs) > 1:
-                keep("average", summary_of_averages(runs))
+        keep_averages(
+            "average",
+            (
+                run_average(name, seed, changes, n_rows or AVERAGE_ROWS)
+                for seed, name in itertools.product(range(n_seeds), options.sets)
+            ),
+        )
+    if "mnist" in options.parts:
+        keep_averages(
+            "mnist",
+            (
+                run_images(name, seed, changes, n_rows or N_IMAGES, options.validation)
+                for seed, name in itertools.product(range(n_seeds), IMAGE_NETWORKS)
+            ),
+        )
     if "series" in options.parts:
-        keep("series", run_series(changes, n_rows))
+        numbers = range(n_seeds)
+        keep("series", summary_of_series([run_series(changes, n_rows, s) for s in numbers]))
     report(results)
 
 

@@ -20,18 +20,23 @@ EnD2             a Dirichlet by its likelihood at temperature 2.5, inside the sa
 
 The teacher is the chain, whose expectations on these images are averaged while it runs, once for
 each of its epochs after burn-in. The paper has T = 1,000,000 iterations, H = 100; here T, H and the
-number of student steps are printed beside the results. With --validation the next 10,000 training
+number of student steps are printed beside the results. --network CNN is the paper's convolutional
+network (Appendix A.2), for teacher and student, and --chain paper its step sizes, of 4e-6 and 1e-3,
+with burn-in B = 1,000 and H = 100; --chain found is one chain with the step sizes of SGLD(), which
+are found in burn-in. With --validation the next 10,000 training
 images take the place of the test images, and leave D'; settings were chosen so.
 
-Small, the same methods beside chains whose step sizes are found (SGLD() without arguments), means
-over seeds: scikit-learn's digits of 8 x 8 pixels, 600 with labels, 600 without, the others held
-back, and 2,000 of KMNIST brought to 8 x 8 pixels as rows far out; and numbers, half of the training
-rows without targets, where the rank is that of the epistemic variance of held-back rows, by the
-student and by the chains, for one chain of step size .02 / N and for the chains by default.
+Small, the same methods beside chains whose step sizes are found (SGLD() without arguments), and
+GPED beside one chain of step size .02 / N, means over seeds and their standard errors:
+scikit-learn's digits of 8 x 8 pixels, 600 with labels, 600 without, the others held back, and 2,000
+of KMNIST brought to 8 x 8 pixels as rows far out; and numbers, half of the training rows without
+targets, where the rank is that of the epistemic variance of held-back rows, by the student and by
+the chains, for both kinds of chains.
 
     python benchmarks/gped.py --parts speed
     python benchmarks/gped.py --parts quality --masks 0 --methods "GPED U_o" --validation
     python benchmarks/gped.py --iterations 20000
+    python benchmarks/gped.py --parts quality --network CNN --chain paper --masks 0
     python benchmarks/gped.py --parts small --output small.json
 """
 
@@ -63,6 +68,7 @@ from sklearn.preprocessing import scale
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor, GPEDDistiller
 from skdistill.datasets import fetch_images, fetch_uci_regression, mask_squares
 from skdistill.metrics import ood_auroc, uncertainty_ndcg
+from skdistill.modules import ConvNet
 from skdistill.samplers import SGLD
 
 T_OF_THE_PAPER = 1_000_000
@@ -73,7 +79,25 @@ MASKS = {"0": 0, "29": 15}  # per cent, and pixels of the square's side
 PRIOR_PRECISION = 10
 
 CHAIN: dict[str, Any] = {"step_size": 8e-5, "burn_in": 0.3, "thinning": 1}
-STUDENT: dict[str, Any] = {"lr": 2e-3, "module__hidden_units": (400, 400)}
+CHAINS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # and the steps of their students
+    "ours": (CHAIN, {"lr": 2e-3}),
+    "found": ({"n_chains": 1, "thinning": 1}, {"lr": 2e-3}),  # in burn-in, as SGLD() does
+    # Halved every 200 epochs, which are more than there are here.
+    "paper": (
+        {"step_size": 4e-6, "burn_in": 1000, "thinning": 100},
+        {"lr": 1e-3, "lr_schedule": None},
+    ),
+}
+NETWORKS: dict[str, dict[str, Any]] = {  # of teacher and student
+    "perceptron": {"module__hidden_units": (400, 400)},
+    "CNN": {  # Appendix A.2
+        "module": ConvNet,
+        "module__channels": (10, 20),
+        "module__kernel_size": 4,
+        "module__padding": 0,
+        "module__hidden_units": (80,),
+    },
+}
 PAPERS = {"expectations": ("predictive", "entropy"), "n_asked": 1}
 METHODS: dict[str, dict[str, Any]] = {
     "GPED": {},
@@ -81,12 +105,15 @@ METHODS: dict[str, dict[str, Any]] = {
     "GPED U_s": {**PAPERS, "estimate": {"predictive": "stochastic"}},
     "EnD2": {"expectations": "dirichlet", "n_asked": 1},
 }
-SEEDS = 3  # of the small part
 N_FAR = 2_000
 SETS_OF_NUMBERS = ("concrete", "energy", "friedman1")
-CHAINS_OF_NUMBERS: dict[str, Callable[[int], SGLD]] = {
+SMALL_CHAINS: dict[str, Callable[[int], SGLD]] = {  # by the number of rows
     "one chain": lambda n: SGLD(0.02 / n, prior_precision=1),
     "SGLD()": lambda n: SGLD(),
+}
+SMALL_METHODS = {  # of digits
+    **{name: (method, "SGLD()") for name, method in METHODS.items()},
+    "GPED, one chain": (METHODS["GPED"], "one chain"),
 }
 # Table 6: teacher's NLL, student's U_o and U_s, with .02 to spare; the MAE is that of U_o.
 TARGETS = {"teacher": 0.157, "GPED U_o": 0.204, "GPED U_s": 0.263, "entropy_mae": 0.02}
@@ -184,7 +211,7 @@ def print_speed(found: dict[str, Any]) -> None:
 
 
 class Images(NamedTuple):
-    """Rows of 784 numbers in [0, 1], and labels of those that have some."""
+    """Rows of 784 numbers in [0, 1], or images of them, and labels of those that have some."""
 
     X: np.ndarray
     y: np.ndarray
@@ -212,16 +239,25 @@ def load(side: int, validation: bool) -> Images:
     )
 
 
-def fitted(method: dict, images: Images, n_iterations: int, changes: dict) -> GPEDDistiller:
+def as_images(rows: Images) -> Images:
+    """Images (n, 28, 28) for a convolutional network, in place of rows."""
+    return Images(*(part.reshape(-1, 28, 28) if part.ndim == 2 else part for part in rows))
+
+
+def fitted(
+    method: dict, images: Images, n_iterations: int, changes: dict, network: str, chain: str
+) -> GPEDDistiller:
     """Chain and student, with what the chain says about the test images and KMNIST's."""
     steps = -(-len(images.X) // BATCH_SIZE)
+    sampler, of_student = CHAINS[chain]
     teacher = BayesianEnsembleClassifier(
-        inference=SGLD(prior_precision=PRIOR_PRECISION, **CHAIN),
-        module__hidden_units=(400, 400),
+        inference=SGLD(prior_precision=PRIOR_PRECISION, **sampler),
         batch_size=BATCH_SIZE,
         max_epochs=max(1, n_iterations // steps),
+        **NETWORKS[network],
     )
-    distiller = GPEDDistiller(teacher, batch_size=BATCH_SIZE, random_state=0, **STUDENT, **method)
+    student = {**NETWORKS[network], **of_student, **method}
+    distiller = GPEDDistiller(teacher, batch_size=BATCH_SIZE, random_state=0, **student)
     shown = np.concatenate([images.X_test, images.X_other])
     return distiller.set_params(**changes).fit(
         images.X, images.y, X_transfer=images.X_transfer, X_monitor=shown
@@ -260,14 +296,17 @@ def parts_of_chain(monitored: dict[str, np.ndarray]) -> tuple[np.ndarray, ...]:
 
 
 def run(
-    names: list[str], images: Images, n_iterations: int, changes: dict
+    names: list[str], images: Images, n_iterations: int, *setting: Any
 ) -> Iterator[tuple[str, dict]]:
-    """Scores of the teacher and of each method; the chain is the same every time."""
+    """Scores of the teacher and of each method; the chain is the same every time.
+
+    `setting` are the last arguments of `fitted`.
+    """
     shown = np.concatenate([images.X_test, images.X_other])
     parts = None
     for name in names:
         wall, cpu = time.perf_counter(), time.process_time()
-        distiller = fitted(METHODS[name], images, n_iterations, changes)
+        distiller = fitted(METHODS[name], images, n_iterations, *setting)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         if parts is None and not {"entropy", "share"}.isdisjoint(distiller.monitor_):
             parts = parts_of_chain(distiller.monitor_)
@@ -321,10 +360,12 @@ def small_images(seed: int) -> Images:
     return Images(X[:600], y[:600], X[600:1200], X[1200:], y[1200:], outside)
 
 
-def small_student(method: dict[str, Any], images: Images, n_epochs: int, seed: int) -> dict:
+def small_student(name: str, images: Images, n_epochs: int, seed: int) -> dict:
     """Scores of a student and of the chains that have taught it."""
+    method, chains_of = SMALL_METHODS[name]
     shown = np.concatenate([images.X_test, images.X_other])
-    teacher = BayesianEnsembleClassifier(inference=SGLD(), max_epochs=n_epochs)
+    inference = SMALL_CHAINS[chains_of](len(images.X))
+    teacher = BayesianEnsembleClassifier(inference=inference, max_epochs=n_epochs)
     begin = time.process_time()
     student = GPEDDistiller(teacher, random_state=seed, **method)
     student.fit(images.X, images.y, X_transfer=images.X_transfer, X_monitor=shown)
@@ -340,10 +381,11 @@ def small_student(method: dict[str, Any], images: Images, n_epochs: int, seed: i
         n = len(images.y_test)
         found["rank"] = spearmanr(parts[-1][:n], own[1].epistemic[:n]).statistic
         found["chains_auroc"] = chains["ood_auroc_epistemic"]
+        found["chains_nll"] = chains["nll"]
     return found
 
 
-def small_numbers(name: str, inference: Callable[[int], SGLD], n_epochs: int, seed: int) -> dict:
+def small_numbers(name: str, chains: str, n_epochs: int, seed: int) -> dict:
     """How the epistemic variance of held-back rows is ranked, beside the chains' own."""
     if name == "friedman1":
         X, y = make_friedman1(4000, noise=1.0, random_state=seed)
@@ -353,7 +395,8 @@ def small_numbers(name: str, inference: Callable[[int], SGLD], n_epochs: int, se
     X, y = scale(X).astype(np.float32), np.ravel(y)
     order = np.random.RandomState(seed).permutation(len(X))
     labelled, others, shown = np.split(order, [3 * len(X) // 8, 3 * len(X) // 4])
-    teacher = BayesianEnsembleRegressor(inference=inference(len(labelled)), max_epochs=n_epochs)
+    inference = SMALL_CHAINS[chains](len(labelled))
+    teacher = BayesianEnsembleRegressor(inference=inference, max_epochs=n_epochs)
     student = GPEDDistiller(teacher, random_state=seed)
     student.fit(X[labelled], y[labelled], X_transfer=X[others], X_monitor=X[shown])
     epistemic, mean = (student.predict_expectation(X[shown], k) for k in ("epistemic", "mean"))
@@ -363,37 +406,39 @@ def small_numbers(name: str, inference: Callable[[int], SGLD], n_epochs: int, se
     }
 
 
-def averages(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Means of numbers over seeds; None where there is none."""
-    return {
-        key: None if value is None else float(np.mean([row[key] for row in rows]))
-        for key, value in rows[0].items()
-    }
+def over_seeds(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Means of numbers, None where there is none, and standard errors under `errors`."""
+    known = {key: [row[key] for row in rows] for key, value in rows[0].items() if value is not None}
+    found: dict[str, Any] = {**rows[0], **{key: float(np.mean(known[key])) for key in known}}
+    if len(rows) > 1:
+        root = np.sqrt(len(rows))
+        found["errors"] = {key: float(np.std(known[key], ddof=1) / root) for key in known}
+    return found
 
 
-def small(quick: bool) -> dict[str, dict[str, dict]]:
+def small(quick: bool, n_seeds: int) -> dict[str, dict[str, dict]]:
     """Scores of all methods on digits, and of both kinds of chains on numbers."""
-    n_epochs, seeds = (4, range(1)) if quick else (100, range(SEEDS))
+    n_epochs, seeds = (4, range(1)) if quick else (100, range(n_seeds))
     images = [small_images(seed) for seed in seeds]
     digits = {
-        name: averages([small_student(method, images[s], n_epochs, s) for s in seeds])
-        for name, method in METHODS.items()
+        name: over_seeds([small_student(name, images[s], n_epochs, s) for s in seeds])
+        for name in SMALL_METHODS
     }
     names = SETS_OF_NUMBERS[-1:] if quick else SETS_OF_NUMBERS
     numbers = {
-        f"{name}, {chains}": averages([small_numbers(name, make, n_epochs, s) for s in seeds])
+        f"{name}, {chains}": over_seeds([small_numbers(name, chains, n_epochs, s) for s in seeds])
         for name in names
-        for chains, make in CHAINS_OF_NUMBERS.items()
+        for chains in SMALL_CHAINS
     }
     return {"digits": digits, "numbers": numbers}
 
 
 def print_small(found: dict[str, dict[str, dict]]) -> None:
-    columns = ["nll", "accuracy", "ood_auroc_total", "ood_auroc_epistemic", "chains_auroc"]
-    columns += ["rank", "entropy_mae", "cpu_seconds"]
+    columns = ["nll", "chains_nll", "accuracy", "ood_auroc_total", "ood_auroc_epistemic"]
+    columns += ["chains_auroc", "rank", "entropy_mae", "cpu_seconds"]
     rows = [[name, *map(row.get, columns)] for name, row in found["digits"].items()]
     print_table(["digits", *columns], rows)
-    rows = [[name, *row.values()] for name, row in found["numbers"].items()]
+    rows = [[name, row["rank"], row["rmse"]] for name, row in found["numbers"].items()]
     print_table(["numbers", "rank", "RMSE / sd"], rows)
 
 
@@ -406,6 +451,9 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=10_000, help="T, of the quality part")
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
     parser.add_argument("--masks", nargs="+", default=list(MASKS), choices=MASKS, help="per cent")
+    parser.add_argument("--network", default="perceptron", choices=NETWORKS)
+    parser.add_argument("--chain", default="ours", choices=CHAINS, help="step sizes, burn-in and H")
+    parser.add_argument("--seeds", type=int, default=5, help="of the small part")
     parser.add_argument("--validation", action="store_true", help="score on training images")
     parser.add_argument("--param", nargs="*", default=[], type=parameter, metavar="K=V")
     options = parser.parse_args()
@@ -421,7 +469,7 @@ def main() -> None:
         print_speed(content["speed"])
         write_json(options.output, record(**content))
     if "small" in options.parts:
-        content["small"] = small(options.quick)
+        content["small"] = small(options.quick, options.seeds)
         print_small(content["small"])
         write_json(options.output, record(**content))
     if "quality" in options.parts:
@@ -430,9 +478,11 @@ def main() -> None:
             images, n_iterations = load(MASKS[mask], options.validation), options.iterations
             if options.quick:
                 images, n_iterations = Images(*(part[:300] for part in images)), 15
+            if options.network == "CNN":
+                images = as_images(images)
             found = content["quality"][mask] = {}
-            changes = dict(options.param)
-            for name, row in run(options.methods, images, n_iterations, changes):
+            setting = dict(options.param), options.network, options.chain
+            for name, row in run(options.methods, images, n_iterations, *setting):
                 found[name] = row
                 print(f"done: {name}", flush=True)
                 write_json(options.output, record(**content))

@@ -35,6 +35,7 @@ from _pages import (
     limits,
     marked,
     pick,
+    plus_minus,
     spread,
     stored,
     table,
@@ -44,17 +45,34 @@ from fidelity import OF_CLASSES, OF_NUMBERS
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "doc" / "measured").glob("*.rst"))]
 
+CNN = "gped.py --parts quality --network CNN --masks 0 --iterations 3000 --methods GPED"
+
 # By results file, what printed it.
 COMMANDS = {
     "amounts": ["amounts.py"],
-    "bdistil": ["bdistil.py"],
-    "bdistil_average": ["bdistil.py --parts average --seeds 1"],
+    "bdistil": ["bdistil.py --parts toys tables", "bdistil.py --parts series"],
+    "bdistil_average": ["bdistil.py --parts average --seeds 3"],
+    "bdistil_mnist": ["bdistil.py --parts mnist --seeds 2"],
     "engine": ["engine.py"],
     "fidelity": ["fidelity.py"],
     "forest": ["forest.py"],
     "gped": [
         "gped.py --iterations 20000",
         'gped.py --iterations 20000 --param "module__hidden_units=(1000, 1000)" lr=1e-3',
+    ],
+    "gped_cnn": [f"{CNN} --output benchmarks/results/gped_cnn.json"],
+    "gped_cnn_found": [f"{CNN} --chain found --output benchmarks/results/gped_cnn_found.json"],
+    "gped_cnn_long": [
+        f"{CNN.replace('3000', '10000')} --chain paper --param teacher__inference__thinning=1 "
+        "--output benchmarks/results/gped_cnn_long.json"
+    ],
+    "gped_cnn_paper": [
+        f"{CNN} --chain paper --param teacher__inference__thinning=1 "
+        "--output benchmarks/results/gped_cnn_paper.json"
+    ],
+    "gped_paper": [
+        "gped.py --parts quality --masks 0 --methods 'GPED U_s' --iterations 100000 --chain paper "
+        "--output benchmarks/results/gped_paper.json"
     ],
     "gped_share": [
         "gped.py --parts quality --methods GPED --iterations 20000 --output "
@@ -532,12 +550,15 @@ def logits_models() -> Table:
 @block
 def bdistil_rounds() -> Table:
     """Accuracy after 1, 2, 4 and 7 rounds."""
+
+    def after(curve: list[float] | None, n_rounds: int) -> float | None:
+        return curve[n_rounds - 1] if curve and n_rounds <= len(curve) else None
+
     rows = (
         [
             name,
             found["teacher"],
-            *(found["booster"][n - 1] for n in (1, 2, 4, 7)),
-            *(found["average"][n - 1] if "average" in found else None for n in (1, 2, 4, 7)),
+            *(after(found.get(which), n) for which in ("booster", "average") for n in (1, 2, 4, 7)),
             found.get("oracle"),
         ]
         for name, found in stored("bdistil")["results"].items()
@@ -550,48 +571,66 @@ def bdistil_rounds() -> Table:
     )
 
 
+Runs = list[dict[str, Any]]
+
+
+def averages_of(file: str) -> dict[str, Any]:
+    """What a part of bdistil.py has found that compares boosters with plain averages."""
+    (found,) = stored(file)["results"].values()
+    return found
+
+
 @block
-def bdistil_average() -> Table:
-    """A booster beside plain averages of as many networks, on held-out rows."""
-    found = stored("bdistil_average")["results"]["average"]
-
-    def mean(run: dict[str, Any], which: str, key: str, n_rounds: int) -> float:
-        return float(run[which][n_rounds - 1][key])
-
-    rows = (
-        [
-            run["set"],
-            run["teacher"],
-            *(mean(run, which, "score", n) for which in ("booster", "average") for n in (2, 7)),
-            run["oracle"]["7"]["score"],
-            *(mean(run, which, "distance", 7) for which in ("booster", "average")),
-            run["oracle"]["7"]["distance"],
-        ]
-        for run in found["runs"]
-    )
+def bdistil_average(file: str) -> Table:
+    """A booster beside plain averages of as many networks, on held-out rows; means over seeds."""
+    whose = ("booster", "average", "oracle")
+    rows = []
+    for name, runs in by_name(averages_of(file)["runs"]).items():
+        scores = (of_runs(runs, which, "score", n) for which in whose for n in (2, 7))
+        distances = (of_runs(runs, which, "distance", 7) for which in whose)
+        rows.append([name, mean(run["teacher"] for run in runs), *scores, *distances])
     return table(
         "set | teacher:.4f | booster, round 2:.4f | 7:.4f | average of 2:.4f | 7:.4f | "
-        "oracle of 7:.4f | distance, booster:.3f | average:.3f | oracle:.3f",
+        "oracle of 2:.4f | 7:.4f | distance, booster:.3f | average:.3f | oracle:.3f",
         rows,
     )
 
 
+def of_runs(runs: Runs, which: str, key: str, n_rounds: int) -> float:
+    """Mean over runs of a score or distance after some rounds."""
+    at: Any = str(n_rounds) if which == "oracle" else n_rounds - 1
+    return mean(run[which][at][key] for run in runs)
+
+
+def by_name(runs: Runs) -> dict[str, Runs]:
+    """Runs of each set."""
+    found: dict[str, Runs] = {}
+    for run in runs:
+        found.setdefault(run["set"], []).append(run)
+    return found
+
+
 @block
-def bdistil_average_targets() -> Table:
-    """What the booster should reach beside averages."""
+def bdistil_average_rounds(file: str) -> Table:
+    """Round by round, the mean difference in score and ratio of distances over all runs."""
+    found = averages_of(file)
     rows = (
-        [row["target"], marked(row["value"], "+.4f", row["reached"]), row["limit"]]
-        for row in stored("bdistil_average")["results"]["average"]["targets"]
+        [number, plus_minus(difference, error, ".4f"), ratio]
+        for number, (difference, error, ratio) in enumerate(
+            zip(*pick(found, "difference standard_error ratio"), strict=True), 1
+        )
     )
-    return table("target | measured | at most:g", rows)
+    return table(
+        "round:d | score, booster less average | distance, share of the average's:.3f", rows
+    )
 
 
 @block
-def bdistil_targets() -> Table:
+def bdistil_targets(file: str) -> Table:
     """What the booster should reach."""
     rows = (
         [row["target"], marked(row["value"], "+.4f", row["reached"]), row["limit"]]
-        for found in stored("bdistil")["results"].values()
+        for found in stored(file)["results"].values()
         for row in found["targets"]
     )
     return table("target | measured | at most:g", rows)
@@ -608,14 +647,17 @@ def bdistil_times() -> Table:
 def bdistil_series() -> Table:
     """Early prediction of activities."""
     found = stored("bdistil")["results"]["series"]
+
+    def written(row: dict[str, Any]) -> list[str | None]:
+        specs = {"accuracy": ".3f", "share": ".1%"}
+        return [plus_minus(*row[key].values(), spec) for key, spec in specs.items()]
+
     rows = (
-        [*pick(ours, "time accuracy share"), *pick(peer, "accuracy share")]
+        [ours["time"], *written(ours), *written(peer)]
         for ours, peer in zip(found["booster"], found["peer"], strict=True)
     )
     return table(
-        "share of the time:.0% | booster, accuracy:.3f | predicted:.0% | E-RNN, accuracy:.3f | "
-        "predicted:.0%",
-        rows,
+        "share of the time:.0% | booster, accuracy | predicted | E-RNN, accuracy | predicted", rows
     )
 
 
@@ -684,6 +726,32 @@ def gped_row(mask: str, name: str, row: dict[str, Any], chain: dict[str, Any]) -
     ]
 
 
+STEPS = {  # network and the chain's steps, by file
+    "gped_cnn": ("CNN", "8e-5"),
+    "gped_cnn_found": ("CNN", "found"),
+    "gped_cnn_paper": ("CNN", "4e-6"),
+    "gped_cnn_long": ("CNN", "4e-6"),
+    "gped_paper": ("perceptron", "4e-6, H = 100"),
+}
+
+
+@block
+def gped_steps() -> Table:
+    """Chains of some step sizes and their students, for two networks."""
+    keys = "ood_auroc_epistemic entropy_mae iterations student_steps cpu_seconds"
+    rows = []
+    for file, setting in STEPS.items():
+        for name, row in stored(file)["quality"]["0"].items():
+            *shown, seconds = pick(row, keys)
+            hours = seconds and seconds / row["iterations"] * gped.T_OF_THE_PAPER / 3600
+            rows.append([*setting, name, row["nll"], 1 - row["accuracy"], *shown, seconds, hours])
+    return table(
+        "network | steps | model | NLL:.3f | error:.1% | AUROC, epistemic:.3f | MAE:.4f | "
+        "iterations:, | student's steps:, | fit, CPU s:.0f | of a million, hours:.1f",
+        rows,
+    )
+
+
 @block
 def gped_share() -> Table:
     """Students by default, which learn the share, beside the chains that have taught them."""
@@ -695,17 +763,25 @@ def gped_share() -> Table:
     return table(GPED_COLUMNS, rows)
 
 
+def with_errors(row: dict[str, Any], **specs: str) -> list[str | None]:
+    """Texts of means over seeds and of their standard errors."""
+    return [plus_minus(row.get(key), row["errors"].get(key), spec) for key, spec in specs.items()]
+
+
 @block
 def gped_digits() -> Table:
     """Small students of chains with step sizes of their own, on digits."""
-    keys = "ood_auroc_epistemic chains_auroc rank entropy_mae cpu_seconds"
-    rows = [
-        [name, row["nll"], 1 - row["accuracy"], *pick(row, keys)]
-        for name, row in stored("gped_small")["small"]["digits"].items()
-    ]
+    rows = []
+    for name, row in stored("gped_small")["small"]["digits"].items():
+        nll, auroc, *others = with_errors(
+            row, nll=".3f", ood_auroc_epistemic=".3f", rank=".3f", entropy_mae=".4f"
+        )
+        chains_nll, chains_auroc, seconds = pick(row, "chains_nll chains_auroc cpu_seconds")
+        error = 1 - row["accuracy"]
+        rows.append([name, nll, chains_nll, error, auroc, chains_auroc, *others, seconds])
     return table(
-        "model | NLL:.3f | error:.1% | AUROC, epistemic:.3f | the chains':.3f | rank:.3f | "
-        "MAE:.4f | fit, CPU s:.1f",
+        "model | NLL | the chains':.3f | error:.1% | AUROC, epistemic | the chains':.3f | rank | "
+        "MAE | fit, CPU s:.1f",
         rows,
     )
 
@@ -713,11 +789,11 @@ def gped_digits() -> Table:
 @block
 def gped_numbers() -> Table:
     """Ranks of the epistemic variance of numbers, for two kinds of chains."""
-    rows = [
-        [*name.split(", "), row["rank"], row["rmse"]]
+    rows = (
+        [*name.split(", "), *with_errors(row, rank=".2f", rmse=".3f")]
         for name, row in stored("gped_small")["small"]["numbers"].items()
-    ]
-    return table("set | chains | rank:.2f | RMSE, in standard deviations:.3f", rows)
+    )
+    return table("set | chains | rank | RMSE, in standard deviations", rows)
 
 
 # Smaller students ---------------------------------------------------------------------------------
@@ -1073,8 +1149,8 @@ def translation(headings: str, keys: str) -> Table:
     }
 
     def written(key: str, found: dict[str, float] | None) -> str | None:
-        digits = 3 if key == "nll" else 1
-        return found and f"{found['mean']:.{digits}f} ± {found['std']:.{digits}f}"
+        spec = ".3f" if key == "nll" else ".1f"
+        return found and plus_minus(found["mean"], found["std"], spec)
 
     results = stored("translation")["results"]
     rows = (

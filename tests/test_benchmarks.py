@@ -463,13 +463,112 @@ def test_bdistil_judges_every_part(run, data_dir, tmp_path):
         assert len(results[name]["average"]) == len(results[name]["booster"]) == 7
         assert results[name]["seeds"][0]["share_of_flop"] < 0.5
     assert [row["time"] for row in results["series"]["peer"]] == [0.5, 0.75, 1.0]
-    cost, peer = results["series"]["flop"]
+    cost, peer = results["series"]["seeds"][0]["flop"]
     assert peer <= cost < 1.5 * peer
     assert {row["target"] for name in ("letter", "magic") for row in results[name]["times"]} == {
         15,
         1,
         None,
     }
+
+
+@pytest.fixture
+def bdistil(common):
+    """The script that decomposes teachers into small networks."""
+    return importlib.import_module("bdistil")
+
+
+def test_boosters_are_held_against_averages_of_the_same_networks(run, data_dir, tmp_path):
+    output = tmp_path / "bdistil.json"
+    which = ["--parts", "average", "mnist", "--sets", "concrete", "magic"]
+    text = run("bdistil.py", "--quick", *which, "--output", str(output))
+    results = json.loads(output.read_text(encoding="utf-8"))["results"]
+    runs = {run["set"]: run for part in results.values() for run in part["runs"]}
+    assert list(runs) == ["concrete", "magic", "convolutional", "residual"]
+    for name, found in runs.items():
+        assert name in text
+        assert len(found["booster"]) == len(found["average"]) == 7
+        assert list(found["oracle"]) == ["1", "2", "4", "7"]
+        rows = [*found["booster"], *found["average"], *found["oracle"].values()]
+        assert all(("divergence" in row) == (name != "concrete") for row in rows)
+        assert all(row["distance"] > 0 for row in rows)
+    for name in ("convolutional", "residual"):
+        learner, teacher = runs[name]["flop"][0], runs[name]["teacher_flop"]
+        assert 7 * learner < teacher
+    for part in results.values():
+        for row in part["targets"]:
+            assert row["reached"] is (row["value"] <= row["limit"])
+            assert row["target"] in text
+
+
+def test_the_first_network_of_an_average_is_itself(bdistil):
+    said = np.random.default_rng(0).dirichlet(np.ones(3), (2, 5))
+    wanted, y = said[1], said[1].argmax(1)
+    alone = bdistil.average_of(said[:1], wanted, y)
+    assert alone == pytest.approx(bdistil.follows(said[0], wanted, y))
+    exact = {"score": 1.0, "distance": 0.0, "divergence": 0.0}
+    assert bdistil.follows(wanted, wanted, y) == pytest.approx(exact)
+
+
+def test_an_average_is_of_logits_for_the_distance_and_of_probabilities_otherwise(bdistil):
+    # logits (2, -2) and (-2, 2) are 0 on average, and the teacher's are 0; so are mean logits
+    p = 1 / (1 + np.exp(-4.0))
+    said = np.array([[[p, 1 - p]], [[1 - p, p]]])
+    wanted = np.array([[0.5, 0.5]])
+    found = bdistil.average_of(said, wanted, np.array([0]))
+    assert found == pytest.approx({"score": 1.0, "distance": 0.0, "divergence": 0.0})
+    alone = bdistil.average_of(said[:1], wanted, np.array([1]))
+    assert alone["score"] == 0
+    assert alone["distance"] == pytest.approx(2)
+    assert alone["divergence"] == pytest.approx(-0.5 * np.log(4 * p * (1 - p)))
+
+
+def test_averages_are_summed_up_over_sets_and_seeds(bdistil):
+    def run_of(name, gain, distance):
+        booster = [{"score": 0.8 + gain * t, "distance": distance} for t in range(7)]
+        average = [{"score": 0.8, "distance": 1.0} for _ in range(7)]
+        return {"set": name, "booster": booster, "average": average}
+
+    runs = [run_of("a", 0.01, 0.5), run_of("a", 0.03, 0.7), run_of("b", -0.01, 0.9)]
+    found = bdistil.summary_of_averages(runs)
+    np.testing.assert_allclose(found["difference"], 0.01 * np.arange(7), atol=1e-12)
+    error = np.std([0.01, 0.03, -0.01], ddof=1) / math.sqrt(3)
+    np.testing.assert_allclose(found["standard_error"], error * np.arange(7), atol=1e-12)
+    np.testing.assert_allclose(found["ratio_of"]["a"], 0.6)
+    behind, ratio = found["targets"]
+    assert behind["value"] == pytest.approx(-(0.01 + error))  # after the second round
+    assert behind["reached"]
+    assert ratio["value"] == pytest.approx(0.7)
+    assert ratio["reached"]
+
+
+def test_series_are_summed_up_over_seeds_where_something_is_predicted(bdistil):
+    def seed_of(teacher, at_end, accuracy):
+        rows = [{"time": 0.5, "accuracy": accuracy, "share": 0.5}]
+        return {"teacher": teacher, "at_end": at_end, "booster": rows, "peer": rows}
+
+    found = bdistil.summary_of_series([seed_of(0.8, 0.7, None), seed_of(0.8, 0.9, 0.6)])
+    (row,) = found["booster"]
+    assert row["accuracy"] == {"mean": 0.6, "error": None}
+    assert row["share"] == {"mean": 0.5, "error": 0.0}
+    assert found["behind"] == pytest.approx({"mean": 0.0, "error": 0.1})
+    assert found["targets"][0]["reached"]
+
+
+def test_networks_are_as_wide_as_their_cost_allows(bdistil):
+    assert bdistil.widest(99, lambda width: width**2) == 9
+    width, _ = bdistil.layers_for(1000, 4, 3)
+    assert bdistil.flop_of_mlp(4, width, width, 3) <= 1000
+    assert bdistil.flop_of_mlp(4, width + 1, width + 1, 3) > 1000
+    for name, network in bdistil.IMAGE_NETWORKS.items():
+        costs = [bdistil.flop_of_images(bdistil.SIDES[name], network(n)) for n in (4, 5)]
+        assert costs[0] < costs[1]
+
+
+def test_pixels_are_means_of_squares(bdistil):
+    images = np.arange(16.0).reshape(1, 4, 4)
+    np.testing.assert_array_equal(bdistil.reduced(images, 2), [[[2.5, 4.5], [10.5, 12.5]]])
+    np.testing.assert_array_equal(bdistil.reduced(images, 4), images)
 
 
 # Large tables --------------------------------------------------------------------------------
@@ -675,11 +774,39 @@ def test_gped_is_measured_on_small_tables(run, data_dir, tmp_path):
     output = tmp_path / "gped.json"
     text = run("gped.py", "--quick", "--parts", "small", "--output", str(output))
     found = json.loads(output.read_text(encoding="utf-8"))["small"]
-    assert set(found["digits"]) == {"GPED", "GPED U_o", "GPED U_s", "EnD2"}
+    assert set(found["digits"]) == {"GPED", "GPED U_o", "GPED U_s", "EnD2", "GPED, one chain"}
     assert found["digits"]["EnD2"]["entropy_mae"] is None
     assert 0 < found["digits"]["GPED"]["chains_auroc"] < 1  # too few iterations for more
     assert set(found["numbers"]) == {"friedman1, one chain", "friedman1, SGLD()"}
     assert all(name in text for part in found.values() for name in part)
+
+
+def test_gped_has_the_papers_network_and_steps(common, monkeypatch):
+    gped = importlib.import_module("gped")
+    sampler, of_student = gped.CHAINS["paper"]
+    short = {**sampler, "burn_in": 5, "thinning": 5}  # 1,000 iterations take too long
+    monkeypatch.setitem(gped.CHAINS, "paper", (short, of_student))
+    rng = np.random.default_rng(0)
+    X, y = rng.random((100, 784), dtype=np.float32), np.arange(100) % 10
+    images = gped.as_images(gped.Images(X, y, X[:50], X, y, X[:9]))
+    (name, found), *_ = gped.run(["GPED U_s"], images, 16, {}, "CNN", "paper")
+    assert name == "teacher"
+    assert found["nll"] < 2 * math.log(10)
+    distiller = gped.fitted(gped.METHODS["GPED U_s"], images, 16, {}, "CNN", "paper")
+    assert gped.n_student_steps(distiller, len(X), 16) == 2  # of the iterations 9 and 14
+    assert distiller.lr == 1e-3
+    assert distiller.teacher_.inference.step_size == 4e-6
+    # Appendix A.2: two convolutions, of 10 and 20 filters of 4 x 4, then 80 units; the entropy
+    # is the student's eleventh output
+    n_weights = (16 + 1) * 10 + (160 + 1) * 20 + (20 * 4 * 4 + 1) * 80 + (80 + 1) * 11
+    assert n_parameters(distiller.module_) == n_weights
+
+
+def test_means_over_seeds_have_standard_errors(common):
+    gped = importlib.import_module("gped")
+    rows = [{"nll": 1.0, "rank": None}, {"nll": 3.0, "rank": None}]
+    assert gped.over_seeds(rows) == {"nll": 2.0, "rank": None, "errors": {"nll": 1.0}}
+    assert gped.over_seeds(rows[:1]) == rows[0]
 
 
 def test_masked_images_keep_their_labels_and_one_mask(data_dir, common):
