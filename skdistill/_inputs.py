@@ -205,6 +205,8 @@ def _standardisation(
     X: np.ndarray, weight: np.ndarray | None, is_missing: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation of what columns hold; 0 and 1 where they hold nothing."""
+    if not is_missing.any():
+        return standardisation(X, weight)
     loc, scale = np.zeros(X.shape[1]), np.ones(X.shape[1])
     if not is_missing.all():
         loc[~is_missing], scale[~is_missing] = standardisation(X[:, ~is_missing], weight)
