@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,27 +78,40 @@ class InputEncoding:
         n_categories = np.zeros(X.shape[1], dtype=int) if n_categories is None else n_categories
         is_number = n_categories == 0
         loc, scale = np.where(is_number, loc, 0.0), np.where(is_number, scale, 1.0)
-        edges: tuple[np.ndarray, ...] = ()
-        if bins is not None:
-            edges = tuple(
-                bins.edges(X[:, column], weight) if is_number[column] else np.zeros(0)
-                for column in range(X.shape[1])
-            )
-            # Columns are told apart by their values as they are, which may be far from 0.
-            edges = tuple(
-                (own - mean) / sd for own, mean, sd in zip(edges, loc, scale, strict=True)
-            )
-        found = cls(loc, scale, n_categories, is_missing & is_number, edges)
-        return None if found._is_identity else found
+        found = cls(loc, scale, n_categories, is_missing & is_number)
+        return found._with_bins(X, weight, bins)
 
     @classmethod
     def of_moments(
-        cls, moments: Moments, limits: tuple[np.ndarray, np.ndarray]
+        cls,
+        moments: Moments,
+        limits: tuple[np.ndarray, np.ndarray],
+        X: np.ndarray,
+        weight: np.ndarray | None,
+        bins: Bins | None = None,
     ) -> InputEncoding | None:
-        """Find the encoding of numbers by their moments, and smallest and largest values."""
+        """Find the encoding of numbers by their moments, and smallest and largest values.
+
+        Bins are those of some of the rows, X.
+        """
         loc, scale = _unless_flags(*moments.standardisation(), limits)
         none = np.zeros(len(loc), dtype=int)
         found = cls(loc, scale, none, none.astype(bool))
+        return found._with_bins(X, weight, bins)
+
+    def _with_bins(
+        self, X: np.ndarray, weight: np.ndarray | None, bins: Bins | None
+    ) -> InputEncoding | None:
+        """Return the encoding with bins of numbers; None where rows can be taken as they are."""
+        found = self
+        if bins is not None:
+            edges = [
+                bins.edges(X[:, column], weight) if size == 0 else np.zeros(0)
+                for column, size in enumerate(self.n_categories)
+            ]
+            # Found in the units of the columns, which tell values apart also far from 0.
+            units = zip(edges, self.loc, self.scale, strict=True)
+            found = replace(self, edges=tuple((own - loc) / scale for own, loc, scale in units))
         return None if found._is_identity else found
 
     @property
@@ -161,7 +174,13 @@ class Bins(NamedTuple):
         return found.threshold[found.feature >= 0]
 
 
-def embeddings_of(estimator: Any, n_rows: int) -> Any:
+def bins_for(estimator: Any, n_rows: int, y: np.ndarray) -> Bins | None:
+    """Return how to find the bins that an estimator's parameters ask for, if they do."""
+    embeddings = _embeddings_of(estimator, n_rows)
+    return Bins(embeddings, y) if isinstance(embeddings, PiecewiseLinear) else None
+
+
+def _embeddings_of(estimator: Any, n_rows: int) -> Any:
     """Return the embeddings that the parameter ``module__embeddings`` stands for."""
     found = estimator._params_of("module").get("embeddings", "auto")
     if not (isinstance(found, str) and found == "auto"):
@@ -182,17 +201,19 @@ def encoding_for(
         return None
     columns = estimator._columns
     n_categories = None if columns is None else columns.n_categories
-    embeddings = embeddings_of(estimator, len(X))
-    bins = Bins(embeddings, y) if isinstance(embeddings, PiecewiseLinear) else None
     return InputEncoding.of(
-        X, weight, normalize=estimator.normalize_X, n_categories=n_categories, bins=bins
+        X,
+        weight,
+        normalize=estimator.normalize_X,
+        n_categories=n_categories,
+        bins=bins_for(estimator, len(X), y),
     )
 
 
 def _unless_flags(
     loc: np.ndarray, scale: np.ndarray, limits: tuple[np.ndarray, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Take columns of zeros and ones as they are: standardised, a rare 1 would be far from all else.
+    """Take columns of zeros and ones as they are; a rare 1 would be far from all else.
 
     From 0 to 1, no other values have the variance p (1 - p), where p is the mean.
     """

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from joblib.externals.loky.backend.reduction import dumps  # as loky pickles
+from sklearn.utils import assert_all_finite
 
 from ._checks import check_trainable, check_weights
-from ._inputs import InputEncoding
+from ._inputs import InputEncoding, bins_for
 from ._ranks import Ranks
 from ._standardisation import Moments
 from ._tasks import TASKS, Buffers, Classes, Numbers, Task, dtype_to_compute, is_large_table
@@ -177,8 +178,12 @@ class Stream:
 
     def inputs(self, estimator: Any) -> InputEncoding | None:
         """Return how an estimator's parameters ask for rows to be encoded."""
-        asks = len(self.row_shape) == 1 and getattr(estimator, "normalize_X", False)
-        return InputEncoding.of_moments(self.X_moments, self.X_limits) if asks else None
+        if len(self.row_shape) > 1 or not getattr(estimator, "normalize_X", False):
+            return None
+        X, y, weight = self.examples
+        moments = self.X_moments, self.X_limits
+        weights = weight if self.is_weighted else None
+        return InputEncoding.of_moments(*moments, X, weights, bins_for(estimator, self.n_rows, y))
 
     def encoded_examples(self, scaling: Buffers) -> Part:
         """Return `examples` as :meth:`stretches` gives rows."""
@@ -220,6 +225,7 @@ class Stream:
             with _errors_of_batch(number):
                 X, y, weight = self._taken_apart(batch)
                 X, y, _ = self.task.check(self.estimator, X, y, self.task, reset=False)  # type: ignore[arg-type]
+                assert_all_finite(X, input_name="X")
                 weights = _weights(weight, len(X))
                 part = Part(*self._encoded(X, y, scaling), weights)
             is_kept = weights > 0
@@ -250,6 +256,7 @@ class _Seen:
         """Check a batch, and hold it against those before."""
         is_first = self.row_shape is None
         X, y = self.kind.check_part(self.estimator, X, y, is_first)
+        assert_all_finite(X, input_name="X")  # what is missing would have to be known beforehand
         facts = (X.shape[1:], X.dtype, y.shape[1:], weight is not None)
         if is_first:
             self.row_shape, self.dtype, self.y_shape, self.is_weighted = self.facts = facts

@@ -129,7 +129,10 @@ def test_columns_of_zeros_and_ones_are_taken_as_they_are(rows):
     for part in (slice(30), slice(30, None)):
         moments.add(X[part], weight[part])
     limits = X.min(axis=0), X.max(axis=0)
-    for found in (InputEncoding.of(X, weight), InputEncoding.of_moments(moments, limits)):
+    for found in (
+        InputEncoding.of(X, weight),
+        InputEncoding.of_moments(moments, limits, X, weight),
+    ):
         np.testing.assert_array_equal(found.loc == 0, [False] * 3 + [True] * 2 + [False])
         np.testing.assert_array_equal(found.scale == 1, [False] * 3 + [True] * 2 + [False])
 
