@@ -94,7 +94,12 @@ def fit_teacher_of(
         fit = partial(fit, teacher, *_arguments_for(model, setup), subtask, distiller)
         # One that is fitted already, and may have no pickle, is not sent.
         distiller.teacher_ = fit() if is_prefitted(model) else once(fit)
-        if distiller.teacher_cv is None and setup.stream is None and not is_prefitted(model):
+        # Ensembles of ours, which are asked often enough, are regularised.
+        if (
+            distiller.teacher_cv is None
+            and isinstance(teacher, Teacher)
+            and not is_prefitted(model)
+        ):
             _warn_of_interpolation(distiller.teacher_, setup)
     check_teacher(distiller)
     return MemberPredictions(of_X, predictor_of(distiller.teacher_, setup))

@@ -78,7 +78,8 @@ def interpolates(teacher, X, y, sample_weight=None) -> bool:
     """
     if is_classifier(teacher) or getattr(teacher, "residual_variance_", None) is not None:
         return False
-    rows, targets = as_rows(X), np.asarray(y, dtype=float).reshape(len(y), -1)
+    y = np.asarray(y, dtype=float)
+    rows, targets = as_rows(X), y.reshape(len(y), -1)
     some = slice(None, None, max(1, len(targets) // _ROWS_TO_TRY))
     members = predict_members(teacher, rows_at(rows, some))
     mean, variance = members[..., 0].mean(axis=1), members[..., 1].mean(axis=1)

@@ -536,7 +536,7 @@ def test_of_single_members_the_loss_of_the_entropy_chooses_median_or_mean(loss, 
         estimate={"entropy": "stochastic"},
         module__hidden_units=(),
         max_epochs=200,
-        random_state=0,
+        **AS_THEY_ARE,
     ).fit(X, y, member_predictions=np.tile(members, (60, 1, 1)))
     found = model.predict_expectation(X[:1], "entropy")
     np.testing.assert_allclose(found, of_members(entropy), atol=0.02)

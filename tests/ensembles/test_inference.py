@@ -32,13 +32,17 @@ few_draws = pytest.mark.filterwarnings(
 )
 
 
+# Rows are taken as they are, so that weights can be held against X.
+SMALL = {"max_epochs": 5, "module__hidden_units": (8,), "random_state": 0, "normalize_X": False}
+
+
 def regressor(inference, **params):
-    settings = {"n_members": 6, "max_epochs": 5, "module__hidden_units": (8,), "random_state": 0}
+    settings = {"n_members": 6, **SMALL}
     return BayesianEnsembleRegressor(inference=inference, **{**settings, **params})
 
 
 def classifier(inference, **params):
-    settings = {"n_members": 6, "max_epochs": 5, "module__hidden_units": (8,), "random_state": 0}
+    settings = {"n_members": 6, **SMALL}
     return BayesianEnsembleClassifier(inference=inference, **{**settings, **params})
 
 
@@ -104,6 +108,7 @@ def weights_of_chains(X, y, weight, inference, **params):
         inference=inference,
         beta=0.0,
         normalize_y=False,
+        normalize_X=False,
         batch_size=len(X),
         max_epochs=max_epochs,
         random_state=0,
@@ -179,6 +184,7 @@ def assert_as_hmc(inference, max_epochs, tolerance):
         inference=inference,
         module__hidden_units=(8,),
         module__activation="tanh",
+        normalize_X=False,
         batch_size=60,
         max_epochs=max_epochs,
         random_state=0,
@@ -516,8 +522,9 @@ def linear_pair(in_features, out_features):
 @pytest.fixture(scope="module")
 def dropped(data):
     """An ensemble by dropout, its trained layers and its members' masks."""
+    settings = {"max_epochs": 2, "normalize_X": False, "random_state": 0}
     model = BayesianEnsembleClassifier(
-        1000, module=linear_pair, inference=MCDropout(0.3), max_epochs=2, random_state=0
+        1000, module=linear_pair, inference=MCDropout(0.3), **settings
     ).fit(*data)
     W1, b1, W2, b2, masks = (value.numpy() for value in model.module_.state_dict().values())
     for weights in (W1, b1, W2, b2):

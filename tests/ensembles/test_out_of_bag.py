@@ -215,7 +215,7 @@ def test_the_best_setting_trains_all_members():
 def test_a_smooth_table_gets_the_weaker_prior(monkeypatch):
     monkeypatch.setattr(_tuning, "_TRIED", ((1.0, {}), (10.0, {})))
     x = np.linspace(-3, 3, 100)[:, None]
-    settings = {"max_epochs": 60, "random_state": 0, "tune": "oob"}
+    settings = {"max_epochs": 60, "normalize_X": False, "random_state": 0, "tune": "oob"}
     found = BayesianEnsembleRegressor(6, prior_scale=0.3, **settings).fit(x, np.sin(2 * x[:, 0]))
     weak, strong = found.tuning_[1]["loss"], found.tuning_[0]["loss"]
     assert weak < strong - 0.5
