@@ -94,12 +94,9 @@ def fit_teacher_of(
         fit = partial(fit, teacher, *_arguments_for(model, setup), subtask, distiller)
         # One that is fitted already, and may have no pickle, is not sent.
         distiller.teacher_ = fit() if is_prefitted(model) else once(fit)
-        # Ensembles of ours, which are asked often enough, are regularised.
-        if (
-            distiller.teacher_cv is None
-            and isinstance(teacher, Teacher)
-            and not is_prefitted(model)
-        ):
+        # Ensembles of ours are regularised.
+        may_interpolate = isinstance(teacher, Teacher) and not is_prefitted(model)
+        if may_interpolate and distiller.teacher_cv is None:
             _warn_of_interpolation(distiller.teacher_, setup)
     check_teacher(distiller)
     return MemberPredictions(of_X, predictor_of(distiller.teacher_, setup))
