@@ -25,6 +25,7 @@ from statistics import mean
 from typing import Any
 
 import gped
+import tables
 import uci
 from _pages import (
     Table,
@@ -94,6 +95,7 @@ COMMANDS = {
     "sgld": ["sgld.py"],
     "shift": ["shift.py"],
     "students": ["students.py"],
+    "tables": ["tables.py"],
     "translation": ["translation.py"],
     "uci": ["uci.py --jobs 2"],
     "uci_distribution": ["uci.py --student distribution --splits 5"],
@@ -349,6 +351,31 @@ def latent_factor_sets() -> Table:
         "parameters:,",
         rows,
     )
+
+
+@block
+def tables_scores() -> Table:
+    """Scores on the parts of tables that TabM was measured on, beside those published."""
+    names = tables.PUBLISHED_NAMES
+    rows = []
+    for name, found in stored("tables")["results"]["scores"].items():
+        for model, row in found.items():
+            score = row.get("rmse", row.get("log_loss"))
+            rows.append([name, model, f"{score:,.4g}", row["cpu_seconds"], row["parameters"]])
+        rows += [
+            [name, f"published: {model}", f"{score:,.4g}", None, None]
+            for model, score in zip(names, tables.PUBLISHED[name], strict=True)
+        ]
+    return table("set | model | RMSE, log loss | fit, CPU s:.0f | parameters:,", rows)
+
+
+@block
+def tables_speed() -> Table:
+    """Time of a fit of TabM over that of one network."""
+    rows = []
+    for row in stored("tables")["results"]["speed"]:
+        rows.append([row["setting"], row["ours"], row["ratio"]])
+    return table("hidden units | model | times the fit of one network:.2f", rows)
 
 
 # Classification -----------------------------------------------------------------------------------
