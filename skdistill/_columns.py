@@ -139,7 +139,7 @@ def read_rows(
         estimator._columns = None
         if may_have_categories := getattr(estimator, "categorical_features", None):
             estimator._columns = Columns.of(X, may_have_categories)
-    columns: Columns | None = getattr(estimator, "_columns", None)
+    columns: Columns | None = estimator._columns
     is_alone = isinstance(y, str) and y == "no_validation"
     if columns is None or y is None:  # which scikit-learn knows what to say of
         found = validate_data(estimator, X, y, reset=reset, **settings)

@@ -12,6 +12,7 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from ._columns import Columns
 from ._inputs import InputEncoding
 from ._plans import Extent, NetworkRecipe, Plan, rebuild_module, weights_of
 from ._process import torch_threads
@@ -83,6 +84,7 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
     _module_defaults: dict[str, dict[str, Any]]
 
     module_: Any  # a stack that predicts distributions
+    _columns: Columns | None = None  # those of X that hold categories
     n_epochs_: int
     _plan: Plan
     _recipe: Any
@@ -135,6 +137,15 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         net = Training.of(self).net(self.module_, objective, self.n_epochs_).initialize()
         net.history.extend(self.history_)
         return net
+
+    @property
+    def categories_(self) -> dict[int, list]:
+        """Categories of each categorical column of X, by its number.
+
+        The place of a category in the list is the code that exported models take.
+        """
+        check_is_fitted(self)
+        return {} if self._columns is None else dict(self._columns.categories)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "module_")

@@ -180,6 +180,8 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
     history_ : list of dict
         One row for each epoch: losses (means over members, on the standardised scale), durations
         and the block of members trained.
+    categories_ : dict of int to list
+        Categories of each categorical column, by its number; a category's place is its code.
     n_outputs_ : int
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
