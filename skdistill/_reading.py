@@ -43,7 +43,8 @@ def check_rows(estimator: Any, X: Any, row_shape: tuple[int, ...]) -> np.ndarray
                 f"shape {np.shape(X)}. A single row is X[None]."
             )
         X = read_rows(estimator, X, reset=False)
-        if X.ndim == 2 and estimator.module_.inputs is None and np.isnan(X.sum()):
+        takes_missing = getattr(estimator, "normalize_X", False) and X.ndim == 2
+        if takes_missing and estimator.module_.inputs is None and np.isnan(X.sum()):
             X = np.nan_to_num(X, posinf=np.inf, neginf=-np.inf)  # columns with a mean of 0
     if X.shape[1:] != row_shape:
         raise ValueError(f"X must have rows of shape {row_shape}, as in fit; got {X.shape[1:]}.")
