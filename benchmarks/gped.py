@@ -89,7 +89,8 @@ CHAINS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # and the steps of
     ),
 }
 NETWORKS: dict[str, dict[str, Any]] = {  # of teacher and student
-    "perceptron": {"module__hidden_units": (400, 400)},
+    # Pixels are taken as they are, in [0, 1].
+    "perceptron": {"module__hidden_units": (400, 400), "normalize_X": False},
     "CNN": {  # Appendix A.2
         "module": ConvNet,
         "module__channels": (10, 20),
@@ -129,6 +130,7 @@ def chain(setting: Setting) -> BayesianEnsembleClassifier:
         module__hidden_units=setting.widths[1:-1],
         batch_size=setting.batch_size,
         max_epochs=setting.n_epochs,
+        normalize_X=False,
         random_state=0,
     )
 
@@ -138,6 +140,7 @@ def student(setting: Setting, teacher: Any, **params) -> GPEDDistiller:
         teacher,
         module__hidden_units=setting.widths[1:-1],
         batch_size=setting.batch_size,
+        normalize_X=False,
         random_state=0,
         **params,
     )

@@ -45,7 +45,11 @@ NLL, SECONDS = 0.137, 120  # GPED's teacher; wall time on two cores
 BATCH_SIZE = 100
 HIDDEN_UNITS = (400, 400)
 
-COMMON: dict[str, Any] = {"module__hidden_units": HIDDEN_UNITS, "batch_size": BATCH_SIZE}
+COMMON: dict[str, Any] = {
+    "module__hidden_units": HIDDEN_UNITS,
+    "batch_size": BATCH_SIZE,
+    "normalize_X": False,  # pixels are in [0, 1], as in the paper
+}
 CHAIN = SGLD(step_size=4e-6, prior_precision=10)
 
 METHODS: dict[str, dict[str, Any]] = {

@@ -54,7 +54,12 @@ N_MEMBERS = 50
 BASE = (400, 400)  # units of the teacher
 
 N_EPOCHS, N_EPOCHS_BEFORE_REMOVAL = 30, 5
-STUDENT: dict[str, Any] = {"lr": 2e-3, "batch_size": 250, "random_state": 0}
+STUDENT: dict[str, Any] = {
+    "lr": 2e-3,
+    "batch_size": 250,
+    "normalize_X": False,  # pixels are in [0, 1]
+    "random_state": 0,
+}
 WIDTHS = (25, 50, 100, 200, 400)
 STRENGTHS = {
     (400, 400): (0.04, 0.08, 0.12, 0.16, 0.2, 0.25, 0.35),
@@ -120,6 +125,7 @@ def taught(images: gped.Images, n_iterations: int, n_members: int) -> Lessons:
         module__hidden_units=BASE,
         batch_size=gped.BATCH_SIZE,
         max_epochs=max(1, n_iterations // n_batches),
+        normalize_X=False,
         random_state=0,
     ).fit(images.X, images.y)
     X = np.concatenate([images.X, images.X_transfer])

@@ -126,7 +126,8 @@ def module_predict(student: HydraPlusRegressor, X: np.ndarray) -> torch.Tensor:
     perhaps those of the gain after them; means come first.
     """
     with torch.inference_mode():
-        outputs = student.module_(torch.from_numpy(X).unsqueeze(0))
+        module = student.module_
+        outputs = module(module.encode(torch.from_numpy(X)).unsqueeze(0))
         return outputs[:, : student.n_heads_, :, :1].mean(dim=1)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.utils import assert_all_finite, check_array, check_X_y
 from sklearn.utils.validation import validate_data
 
-from ._rules import OneOf
+from ._rules import OneOf, errors_about
 
 # Categories of a column at most, the most frequent ones; others are read as if they were missing.
 _MOST_CATEGORIES = 255
@@ -29,7 +29,9 @@ class CategoricalFeaturesRule:
 
     def check(self, value: Any, name: str) -> None:
         is_named = isinstance(value, str) and value == "from_dtype"
-        if not (value is None or is_named) and np.ndim(_as_array(value)) != 1:
+        with errors_about(name):
+            is_list = value is None or is_named or np.ndim(_as_array(value)) == 1
+        if not is_list:
             raise ValueError(
                 f"{name} must be 'from_dtype', None, or a list of names or numbers of columns, or "
                 f"a mask; got {value!r}."
@@ -137,8 +139,10 @@ def read_rows(
     settings["ensure_all_finite"] = "allow-nan" if may_lack else True
     if reset:
         estimator._columns = None
-        if may_have_categories := getattr(estimator, "categorical_features", None):
-            estimator._columns = Columns.of(X, may_have_categories)
+        wanted = getattr(estimator, "categorical_features", None)
+        if wanted is not None:
+            with errors_about("categorical_features"):
+                estimator._columns = Columns.of(X, wanted)
     columns: Columns | None = estimator._columns
     is_alone = isinstance(y, str) and y == "no_validation"
     if columns is None or y is None:  # which scikit-learn knows what to say of
@@ -160,7 +164,10 @@ def _categorical_columns(X: Any, wanted: Any) -> list[int]:
         if names is None or (not hasattr(X, "iloc") and not hasattr(X, "schema")):
             return []
         return [column for column in range(len(names)) if _holds_categories(_column(X, column))]
-    given, n_columns = _as_array(wanted), np.shape(X)[1]
+    given, shape = _as_array(wanted), np.shape(X)
+    if len(shape) < 2:
+        return []  # the check that follows says what is wrong
+    n_columns = shape[1]
     if given.dtype == bool and len(given) == n_columns:
         return np.flatnonzero(given).tolist()
     places = {name: column for column, name in enumerate(names or ())}

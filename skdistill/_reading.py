@@ -43,7 +43,8 @@ def check_rows(estimator: Any, X: Any, row_shape: tuple[int, ...]) -> np.ndarray
                 f"shape {np.shape(X)}. A single row is X[None]."
             )
         X = read_rows(estimator, X, reset=False)
-        if X.shape[1:] == row_shape and len(row_shape) == 1:
+        is_table = X.shape[1:] == row_shape and len(row_shape) == 1
+        if is_table and getattr(estimator, "normalize_X", False):
             X = _filled(X, estimator.module_.inputs)
     if X.shape[1:] != row_shape:
         raise ValueError(f"X must have rows of shape {row_shape}, as in fit; got {X.shape[1:]}.")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from .._memory import rows_asked, rows_in_memory, stays_in_cache, working_memory
+from .._memory import rows_asked, rows_in_memory, stays_in_cache
 from .._ranks import Ranks
 from ..modules import InputEncoder
 from ._answers import AnswersOnFile
@@ -106,11 +106,11 @@ class Rows(torch.utils.data.Dataset):
     def encode_by(self, inputs: InputEncoder | None) -> None:
         """Let batches have their rows encoded; new rows are drawn, and teachers asked, before it.
 
-        Rows that stay as they are are encoded once, if they fit scikit-learn's ``working_memory``.
+        Rows that stay as they are are encoded once, if they are so few that calls take the time.
         """
         if inputs is None:
             return
-        if self._stays and len(self) * inputs.n_inputs * self.X.element_size() <= working_memory():
+        if self._stays and len(self) * inputs.n_inputs * self.X.element_size() <= _GATHER_BYTES:
             self.X = inputs(self.X)
         else:
             self._encode = inputs
@@ -124,6 +124,11 @@ class Rows(torch.utils.data.Dataset):
         return self.generators if self.draw is None else [*self.generators, self.draw_generator]
 
     def __iter__(self) -> Iterator[Batch]:
+        for X, rest in self._batches():
+            yield (X if self._encode is None else self._encode(X)), rest
+
+    def _batches(self) -> Iterator[Batch]:
+        """Batches whose rows are not encoded, unless all are."""
         n, size = len(self), self.batch_size
         if (size == n and not self.by_place) or not self.generators:
             yield from self._batches_in_order()
@@ -158,10 +163,7 @@ class Rows(torch.utils.data.Dataset):
         """Inputs, targets and weights of the rows at `index`, of shape (..., S or 1, size)."""
         index, X = self._drawn(index)
         targets = tuple(_rows_at(target, index) for target in self.targets)
-        return self._encoded(X), (targets, self._weight_at(index))
-
-    def _encoded(self, X: Tensor) -> Tensor:
-        return X if self._encode is None else self._encode(X)
+        return X, (targets, self._weight_at(index))
 
     def deal(self, index: Tensor) -> Iterator[Batch]:
         """Batches of the rows at `index`, of shape (k, S or 1, size), one after the other."""
@@ -292,7 +294,7 @@ class DistillationRows(Rows):
         """Batch of the rows X in the places of those at `index`."""
         targets = (_rows_at(target, index) for target in self.targets)
         predictions = self._predictions_for(X, index)
-        return self._encoded(X), ((predictions, *targets), self._weight_at(index))
+        return X, ((predictions, *targets), self._weight_at(index))
 
     def _predictions_for(self, X: Tensor, index: Tensor) -> Tensor:
         """Predictions for rows (..., *row); those for rows that are kept may be known already."""

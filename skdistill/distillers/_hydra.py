@@ -426,6 +426,8 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         Learning rate.
     optimizer, lr_schedule, batch_size, clip_norm
         As in :class:`BayesianEnsembleRegressor`.
+    normalize_X, categorical_features
+        As in :class:`BayesianEnsembleRegressor`.
     checkpoint, checkpoint_every
         As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
     callbacks, dtype, device, compile, n_threads, verbose

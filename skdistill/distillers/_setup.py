@@ -328,7 +328,7 @@ def _knowing(maker: TransferMaker, some: torch.Tensor, categorical: Sequence[int
     settings: dict[str, Any] = maker.get_params(deep=False)
     changed: dict[str, Any] = {}
     if "categorical" in settings:
-        variables = maker.variables_of(some)
+        variables = maker._variables_of(some)
         known = {column for variable in variables for column in variable}
         further = [(column,) for column in categorical if column not in known]
         changed["categorical"] = [*variables, *further]

@@ -40,7 +40,9 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
     max_epochs : int or "auto", default="auto"
         Number of epochs; "auto" is 50, but on tables of more than 60,000 rows as many as show each
         member 3,000,000 rows in all, and at least 6. Chains run for 50 in any case.
-    inference, bootstrap, optimizer, lr, lr_schedule, batch_size, clip_norm, normalize_X
+    inference, bootstrap, optimizer, lr, lr_schedule, batch_size, clip_norm
+        As in :class:`BayesianEnsembleRegressor`.
+    normalize_X, categorical_features
         As in :class:`BayesianEnsembleRegressor`.
     early_stopping, n_iter_no_change, tol, max_restarts, member_block, n_jobs
         As in :class:`BayesianEnsembleRegressor`.

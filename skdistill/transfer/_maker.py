@@ -110,7 +110,7 @@ class TransferMaker(Settings, ABC):
             )
         return variables
 
-    def variables_of(self, X: Tensor) -> Variables:
+    def _variables_of(self, X: Tensor) -> Variables:
         """Columns of each categorical variable of some rows, (n, d)."""
         return self._variables(X.shape)
 

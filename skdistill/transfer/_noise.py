@@ -112,10 +112,10 @@ class GaussianNoise(TransferMaker):
     def _variables(self, shape: tuple[int, ...]) -> Variables:
         return [] if self._is_auto else super()._variables(shape)
 
-    def variables_of(self, X: Tensor) -> Variables:
+    def _variables_of(self, X: Tensor) -> Variables:
         mask = self._is_categorical(X) if self._is_auto else None
         if mask is None:
-            return super().variables_of(X)
+            return super()._variables_of(X)
         return [(int(column),) for column in mask.nonzero()]
 
     def _is_categorical(self, X: Tensor) -> Tensor | None:
