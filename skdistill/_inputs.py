@@ -35,6 +35,7 @@ class InputEncoding:
     n_categories : ndarray of int of shape (n_columns,)
     has_indicator : ndarray of bool of shape (n_columns,)
     edges : tuple of ndarray, default=()
+    compresses : bool, default=False
     """
 
     loc: np.ndarray
@@ -42,6 +43,7 @@ class InputEncoding:
     n_categories: np.ndarray
     has_indicator: np.ndarray
     edges: tuple[np.ndarray, ...] = ()
+    compresses: bool = False
 
     @classmethod
     def of(
@@ -78,7 +80,7 @@ class InputEncoding:
         n_categories = np.zeros(X.shape[1], dtype=int) if n_categories is None else n_categories
         is_number = n_categories == 0
         loc, scale = np.where(is_number, loc, 0.0), np.where(is_number, scale, 1.0)
-        found = cls(loc, scale, n_categories, is_missing & is_number)
+        found = cls(loc, scale, n_categories, is_missing & is_number, compresses=normalize)
         return found._with_bins(X, weight, bins)
 
     @classmethod
@@ -96,7 +98,7 @@ class InputEncoding:
         """
         loc, scale = _unless_flags(*moments.standardisation(), limits)
         none = np.zeros(len(loc), dtype=int)
-        found = cls(loc, scale, none, none.astype(bool))
+        found = cls(loc, scale, none, none.astype(bool), compresses=True)
         return found._with_bins(X, weight, bins)
 
     def _with_bins(
@@ -131,7 +133,7 @@ class InputEncoding:
 
     def _encoder(self) -> InputEncoder:
         arrays = self.loc, self.scale, self.n_categories, self.has_indicator
-        return InputEncoder(*arrays, self.edges)
+        return InputEncoder(*arrays, self.edges, self.compresses)
 
 
 class Bins(NamedTuple):
@@ -141,11 +143,13 @@ class Bins(NamedTuple):
     ----------
     settings : PiecewiseLinear
     y : ndarray of shape (n, ...)
-        What a tree predicts: standardised targets, or codes of classes.
+        What a tree predicts.
+    are_classes : bool, default=False
     """
 
     settings: PiecewiseLinear
     y: np.ndarray
+    are_classes: bool = False
 
     def edges(self, column: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
         """Find the edges of a column's bins, in ascending order; none where there is one bin."""
@@ -167,7 +171,7 @@ class Bins(NamedTuple):
 
     def _leaves(self, column: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
         """Where a decision tree cuts the column to predict y (Gorishniy et al., Section 3.2.2)."""
-        kind = DecisionTreeClassifier if y.dtype.kind in "iu" else DecisionTreeRegressor
+        kind = DecisionTreeClassifier if self.are_classes else DecisionTreeRegressor
         least = max(1, len(column) // (_LEAVES_OF_LEAST_SIZE * self.settings.n_bins))
         tree = kind(max_leaf_nodes=self.settings.n_bins, min_samples_leaf=least, random_state=0)
         found = tree.fit(column[:, None], y, sample_weight=weight).tree_
@@ -177,7 +181,9 @@ class Bins(NamedTuple):
 def bins_for(estimator: Any, n_rows: int, y: np.ndarray) -> Bins | None:
     """Return how to find the bins that an estimator's parameters ask for, if they do."""
     embeddings = _embeddings_of(estimator, n_rows)
-    return Bins(embeddings, y) if isinstance(embeddings, PiecewiseLinear) else None
+    if not isinstance(embeddings, PiecewiseLinear):
+        return None
+    return Bins(embeddings, y, estimator._kind == "classifier")
 
 
 def _embeddings_of(estimator: Any, n_rows: int) -> Any:

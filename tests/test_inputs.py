@@ -30,6 +30,7 @@ from skdistill._standardisation import Moments
 from skdistill.export import export_onnx
 from skdistill.modules import InputEncoder, PiecewiseLinear
 from skdistill.modules._embeddings import Periodic, PeriodicLayer
+from skdistill.modules._inputs import compressed
 from skdistill.persistence import load, save
 from skdistill.transfer import GaussianNoise, Munge, UniformBox, prepare_lacking
 
@@ -81,6 +82,16 @@ def test_inputs_are_those_of_scikit_learns_transformers(rows):
     is_missing = MissingIndicator().fit_transform(X[:, :3])
     one_hot = OneHotEncoder(sparse_output=False).fit_transform(X[:, 3:])
     np.testing.assert_allclose(found, np.hstack([numbers, is_missing, one_hot]), atol=1e-12)
+
+
+def test_numbers_far_out_grow_as_a_logarithm():
+    z = torch.tensor([-105.0, -5.0, -4.9, 0.0, 3.0, 5.0, 6.0, torch.nan])
+    expected = [-5 - np.log(101), -5, -4.9, 0, 3, 5, 5 + np.log(2), np.nan]
+    np.testing.assert_allclose(compressed(z), expected, rtol=1e-6)
+    X = np.append(np.zeros(999), 1.0)[:, None] * 7  # like a pixel at the edge
+    (largest,) = InputEncoding.of(X, None).module(torch.float64)(torch.tensor(X))[-1]
+    assert largest == pytest.approx(5 + np.log((1 - 1e-3) / np.sqrt(999e-6) - 4), rel=1e-3)
+    assert InputEncoding.of(X, None, normalize=False) is None
 
 
 def test_weights_have_the_effect_of_repetitions(rows):

@@ -10,6 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+# Standardised numbers beyond this grow as a logarithm: in columns that are nearly constant, as the
+# pixels at the edge of images, they may be hundreds of standard deviations from the mean.
+_BEYOND = 5.0
+
+
+def compressed(z: Tensor) -> Tensor:
+    """Return numbers z within 5 of 0 as they are, others as ±(5 + log(|z| - 4))."""
+    inside = z.clamp(-_BEYOND, _BEYOND)
+    excess = z - inside
+    return inside + excess.sign() * excess.abs().log1p()
+
 
 class InputEncoder(nn.Module):
     """Turns rows of a table into the inputs of networks; nothing of it is learnt by gradients.
@@ -31,6 +42,8 @@ class InputEncoder(nn.Module):
     edges : sequence of ndarray, default=()
         Edges of the bins of each column, of its standardised values, in ascending order; fewer than
         two are no bins.
+    compresses : bool, default=False
+        Whether standardised numbers grow as a logarithm beyond 5, see :func:`compressed`.
 
     References
     ----------
@@ -55,8 +68,10 @@ class InputEncoder(nn.Module):
         n_categories: np.ndarray | None = None,
         has_indicator: np.ndarray | None = None,
         edges: Sequence[np.ndarray] = (),
+        compresses: bool = False,
     ):
         super().__init__()
+        self.compresses = compresses
         sizes = np.zeros(len(loc), dtype=int) if n_categories is None else n_categories
         has_indicator = np.zeros(len(loc), dtype=bool) if has_indicator is None else has_indicator
         numbers = np.flatnonzero(sizes == 0)
@@ -109,4 +124,6 @@ class InputEncoder(nn.Module):
         if len(self.starts):
             distances = numbers.index_select(-1, self.binned) - self.starts
             parts.append((distances / self.widths).clamp(0.0, 1.0))  # Eq 1
+        if self.compresses:
+            numbers = compressed(numbers)
         return torch.cat([numbers, *parts], dim=-1) if parts else numbers
