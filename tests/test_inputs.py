@@ -430,3 +430,11 @@ def test_exported_models_take_codes_and_gaps(frame, rows, tmp_path):
     session = runtime.InferenceSession(tmp_path / "model.onnx")
     (found,) = session.run(["mean"], {"X": codes.to_numpy(dtype=np.float64)})
     np.testing.assert_allclose(found, model.predict(frame), rtol=1e-6)
+
+
+def test_the_default_teacher_reads_columns_as_its_student_does(frame, rows):
+    X = frame.astype(object).to_numpy()
+    model = HydraPlusRegressor(categorical_features=[3, 4], **SMALL)
+    model.fit(X, rows[1])
+    assert model.teacher_.categories_ == model.categories_
+    assert np.isfinite(model.predict(X)).all()

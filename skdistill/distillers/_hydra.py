@@ -10,6 +10,7 @@ from typing import Any
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 
+from .._columns import COLUMN_PARAMETERS
 from .._estimator import fit_task, with_callbacks
 from .._read_offs import DistributionEstimator
 from .._rules import Number, OneOf, Schedule
@@ -61,7 +62,8 @@ def _fit(hydra: Any, stage_of, X, y, *arguments, default: Any) -> Any:
     begin: Any = set_up_stream if is_stream(X) else set_up
     setup = begin(hydra, plan_of, X, y, *arguments, stage_of=stage_of)
     with fit_task(hydra, X, y, 2) as context, setup.resumable(hydra) as setup:
-        predictions = fit_teacher_of(hydra, setup, context, default)
+        columns = {name: getattr(hydra, name) for name in COLUMN_PARAMETERS}
+        predictions = fit_teacher_of(hydra, setup, context, partial(default, **columns))
         plan = hydra_plan(hydra, setup.plan.task, predictions.count(setup.X))
         train_student(hydra, setup, predictions, plan, context, n_heads_=plan.n_heads)
         calibrate(hydra, setup)
@@ -119,8 +121,8 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
     teacher : estimator, default=None
         A regressor: an unfitted one is cloned and fitted as `teacher_`, one in
         ``sklearn.frozen.FrozenEstimator`` is used as it is, None is a default
-        :class:`BayesianEnsembleRegressor`. Forests, bagging and lists of fitted models have
-        members too, see :func:`skdistill.teachers.as_teacher`.
+        :class:`BayesianEnsembleRegressor` that reads columns as the student does. Forests, bagging
+        and lists of fitted models have members too, see :func:`skdistill.teachers.as_teacher`.
     module : callable, default=MLP
         Builds the student from ``in_features``, ``out_features`` and the parameters
         ``module__<name>``, as an ``nn.Sequential``; for the MLP,
