@@ -38,7 +38,7 @@ def n_outputs(task):
 def test_no_teacher_is_a_default_ensemble(task):
     model = task.student(None, max_epochs=1).fit(task.X[:20], task.y[:20])
     assert type(model.teacher_) is task.Ensemble
-    expected = task.Ensemble().get_params()
+    expected = task.Ensemble(normalize_X=model.normalize_X).get_params()
     params = model.teacher_.get_params()
     assert params.pop("random_state") is not None
     assert expected.pop("random_state") is None
