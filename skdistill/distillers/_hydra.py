@@ -63,7 +63,8 @@ def _fit(hydra: Any, stage_of, X, y, *arguments, default: Any) -> Any:
     setup = begin(hydra, plan_of, X, y, *arguments, stage_of=stage_of)
     with fit_task(hydra, X, y, 2) as context, setup.resumable(hydra) as setup:
         columns = {name: getattr(hydra, name) for name in COLUMN_PARAMETERS}
-        predictions = fit_teacher_of(hydra, setup, context, partial(default, **columns))
+        make = None if default is None else partial(default, **columns)
+        predictions = fit_teacher_of(hydra, setup, context, make)
         plan = hydra_plan(hydra, setup.plan.task, predictions.count(setup.X))
         train_student(hydra, setup, predictions, plan, context, n_heads_=plan.n_heads)
         calibrate(hydra, setup)
