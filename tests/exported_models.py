@@ -175,10 +175,9 @@ def assert_same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -
             continue
         assert found[name].dtype == value.dtype
         eps = np.finfo(value.dtype).eps
-        # The last digits of a probability near 1 are that much entropy, or share of it: the rest.
-        # Its logits may differ in theirs, as runtimes have logarithms of their own.
+        # The last digit of a probability near 1 is that much entropy, or share of it: the rest.
         of_entropy = "total", "aleatoric", "epistemic", "expectation_share"
-        atol = 64 * eps if name in of_entropy else eps / 100
+        atol = 2 * eps if name in of_entropy else eps / 100
         if "std" in expected:  # means and quantiles are sums, which may cancel
             atol = 1e-6 * expected["std"].max() if name in ("mean", "interval", "quantiles") else 0
         np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=atol, err_msg=name)

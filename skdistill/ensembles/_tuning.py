@@ -18,8 +18,8 @@ from ._training import EnsembleTrainer, EveryMemberDiverged, Job
 # twice the time of an ensemble that is not tuned.
 _N_TRIED = 5
 
-# By what the scale of the prior is multiplied, and what else is changed: what helped smooth tables
-# of little noise, and harmed noisy ones.
+# By what the scale of the prior is multiplied, and what else is changed: what helped on some
+# tables, and not on others.
 _SMOOTH = {"module__activation": "silu"}
 _TRIED: tuple[tuple[float, dict[str, Any]], ...] = (
     (1.0, {}),
