@@ -50,7 +50,7 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         As in :class:`BayesianEnsembleRegressor`; y may hold no labels but those of the first fit.
     tune : {None, "oob"}, default=None
         As in :class:`BayesianEnsembleRegressor`.
-    calibrate : {"auto", "oob", None}, default=None
+    calibrate : {"auto", "oob", None}, default="auto"
         As in :class:`BayesianEnsembleRegressor`, but the members' logits are divided by the number
         that suits the labels best, by their log loss.
     checkpoint, checkpoint_every, callbacks, dtype, device, compile, n_threads, verbose
@@ -131,7 +131,7 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         member_block="auto",
         warm_start=False,
         tune=None,
-        calibrate=None,
+        calibrate="auto",
         n_jobs=None,
         checkpoint=None,
         checkpoint_every=60.0,

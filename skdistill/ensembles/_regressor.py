@@ -107,12 +107,13 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         member leaves out another tenth of the rows. The setting of the least negative
         log-likelihood of these rows trains the others, see `tuning_`. It takes about twice the
         time. Only for deep ensembles in memory.
-    calibrate : {"auto", "oob", None}, default=None
+    calibrate : {"auto", "oob", None}, default="auto"
         "oob" lets each member leave out another tenth of the rows, and multiplies the members'
         variances by the number that suits the targets of these rows best, by their CRPS, see
-        `calibration_`. Without it intervals are too narrow on small tables. None does nothing, and
-        members have all rows; "auto" is "oob" with at least 50 rows in memory for deep ensembles,
-        and else None.
+        `calibration_`. "auto" is "oob" with at least 50 rows in memory for deep ensembles, and else
+        None. None does nothing: members have all rows, and intervals are too narrow on small
+        tables. The rows left out are drawn row by row, so with calibration one row of weight two
+        is no longer the same as two rows.
     n_jobs : int, default=None
         How many blocks of members are trained side by side on a CPU, as tasks of joblib; -1 is all
         cores. None is 1, or what ``joblib.parallel_config`` says, which also chooses where: in
@@ -248,7 +249,7 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         member_block="auto",
         warm_start=False,
         tune=None,
-        calibrate=None,
+        calibrate="auto",
         n_jobs=None,
         normalize_y=True,
         checkpoint=None,

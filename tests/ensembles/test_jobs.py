@@ -198,7 +198,8 @@ def with_a_fault(in_features, out_features, generator):
 def test_members_that_diverge_in_a_process_are_restarted():
     models = []
     for n_jobs in (1, 2):
-        model = clone(REGRESSOR).set_params(module=with_a_fault, n_jobs=n_jobs)
+        settings = {"module": with_a_fault, "calibrate": None, "n_jobs": n_jobs}
+        model = clone(REGRESSOR).set_params(**settings)
         del model.module__hidden_units
         with pytest.warns(ConvergenceWarning, match=r"member\(s\) \[3\].*trained anew"):
             models.append(model.fit(X, Y))

@@ -116,8 +116,8 @@ def test_targets_may_be_left_as_they_are(data):
     model = ensemble(normalize_y=False).fit(X, y)
     assert model.module_.y_loc.tolist() == [0.0]
     assert model.module_.y_scale.tolist() == [1.0]
-    by_hand = ensemble().fit(X, (y - y.mean()) / y.std())
-    standardised = ensemble(normalize_y=False).fit(X, (y - y.mean()) / y.std())
+    by_hand = ensemble(calibrate=None).fit(X, (y - y.mean()) / y.std())
+    standardised = ensemble(calibrate=None, normalize_y=False).fit(X, (y - y.mean()) / y.std())
     assert_same_members(by_hand, standardised, X, rtol=1e-9)
 
 
@@ -133,7 +133,8 @@ def test_the_standardisation_is_weighted(data):
 
 def loss_of_the_first_epoch(X, y, beta):
     """Mean over members of the beta-NLL (Eq 5 of Seitzer et al.) before any step, by hand."""
-    model = ensemble(beta=beta, batch_size=100, max_epochs=1, lr=1e-12, prior_scale=np.inf)
+    still = {"batch_size": 100, "max_epochs": 1, "lr": 1e-12, "prior_scale": np.inf}
+    model = ensemble(beta=beta, calibrate=None, **still)
     model.fit(X, y)
     means, variances = np.moveaxis(model.predict_members(X)[:, :, 0], -1, 0)
     likelihood = 0.5 * (np.log(variances) + (y[:, None] - means) ** 2 / variances)
@@ -204,9 +205,9 @@ def test_members_differ_by_order_of_rows_alone(data):
         return MLP(in_features, out_features, (8,), generator=torch.Generator().manual_seed(0))
 
     X, y = data
+    settings = {"module": same_weights, "max_epochs": 3, "calibrate": None}
     one_batch, batches = (
-        BayesianEnsembleRegressor(3, module=same_weights, max_epochs=3, batch_size=size).fit(X, y)
-        for size in (60, 20)
+        BayesianEnsembleRegressor(3, batch_size=size, **settings).fit(X, y) for size in (60, 20)
     )
     np.testing.assert_allclose(one_batch.predict_members(X)[..., 0].std(axis=1), 0, atol=1e-12)
     assert (batches.predict_members(X)[..., 0].std(axis=1) > 0).all()
@@ -276,14 +277,15 @@ def test_sizing_the_blocks_costs_the_caller_no_random_numbers(data):
         seeds.append(generator.initial_seed())
         return MLP(in_features, out_features, (8,), generator=generator)
 
-    BayesianEnsembleRegressor(3, module=build, max_epochs=1, device="cpu", random_state=0).fit(X, y)
+    settings = {"max_epochs": 1, "device": "cpu", "calibrate": None, "random_state": 0}
+    BayesianEnsembleRegressor(3, module=build, **settings).fit(X, y)
     drawn = np.random.RandomState(0).randint(2**31 - 1, size=3)
     assert [seed for seed in seeds if seed != THROW_AWAY] == drawn.tolist()
 
 
 def test_a_member_does_not_depend_on_the_others(data):
     X, y = data
-    many, few = ensemble(n_members=5).fit(X, y), ensemble(n_members=2).fit(X, y)
+    many, few = (ensemble(n_members=n, calibrate=None).fit(X, y) for n in (5, 2))
     np.testing.assert_allclose(many.predict_members(X)[:, :2], few.predict_members(X), rtol=1e-9)
 
 
@@ -305,8 +307,9 @@ def test_rows_of_weight_zero_are_as_if_they_were_not_there(data):
 def test_integer_weights_equal_repetitions_in_full_batches(data):
     X, y = data
     weight = np.tile([1, 2, 0], 20)
-    weighted = ensemble(batch_size=100).fit(X, y, sample_weight=weight)
-    repeated = ensemble(batch_size=100).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
+    settings = {"batch_size": 100, "calibrate": None}
+    weighted = ensemble(**settings).fit(X, y, sample_weight=weight)
+    repeated = ensemble(**settings).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
     assert_same_members(weighted, repeated, X, rtol=1e-7)
 
 
@@ -320,7 +323,7 @@ def rows_of_bootstrap(monkeypatch, X, y, weight=None, n_members=3):
         return seen[-1]
 
     monkeypatch.setattr(_training.EnsembleTrainer, "_weights_of_rows", spy)
-    model = ensemble(n_members=n_members, bootstrap=True, max_epochs=1)
+    model = ensemble(n_members=n_members, bootstrap=True, max_epochs=1, calibrate=None)
     model.fit(X, y, sample_weight=weight)
     return torch.cat(seen).numpy()
 
@@ -471,6 +474,7 @@ def faulty(*calls):
 
 def ensemble_of(module, **params):
     settings = {"n_members": 4, "module": module, "max_epochs": 5, "random_state": 0}
+    settings["calibrate"] = None  # by which each member depends on all of them
     return BayesianEnsembleRegressor(**{**settings, **params})
 
 
@@ -661,7 +665,7 @@ class BatchNormalised(torch.nn.Module):
 def test_batch_normalisation_keeps_running_statistics(data):
     X, y = data
     shifted = 5.0 + 2.0 * X
-    settings = {"max_epochs": 60, "normalize_X": False, "random_state": 0}
+    settings = {"max_epochs": 60, "normalize_X": False, "calibrate": None, "random_state": 0}
     model = BayesianEnsembleRegressor(2, module=BatchNormalised, **settings)
     model.fit(shifted, y)
     means = model.module_.state_dict()["network.norm__running_mean"]
@@ -693,7 +697,8 @@ class LooksAtItsRows(torch.nn.Module):
 
 def test_a_module_that_cannot_be_vectorised_runs_in_a_loop(data):
     X, y = data
-    model = BayesianEnsembleRegressor(2, module=LooksAtItsRows, max_epochs=60, random_state=0)
+    settings = {"max_epochs": 60, "calibrate": None, "random_state": 0}
+    model = BayesianEnsembleRegressor(2, module=LooksAtItsRows, **settings)
     with pytest.warns(UserWarning, match="LooksAtItsRows cannot be vectorised"):
         model.fit(X, y)
     assert model.score(X, y) > 0.8
