@@ -94,16 +94,6 @@ OF_CLASSES = ("spambase", "satimage", "magic", "letter", "adult")
 N_SPLITS = {"protein": 5, "magic": 2, "letter": 2, "adult": 1}  # of others:
 N_SPLITS_OF_NUMBERS, N_SPLITS_OF_CLASSES = 20, 5
 
-# RMSE and NLL of CARD (Han et al., 2022, 20 splits; protein 5), as published.
-CARD = {
-    "boston": (2.62, 2.32),
-    "concrete": (4.92, 2.99),
-    "energy": (0.69, 1.12),
-    "power-plant": (3.91, 2.82),
-    "protein": (3.71, 2.47),
-    "wine": (0.62, 0.87),
-}
-
 SHARE = 0.2  # of the training rows, for models that choose when to stop
 PATIENCE = 50  # trees of NGBoost that may not improve
 NGBOOST_TREES = 2000  # at most
@@ -396,32 +386,44 @@ def verdict(ours: list[dict], theirs: list[dict], score: str) -> str | None:
     return "tie" if abs(gap) <= limit else "win" if gap < 0 else "loss"
 
 
-def contests(
-    results: list[dict[str, Any]], are_classes: bool
-) -> list[tuple[str, str, dict[str, dict[str, list[str]]]]]:
-    """For each of ours and each peer, by score, the sets of each verdict."""
+def contests(results: list[dict[str, Any]], are_classes: bool) -> list[Contest]:
+    """Each of ours against each peer with which it has a set in common, by all scores."""
     found = by_model(results, are_classes)
     names = dict.fromkeys(name for name, _ in found)
-    scores = [score for score in SCORES[are_classes] if score != "coverage_90"]
     rows = []
     for ours in OURS:
         for peer in (name for name in CONTENDERS if name not in OURS):
-            verdicts: dict[str, dict[str, list[str]]] = {}
-            for score in scores:
-                sets: dict[str, list[str]] = {"win": [], "tie": [], "loss": []}
-                for name in names:
-                    pair = (found.get((name, model), []) for model in (ours, peer))
-                    if (said := verdict(*pair, score)) is not None:
-                        sets[said].append(name)
-                verdicts[score] = sets
-            if any(any(sets.values()) for sets in verdicts.values()):
-                rows.append((ours, peer, verdicts))
+            pairs = {
+                name: [found.get((name, model), []) for model in (ours, peer)] for name in names
+            }
+            by_score = {
+                score: {name: verdict(*pair, score) for name, pair in pairs.items()}
+                for score in SCORES[are_classes]
+                if score != "coverage_90"
+            }
+            contest = Contest(ours, peer, by_score)
+            if any(any(said.values()) for said in by_score.values()):
+                rows.append(contest)
     return rows
 
 
-def counts(sets: dict[str, list[str]]) -> str:
-    """Numbers of wins, ties and losses."""
-    return " / ".join(str(len(names)) for names in sets.values())
+class Contest(NamedTuple):
+    """What one of ours wins, ties and loses against a peer: by score, the verdict on each set."""
+
+    ours: str
+    peer: str
+    verdicts: dict[str, dict[str, str | None]]
+
+    def counts(self) -> list[str]:
+        """By score, the numbers of sets won, tied and lost, and which were lost."""
+        return [self._count(said) for said in self.verdicts.values()]
+
+    @staticmethod
+    def _count(said: dict[str, str | None]) -> str:
+        values = list(said.values())
+        numbers = " / ".join(str(values.count(kind)) for kind in ("win", "tie", "loss"))
+        lost = ", ".join(name for name, kind in said.items() if kind == "loss")
+        return f"{numbers} ({lost})" if lost else numbers
 
 
 def report(results: list[dict[str, Any]]) -> None:
@@ -434,9 +436,9 @@ def report(results: list[dict[str, Any]]) -> None:
         if rows:
             print_table(["set", "model", "splits", *scores, "fit s", "row s", "bytes"], rows)
         if won := contests(results, are_classes):
-            print("\nWins / ties / losses over sets")
-            table = [[ours, peer, *map(counts, said.values())] for ours, peer, said in won]
-            print_table(["ours", "peer", *won[0][2]], table)
+            print("\nWins / ties / losses over sets (those lost)")
+            table = [[contest.ours, contest.peer, *contest.counts()] for contest in won]
+            print_table(["ours", "peer", *won[0].verdicts], table)
 
 
 # The run ------------------------------------------------------------------------------------------
