@@ -31,7 +31,10 @@ import skdistill
 
 RESULTS = Path(__file__).parent / "results"
 
-_PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "skorch", "ngboost", "onnxruntime")
+_PACKAGES = (
+    *("torch", "numpy", "scipy", "scikit-learn", "skorch", "onnxruntime"),
+    *("ngboost", "catboost", "lightgbm", "pytabkit"),
+)
 
 
 # What a script is asked, and what it leaves behind ----------------------------------------------
@@ -116,7 +119,9 @@ def write_json(path: str | Path, content: dict[str, Any]) -> None:
     """Write `content` as JSON, making the folder if need be."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    new = path.with_name(f"{path.name}.new")  # a script that is stopped leaves the old file whole
+    new.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    new.replace(path)
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

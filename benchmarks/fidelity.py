@@ -55,7 +55,7 @@ from skdistill import (
     HydraPlusClassifier,
     HydraPlusRegressor,
 )
-from skdistill.datasets import fetch_tabular_classification
+from skdistill.datasets import UCI_REGRESSION_SETS, fetch_tabular_classification
 from skdistill.metrics import crps, fidelity
 from skdistill.modules import n_parameters
 
@@ -115,7 +115,7 @@ def table(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 def load(name: str, split: int, validation: bool) -> Rows:
     """Standardised rows of one split."""
-    if name in OF_UCI:
+    if name in UCI_REGRESSION_SETS:
         return Rows(*load_split(name, split, validation))
     X, y = table(name)
     for seed in (split, split + 1000)[: 1 + validation]:

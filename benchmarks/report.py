@@ -25,6 +25,7 @@ from statistics import mean
 from typing import Any
 
 import gped
+import peers
 import tables
 import uci
 from _pages import (
@@ -88,6 +89,7 @@ COMMANDS = {
     "mnist_masked": ['mnist.py --threads 1 --masks 29 --methods "deep ensemble"'],
     "parallel": ["parallel.py"],
     "pareto": ["pareto.py"],
+    "peers": ["peers.py --resume"],
     "persistence": ["persistence.py"],
     "predict": ["predict.py"],
     "scale": ["scale.py --million"],
@@ -231,6 +233,76 @@ def uci_distribution() -> Table:
         "parameters, student / teacher:.3f",
         rows,
     )
+
+
+# Peers --------------------------------------------------------------------------------------------
+
+HEADINGS = {
+    "nll": "NLL:.3f",
+    "crps": "CRPS:.3f",
+    "rmse": "RMSE:.3f",
+    "coverage_90": "90 % coverage:.3f",
+    "log_loss": "log loss:.3f",
+    "accuracy": "accuracy:.3f",
+}
+NOT_MEASURED = "None of these is in the file yet."
+
+
+def scores_of(kind: str) -> tuple[bool, list[tuple[str, str]]]:
+    """Whether a kind of sets, numbers or classes, has classes; its scores with their formats."""
+    are_classes = {"numbers": False, "classes": True}[kind]
+    return are_classes, [
+        (key, HEADINGS[key].partition(":")[2]) for key in peers.SCORES[are_classes]
+    ]
+
+
+@block
+def peers_scores(kind: str) -> Table | str:
+    """All models on all sets: means over splits, with standard errors, and costs."""
+    are_classes, scores = scores_of(kind)
+    rows: list[list[Any]] = []
+    for (name, model), found in peers.by_model(stored("peers")["results"], are_classes).items():
+        fit, one, size = (mean(row[key] for row in found) for key in peers.COSTS)
+        rows.append(
+            [
+                *(name, model, len(found)),
+                *(plus_minus(*peers.mean_and_error(found, key), spec) for key, spec in scores),
+                *(duration(fit), duration(one), size / 1000),
+            ]
+        )
+    columns = " | ".join(HEADINGS[key] for key, _ in scores)
+    heading = f"set | model | splits | {columns} | fit | one row | kB:,.0f"
+    return table(heading, rows) if rows else NOT_MEASURED
+
+
+@block
+def peers_records() -> Table | str:
+    """Published figures beside the best that was measured."""
+    found = peers.by_model(stored("peers")["results"], are_classes=False)
+    rows: list[list[Any]] = []
+    for name, record in uci.RECORDS.items():
+        measured = {model: splits for (key, model), splits in found.items() if key == name}
+        if not measured:
+            continue
+        rows.append([name])
+        for score, published in zip(("rmse", "nll"), record, strict=True):
+            means = {m: peers.mean_and_error(splits, score)[0] for m, splits in measured.items()}
+            best = min(means, key=means.__getitem__)
+            rows[-1] += [published, means[best], best]
+    columns = "published:.2f | best here:.3f | of"
+    heading = f"set | RMSE, {columns} | NLL, {columns}"
+    return table(heading, rows) if rows else NOT_MEASURED
+
+
+@block
+def peers_contests(kind: str) -> Table | str:
+    """What ours win, tie and lose."""
+    are_classes, _ = scores_of(kind)
+    found = peers.contests(stored("peers")["results"], are_classes)
+    if not found:
+        return NOT_MEASURED
+    names = " | ".join(HEADINGS[score].partition(":")[0] for score in found[0].verdicts)
+    return table(f"ours | peer | {names}", ([c.ours, c.peer, *c.counts()] for c in found))
 
 
 # Fidelity to the infinite ensemble ----------------------------------------------------------------

@@ -23,6 +23,8 @@ import torch
 from _common import parameter, print_table, record, write_json
 from joblib import Parallel, delayed
 from sklearn.frozen import FrozenEstimator
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.metrics import r2_score, root_mean_squared_error
 from sklearn.preprocessing import StandardScaler
 
@@ -59,6 +61,16 @@ NGBOOST = {
     "protein": 2.81,
     "wine": 0.91,
     "yacht": 0.20,
+}
+
+# RMSE and NLL, the best by this protocol that had been published when our targets were set.
+RECORDS = {
+    "boston": (2.62, 2.32),
+    "concrete": (4.92, 2.99),
+    "energy": (0.69, 1.12),
+    "power-plant": (3.91, 2.82),
+    "protein": (3.71, 2.47),
+    "wine": (0.62, 0.87),
 }
 
 # What the student is, and its settings where they are not the defaults.
@@ -127,16 +139,18 @@ def run_split(name: str, split: int, options) -> dict:
     return result
 
 
+def gaussian_process(kernel, n_columns: int, seed: int, kind=GaussianProcessRegressor):
+    """A process with a kernel that has a length scale for each column, and with noise."""
+    noisy = ConstantKernel() * kernel(np.ones(n_columns)) + WhiteKernel()
+    return kind(noisy, normalize_y=True, random_state=seed)
+
+
 def run_peer(peer: str, X_train, X_test, y_train, y_test, split: int) -> dict[str, float]:
     """RMSE and NLL of a well-known regressor with its defaults."""
     start = time.process_time()
     loc, scale = y_train.mean(), y_train.std()
     if peer == "gp":
-        from sklearn.gaussian_process import GaussianProcessRegressor
-        from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
-
-        kernel = ConstantKernel() * RBF(np.ones(X_train.shape[1])) + WhiteKernel()
-        model = GaussianProcessRegressor(kernel, normalize_y=True, random_state=split)
+        model = gaussian_process(RBF, X_train.shape[1], split)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a length scale at its bound is an irrelevant column
             mean, std = model.fit(X_train, y_train).predict(X_test, return_std=True)

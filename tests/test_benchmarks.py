@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import norm
+from sklearn.linear_model import LinearRegression
 
 from skdistill.modules import n_parameters
 
@@ -136,6 +137,124 @@ def test_uci_runs_with_its_peers(run, data_dir, tmp_path):
     for model in ("teacher", "student", "gp", "mlp"):
         assert result[model]["rmse"] < 9  # the standard deviation of y
         assert model in text
+
+
+def test_peers_are_measured_in_pieces(run, data_dir, tmp_path):
+    output = tmp_path / "peers.json"
+    quick = ["--quick", "--output", str(output)]
+    run("peers.py", *quick, "--models", "HGB", "GP, RBF")
+    before = json.loads(output.read_text(encoding="utf-8"))["results"]
+    assert [row["model"] for row in before] == ["HGB", "GP, RBF"]
+    text = run("peers.py", *quick, "--models", "HGB", "student", "--resume")
+    rows = json.loads(output.read_text(encoding="utf-8"))["results"]
+    assert rows[:2] == before
+    assert [row["model"] for row in rows[2:]] == ["student"]  # its teacher was fitted, not wanted
+    for row in rows:
+        assert row["rmse"] < 9  # the standard deviation of y
+        assert row["nll"] < -norm.logpdf(9, scale=9)
+        assert 0.6 < row["coverage_90"] <= 1
+        assert min(row["crps"], row["fit_seconds"], row["row_seconds"], row["bytes"]) > 0
+        assert row["model"] in text
+    with pytest.raises(SystemExit, match="its quick is True, not False"):
+        run("peers.py", "--models", "HGB", "--resume", "--output", str(output))
+
+
+@pytest.fixture
+def peers(common):
+    """The script that measures peers."""
+    return importlib.import_module("peers")
+
+
+def results(model, values, score="nll", name="boston"):
+    """Rows of results of a model by split."""
+    return [
+        {"set": name, "split": i, "model": model, score: value} for i, value in enumerate(values)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ours", "score", "expected"),
+    [
+        ([0.8, 1.9, 2.8, 3.9], "nll", "win"),  # gaps -.2, -.1, -.2, -.1: mean -.15, error .029
+        ([0.8, 2.1, 2.9, 4.1], "nll", "tie"),  # -.2, .1, -.1, .1
+        ([1.2, 2.1, 3.2, 4.1], "nll", "loss"),
+        ([1.2, 2.1, 3.2, 4.1], "accuracy", "win"),  # more is better
+        ([0.8], "nll", None),  # one split in common tells no error
+    ],
+)
+def test_wins_are_beyond_twice_the_error_of_paired_differences(peers, ours, score, expected):
+    theirs = results("NGBoost", [1.0, 2.0, 3.0, 4.0], score)
+    assert peers.verdict(results("teacher", ours, score), theirs, score) == expected
+
+
+def test_contests_count_sets_and_name_those_lost(peers):
+    rows = []
+    for name, ours in (("boston", [0.8, 1.9]), ("energy", [1.2, 2.1]), ("wine", [0.0, 3.0])):
+        for model, values in (("student", ours), ("NGBoost", [1.0, 2.0])):
+            found = results(model, values, name=name)
+            rows += [{**row, "crps": row["nll"], "rmse": row["nll"]} for row in found]
+    (contest,) = peers.contests(rows, are_classes=False)
+    assert (contest.ours, contest.peer) == ("student", "NGBoost")
+    assert contest.counts() == ["1 / 1 / 1 (energy)"] * 3
+    assert peers.contests(rows, are_classes=True) == []
+
+
+def test_quantile_models_keep_their_outer_quantiles(peers):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 1), dtype=np.float32)
+    y = rng.exponential(size=400)  # far from a Gaussian, whose lower quantile is negative
+    rows = peers.Rows(X[:300], X[300:], y[:300], y[300:])
+    model = peers.boosted_histograms(rows, 0)
+    low, high = peers.interval(model, np.zeros((100, 1, 1, 2)), rows.X_test).T
+    np.testing.assert_array_equal(low, model.models_[0].predict(rows.X_test))
+    np.testing.assert_array_equal(high, model.models_[-1].predict(rows.X_test))
+    assert low.min() >= 0
+
+
+def test_processes_see_at_most_so_many_rows(peers, monkeypatch):
+    monkeypatch.setattr(peers, "GP_ROWS", 20)
+    X = np.random.default_rng(0).standard_normal((50, 1))
+    model = peers.GaussianProcess(random_state=0).fit(X, X[:, 0])
+    assert len(np.unique(model.X_train_)) == 20
+    assert set(model.X_train_[:, 0]) <= set(X[:, 0])
+    np.testing.assert_array_equal(model.X_train_[:, 0], model.y_train_)
+
+
+def test_models_without_a_variance_get_that_of_their_residuals(peers):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((500, 1))
+    y = X[:, 0] + 2 * rng.standard_normal(500)
+    rows = peers.Rows(X[:400], X[400:], y[:400], y[400:])
+    learn, stop, y_learn, y_stop = peers.held_out(rows, 3)
+    model = LinearRegression().fit(learn, y_learn)
+    variance = np.mean(np.square(y_stop - model.predict(stop)))
+    gaps = rows.y_test - model.predict(rows.X_test)
+    expected = -norm.logpdf(gaps, scale=np.sqrt(variance)).mean()
+    assert peers.scored(model, rows, 3)["nll"] == pytest.approx(expected)
+
+
+def test_a_peer_that_is_not_installed_is_left_out_aloud(peers, monkeypatch, capsys):
+    monkeypatch.setattr(peers, "versions", lambda: {"scikit-learn": "1", "skdistill": "1"})
+    assert peers.installed(["CatBoost", "HGB", "teacher"]) == ["HGB", "teacher"]
+    assert capsys.readouterr().out == "CatBoost is left out: catboost is not installed.\n"
+
+
+def test_results_stay_whole_when_writing_is_stopped(common, monkeypatch, tmp_path):
+    path = tmp_path / "result.json"
+    common.write_json(path, {"a": 1})
+    write = Path.write_text
+
+    def stopped(self, text, **how):
+        write(self, text[:5], **how)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Path, "write_text", stopped)
+        common.write_json(path, {"a": 2})
+    assert json.loads(path.read_text(encoding="utf-8")) == {"a": 1}
+    common.write_json(path, {"a": 3})
+    assert json.loads(path.read_text(encoding="utf-8")) == {"a": 3}
+    assert [file.name for file in tmp_path.iterdir()] == ["result.json"]
 
 
 def test_hydra_judges_fidelity_and_counts_the_papers_parameters(run, tmp_path):
