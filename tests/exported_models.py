@@ -34,7 +34,7 @@ def numbers(*distiller, **params) -> Any:
     ensemble = BayesianEnsembleRegressor(3, **SMALL)
     if not distiller:
         return ensemble.set_params(**params)
-    return distiller[0](ensemble, **{**SMALL, **params})
+    return distiller[0](ensemble.set_params(calibrate=None), **{**SMALL, **params})
 
 
 def classes(*distiller, **params) -> Any:
@@ -42,7 +42,7 @@ def classes(*distiller, **params) -> Any:
     ensemble = BayesianEnsembleClassifier(3, **SMALL)
     if not distiller:
         return ensemble.set_params(**params)
-    return distiller[0](ensemble, **{**SMALL, **params})
+    return distiller[0](ensemble.set_params(calibrate=None), **{**SMALL, **params})
 
 
 def network(kind: type) -> BayesianEnsembleClassifier:

@@ -205,6 +205,7 @@ def test_chunks_hold_every_row_once(n_rows, data, chunks, monkeypatch):
 def test_a_few_rows_are_predicted_in_one_piece(data, chunks, monkeypatch):
     X, y = data
     model = ensemble().fit(X, y)
+    chunks.clear()
     with config_context(working_memory=1e-6):
         monkeypatch.setattr(_reading, "_FEW", X.size)
         model.predict(X)

@@ -81,6 +81,7 @@ class NetworksThatDisagree:
         ]
         self.encode = copy.deepcopy(module).to(like).encode
         self.is_numeric = isinstance(module, GaussianStack)
+        self.temperature = 1.0 if module.calibration is None else module.calibration.temperature
 
     def of_some(self, generator: torch.Generator) -> Measure:
         n_networks, device = len(self.networks), generator.device
@@ -92,7 +93,8 @@ class NetworksThatDisagree:
             outputs = network(self.encode(rows).unsqueeze(0))
             if self.is_numeric:
                 return EmpiricalGaussian.from_outputs(outputs).uncertainty().epistemic.sum(-1)
-            members = Categories(outputs)  # (S, K, n) inside; uncertainty() passes no gradient
+            # (S, K, n) inside; uncertainty() passes no gradient
+            members = Categories(outputs / self.temperature)
             return (members.probs * members.log_ratio).sum(-2).mean(0)
 
         return measure

@@ -196,7 +196,7 @@ def test_students_of_real_numbers(table, family, data_dir, tmp_path):
 
 def test_a_pipelines_mixture_has_quantiles_if_asked(tmp_path):
     X, y = data_of("ensemble numbers", np.float32)
-    model = make_pipeline(StandardScaler(), numbers(max_epochs=1)).fit(X, y)
+    model = make_pipeline(StandardScaler(), numbers(max_epochs=1, calibrate=None)).fit(X, y)
     export_onnx(model, tmp_path / "without.onnx")
     assert "interval" not in run(tmp_path / "without.onnx", X)
     export_onnx(model, tmp_path / "with.onnx", quantiles=LEVELS, interval=True)
