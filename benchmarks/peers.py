@@ -32,11 +32,12 @@ environment that has skdistill:
     pip install --no-deps -r requirements/peers.txt
 
 Results are written after every split. With --resume those in the file stay, and what it lacks is
-measured. With --validation the last part of the training rows takes the place of the test rows.
+measured; with --also those in the files of other runs, on the same machine, are put beside them.
+With --validation the last part of the training rows takes the place of the test rows.
 
     python benchmarks/peers.py
     python benchmarks/peers.py --sets boston energy --models NGBoost teacher student --splits 5
-    python benchmarks/peers.py --models TabM --resume
+    python benchmarks/peers.py --models TabM --resume --also other.json
 """
 
 from __future__ import annotations
@@ -478,8 +479,21 @@ def kept(path: Path, settings: dict[str, Any]) -> list[dict[str, Any]]:
     then = {"machine": found["machine"], **found["settings"]}
     for what, value in now.items():
         if then[what] != value:
-            raise SystemExit(f"{path} cannot be resumed: its {what} is {then[what]}, not {value}.")
+            raise SystemExit(f"{path} cannot be used: its {what} is {then[what]}, not {value}.")
     return found["results"]
+
+
+def joined(paths: list[Path], settings: dict[str, Any]) -> list[dict[str, Any]]:
+    """Rows of several files; of two of one model and split the first."""
+    found: dict[tuple, dict[str, Any]] = {}
+    for row in (row for path in paths for row in kept(path, settings)):
+        found.setdefault(identity(row), row)
+    return list(found.values())
+
+
+def identity(row: dict[str, Any]) -> tuple:
+    """What there is one row of."""
+    return row["set"], row["split"], row["model"]
 
 
 def n_splits(name: str) -> int:
@@ -495,14 +509,17 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=list(CONTENDERS), choices=list(CONTENDERS))
     parser.add_argument("--splits", type=int, help="of every set at most (default: see above)")
     parser.add_argument("--resume", action="store_true", help="measure what the file lacks")
+    parser.add_argument(
+        "--also", nargs="+", default=[], type=Path, help="files of other runs, to be joined"
+    )
     parser.add_argument("--validation", action="store_true", help="score on held-out training rows")
     options = parser.parse_args()
     if options.quick:
         options.sets, options.splits = options.sets[:1], 1
     one_thread()
-    settings = {k: v for k, v in vars(options).items() if k not in ("output", "resume")}
-    results = kept(options.output, settings) if options.resume else []
-    known = {(row["set"], row["split"], row["model"]) for row in results}
+    settings = {k: v for k, v in vars(options).items() if k not in ("output", "resume", "also")}
+    results = joined([options.output] * options.resume + options.also, settings)
+    known = set(map(identity, results))
     models = installed(options.models)
     for name in options.sets:
         for split in range(min(options.splits or n_splits(name), n_splits(name))):

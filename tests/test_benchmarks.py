@@ -165,6 +165,18 @@ def peers(common):
     return importlib.import_module("peers")
 
 
+def test_files_of_several_runs_are_joined(peers, tmp_path):
+    settings = {"validation": False, "quick": False}
+    paths = [tmp_path / "a.json", tmp_path / "b.json", tmp_path / "missing.json"]
+    first = results("teacher", [1.0, 2.0])
+    second = [*results("teacher", [9.0, 9.0, 3.0]), *results("NGBoost", [4.0])]
+    for path, rows in zip(paths, (first, second), strict=False):
+        peers.write_json(path, peers.record(settings=settings, results=rows))
+    assert peers.joined(paths, settings) == [*first, *second[2:]]
+    with pytest.raises(SystemExit, match=r"b\.json cannot be used: its validation is False"):
+        peers.joined(paths[1:], {**settings, "validation": True})
+
+
 def results(model, values, score="nll", name="boston"):
     """Rows of results of a model by split."""
     return [
@@ -248,9 +260,10 @@ def test_results_stay_whole_when_writing_is_stopped(common, monkeypatch, tmp_pat
         write(self, text[:5], **how)
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr(Path, "write_text", stopped)
-        common.write_json(path, {"a": 2})
+        with pytest.raises(KeyboardInterrupt):
+            common.write_json(path, {"a": 2})
     assert json.loads(path.read_text(encoding="utf-8")) == {"a": 1}
     common.write_json(path, {"a": 3})
     assert json.loads(path.read_text(encoding="utf-8")) == {"a": 3}
