@@ -8,8 +8,7 @@ from sklearn.base import is_classifier
 
 from .._checks import check_weights
 from .._meta_estimators import is_prefitted
-from .._predict import predict_members
-from ._members import align_classes
+from .._predict import align_classes, predict_members
 from ._rows_and_folds import as_rows, folds_of, read_out_of_fold, rows_at
 from ._teacher import Teacher, as_teacher
 
