@@ -16,7 +16,9 @@ from ._teacher import Teacher, as_teacher
 _ROWS_TO_TRY, _SMALL_SQUARE = 500, 0.01
 
 
-def out_of_fold_members(teacher, X, y, *, cv=5, sample_weight=None, random_state=None, name="cv"):
+def out_of_fold_members(
+    teacher, X, y, *, cv=5, sample_weight=None, random_state=None, name="cv", verbose=0
+):
     """Predict members of every row by a clone of the teacher that has not seen the row.
 
     On the rows that they were fitted on, the members of an overfitted teacher agree; elsewhere they
@@ -37,6 +39,8 @@ def out_of_fold_members(teacher, X, y, *, cv=5, sample_weight=None, random_state
         For the folds that a number makes.
     name : str, default="cv"
         What to call `cv` in errors.
+    verbose : int, default=0
+        Whether to print a line after each fold, with the time left.
 
     Returns
     -------
@@ -65,7 +69,7 @@ def out_of_fold_members(teacher, X, y, *, cv=5, sample_weight=None, random_state
         members = predict_members(fitted, rows)
         return members if classes is None else align_classes(members, fitted.classes_, classes)
 
-    return read_out_of_fold(teacher, X, y, weight, folds, read, name)
+    return read_out_of_fold(teacher, X, y, weight, folds, read, name, verbose)
 
 
 def interpolates(teacher, X, y, sample_weight=None) -> bool:
