@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from typing import Any
 
@@ -11,10 +11,11 @@ import numpy as np
 from sklearn import get_config
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
+from sklearn.ensemble import BaggingClassifier, BaggingRegressor, VotingClassifier, VotingRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import ClassifierTags, RegressorTags, Tags, get_tags
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._training import SEED_LIMIT
 
@@ -59,15 +60,17 @@ def final_step(model: Any, X: Any = None) -> tuple[Any, Any]:
 
 
 def innermost(
-    model: Any, X: Any, method: str, caller: str = ""
+    model: Any, X: Any, method: str, caller: str = "", composites: tuple[type, ...] = ()
 ) -> tuple[Any, Any, list[Callable[[Any], Any]]]:
     """Return the fitted estimator inside `model` that has `method`, and its X.
 
     The third value lists the inverse transforms of the targets, in the order in which they apply.
     `method` may be any attribute. `caller` is the function to name in errors. X may be None.
+    `composites` are classes of models of several estimators that are returned as well.
     """
     inverses: list[Callable[[Any], Any]] = []
-    while not hasattr(model, method):  # FrozenEstimator delegates all attributes
+    # FrozenEstimator delegates all attributes.
+    while not (hasattr(model, method) or isinstance(model, composites)):
         inner = inside(model, fitted=True)
         if inner is not None:
             model, X = inner, rows_inside(model, X)
@@ -80,9 +83,49 @@ def innermost(
             raise TypeError(
                 f"{type(model).__name__} has no {method}; skdistill.{caller or method} takes a "
                 "fitted skdistill estimator, or a Pipeline, search (with refit=True), "
-                "FrozenEstimator or TransformedTargetRegressor around one."
+                f"FrozenEstimator or TransformedTargetRegressor around one{_or_of(composites)}."
             )
     return model, X, inverses
+
+
+def _or_of(composites: tuple[type, ...]) -> str:
+    """Say, at the end of an error, which models of several estimators will do."""
+    if not composites:
+        return ""
+    names = ", ".join(cls.__name__ for cls in composites)
+    return f", or {names} of such. skdistill.teachers.as_teacher makes one of other estimators"
+
+
+def members_and_rows(
+    model: BaggingClassifier | BaggingRegressor | VotingClassifier | VotingRegressor, X: Any
+) -> Iterator[tuple[Any, Any]]:
+    """Iterate over the fitted estimators of a bag or of voters, each with its X.
+
+    Classes that an estimator of a classifier predicts are places in the ``classes_`` of `model`.
+    """
+    if isinstance(model, (VotingClassifier, VotingRegressor)):
+        for member in model.estimators_:
+            yield member, X
+        return
+    X = validate_data(
+        model,
+        X,
+        reset=False,
+        dtype=None,
+        accept_sparse=["csr", "csc"],
+        ensure_all_finite=False,  # the members check, as in Bagging
+    )
+    for member, columns in zip(model.estimators_, model.estimators_features_, strict=True):
+        yield member, X[:, columns]
+
+
+def weights_of_voters(voting: VotingClassifier | VotingRegressor) -> np.ndarray:
+    """Return the weight of each of the fitted estimators; they sum to one."""
+    if voting.weights is None:
+        return np.full(len(voting.estimators_), 1 / len(voting.estimators_))
+    named = zip(voting.estimators, voting.weights, strict=True)
+    weights = np.array([weight for (_, voter), weight in named if voter != "drop"], dtype=float)
+    return weights / weights.sum()
 
 
 def has_members(model: Any) -> bool:

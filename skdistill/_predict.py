@@ -6,9 +6,17 @@ scikit-learn's meta-estimators delegate ``predict``, but not the methods of this
 
 from __future__ import annotations
 
-import numpy as np
+from typing import NamedTuple
 
-from ._meta_estimators import innermost
+import numpy as np
+from scipy.special import entr
+from sklearn.base import is_classifier
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import BaggingClassifier, BaggingRegressor, VotingClassifier, VotingRegressor
+from sklearn.multioutput import MultiOutputClassifier, MultiOutputRegressor
+from sklearn.utils.validation import check_is_fitted
+
+from ._meta_estimators import innermost, members_and_rows, weights_of_voters
 from ._read_offs import as_frame
 from .distributions import EmpiricalGaussian, Uncertainty
 
@@ -23,9 +31,19 @@ __all__ = [
 # Nodes of the quadrature for members after the inverse transform of a target.
 _N_NODES = 32
 
+# Meta-estimators of several estimators, through which `predict_uncertainty` looks.
+_MIXTURES = (
+    BaggingClassifier,
+    BaggingRegressor,
+    CalibratedClassifierCV,
+    VotingClassifier,
+    VotingRegressor,
+)
+_MULTI_OUTPUT = (MultiOutputClassifier, MultiOutputRegressor)
+
 
 def predict_uncertainty(model, X) -> Uncertainty:
-    """Predict the parts of the uncertainty with an estimator or a meta-estimator around one.
+    r"""Predict the parts of the uncertainty with an estimator or a meta-estimator around one.
 
     scikit-learn's meta-estimators delegate ``predict``, but not ``predict_uncertainty``; this
     function finds the estimator inside. On a bare estimator it is its method.
@@ -34,7 +52,8 @@ def predict_uncertainty(model, X) -> Uncertainty:
     ----------
     model : estimator
         A fitted skdistill estimator, or a Pipeline, search (GridSearchCV and its kin),
-        FrozenEstimator or TransformedTargetRegressor around one.
+        FrozenEstimator or TransformedTargetRegressor around one; or Voting, Bagging, MultiOutput
+        or CalibratedClassifierCV of such.
     X : array-like of shape (n_samples, n_features)
 
     Returns
@@ -47,19 +66,41 @@ def predict_uncertainty(model, X) -> Uncertainty:
     Raises
     ------
     TypeError
-        If no estimator with ``predict_uncertainty`` is found inside `model`.
+        If no estimator with ``predict_uncertainty`` is found inside `model`, such as in a voter
+        that is scikit-learn's own; :func:`skdistill.teachers.as_teacher` makes one of it.
+    ValueError
+        If a VotingClassifier counts votes (``voting="hard"``), which have no uncertainty.
+
+    Notes
+    -----
+    Estimators :math:`i` that vote with weights :math:`w_i` (of a sum of one), or stand in a bag,
+    predict a mixture. Its uncertainty is that of the estimators, and of which of them is right:
+
+    .. math::
+
+        \text{aleatoric} &= \textstyle\sum_i w_i \, \text{aleatoric}_i \\
+        \text{epistemic} &= \textstyle\sum_i w_i \, \text{epistemic}_i + \text{between}
+
+    with the variance of their means, :math:`\sum_i w_i (\mu_i - \bar\mu)^2`, by the law of total
+    variance, or the mutual information :math:`H(\bar p) - \sum_i w_i H(p_i)` between them. One that
+    cannot tell its parts, such as a single network, has aleatoric uncertainty only. MultiOutput
+    has a column for each of its estimators.
+
+    CalibratedClassifierCV averages its calibrated classifiers. A calibrated classifier has the
+    entropy of the probabilities that it predicts, in which the epistemic part has the share that it
+    has in the classifier inside.
+
+    A stack is no mixture: its last estimator reads the predictions of the others, and does not know
+    how sure they were.
     """
-    estimator, X, inverses = innermost(model, X, "predict_uncertainty")
-    if not inverses:
-        return estimator.predict_uncertainty(X)
-    members = transformed_members(inverses, estimator.predict_members(X))
-    parts = EmpiricalGaussian.from_members(members).uncertainty()
-    total, aleatoric, epistemic = (
-        part.numpy()[:, 0] if part.shape[1] == 1 else part.numpy() for part in parts
-    )
-    if members.shape[1] == 1:
-        return Uncertainty(total, None, None, measure="variance")
-    return Uncertainty(total, aleatoric, epistemic, measure="variance")
+    found = innermost(model, X, "predict_uncertainty", composites=_MIXTURES + _MULTI_OUTPUT)
+    estimator, rows, inverses = found
+    if inverses or isinstance(estimator, _MIXTURES):
+        return _answer(*found).uncertainty
+    if isinstance(estimator, _MULTI_OUTPUT):
+        check_is_fitted(estimator)
+        return _side_by_side([predict_uncertainty(one, rows) for one in estimator.estimators_])
+    return estimator.predict_uncertainty(rows)
 
 
 def predict_members(model, X) -> np.ndarray:
@@ -177,3 +218,160 @@ def transformed_members(inverses, members: np.ndarray) -> np.ndarray:
     mean = np.tensordot(weights, values, axes=1)
     variance = np.tensordot(weights, np.square(values - mean), axes=1)
     return np.stack([mean, variance], axis=-1)
+
+
+def align_classes(probabilities: np.ndarray, given, wanted) -> np.ndarray:
+    """Put columns of class probabilities in another order, zero for classes not given.
+
+    Parameters
+    ----------
+    probabilities : ndarray of shape (..., len(given))
+    given : array-like of shape (n_given,)
+        The class of each column.
+    wanted : array-like of shape (n_classes,)
+        The class of each column of the result, all of `given` among them.
+
+    Returns
+    -------
+    probabilities : ndarray of shape (..., n_classes)
+
+    Raises
+    ------
+    ValueError
+        If a class in `given` is not in `wanted`.
+    """
+    given, wanted = np.asarray(given).tolist(), np.asarray(wanted).tolist()
+    if given == wanted:
+        return probabilities
+    if unknown := [label for label in given if label not in wanted]:
+        raise ValueError(f"Classes must be among {wanted}, got also {unknown}.")
+    aligned = np.zeros((*probabilities.shape[:-1], len(wanted)), dtype=probabilities.dtype)
+    aligned[..., [wanted.index(label) for label in given]] = probabilities
+    return aligned
+
+
+# --- the uncertainty of several estimators ----------------------------------------------------
+
+
+class _Answer(NamedTuple):
+    """What an estimator predicts, and how sure it is of it."""
+
+    centre: np.ndarray  # class probabilities (n, K), or means (n,) or (n, t)
+    uncertainty: Uncertainty
+
+
+def _answer(model, X, inverses=()) -> _Answer:
+    """Answer for rows, with `inverses` to apply to the targets after those inside of the model."""
+    model, X, own = innermost(model, X, "predict_uncertainty", composites=_MIXTURES + _MULTI_OUTPUT)
+    inverses = [*own, *inverses]
+    if isinstance(model, _MIXTURES):
+        return _mixture(*_answers(model, X, inverses))
+    if isinstance(model, _MULTI_OUTPUT):
+        return _of_outputs(model, X, inverses)
+    if inverses:
+        return _of_members(transformed_members(inverses, model.predict_members(X)))
+    centre = model.predict_proba(X) if is_classifier(model) else model.predict(X)
+    return _Answer(centre, model.predict_uncertainty(X))
+
+
+def _of_members(members: np.ndarray) -> _Answer:
+    """Answer of members (n, S, t, 2) with means and variances."""
+    distribution = EmpiricalGaussian.from_members(members)
+    found = (distribution.mean, *distribution.uncertainty())
+    mean, total, aleatoric, epistemic = (
+        part.numpy()[:, 0] if part.shape[1] == 1 else part.numpy() for part in found
+    )
+    if members.shape[1] == 1:
+        return _Answer(mean, Uncertainty(total, None, None, measure="variance"))
+    return _Answer(mean, Uncertainty(total, aleatoric, epistemic, measure="variance"))
+
+
+def _of_outputs(model, X, inverses) -> _Answer:
+    """Answer of a regressor for each target."""
+    check_is_fitted(model)
+    if inverses:
+        raise TypeError(
+            f"{type(model).__name__} must be around TransformedTargetRegressor, not inside of it, "
+            "for predict_uncertainty: the transform may mix targets that are predicted apart."
+        )
+    answers = [_answer(one, X) for one in model.estimators_]
+    means = np.column_stack([answer.centre for answer in answers])
+    return _Answer(means, _side_by_side([answer.uncertainty for answer in answers]))
+
+
+def _side_by_side(columns: list[Uncertainty]) -> Uncertainty:
+    """Put uncertainties (n,) into columns; without parts if one has none."""
+    total, aleatoric, epistemic = (
+        None if any(column is None for column in part) else np.column_stack(part)
+        for part in zip(*columns, strict=True)
+    )
+    return Uncertainty(total, aleatoric, epistemic, measure=columns[0].measure)
+
+
+def _answers(model, X, inverses) -> tuple[list[_Answer], np.ndarray]:
+    """Return the answers of the estimators in a mixture, and their weights, which sum to one."""
+    check_is_fitted(model)
+    if isinstance(model, CalibratedClassifierCV):
+        answers = [_calibrated(one, X) for one in model.calibrated_classifiers_]
+        return answers, np.full(len(answers), 1 / len(answers))
+    if getattr(model, "voting", "soft") == "hard":
+        raise ValueError(
+            'VotingClassifier must have voting="soft" for predict_uncertainty, got "hard": votes '
+            "do not tell how sure they are."
+        )
+    answers = []
+    for member, rows in members_and_rows(model, X):
+        centre, uncertainty = _answer(member, rows, inverses)
+        if is_classifier(model):
+            centre = align_classes(centre, member.classes_, range(len(model.classes_)))
+        answers.append(_Answer(centre, uncertainty))
+    is_voting = isinstance(model, (VotingClassifier, VotingRegressor))
+    equal = np.full(len(answers), 1 / len(answers))
+    return answers, weights_of_voters(model) if is_voting else equal
+
+
+def _calibrated(calibrated, X) -> _Answer:
+    """Answer of one of the classifiers in CalibratedClassifierCV.
+
+    Calibration changes the mean prediction, and says nothing of the members that it is the mean of;
+    so the epistemic part keeps its share in the total.
+    """
+    before = _answer(calibrated.estimator, X).uncertainty
+    probabilities = calibrated.predict_proba(X)
+    total = entr(probabilities).sum(axis=-1)
+    if before.epistemic is None:
+        return _Answer(probabilities, Uncertainty(total, None, None, measure="entropy"))
+    share = np.divide(
+        before.epistemic, before.total, out=np.zeros_like(before.total), where=before.total > 0
+    )
+    parts = total * (1 - share), total * share
+    return _Answer(probabilities, Uncertainty(total, *parts, measure="entropy"))
+
+
+def _mixture(answers: list[_Answer], weights: np.ndarray) -> _Answer:
+    """Answer of a mixture, by the law of total variance or the chain rule of mutual information."""
+    centres = np.stack([answer.centre for answer in answers])  # (S, n, ...)
+    centre = np.tensordot(weights, centres, axes=1)
+    uncertainties = [answer.uncertainty for answer in answers]
+    if len(answers) == 1:
+        return _Answer(centre, uncertainties[0])
+    total, aleatoric, epistemic = (
+        np.tensordot(weights, np.stack(part), axes=1)
+        for part in zip(*map(_with_parts, uncertainties), strict=True)
+    )
+    measure = uncertainties[0].measure
+    if measure == "variance":
+        between = np.tensordot(weights, np.square(centres - centre), axes=1)
+    else:
+        entropies = np.tensordot(weights, entr(centres).sum(axis=-1), axes=1)
+        between = np.maximum(entr(centre).sum(axis=-1) - entropies, 0)  # of rounding, below 0
+    parts = total + between, aleatoric, epistemic + between
+    return _Answer(centre, Uncertainty(*parts, measure=measure))
+
+
+def _with_parts(uncertainty: Uncertainty) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the three parts, all of it aleatoric where they are not known."""
+    total, aleatoric, epistemic = uncertainty
+    return (
+        (total, total, np.zeros_like(total)) if epistemic is None else (total, aleatoric, epistemic)
+    )

@@ -26,6 +26,7 @@ LAYERS = {
         "_settings",
         "_special",
         "_version",
+        "_verbose",
         "_warnings",
         "distributions",
         "expectations",

@@ -16,17 +16,30 @@ from sklearn.compose import TransformedTargetRegressor
 from sklearn.datasets import load_iris, make_regression
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import Lasso, Ridge
-from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    KFold,
+    RandomizedSearchCV,
+    ShuffleSplit,
+    StratifiedKFold,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor, HydraPlusRegressor
+from skdistill import (
+    BayesianEnsembleClassifier,
+    BayesianEnsembleRegressor,
+    HydraPlusRegressor,
+    predict_uncertainty,
+)
 from skdistill.metrics import neg_log_loss_scorer
 from skdistill.model_selection import (
     CheapestStudentSearchCV,
     CheapestWithin,
+    cross_val_predict_uncertainty,
     flops,
     latency,
     make_cost_scorer,
@@ -38,6 +51,7 @@ from skdistill.model_selection import (
     pareto_front,
 )
 from skdistill.modules import ConvNet
+from skdistill.transfer import TransferSet
 
 
 @pytest.fixture(scope="module")
@@ -449,3 +463,106 @@ def test_copies_of_the_fitted_search(iris):
     np.testing.assert_array_equal(copied.predict_proba(iris[0]), search.predict_proba(iris[0]))
     assert copied.best_cost_ == search.best_cost_
     assert "best_index_" not in vars(clone(search))
+
+
+# --- cross-validation -----------------------------------------------------------------------
+
+
+def small_ensemble(n_members=3, kind=BayesianEnsembleRegressor):
+    return kind(n_members, max_epochs=2, module__hidden_units=(5,), random_state=0)
+
+
+def left_out(model, X, y, folds, of_step="", weight=None):
+    """Uncertainty of rows by models that are fitted without their fold, written out."""
+    parts = np.empty((3, *y.shape)) if y.dtype == float else np.empty((3, len(y)))
+    for train, test in folds:
+        params = {} if weight is None else {f"{of_step}sample_weight": weight[train]}
+        fitted = clone(model).fit(X[train], y[train], **params)
+        for part, found in zip(parts, predict_uncertainty(fitted, X[test]), strict=True):
+            part[test] = found
+    return parts
+
+
+def assert_parts(found, expected, measure="variance"):
+    assert found.measure == measure
+    for part, wanted in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(part, wanted)
+
+
+def test_rows_are_predicted_by_fits_without_them(data):
+    X, y = data
+    folds = KFold(3, shuffle=True, random_state=0)
+    expected = left_out(small_ensemble(), X, y, folds.split(X))
+    model = small_ensemble()
+    assert_parts(cross_val_predict_uncertainty(model, X, y, cv=folds), expected)
+    assert not hasattr(model, "n_features_in_")
+    in_fit = small_ensemble().fit(X, y).predict_uncertainty(X).total
+    assert not np.allclose(expected[0], in_fit)
+
+
+def test_weights_reach_the_last_step_of_a_pipeline(data):
+    X, y = data
+    model = make_pipeline(StandardScaler(), small_ensemble())
+    weight, of_step = np.linspace(0.1, 2, len(y)), "bayesianensembleregressor__"
+    params = {f"{of_step}sample_weight": weight}
+    found = cross_val_predict_uncertainty(model, X, y, cv=3, params=params)
+    folds = list(KFold(3).split(X))
+    assert_parts(found, left_out(model, X, y, folds, of_step, weight))
+    assert not np.allclose(found.total, left_out(model, X, y, folds)[0])
+
+
+def test_weights_and_groups_are_routed(data):
+    X, y = data
+    weight, groups = np.linspace(0.1, 2, len(y)), np.arange(len(y)) % 4
+    folds = list(GroupKFold(2).split(X, y, groups))
+    found = cross_val_predict_uncertainty(
+        small_ensemble(), X, y, cv=GroupKFold(2), groups=groups, params={"sample_weight": weight}
+    )
+    expected = left_out(small_ensemble(), X, y, folds, weight=weight)
+    assert_parts(found, expected)
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = make_pipeline(small_ensemble().set_fit_request(sample_weight=True))
+        routed = {"sample_weight": weight, "groups": groups}
+        found = cross_val_predict_uncertainty(model, X, y, cv=GroupKFold(2), params=routed)
+        assert_parts(found, expected)
+        with pytest.raises(ValueError, match=r"sample_weight.*are passed but"):
+            cross_val_predict_uncertainty(small_ensemble(), X, y, params={"sample_weight": weight})
+
+
+def test_folds_of_classes_are_stratified():
+    X, y = load_iris(return_X_y=True)
+    X, y = X[::3], np.array(["rose", "iris", "aster"])[y[::3]]  # sorted: KFold would lose classes
+    model = small_ensemble(kind=BayesianEnsembleClassifier)
+    found = cross_val_predict_uncertainty(model, X, y, cv=3)
+    assert_parts(found, left_out(model, X, y, StratifiedKFold(3).split(X, y)), "entropy")
+
+
+def test_frames_and_several_targets_and_one_network(data):
+    X, y = data
+    Y = np.column_stack([y, -y])
+    found = cross_val_predict_uncertainty(small_ensemble(), pd.DataFrame(X).add_prefix("x"), Y)
+    assert_parts(found, left_out(small_ensemble(), X, Y, KFold(5).split(X)))
+    total, aleatoric, epistemic = cross_val_predict_uncertainty(small_ensemble(1), X, Y, cv=2)
+    assert total.shape == Y.shape
+    assert aleatoric is None
+    assert epistemic is None
+
+
+def test_transfer_rows_are_those_of_every_fold(data):
+    X, y = data
+    student = HydraPlusRegressor(small_ensemble(), max_epochs=20, random_state=0)
+    rows = TransferSet(X[:7] + 1)
+    found = cross_val_predict_uncertainty(student, X, y, cv=2, params={"X_transfer": rows})
+    for train, test in KFold(2).split(X):
+        fitted = clone(student).fit(X[train], y[train], X_transfer=rows)
+        np.testing.assert_array_equal(found.total[test], fitted.predict_uncertainty(X[test]).total)
+
+
+def test_rows_must_be_left_out_once(data):
+    with pytest.raises(ValueError, match="only works for partitions"):
+        cross_val_predict_uncertainty(small_ensemble(), *data, cv=ShuffleSplit(2, random_state=0))
+
+
+def test_models_without_uncertainty_are_named(data):
+    with pytest.raises(TypeError, match="Ridge has no predict_uncertainty"):
+        cross_val_predict_uncertainty(Ridge(), *data)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.compose import TransformedTargetRegressor
-from sklearn.ensemble import BaggingRegressor
+from sklearn.ensemble import BaggingRegressor, StackingRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression
@@ -178,15 +178,25 @@ def test_one_network_stays_without_parts_through_a_transform(data):
         (make_pipeline(StandardScaler(), LinearRegression()), "LinearRegression"),
         (GridSearchCV(LinearRegression(), {}, cv=2), "LinearRegression"),
         (FrozenEstimator(LinearRegression()), "LinearRegression"),
-        (BaggingRegressor(ensemble(), n_estimators=2), "BaggingRegressor"),
+        (StackingRegressor([("one", ensemble())], cv=2), "StackingRegressor"),
     ],
-    ids=["bare", "pipeline", "search", "frozen", "bagging"],
+    ids=["bare", "pipeline", "search", "frozen", "stacking"],
 )
 def test_models_without_the_method_are_named(name, model, class_name, data):
     X, y = data
     inner = getattr(model, "estimator", None) if isinstance(model, FrozenEstimator) else model
     inner.fit(X, y)
     with pytest.raises(TypeError, match=f"{class_name} has no {name}; skdistill.{name} takes"):
+        FUNCTIONS[name](model, X)
+
+
+@pytest.mark.parametrize(
+    "name", sorted(FUNCTIONS.keys() - {"predict_uncertainty"})
+)  # see test_mixtures.py
+def test_a_bag_has_uncertainty_only(name, data):
+    X, y = data
+    model = BaggingRegressor(ensemble(), n_estimators=2).fit(X, y)
+    with pytest.raises(TypeError, match=f"BaggingRegressor has no {name}; skdistill.{name} takes"):
         FUNCTIONS[name](model, X)
 
 

@@ -16,6 +16,7 @@ import torch
 from skorch.callbacks import Callback, LRScheduler, PrintLog
 from torch import Tensor
 
+from .._verbose import print_line, time_left
 from ..modules import member_state
 
 # How far a member's loss may be above that of a constant prediction, in units of 1 + |the latter|:
@@ -61,6 +62,8 @@ class ProgressLog(PrintLog):
         super().__init__(sink=_print_plainly)
 
     def on_train_begin(self, net, **kwargs):
+        if net.verbose > 1:
+            print_line(f"{net.phase}:")
         self.begin_ = self.last_ = time.monotonic()
         self.n_epochs_ = 0  # a fit that goes on has not run all of them
 
@@ -81,17 +84,16 @@ class ProgressLog(PrintLog):
         if n_left and now - self.last_ < _SECONDS_BETWEEN_LINES:
             return
         self.last_ = now
-        left = (now - self.begin_) / self.n_epochs_ * n_left
-        print(  # noqa: T201 -- the user asks for it by `verbose`
+        left = time_left(now - self.begin_, self.n_epochs_, n_left + net.n_epochs_later)
+        print_line(
             f"{net.phase}: epoch {len(net.history)} of {net.max_epochs}, "
-            f"loss {net.history[-1, 'train_loss']:.4g}, {left:.0f} s left",
-            flush=True,
+            f"loss {net.history[-1, 'train_loss']:.4g}, {left}"
         )
 
 
 def _print_plainly(text: str) -> None:
     """Print text, without its colours where the output is no terminal."""
-    print(text if sys.stdout.isatty() else _COLOURS.sub("", text))  # noqa: T201 -- as above
+    print_line(text if sys.stdout.isatty() else _COLOURS.sub("", text))
 
 
 def listens_to_batches(callback: Callback) -> bool:

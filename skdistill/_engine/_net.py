@@ -50,6 +50,9 @@ class StackNet(NeuralNet):
         of the net's state.
     phase : str, default="training"
         What the lines that are printed call it.
+    n_epochs_later : float, default=0
+        Epochs of such stacks that the fit has still to run when this one has ended; for the time
+        left that is printed.
     ranks : Ranks, default=None
         Processes that train the same stack, each on its share of every minibatch. Gradients and
         losses are those over the rows of all; the weights begin as those of rank 0.
@@ -69,6 +72,7 @@ class StackNet(NeuralNet):
         proximal=None,
         after_step=None,
         phase="training",
+        n_epochs_later=0,
         ranks: Ranks | None = None,
         **kwargs,
     ):
@@ -79,6 +83,7 @@ class StackNet(NeuralNet):
         self.proximal = proximal
         self.after_step = after_step
         self.phase = phase
+        self.n_epochs_later = n_epochs_later
         self.ranks = ranks
         # skorch would cache one tensor of targets a batch for its scores; ours are tuples.
         super().__init__(module, criterion, train_split=None, use_caching=False, **kwargs)

@@ -160,7 +160,8 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
     callbacks, device, compile, n_threads
         As in :class:`BayesianEnsembleRegressor`.
     verbose : int, default=0
-        1 also prints a line after each round: what was found, and about how long the rest takes.
+        As in :class:`DistributionDistiller`. 1 also prints a line after each round: what was found,
+        and about how long the rest takes.
     random_state : int, RandomState instance or None, default=None
         Unless None, it also seeds every ``random_state`` of the teacher that is None.
     **kwargs

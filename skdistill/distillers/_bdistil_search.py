@@ -20,6 +20,7 @@ from .._memory import rows_asked
 from .._plans import Extent, as_tensors
 from .._reading import rows_within
 from .._training import decay_of_weights, n_epochs_for, on_device
+from .._verbose import print_line, time_left
 from .._warnings import warn
 from ..losses import DistillationGame
 from ..modules import Learner, Rounds, count_flop, n_parameters, stack, unstack
@@ -252,7 +253,8 @@ class Search:
         recipe = self.setup.recipe.of_classes[number]
         learner = self.plan.build_learner(recipe, sources, self._seed())
         learner.to(self.played.x)
-        history = self.train(learner, barrier.weight)
+        phase = f"round {len(self.rounds) + 1} of {self.parameters.n_rounds}, network {n_searches}"
+        history = self.train(learner, barrier.weight, phase)
         if history is None:  # it diverged
             barrier.change(was_too_light=False)
             return False
@@ -294,15 +296,15 @@ class Search:
 
     def _print_round(self, seconds: float) -> None:
         found, n_done, n_rounds = self.rounds[-1], len(self.rounds), self.parameters.n_rounds
-        left = seconds / n_done * (n_rounds - n_done)
-        print(  # noqa: T201 -- the user asks for it by `verbose`
+        print_line(
             f"round {n_done} of {n_rounds}: network {found.n_searches} that was tried, of class "
             f"{found.module} with {found.n_connections} connections, weight {found.weight:.2g}, "
-            f"distance {found.distance:.4g}, {left:.0f} s left",
-            flush=True,
+            f"distance {found.distance:.4g}, {time_left(seconds, n_done, n_rounds - n_done)}"
         )
 
-    def train(self, learner: Learner, barrier_weight: float) -> list[dict[str, Any]] | None:
+    def train(
+        self, learner: Learner, barrier_weight: float, phase: str
+    ) -> list[dict[str, Any]] | None:
         """Train a learner (Eq 6); return the history, None if it diverged."""
         from .._engine import DivergenceGuard, Rows, TaskPerEpoch
 
@@ -321,7 +323,7 @@ class Search:
             n_epochs,
             callbacks=[TaskPerEpoch(subtask, parameters), guard],
             weight_decay=decay_of_weights(module, parameters.weight_decay),
-            phase=f"round {len(self.rounds) + 1} of {parameters.n_rounds}",
+            phase=phase,
         )
         subtask.call_on_fit_task_end(estimator=parameters)
         if net.interrupted_:

@@ -326,8 +326,10 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         `group_lasso`.
     checkpoint, checkpoint_every
         As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
-    callbacks, dtype, device, compile, n_threads, verbose
+    callbacks, dtype, device, compile, n_threads
         As in :class:`BayesianEnsembleRegressor`.
+    verbose : int, default=0
+        As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
     random_state : int, RandomState instance or None, default=None
         Unless None, it also seeds every ``random_state`` of the teacher that is None.
     **kwargs

@@ -146,7 +146,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
     callbacks, device, compile, n_threads
         As in :class:`BayesianEnsembleRegressor`, for the student.
     verbose : int, default=0
-        As in :class:`BayesianEnsembleRegressor`. Beside chains 1 tells of these too, from their
+        As in :class:`DistributionDistiller`. Beside chains 1 tells of these too, from their
         first iteration on, and how long they will take.
     random_state : int, RandomState instance or None, default=None
         Unless None, it also seeds every ``random_state`` of the teacher that is None.

@@ -26,6 +26,7 @@ from ._student import Student, training_set
 from ._teacher import (
     MemberPredictions,
     check_teacher,
+    pass_on_verbose,
     task_of_teacher,
     unfitted_teacher,
 )
@@ -47,7 +48,7 @@ def distil_online(
     distiller.teacher_ = teacher = unfitted_teacher(distiller)
     checked_training(teacher)
     # The chains may burn in for long before there is anything to tell of the student.
-    teacher.set_params(verbose=max(teacher.verbose, distiller.verbose))
+    pass_on_verbose(teacher, distiller)
     (seed,) = setup.draw_seeds(1)
     if distiller.random_state is not None or distiller.checkpoint is not None:
         seed_where_unset(teacher, seed)

@@ -208,8 +208,10 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         :class:`DistributionDistiller`.
     checkpoint, checkpoint_every
         As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
-    callbacks, dtype, device, compile, n_threads, verbose
+    callbacks, dtype, device, compile, n_threads
         As in :class:`BayesianEnsembleRegressor`.
+    verbose : int, default=0
+        As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
     random_state : int, RandomState instance or None, default=None
         Unless None, it also seeds every ``random_state`` of the teacher that is None.
     **kwargs
@@ -433,8 +435,10 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         As in :class:`BayesianEnsembleRegressor`.
     checkpoint, checkpoint_every
         As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
-    callbacks, dtype, device, compile, n_threads, verbose
+    callbacks, dtype, device, compile, n_threads
         As in :class:`BayesianEnsembleRegressor`.
+    verbose : int, default=0
+        As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
     random_state : int, RandomState instance or None, default=None
         Unless None, it also seeds every ``random_state`` of the teacher that is None.
     **kwargs

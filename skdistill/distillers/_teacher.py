@@ -12,13 +12,15 @@ import numpy as np
 import torch
 from sklearn.base import clone, is_classifier
 from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_memory
 
 from .._columns import Columns
-from .._meta_estimators import is_prefitted, seed_where_unset, weights_for
+from .._meta_estimators import has_members, is_prefitted, seed_where_unset, weights_for
 from .._predict import predict_members
 from .._ranks import current_ranks
 from .._tasks import Numbers
+from .._verbose import print_line
 from .._warnings import warn
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian
 from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
@@ -90,7 +92,7 @@ def fit_teacher_of(
         memory = check_memory(None if is_prefitted(model) else distiller.memory)
         fit = memory.cache(fit_teacher, ignore=["context", "student"])
         if distiller.verbose:
-            print(f"teacher: {type(model).__name__}", flush=True)  # noqa: T201 -- asked for
+            print_line(f"teacher: {type(model).__name__}")
         fit = partial(fit, teacher, *_arguments_for(model, setup), subtask, distiller)
         # One that is fitted already, and may have no pickle, is not sent.
         distiller.teacher_ = fit() if is_prefitted(model) else once(fit)
@@ -155,7 +157,7 @@ def has_fitted_teacher(distiller: Any) -> bool:
 
 def _out_of_fold(distiller: Any, teacher: Any, setup: Setup, seed: int) -> np.ndarray:
     """Out-of-fold predictions of members for X, encoded, with `teacher_cv`."""
-    predict = check_memory(distiller.memory).cache(out_of_fold_members)
+    predict = check_memory(distiller.memory).cache(out_of_fold_members, ignore=["verbose"])
     X, y, sample_weight = setup.arguments
     members = predict(
         teacher,
@@ -166,6 +168,7 @@ def _out_of_fold(distiller: Any, teacher: Any, setup: Setup, seed: int) -> np.nd
         # A seed of chance would keep the predictions from being found in the memory again.
         random_state=None if distiller.random_state is None else seed,
         name="teacher_cv",
+        verbose=distiller.verbose,
     )
     members = _checked(setup, members, len(members), teacher)
     weight = setup.plan.task.weights_of_rows(members, sample_weight)
@@ -238,9 +241,22 @@ def _checked(setup: Setup, members: Any, n_rows: int, teacher: Any) -> np.ndarra
 
 def fit_teacher(teacher, X, y, sample_weight, context, student):
     """Fit a teacher as a task of its student, with the weights for the last step of a Pipeline."""
+    pass_on_verbose(teacher, student)
     with task_of_teacher(teacher, X, y, context, student):
         teacher.fit(X, y, **weights_for(teacher, sample_weight))
     return teacher
+
+
+def pass_on_verbose(teacher: Any, student: Any) -> None:
+    """Let a teacher of ours, or a search over one, print as much as its student.
+
+    Most of the time of a fit is often the teacher's. It may be the last step of a Pipeline.
+    """
+    model = _model_of(teacher)
+    while isinstance(model, Pipeline):
+        model = model[-1]
+    if has_members(model) and "verbose" in model.get_params(deep=False):
+        model.set_params(verbose=max(model.verbose, student.verbose))
 
 
 @contextlib.contextmanager

@@ -149,7 +149,7 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         the number of each job, and "auto" is one. Several threads may round large matrix products
         in another way.
     verbose : int, default=0
-        1 prints what is being trained and how long it will take, 2 a line for each epoch; with
+        1 prints what is being trained and how long it will take, 2 a table of the epochs; with
         several jobs both print a line for each block of members that has ended.
     random_state : int, RandomState instance or None, default=None
     **kwargs

@@ -39,6 +39,7 @@ from .._training import (
     n_epochs_for,
     on_device,
 )
+from .._verbose import print_line, time_left
 from .._warnings import warn
 from ..modules import shares_weights, weights_and_fan_ins, widest_activation
 from ..samplers import SGHMC, SGLD, kept_iterations
@@ -363,8 +364,10 @@ class EnsembleTrainer(Trainer):
         if self.n_jobs > 1 and len(blocks) > 1:
             self._train_side_by_side(blocks, task)
             return
+        n_left = sum(map(len, blocks))
         for seeds in blocks:
-            block = self.train_block(seeds, task)
+            n_left -= len(seeds)
+            block = self.train_block(seeds, task, n_left)
             self._keep(block)
             if block.interrupted:
                 raise KeyboardInterrupt
@@ -453,8 +456,8 @@ class EnsembleTrainer(Trainer):
         with progress_is(progress), nullcontext() if threads is None else threads.running():
             return own.train_block(seeds), progress
 
-    def train_block(self, seeds: dict[int, int], task=None) -> TrainedBlock:
-        """Train the members that are the keys of `seeds`."""
+    def train_block(self, seeds: dict[int, int], task=None, n_later: int = 0) -> TrainedBlock:
+        """Train the members that are the keys of `seeds`; `n_later` others come after them."""
         from .._engine import MemberEarlyStopping, Rows
 
         valid, stopping = None, None
@@ -466,8 +469,9 @@ class EnsembleTrainer(Trainer):
         module = self._build(drawn)
         numbers = self.job.plan.members_of(members)
         phase = f"members {numbers[0] + 1} to {numbers[-1] + 1} of {self.job.ensemble.n_members}"
+        lines = {"phase": phase, "n_epochs_later": self.job.n_epochs * n_later / len(seeds)}
         weight = self._weights_of_rows(seeds)
-        net, guard = self._fit(module, drawn, weight, task, stopping, valid=valid, phase=phase)
+        net, guard = self._fit(module, drawn, weight, task, stopping, valid=valid, **lines)
         weights = weights_of(module.network)
         is_left = {member: k for k, member in enumerate(members) if not guard.diverged_[k]}
         best = (
@@ -688,11 +692,9 @@ class _BlockReport:
 
         self.n_ended += len(block.members)
         if self.job.training.verbose:
-            seconds = time.monotonic() - self.begin
-            left = seconds / self.n_ended * (self.n_members - self.n_ended)
-            print(  # noqa: T201 -- the user asks for it by `verbose`
-                f"{self.n_ended} of {self.n_members} members trained, {left:.0f} s left", flush=True
-            )
+            n_left = self.n_members - self.n_ended
+            left = time_left(time.monotonic() - self.begin, self.n_ended, n_left)
+            print_line(f"{self.n_ended} of {self.n_members} members trained, {left}")
         if self.task is not None:
             per_epoch = TaskPerEpoch(self.task, self.job.ensemble)
             for _ in block.history:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from .._verbose import print_line
 from ..modules import MLP
 from ._out_of_bag import OutOfBag
 from ._training import EnsembleTrainer, EveryMemberDiverged, Job
@@ -73,7 +74,10 @@ def best_of_trials(
     """
     best = first
     trials: list[dict[str, Any]] = []
-    for params in settings_to_try(first.job.ensemble):
+    settings = settings_to_try(first.job.ensemble)
+    for number, params in enumerate(settings, 1):
+        if first.job.training.verbose:
+            print_line(f"tuning: setting {number} of {len(settings)}, {params}")
         trainer = EnsembleTrainer(job_with(params)) if trials else first
         loss = _loss_of(trainer, copy.deepcopy(random_state))
         trials.append({"params": params, "loss": loss})

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from .._meta_estimators import is_prefitted
+from .._predict import align_classes
 from . import _gaussian_process  # noqa: F401 -- registers its members
 from ._fitted import FittedModels
-from ._members import align_classes
 from ._mixed import MixedModels
 from ._out_of_fold import interpolates, out_of_fold_members
 from ._predictions import check_member_predictions

@@ -11,10 +11,10 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from .._meta_estimators import has_members, tags_of
+from .._predict import align_classes
 from .._rules import OneOf, errors_about
 from ..distributions import Gaussian
 from ._members import (
-    align_classes,
     as_net_takes,
     members_of_classifier,
     members_of_regressor,

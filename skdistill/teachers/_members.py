@@ -28,11 +28,10 @@ from sklearn.ensemble import (
 from sklearn.linear_model import ARDRegression, BayesianRidge
 from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import validate_data
 from torch import nn
 
-from .._meta_estimators import final_step, has_members
-from .._predict import predict_members, transformed_members
+from .._meta_estimators import final_step, has_members, members_and_rows, weights_of_voters
+from .._predict import align_classes, predict_members, transformed_members
 from ._predictive import predictive_moments
 
 # Weights of voters are made whole numbers that sum to at most this.
@@ -199,16 +198,7 @@ def _(model, X, n_targets):
 
 def _each_of_bag(bag, X, read: Callable) -> np.ndarray:
     """Results of ``read(member, rows)`` for each member, on the columns that it was fitted on."""
-    X = validate_data(
-        bag,
-        X,
-        reset=False,
-        dtype=None,
-        accept_sparse=["csr", "csc"],
-        ensure_all_finite=False,  # the members check, as in Bagging
-    )
-    pairs = zip(bag.estimators_, bag.estimators_features_, strict=True)
-    jobs = (delayed(read)(member, X[:, columns]) for member, columns in pairs)
+    jobs = (delayed(read)(member, rows) for member, rows in members_and_rows(bag, X))
     return np.stack(Parallel(n_jobs=bag.n_jobs, require="sharedmem")(jobs), axis=1)
 
 
@@ -230,10 +220,9 @@ def _votes(voting) -> np.ndarray:
     """How often to repeat each voter, since members have equal weights."""
     if voting.weights is None:
         return np.ones(len(voting.estimators_), dtype=int)
-    named = zip(voting.estimators, voting.weights, strict=True)
-    weights = np.array([weight for (_, voter), weight in named if voter != "drop"], dtype=float)
+    weights = weights_of_voters(voting)
     for n_votes in range(1, _MOST_VOTES + 1):
-        votes = n_votes * weights / weights.sum()
+        votes = n_votes * weights
         if np.allclose(votes, np.round(votes), rtol=0, atol=1e-6):
             return np.round(votes).astype(int)
     raise ValueError(
@@ -311,36 +300,6 @@ def _virtual_ensembles(model, X) -> np.ndarray:
 
 
 # --- arrays -----------------------------------------------------------------------------------
-
-
-def align_classes(probabilities: np.ndarray, given, wanted) -> np.ndarray:
-    """Put columns of class probabilities in another order, zero for classes not given.
-
-    Parameters
-    ----------
-    probabilities : ndarray of shape (..., len(given))
-    given : array-like of shape (n_given,)
-        The class of each column.
-    wanted : array-like of shape (n_classes,)
-        The class of each column of the result, all of `given` among them.
-
-    Returns
-    -------
-    probabilities : ndarray of shape (..., n_classes)
-
-    Raises
-    ------
-    ValueError
-        If a class in `given` is not in `wanted`.
-    """
-    given, wanted = np.asarray(given).tolist(), np.asarray(wanted).tolist()
-    if given == wanted:
-        return probabilities
-    if unknown := [label for label in given if label not in wanted]:
-        raise ValueError(f"Classes must be among {wanted}, got also {unknown}.")
-    aligned = np.zeros((*probabilities.shape[:-1], len(wanted)), dtype=probabilities.dtype)
-    aligned[..., [wanted.index(label) for label in given]] = probabilities
-    return aligned
 
 
 def dtype_for(X) -> type:

@@ -14,12 +14,12 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from .._checks import check_weights
 from .._meta_estimators import final_step, is_prefitted, seeded_clone, tags_of, weights_for
+from .._predict import align_classes
 from .._rules import Number, OneOf, Seed, errors_about
 from .._standardisation import standardisation
 from .._training import SEED_LIMIT
 from ..distributions import EmpiricalGaussian
 from ._members import (
-    align_classes,
     group_moments,
     members_of_classifier,
     members_of_regressor,

@@ -8,8 +8,7 @@ from sklearn.base import is_classifier
 
 from .._checks import check_weights
 from .._meta_estimators import is_prefitted
-from .._predict import predict_members
-from ._members import align_classes
+from .._predict import align_classes, predict_members
 from ._rows_and_folds import as_rows, folds_of, read_out_of_fold, rows_at
 from ._teacher import Teacher, as_teacher
 
@@ -17,7 +16,9 @@ from ._teacher import Teacher, as_teacher
 _ROWS_TO_TRY, _SMALL_SQUARE = 500, 0.01
 
 
-def out_of_fold_members(teacher, X, y, *, cv=5, sample_weight=None, random_state=None, name="cv"):
+def out_of_fold_members(
+    teacher, X, y, *, cv=5, sample_weight=None, random_state=None, name="cv", verbose=0
+):
     """Predict members of every row by a clone of the teacher that has not seen the row.
 
     On the rows that they were fitted on, the members of an overfitted teacher agree; elsewhere they
@@ -38,6 +39,8 @@ def out_of_fold_members(teacher, X, y, *, cv=5, sample_weight=None, random_state
         For the folds that a number makes.
     name : str, default="cv"
         What to call `cv` in errors.
+    verbose : int, default=0
+        Whether to print a line after each fold, with the time left.
 
     Returns
     -------
@@ -66,7 +69,7 @@ def out_of_fold_members(teacher, X, y, *, cv=5, sample_weight=None, random_state
         members = predict_members(fitted, rows)
         return members if classes is None else align_classes(members, fitted.classes_, classes)
 
-    return read_out_of_fold(teacher, X, y, weight, folds, read, name)
+    return read_out_of_fold(teacher, X, y, weight, folds, read, name, verbose)
 
 
 def interpolates(teacher, X, y, sample_weight=None) -> bool:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from numbers import Integral
 from typing import Any
@@ -15,6 +16,7 @@ from sklearn.utils import gen_batches, indexable
 from .._memory import rows_in_memory
 from .._meta_estimators import weights_for
 from .._rules import Number
+from .._verbose import print_line, time_left
 
 # Predictions that will be averaged are computed in chunks of about this many bytes: large ones, as
 # every chunk reads all trees of a forest from memory again.
@@ -52,15 +54,19 @@ def fits_on_folds(model, X, y, sample_weight, cv) -> Iterator[tuple[Any, np.ndar
         yield clone(model).fit(rows_at(X, train), y[train], **weights), test
 
 
-def read_out_of_fold(model, X, y, weight, folds, read: Callable, name: str) -> np.ndarray:
+def read_out_of_fold(
+    model, X, y, weight, folds, read: Callable, name: str, verbose: int = 0
+) -> np.ndarray:
     """Return ``read(fitted, rows)`` for every row, by the clone that has not seen its fold.
 
-    `name` is what to call the folds in errors. It is a ValueError if a row is in no fold or in
-    several, or if clones have different numbers of members.
+    `name` is what to call the folds in errors, and in the lines that `verbose` prints. It is a
+    ValueError if a row is in no fold or in several, or if clones have different numbers of members.
     """
     counts = np.zeros(len(y), dtype=int)
     found: np.ndarray | None = None
-    for fitted, rows in fits_on_folds(model, X, y, weight, folds):
+    begin, n_folds = time.monotonic(), folds.get_n_splits(X, y)
+    fits = fits_on_folds(model, X, y, weight, folds)
+    for number, (fitted, rows) in enumerate(fits, 1):
         first = read(fitted, rows_at(X, rows[:1]))
         if found is None:
             found = np.empty((len(y), *first.shape[1:]), dtype=first.dtype)
@@ -73,6 +79,9 @@ def read_out_of_fold(model, X, y, weight, folds, read: Callable, name: str) -> n
                 )
             found[rows[portion]] = predicted
         counts[rows] += 1
+        if verbose:
+            left = time_left(time.monotonic() - begin, number, n_folds - number)
+            print_line(f"{name}: fold {number} of {n_folds}, {left}")
     if found is None or (counts != 1).any():
         raise ValueError(
             f"{name} must put every row into one test fold; got {(counts == 0).sum()} rows in none "

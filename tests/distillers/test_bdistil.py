@@ -317,7 +317,9 @@ def test_targets_that_are_not_standardised(diabetes):
 def test_verbose_tells_the_rounds_and_the_time_left(teacher, digits, capsys):
     booster = BDistilBooster(teacher, **{**SMALL, "n_rounds": 2}, verbose=1)
     booster.fit(*digits[:2])
-    lines = [line for line in capsys.readouterr().out.splitlines() if "tried" in line]
+    printed = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("round 1 of 2, network 1: epoch ") for line in printed)
+    lines = [line for line in printed if "tried" in line]
     assert len(lines) == 2
     for number, (line, found) in enumerate(zip(lines, booster.rounds_, strict=True), 1):
         assert line.startswith(f"round {number} of 2: network {found.n_searches} that was tried")

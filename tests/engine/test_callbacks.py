@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import signal
 import warnings
@@ -15,7 +16,12 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, load_iris
+from sklearn.ensemble import RandomForestRegressor
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from skorch import callbacks as skorch_callbacks
 from skorch.callbacks import Callback
 from skorch.utils import noop
@@ -51,6 +57,7 @@ from skdistill._engine import (
 )
 from skdistill._engine._callbacks import asks_to_stop, listens_to_batches
 from skdistill._engine._steps import FlatStep
+from skdistill._verbose import time_left
 
 # --- callbacks of skorch and of users --------------------------------------------------------
 
@@ -703,6 +710,79 @@ def test_the_table_of_epochs_has_no_colours_where_there_is_no_terminal(capsys):
     out = capsys.readouterr().out
     assert "train_loss" in out
     assert "\x1b" not in out
+
+
+def test_lines_of_a_student_tell_of_its_teacher(capsys):
+    X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
+    small = {"max_epochs": 3, "module__hidden_units": (4,), "random_state": 0}
+    teacher = BayesianEnsembleRegressor(3, **small)
+    lines_of_teacher = ["members 1 to 3 of 3: epoch 3 of 3"]
+    cases = {
+        "BayesianEnsembleRegressor": (teacher, lines_of_teacher),
+        "Pipeline": (make_pipeline(StandardScaler(), teacher), lines_of_teacher),
+        "GridSearchCV": (
+            GridSearchCV(teacher, {"lr": [0.01, 0.02]}, cv=2),
+            ["Fitting 2 folds for each of 2 candidates"],
+        ),
+        "FrozenEstimator": (FrozenEstimator(clone(teacher).fit(X, y)), []),
+        "RandomForestRegressor": (RandomForestRegressor(3, random_state=0), []),
+    }
+    for name, (given, expected) in cases.items():
+        student = HydraPlusRegressor(given, verbose=1, **small).fit(X, y)
+        out = capsys.readouterr().out
+        starts = [f"teacher: {name}", *expected, "student: epoch 3 of 3"]
+        assert [line.partition(",")[0] for line in out.splitlines()] == starts
+        assert "".join(out.split("\n")).isprintable()  # no colour, no carriage return
+        student.set_params(verbose=0).fit(X, y)
+        assert capsys.readouterr().out == ""
+    assert teacher.verbose == 0
+
+
+def test_lines_tell_of_the_folds_of_a_teacher(capsys):
+    X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
+    small = {"max_epochs": 3, "module__hidden_units": (4,), "random_state": 0}
+    teacher = BayesianEnsembleRegressor(3, **small)
+    HydraPlusRegressor(teacher, teacher_cv=2, verbose=1, **small).fit(X, y)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(",")[0] for line in lines[:3]] == [
+        "teacher_cv: fold 1 of 2", "teacher_cv: fold 2 of 2", "teacher: BayesianEnsembleRegressor"
+    ]  # fmt: skip
+    assert all(line.endswith(" s left") for line in lines[:2])
+
+
+def test_lines_name_the_settings_that_are_tried(capsys):
+    X, y = np.random.default_rng(0).normal(size=(60, 2)), np.arange(60.0)
+    model = BayesianEnsembleRegressor(6, tune="oob", calibrate="auto", max_epochs=2, verbose=1)
+    model.fit(X, y)
+    lines = capsys.readouterr().out.splitlines()
+    named = [line for line in lines if line.startswith("tuning: setting ")]
+    params = [trial["params"] for trial in model.tuning_]
+    assert named == [f"tuning: setting {i} of 3, {p}" for i, p in enumerate(params, 1)]
+
+
+def test_the_time_left_is_that_of_all_members(capsys, monkeypatch):
+    monkeypatch.setattr(_callbacks, "_SECONDS_BETWEEN_LINES", 0.0)
+    clock = SimpleNamespace(monotonic=itertools.count().__next__)  # an epoch takes a second
+    monkeypatch.setattr(_callbacks, "time", clock)
+    X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
+    BayesianEnsembleRegressor(6, member_block=2, max_epochs=3, verbose=1).fit(X, y)
+    left = [line.split(", ")[-1] for line in capsys.readouterr().out.splitlines()]
+    assert left == [f"{seconds} s left" for seconds in range(8, -1, -1)]
+
+
+def test_long_times_are_told_in_minutes_and_hours():
+    assert time_left(10.0, 2, 4) == "20 s left"
+    assert time_left(1.0, 1, 300) == "5 min left"
+    assert time_left(60.0, 0.5, 75) == "2.5 h left"
+
+
+def test_the_table_of_epochs_is_headed_by_what_is_trained(capsys):
+    X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
+    teacher = BayesianEnsembleRegressor(3, max_epochs=2, member_block=2)
+    HydraPlusRegressor(teacher, max_epochs=2, verbose=2).fit(X, y)
+    lines = capsys.readouterr().out.splitlines()
+    headings = [line for line in lines if line.endswith(":")]
+    assert headings == ["members 1 to 2 of 3:", "members 3 to 3 of 3:", "student:"]
 
 
 def test_nothing_is_printed_by_default(capsys):

@@ -1,0 +1,330 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Uncertainty through scikit-learn's ensembles: values by hand, and the members of all joined."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import entropy
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.datasets import load_iris
+from sklearn.ensemble import (
+    BaggingClassifier,
+    BaggingRegressor,
+    RandomForestClassifier,
+    StackingRegressor,
+    VotingClassifier,
+    VotingRegressor,
+)
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.multioutput import MultiOutputClassifier, MultiOutputRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from small_models import assert_same, ensemble
+
+from skdistill import (
+    BayesianEnsembleClassifier,
+    DistributionDistiller,
+    predict_uncertainty,
+)
+from skdistill.distributions import EmpiricalCategorical, EmpiricalGaussian, Uncertainty
+from skdistill.teachers import as_teacher
+
+
+def classifier(**params):
+    settings = {"n_members": 3, "max_epochs": 5, "module__hidden_units": (8,), "random_state": 0}
+    return BayesianEnsembleClassifier(**{**settings, **params})
+
+
+@pytest.fixture(scope="module")
+def flowers():
+    X, y = load_iris(return_X_y=True)
+    return X[::2], np.array(["rose", "iris", "aster"])[y[::2]]
+
+
+class Known:
+    """Predicts what it is given, whatever the row."""
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def _rows(self, X, value):
+        return np.tile(value, (len(X), 1)) if np.ndim(value) else np.full(len(X), value)
+
+    def predict_uncertainty(self, X):
+        parts = [None if part is None else self._rows(X, part) for part in self.parts]
+        return Uncertainty(*parts, measure=self.measure)
+
+
+class KnownRegressor(Known, RegressorMixin, BaseEstimator):
+    measure = "variance"
+
+    def __init__(self, mean, parts):
+        self.mean, self.parts = mean, parts
+
+    def predict(self, X):
+        return self._rows(X, self.mean)
+
+
+class KnownClassifier(Known, ClassifierMixin, BaseEstimator):
+    measure = "entropy"
+
+    def __init__(self, probabilities, parts):
+        self.probabilities, self.parts = probabilities, parts
+
+    def predict_proba(self, X):
+        return self._rows(X, self.probabilities)
+
+    def predict(self, X):
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+
+def voters(*estimators):
+    return [(f"voter{i}", estimator) for i, estimator in enumerate(estimators)]
+
+
+# --- by hand --------------------------------------------------------------------------------
+
+
+def test_the_law_of_total_variance_by_hand():
+    X, y = np.zeros((4, 1)), np.zeros(4)
+    pair = voters(KnownRegressor(1.0, (0.7, 0.5, 0.2)), KnownRegressor(3.0, (1.4, 1.0, 0.4)))
+    found = predict_uncertainty(VotingRegressor(pair, weights=[1, 3]).fit(X, y), X)
+    # The mean is 2.5, so that the variance of means is 1/4 of 1.5^2 and 3/4 of 0.5^2.
+    assert_same(found, np.tile([[0.875 + 1.1], [0.875], [0.35 + 0.75]], 4))
+    assert found.measure == "variance"
+
+
+def test_the_chain_rule_of_mutual_information_by_hand():
+    X, y = np.zeros((2, 1)), np.array([0, 1])
+    coin = KnownClassifier([0.5, 0.5], (np.log(2), 0.5, np.log(2) - 0.5))
+    sure = KnownClassifier([1.0, 0.0], (0.0, 0.0, 0.0))
+    voting = VotingClassifier(voters(coin, sure), voting="soft").fit(X, y)
+    total, aleatoric, epistemic = predict_uncertainty(voting, X)
+    np.testing.assert_allclose(total, entropy([0.75, 0.25]))
+    np.testing.assert_allclose(aleatoric, 0.25)
+    np.testing.assert_allclose(epistemic, entropy([0.75, 0.25]) - 0.25)
+
+
+def test_what_one_estimator_cannot_tell_apart_is_aleatoric():
+    X, y = np.zeros((2, 1)), np.zeros(2)
+    one, other = KnownRegressor(0.0, (2.0, None, None)), KnownRegressor(2.0, (1.0, 0.75, 0.25))
+    found = predict_uncertainty(VotingRegressor(voters(one, other)).fit(X, y), X)
+    assert_same(found, [[2.5] * 2, [1.375] * 2, [1.125] * 2])
+    total, aleatoric, epistemic = predict_uncertainty(VotingRegressor(voters(one)).fit(X, y), X)
+    np.testing.assert_array_equal(total, [2.0, 2.0])
+    assert aleatoric is None
+    assert epistemic is None
+
+
+def test_calibration_keeps_the_share_of_the_epistemic_part(flowers):
+    X, y = flowers
+    known = KnownClassifier([0.5, 0.3, 0.2], (1.0, 0.6, 0.4))
+    model = CalibratedClassifierCV(known, ensemble=False, cv=3).fit(X, y)
+    total, aleatoric, epistemic = predict_uncertainty(model, X)
+    np.testing.assert_allclose(total, entropy(model.predict_proba(X), axis=1))
+    np.testing.assert_allclose(epistemic, 0.4 * total)
+    np.testing.assert_allclose(aleatoric, 0.6 * total)
+    sure = KnownClassifier([1.0, 0.0, 0.0], (0.0, 0.0, 0.0))
+    model = CalibratedClassifierCV(sure, ensemble=False, cv=3).fit(X, y)
+    total, aleatoric, epistemic = predict_uncertainty(model, X)
+    np.testing.assert_allclose(total, entropy(model.predict_proba(X), axis=1))
+    np.testing.assert_array_equal(epistemic, 0.0)
+
+
+# --- as all members joined ------------------------------------------------------------------
+
+
+def joined(model, pairs):
+    """Uncertainty of all members of estimators, each with its rows."""
+    members = np.concatenate([member.predict_members(rows) for member, rows in pairs], axis=1)
+    if members.ndim == 4:
+        return [p.numpy()[:, 0] for p in EmpiricalGaussian.from_members(members).uncertainty()]
+    return [part.numpy() for part in EmpiricalCategorical.from_members(members).uncertainty()]
+
+
+def test_a_bag_of_ensembles_is_one_of_all_members(data):
+    X, y = data
+    bag = BaggingRegressor(ensemble(), n_estimators=3, max_features=0.7, random_state=0)
+    bag.fit(X, y)
+    of_each = zip(bag.estimators_, bag.estimators_features_, strict=True)
+    pairs = [(member, X[:, columns]) for member, columns in of_each]
+    assert any(rows.shape != X.shape for _, rows in pairs)
+    assert_same(predict_uncertainty(bag, X), joined(bag, pairs), rtol=1e-5)
+
+
+def test_weighted_voters_count_as_often_as_their_weights(data):
+    X, y = data
+    three = voters(ensemble(random_state=1), "drop", ensemble(random_state=2))
+    voting = VotingRegressor(three, weights=[2, 9, 1]).fit(X, y)
+    one, other = voting.estimators_
+    expected = joined(voting, [(one, X), (one, X), (other, X)])
+    assert_same(predict_uncertainty(voting, X), expected, rtol=1e-5)
+    members = as_teacher(voting).fit(X, y).predict_members(X)  # the same mean and variance
+    np.testing.assert_allclose(
+        expected[0], members[:, :, 0, 1].mean(axis=1) + members[:, :, 0, 0].var(axis=1), rtol=1e-5
+    )
+
+
+def test_voters_that_agree_add_nothing(data):
+    X, y = data
+    voting = VotingRegressor(voters(ensemble(), make_pipeline(ensemble()))).fit(X, y)
+    assert_same(predict_uncertainty(voting, X), voting.estimators_[0].predict_uncertainty(X))
+
+
+def test_a_bag_of_classifiers_is_one_of_all_members(flowers):
+    X, y = flowers
+    bag = BaggingClassifier(classifier(), n_estimators=2, random_state=0).fit(X, y)
+    pairs = [(member, X) for member in bag.estimators_]
+    found = predict_uncertainty(bag, X)
+    assert found.measure == "entropy"
+    assert_same(found, joined(bag, pairs), rtol=1e-4, atol=1e-6)
+
+
+MIXTURES = {
+    "voting": lambda: VotingClassifier(
+        voters(classifier(), classifier(max_epochs=9)), voting="soft", weights=[1, 2.5]
+    ),
+    "student in a bag": lambda: BaggingClassifier(
+        DistributionDistiller(classifier(), max_epochs=5, random_state=0), 2, random_state=0
+    ),
+    "bag of few rows": lambda: BaggingClassifier(
+        make_pipeline(classifier()), n_estimators=3, max_samples=4, random_state=0
+    ),
+    "bag in a bag": lambda: BaggingClassifier(
+        BaggingClassifier(classifier(), 2, max_features=0.5), 2, random_state=1
+    ),
+    "calibrated": lambda: CalibratedClassifierCV(classifier(), cv=2),
+    "calibrated in a search in a pipeline": lambda: make_pipeline(
+        StandardScaler(), GridSearchCV(CalibratedClassifierCV(classifier(), cv=2), {}, cv=2)
+    ),
+    "voting of what is calibrated": lambda: VotingClassifier(
+        voters(CalibratedClassifierCV(classifier(), method="isotonic", cv=2), classifier()),
+        voting="soft",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MIXTURES)
+def test_the_total_is_the_entropy_of_what_is_predicted(name, flowers):
+    X, y = flowers
+    model = MIXTURES[name]().fit(X, y)
+    total, aleatoric, epistemic = predict_uncertainty(model, X)
+    np.testing.assert_allclose(total, entropy(model.predict_proba(X), axis=1), rtol=1e-4)
+    np.testing.assert_allclose(total, aleatoric + epistemic, rtol=1e-5)
+    assert (aleatoric >= 0).all()
+    assert (epistemic >= 0).all()
+    assert epistemic.max() > 0
+
+
+def test_a_bag_knows_which_classes_a_member_has_not_seen(flowers):
+    X, y = flowers
+    bag = MIXTURES["bag of few rows"]().fit(X, y)
+    assert min(len(member.classes_) for member in bag.estimators_) < 3
+
+
+# --- several targets, and targets that are transformed --------------------------------------
+
+
+def test_each_target_has_its_estimator(data):
+    X, y = data
+    model = MultiOutputRegressor(make_pipeline(StandardScaler(), ensemble()))
+    model.fit(X, np.column_stack([y, -(y**2)]))
+    found = predict_uncertainty(model, X)
+    for target, inner in enumerate(model.estimators_):
+        expected = predict_uncertainty(inner, X)
+        assert_same([part[:, target] for part in found], expected)
+    bag = BaggingRegressor(MultiOutputRegressor(ensemble()), n_estimators=2, random_state=0)
+    bag.fit(X, np.column_stack([y, -y]))
+    found = predict_uncertainty(bag, X)
+    of_members = [predict_uncertainty(member, X) for member in bag.estimators_]
+    between = np.var([member.predict(X) for member in bag.estimators_], axis=0)
+    total = np.mean([one.total for one in of_members], axis=0) + between
+    np.testing.assert_allclose(found.total, total, rtol=1e-5)
+
+
+def test_each_column_of_classes_has_its_estimator(flowers):
+    X, y = flowers
+    model = MultiOutputClassifier(classifier()).fit(X, np.column_stack([y, y == "rose"]))
+    total = predict_uncertainty(model, X).total
+    for column, probabilities in enumerate(model.predict_proba(X)):
+        np.testing.assert_allclose(total[:, column], entropy(probabilities, axis=1), rtol=1e-4)
+
+
+def test_single_networks_in_columns_have_no_parts(data):
+    X, y = data
+    model = MultiOutputRegressor(ensemble(n_members=1)).fit(X, np.column_stack([y, y]))
+    total, aleatoric, epistemic = predict_uncertainty(model, X)
+    assert total.shape == (len(X), 2)
+    assert aleatoric is None
+    assert epistemic is None
+
+
+def test_transforms_of_the_target_are_undone_before_voters_are_mixed(data):
+    X, y = data
+    two = voters(ensemble(random_state=1), ensemble(random_state=2, max_epochs=9))
+    outside = TransformedTargetRegressor(VotingRegressor(two), transformer=StandardScaler())
+    scale = outside.fit(X, y).transformer_.scale_
+    inner = predict_uncertainty(outside.regressor_, X)
+    assert_same(predict_uncertainty(outside, X), [scale**2 * p for p in inner], rtol=1e-5)
+    inside = VotingRegressor(
+        [(name, TransformedTargetRegressor(one, func=np.log, inverse_func=np.exp))
+         for name, one in two]
+    ).fit(X, y)  # fmt: skip
+    logarithms = TransformedTargetRegressor(
+        VotingRegressor(two), func=np.log, inverse_func=np.exp
+    ).fit(X, y)
+    assert_same(predict_uncertainty(inside, X), predict_uncertainty(logarithms, X), rtol=1e-5)
+
+
+# --- what has no uncertainty ----------------------------------------------------------------
+
+
+def test_a_voter_without_uncertainty_is_named(data):
+    X, y = data
+    voting = VotingRegressor(voters(ensemble(), LinearRegression())).fit(X, y)
+    with pytest.raises(TypeError, match=r"LinearRegression has no predict_unc.*as_teacher makes"):
+        predict_uncertainty(voting, X)
+    voting = VotingRegressor(voters(ensemble(), as_teacher(LinearRegression()))).fit(X, y)
+    own, teacher = voting.estimators_
+    residual = teacher.residual_variance_[0]
+    expected = np.mean([own.predict_uncertainty(X).aleatoric, np.full(len(X), residual)], axis=0)
+    np.testing.assert_allclose(predict_uncertainty(voting, X).aleatoric, expected)
+
+
+def test_votes_and_stacks_are_refused(data, flowers):
+    votes = VotingClassifier(voters(classifier())).fit(*flowers)
+    with pytest.raises(ValueError, match=r'voting="soft" for predict_uncertainty, got "hard"'):
+        predict_uncertainty(votes, flowers[0])
+    stack = StackingRegressor(voters(ensemble()), cv=2).fit(*data)
+    with pytest.raises(TypeError, match="StackingRegressor has no predict_uncertainty"):
+        predict_uncertainty(stack, data[0])
+
+
+def test_a_transform_of_targets_that_are_predicted_apart_is_refused(data):
+    X, y = data
+    model = TransformedTargetRegressor(
+        MultiOutputRegressor(ensemble()), transformer=StandardScaler()
+    ).fit(X, np.column_stack([y, y]))
+    with pytest.raises(TypeError, match="must be around TransformedTargetRegressor"):
+        predict_uncertainty(model, X)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        BaggingRegressor(ensemble()),
+        VotingRegressor(voters(ensemble())),
+        MultiOutputRegressor(ensemble()),
+        CalibratedClassifierCV(RandomForestClassifier()),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_unfitted_ensembles_say_so(model, data):
+    with pytest.raises(NotFittedError, match=type(model).__name__):
+        predict_uncertainty(model, data[0])
