@@ -17,6 +17,7 @@ from sklearn.utils import ClassifierTags, RegressorTags, Tags, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from ._training import SEED_LIMIT
+from ._warnings import callers_of
 
 # Parameters for the candidates of a search: in scikit-learn and Optuna, and in scikit-optimize.
 _SEARCHED = ("param_grid", "param_distributions", "search_spaces")
@@ -46,6 +47,15 @@ def rows_inside(model: Any, X: Any) -> Any:
     if X is None or not isinstance(model, Pipeline) or len(model) == 1:
         return X
     return model[:-1].transform(X)
+
+
+def pipelines_around() -> list[Pipeline]:
+    """Return the Pipelines with other steps too whose last step is being called, if any."""
+    return [
+        pipeline
+        for pipeline in callers_of(Pipeline)
+        if any(step not in (None, "passthrough") for _, step in pipeline.steps[:-1])
+    ]
 
 
 def final_step(model: Any, X: Any = None) -> tuple[Any, Any]:

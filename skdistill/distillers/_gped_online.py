@@ -21,6 +21,7 @@ from .._training import decay_of_weights, flop_per_step, on_device, own_dropout
 from ..ensembles import amount_of_training, fit_ensemble
 from ..transfer import prepare_lacking
 from ._gped_estimates import Targets
+from ._mistakes import warn_of_refit
 from ._setup import Setup, group_lasso
 from ._student import Student, training_set
 from ._teacher import (
@@ -44,6 +45,7 @@ def distil_online(
     from ._gped_loop import Monitor, OnlineDistillation, Stream, buffer_size, n_epochs
 
     refuse_ranks(distiller)
+    warn_of_refit(distiller.teacher)
     distiller.teacher_ = teacher = unfitted_teacher(distiller)
     checked_training(teacher)
     # The chains may burn in for long before there is anything to tell of the student.

@@ -16,6 +16,7 @@ from .._checks import check_trainable
 from .._columns import Columns
 from .._estimator import checked_training, forget, recipe_for
 from .._inputs import encoding_for
+from .._meta_estimators import pipelines_around
 from .._plans import Plan, build_module
 from .._ranks import current_ranks
 from .._resume import resumable
@@ -24,6 +25,7 @@ from .._streams import Stream, refuse_with_stream
 from .._tasks import Buffers, Task
 from .._training import SEED_LIMIT, Training
 from .._warm_start import all_weights, same_recipe
+from .._warnings import warn
 from ..distributions import Calibratable
 from ..pruning import GroupLasso
 from ..teachers import check_member_predictions
@@ -365,6 +367,7 @@ def check_transfer_rows(
 
 def check_further_rows(distiller: Any, given: Any, X: np.ndarray, name: str) -> np.ndarray:
     """Return rows, an array or a TransferSet, checked to have the shape and columns of X."""
+    _warn_of_steps_left_out(distiller, name)
     given = given.rows if isinstance(given, TransferSet) else given
     row_shape = X.shape[1:]
     with errors_about(name):
@@ -384,6 +387,18 @@ def check_further_rows(distiller: Any, given: Any, X: np.ndarray, name: str) -> 
     check_names(distiller, names, f"{name} has")
     check_trainable(rows, X.dtype, name)
     return rows
+
+
+def _warn_of_steps_left_out(distiller: Any, name: str) -> None:
+    """Warn of further rows, the argument `name`, where a Pipeline has transformed X only."""
+    if all(name in (pipeline.transform_input or ()) for pipeline in pipelines_around()):
+        return
+    warn(
+        f"{name} is used as it was given, while the steps of a Pipeline before "
+        f"{type(distiller).__name__} have transformed X. So that they transform {name} too, call "
+        "sklearn.set_config(enable_metadata_routing=True) and the student's "
+        f"set_fit_request({name}=True), and give Pipeline(..., transform_input=['{name}'])."
+    )
 
 
 def check_names(distiller: Any, names: Any, whose: str) -> None:
