@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from numbers import Integral, Real
 from typing import Any
 
@@ -16,7 +16,7 @@ from ._columns import Columns
 from ._inputs import InputEncoding
 from ._plans import Extent, NetworkRecipe, Plan, rebuild_module, weights_of
 from ._process import torch_threads
-from ._rules import FilePath, Interval, Number, OneOf, Seed, check_parameters
+from ._rules import FilePath, Interval, Number, OneOf, Seed, check_parameters, did_you_mean
 from ._settings import check_nested
 from ._training import Training, check_modules, device_of
 from ._version import __version__
@@ -115,6 +115,14 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
     def set_params(self, **params):
         own = {k: v for k, v in params.items() if not _is_of_part(k)}
         check_nested(self, own)
+        known = self.get_params(deep=False)
+        for name in own:
+            if name.partition("__")[0] not in known:
+                raise ValueError(
+                    f"Invalid parameter {name!r} for estimator {self}. Valid parameters are: "
+                    f"{sorted(known)}, and {[f'{part}__<name>' for part in _PARTS]}."
+                    f"{_names_like(name, known)}"
+                )
         super().set_params(**own)
         self.__dict__.update({k: v for k, v in params.items() if _is_of_part(k)})
         return self
@@ -173,6 +181,14 @@ def _is_of_part(name: str) -> bool:
     return bool(delimiter) and part in _PARTS
 
 
+def _names_like(name: str, known: Iterable[str]) -> str:
+    """Ask whether a parameter that is spelt like an unknown one was meant, if there is one."""
+    _, delimiter, inner = name.partition("__")
+    if not delimiter:
+        return did_you_mean(name, known)
+    return did_you_mean(name, [f"{one}__{inner}" for one in (*_PARTS, *known)])
+
+
 def checked_training(estimator: NetEstimator, modules: list[Any] | None = None) -> Training:
     """Check every parameter by its rule, and return how stacks are trained.
 
@@ -183,6 +199,7 @@ def checked_training(estimator: NetEstimator, modules: list[Any] | None = None) 
             f"{type(estimator).__name__} got unknown parameters {sorted(unknown)}; it takes "
             f"{estimator._get_param_names()}, and parameters of its parts as "
             f"{[f'{part}__<name>' for part in _PARTS]}."
+            + _names_like(sorted(unknown)[0], estimator._get_param_names())
         )
     check_parameters(estimator)
     given = [estimator.module] if modules is None else modules

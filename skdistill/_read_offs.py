@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from ._estimator import NetEstimator
 from ._reading import check_rows, read_in_chunks
 from ._rules import Number, OneOf, Seed, errors_about
 from ._training import SEED_LIMIT
-from .distributions import Uncertainty
+from .distributions import Uncertainty, split_columns
 
 
 def as_frame(table: dict[str, np.ndarray], X: Any) -> Any:
@@ -27,10 +27,7 @@ def as_frame(table: dict[str, np.ndarray], X: Any) -> Any:
     An array of shape (n, t) becomes t columns, ``<name>_<number>``. If `X` is a frame of pandas, so
     is its index that of the result.
     """
-    columns: dict[str, np.ndarray] = {}
-    for name, values in table.items():
-        several = {f"{name}_{k}": column for k, column in enumerate(values.T)}
-        columns |= several if values.ndim == 2 else {name: values}
+    columns = split_columns(table)
     if get_config()["transform_output"] == "polars":
         import polars
 
@@ -159,13 +156,14 @@ class DistributionEstimator(NetEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-        coverage : float, default=0.9
+        coverage : float or array-like of shape (n_coverages,), default=0.9
             Strictly between 0 and 1.
 
         Returns
         -------
         interval : ndarray of shape (n_samples, 2) or (n_samples, n_targets, 2)
-            Lower and upper end, quantiles of the predicted distribution, in units of y.
+            Lower and upper end, quantiles of the predicted distribution, in units of y. Several
+            coverages give one more axis before the last, (n_samples, n_coverages, 2).
         """
         interval = self._read(X, lambda d: d.interval(coverage))
         return self._plan.task.per_target(interval)
@@ -209,6 +207,7 @@ class DistributionEstimator(NetEstimator):
             ``prediction``, ``total``, ``aleatoric`` and ``epistemic`` in nats, and
             ``proba_<label>`` for each class. Parts that the model cannot tell are missing.
         """
+        Number(Real, 0, 1, closed="neither").check(coverage, "coverage")
         plan, is_numeric = self._plan_of_fit(), self._kind == "regressor"
         names = ["total", "aleatoric", "epistemic"][: 3 if plan.tells_parts else 1]
 

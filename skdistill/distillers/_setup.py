@@ -36,6 +36,7 @@ from ..transfer import (
     TransferSet,
     filled,
     make_transfer,
+    numbered,
 )
 from ._stage import Stage
 
@@ -165,7 +166,7 @@ def set_up(
     recipe = recipes_of(distiller, plan, rows.shape[1:], inputs)
     recipe = same_recipe(distiller, recipe) if stage.goes_on else recipe
     maker = transfer_maker(distiller, len(rows), member_predictions is None)
-    maker = maker_that_changes(maker, rows, distiller._columns)
+    maker = maker_that_changes(distiller, maker, rows)
     transfer_rows = check_transfer_rows(distiller, X_transfer, rows, maker)
     # A module that does not fit is found before the teacher is fitted.
     check_student(distiller, plan, recipe, stage, member_predictions is None)
@@ -247,7 +248,7 @@ def set_up_stream(
     check_student(distiller, plan, recipe, stage, True)
     scaling = stream.scaling(stream.task, getattr(distiller, "normalize_y", True))
     examples = stream.encoded_examples(scaling)
-    maker = maker_that_changes(maker, examples.X)
+    maker = maker_that_changes(distiller, maker, examples.X)
     return Setup(
         FitArguments(X, None, None),
         training,
@@ -308,13 +309,15 @@ def transfer_maker(distiller: Any, n_rows: int, has_teacher: bool) -> TransferMa
 
 
 def maker_that_changes(
-    maker: TransferMaker | None, rows: np.ndarray, columns: Columns | None = None
+    distiller: Any, maker: TransferMaker | None, rows: np.ndarray
 ) -> TransferMaker | None:
     """Check the maker, and return it, or None for one that leaves rows as they are.
 
-    The codes of `columns` that hold categories are left alone, or exchanged.
+    The codes of columns that hold categories are left alone, or exchanged.
     """
+    columns: Columns | None = distiller._columns
     if maker is not None:
+        maker = numbered(maker, getattr(distiller, "feature_names_in_", None))
         maker.check(rows.shape)
     if maker is None or not len(rows):
         return maker

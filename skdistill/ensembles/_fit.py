@@ -18,7 +18,7 @@ from .._plans import Extent, weights_of
 from .._ranks import refuse_ranks
 from .._read_offs import DistributionEstimator
 from .._resume import resumable
-from .._rules import Number, NumberOfJobs, OneOf
+from .._rules import Number, NumberOfJobs, OneOf, did_you_mean
 from .._streams import Stream, is_stream, refuse_with_stream
 from .._tasks import TASKS, Task, prepare_to_compute
 from .._training import Training
@@ -59,7 +59,9 @@ _WITH_SHARING = {
 
 
 class InferenceRule:
-    """Rule of `inference`."""
+    """Rule of `inference`; `objects` are settings that may be given instead of the name."""
+
+    objects = (SGLD, SGHMC, MCDropout)
 
     def check(self, value: Any, name: str) -> None:
         if type(value) in _TRAINERS and not isinstance(value, str):
@@ -68,6 +70,7 @@ class InferenceRule:
             raise ValueError(
                 f"{name} must be 'deep_ensemble', or an SGLD(...), SGHMC(...) or MCDropout(...) of "
                 f"skdistill.samplers, an object and not its class; got {value!r}."
+                + did_you_mean(value, ("deep_ensemble",))
             )
 
 
