@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn import get_config
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.utils import ClassifierTags, RegressorTags, check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -18,6 +19,7 @@ from ._estimator import NetEstimator
 from ._reading import check_rows, read_in_chunks
 from ._rules import Number, OneOf, Seed, errors_about
 from ._training import SEED_LIMIT
+from ._warnings import callers_of
 from .distributions import Uncertainty, split_columns
 
 
@@ -40,6 +42,18 @@ def as_frame(table: dict[str, np.ndarray], X: Any) -> Any:
 def is_a(kind: str) -> Callable[[Any], bool]:
     """Condition for ``available_if``: the estimator is a "classifier", or a "regressor"."""
     return lambda estimator: estimator._kind == kind
+
+
+def check_return_std(estimator: Any, return_std: Any) -> None:
+    """Check the argument; raise where a TransformedTargetRegressor asks, which cannot take two."""
+    kinds = (True, False) if estimator._kind == "regressor" else (False,)
+    OneOf(kinds).check(return_std, "return_std")
+    if return_std and callers_of(TransformedTargetRegressor):
+        raise ValueError(
+            "return_std must be False in TransformedTargetRegressor.predict, which transforms "
+            "means only; got True. skdistill.predict_uncertainty(model, X).std().total is the "
+            "standard deviation in units of y, and skdistill.predict_frame(model, X) has both."
+        )
 
 
 class DistributionEstimator(NetEstimator):
@@ -88,9 +102,7 @@ class DistributionEstimator(NetEstimator):
         if return_std is False:
             codes_or_means = self._read(X, self._plan_of_fit().task.point)
             return self._plan.task.decode(codes_or_means)
-        OneOf((True, False) if self._kind == "regressor" else (False,)).check(
-            return_std, "return_std"
-        )
+        check_return_std(self, return_std)
         mean, variance = self._read(X, lambda d: (d.mean, d.variance))
         per_target = self._plan.task.per_target
         return per_target(mean), np.sqrt(per_target(variance))

@@ -14,7 +14,7 @@ from sklearn.utils import check_array, check_random_state
 
 from .._checks import check_trainable
 from .._columns import Columns
-from .._estimator import checked_training, forget, recipe_for
+from .._estimator import checked_training, for_callbacks, forget, recipe_for
 from .._inputs import encoding_for
 from .._meta_estimators import pipelines_around
 from .._plans import Plan, build_module
@@ -114,6 +114,11 @@ class Setup(NamedTuple):
     def example_of_X(self) -> Any:
         """Rows as the user has given them, for frames like theirs."""
         return self.arguments.X if self.stream is None else self.stream.first_X
+
+    @property
+    def for_callbacks(self) -> dict[str, Any]:
+        """What scikit-learn's callbacks hear of, as keywords of their hooks."""
+        return for_callbacks(*self.arguments)
 
     def draw_seeds(self, size: int) -> list[int]:
         """Draw seeds from `random_state`, which is that of the first of several ranks."""
