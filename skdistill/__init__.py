@@ -31,12 +31,22 @@ if TYPE_CHECKING:  # imported when they are asked for
     from . import datasets as datasets
     from . import displays as displays
     from . import distributed as distributed
+    from . import estimator_checks as estimator_checks
     from . import metrics as metrics
     from . import mlflow as mlflow
     from . import model_selection as model_selection
     from . import streams as streams
 
-_LAZY = ("datasets", "displays", "distributed", "metrics", "mlflow", "model_selection", "streams")
+_LAZY = (
+    "datasets",
+    "displays",
+    "distributed",
+    "estimator_checks",
+    "metrics",
+    "mlflow",
+    "model_selection",
+    "streams",
+)
 
 __all__ = [
     "BDistilBooster",

@@ -17,7 +17,7 @@ from sklearn.utils import ClassifierTags, RegressorTags, Tags, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from ._training import SEED_LIMIT
-from ._warnings import callers_of
+from ._warnings import calls_of
 
 # Parameters for the candidates of a search: in scikit-learn and Optuna, and in scikit-optimize.
 _SEARCHED = ("param_grid", "param_distributions", "search_spaces")
@@ -50,10 +50,11 @@ def rows_inside(model: Any, X: Any) -> Any:
 
 
 def pipelines_around() -> list[Pipeline]:
-    """Return the Pipelines with other steps too whose last step is being called, if any."""
+    """Return the Pipelines with other steps too whose last step is being fitted, if any."""
+    around: list[Pipeline] = [call["self"] for call in calls_of(Pipeline, "fit")]
     return [
         pipeline
-        for pipeline in callers_of(Pipeline)
+        for pipeline in around
         if any(step not in (None, "passthrough") for _, step in pipeline.steps[:-1])
     ]
 

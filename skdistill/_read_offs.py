@@ -19,7 +19,7 @@ from ._estimator import NetEstimator
 from ._reading import check_rows, read_in_chunks
 from ._rules import Number, OneOf, Seed, errors_about
 from ._training import SEED_LIMIT
-from ._warnings import callers_of
+from ._warnings import calls_of
 from .distributions import Uncertainty, split_columns
 
 
@@ -48,7 +48,8 @@ def check_return_std(estimator: Any, return_std: Any) -> None:
     """Check the argument; raise where a TransformedTargetRegressor asks, which cannot take two."""
     kinds = (True, False) if estimator._kind == "regressor" else (False,)
     OneOf(kinds).check(return_std, "return_std")
-    if return_std and callers_of(TransformedTargetRegressor):
+    calls = calls_of(TransformedTargetRegressor, "predict") if return_std else []
+    if any(call.get("predict_params", {}).get("return_std") for call in calls):
         raise ValueError(
             "return_std must be False in TransformedTargetRegressor.predict, which transforms "
             "means only; got True. skdistill.predict_uncertainty(model, X).std().total is the "

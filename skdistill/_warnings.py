@@ -21,18 +21,18 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     warnings.warn(message, category, stacklevel=n_frames + 2)
 
 
-def callers_of(kind: type) -> list[Any]:
-    """Return the objects of a class whose methods have led here, the nearest one first.
+def calls_of(kind: type, method: str) -> list[dict[str, Any]]:
+    """Return the arguments of calls of a class's method that have led here, the nearest one first.
 
-    Looked at are the calls within libraries, up to the line of the user's. So an estimator finds
-    the meta-estimators that it is fitted by, where these hide from it what the user should know.
+    They are the local variables of the call, ``self`` among them. Looked at are the calls within
+    libraries, up to the line of the user's. So an estimator finds the meta-estimators that it is
+    called by, where these hide from it what the user should know.
     """
-    found: list[Any] = []
+    found: dict[int, dict[str, Any]] = {}
     for frame in _frames_of_libraries(sys._getframe(1)):
-        owner = frame.f_locals.get("self")
-        if isinstance(owner, kind) and not any(owner is known for known in found):
-            found.append(owner)
-    return found
+        if frame.f_code.co_name == method and isinstance(frame.f_locals.get("self"), kind):
+            found.setdefault(id(frame.f_locals["self"]), frame.f_locals)
+    return list(found.values())
 
 
 def _frames_of_libraries(frame: FrameType) -> Iterator[FrameType]:

@@ -45,7 +45,6 @@ def distil_online(
     from ._gped_loop import Monitor, OnlineDistillation, Stream, buffer_size, n_epochs
 
     refuse_ranks(distiller)
-    warn_of_refit(distiller.teacher)
     distiller.teacher_ = teacher = unfitted_teacher(distiller)
     checked_training(teacher)
     # The chains may burn in for long before there is anything to tell of the student.
@@ -181,6 +180,7 @@ def _run_chains(distiller: Any, setup: Setup, distillation: Any, seed: int, cont
     """Fit the teacher with the student as an observer; only the chains' last states are kept."""
     from ._gped_loop import StudentStopped
 
+    warn_of_refit(distiller.teacher)
     teacher, net = distiller.teacher_, distillation.student
     X, y, sample_weight = setup.arguments
     subtask = context.subcontext(task_name="teacher")
