@@ -61,6 +61,9 @@ class ProgressLog(PrintLog):
     def __init__(self):
         super().__init__(sink=_print_plainly)
 
+    def __repr__(self) -> str:
+        return "print_log"  # as users know it: errors about its parameters show it
+
     def on_train_begin(self, net, **kwargs):
         self.begin_ = self.last_ = time.monotonic()
         self.n_epochs_ = 0  # a fit that goes on has not run all of them
