@@ -463,4 +463,9 @@ def test_the_advice_about_sparse_tables_is_right():
     model = make_pipeline(TruncatedSVD(5, random_state=0), ensemble())
     assert model.fit(X, y).predict(X).shape == (40,)
     dense = [(X[:20].toarray(), y[:20]), (X[20:].toarray(), y[20:])]
-    assert ensemble().fit(dense).predict(X.toarray()).shape == (40,)
+
+    class Rows:
+        def __iter__(self):
+            return iter(dense)
+
+    assert ensemble().fit(Rows()).predict(X.toarray()).shape == (40,)
