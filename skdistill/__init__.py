@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from ._predict import (
     predict_frame,
     predict_interval,
@@ -10,6 +13,7 @@ from ._predict import (
     predict_quantiles,
     predict_uncertainty,
 )
+from ._rules import did_you_mean as _did_you_mean
 from ._version import __version__ as __version__
 from .distillers import (
     BDistilBooster,
@@ -22,6 +26,27 @@ from .distillers import (
 from .ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from .export import export_onnx
 from .persistence import load, save
+
+if TYPE_CHECKING:  # imported when they are asked for
+    from . import datasets as datasets
+    from . import displays as displays
+    from . import distributed as distributed
+    from . import estimator_checks as estimator_checks
+    from . import metrics as metrics
+    from . import mlflow as mlflow
+    from . import model_selection as model_selection
+    from . import streams as streams
+
+_LAZY = (
+    "datasets",
+    "displays",
+    "distributed",
+    "estimator_checks",
+    "metrics",
+    "mlflow",
+    "model_selection",
+    "streams",
+)
 
 __all__ = [
     "BDistilBooster",
@@ -41,3 +66,14 @@ __all__ = [
     "predict_uncertainty",
     "save",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return importlib.import_module(f".{name}", __name__)
+    hint = _did_you_mean(name, __dir__())
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}.{hint}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.utils import assert_all_finite, check_array, check_X_y
 from sklearn.utils.validation import validate_data
 
@@ -134,6 +135,7 @@ def read_rows(
     Categories are encoded; ``reset=True`` finds them, as the attribute `_columns` of the estimator.
     Values may be missing, NaN, in tables of an estimator with ``normalize_X=True``.
     """
+    _refuse_sparse(X)
     settings = {**_SETTINGS, **settings}
     may_lack = getattr(estimator, "normalize_X", False)
     settings["ensure_all_finite"] = "allow-nan" if may_lack else True
@@ -155,6 +157,23 @@ def read_rows(
     if may_lack and rows.ndim != 2:
         assert_all_finite(rows, input_name="X")
     return found
+
+
+def _refuse_sparse(X: Any) -> None:
+    """Raise a TypeError for a sparse X.
+
+    A network's first layer is dense, so X would become dense in any case: its memory, which may be
+    a thousand times that of X, is the user's to spend.
+    """
+    if not issparse(X):
+        return
+    gigabytes = np.prod(X.shape, dtype=float) * np.dtype(float).itemsize / 1e9
+    raise TypeError(
+        f"X must be dense, got a sparse {type(X).__name__} of shape {X.shape}. X.toarray() is "
+        f"dense, and takes {gigabytes:.2g} GB. If that is too much, reduce the columns first, "
+        "make_pipeline(TruncatedSVD(50), model), or give fit dense rows batch by batch, see "
+        "skdistill.streams."
+    )
 
 
 def _categorical_columns(X: Any, wanted: Any) -> list[int]:

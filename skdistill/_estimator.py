@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from numbers import Integral, Real
 from typing import Any
 
@@ -16,7 +16,7 @@ from ._columns import Columns
 from ._inputs import InputEncoding
 from ._plans import Extent, NetworkRecipe, Plan, rebuild_module, weights_of
 from ._process import torch_threads
-from ._rules import FilePath, Interval, Number, OneOf, Seed, check_parameters
+from ._rules import FilePath, Interval, Number, OneOf, Seed, check_parameters, did_you_mean
 from ._settings import check_nested
 from ._training import Training, check_modules, device_of
 from ._version import __version__
@@ -54,7 +54,10 @@ except ImportError:  # scikit-learn < 1.9 has no callbacks
 _PARTS = ("module", "optimizer", "callbacks")
 
 # Private attributes that a fit sets.
-_PRIVATE = ("_columns", "_plan", "_recipe", "_extent", "_training_state", "_member_numbers")
+_PRIVATE = ("_columns", "_plan", "_recipe", "_extent", "_history") + (
+    "_training_state",
+    "_member_numbers",
+)
 
 
 class NetEstimator(CallbackSupportMixin, BaseEstimator):
@@ -88,6 +91,7 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
     n_epochs_: int
     _plan: Plan
     _recipe: Any
+    _history: list[dict[str, Any]]
 
     # --- parameters
 
@@ -115,6 +119,14 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
     def set_params(self, **params):
         own = {k: v for k, v in params.items() if not _is_of_part(k)}
         check_nested(self, own)
+        known = self.get_params(deep=False)
+        for name in own:
+            if name.partition("__")[0] not in known:
+                raise ValueError(
+                    f"Invalid parameter {name!r} for estimator {self}. Valid parameters are: "
+                    f"{sorted(known)}, and {[f'{part}__<name>' for part in _PARTS]}."
+                    f"{_names_like(name, known)}"
+                )
         super().set_params(**own)
         self.__dict__.update({k: v for k, v in params.items() if _is_of_part(k)})
         return self
@@ -123,8 +135,19 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _keep(self, plan: Plan, recipe: Any, module: Any, history: list, extent: Extent) -> None:
         """Keep a trained stack as the fitted module."""
-        self._plan, self._recipe, self._extent = plan, recipe, extent
-        self.module_, self.history_ = module, history
+        self.__dict__.update(fitted_attributes(plan, recipe, module, history, extent))
+
+    @property
+    def history_(self) -> Any:
+        """Losses, learning rate and seconds of each epoch, as skorch's ``History``.
+
+        It is a list of dicts, of which ``history_[:, "train_loss"]`` gives a column.
+        """
+        from ._engine import History  # skorch takes most of a second to import
+
+        if "_history" not in vars(self):
+            raise AttributeError(f"{type(self).__name__} has no history_ before fit.")
+        return History(self._history)
 
     @property
     def net_(self):
@@ -135,7 +158,7 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         check_is_fitted(self)
         objective = self._plan.objective(self.module_, self._extent)
         net = Training.of(self).net(self.module_, objective, self.n_epochs_).initialize()
-        net.history.extend(self.history_)
+        net.history.extend(self._history)
         return net
 
     @property
@@ -160,6 +183,8 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         state = dict(state)
         _warn_of_other_version(type(self).__name__, state.pop("_skdistill_version", None))
         weights = state.pop("_weights", None)
+        if "history_" in state:  # of before it was a property
+            state["_history"] = state.pop("history_")
         super().__setstate__(state)
         if weights is not None:
             with torch_threads(1):  # torch's threads would not be there in a forked child
@@ -167,10 +192,37 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
             self.module_ = module.to(available_device(self.device))
 
 
+def fitted_attributes(
+    plan: Plan, recipe: Any, module: Any, history: list, extent: Extent
+) -> dict[str, Any]:
+    """Return the private attributes, and the module, of an estimator that holds a stack."""
+    return {
+        "_plan": plan,
+        "_recipe": recipe,
+        "_extent": extent,
+        "_history": list(history),
+        "module_": module,
+    }
+
+
+def attributes_in_training(plan: Plan, recipe: Any, net: Any, extent: Extent) -> dict[str, Any]:
+    """Return :func:`fitted_attributes` of a stack that a net trains, as it is now."""
+    module = rebuild_module(plan, recipe, weights_of(net.module_))  # a copy, ready to predict
+    return fitted_attributes(plan, recipe, module.to(net.device), net.history, extent)
+
+
 def _is_of_part(name: str) -> bool:
     """Tell whether a parameter is one of a part, given as ``<part>__<name>``."""
     part, delimiter, _ = name.partition("__")
     return bool(delimiter) and part in _PARTS
+
+
+def _names_like(name: str, known: Iterable[str]) -> str:
+    """Ask whether a parameter that is spelt like an unknown one was meant, if there is one."""
+    _, delimiter, inner = name.partition("__")
+    if not delimiter:
+        return did_you_mean(name, known)
+    return did_you_mean(name, [f"{one}__{inner}" for one in (*_PARTS, *known)])
 
 
 def checked_training(estimator: NetEstimator, modules: list[Any] | None = None) -> Training:
@@ -183,6 +235,7 @@ def checked_training(estimator: NetEstimator, modules: list[Any] | None = None) 
             f"{type(estimator).__name__} got unknown parameters {sorted(unknown)}; it takes "
             f"{estimator._get_param_names()}, and parameters of its parts as "
             f"{[f'{part}__<name>' for part in _PARTS]}."
+            + _names_like(sorted(unknown)[0], estimator._get_param_names())
         )
     check_parameters(estimator)
     given = [estimator.module] if modules is None else modules
@@ -224,13 +277,22 @@ def forget(estimator: NetEstimator) -> None:
             delattr(estimator, name)
 
 
+def for_callbacks(X: Any, y: Any, sample_weight: Any = None) -> dict[str, Any]:
+    """Return what `fit` is given as keywords of the hooks of scikit-learn's callbacks."""
+    metadata = None if sample_weight is None else {"sample_weight": sample_weight}
+    return {"X": X, "y": y, "metadata": metadata}
+
+
 @contextlib.contextmanager
-def fit_task(estimator: NetEstimator, X: Any, y: Any, n_subtasks: int) -> Iterator[Any]:
-    """Tell scikit-learn's callbacks that a fit begins, and that it has ended well."""
+def fit_task(estimator: NetEstimator, given: dict[str, Any], n_subtasks: int) -> Iterator[Any]:
+    """Tell scikit-learn's callbacks that a fit begins, and that it has ended well.
+
+    `given` is what :func:`for_callbacks` returns.
+    """
     task = estimator._init_callback_context(max_subtasks=n_subtasks)
-    task.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
+    task.call_on_fit_task_begin(estimator=estimator, **given)
     yield task
-    task.call_on_fit_task_end(estimator=estimator, X=X, y=y)
+    task.call_on_fit_task_end(estimator=estimator, **given, reconstruction_attributes={})
 
 
 def available_device(device: Any) -> torch.device:

@@ -168,7 +168,7 @@ def _pickled(digester: _Digester, value: Any) -> bytes:
     if not isinstance(reduced, str):
         make, arguments, state, items, pairs = (*reduced, None, None, None)[:5]
         if digester.with_learnt and isinstance(state, dict):  # a history tells times, which vary
-            state = {name: item for name, item in state.items() if name != "history_"}
+            state = {name: item for name, item in state.items() if name != "_history"}
         contents = (make, arguments, state, list(items or ()), list(pairs or ()))
         return digester.all("object", (type(value), *contents))
     if name := _name_in_library(value, reduced):

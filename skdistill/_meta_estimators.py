@@ -18,6 +18,7 @@ from sklearn.utils import ClassifierTags, RegressorTags, Tags, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._training import SEED_LIMIT
+from ._warnings import calls_of
 
 # Parameters for the candidates of a search: in scikit-learn and Optuna, and in scikit-optimize.
 _SEARCHED = ("param_grid", "param_distributions", "search_spaces")
@@ -47,6 +48,16 @@ def rows_inside(model: Any, X: Any) -> Any:
     if X is None or not isinstance(model, Pipeline) or len(model) == 1:
         return X
     return model[:-1].transform(X)
+
+
+def pipelines_around() -> list[Pipeline]:
+    """Return the Pipelines with other steps too whose last step is being fitted, if any."""
+    around: list[Pipeline] = [call["self"] for call in calls_of(Pipeline, "fit")]
+    return [
+        pipeline
+        for pipeline in around
+        if any(step not in (None, "passthrough") for _, step in pipeline.steps[:-1])
+    ]
 
 
 def final_step(model: Any, X: Any = None) -> tuple[Any, Any]:

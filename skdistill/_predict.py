@@ -152,16 +152,22 @@ def predict_interval(model, X, coverage=0.9) -> np.ndarray:
     ----------
     model : estimator
     X : array-like of shape (n_samples, n_features)
-    coverage : float, default=0.9
+    coverage : float or array-like of shape (n_coverages,), default=0.9
 
     Returns
     -------
     interval : ndarray of shape (n_samples, 2) or (n_samples, n_targets, 2)
-        Exact through every monotone transform of the target.
+        Exact through every monotone transform of the target. Several coverages give one more axis
+        before the last, (n_samples, n_coverages, 2).
     """
     estimator, X, inverses = innermost(model, X, "predict_interval")
-    ends = _transformed_quantiles(inverses, estimator.predict_interval(X, coverage))
-    return np.sort(ends, axis=-1) if inverses else ends
+    interval = estimator.predict_interval(X, coverage)
+    if not inverses:
+        return interval
+    last = interval.shape[-2:] if np.ndim(coverage) else interval.shape[-1:]
+    ends = interval.reshape(*interval.shape[: -len(last)], -1)
+    ends = _transformed_quantiles(inverses, ends)
+    return np.sort(ends.reshape(*ends.shape[:-1], *last), axis=-1)
 
 
 def predict_frame(model, X, coverage=0.9):

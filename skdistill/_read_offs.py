@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import torch
 from sklearn import get_config
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.utils import ClassifierTags, RegressorTags, check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -18,7 +19,8 @@ from ._estimator import NetEstimator
 from ._reading import check_rows, read_in_chunks
 from ._rules import Number, OneOf, Seed, errors_about
 from ._training import SEED_LIMIT
-from .distributions import Uncertainty
+from ._warnings import calls_of
+from .distributions import Uncertainty, split_columns
 
 
 def as_frame(table: dict[str, np.ndarray], X: Any) -> Any:
@@ -27,10 +29,7 @@ def as_frame(table: dict[str, np.ndarray], X: Any) -> Any:
     An array of shape (n, t) becomes t columns, ``<name>_<number>``. If `X` is a frame of pandas, so
     is its index that of the result.
     """
-    columns: dict[str, np.ndarray] = {}
-    for name, values in table.items():
-        several = {f"{name}_{k}": column for k, column in enumerate(values.T)}
-        columns |= several if values.ndim == 2 else {name: values}
+    columns = split_columns(table)
     if get_config()["transform_output"] == "polars":
         import polars
 
@@ -43,6 +42,19 @@ def as_frame(table: dict[str, np.ndarray], X: Any) -> Any:
 def is_a(kind: str) -> Callable[[Any], bool]:
     """Condition for ``available_if``: the estimator is a "classifier", or a "regressor"."""
     return lambda estimator: estimator._kind == kind
+
+
+def check_return_std(estimator: Any, return_std: Any) -> None:
+    """Check the argument; raise where a TransformedTargetRegressor asks, which cannot take two."""
+    kinds = (True, False) if estimator._kind == "regressor" else (False,)
+    OneOf(kinds).check(return_std, "return_std")
+    calls = calls_of(TransformedTargetRegressor, "predict") if return_std else []
+    if any(call.get("predict_params", {}).get("return_std") for call in calls):
+        raise ValueError(
+            "return_std must be False in TransformedTargetRegressor.predict, which transforms "
+            "means only; got True. skdistill.predict_uncertainty(model, X).std().total is the "
+            "standard deviation in units of y, and skdistill.predict_frame(model, X) has both."
+        )
 
 
 class DistributionEstimator(NetEstimator):
@@ -91,9 +103,7 @@ class DistributionEstimator(NetEstimator):
         if return_std is False:
             codes_or_means = self._read(X, self._plan_of_fit().task.point)
             return self._plan.task.decode(codes_or_means)
-        OneOf((True, False) if self._kind == "regressor" else (False,)).check(
-            return_std, "return_std"
-        )
+        check_return_std(self, return_std)
         mean, variance = self._read(X, lambda d: (d.mean, d.variance))
         per_target = self._plan.task.per_target
         return per_target(mean), np.sqrt(per_target(variance))
@@ -159,13 +169,14 @@ class DistributionEstimator(NetEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-        coverage : float, default=0.9
+        coverage : float or array-like of shape (n_coverages,), default=0.9
             Strictly between 0 and 1.
 
         Returns
         -------
         interval : ndarray of shape (n_samples, 2) or (n_samples, n_targets, 2)
-            Lower and upper end, quantiles of the predicted distribution, in units of y.
+            Lower and upper end, quantiles of the predicted distribution, in units of y. Several
+            coverages give one more axis before the last, (n_samples, n_coverages, 2).
         """
         interval = self._read(X, lambda d: d.interval(coverage))
         return self._plan.task.per_target(interval)
@@ -209,6 +220,7 @@ class DistributionEstimator(NetEstimator):
             ``prediction``, ``total``, ``aleatoric`` and ``epistemic`` in nats, and
             ``proba_<label>`` for each class. Parts that the model cannot tell are missing.
         """
+        Number(Real, 0, 1, closed="neither").check(coverage, "coverage")
         plan, is_numeric = self._plan_of_fit(), self._kind == "regressor"
         names = ["total", "aleatoric", "epistemic"][: 3 if plan.tells_parts else 1]
 

@@ -9,10 +9,11 @@ the parameter. Estimators and settings objects have a table of rules in their cl
 from __future__ import annotations
 
 import contextlib
+import difflib
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
@@ -35,6 +36,13 @@ def is_number(value: Any, kind: type = Real) -> bool:
     if isinstance(value, bool) or not isinstance(value, kinds):
         return False
     return abs(value) < 2**63 if isinstance(value, int) else bool(value == value)
+
+
+def did_you_mean(given: Any, known: Iterable[Any]) -> str:
+    """Return a question that names what is spelt alike, to end an error message; or nothing."""
+    names = [name for name in known if isinstance(name, str)]
+    close = difflib.get_close_matches(given, names, n=1) if isinstance(given, str) else []
+    return f" Did you mean {close[0]!r}?" if close else ""
 
 
 class Rule(ABC):
@@ -108,7 +116,7 @@ class Number(Rule):
         is_small_or_large = isinstance(value, (int, np.number)) and not isinstance(value, bool)
         if is_small_or_large and not is_number(value):
             return " Give a number of Python's own, of at most 64 bits."
-        return ""
+        return did_you_mean(value, self.others)
 
 
 class NumberOfJobs(Rule):
@@ -136,6 +144,9 @@ class OneOf(Rule):
     def accepts(self, value: Any) -> bool:
         is_plain = isinstance(value, _PLAIN)  # a tensor may equal an option
         return any(value is option or (is_plain and value == option) for option in self.values)
+
+    def hint(self, value: Any) -> str:
+        return did_you_mean(value, self.values)
 
 
 class AnyOf(Rule):

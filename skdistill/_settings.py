@@ -6,6 +6,8 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from ._rules import did_you_mean
+
 __all__ = ["Settings"]
 
 
@@ -26,8 +28,20 @@ def check_nested(owner: Any, params: dict[str, Any]) -> None:
         if not hasattr(value, "set_params"):
             raise ValueError(
                 f"{name} must be an object with parameters of its own, not a name, for {key!r} to "
-                f"be set; got {value!r}."
+                f"be set; got {value!r}.{_objects_with(owner, key)}"
             )
+
+
+def _objects_with(owner: Any, key: str) -> str:
+    """Advice which objects have the parameter that ``<parameter>__<name>`` is to set."""
+    name, _, inner = key.partition("__")
+    rule = getattr(owner, "_parameter_table", {}).get(name)
+    found = [
+        f"{name}={kind.__name__}({inner}=...)"
+        for kind in getattr(rule, "objects", ())
+        if inner in kind._defaults()
+    ]
+    return f" Give {' or '.join(found)} instead." if found else ""
 
 
 class Settings:
@@ -91,7 +105,7 @@ class Settings:
             if name not in self._defaults():
                 raise ValueError(
                     f"Invalid parameter {name!r} for {self!r}. Valid parameters are: "
-                    f"{list(self._defaults())}."
+                    f"{list(self._defaults())}.{did_you_mean(name, self._defaults())}"
                 )
             if delimiter:
                 nested.setdefault(name, {})[inner] = value

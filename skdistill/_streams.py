@@ -164,11 +164,6 @@ class Stream:
                 'threads, which each iterate over X: with joblib.parallel_config("threading").'
             ) from error
 
-    @property
-    def arguments(self) -> tuple[Any, None]:
-        """X and y as scikit-learn's callbacks hear of them."""
-        return self.source, None
-
     def scaling(self, task: Task, normalize_y: bool) -> Buffers:
         """Location and scale of the targets, for the module's buffers."""
         loc, scale = self.y_moments.standardisation()

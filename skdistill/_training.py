@@ -18,7 +18,7 @@ from ._objective import Objective
 from ._plans import name_of
 from ._ranks import Ranks
 from ._resume import current_progress
-from ._rules import errors_about
+from ._rules import did_you_mean
 from ._warnings import warn
 from .modules import GLOBAL_GENERATOR_LOCK, flop_per_row, weights_and_fan_ins
 
@@ -231,6 +231,7 @@ def device_of(device: Any) -> torch.device:
     except (RuntimeError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(
             f"device must be 'auto' or a torch device such as 'cpu', got {device!r}."
+            + did_you_mean(device, ("auto", "cpu", "cuda", "mps"))
         ) from error
 
 
@@ -244,15 +245,21 @@ def _optimizer_class(optimizer: Any) -> type[torch.optim.Optimizer]:
         raise ValueError(
             "optimizer must be a torch optimizer class or the name of one in torch.optim, "
             f"such as 'Adam', and none of {sorted(_UNSUITED_OPTIMIZERS)}; got {optimizer!r}."
+            + did_you_mean(optimizer, {*vars(torch.optim)} - _UNSUITED_OPTIMIZERS)
         )
     return found
 
 
 def _try_out(optimizer, settings: dict[str, Any], given: dict[str, Any], device) -> None:
     """Try the device, and the settings of a torch optimizer, which may fail at its first step."""
-    with errors_about("device"):
+    try:
         weight = torch.zeros(1, device=device)
         weight.cpu()  # fails on a device without values, such as "meta"
+    except (AssertionError, RuntimeError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"device must be one that torch can use here, got {str(device)!r} ({error}). "
+            "device='auto' takes a GPU where there is one, else the CPU."
+        ) from error
     if not given or not optimizer.__module__.startswith("torch."):
         return
     weight.requires_grad_().grad = torch.ones_like(weight)
@@ -283,9 +290,11 @@ def check_signature(build: Callable, given: dict[str, Any], prefix: str) -> None
         return
     unknown = sorted(set(given) - set(accepted))
     if unknown:
+        known = [f"{prefix}__{name}" for name in accepted if name not in FILLED_IN]
+        given_wrongly = [f"{prefix}__{name}" for name in unknown]
         raise ValueError(
-            f"{name_of(build)} takes no {[f'{prefix}__{name}' for name in unknown]}; it takes "
-            f"{[f'{prefix}__{name}' for name in accepted if name not in FILLED_IN]}."
+            f"{name_of(build)} takes no {given_wrongly}; it takes {known}."
+            f"{did_you_mean(given_wrongly[0], known)}"
         )
 
 

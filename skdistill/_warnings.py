@@ -5,16 +5,38 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
 
 _LIBRARIES = frozenset(
-    {"contextlib", "copy", "functools", "joblib", "pickle"}
+    {"contextlib", "copy", "functools", "imblearn", "joblib", "pickle"}
     | {"skdistill", "sklearn", "skops", "skorch", "torch"}
 )
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn of what the first caller outside of libraries has done."""
-    frame, level = sys._getframe(1), 2
+    n_frames = sum(1 for _ in _frames_of_libraries(sys._getframe(1)))
+    warnings.warn(message, category, stacklevel=n_frames + 2)
+
+
+def calls_of(kind: type, method: str) -> list[dict[str, Any]]:
+    """Return the arguments of calls of a class's method that have led here, the nearest one first.
+
+    They are the local variables of the call, ``self`` among them. Looked at are the calls within
+    libraries, up to the line of the user's. So an estimator finds the meta-estimators that it is
+    called by, where these hide from it what the user should know.
+    """
+    found: dict[int, dict[str, Any]] = {}
+    for frame in _frames_of_libraries(sys._getframe(1)):
+        if frame.f_code.co_name == method and isinstance(frame.f_locals.get("self"), kind):
+            found.setdefault(id(frame.f_locals["self"]), frame.f_locals)
+    return list(found.values())
+
+
+def _frames_of_libraries(frame: FrameType) -> Iterator[FrameType]:
+    """Frames from this one outwards, as long as they are those of libraries, but for the last."""
     while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in _LIBRARIES:
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, category, stacklevel=level)
+        yield frame
+        frame = frame.f_back

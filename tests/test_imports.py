@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,6 +52,7 @@ LAYERS = {
     },
     "estimators": {"ensembles", "teachers", "sequences", "distillers"},
     "around": {
+        "estimator_checks",
         "metrics",
         "displays",
         "model_selection",
@@ -223,3 +225,31 @@ print(*sorted({"sympy", "skorch", "torch._dynamo"} & set(sys.modules)))
     )
     assert run.returncode == 0, run.stderr
     assert run.stdout.split() == []
+
+
+def test_submodules_are_there_when_they_are_asked_for():
+    code = """
+    import sys
+    import skdistill
+    lazy = skdistill._LAZY
+    print([name for name in lazy if "skdistill." + name in sys.modules])
+    assert set(lazy) < set(dir(skdistill))
+    for name in lazy:
+        assert getattr(skdistill, name) is sys.modules["skdistill." + name]
+    for name in ("datasets_", "metric"):
+        try:
+            getattr(skdistill, name)
+        except AttributeError as error:
+            print(error)
+    """
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    early, *errors = run.stdout.splitlines()
+    assert early == "[]"  # importing skdistill takes no longer
+    has_none = "module 'skdistill' has no attribute"
+    assert errors == [
+        f"{has_none} 'datasets_'. Did you mean 'datasets'?",
+        f"{has_none} 'metric'. Did you mean 'metrics'?",
+    ]

@@ -8,8 +8,10 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from scipy.sparse import csr_array, csr_matrix
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import make_column_transformer
+from sklearn.decomposition import TruncatedSVD
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import MissingIndicator
 from sklearn.pipeline import make_pipeline
@@ -438,3 +440,32 @@ def test_the_default_teacher_reads_columns_as_its_student_does(frame, rows):
     model.fit(X, rows[1])
     assert model.teacher_.categories_ == model.categories_
     assert np.isfinite(model.predict(X)).all()
+
+
+@pytest.mark.parametrize("container", [csr_matrix, csr_array])
+def test_a_sparse_table_is_told_what_it_would_take(container):
+    X = np.eye(40)
+    y = X[:, 0]
+    message = r"X must be dense, got a sparse csr_.* of shape \(40, 40\).* 1.3e-05 GB.*TruncatedSVD"
+    fitted = ensemble().fit(X, y)
+    for call in (
+        lambda: ensemble().fit(container(X), y),
+        lambda: fitted.predict(container(X)),
+        lambda: HydraPlusRegressor(ensemble(), **SMALL).fit(container(X), y),
+    ):
+        with pytest.raises(TypeError, match=message):
+            call()
+
+
+def test_the_advice_about_sparse_tables_is_right():
+    X = csr_array(np.eye(40) + np.diag(np.ones(39), 1))
+    y = np.arange(40.0)
+    model = make_pipeline(TruncatedSVD(5, random_state=0), ensemble())
+    assert model.fit(X, y).predict(X).shape == (40,)
+    dense = [(X[:20].toarray(), y[:20]), (X[20:].toarray(), y[20:])]
+
+    class Rows:
+        def __iter__(self):
+            return iter(dense)
+
+    assert ensemble().fit(Rows()).predict(X.toarray()).shape == (40,)

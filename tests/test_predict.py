@@ -230,3 +230,58 @@ def test_every_method_of_an_unfitted_estimator_says_so(make, data):
         with pytest.raises(NotFittedError, match=type(make()).__name__):
             read(make(), X)
     assert not hasattr(make(), "net_")
+
+
+@pytest.mark.parametrize("shape", [(80,), (80, 2)])
+def test_intervals_of_several_coverages_through_a_transform(shape):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 2))
+    y = np.exp(0.3 * rng.normal(size=shape))
+    mirrored = FunctionTransformer(lambda y: -np.log(y), lambda z: np.exp(-z))
+    model = TransformedTargetRegressor(ensemble(), transformer=mirrored, check_inverse=False)
+    model.fit(X, y)
+    found = predict_interval(model, X, coverage=[0.5, 0.9])
+    assert found.shape == (*shape, 2, 2)
+    for number, coverage in enumerate((0.5, 0.9)):
+        one = predict_interval(model, X, coverage)
+        np.testing.assert_allclose(found[..., number, :], one, rtol=1e-9)
+    assert (found[..., 1, 0] < found[..., 0, 0]).all()
+
+
+@pytest.mark.parametrize("coverage", [[0.5, 0.9], 1.0, "0.9", None])
+def test_a_table_has_one_coverage(coverage, data):
+    X, y = data
+    model = ensemble().fit(X, y)
+    with pytest.raises((TypeError, ValueError), match="coverage must be a number in"):
+        model.predict_frame(X, coverage=coverage)
+
+
+@pytest.mark.parametrize("steps", [False, True])
+def test_std_through_a_transformed_target_says_where_it_is(steps, data):
+    X, y = data
+    regressor = make_pipeline(StandardScaler(), ensemble()) if steps else ensemble()
+    model = TransformedTargetRegressor(regressor, transformer=StandardScaler()).fit(X, y)
+    with pytest.raises(ValueError, match=r"return_std must be False in Transformed.*\.std\(\)"):
+        model.predict(X, return_std=True)
+    assert model.predict(X, return_std=False).shape == y.shape
+    _, std = model.regressor_.predict(X, return_std=True)  # asked by itself it answers
+    parts = predict_uncertainty(model, X).std()
+    np.testing.assert_allclose(parts.total, std * model.transformer_.scale_)
+
+
+class AsksForBoth(LinearRegression):
+    """Asks an ensemble for its standard deviation, while it is asked for numbers."""
+
+    def fit(self, X, y):
+        self.ensemble_ = ensemble().fit(X, y)
+        return self
+
+    def predict(self, X):
+        mean, std = self.ensemble_.predict(X, return_std=True)
+        return mean + 0 * std
+
+
+def test_a_model_within_a_transformed_target_may_ask_for_std(data):
+    X, y = data
+    model = TransformedTargetRegressor(AsksForBoth(), transformer=StandardScaler()).fit(X, y)
+    assert model.predict(X).shape == y.shape

@@ -5,12 +5,13 @@ import pickle
 
 import numpy as np
 import pytest
+import torch
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.model_selection import GridSearchCV
 
-from skdistill import HydraPlusClassifier
+from skdistill import BayesianEnsembleRegressor, HydraPlusClassifier, HydraPlusRegressor
 from skdistill._settings import Settings
-from skdistill.transfer import Disagreement
+from skdistill.transfer import Disagreement, GaussianNoise
 
 
 class Inner(Settings):
@@ -106,3 +107,63 @@ def test_a_grid_search_reaches_them():
     assert settings.scale == 1.0
     assert "transfer=Inner(scale=2.0)" in repr(search.best_estimator_)
     assert "Inner" in search.best_estimator_._repr_html_()
+
+
+def raised(act) -> str:
+    """Message of the error that a call raises."""
+    with pytest.raises((TypeError, ValueError)) as caught:
+        act()
+    return str(caught.value)
+
+
+def test_settings_of_a_name_are_told_which_object_has_them():
+    student, ensemble = HydraPlusClassifier(), BayesianEnsembleRegressor()
+    message = raised(lambda: student.set_params(transfer__scale=0.3))
+    assert message.endswith(
+        "got 'auto'. Give transfer=GaussianNoise(scale=...) or transfer=Munge(scale=...) instead."
+    )
+    student.set_params(transfer=GaussianNoise(scale=0.3)).set_params(transfer__scale=0.4)
+    message = raised(lambda: ensemble.set_params(inference__step_size=0.1))
+    assert "inference=SGLD(step_size=...) or inference=SGHMC(step_size=...)" in message
+    assert "Give" not in raised(lambda: ensemble.set_params(inference__nonsense=0.1))
+
+
+X, Y = np.random.default_rng(0).normal(size=(2, 20, 2))
+
+
+@pytest.mark.parametrize(
+    ("params", "meant"),
+    [
+        ({"max_epoch": 3}, "max_epochs"),
+        ({"modul__hidden_units": (3,)}, "module__hidden_units"),
+        ({"module__hidden_unit": (3,)}, "module__hidden_units"),
+        ({"optimizer__weight_decy": 0.1}, "optimizer__weight_decay"),
+        ({"optimizer": "Adm"}, "Adam"),
+        ({"inference": "deep_ensembles"}, "deep_ensemble"),
+        ({"lr_schedule": "cosin"}, "cosine"),
+        ({"device": "cudda"}, "cuda"),
+    ],
+)
+def test_misspelt_parameters_are_asked_about(params, meant):
+    message = raised(lambda: BayesianEnsembleRegressor(2, max_epochs=1, **params).fit(X, Y[:, 0]))
+    assert f"Did you mean {meant!r}?" in message
+
+
+def test_misspelt_names_are_asked_about_by_set_params():
+    ensemble = BayesianEnsembleRegressor()
+    for name, meant in (("max_epoch", "max_epochs"), ("inferenc__rate", "inference__rate")):
+        message = raised(lambda name=name: ensemble.set_params(**{name: 3}))
+        assert message.startswith(f"Invalid parameter {name!r} for estimator")
+        assert message.endswith(f"Did you mean {meant!r}?")
+    message = raised(lambda: GaussianNoise().set_params(scal=1.0))
+    assert message.endswith("Did you mean 'scale'?")
+    transfer = HydraPlusRegressor(BayesianEnsembleRegressor(), transfer="nois")
+    assert "Did you mean 'noise'?" in raised(lambda: transfer.fit(X, Y[:, 0]))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is such a device")
+@pytest.mark.parametrize("model", [BayesianEnsembleRegressor, HydraPlusRegressor])
+def test_a_device_that_is_not_there_says_what_to_write(model):
+    message = raised(lambda: model(device="cuda").fit(X, Y[:, 0]))
+    assert "device must be one that torch can use here, got 'cuda' (" in message
+    assert "device='auto'" in message

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -25,10 +26,15 @@ from sklearn.preprocessing import StandardScaler
 from small_models import ensemble, student
 
 from skdistill import (
+    BayesianEnsembleClassifier,
     BayesianEnsembleRegressor,
+    BDistilBooster,
+    DistributionDistiller,
+    GPEDDistiller,
     HydraPlusRegressor,
 )
 from skdistill.ensembles import _training
+from skdistill.samplers import SGLD, MCDropout
 
 ROOT = Path(__file__).parents[1]
 
@@ -331,6 +337,88 @@ def test_progress_bar_runs(search, data, capsys):
     model.set_callbacks(ProgressBar()).fit(*data)
     assert "HydraPlusRegressor" in capsys.readouterr().out
     assert clone(model).get_params()
+
+
+def monitored(model, X, y, scoring, **fit_params):
+    """Scores that scikit-learn's monitor has logged of epochs, and of the whole fit."""
+    from sklearn.callback import ScoringMonitor
+
+    monitor = ScoringMonitor(scoring=scoring)
+    model.set_callbacks(monitor).fit(X, y, **fit_params)
+    logged = monitor.get_logs().data
+    of_task = {
+        task: [row[scoring] for row in logged if row["task_name"] == task]
+        for task in ("epoch", "fit")
+    }
+    return of_task["epoch"], of_task["fit"]
+
+
+@has_callbacks
+@pytest.mark.parametrize("make", [ensemble, student])
+def test_scores_are_monitored_after_each_epoch(make, data):
+    X, y = data
+    model = make(calibrate=None)
+    scores, (last,) = monitored(model, X, y, "r2")
+    assert len(scores) == 5
+    assert scores[-1] == pytest.approx(last, rel=1e-9)
+    assert last == pytest.approx(model.score(X, y), rel=1e-9)
+    assert len(set(scores)) == 5
+    silent = make(calibrate=None).fit(X, y)  # to be watched changes nothing
+    np.testing.assert_array_equal(model.predict(X), silent.predict(X))
+
+
+@has_callbacks
+def test_monitored_classes_are_the_users_and_so_are_columns_and_weights(data):
+    pd = pytest.importorskip("pandas")
+    X, y = data
+    frame = pd.DataFrame(X, columns=list("abcd"[: X.shape[1]])).assign(kind=["u", "v"] * 30)
+    labels = np.where(y > np.median(y), "high", "low")
+    weight = np.linspace(0, 1, 60)
+    model = BayesianEnsembleClassifier(3, max_epochs=4, calibrate=None, random_state=0)
+    scores, (last,) = monitored(model, frame, labels, "accuracy", sample_weight=weight)
+    assert len(scores) == 4
+    assert scores[-1] == last == pytest.approx(model.score(frame, labels, weight))
+
+
+@has_callbacks
+@pytest.mark.parametrize(
+    "inference", [SGLD(1e-5, burn_in=0), MCDropout(rate=0.3)], ids=["chains", "dropout"]
+)
+def test_samplers_are_monitored(inference, data):
+    model = BayesianEnsembleRegressor(4, inference=inference, max_epochs=3, random_state=0)
+    scores, _ = monitored(model, *data, "r2")
+    assert len(scores) == 3
+    assert np.isfinite(scores).all()
+
+
+@has_callbacks
+@pytest.mark.parametrize("make", [DistributionDistiller, GPEDDistiller, BDistilBooster])
+def test_the_end_of_every_fit_is_monitored(make, data):
+    model = make(FrozenEstimator(ensemble().fit(*data)), max_epochs=3, random_state=0)
+    scores, (last,) = monitored(model, *data, "r2")
+    assert last == pytest.approx(model.score(*data), rel=1e-9)
+    assert len(scores) == (0 if make is BDistilBooster else 3)  # a round is no model yet
+
+
+@has_callbacks
+def test_a_pruned_student_is_monitored_to_its_end(data):
+    model = student(group_lasso=0.3, finetune_epochs=2)
+    scores, (last,) = monitored(model, *data, "r2")
+    assert len(scores) == 5 + 2
+    assert scores[-1] == pytest.approx(last, rel=1e-9)
+
+
+@pytest.mark.parametrize("make", [ensemble, student])
+def test_the_history_is_that_of_skorch(make, data):
+    model = make()
+    assert not hasattr(model, "history_")
+    model.fit(*data)
+    losses = [row["train_loss"] for row in model.history_]
+    assert model.history_[:, "train_loss"] == losses
+    assert model.history_[-1, ("epoch", "train_loss")] == (5, losses[-1])
+    again = pickle.loads(pickle.dumps(model))
+    assert again.history_ == model.history_
+    assert clone(model).fit(data[0][:30], data[1][:30]).history_[:, "epoch"] == [1, 2, 3, 4, 5]
 
 
 def test_works_without_scikit_learns_callbacks():

@@ -13,6 +13,7 @@ estimators import the package inside the functions that train.
 from __future__ import annotations
 
 from skorch.callbacks import Callback
+from skorch.history import History
 
 from ._answers import AnswersOnFile
 from ._callbacks import (

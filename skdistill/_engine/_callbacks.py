@@ -9,6 +9,7 @@ import re
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,9 @@ class ProgressLog(PrintLog):
 
     def __init__(self):
         super().__init__(sink=_print_plainly)
+
+    def __repr__(self) -> str:
+        return "print_log"  # as users know it: errors about its parameters show it
 
     def on_train_begin(self, net, **kwargs):
         if net.verbose > 1:
@@ -223,18 +227,40 @@ class DivergenceGuard(Callback):
 
 
 class TaskPerEpoch(Callback):
-    """Report every epoch to scikit-learn's callbacks as one task, a subtask of `context`."""
+    """Report every epoch to scikit-learn's callbacks as one task, a subtask of `context`.
 
-    def __init__(self, context, estimator):
+    Parameters
+    ----------
+    context : sklearn.callback.CallbackContext
+    estimator : estimator
+    given : dict, default=None
+        What `fit` was given, as keywords of the hooks: X, y and metadata.
+    attributes : callable, default=None
+        Takes the net to the attributes that make the estimator one that is fitted as far as the net
+        is. It is called for callbacks that ask for such an estimator, as ``ScoringMonitor`` does.
+    """
+
+    def __init__(
+        self,
+        context: Any,
+        estimator: Any,
+        given: dict[str, Any] | None = None,
+        attributes: Callable[[Any], dict[str, Any]] | None = None,
+    ):
         self.context = context
         self.estimator = estimator
+        self.given = given or {}
+        self.attributes = attributes
 
     def on_epoch_begin(self, net, **kwargs):
         self.task_ = self.context.subcontext(task_name="epoch")
-        self.task_.call_on_fit_task_begin(estimator=self.estimator)
+        self.task_.call_on_fit_task_begin(estimator=self.estimator, **self.given)
 
     def on_epoch_end(self, net, **kwargs):
-        if self.task_.call_on_fit_task_end(estimator=self.estimator):
+        fitted = None if self.attributes is None or net is None else partial(self.attributes, net)
+        if self.task_.call_on_fit_task_end(
+            estimator=self.estimator, **self.given, reconstruction_attributes=fitted
+        ):
             raise StopTraining
 
 

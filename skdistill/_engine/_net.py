@@ -12,6 +12,7 @@ from skorch.callbacks import EpochTimer
 from torch import Tensor
 
 from .._ranks import Ranks
+from .._rules import did_you_mean
 from ._callbacks import ProgressLog, StopTraining, asks_to_stop
 from ._rows import Batch
 from ._steps import CompiledStep, TrainingSteps, clip_each_member, current_device, engine_of
@@ -199,7 +200,10 @@ class StackNet(NeuralNet):
             if name.startswith("callbacks__") and name.split("__")[1] not in known
         )
         if unknown:
-            raise ValueError(f"{unknown} belong to no callback; there are {sorted(known)}.")
+            callbacks = dict(self.callbacks_)
+            shown = sorted(name for name in known if not _is_of_engine(name, callbacks[name]))
+            hint = did_you_mean(unknown[0].split("__")[1], shown)
+            raise ValueError(f"{unknown} belong to no callback; there are {shown}.{hint}")
         return self
 
     # Saving and restoring the state of a fit ------------------------------------------------
@@ -338,3 +342,9 @@ class StackNet(NeuralNet):
         self.history.record(f"{name}_best", is_best)
         if is_best:
             self.lowest_losses_[name] = value
+
+
+def _is_of_engine(name: str, callback: Any) -> bool:
+    """Whether a callback is an inner one, which has its class for a name."""
+    kind = type(callback)
+    return name == kind.__name__ and kind.__module__.startswith("skdistill.")

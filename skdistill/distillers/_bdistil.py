@@ -17,7 +17,7 @@ from .._estimator import fit_task, recipe_for, with_callbacks
 from .._inputs import InputEncoding
 from .._plans import Plan
 from .._ranks import refuse_ranks
-from .._read_offs import DistributionEstimator, is_a
+from .._read_offs import DistributionEstimator, check_return_std, is_a
 from .._reading import as_rows, check_rows, rows_at_a_time
 from .._rules import Number, OneOf
 from .._tasks import Task
@@ -340,7 +340,7 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
             recipes_of=recipes_of,
             modules=model_classes(self.module),
         )
-        with fit_task(self, X, y, 2) as context, setup.resumable(self) as setup:
+        with fit_task(self, setup.for_callbacks, 2) as context, setup.resumable(self) as setup:
             predictions = fit_teacher_of(self, setup, context)
             play_game(self, setup, predictions, context)
         return self
@@ -380,8 +380,7 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
             through; `shares`, of shape (`n_rounds_`,), the share of the rows that left after each
             round; and `flop`, the mean of the operations that the rows took.
         """
-        kinds = (True, False) if self._kind == "regressor" else (False,)
-        OneOf(kinds).check(return_std, "return_std")
+        check_return_std(self, return_std)
         return self._predict_within(X, self._means_and_std if return_std else self._points, limits)
 
     @available_if(is_a("classifier"))

@@ -146,7 +146,10 @@ def _fit(distiller: Any, stage_of: Any, X, y, *arguments) -> Any:
     setup = begin(distiller, plan_of, X, y, *arguments, stage_of=stage_of)
     agreed = distiller._plan.members_agree if setup.stage.goes_on else True
     distiller.family_ = _same_family(distiller, setup)
-    with fit_task(distiller, X, y, 2) as context, setup.resumable(distiller) as setup:
+    with (
+        fit_task(distiller, setup.for_callbacks, 2) as context,
+        setup.resumable(distiller) as setup,
+    ):
         agreement = Agreement(fit_teacher_of(distiller, setup, context), agreed)
         n_members = agreement.predictions.count(setup.X)
         plan = replace(setup.plan, n_members=n_members)

@@ -316,7 +316,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         monitored = None
         if X_monitor is not None:
             monitored = check_further_rows(self, X_monitor, setup.X, "X_monitor")
-        with fit_task(self, X, y, 2) as context:
+        with fit_task(self, setup.for_callbacks, 2) as context:
             if runs_chains(self.teacher) and member_predictions is None:
                 means = distil_online(self, setup, monitored, context)
             else:

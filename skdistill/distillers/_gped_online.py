@@ -21,6 +21,7 @@ from .._training import decay_of_weights, flop_per_step, on_device, own_dropout
 from ..ensembles import amount_of_training, fit_ensemble
 from ..transfer import prepare_lacking
 from ._gped_estimates import Targets
+from ._mistakes import warn_of_refit
 from ._setup import Setup, group_lasso
 from ._student import Student, training_set
 from ._teacher import (
@@ -180,6 +181,7 @@ def _run_chains(distiller: Any, setup: Setup, distillation: Any, seed: int, cont
     """Fit the teacher with the student as an observer; only the chains' last states are kept."""
     from ._gped_loop import StudentStopped
 
+    warn_of_refit(distiller.teacher)
     teacher, net = distiller.teacher_, distillation.student
     X, y, sample_weight = setup.arguments
     subtask = context.subcontext(task_name="teacher")

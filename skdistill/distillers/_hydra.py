@@ -61,7 +61,7 @@ def _fit(hydra: Any, stage_of, X, y, *arguments, default: Any) -> Any:
 
     begin: Any = set_up_stream if is_stream(X) else set_up
     setup = begin(hydra, plan_of, X, y, *arguments, stage_of=stage_of)
-    with fit_task(hydra, X, y, 2) as context, setup.resumable(hydra) as setup:
+    with fit_task(hydra, setup.for_callbacks, 2) as context, setup.resumable(hydra) as setup:
         columns = {name: getattr(hydra, name) for name in COLUMN_PARAMETERS}
         make = None if default is None else partial(default, **columns)
         predictions = fit_teacher_of(hydra, setup, context, make)

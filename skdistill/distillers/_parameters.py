@@ -13,11 +13,13 @@ from torch import Tensor
 from .._columns import COLUMN_PARAMETERS
 from .._read_offs import DistributionEstimator
 from .._rules import Number, OneOf, is_number
-from ..transfer import make_transfer
+from ..transfer import MAKERS, make_transfer
 
 
 class TransferRule:
-    """Rule of `transfer`."""
+    """Rule of `transfer`; `objects` are the settings that its names stand for."""
+
+    objects = tuple(MAKERS.values())
 
     def check(self, value: Any, name: str) -> None:
         try:

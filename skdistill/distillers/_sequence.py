@@ -14,7 +14,14 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from .._checks import check_weights
-from .._estimator import NetEstimator, checked_training, fit_task, forget, with_callbacks
+from .._estimator import (
+    NetEstimator,
+    checked_training,
+    fit_task,
+    for_callbacks,
+    forget,
+    with_callbacks,
+)
 from .._plans import Extent, NetworkRecipe, build_module
 from .._ranks import refuse_ranks
 from .._resume import resumable
@@ -237,15 +244,18 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         self.n_epochs_ = self.max_epochs
         data = rows, is_token, weight
         named = {"X and y": rows, "tokens": is_token, "sample_weight": weight}
+        given = for_callbacks(X, y, sample_weight)
         with (
-            fit_task(self, X, y, self.max_epochs) as context,
+            fit_task(self, given, self.max_epochs) as context,
             resumable(self, random_state, named) as random_state,
         ):
             seed, order_seed = random_state.randint(SEED_LIMIT, size=2).tolist()
             module = build_module(plan, recipe, [seed], torch.float32)
             objective = plan.objective(module, Extent())
             learnt = _training_rows(self, training, plan, teacher, objective, data, order_seed)
-            self._train(training, plan, recipe, module, objective, learnt, context)
+            student = Student(self, training, plan, recipe, Extent(self.n_epochs_))
+            callback = student.task_per_epoch(context, given)
+            self._train(student, module, objective, learnt, callback)
         return self
 
     def _check_loss(self, n_members: int) -> None:
@@ -308,17 +318,16 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         settings |= self._params_of("module")
         return plan, NetworkRecipe(self.module, settings, rows.shape[1:])
 
-    def _train(self, training: Training, plan, recipe, module, objective, rows, context) -> None:
+    def _train(self, student: Student, module, objective, rows, callback) -> None:
         """Train the student, and keep it as the fitted module."""
-        from .._engine import DivergenceGuard, TaskPerEpoch
+        from .._engine import DivergenceGuard
 
         guard = DivergenceGuard()
-        callbacks = [TaskPerEpoch(context, self), guard]
-        net = training.fit(
+        callbacks = [callback, guard]
+        net = student.training.fit(
             module, objective, rows, self.n_epochs_, callbacks=callbacks, phase="student"
         )
-        extent = Extent(self.n_epochs_)
-        Student(self, training, plan, recipe, extent).keep(module, net, guard)
+        student.keep(module, net, guard)
 
     # --- read-offs ----------------------------------------------------------------------------
 

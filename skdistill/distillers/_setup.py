@@ -14,8 +14,9 @@ from sklearn.utils import check_array, check_random_state
 
 from .._checks import check_trainable
 from .._columns import Columns
-from .._estimator import checked_training, forget, recipe_for
+from .._estimator import checked_training, for_callbacks, forget, recipe_for
 from .._inputs import encoding_for
+from .._meta_estimators import pipelines_around
 from .._plans import Plan, build_module
 from .._ranks import current_ranks
 from .._resume import resumable
@@ -24,6 +25,7 @@ from .._streams import Stream, refuse_with_stream
 from .._tasks import Buffers, Task
 from .._training import SEED_LIMIT, Training
 from .._warm_start import all_weights, same_recipe
+from .._warnings import warn
 from ..distributions import Calibratable
 from ..pruning import GroupLasso
 from ..teachers import check_member_predictions
@@ -34,6 +36,7 @@ from ..transfer import (
     TransferSet,
     filled,
     make_transfer,
+    numbered,
 )
 from ._stage import Stage
 
@@ -112,6 +115,11 @@ class Setup(NamedTuple):
         """Rows as the user has given them, for frames like theirs."""
         return self.arguments.X if self.stream is None else self.stream.first_X
 
+    @property
+    def for_callbacks(self) -> dict[str, Any]:
+        """What scikit-learn's callbacks hear of, as keywords of their hooks."""
+        return for_callbacks(*self.arguments)
+
     def draw_seeds(self, size: int) -> list[int]:
         """Draw seeds from `random_state`, which is that of the first of several ranks."""
         seeds = self.random_state.randint(SEED_LIMIT, size=size).tolist()
@@ -163,7 +171,7 @@ def set_up(
     recipe = recipes_of(distiller, plan, rows.shape[1:], inputs)
     recipe = same_recipe(distiller, recipe) if stage.goes_on else recipe
     maker = transfer_maker(distiller, len(rows), member_predictions is None)
-    maker = maker_that_changes(maker, rows, distiller._columns)
+    maker = maker_that_changes(distiller, maker, rows)
     transfer_rows = check_transfer_rows(distiller, X_transfer, rows, maker)
     # A module that does not fit is found before the teacher is fitted.
     check_student(distiller, plan, recipe, stage, member_predictions is None)
@@ -245,7 +253,7 @@ def set_up_stream(
     check_student(distiller, plan, recipe, stage, True)
     scaling = stream.scaling(stream.task, getattr(distiller, "normalize_y", True))
     examples = stream.encoded_examples(scaling)
-    maker = maker_that_changes(maker, examples.X)
+    maker = maker_that_changes(distiller, maker, examples.X)
     return Setup(
         FitArguments(X, None, None),
         training,
@@ -306,13 +314,15 @@ def transfer_maker(distiller: Any, n_rows: int, has_teacher: bool) -> TransferMa
 
 
 def maker_that_changes(
-    maker: TransferMaker | None, rows: np.ndarray, columns: Columns | None = None
+    distiller: Any, maker: TransferMaker | None, rows: np.ndarray
 ) -> TransferMaker | None:
     """Check the maker, and return it, or None for one that leaves rows as they are.
 
-    The codes of `columns` that hold categories are left alone, or exchanged.
+    The codes of columns that hold categories are left alone, or exchanged.
     """
+    columns: Columns | None = distiller._columns
     if maker is not None:
+        maker = numbered(maker, getattr(distiller, "feature_names_in_", None))
         maker.check(rows.shape)
     if maker is None or not len(rows):
         return maker
@@ -365,6 +375,7 @@ def check_transfer_rows(
 
 def check_further_rows(distiller: Any, given: Any, X: np.ndarray, name: str) -> np.ndarray:
     """Return rows, an array or a TransferSet, checked to have the shape and columns of X."""
+    _warn_of_steps_left_out(distiller, name)
     given = given.rows if isinstance(given, TransferSet) else given
     row_shape = X.shape[1:]
     with errors_about(name):
@@ -384,6 +395,18 @@ def check_further_rows(distiller: Any, given: Any, X: np.ndarray, name: str) -> 
     check_names(distiller, names, f"{name} has")
     check_trainable(rows, X.dtype, name)
     return rows
+
+
+def _warn_of_steps_left_out(distiller: Any, name: str) -> None:
+    """Warn of further rows, the argument `name`, where a Pipeline has transformed X only."""
+    if all(name in (pipeline.transform_input or ()) for pipeline in pipelines_around()):
+        return
+    warn(
+        f"{name} is used as it was given, while the steps of a Pipeline before "
+        f"{type(distiller).__name__} have transformed X. So that they transform {name} too, call "
+        "sklearn.set_config(enable_metadata_routing=True) and the student's "
+        f"set_fit_request({name}=True), and give Pipeline(..., transform_input=['{name}'])."
+    )
 
 
 def check_names(distiller: Any, names: Any, whose: str) -> None:

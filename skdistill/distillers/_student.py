@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from .._estimator import attributes_in_training
 from .._fingerprint import digests
 from .._plans import Extent, as_tensors, build_module
 from .._ranks import Ranks, current_ranks
@@ -192,8 +193,6 @@ def train_student(
     KeyboardInterrupt
         On Ctrl-C; what was trained so far is kept.
     """
-    from .._engine import TaskPerEpoch
-
     seeds = setup.draw_seeds(plan.n_networks + 1)
     rows, total_weight = _rows(distiller, setup, predictions, seeds.pop())
     module = build_module(plan, setup.recipe, seeds, rows.X.dtype, as_tensors(setup.scaling))
@@ -216,17 +215,18 @@ def train_student(
     subtask.call_on_fit_task_begin(estimator=distiller)
     objective = plan.objective(module, extent)
     objective.first_epoch = n_before
-    per_epoch = TaskPerEpoch(subtask, distiller)
     facts["n_epochs_"] = n_before + n_epochs
     continued = _continued(distiller, setup.stage, rows, module)
     parts = distiller, setup.training, plan, setup.recipe, extent
     student = Student(*parts, facts, continued, setup.stage.is_pass)
+    per_epoch = student.task_per_epoch(subtask, setup.for_callbacks)
     student.train(module, objective, rows, n_epochs, [per_epoch], group_lasso(distiller, module))
     if distiller.group_lasso:
         student = student.pruned()
     if n_more:
         objective.first_epoch = n_epochs  # weights that grow over the epochs have grown
         module, phase = distiller.module_, "student after pruning"
+        per_epoch = student.task_per_epoch(subtask, setup.for_callbacks)
         student.train(module, objective, rows, n_more, [per_epoch], phase=phase)
     subtask.call_on_fit_task_end(estimator=distiller)
 
@@ -276,6 +276,16 @@ class Student(NamedTuple):
     facts: dict[str, Any] = {}
     continued: Any = None
     is_pass: bool = False
+
+    def task_per_epoch(self, context: Any, given: dict[str, Any]) -> Any:
+        """Return the callback that reports epochs to scikit-learn's, as subtasks of `context`."""
+        from .._engine import TaskPerEpoch
+
+        return TaskPerEpoch(context, self.distiller, given, self._attributes)
+
+    def _attributes(self, net: Any) -> dict[str, Any]:
+        """Attributes of the distiller with the student that a net trains, as it is now."""
+        return self.facts | attributes_in_training(self.plan, self.recipe, net, self.extent)
 
     def train(
         self, module, objective, rows, n_epochs, callbacks=(), proximal=None, phase="student"

@@ -21,21 +21,17 @@ from .._predict import predict_members
 from .._ranks import current_ranks
 from .._tasks import Numbers
 from .._verbose import print_line
-from .._warnings import warn
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian
 from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ..teachers import (
-    Teacher,
     align_classes,
     as_teacher,
     check_member_predictions,
-    interpolates,
     out_of_fold_members,
 )
 from ._kinds import kind_of
+from ._mistakes import Predict, model_of, warn_of_answers, warn_of_refit
 from ._setup import FitArguments, Setup, check_names
-
-Predict = Callable[[np.ndarray], np.ndarray]
 
 
 class MemberPredictions(NamedTuple):
@@ -87,31 +83,22 @@ def fit_teacher_of(
     of_X = None
     if distiller.teacher_cv is not None:
         of_X = once(partial(_out_of_fold, distiller, teacher, setup, seed))
+    model = model_of(teacher)
     if not goes_on:
-        model = _model_of(teacher)
+        warn_of_refit(distiller.teacher)
         memory = check_memory(None if is_prefitted(model) else distiller.memory)
         fit = memory.cache(fit_teacher, ignore=["context", "student"])
         if distiller.verbose:
             print_line(f"teacher: {type(model).__name__}")
-        fit = partial(fit, teacher, *_arguments_for(model, setup), subtask, distiller)
+        given = _arguments_for(model, setup)
+        fit = partial(fit, teacher, *given, subtask, distiller)
         # One that is fitted already, and may have no pickle, is not sent.
         distiller.teacher_ = fit() if is_prefitted(model) else once(fit)
-        # Ensembles of ours are regularised.
-        may_interpolate = isinstance(teacher, Teacher) and not is_prefitted(model)
-        if may_interpolate and distiller.teacher_cv is None:
-            _warn_of_interpolation(distiller.teacher_, setup)
     check_teacher(distiller)
-    return MemberPredictions(of_X, predictor_of(distiller.teacher_, setup))
-
-
-def _warn_of_interpolation(teacher: Any, setup: Setup) -> None:
-    """Warn of a teacher whose answers about its own rows say little of those about others."""
-    if interpolates(teacher, *setup.arguments):
-        warn(
-            f"The teacher, {type(_model_of(teacher)).__name__}, nearly hits the targets that it "
-            "was fitted on, so that its variance for these rows may say little of the others. "
-            "teacher_cv=5 lets models that have not seen a row answer for it."
-        )
+    predict = predictor_of(distiller.teacher_, setup)
+    if not goes_on:
+        warn_of_answers(distiller, setup, model, given, predict)
+    return MemberPredictions(of_X, predict)
 
 
 def _at_once(act: Callable[[], Any]) -> Any:
@@ -136,18 +123,13 @@ def _arguments_for(model: Any, setup: Setup) -> FitArguments:
     return FitArguments(as_frame(X), y, weight if stream.is_weighted else None)
 
 
-def _model_of(teacher: Any) -> Any:
-    """Return the model of which a teacher has been made."""
-    return teacher.estimator if isinstance(teacher, Teacher) else teacher
-
-
 def has_fitted_teacher(distiller: Any) -> bool:
     """Tell whether `teacher` is fitted already; an AttributeError says what to do if it is not.
 
     It is a condition for ``available_if``, as scikit-learn asks of what needs it.
     """
     teacher = distiller.teacher
-    if kind_of(teacher) is None or isinstance(teacher, str) or not is_prefitted(_model_of(teacher)):
+    if kind_of(teacher) is None or isinstance(teacher, str) or not is_prefitted(model_of(teacher)):
         raise AttributeError(
             "teacher must be fitted for partial_fit, which does not fit it on a part of the rows: "
             f"write teacher=FrozenEstimator(fitted). Got {teacher!r}."
@@ -252,7 +234,7 @@ def pass_on_verbose(teacher: Any, student: Any) -> None:
 
     Most of the time of a fit is often the teacher's. It may be the last step of a Pipeline.
     """
-    model = _model_of(teacher)
+    model = model_of(teacher)
     while isinstance(model, Pipeline):
         model = model[-1]
     if has_members(model) and "verbose" in model.get_params(deep=False):

@@ -16,6 +16,7 @@ from ._normal_inverse_gamma import NormalInverseGamma
 from ._normal_inverse_wishart import NormalInverseWishart
 from ._protocol import ClassDistribution, Distribution, NumericDistribution
 from ._uncertainty import Uncertainty
+from ._uncertainty import split_columns as split_columns
 
 __all__ = [
     "Distribution",

@@ -7,6 +7,7 @@ distributions. Everything that a user calls on an estimator is read off it throu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -106,17 +107,17 @@ class NumericDistribution(Distribution, Protocol):
         """
         ...
 
-    def interval(self, coverage: float) -> Tensor:
+    def interval(self, coverage: float | Sequence[float]) -> Tensor:
         """Central intervals that hold each target with a given probability.
 
         Parameters
         ----------
-        coverage : float
+        coverage : float or sequence of float
             Probability between 0 and 1.
 
         Returns
         -------
-        Tensor of shape (n, t, 2)
+        Tensor of shape (n, t, 2), or (n, t, len(coverage), 2) for a sequence
             Lower and upper ends.
         """
         ...

@@ -141,29 +141,40 @@ class Marginal(ABC):
         return self._tail_quantile(torch.minimum(levels, 1 - levels), upper=levels > 0.5)
 
     @torch.no_grad()
-    def interval(self, coverage: float) -> Tensor:
+    def interval(self, coverage: float | Sequence[float]) -> Tensor:
         """Central interval of the marginal: as much probability below it as above it.
 
         Parameters
         ----------
-        coverage : float
+        coverage : float or sequence of float
             Probability of the interval, strictly between 0 and 1.
 
         Returns
         -------
-        Tensor of shape (n, t, 2)
+        Tensor of shape (n, t, 2), or (n, t, len(coverage), 2) for a sequence
             Lower and upper end, in units of y. No gradient passes through.
 
         Raises
         ------
         ValueError
-            If `coverage` is not strictly between 0 and 1.
+            If a coverage is not strictly between 0 and 1.
         """
-        if not (isinstance(coverage, (float, np.floating)) and 0 < coverage < 1):
-            raise ValueError(f"coverage must be strictly between 0 and 1, got {coverage!r}.")
-        tail = torch.full((2,), (1 - float(coverage)) / 2, dtype=torch.float64)
-        upper = torch.tensor([False, True])
-        return self._tail_quantile(tail.to(self._device), upper.to(self._device))
+        is_one = isinstance(coverage, (float, np.floating))
+        several = isinstance(coverage, (list, tuple)) or getattr(coverage, "ndim", 0) == 1
+        levels: list[Any] = [*coverage] if several else [coverage]  # type: ignore[misc]
+        if not levels or not all(
+            isinstance(level, (float, np.floating)) and 0 < level < 1 for level in levels
+        ):
+            raise ValueError(
+                "coverage must be a number, or a sequence of numbers, strictly between 0 and 1, "
+                f"got {coverage!r}."
+            )
+        tails = [(1 - float(level)) / 2 for level in levels for _ in range(2)]
+        upper = torch.tensor([False, True] * len(levels))
+        tail = torch.tensor(tails, dtype=torch.float64)
+        found = self._tail_quantile(tail.to(self._device), upper.to(self._device))
+        found = found.unflatten(-1, (len(levels), 2))
+        return found[..., 0, :] if is_one else found
 
     @property
     def _device(self) -> torch.device:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 
 @dataclass(frozen=True, eq=False)  # the == of arrays has no single truth value
 class Uncertainty:
@@ -43,6 +45,32 @@ class Uncertainty:
         """Iterate over total, aleatoric and epistemic."""
         return iter((self.total, self.aleatoric, self.epistemic))
 
+    def _asdict(self) -> dict[str, Any]:
+        """Return the three parts by name, as named tuples have it."""
+        return {"total": self.total, "aleatoric": self.aleatoric, "epistemic": self.epistemic}
+
+    def to_frame(self, index: Any = None) -> Any:
+        """Return the parts as a table, with a row for each prediction.
+
+        Parameters
+        ----------
+        index : array-like of shape (n_samples,), default=None
+            Labels of the rows, such as ``X.index``.
+
+        Returns
+        -------
+        frame : pandas.DataFrame of shape (n_samples, n_columns)
+            Columns ``total``, ``aleatoric`` and ``epistemic``, in the units of `measure`, each of
+            them with ``_<number of the target>`` behind it if there are several. Parts that the
+            model cannot tell are missing.
+        """
+        import pandas
+
+        parts = {
+            name: np.asarray(part) for name, part in self._asdict().items() if part is not None
+        }
+        return pandas.DataFrame(split_columns(parts), index=index)
+
     def std(self) -> Uncertainty:
         """Square roots of the three variances, in units of y.
 
@@ -62,3 +90,12 @@ class Uncertainty:
             )
         total, aleatoric, epistemic = (None if part is None else part**0.5 for part in self)
         return Uncertainty(total, aleatoric, epistemic, measure="std")
+
+
+def split_columns(table: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return arrays of a table as its columns: one of shape (n, t) as t, ``<name>_<number>``."""
+    columns: dict[str, np.ndarray] = {}
+    for name, values in table.items():
+        several = {f"{name}_{k}": column for k, column in enumerate(values.T)}
+        columns |= several if values.ndim == 2 else {name: values}
+    return columns

@@ -13,12 +13,19 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 
 from .._columns import COLUMN_PARAMETERS
-from .._estimator import checked_training, fit_task, forget, recipe_for, with_callbacks
+from .._estimator import (
+    checked_training,
+    fit_task,
+    for_callbacks,
+    forget,
+    recipe_for,
+    with_callbacks,
+)
 from .._plans import Extent, weights_of
 from .._ranks import refuse_ranks
 from .._read_offs import DistributionEstimator
 from .._resume import resumable
-from .._rules import Number, NumberOfJobs, OneOf
+from .._rules import Number, NumberOfJobs, OneOf, did_you_mean
 from .._streams import Stream, is_stream, refuse_with_stream
 from .._tasks import TASKS, Task, prepare_to_compute
 from .._training import Training
@@ -59,7 +66,9 @@ _WITH_SHARING = {
 
 
 class InferenceRule:
-    """Rule of `inference`."""
+    """Rule of `inference`; `objects` are settings that may be given instead of the name."""
+
+    objects = (SGLD, SGHMC, MCDropout)
 
     def check(self, value: Any, name: str) -> None:
         if type(value) in _TRAINERS and not isinstance(value, str):
@@ -68,6 +77,7 @@ class InferenceRule:
             raise ValueError(
                 f"{name} must be 'deep_ensemble', or an SGLD(...), SGHMC(...) or MCDropout(...) of "
                 f"skdistill.samplers, an object and not its class; got {value!r}."
+                + did_you_mean(value, ("deep_ensemble",))
             )
 
 
@@ -120,6 +130,7 @@ def fit_ensemble(ensemble: Any, X, y, sample_weight=None, observer: ChainObserve
     """
     refuse_ranks(ensemble)
     training = checked_training(ensemble)
+    given = for_callbacks(X, y, sample_weight)
     _check_settings(ensemble)
     if shares_weights(ensemble.module):
         _check_settings_of_sharing(ensemble)
@@ -148,7 +159,7 @@ def fit_ensemble(ensemble: Any, X, y, sample_weight=None, observer: ChainObserve
     if goes_on:
         data["the fitted members"] = all_weights(ensemble)
     with resumable(ensemble, random_state, data) as random_state:
-        _train_members(ensemble, training, task, Data(X, y, weight), random_state, observer)
+        _train_members(ensemble, training, task, Data(X, y, weight), random_state, observer, given)
     return ensemble
 
 
@@ -162,7 +173,8 @@ def _fit_on_stream(ensemble: Any, training: Training, X, y, sample_weight) -> An
     stream = Stream(ensemble, X)
     vars(ensemble).update(stream.task.fitted_attributes)
     random_state = check_random_state(ensemble.random_state)
-    _train_members(ensemble, training, stream.task, stream, random_state, None)
+    given = for_callbacks(X, None)
+    _train_members(ensemble, training, stream.task, stream, random_state, None, given)
     return ensemble
 
 
@@ -173,8 +185,14 @@ def _train_members(
     data: Any,
     random_state: np.random.RandomState,
     observer: ChainObserver | None,
+    given: dict[str, Any],
 ) -> None:
-    """Train the members of an ensemble on Data or a Stream, and keep them."""
+    """Train the members of an ensemble on Data or a Stream, and keep them.
+
+    `given` is what scikit-learn's callbacks hear of.
+    """
+    from .._engine import TaskPerEpoch
+
     goes_on = is_trained(ensemble)
     train, valid = split(ensemble, task, data, random_state)
     if goes_on:
@@ -186,12 +204,11 @@ def _train_members(
     trainer = _trainer_of(ensemble)(job_with(_settings_found(ensemble)), observer)
     if goes_on:
         _adopt_members(trainer)
-    X, y = data.arguments
-    with fit_task(ensemble, X, y, trainer.n_blocks * trainer.job.n_epochs) as context:
+    with fit_task(ensemble, given, trainer.n_blocks * trainer.job.n_epochs) as context:
         try:
             if isinstance(trainer, EnsembleTrainer) and ensemble.tune and not goes_on:
                 trainer, ensemble.tuning_ = best_of_trials(trainer, job_with, random_state)
-            trainer.train_all(random_state, context)
+            trainer.train_all(random_state, partial(TaskPerEpoch, context, ensemble, given))
         except (KeyboardInterrupt, Exception):  # of any kind: a worker may die, a cluster go away
             if trainer.weights:
                 _keep_members(ensemble, trainer)

@@ -19,6 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.parallel import delayed
 from torch import Tensor, nn
 
+from .._estimator import attributes_in_training
 from .._inputs import InputEncoding, encoding_for
 from .._plans import (
     Extent,
@@ -99,11 +100,6 @@ class Data(NamedTuple):
     def dtype(self) -> np.dtype:
         """What is computed in."""
         return self.X.dtype
-
-    @property
-    def arguments(self) -> tuple[np.ndarray, np.ndarray]:
-        """X and y as scikit-learn's callbacks hear of them."""
-        return self.X, self.y
 
     def scaling(self, task: Any, normalize_y: bool) -> Buffers:
         """Location and scale of the targets, for the module's buffers."""
@@ -217,7 +213,10 @@ class Trainer(ABC):
 
     @abstractmethod
     def train_all(self, random_state: np.random.RandomState, task) -> None:
-        """Fill `weights`; the epochs are reported as subtasks of `task`."""
+        """Fill `weights`.
+
+        `task` makes the callback that reports epochs, given what :meth:`_attributes` returns.
+        """
 
     def stacked(self, calibration: Any = None) -> tuple[EnsemblePlan, Any]:
         """Return the plan and the stack of the members that have been trained, in their order."""
@@ -247,14 +246,14 @@ class Trainer(ABC):
 
     def _fit(self, module: Any, seeds: list[int], weight, task, stopping=None, **net_settings):
         """Train a stack whose networks have these seeds; return the net and its guard."""
-        from .._engine import DivergenceGuard, TaskPerEpoch
+        from .._engine import DivergenceGuard
 
-        ensemble, plan = self.job.ensemble, self.job.plan
+        plan = self.job.plan
         # Not the seed of the weights again: the order of the rows is another random draw.
         order_seeds = [seed + SEED_LIMIT for seed in seeds]
         rows = self._rows(weight, order_seeds)
         guard = DivergenceGuard(stopping, self._ends_with)
-        per_epoch = None if task is None else TaskPerEpoch(task, ensemble)
+        per_epoch = None if task is None else task(self._attributes)
         callbacks = [c for c in (per_epoch, stopping, guard, self.observer) if c is not None]
         net_settings.setdefault("weight_decay", self._prior(module))
         net = self.job.training.fit(
@@ -268,6 +267,11 @@ class Trainer(ABC):
         if net.interrupted_ and not has_epochs(net):
             raise KeyboardInterrupt  # before the end of the first epoch: nothing to keep
         return net, guard
+
+    def _attributes(self, net: Any) -> dict[str, Any]:
+        """Attributes of the ensemble of the networks that a net trains, as they are now."""
+        plan = replace(self.job.plan, n_networks=net.n_members)
+        return attributes_in_training(plan, self.job.recipe, net, Extent())
 
     def _rows(self, weight: Tensor | None, seeds: list[int]) -> Any:
         """The training rows as the engine takes them; of a stream, `weight` is its own."""
@@ -674,7 +678,7 @@ class _BlockReport:
     Parameters
     ----------
     job : Job
-    task : CallbackContext
+    task : callable or None
         Each epoch of a block becomes a subtask of it; None for none.
     n_members : int
         Members that are being trained.
@@ -688,7 +692,7 @@ class _BlockReport:
         self.begin = time.monotonic()
 
     def __call__(self, block: TrainedBlock) -> None:
-        from .._engine import StopTraining, TaskPerEpoch
+        from .._engine import StopTraining
 
         self.n_ended += len(block.members)
         if self.job.training.verbose:
@@ -696,7 +700,7 @@ class _BlockReport:
             left = time_left(time.monotonic() - self.begin, self.n_ended, n_left)
             print_line(f"{self.n_ended} of {self.n_members} members trained, {left}")
         if self.task is not None:
-            per_epoch = TaskPerEpoch(self.task, self.job.ensemble)
+            per_epoch = self.task()
             for _ in block.history:
                 per_epoch.on_epoch_begin(None)
                 with suppress(StopTraining):  # too late: the block has ended

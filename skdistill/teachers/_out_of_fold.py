@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from .._checks import check_weights
-from .._meta_estimators import is_prefitted
+from .._meta_estimators import final_step, is_prefitted
 from .._predict import align_classes, predict_members
 from ._rows_and_folds import as_rows, folds_of, read_out_of_fold, rows_at
 from ._teacher import Teacher, as_teacher
@@ -77,7 +77,8 @@ def interpolates(teacher, X, y, sample_weight=None) -> bool:
 
     It does if its standardised errors there, by the total variance that it predicts, have a mean
     square below 0.01, of one target at least. (It would be 1 on rows not seen.) A part of the rows
-    is looked at. A residual variance is right wherever the row is, as it comes from rows not seen.
+    is looked at. A residual variance is right wherever the row is, as it comes from rows not seen,
+    but for that of a model that was fitted before.
 
     Parameters
     ----------
@@ -93,7 +94,7 @@ def interpolates(teacher, X, y, sample_weight=None) -> bool:
     -------
     interpolates : bool
     """
-    if is_classifier(teacher) or getattr(teacher, "residual_variance_", None) is not None:
+    if is_classifier(teacher) or _has_residual_variance(teacher):
         return False
     y = np.asarray(y, dtype=float)
     rows, targets = as_rows(X), y.reshape(len(y), -1)
@@ -104,3 +105,10 @@ def interpolates(teacher, X, y, sample_weight=None) -> bool:
     weight = check_weights(sample_weight, len(targets))
     weights = None if weight is None or not weight[some].any() else weight[some]
     return bool((np.average(squares, axis=0, weights=weights) < _SMALL_SQUARE).any())
+
+
+def _has_residual_variance(teacher) -> bool:
+    """Tell whether the variance that a teacher predicts comes from rows not seen."""
+    model, _ = final_step(teacher)
+    is_found = getattr(model, "residual_variance_", None) is not None
+    return is_found and not is_prefitted(model.estimator)

@@ -4,17 +4,20 @@
 Rows of the user's own are wrapped as :class:`TransferSet`. The others are made from the training
 rows, afresh in every epoch, by one of the makers: :class:`GaussianNoise`, :class:`Mixup`,
 :class:`Munge`, :class:`UniformBox` and :class:`Disagreement`. A maker holds settings only;
-``prepare(X)`` returns a function that draws new rows for the given ones.
+``prepare(X)`` returns a function that draws new rows for the given ones. In a distiller that is
+fitted on a frame, the columns in ``categorical=`` may be given by name.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from .._rules import did_you_mean
 from ._box import UniformBox
 from ._disagreement import Disagreement, MemberDisagreement
 from ._disagreement import Measure as Measure
 from ._maker import TransferMaker
+from ._maker import numbered as numbered
 from ._missing import filled as filled
 from ._missing import prepare_lacking as prepare_lacking
 from ._mixup import Mixup
@@ -75,4 +78,5 @@ def make_transfer(transfer: Any) -> TransferMaker | None:
     raise error(
         f"transfer must be None, one of {list(MAKERS)} or a TransferMaker such as "
         f"GaussianNoise(), got {transfer!r}. Rows of your own are given to fit, as X_transfer."
+        + did_you_mean(transfer, MAKERS)
     )

@@ -25,8 +25,8 @@ class UniformBox(TransferMaker):
         How far the box reaches beyond the rows, on each side, in units of each column's range.
     categorical : None, mask or list of columns, default=None
         Columns that take the value of a random row instead, each variable that of another row:
-        ``n_features`` booleans, or numbers of columns, with a tuple of numbers for columns that
-        encode one variable, such as one-hot columns.
+        ``n_features`` booleans, or numbers or names of columns, with a tuple of numbers for columns
+        that encode one variable, such as one-hot columns.
 
     Examples
     --------

@@ -82,9 +82,9 @@ class Disagreement(TransferMaker):
     n_candidates : int, default=4
         Draws of `base` of which that with the largest disagreement is kept.
     categorical : None, mask or list of columns, default=None
-        Columns that stay as they are: ``n_features`` booleans, or numbers of columns. A tuple of
-        numbers stands for columns that encode one variable, here the same as its numbers. Columns
-        that are categorical to `base` are left to it.
+        Columns that stay as they are: ``n_features`` booleans, or numbers or names of columns. A
+        tuple of numbers stands for columns that encode one variable, here the same as its numbers.
+        Columns that are categorical to `base` are left to it.
 
     Notes
     -----

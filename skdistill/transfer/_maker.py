@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from numbers import Integral
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from .._rules import check_parameters, is_number
+from .._rules import check_parameters, did_you_mean, is_number
 from .._settings import Settings
 
 # Rows of shape (..., *row), their index of shape (...), a generator on their device -> new rows.
@@ -106,7 +107,8 @@ class TransferMaker(Settings, ABC):
             raise ValueError(
                 f"{type(self).__name__}: categorical must be None, a mask of {shape[1]} booleans, "
                 f"or a list of columns from 0 to {shape[1] - 1}, each of them once, with a tuple "
-                f"for columns that encode one variable; got {self.categorical!r}."
+                "for columns that encode one variable (or names of columns, in a distiller that is "
+                f"fitted on a frame); got {self.categorical!r}."
             )
         return variables
 
@@ -148,6 +150,42 @@ def as_variables(categorical: Any, n_columns: int) -> Variables | None:
         return None
     is_valid = all(0 <= c < n_columns for c in columns) and len(set(columns)) == len(columns)
     return variables if is_valid and all(variables) else None
+
+
+def numbered(maker: TransferMaker, names: Sequence[str] | None) -> TransferMaker:
+    """Return a maker with numbers of columns where `categorical` gives their names.
+
+    `names` are those of all columns, None if they have none. Raises a ValueError for other names.
+    """
+    changed: dict[str, Any] = {}
+    given = maker.categorical
+    if isinstance(given, (list, tuple)) and any(map(_has_names, given)):
+        changed["categorical"] = [_number_of(item, names, maker) for item in given]
+    base = getattr(maker, "base", None)
+    if base is not None and (of_base := numbered(base, names)) is not base:
+        changed["base"] = of_base
+    copied = copy.copy(maker).set_params(**changed) if changed else maker
+    return cast("TransferMaker", copied)
+
+
+def _has_names(item: Any) -> bool:
+    return isinstance(item, str) or (isinstance(item, tuple) and any(map(_has_names, item)))
+
+
+def _number_of(item: Any, names: Sequence[str] | None, maker: TransferMaker) -> Any:
+    """Return the number of a named column, those of a tuple of them, or what has a number."""
+    if isinstance(item, tuple):
+        return tuple(_number_of(one, names, maker) for one in item)
+    if not isinstance(item, str):
+        return item
+    known = [] if names is None else list(names)
+    if item not in known:
+        has = f"X has {known}" if known else "X has no names: give a frame to fit, or numbers"
+        raise ValueError(
+            f"{type(maker).__name__}: categorical must be columns of X, got {item!r}, but {has}."
+            f"{did_you_mean(item, known)}"
+        )
+    return known.index(item)
 
 
 def per_row(index: Tensor, rows: Tensor) -> tuple[int, ...]:

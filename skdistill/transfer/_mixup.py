@@ -28,8 +28,8 @@ class Mixup(TransferMaker):
         smaller ones stay closer to its ends.
     categorical : None, mask or list of columns, default=None
         Columns that are not mixed: they come from that row of the two whose share is the larger,
-        all of them from the same. ``n_features`` booleans, or numbers of columns. A tuple of
-        numbers stands for columns that encode one variable, here the same as its numbers.
+        all of them from the same. ``n_features`` booleans, or numbers or names of columns. A tuple
+        of numbers stands for columns that encode one variable, here the same as its numbers.
 
     References
     ----------

@@ -45,8 +45,8 @@ class Munge(TransferMaker):
         Standard deviation of the normals in units of the difference between the two values. It is
         1 / s for the paper's "local variance parameter" s; 0 exchanges values as they are.
     categorical : None, mask or list of columns, default=None
-        ``n_features`` booleans, or numbers of columns, with a tuple of numbers for columns that
-        encode one variable, such as one-hot columns: these are exchanged together.
+        ``n_features`` booleans, or numbers or names of columns, with a tuple of numbers for columns
+        that encode one variable, such as one-hot columns: these are exchanged together.
 
     Notes
     -----

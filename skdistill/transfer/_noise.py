@@ -47,10 +47,10 @@ class GaussianNoise(TransferMaker):
         more than one axis (images, series) or more than 1,024 columns have independent noise all
         the same.
     categorical : None, "auto", mask or list of columns, default=None
-        Columns that are left alone: ``n_features`` booleans, or numbers of columns. A tuple of
-        numbers stands for columns that encode one variable, here the same as its numbers. "auto"
-        are those with few values, at most 20 and at most one for ten rows: codes, and the levels of
-        an experiment.
+        Columns that are left alone: ``n_features`` booleans, or numbers or names of columns. A
+        tuple of numbers stands for columns that encode one variable, here the same as its numbers.
+        "auto" are those with few values, at most 20 and at most one for ten rows: codes, and the
+        levels of an experiment.
 
     Examples
     --------

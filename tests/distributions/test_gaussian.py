@@ -375,6 +375,19 @@ def test_interval_is_two_quantiles():
     torch.testing.assert_close(distribution.interval(0.8), expected, rtol=1e-13, atol=0)
 
 
+def test_intervals_of_several_coverages_are_those_of_each():
+    distribution = ensemble(n_targets=2)
+    found = distribution.interval((0.5, 0.8, 0.95))
+    assert found.shape == (*distribution.mean.shape, 3, 2)
+    for number, coverage in enumerate((0.5, 0.8, 0.95)):
+        one = distribution.interval(coverage)
+        torch.testing.assert_close(found[:, :, number], one, rtol=1e-12, atol=0)
+    assert distribution.interval([0.5]).shape == (*distribution.mean.shape, 1, 2)
+    for wrong in ([], [0.5, 1.0], [0.5, "0.6"]):
+        with pytest.raises(ValueError, match="coverage must be"):
+            distribution.interval(wrong)
+
+
 def test_quantile_does_not_depend_on_other_rows_or_chunks(monkeypatch):
     distribution = ensemble(n_members=20, n_rows=30, spread=50.0)
     whole = distribution.quantile([0.05, 0.4])

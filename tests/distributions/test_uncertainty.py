@@ -51,3 +51,24 @@ def test_equality_is_identity():
     parts = (np.ones(2), np.ones(2), np.zeros(2))
     first, second = Uncertainty(*parts, "variance"), Uncertainty(*map(np.copy, parts), "variance")
     assert first != second  # and does not raise, as comparing the arrays would
+
+
+def test_parts_by_name_and_as_a_table():
+    pd = pytest.importorskip("pandas")
+    total, part = np.array([3.0, 5.0]), np.array([1.0, 4.0])
+    uncertainty = Uncertainty(total, part, total - part, measure="variance")
+    named = uncertainty._asdict()
+    assert list(named) == ["total", "aleatoric", "epistemic"]
+    assert all(named[name] is getattr(uncertainty, name) for name in named)
+    index = pd.Index(["a", "b"], name="row")
+    expected = pd.DataFrame({"total": total, "aleatoric": part, "epistemic": total - part}, index)
+    pd.testing.assert_frame_equal(uncertainty.to_frame(index), expected)
+    pd.testing.assert_frame_equal(pd.DataFrame(named, index), expected)
+
+
+def test_a_table_of_several_targets_and_of_parts_that_nobody_knows():
+    pytest.importorskip("pandas")
+    total = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    frame = Uncertainty(total, None, None, measure="variance").to_frame()
+    assert frame.columns.tolist() == ["total_0", "total_1"]
+    assert frame["total_1"].tolist() == [2.0, 4.0, 6.0]

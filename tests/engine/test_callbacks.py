@@ -789,3 +789,15 @@ def test_nothing_is_printed_by_default(capsys):
     X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
     BayesianEnsembleRegressor(2, max_epochs=2).fit(X, y)
     assert capsys.readouterr().out == ""
+
+
+def test_errors_about_callbacks_name_those_that_users_know():
+    X, y = data()
+    with pytest.raises(ValueError, match="belong to no callback") as caught:
+        ensemble(callbacks__print_lig__sink=noop).fit(X, y)
+    message = str(caught.value)
+    assert "'epoch_timer', 'lr_schedule', 'print_log']. Did you mean 'print_log'?" in message
+    assert "TaskPerEpoch" not in message
+    assert "DivergenceGuard" not in message
+    with pytest.raises(ValueError, match="Invalid parameter 'snk' for estimator print_log"):
+        ensemble(callbacks__print_log__snk=noop).fit(X, y)

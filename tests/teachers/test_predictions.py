@@ -268,6 +268,22 @@ def test_students_of_models_that_interpolate_warn_unless_asked(numbers):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         clone(student).set_params(teacher_cv=3).fit(X, y)
-        fitted = FrozenEstimator(as_teacher(INTERPOLATION).fit(X, y))
-        clone(student).set_params(teacher=fitted).fit(X, y)  # may have seen other rows
+        half = FrozenEstimator(as_teacher(INTERPOLATION).fit(X[:60], y[:60]))
+        clone(student).set_params(teacher=half).fit(X[60:], y[60:])
     assert not [one for one in caught if "nearly hits" in str(one.message)]
+
+
+@pytest.mark.parametrize("make", [clone, as_teacher])
+def test_fitted_models_that_are_asked_about_their_own_rows_are_named(make, numbers):
+    X, y = numbers
+    teacher = FrozenEstimator(make(INTERPOLATION).fit(X, y))
+    student = HydraPlusRegressor(teacher, max_epochs=2, random_state=0)
+    with pytest.warns(UserWarning, match=r"fitted teacher, .* nearly hits .* has not seen"):
+        student.fit(X, y)
+
+
+def test_the_residual_variance_of_a_fitted_model_is_no_excuse(numbers):
+    X, y = numbers
+    nearest = FrozenEstimator(KNeighborsRegressor(1).fit(X, y))
+    assert interpolates(as_teacher(nearest).fit(X, y), X, y)
+    assert not interpolates(as_teacher(nearest).fit(X[60:] + 1, y[60:]), X[60:] + 1, y[60:])

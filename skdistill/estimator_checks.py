@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What scikit-learn's ``check_estimator`` has to know of the estimators of this package."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .samplers import MCDropout
+
+__all__ = ["expected_failed_checks"]
+
+
+def expected_failed_checks(estimator: Any) -> dict[str, str]:
+    """Return the checks of scikit-learn that an estimator need not pass, each with the reason.
+
+    There is one at most: that a row of weight two is the same as the row twice. It is not where
+    random numbers are drawn for each row. scikit-learn declares the same of its bagging, and takes
+    such exemptions as an argument of its checks only: no tag of an estimator can tell them.
+
+    Parameters
+    ----------
+    estimator : estimator
+        One of this package, with its parameters.
+
+    Returns
+    -------
+    reasons : dict of str to str
+        For ``expected_failed_checks=`` of ``check_estimator``; the function itself is for that of
+        ``parametrize_with_checks``.
+
+    Examples
+    --------
+    >>> from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
+    >>> from skdistill.estimator_checks import expected_failed_checks
+    >>> list(expected_failed_checks(HydraPlusRegressor()))
+    ['check_sample_weight_equivalence_on_dense_data']
+    >>> expected_failed_checks(HydraPlusRegressor(transfer=None))
+    {}
+    >>> expected_failed_checks(BayesianEnsembleRegressor())
+    {}
+    """
+    if getattr(estimator, "transfer", None) is not None:
+        drawn = "new rows are drawn"
+    elif isinstance(getattr(estimator, "inference", None), MCDropout):
+        drawn = "units are dropped"
+    else:
+        return {}
+    reason = f"{drawn} for each row, so two rows are not one row of weight two"
+    return {"check_sample_weight_equivalence_on_dense_data": reason}
