@@ -10,6 +10,7 @@ from ._predict import (
     predict_quantiles,
     predict_uncertainty,
 )
+from ._report import ModelReport, report
 from ._version import __version__ as __version__
 from .distillers import (
     BDistilBooster,
@@ -31,6 +32,7 @@ __all__ = [
     "GPEDDistiller",
     "HydraPlusClassifier",
     "HydraPlusRegressor",
+    "ModelReport",
     "SequenceDistributionDistiller",
     "export_onnx",
     "load",
@@ -39,5 +41,6 @@ __all__ = [
     "predict_members",
     "predict_quantiles",
     "predict_uncertainty",
+    "report",
     "save",
 ]

@@ -59,6 +59,7 @@ def first(n_rows, load):
         ("gped", []),
         ("mlflow", ["mlflow", "onnxruntime", "pandas", "skl2onnx"]),
         ("production", ["onnxruntime", "skl2onnx"]),
+        ("report", ["matplotlib", "pandas"]),
         ("smaller_students", ["matplotlib"]),
         ("tables", ["pandas"]),
     ],

@@ -50,6 +50,7 @@ LAYERS = {
     },
     "estimators": {"ensembles", "teachers", "sequences", "distillers"},
     "around": {
+        "_report",
         "metrics",
         "displays",
         "model_selection",
