@@ -47,7 +47,8 @@ student = HydraPlusRegressor(teacher, **settings).fit(X_train, y_train)
 found = report(student, X_test, y_test)
 frame = found.to_frame()
 columns = ["quantity", "student", "student_error", "teacher", "difference", "difference_error"]
-print(frame.loc[frame.section.isin(["accuracy", "proper scores", "calibration"]), columns].round(3))
+shown = frame.section.isin(["accuracy", "proper scores", "calibration"])
+print(frame.loc[shown, columns].round(3).to_string(index=False))
 
 # %%
 # Where it knows least

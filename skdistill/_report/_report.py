@@ -44,7 +44,6 @@ _TILES = [
     ("Accuracy", ("accuracy",)),
     ("RMSE", ("RMSE",)),
     ("Log loss, nats", ("log loss",)),
-    ("CRPS", ("CRPS",)),
     ("NLL, nats", ("NLL of one Gaussian",)),
     ("Calibration error", ("expected calibration error",)),
     ("90 % intervals cover", ("coverage of 90 % intervals",)),
