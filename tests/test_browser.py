@@ -232,7 +232,9 @@ class Links(HTMLParser):
 
 def broken_links(folder: Path) -> list[str]:
     """Links of all pages in a folder whose file, or place in a page, does not exist."""
-    pages = {path: Links(path) for path in sorted(folder.rglob("*.html"))}
+    files = sorted(folder.rglob("*.html"))
+    # What lies in _static are templates of the theme, which Sphinx copies with the rest.
+    pages = {path: Links(path) for path in files if "_static" not in path.parts}
     found = []
     for path, page in pages.items():
         for target in page.targets:

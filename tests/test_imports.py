@@ -198,7 +198,8 @@ import sys
 sys.modules["pandas"] = None
 import skdistill
 import skdistill.mlflow
-print(*sorted({"matplotlib", "mlflow", "skorch", "torch._dynamo"} & set(sys.modules)))
+late = {"matplotlib", "mlflow", "skdistill.displays", "skorch", "torch._dynamo"}
+print(*sorted(late & set(sys.modules)))
 sys.modules["matplotlib"] = None
 import skdistill.displays
 """

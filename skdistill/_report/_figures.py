@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -19,6 +18,7 @@ from ..displays import (
 )
 from ..metrics import UncertaintyProfile
 from ._answers import LEVELS, Answers
+from ._values import Picture
 
 # Told apart by colour, from the palette of Okabe and Ito, and by the line.
 _STYLES = {
@@ -29,27 +29,6 @@ _STYLES = {
 
 # Most columns of X whose profiles are drawn.
 _N_PROFILES = 4
-
-
-@dataclass(frozen=True)
-class Picture:
-    """One picture, drawn only when it is asked for.
-
-    Parameters
-    ----------
-    section : str
-        Of the report.
-    title : str
-    text : str
-        What is to be seen, for those who do not see the picture, too.
-    draw : callable
-        ``draw(ax)`` draws it on matplotlib's axes.
-    """
-
-    section: str
-    title: str
-    text: str
-    draw: Callable[[Any], Any]
 
 
 def of_scores(answers: dict[str, Answers]) -> Iterator[Picture]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from ..metrics import UncertaintyProfile, fidelity, uncertainty_profile
 from ..model_selection import flops, latency, n_parameters
 from ..persistence import save
 from ._answers import OF_CLASSES, OF_MEMBERS, OF_NUMBERS, Answers, jackknife_error, left_out
+from ._values import Measurement
 
 # Rows of a batch whose latency is measured, beside that of one row.
 _BATCH = 256
@@ -28,40 +28,6 @@ _FIDELITY = {
     "median_ratio": ("median ratio of the {part} part", "", "near 1"),
 }
 _GAPS = {"nll_gap": "NLL", "rmse_gap": "RMSE", "error_gap": "share of wrong labels"}
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """One quantity, of each model for which it is known.
-
-    Parameters
-    ----------
-    section : str
-        Of the report.
-    quantity : str
-    values : dict of str to float
-        By the role of the model, "student", "teacher" or "reference".
-    unit : str, default=""
-    better : str, default=""
-        "lower", "higher", or what it should be near; empty where neither is better.
-    errors : dict of str to float, default={}
-        Standard errors, due to the choice of the rows: of the "student", and of the "difference" of
-        student and teacher.
-    """
-
-    section: str
-    quantity: str
-    values: dict[str, float]
-    unit: str = ""
-    better: str = ""
-    errors: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def difference(self) -> float | None:
-        """Student less teacher; None if one of them is not known."""
-        if {"student", "teacher"} <= self.values.keys():
-            return self.values["student"] - self.values["teacher"]
-        return None
 
 
 def scores(answers: dict[str, Answers], notes: list[str]) -> Iterator[Measurement]:

@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from ..displays import png_of
-from ._figures import Picture
-from ._measurements import Measurement
+from ._values import Measurement, Picture
 
 # Chapters of the page, what they are about, and the sections that stand in them.
 _CHAPTERS = [
@@ -56,6 +55,27 @@ _CHAPTERS = [
         ("cost", "latency"),
     ),
 ]
+
+# What stands at the top of the page: what it is called there, and the quantities it may be; the
+# first that was measured is taken.
+_TILES = [
+    ("Accuracy", ("accuracy",)),
+    ("RMSE", ("RMSE",)),
+    ("Log loss, nats", ("log loss",)),
+    ("NLL, nats", ("NLL of one Gaussian",)),
+    ("Calibration error", ("expected calibration error",)),
+    ("90 % intervals cover", ("coverage of 90 % intervals",)),
+    (
+        "Epistemic rank correlation",
+        (
+            "rank correlation of the epistemic part with the teacher's",
+            "rank correlation of the epistemic part with the reference's",
+        ),
+    ),
+    ("Parameters", ("parameters",)),
+    ("Latency of one row", ("predict one row, one thread",)),
+]
+
 
 # Sections in which sizes are compared by their ratio.
 _BY_RATIO = ("cost", "latency")
@@ -169,7 +189,6 @@ def body(
     title: str,
     summary: str,
     facts: dict[str, str],
-    tiles: Sequence[tuple[str, str, str]],
     measurements: Sequence[Measurement],
     pictures: Sequence[Picture],
     notes: Sequence[str],
@@ -181,6 +200,7 @@ def body(
         if any(measurement.section in sections for measurement in measurements)
     )
     said = "".join(f"<li>{escape(note)}</li>" for note in notes)
+    tiles = "".join(map(_tile, _tiles(measurements)))
     remarks = f"<section>\n<h2>Remarks</h2>\n<ul>{said}</ul>\n</section>" if notes else ""
     about = "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in facts.items())
     return f"""\
@@ -189,7 +209,7 @@ def body(
 <header>
 <h1>{escape(title)}</h1>
 <p class="soft">{escape(summary)}</p>
-<ul class="tiles">{"".join(map(_tile, tiles))}</ul>
+<ul class="tiles">{tiles}</ul>
 </header>
 {chapters}
 {remarks}
@@ -200,6 +220,28 @@ twentieth of them in turn. It does not say how much another fit would change it.
 <dl>{about}</dl>
 </footer>
 </div>"""
+
+
+def _tiles(measurements: Iterable[Measurement]) -> Iterator[tuple[str, str, str]]:
+    """Label, value and what it is beside, of the numbers that matter most."""
+    found = {m.quantity: m for m in measurements if "student" in m.values}
+    for label, names in _TILES:
+        known = [found[name] for name in names if name in found]
+        if known:
+            yield label, *_value_and_context(known[0])
+
+
+def _value_and_context(measurement: Measurement) -> tuple[str, str]:
+    value, unit = measurement.values["student"], measurement.unit
+    text = text_of(value, unit)
+    if measurement.section == "fidelity":
+        return text, measurement.quantity.partition(" with ")[2].join(["with ", ""])
+    if measurement.quantity.startswith("coverage"):
+        return f"{value:.1%}".replace("%", " %"), "should be 90 %"
+    if "teacher" in measurement.values:
+        return text, f"teacher {text_of(measurement.values['teacher'], unit)}"
+    error = measurement.errors.get("student")
+    return text, "" if error is None else f"± {error:.2g}"
 
 
 def _tile(tile: tuple[str, str, str]) -> str:
