@@ -14,7 +14,7 @@ DOCS := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format measured doc clean fuzz kill-test
+.PHONY: help demo test lint format measured doc clean fuzz kill-test browser
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z.]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -46,6 +46,19 @@ fuzz: $(ENVIRONMENT)  ## try 20,000 calls with anything, and small fits of SEEDS
 
 kill-test: $(ENVIRONMENT)  ## kill 140 fits at moments of chance, and resume them bit for bit
 	SKDISTILL_KILLS=20 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/test_resume.py -k killed
+
+# One that npm has, with the libraries it needs; it is unpacked, not installed, hence without root.
+BROWSER := $(VENV)/browser
+UNBROTLI := node -e 'const fs = require("fs"), [from, to] = process.argv.slice(1); fs.writeFileSync(to, require("zlib").brotliDecompressSync(fs.readFileSync(from)), {mode: 0o755})'
+browser: $(BROWSER)/chromium  ## get a browser for the tests of pages (70 MB; needs npm and node)
+
+$(BROWSER)/chromium: | $(ENVIRONMENT)
+	mkdir -p $(BROWSER)
+	cd $(BROWSER) && npm pack --silent @sparticuz/chromium@147.0.0 && tar xzf sparticuz-chromium-*.tgz
+	cd $(BROWSER) && $(UNBROTLI) package/bin/al2023.tar.br lib.tar
+	cd $(BROWSER) && $(UNBROTLI) package/bin/chromium.br chromium.part
+	cd $(BROWSER) && tar xf lib.tar && rm -r package lib.tar sparticuz-chromium-*.tgz
+	mv $(BROWSER)/chromium.part $@
 
 lint: $(ENVIRONMENT)  ## check style, formatting and types; changes nothing
 	$(BIN)/python -m ruff check .

@@ -81,6 +81,7 @@ suppress_warnings = ["sphinx_gallery.space_in_filename"]
 html_theme = "pydata_sphinx_theme"
 html_title = f"skdistill {release}"
 html_show_sourcelink = False
+html_context = {"default_mode": "auto"}  # light or dark as the reader's system is
 html_theme_options = {"show_prev_next": False, "navigation_with_keys": False}
 # MathJax, which draws the equations, is the one thing that the pages themselves fetch. To read them
 # offline too, copy MathJax's es5 folder into doc/_static/mathjax and set

@@ -13,6 +13,7 @@ from ._predict import (
     predict_quantiles,
     predict_uncertainty,
 )
+from ._report import ModelReport, report
 from ._rules import did_you_mean as _did_you_mean
 from ._version import __version__ as __version__
 from .distillers import (
@@ -56,6 +57,7 @@ __all__ = [
     "GPEDDistiller",
     "HydraPlusClassifier",
     "HydraPlusRegressor",
+    "ModelReport",
     "SequenceDistributionDistiller",
     "export_onnx",
     "load",
@@ -64,6 +66,7 @@ __all__ = [
     "predict_members",
     "predict_quantiles",
     "predict_uncertainty",
+    "report",
     "save",
 ]
 

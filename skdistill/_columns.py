@@ -82,7 +82,9 @@ class Columns:
         numbers = _categorical_columns(X, categorical_features)
         if not numbers:
             return None
-        return cls(np.shape(X)[1], {number: _categories(_column(X, number)) for number in numbers})
+        return cls(
+            np.shape(X)[1], {number: _categories(column_of(X, number)) for number in numbers}
+        )
 
     @property
     def n_categories(self) -> np.ndarray:
@@ -105,7 +107,7 @@ class Columns:
         out[:, numeric] = numbers
         for column, known in self.categories.items():
             codes = {category: code for code, category in enumerate(known)}
-            values = _values(_column(X, column))
+            values = values_of(column_of(X, column))
             out[:, column] = [codes.get(value, np.nan) for value in values]
         return out
 
@@ -123,7 +125,7 @@ class Columns:
             return table if np.asarray(like).dtype == object else table.astype(float)
         names = list(like.columns)
         frame = type(like)(dict(zip(names, columns, strict=True)))
-        of_categories = {names[column]: _column(like, column).dtype for column in self.categories}
+        of_categories = {names[column]: column_of(like, column).dtype for column in self.categories}
         return getattr(frame, "astype" if hasattr(frame, "iloc") else "cast")(of_categories)
 
 
@@ -182,7 +184,7 @@ def _categorical_columns(X: Any, wanted: Any) -> list[int]:
     if isinstance(wanted, str):
         if names is None or (not hasattr(X, "iloc") and not hasattr(X, "schema")):
             return []
-        return [column for column in range(len(names)) if _holds_categories(_column(X, column))]
+        return [column for column in range(len(names)) if _holds_categories(column_of(X, column))]
     given, shape = _as_array(wanted), np.shape(X)
     if len(shape) < 2:
         return []  # the check that follows says what is wrong
@@ -209,20 +211,20 @@ def _holds_categories(column: Any) -> bool:
     """Whether a column of a frame is categorical or text; objects are if one of them is text."""
     kind = str(column.dtype).lower()
     if kind == "object":
-        return any(isinstance(value, str) for value in _values(column))
+        return any(isinstance(value, str) for value in values_of(column))
     return kind.startswith(_OF_CATEGORIES)
 
 
 def _categories(column: Any) -> list:
     """The categories in a column, in order; the most frequent ones, if there are many."""
-    counts = Counter(value for value in _values(column) if value is not None)
+    counts = Counter(value for value in values_of(column) if value is not None)
     return sorted(
         (value for value, _ in counts.most_common(_MOST_CATEGORIES)),
         key=lambda value: (type(value).__name__, value),
     )
 
 
-def _column(X: Any, number: int) -> Any:
+def column_of(X: Any, number: int) -> Any:
     if hasattr(X, "iloc"):
         return X.iloc[:, number]
     return X[:, number] if hasattr(X, "schema") else np.asarray(X)[:, number]
@@ -234,7 +236,7 @@ def _some_columns(X: Any, numbers: list[int]) -> Any:
     return X[:, numbers] if hasattr(X, "schema") else np.asarray(X)[:, numbers]
 
 
-def _values(column: Any) -> list:
+def values_of(column: Any) -> list:
     """Values of a column as Python has them; None for missing ones."""
     is_missing: Callable[..., Any] | None
     is_missing = getattr(column, "isna", None) or getattr(column, "is_null", None)

@@ -139,12 +139,17 @@ def weights_of_voters(voting: VotingClassifier | VotingRegressor) -> np.ndarray:
     return weights / weights.sum()
 
 
-def has_members(model: Any) -> bool:
-    """Tell whether :func:`skdistill.predict_members` finds members in the model, once fitted."""
+def has_inside(model: Any, method: str) -> bool:
+    """Tell whether :func:`innermost` finds the method in the model, once fitted."""
     model, _ = final_step(model)
     if isinstance(model, TransformedTargetRegressor):
-        return has_members(model.regressor)
-    return hasattr(model, "predict_members")
+        return has_inside(model.regressor, method)
+    return hasattr(model, method)
+
+
+def has_members(model: Any) -> bool:
+    """Tell whether :func:`skdistill.predict_members` finds members in the model, once fitted."""
+    return has_inside(model, "predict_members")
 
 
 def tags_of(model: Any) -> Tags:

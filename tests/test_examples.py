@@ -21,6 +21,7 @@ PRINTED = {
     "plot_gped": "the student",
     "plot_gradient_ratio": "reverse KL, with the one",
     "plot_imagenet_logits": "rank correlation",
+    "plot_report": "interval score, 90 %",
     "plot_spirals": "Hydra+",
     "plot_translation": "edits per word",
     "plot_two_decompositions": "student of the distribution",

@@ -52,6 +52,7 @@ LAYERS = {
     },
     "estimators": {"ensembles", "teachers", "sequences", "distillers"},
     "around": {
+        "_report",
         "estimator_checks",
         "metrics",
         "displays",
@@ -200,7 +201,8 @@ import sys
 sys.modules["pandas"] = None
 import skdistill
 import skdistill.mlflow
-print(*sorted({"matplotlib", "mlflow", "skorch", "torch._dynamo"} & set(sys.modules)))
+late = {"matplotlib", "mlflow", "skdistill.displays", "skorch", "torch._dynamo"}
+print(*sorted(late & set(sys.modules)))
 sys.modules["matplotlib"] = None
 import skdistill.displays
 """

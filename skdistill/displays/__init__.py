@@ -14,6 +14,8 @@ from ._decision import DecisionUncertaintyDisplay
 from ._fidelity import FidelityDisplay
 from ._histograms import UncertaintyHistogramDisplay
 from ._pareto import ParetoDisplay
+from ._pictures import png_of
+from ._profile import UncertaintyProfileDisplay
 from ._rejection import RejectionCurveDisplay
 from ._reliability import ReliabilityDisplay
 from ._sparsification import SparsificationDisplay
@@ -30,4 +32,5 @@ __all__ = [
     "SparsificationDisplay",
     "UncertaintyBandDisplay",
     "UncertaintyHistogramDisplay",
+    "UncertaintyProfileDisplay",
 ]

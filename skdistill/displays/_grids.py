@@ -9,6 +9,7 @@ from numbers import Integral, Real
 import numpy as np
 from sklearn.utils import check_array
 
+from .._columns import column_of
 from .._rules import Number
 
 
@@ -64,6 +65,14 @@ def grid_over(X, features, grid_resolution, extend, argument):
         grid[i] = coordinate.ravel()
     X_grid = _grid_frame(X, grid) if is_frame else np.column_stack(grid)
     return coordinates, X_grid, [columns[i] for i in positions], [str(names[i]) for i in positions]
+
+
+def named_column(X, feature, argument):
+    """Values and name of the column of X, an array or a frame, that a feature names."""
+    is_frame = hasattr(X, "columns")
+    names = list(X.columns) if is_frame else [f"feature {i}" for i in range(np.shape(X)[1])]
+    position = _check_feature(feature, names, is_frame, argument)
+    return column_of(X, position), str(names[position])
 
 
 def _check_feature(feature, names, is_frame, argument):

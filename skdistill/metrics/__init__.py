@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from ._classification import brier_score, expected_calibration_error, reliability_curve
 from ._fidelity import FidelityTable, fidelity
+from ._profile import UncertaintyProfile, uncertainty_profile
 from ._regression import (
     crps,
     gaussian_nll,
@@ -57,6 +58,7 @@ __all__ = [
     "EpistemicFidelity",
     "EstimatorScorer",
     "FidelityTable",
+    "UncertaintyProfile",
     "accuracy_coverage_curve",
     "aurc",
     "ause",
@@ -88,5 +90,6 @@ __all__ = [
     "risk_coverage_curve",
     "sparsification_curve",
     "uncertainty_ndcg",
+    "uncertainty_profile",
     "uncertainty_total_variation",
 ]

@@ -27,6 +27,7 @@ from skdistill.displays import (
     SparsificationDisplay,
     UncertaintyBandDisplay,
     UncertaintyHistogramDisplay,
+    UncertaintyProfileDisplay,
 )
 
 OF_REGRESSORS = (RegressionCalibrationDisplay, SparsificationDisplay, UncertaintyBandDisplay)
@@ -36,6 +37,7 @@ OF_ONE_AXES = (
     EarlyPredictionDisplay,
     RejectionCurveDisplay,
     ReliabilityDisplay,
+    UncertaintyProfileDisplay,
 )
 OF_A_ROW = {
     DecisionUncertaintyDisplay: 4,
@@ -62,6 +64,8 @@ def draw(make_data, make_classes):
         model, X, y = (make_data if cls in OF_REGRESSORS else make_classes)()
         if cls is UncertaintyHistogramDisplay:
             return cls.from_estimators({"teacher": wrap(model)}, X, 2 * X, **kwargs)
+        if cls is UncertaintyProfileDisplay:
+            return cls.from_estimator(wrap(model), X, **kwargs)
         if cls is FidelityDisplay:
             return cls.from_estimators(wrap(model), model, X, reference=model, **kwargs)
         return cls.from_estimator(wrap(model), X, y, **kwargs)

@@ -1,0 +1,73 @@
+"""
+Is this student good enough?
+============================
+
+Twenty networks predict how diabetes progresses in a year, and one network has learnt to say what
+they say. Before it is used, somebody has to decide whether it may be. A report holds it against its
+teacher, on patients whom neither has seen: what it predicts, how sure it is, where it knows least,
+and what it saves.
+"""
+
+# %%
+# The student
+# -----------
+#
+# Columns are in the units of the clinic; both models standardise them for themselves.
+
+import argparse
+
+import matplotlib.pyplot as plt
+from sklearn.datasets import load_diabetes
+from sklearn.model_selection import train_test_split
+
+from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor, report
+from skdistill.displays import UncertaintyProfileDisplay
+
+parser = argparse.ArgumentParser(description="Report on a student of an ensemble.")
+parser.add_argument("--members", type=int, default=20, help="networks of the ensemble")
+parser.add_argument("--epochs", type=int, default=None, help="epochs of each model")
+parser.add_argument("--picture", default="report.png", help="file to write")
+options, _ = parser.parse_known_args()
+settings = {"random_state": 0}
+if options.epochs is not None:
+    settings["max_epochs"] = options.epochs
+
+X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
+X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.4, random_state=0)
+teacher = BayesianEnsembleRegressor(options.members, **settings)
+student = HydraPlusRegressor(teacher, **settings).fit(X_train, y_train)
+
+# %%
+# The numbers
+# -----------
+#
+# Each has a standard error. That of the difference is the smaller one, since both models predict
+# the same patients: it tells whether the student lost anything.
+
+found = report(student, X_test, y_test)
+frame = found.to_frame()
+columns = ["quantity", "student", "student_error", "teacher", "difference", "difference_error"]
+shown = frame.section.isin(["accuracy", "proper scores", "calibration"])
+print(frame.loc[shown, columns].round(3).to_string(index=False))
+
+# %%
+# Where it knows least
+# --------------------
+#
+# The column that explains most of the epistemic part, and where along it more patients would help.
+
+explained = frame[frame.section == "where it knows least"]
+column = explained.quantity.iloc[0].removeprefix("epistemic part explained by ")
+fig, ax = plt.subplots(figsize=(6, 3.6), layout="constrained")
+for name, model in (("student", student), ("teacher", student.teacher_)):
+    UncertaintyProfileDisplay.from_estimator(model, X_test, feature=column, name=name, ax=ax)
+fig.savefig(options.picture, dpi=150)
+
+# %%
+# The page
+# --------
+#
+# ``found.save("report.html")`` writes it to a file that can be sent to whoever decides. A notebook,
+# and this gallery, show it when it is the last line of a cell.
+
+found

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A fitted model on one page: how good it is, what it knows, what it costs."""
+
+from __future__ import annotations
+
+from ._model_report import ModelReport
+
+__all__ = ["ModelReport", "report"]
+
+
+def report(student, X, y, teacher=None, reference=None, *, feature_names=None) -> ModelReport:
+    """Measure a fitted model on held-out rows, and make one page of it.
+
+    The page has accuracy, proper scores, calibration, whether the uncertain rows are those with
+    large errors, where the model knows least, how it follows its teacher, what it costs and how
+    fast it is, with pictures. It opens offline, on a phone, and in a notebook.
+
+    Where the model knows least is told by :func:`skdistill.metrics.uncertainty_profile`: for each
+    column, the share of the variance of the ranks of the epistemic part (of the total, if the model
+    cannot tell its parts) that lies between groups of rows with like values in it. The columns that
+    explain most are drawn.
+
+    Parameters
+    ----------
+    student : estimator
+        Fitted classifier or regressor of this package, an ensemble as well, or a Pipeline, search,
+        FrozenEstimator or TransformedTargetRegressor around one.
+    X : array-like of shape (n_samples, ...)
+        Rows, at least 20, that neither the student nor its teacher has seen; more tell more.
+    y : array-like of shape (n_samples,) or (n_samples, n_targets)
+        Labels or targets.
+    teacher : estimator, default=None
+        What the student is held against, likewise. None is the student's own `teacher_`, if it
+        still has it: one that was loaded from a file has it no longer.
+    reference : estimator, default=None
+        An independent, larger ensemble of the teacher's kind, as in
+        :func:`skdistill.metrics.fidelity`. The epistemic part of a teacher with few members is
+        itself an estimate; how the teacher follows the reference is what a perfect imitation would
+        reach, and a student above it knows the larger ensemble better than its teacher does.
+    feature_names : array-like of str of shape (n_features,), default=None
+        Names of the columns. None takes those of a DataFrame, and numbers else.
+
+    Returns
+    -------
+    report : ModelReport
+        With ``to_frame()``, ``to_html()`` and ``save(path)``; a notebook shows it.
+
+    Raises
+    ------
+    TypeError
+        If `student`, `teacher` or `reference` predicts no uncertainty.
+    ValueError
+        If there are too few rows, `y` does not go with `X` or with the student, or
+        `feature_names` not with the columns.
+
+    See Also
+    --------
+    skdistill.metrics.fidelity : More ways of comparing a student with its teacher.
+
+    Notes
+    -----
+    Standard errors are by the jackknife that leaves out each twentieth of the rows in turn. They
+    tell what other rows would change, and not what another fit would.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor, report
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> teacher = BayesianEnsembleRegressor(3, max_epochs=5, random_state=0)
+    >>> student = HydraPlusRegressor(teacher, max_epochs=5, random_state=0).fit(X[:300], y[:300])
+    >>> report(student, X[300:], y[300:])
+    <ModelReport of HydraPlusRegressor on 142 rows>
+    """
+    from ._measured import measured  # it imports metrics, displays and more
+
+    return measured(student, X, y, teacher, reference, feature_names)

@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Pages in a real browser: reports, and the documentation where it has been built.
+
+`make browser` gets a browser, `make doc` builds the documentation; what is not there is skipped.
+SKDISTILL_BROWSER and SKDISTILL_DOC name others.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_friedman1
+
+from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor, report
+
+ROOT = Path(__file__).parents[1]
+OWN = ROOT / ".venv" / "browser" / "chromium"  # where `make browser` puts it
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+PHONE, DESK = 360, 1200
+
+
+def browser_path() -> Path | None:
+    """Path of a browser on this machine."""
+    named = os.environ.get("SKDISTILL_BROWSER")
+    found = [named, str(OWN) if OWN.exists() else None, *map(shutil.which, NAMES)]
+    return next((Path(path) for path in found if path), None)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    path = browser_path()
+    if path is None:
+        pytest.skip("there is no Chromium here; `make browser` gets one")
+    libraries = path.parent / "lib"  # beside the one of `make browser`
+    environment = {"LD_LIBRARY_PATH": str(libraries)} if libraries.is_dir() else {}
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=path,
+            args=["--no-sandbox"],  # root in a container has none; the pages are our own
+            env={**os.environ, **environment},
+            timeout=120_000,
+        )
+        yield browser
+        browser.close()
+
+
+class Visit:
+    """A page that was opened, with what it has asked for and complained of."""
+
+    def __init__(self, browser: Any, path: Path, **settings: Any):
+        self.complaints: list[str] = []
+        self.requests: list[str] = []
+        self.context = browser.new_context(**settings)
+        # What would leave the machine is noted, and does not.
+        self.context.route(lambda url: not is_local(url), lambda route: route.abort())
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(60_000)
+        self.page.on("console", self._note)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.goto(path.as_uri() if isinstance(path, Path) else path, wait_until="load")
+
+    def _note(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(message.text)
+
+    @property
+    def requests_elsewhere(self) -> list[str]:
+        return [url for url in self.requests if not is_local(url)]
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        """Of what the page holds, and of the window."""
+        found = self.page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
+        return tuple(found)
+
+
+def is_local(url: str) -> bool:
+    return urlsplit(url).scheme in ("file", "data", "blob", "about")
+
+
+@pytest.fixture
+def visit(browser) -> Iterator[Any]:
+    """Opens a page, ``visit(path, width)``."""
+    contexts = []
+
+    def open_page(path, width=DESK, **settings):
+        found = Visit(browser, path, viewport={"width": width, "height": 800}, **settings)
+        contexts.append(found.context)
+        return found
+
+    yield open_page
+    for context in contexts:
+        context.close()
+
+
+# --- the report
+
+
+@pytest.fixture(scope="module")
+def page_of_report(browser, tmp_path_factory) -> Path:
+    pytest.importorskip("matplotlib")
+    X, y = make_friedman1(160, n_features=5, noise=0.5, random_state=0)
+    small = {"max_epochs": 3, "module__hidden_units": (8,), "random_state": 0}
+    teacher = BayesianEnsembleRegressor(3, **small)
+    student = HydraPlusRegressor(teacher, transfer=None, **small).fit(X[:100], y[:100])
+    names = ["a name of a column that is far longer than a phone is wide", "b", "c", "d", "e"]
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    report(student, X[100:], y[100:], feature_names=names).save(path)
+    return path
+
+
+def test_report_asks_for_nothing_and_complains_of_nothing(page_of_report, visit):
+    found = visit(page_of_report)
+    assert found.complaints == []
+    assert {url for url in found.requests if not url.startswith("data:")} == {
+        page_of_report.as_uri()
+    }
+
+
+def test_report_shows_all_its_pictures(page_of_report, visit):
+    page = visit(page_of_report).page
+    sizes = page.evaluate(
+        "[...document.images].map(i => [i.naturalWidth, i.naturalHeight, i.clientWidth, "
+        "i.clientHeight])"
+    )
+    assert len(sizes) == 9
+    for natural_width, natural_height, width, height in sizes:
+        assert natural_width >= width > 300  # never blown up
+        assert height / width == pytest.approx(natural_height / natural_width, rel=0.02)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_report_fits_a_phone(scheme, page_of_report, visit):
+    found = visit(page_of_report, PHONE, color_scheme=scheme)
+    needed, given = found.widths
+    assert given == PHONE
+    assert needed <= given
+    # Wide tables scroll on their own.
+    assert found.page.evaluate(
+        "[...document.querySelectorAll('.scroll')].some(d => d.scrollWidth > d.clientWidth)"
+    )
+
+
+COLOURS = """() => {
+  const root = document.querySelector('.skdistill-report');
+  const inks = ['h1', 'td', 'td small', 'figcaption', 'thead th'].map(
+    name => getComputedStyle(root.querySelector(name)).color);
+  return [getComputedStyle(root).backgroundColor, ...inks];
+}"""
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of ``rgb(r, g, b)``, by the definition of WCAG 2.2."""
+    channels = np.array(re.findall(r"\d+", colour)[:3], dtype=float) / 255
+    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_of_the_report_has_the_contrast_that_wcag_asks_for(scheme, page_of_report, visit):
+    ground, *inks = map(
+        luminance, visit(page_of_report, color_scheme=scheme).page.evaluate(COLOURS)
+    )
+    for ink in inks:
+        lighter, darker = max(ink, ground), min(ink, ground)
+        assert (lighter + 0.05) / (darker + 0.05) >= 4.5  # level AA
+
+
+# --- the documentation
+
+
+@pytest.fixture(scope="module")
+def documentation() -> Path:
+    folder = Path(os.environ.get("SKDISTILL_DOC", ROOT / "doc" / "_build" / "html"))
+    if not (folder / "index.html").exists():
+        pytest.skip(f"the documentation is not built in {folder}; `make doc` builds it")
+    return folder
+
+
+PAGES = ("index.html", "user_guide/index.html", "user_guide/evaluation.html", "api.html",
+         "user_guide/report.html", "auto_examples/index.html")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_documentation_reads_on_a_phone_and_offline(name, documentation, visit):
+    found = visit(documentation / name, PHONE)
+    needed, given = found.widths
+    assert needed <= given
+    assert found.complaints == []
+    assert found.requests_elsewhere == []
+    empty = found.page.evaluate(
+        "[...document.images].filter(i => i.complete && !i.naturalWidth).map(i => i.src)"
+    )
+    assert empty == []
+
+
+def test_search_of_the_documentation_finds_a_class(documentation, visit):
+    found = visit(f"{(documentation / 'search.html').as_uri()}?q=GPED")
+    results = found.page.locator("#search-results li a")
+    results.first.wait_for()
+    targets = [link.get_attribute("href") for link in results.all()]
+    assert any("gped" in target.lower() for target in targets)
+
+
+class Links(HTMLParser):
+    """Where a page points to, and what on it can be pointed at."""
+
+    def __init__(self, path: Path):
+        super().__init__()
+        self.targets: list[str] = []
+        self.names: set[str] = {"", "top"}
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attrs):
+        given = dict(attrs)
+        self.names |= {given[key] for key in ("id", "name") if given.get(key)}
+        target = given.get("href" if tag in ("a", "link") else "src")
+        if target is not None:
+            self.targets.append(target)
+
+
+def broken_links(folder: Path) -> list[str]:
+    """Links of all pages in a folder whose file, or place in a page, does not exist."""
+    files = sorted(folder.rglob("*.html"))
+    # What lies in _static are templates of the theme, which Sphinx copies with the rest.
+    pages = {path: Links(path) for path in files if "_static" not in path.parts}
+    found = []
+    for path, page in pages.items():
+        for target in page.targets:
+            parts = urlsplit(target)
+            if parts.scheme or parts.netloc:
+                continue
+            file = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            if not file.exists():
+                found.append(f"{path.relative_to(folder)}: no file {target}")
+            elif file in pages and unquote(parts.fragment) not in pages[file].names:
+                found.append(f"{path.relative_to(folder)}: no place {target}")
+    return found
+
+
+def test_links_of_the_documentation_lead_somewhere(documentation):
+    folder = documentation.resolve()
+    assert len(list(folder.rglob("*.html"))) > 20
+    assert broken_links(folder) == []
+
+
+def test_a_broken_link_is_found(tmp_path):
+    (tmp_path / "a.html").write_text(
+        '<h1 id="here">A</h1><a href="b.html#there">1</a><a href="b.html#nowhere">2</a>'
+        '<img src="c.png"><a href="#here">3</a><a href="https://example.org">4</a>'
+    )
+    (tmp_path / "b.html").write_text('<p id="there">B</p>')
+    assert broken_links(tmp_path) == ["a.html: no place b.html#nowhere", "a.html: no file c.png"]

@@ -1,0 +1,376 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The report: its numbers are those of the metrics, its page needs nothing else."""
+
+from __future__ import annotations
+
+import base64
+import re
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.datasets import make_classification, make_friedman1
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression
+from sklearn.metrics import accuracy_score, log_loss, root_mean_squared_error
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import skdistill
+from skdistill import (
+    BayesianEnsembleClassifier,
+    BayesianEnsembleRegressor,
+    DistributionDistiller,
+    HydraPlusClassifier,
+    HydraPlusRegressor,
+    report,
+)
+from skdistill._report._answers import jackknife_error, left_out
+from skdistill.metrics import fidelity, gaussian_nll, interval_coverage, uncertainty_profile
+from skdistill.model_selection import flops, n_parameters
+from skdistill.teachers import as_teacher
+
+pd = pytest.importorskip("pandas")
+pytest.importorskip("matplotlib")
+
+SMALL = {"max_epochs": 3, "module__hidden_units": (8,), "random_state": 0}
+FEW = {"transfer": None, **SMALL}
+X, Y = make_friedman1(160, n_features=5, noise=0.5, random_state=0)
+TRAIN, TEST = slice(None, 100), slice(100, None)
+_, LABELS = make_classification(160, random_state=0)
+LABELS = np.array(["no", "yes"])[(X[:, 0] + 0.3 * LABELS > 0.6).astype(int)]
+
+
+@pytest.fixture(scope="module")
+def regressors():
+    teacher = BayesianEnsembleRegressor(3, **SMALL)
+    student = HydraPlusRegressor(teacher, **FEW).fit(X[TRAIN], Y[TRAIN])
+    reference = BayesianEnsembleRegressor(6, **{**SMALL, "random_state": 1})
+    return student, reference.fit(X[TRAIN], Y[TRAIN])
+
+
+@pytest.fixture(scope="module")
+def of_numbers(regressors):
+    student, reference = regressors
+    return report(student, X[TEST], Y[TEST], reference=reference)
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    teacher = BayesianEnsembleClassifier(3, **SMALL)
+    student = HydraPlusClassifier(teacher, **FEW)
+    return make_pipeline(StandardScaler(), student).fit(X[TRAIN], LABELS[TRAIN])
+
+
+@pytest.fixture(scope="module")
+def of_classes(classifier):
+    return report(classifier, X[TEST], LABELS[TEST])
+
+
+@pytest.fixture(scope="module")
+def pages(of_numbers, of_classes, tmp_path_factory):
+    """What the reports write to files, drawn once."""
+    written = {}
+    for name, found in (("numbers", of_numbers), ("classes", of_classes)):
+        path = tmp_path_factory.mktemp("pages") / "report.html"
+        found.save(path)
+        written[name] = path.read_text(encoding="utf-8")
+    return written
+
+
+def without_pictures(found):
+    return replace(found, pictures=[])
+
+
+def value(found, quantity, column="student"):
+    frame = found.to_frame().set_index("quantity")
+    return frame.loc[quantity, column]
+
+
+def test_numbers_are_those_of_the_metrics(of_numbers, regressors):
+    student, reference = regressors
+    models = {"student": student, "teacher": student.teacher_, "reference": reference}
+    for role, model in models.items():
+        mean, std = model.predict(X[TEST], return_std=True)
+        expected = {
+            "RMSE": root_mean_squared_error(Y[TEST], mean),
+            "NLL of one Gaussian": gaussian_nll(Y[TEST], mean, std),
+            "coverage of 50 % intervals": interval_coverage(
+                Y[TEST], model.predict_interval(X[TEST], 0.5)
+            ),
+            "coverage of 90 % intervals": interval_coverage(
+                Y[TEST], model.predict_interval(X[TEST], 0.9)
+            ),
+            "parameters": n_parameters(model),
+            "floating-point operations for a row": flops(model, X[TEST]),
+            "root of the mean epistemic variance": np.sqrt(
+                model.predict_uncertainty(X[TEST]).epistemic.mean()
+            ),
+        }
+        found = {quantity: value(of_numbers, quantity, role) for quantity in expected}
+        assert found == pytest.approx(expected, rel=1e-5)
+
+
+def test_differences_are_student_less_teacher_with_paired_errors(of_numbers):
+    frame = of_numbers.to_frame().set_index("quantity")
+    assert_allclose(frame.difference, frame.student - frame.teacher)
+    rmse = frame.loc["RMSE"]
+    assert 0 < rmse.difference_error < rmse.student_error
+
+
+def test_fidelity_is_that_of_the_metric(of_numbers, regressors):
+    student, reference = regressors
+    table = fidelity(student.teacher_, student, X[TEST], Y[TEST], reference=reference)
+    rank = "rank correlation of the epistemic part with the {}'s"
+    key = "epistemic_rank_correlation"
+    assert value(of_numbers, rank.format("teacher")) == table["student_to_teacher"][key]
+    of_reference = rank.format("reference")
+    assert value(of_numbers, of_reference) == table["student_to_reference"][key]
+    assert value(of_numbers, of_reference, "teacher") == table["teacher_to_reference"][key]
+    gap = value(of_numbers, "NLL less the reference's", "teacher")
+    assert gap == table["teacher_to_reference"]["nll_gap"]
+
+
+def test_a_reference_alone_is_compared_with(regressors):
+    student, reference = regressors
+    found = report(reference, X[TEST], Y[TEST], reference=student)
+    table = fidelity(student, reference, X[TEST], Y[TEST])
+    quantity = "rank correlation of the total part with the reference's"
+    expected = table["student_to_teacher"]["total_rank_correlation"]
+    assert value(found, quantity) == expected
+    assert "There is no teacher to compare with" in found.notes[0]
+    assert np.isnan(value(found, "RMSE", "teacher"))
+
+
+def test_classes_in_a_pipeline_have_its_teacher_behind_the_same_steps(of_classes, classifier):
+    rows = classifier[:-1].transform(X[TEST])
+    for role, model in (("student", classifier[-1]), ("teacher", classifier[-1].teacher_)):
+        expected = {
+            "accuracy": accuracy_score(LABELS[TEST], model.predict(rows)),
+            "log loss": log_loss(LABELS[TEST], model.predict_proba(rows)),
+            "mean total entropy": model.predict_uncertainty(rows).total.mean(),
+        }
+        found = {quantity: value(of_classes, quantity, role) for quantity in expected}
+        assert found == pytest.approx(expected, rel=1e-5)
+    assert of_classes.title == "HydraPlusClassifier"
+
+
+def test_standard_errors_of_a_mean_are_those_of_statistics():
+    values = np.random.default_rng(0).normal(size=20)
+    means = np.array([values[rows].mean() for rows in left_out(20)])
+    assert_allclose(jackknife_error(means), values.std(ddof=1) / np.sqrt(20))
+    assert sorted(map(len, left_out(45))) == [42] * 5 + [43] * 15
+
+
+def test_columns_come_by_what_they_explain(of_numbers, regressors):
+    student, _ = regressors
+    frame = of_numbers.to_frame()
+    frame = frame[frame.section == "where it knows least"]
+    assert len(frame) == 5
+    assert frame.student.is_monotonic_decreasing
+    epistemic = student.predict_uncertainty(X[TEST]).epistemic
+    expected = uncertainty_profile(epistemic, X[TEST][:, 3]).explained
+    assert value(of_numbers, "epistemic part explained by feature 3") == expected
+
+
+def test_names_of_columns_are_those_given_or_of_the_frame(regressors):
+    student, _ = regressors
+    names = ["a", "b", "<c>", "d", "e"]
+    given = report(student, X[TEST], Y[TEST], feature_names=names)
+    with pytest.warns(UserWarning, match="feature names"):
+        of_frame = report(student, pd.DataFrame(X[TEST], columns=names), Y[TEST])
+    for found in (given, of_frame):
+        assert {f"epistemic part explained by {name}" for name in names} <= {
+            measurement.quantity for measurement in found.measurements
+        }
+    text = without_pictures(given).to_html()
+    assert "<c>" not in text
+    assert "&lt;c&gt;" in text
+
+
+def test_several_targets(regressors):
+    targets = np.column_stack([Y, X[:, 0] - Y])
+    student = HydraPlusRegressor(BayesianEnsembleRegressor(3, **SMALL), **FEW)
+    student.fit(X[TRAIN], targets[TRAIN])
+    found = report(student, X[TEST], targets[TEST])
+    mean = student.predict(X[TEST])
+    assert value(found, "RMSE") == pytest.approx(root_mean_squared_error(targets[TEST], mean))
+    assert "2" in found.facts["targets"]
+    assert found.to_html().count("<img") == 9
+
+
+MODELS = {
+    "no members": DistributionDistiller(
+        BayesianEnsembleRegressor(3, **SMALL), family="normal_inverse_gamma", **SMALL
+    ),
+    "no parts": BayesianEnsembleRegressor(1, **SMALL),
+    "transformed targets": TransformedTargetRegressor(
+        BayesianEnsembleRegressor(3, **SMALL), transformer=StandardScaler()
+    ),
+    "forest as teacher": HydraPlusRegressor(
+        RandomForestRegressor(3, min_samples_leaf=5, random_state=0), **FEW
+    ),
+    "teacher": as_teacher(RandomForestRegressor(3, min_samples_leaf=5, random_state=0)),
+}
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+def test_whatever_predicts_an_uncertainty_has_a_report(model):
+    model = clone(model).fit(X[TRAIN], Y[TRAIN])
+    found = report(FrozenEstimator(model), X[TEST], Y[TEST])
+    expected = root_mean_squared_error(Y[TEST], model.predict(X[TEST]))
+    assert value(found, "RMSE") == pytest.approx(expected, rel=1e-5)
+    assert 0 < value(found, "coverage of 90 % intervals") <= 1
+    part = "total" if type(model) is BayesianEnsembleRegressor else "epistemic"
+    assert f"{part} part explained by feature 0" in set(found.to_frame().quantity)
+    assert len(found.pictures) >= 6
+
+
+def test_what_a_model_does_not_know_is_remarked():
+    model = MODELS["forest as teacher"]
+    model = clone(model).fit(X[TRAIN], Y[TRAIN])
+    found = report(model, X[TEST], Y[TEST])
+    assert np.isnan(value(found, "parameters", "teacher"))
+    assert any("those of networks, not the teacher's" in note for note in found.notes)
+    assert any("The teacher has no size in a file" in note for note in found.notes)
+
+
+def test_a_model_from_a_file_has_no_teacher(regressors, tmp_path):
+    student, _ = regressors
+    skdistill.save(student, tmp_path / "student.safetensors")
+    loaded = skdistill.load(tmp_path / "student.safetensors")
+    found = report(loaded, X[TEST], Y[TEST])
+    assert "There is no teacher" in found.notes[0]
+    seconds = sum(epoch["dur"] for epoch in student.history_)
+    assert value(found, "training of the networks, without teachers") == pytest.approx(seconds)
+    size = (tmp_path / "student.safetensors").stat().st_size
+    assert value(found, "saved, without teachers") == pytest.approx(size, rel=0.1)
+    again = report(loaded, X[TEST], Y[TEST], teacher=student.teacher_)
+    assert value(again, "parameters", "teacher") == n_parameters(student.teacher_)
+
+
+class Page(HTMLParser):
+    """What stands in a page."""
+
+    void = frozenset({"meta", "link", "img", "br"})
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.found = [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+        if tag not in self.void:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.found if name == tag]
+
+
+@pytest.mark.parametrize("kind", ["numbers", "classes"])
+def test_page_is_whole_and_needs_nothing_from_elsewhere(kind, pages):
+    text = pages[kind]
+    page = Page(text)
+    assert page.open == []
+    assert page.all("html") == [{"lang": "en"}]
+    for _, attributes in page.found:
+        for name in ("src", "href", "srcset", "action"):
+            assert attributes.get(name, "data:").startswith("data:")
+    assert "url(" not in text
+    assert "@import" not in text
+    assert page.all("script") == []
+    levels = [int(tag[1]) for tag, _ in page.found if re.fullmatch("h[1-6]", tag)]
+    assert levels.count(1) == 1
+    assert max(np.diff(levels)) == 1
+    assert all(len(image["alt"]) > 30 for image in page.all("img"))
+    assert all(cell.get("scope") in ("col", "row") for cell in page.all("th"))
+
+
+def test_pictures_are_of_the_size_that_the_page_says(pages):
+    images = Page(pages["classes"]).all("img")
+    assert len(images) == 9
+    for image in images:
+        content = base64.b64decode(image["src"].removeprefix("data:image/png;base64,"))
+        assert content[:4] == b"\x89PNG"
+        width, height = (int.from_bytes(content[at : at + 4], "big") for at in (16, 20))
+        assert width / height == pytest.approx(int(image["width"]) / int(image["height"]), rel=0.01)
+
+
+def test_no_figure_stays_open(of_numbers):
+    import matplotlib.pyplot as plt
+
+    before = plt.get_fignums()
+    replace(of_numbers, pictures=of_numbers.pictures[:1]).to_html()
+    assert plt.get_fignums() == before
+
+
+def test_a_notebook_gets_the_body_of_the_page(of_numbers):
+    found = without_pictures(of_numbers)
+    body = found._repr_html_()
+    assert body in found.to_html()
+    assert body.startswith("<style>")
+    assert "<html" not in body
+    # Every rule is for what stands in the report, so that a notebook keeps its look.
+    style = body[body.index("<style>") + 7 : body.index("</style>")]
+    selectors = re.findall(r"^([^@{}\n ][^{}]*)\{", style, re.MULTILINE)
+    parts = [part.strip() for selector in selectors for part in selector.split(",")]
+    assert parts
+    assert [part for part in parts if not part.startswith(".skdistill-report")] == []
+
+
+def test_save_writes_the_page(pages, of_numbers):
+    assert pages["numbers"].startswith("<!DOCTYPE html>")
+    assert "HydraPlusRegressor" in pages["numbers"]
+    with pytest.raises(TypeError, match="path must be the path of a file"):
+        of_numbers.save(3)
+
+
+def test_without_matplotlib_there_is_the_frame(of_numbers, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    assert len(of_numbers.to_frame()) > 30
+    with pytest.raises(ImportError, match=r"ModelReport.to_html needs matplotlib: pip install"):
+        of_numbers.to_html()
+
+
+def test_without_scoringrules_the_crps_is_left_out(regressors, monkeypatch):
+    monkeypatch.setitem(sys.modules, "scoringrules", None)
+    found = report(regressors[0], X[TEST], Y[TEST])
+    assert "CRPS" not in set(found.to_frame().quantity)
+    assert any(note.startswith("CRPS is left out: ") for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"student": LinearRegression()}, TypeError, "student must be .* got LinearRegression"),
+        ({"student": StandardScaler()}, TypeError, "student must be .* got StandardScaler"),
+        ({"teacher": RandomForestRegressor()}, TypeError, "teacher must be .*as_teacher"),
+        ({"reference": "ensemble"}, TypeError, "reference must be .* got str"),
+        ({"y": Y[TEST][1:]}, ValueError, "X and y: .*inconsistent"),
+        ({"X": X[:19], "y": Y[:19]}, ValueError, "X must have at least 20 rows .* got 19"),
+        ({"feature_names": ["a"] * 5}, ValueError, "feature_names must hold 5 different names"),
+        ({"feature_names": ["a", "b"]}, ValueError, "feature_names must hold 5 .* got 2 in 2"),
+    ],
+)
+def test_bad_arguments_are_named(change, error, message, regressors):
+    given = {"student": regressors[0], "X": X[TEST], "y": Y[TEST], **change}
+    with pytest.raises(error, match=message):
+        report(**given)
+
+
+def test_unknown_classes_and_models_of_another_kind(classifier, regressors):
+    with pytest.raises(ValueError, match=r"y must hold classes .*'no', 'yes'.*, got \['maybe'\]"):
+        report(classifier, X[TEST], np.where(LABELS[TEST] == "no", "maybe", "yes"))
+    with pytest.raises(ValueError, match="teacher must be a classifier as the student is"):
+        report(classifier, X[TEST], LABELS[TEST], teacher=regressors[1])
