@@ -3,6 +3,8 @@
 import inspect
 import pkgutil
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 
 from sphinx.pycode import ModuleAnalyzer
 
@@ -73,6 +75,7 @@ sphinx_gallery_conf = {
     "backreferences_dir": "generated/backreferences",
     "download_all_examples": False,
     "show_signature": False,
+    "write_computation_times": False,  # their page would fetch a table's script from elsewhere
 }
 
 # It means the folders above as well, and a checkout may lie in "my projects".
@@ -82,9 +85,16 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"skdistill {release}"
 html_show_sourcelink = False
 html_theme_options = {"show_prev_next": False, "navigation_with_keys": False}
-# MathJax, which draws the equations, is the one thing that the pages themselves fetch. To read them
-# offline too, copy MathJax's es5 folder into doc/_static/mathjax and set
-#     html_static_path = ["_static"]; mathjax_path = "mathjax/tex-mml-chtml.js"
+html_css_files = ["pages.css"]
+
+# Equations are drawn by MathJax. The one file of it that this takes comes with the pages, so that
+# they fetch nothing; without its menu it asks for no further parts either.
+mathjax = find_spec("sphinx-mathjax-offline")
+if mathjax is None:
+    raise ModuleNotFoundError("Equations need MathJax: pip install sphinx-mathjax-offline.")
+html_static_path = ["_static", str(Path(mathjax.origin).parent / "static/mathjax/tex-svg.js")]
+mathjax_path = "tex-svg.js"
+mathjax3_config = {"options": {"enableMenu": False}}
 
 
 def skip_foreign_member(app, what, name, obj, skip, options):
