@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Intervals that hold y nine times in ten: as a student predicts them, and conformal ones.
 
-A student of the default ensemble is fitted on three quarters of a split's training rows, 5,000 rows
+A student of the default ensemble is fitted on three quarters of a split's training rows, 2,000 rows
 at most in all. The others, the calibration rows, tell how wide intervals have to be (split
 conformal prediction; Lei et al., 2018): an interval is the mean and, on both sides, a scale times
 the quantile of the calibration rows' errors, each divided by its scale. The scale is
@@ -31,7 +31,7 @@ from skdistill.metrics import interval_coverage, interval_width
 
 SETS = ("boston", "concrete", "energy", "power-plant", "wine", "protein")
 COVERAGE = 0.9
-MOST_ROWS = 5000
+MOST_ROWS = 2000
 SHARE = 0.25  # of the rows, for calibration
 
 

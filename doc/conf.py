@@ -2,6 +2,7 @@
 
 import inspect
 import pkgutil
+import re
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -104,6 +105,24 @@ def skip_foreign_member(app, what, name, obj, skip, options):
     return True if library in {"sklearn", "torch"} else None
 
 
+def append_changelog(app, docname, source):
+    """Complete the page of what is new by CHANGELOG.md, from its first version on."""
+    if docname != "whats_new":
+        return
+    text = (Path(app.srcdir).parent / "CHANGELOG.md").read_text(encoding="utf-8")
+    text = text[text.index("\n## ") :]
+    for marks, line in (("##", "-"), ("###", "~")):
+        heading = re.compile(rf"^{marks} \[?([^\]\n]*)\]?(.*)$", re.MULTILINE)
+        text = heading.sub(lambda found, line=line: underlined(found[1] + found[2], line), text)
+    source[0] += re.sub(r"\[([^\]]+)\]\((http[^)]+)\)", r"`\1 <\2>`__", text)
+
+
+def underlined(title, line):
+    """Heading of reStructuredText."""
+    return f"{title}\n{line * len(title)}"
+
+
 def setup(app):
-    """Connect our hook; called by Sphinx."""
+    """Connect our hooks; called by Sphinx."""
     app.connect("autodoc-skip-member", skip_foreign_member)
+    app.connect("source-read", append_changelog)
