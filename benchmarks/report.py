@@ -45,7 +45,11 @@ from _pages import (
 from fidelity import OF_CLASSES, OF_NUMBERS
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "doc" / "measured").glob("*.rst"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "doc" / "which_student.rst",
+    *sorted((ROOT / "doc" / "measured").glob("*.rst")),
+]
 
 CNN = "gped.py --parts quality --network CNN --masks 0 --iterations 3000 --methods GPED"
 
@@ -1284,7 +1288,7 @@ def translation_detection() -> Table:
 def which_student() -> Table:
     """Which student to take, by what is wanted of it."""
     return table(
-        "you want | take | measured | parameters, student / teacher",
+        "you want | take | measured | parameters, student / teacher | fit | one row",
         [
             choice(
                 "numbers, from heads that imitate the members one by one",
@@ -1311,7 +1315,28 @@ def choice(what: str, take: str, kind: str, student: str) -> list[Any]:
     ranks = spread((row["rank_student_to_teacher"] for row in found), ".2f")
     measured = f"{len(found)} sets: NLL {gap:+.3f} on average; rank of the epistemic part {ranks}"
     shares = spread((row["share_of_parameters"] for row in found), ".2f")
-    return [what, take, measured, shares]
+    seconds = spread((row["cpu_seconds"] for row in found), ".0f")
+    return [what, take, measured, shares, f"{seconds} s", one_row(kind, student)]
+
+
+def one_row(kind: str, student: str) -> str | None:
+    """Time for a row, of the students that it was measured of."""
+    if student != "Hydra+":
+        times = {
+            row["model"]: f"{row['one_row_us']:.0f} µs"
+            for row in stored("serving")["serving"]
+            if row["task"] == kind
+        }
+        return f"{times['student']} for all, {times['file']} exported"
+    if kind == "classes":
+        return None
+    found = stored("predict")["prediction"]
+    seconds = next(
+        row["ours_seconds"]
+        for row in found
+        if (row["ours"], row["setting"]) == ("student", "1 row")
+    )
+    return f"{duration(seconds)} for `predict`"
 
 
 def gped_choice() -> list[Any]:
@@ -1324,18 +1349,23 @@ def gped_choice() -> list[Any]:
         f"MNIST: NLL {ours['nll'] - chain['nll']:+.3f}; expected entropy off by "
         f"{ours['entropy_mae']:.3f} nats on average",
         "one network for the chain",
+        f"{ours['wall_seconds']:.0f} s with the chain",
+        None,
     ]
 
 
 def bdistil_choice() -> list[Any]:
     """A model decomposed into small networks."""
     found = stored("bdistil")["results"]["letter"]
+    first = found["times"][0]
     return [
         "predictions from as many rounds as there is time for",
         "`BDistilBooster`",
-        f"letter, from gradient boosting: the first round {found['times'][0]['ratio']:.0f} times "
+        f"letter, from gradient boosting: the first round {first['ratio']:.0f} times "
         f"as fast for one row, accuracy {found['booster'][0]:.3f} ({found['teacher']:.3f})",
         None,
+        None,
+        f"{duration(first['ours_seconds'])} for a round",
     ]
 
 
@@ -1350,6 +1380,8 @@ def sequence_choice() -> list[Any]:
         f"AUROC of unknown nouns {ours['foreign_rmi']['mean']:.0f} % "
         f"({theirs['foreign_rmi']['mean']:.0f} %)",
         "one network for five",
+        f"{ours['fit_seconds']['mean']:.1f} s",
+        None,
     ]
 
 

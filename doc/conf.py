@@ -2,7 +2,10 @@
 
 import inspect
 import pkgutil
+import re
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 
 from sphinx.pycode import ModuleAnalyzer
 
@@ -73,6 +76,7 @@ sphinx_gallery_conf = {
     "backreferences_dir": "generated/backreferences",
     "download_all_examples": False,
     "show_signature": False,
+    "write_computation_times": False,  # their page would fetch a table's script from elsewhere
 }
 
 # It means the folders above as well, and a checkout may lie in "my projects".
@@ -83,9 +87,16 @@ html_title = f"skdistill {release}"
 html_show_sourcelink = False
 html_context = {"default_mode": "auto"}  # light or dark as the reader's system is
 html_theme_options = {"show_prev_next": False, "navigation_with_keys": False}
-# MathJax, which draws the equations, is the one thing that the pages themselves fetch. To read them
-# offline too, copy MathJax's es5 folder into doc/_static/mathjax and set
-#     html_static_path = ["_static"]; mathjax_path = "mathjax/tex-mml-chtml.js"
+html_css_files = ["pages.css"]
+
+# Equations are drawn by MathJax. The one file of it that this takes comes with the pages, so that
+# they fetch nothing; without its menu it asks for no further parts either.
+mathjax = find_spec("sphinx-mathjax-offline")
+if mathjax is None:
+    raise ModuleNotFoundError("Equations need MathJax: pip install sphinx-mathjax-offline.")
+html_static_path = ["_static", str(Path(mathjax.origin).parent / "static/mathjax/tex-svg.js")]
+mathjax_path = "tex-svg.js"
+mathjax3_config = {"options": {"enableMenu": False}}
 
 
 def skip_foreign_member(app, what, name, obj, skip, options):
@@ -95,6 +106,24 @@ def skip_foreign_member(app, what, name, obj, skip, options):
     return True if library in {"sklearn", "torch"} else None
 
 
+def append_changelog(app, docname, source):
+    """Complete the page of what is new by CHANGELOG.md, from its first version on."""
+    if docname != "whats_new":
+        return
+    text = (Path(app.srcdir).parent / "CHANGELOG.md").read_text(encoding="utf-8")
+    text = text[text.index("\n## ") :]
+    for marks, line in (("##", "-"), ("###", "~")):
+        heading = re.compile(rf"^{marks} \[?([^\]\n]*)\]?(.*)$", re.MULTILINE)
+        text = heading.sub(lambda found, line=line: underlined(found[1] + found[2], line), text)
+    source[0] += re.sub(r"\[([^\]]+)\]\((http[^)]+)\)", r"`\1 <\2>`__", text)
+
+
+def underlined(title, line):
+    """Heading of reStructuredText."""
+    return f"{title}\n{line * len(title)}"
+
+
 def setup(app):
-    """Connect our hook; called by Sphinx."""
+    """Connect our hooks; called by Sphinx."""
     app.connect("autodoc-skip-member", skip_foreign_member)
+    app.connect("source-read", append_changelog)

@@ -19,7 +19,7 @@ from ._process import torch_threads
 from ._rules import FilePath, Interval, Number, OneOf, Seed, check_parameters, did_you_mean
 from ._settings import check_nested
 from ._training import Training, check_modules, device_of
-from ._version import __version__
+from ._version import API_PAGE, __version__
 from ._warnings import warn
 from .modules import MLP, shares_weights
 
@@ -67,6 +67,8 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
     ``optimizer__<name>``, those of named callbacks as ``callbacks__<callback>__<name>``. They are
     attributes like any other parameter, and ``get_params``, ``set_params`` and ``clone`` know them.
     """
+
+    _doc_link_module, _doc_link_template = "skdistill", API_PAGE
 
     # Rules of the parameters; classes add their own.
     _parameter_table: dict[str, Any] = {

@@ -1,6 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The version, which pickles carry."""
+"""The version, which pickles carry, and where its documentation is."""
 
 from __future__ import annotations
 
 __version__ = "0.1.0.dev0"
+
+# The API page of an estimator, to which scikit-learn's HTML representation links: of what is
+# imported from skdistill itself, and of what is imported from one of its modules.
+DOCUMENTATION = "https://skdistill.readthedocs.io/en/stable/"
+API_PAGE = DOCUMENTATION + "generated/skdistill.{estimator_name}.html"
+API_PAGE_OF_MODULE = DOCUMENTATION + "generated/{estimator_module}.{estimator_name}.html"

@@ -1006,3 +1006,25 @@ def test_pruned_students_are_held_against_the_search(run, data_dir, tmp_path):
             best = min(search, key=lambda row: row[name])
             assert best["widths"] in found["search_front"]
     assert figure.stat().st_size > 10_000
+
+
+# Conformal intervals ----------------------------------------------------------------------------
+
+
+def test_conformal_half_width_is_the_quantile_of_finite_samples(common):
+    conformal = importlib.import_module("conformal")
+    errors = np.arange(1.0, 20.0)  # 19: the next one is below the 18th in 18 cases of 20
+    assert conformal.half_width(-errors, 0.9) == 18
+    assert conformal.half_width(errors, 0.95) == 19
+    assert conformal.half_width(errors, 0.96) == math.inf
+
+
+def test_conformal_judges_four_intervals_of_each_set(run, data_dir, tmp_path):
+    output = tmp_path / "conformal.json"
+    options = ["--quick", "--sets", "boston", "--splits", "1", "--output", str(output)]
+    text = run("conformal.py", *options)
+    found = json.loads(output.read_text())["results"]["boston"]
+    for scale in ("own", "constant", "total", "epistemic"):
+        assert scale in text
+        assert 0 <= found[scale]["coverage_of_unsure"] <= 1
+        assert found[scale]["width"] > 0

@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import re
 import textwrap
+import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 from sklearn import datasets
 
 ROOT = Path(__file__).parents[1]
-GUIDE = ROOT / "doc" / "user_guide"
+DOC = ROOT / "doc"
+GUIDE = DOC / "user_guide"
 
 BLOCKS = {
     # A paragraph, no directive, that ends in two colons; and the indented block that follows.
@@ -35,7 +38,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def run(page, changes=()):
-    """Run a page's blocks, with some texts exchanged."""
+    """Run a page's blocks, with some texts exchanged; return the names that they leave."""
     found = list(blocks_of(page))
     assert found
     assert all(any(old in block for block in found) for old, _ in changes)
@@ -44,6 +47,7 @@ def run(page, changes=()):
         for old, new in changes:
             block = block.replace(old, new)
         exec(compile(block, str(page), "exec"), names)
+    return names
 
 
 def first(n_rows, load):
@@ -93,6 +97,110 @@ def test_page_of_teachers(monkeypatch):
         ('transfer="disagreement", ', 'transfer="disagreement", max_epochs=2, '),
     ]
     run(GUIDE / "teachers.rst", few)
+
+
+STUDENT = ("HydraPlusRegressor(random_state", "HydraPlusRegressor(max_epochs=3, random_state")
+
+
+@pytest.fixture
+def few_rows(monkeypatch):
+    """Little for pages to fit."""
+    monkeypatch.setattr(datasets, "load_diabetes", first(150, datasets.load_diabetes))
+
+
+def test_front_page(few_rows):
+    few = [
+        ("n_members=20,", "n_members=3, max_epochs=3,"),
+        ("(teacher,", "(teacher, max_epochs=3,"),
+    ]
+    names = run(DOC / "index.rst", few)
+    lines = sum(len(block.split("\n")) for block in map(str.strip, blocks_of(DOC / "index.rst")))
+    assert lines <= 10
+    np.testing.assert_allclose(names["total"], names["aleatoric"] + names["epistemic"])
+
+
+def test_getting_started(capsys):
+    pytest.importorskip("pandas")
+    few = [("1000", "300"), ("verbose=1", "max_epochs=30, verbose=1")]
+    names = run(DOC / "getting_started.rst", few)
+    known, larger, elsewhere = names["student"].predict_uncertainty(names["strange"]).epistemic
+    assert larger > 10 * known, "many times, says the page"
+    assert elsewhere > known
+    assert "coverage" in capsys.readouterr().out
+
+
+def test_conformal_recipe_gives_the_intervals_of_mapie(few_rows):
+    pytest.importorskip("mapie")
+    names = run(GUIDE / "conformal.rst", [STUDENT])
+    np.testing.assert_allclose(names["interval"], names["scaled"][:, :, 0])
+    widths = np.ptp(names["constant"][:, :, 0], axis=1)
+    np.testing.assert_allclose(widths, widths[0])
+    with pytest.raises(ValueError, match="too few"):
+        names["conformal_interval"](
+            names["student"], names["X_cal"][:5], names["y_cal"][:5], X=None
+        )
+
+
+QUOTE = re.compile(r"warns:\n\n((?:    .*\n)+)")
+
+
+def test_common_mistakes_say_what_is_quoted(few_rows):
+    few = [
+        STUDENT,
+        ("HydraPlusRegressor(process", "HydraPlusRegressor(process, max_epochs=3"),
+        ("HydraPlusRegressor(Frozen", "HydraPlusRegressor(max_epochs=3, teacher=Frozen"),
+        ("HydraPlusRegressor(forest", "HydraPlusRegressor(forest, max_epochs=3"),
+        ("HydraPlusRegressor(transfer", "HydraPlusRegressor(max_epochs=3, transfer"),
+        ("HydraPlusRegressor(Bagging", "HydraPlusRegressor(max_epochs=3, teacher=Bagging"),
+        ("RandomForestRegressor(100", "RandomForestRegressor(10"),
+        ("svr, 10", "svr, 3"),
+    ]
+    page = DOC / "common_mistakes.rst"
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run(page, few)
+    said = [" ".join(str(warning.message).split()) for warning in caught]
+    quotes = [" ".join(found.split()) for found in QUOTE.findall(page.read_text(encoding="utf-8"))]
+    assert len(quotes) == 4
+    assert [quote for quote in quotes if not any(quote in text for text in said)] == []
+
+
+def test_coming_from(few_rows):
+    few = [
+        ("RandomForestRegressor(200,", "RandomForestRegressor(20,"),
+        ("max_members=20), ", "max_members=5), max_epochs=2, "),
+        ("HydraPlusRegressor(process, ", "HydraPlusRegressor(process, max_epochs=2, "),
+        ("n_members=10,", "n_members=3,"),
+    ]
+    names = run(DOC / "coming_from.rst", few)
+    assert names["teacher"].predict_members is not None
+
+
+@pytest.mark.parametrize("package", ["ngboost", "catboost"])
+def test_coming_from_a_package_that_is_no_requirement(few_rows, package):
+    pytest.importorskip(package)
+    page = DOC / "coming_from.rst"
+    names: dict[str, object] = {}
+    exec(next(blocks_of(page)), names)
+    exec("from skdistill import HydraPlusRegressor", names)
+    text = page.read_text(encoding="utf-8")
+    found = re.findall(r"^\.\. code-block:: python\n\n((?:   .*\n|\n)+)", text, re.MULTILINE)
+    start = next(i for i, block in enumerate(found) if f"from {package} import" in block)
+    few = [
+        ("HydraPlusRegressor(", "HydraPlusRegressor(max_epochs=2, teacher="),
+        ("n_estimators=500", "n_estimators=20"),
+        ("NGBRegressor(verbose=False), 10", "NGBRegressor(n_estimators=20, verbose=False), 2"),
+        (
+            "CatBoostRegressor(\n",
+            "CatBoostRegressor(\n    iterations=20, allow_writing_files=False,",
+        ),
+    ]
+    for block in found[start : start + 2]:
+        code = textwrap.dedent(block)
+        for old, new in few:
+            code = code.replace(old, new)
+        exec(code, names)
+    np.testing.assert_allclose(names["total"], names["aleatoric"] + names["epistemic"])
 
 
 def test_readme():

@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 BENCHMARKS = ROOT / "benchmarks"
 PAGES = sorted((ROOT / "doc" / "measured").glob("*.rst"))
+FRONT = [ROOT / "README.md", ROOT / "doc" / "which_student.rst"]
 RESULTS = {path.stem for path in (BENCHMARKS / "results").glob("*.json")}
 
 
@@ -34,7 +35,7 @@ def calls(pages, page: Path) -> list[list[str]]:
     return [block["call"].split() for block in found]
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [*FRONT, *PAGES], ids=lambda page: page.stem)
 def test_page_and_files_agree(pages, page):
     text = page.read_text(encoding="utf-8")
     assert pages.filled(page) == text, "run `make measured`"
@@ -44,7 +45,7 @@ def test_page_and_files_agree(pages, page):
 
 
 def test_all_pages_are_written_and_all_tables_used(report, pages):
-    assert set(report.PAGES) == {ROOT / "README.md", *PAGES}
+    assert set(report.PAGES) == {*FRONT, *PAGES}
     used = {name for page in report.PAGES for name, *_ in calls(pages, page)}
     assert used == set(pages.FUNCTIONS)
 

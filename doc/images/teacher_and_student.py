@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Draw README's picture: what an ensemble does not know, what its student says of it, their sizes.
+"""Draw the front picture: what an ensemble does not know, what its student says of it, their cost.
 
 python doc/images/teacher_and_student.py
 """
@@ -7,10 +7,13 @@ python doc/images/teacher_and_student.py
 from __future__ import annotations
 
 import argparse
+import time
 from pathlib import Path
+from statistics import median
 
 import matplotlib.pyplot as plt
 import numpy as np
+import torch
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -19,10 +22,11 @@ from skdistill.datasets import make_spirals
 from skdistill.modules import n_parameters
 
 EXTENT = 11  # of the maps; the arms of the spirals reach to 2 pi
+COLORS = ["0.45", "#0072b2"]  # of teacher and student; also told apart as grey values
 
 
-def draw(n_members: int, epochs: int) -> plt.Figure:
-    """Epistemic uncertainty of teacher and student around three spirals, and their parameters."""
+def fitted(n_members: int, epochs: int) -> tuple[np.ndarray, dict]:
+    """Rows around three spirals, and Pipelines around a teacher and its student."""
     X, y = make_spirals(240, random_state=0)
     settings = {
         "module__hidden_units": (100, 100, 100),
@@ -31,20 +35,29 @@ def draw(n_members: int, epochs: int) -> plt.Figure:
     }
     teacher = BayesianEnsembleClassifier(n_members, **settings)
     model = make_pipeline(StandardScaler(), HydraPlusClassifier(teacher, **settings)).fit(X, y)
-    models = {
+    return X, {
         f"Teacher: {n_members} networks": make_pipeline(model[0], model[-1].teacher_),
         "Student: 1 network": model,
     }
 
-    plt.rcParams["font.size"] = 13
-    figure, axes = plt.subplots(
-        1, 3, figsize=(10, 3.6), layout="constrained", width_ratios=(1, 1, 0.55)
-    )
-    figure.get_layout_engine().set(w_pad=0.1)
+
+def milliseconds(models: dict, rows: np.ndarray) -> list[float]:
+    """Time in which each model predicts the uncertainty of rows, a median; they take turns."""
+    seconds: dict[str, list[float]] = {name: [] for name in models}
+    for _ in range(15):
+        for name, model in models.items():
+            start = time.perf_counter()
+            predict_uncertainty(model, rows)
+            seconds[name].append(time.perf_counter() - start)
+    return [1000 * median(values) for values in seconds.values()]
+
+
+def draw_maps(axes: list[plt.Axes], models: dict, X: np.ndarray) -> None:
+    """Epistemic uncertainty around the rows, on one scale for both models."""
     line = np.linspace(-EXTENT, EXTENT, 160)
     grid = np.column_stack([axis.ravel() for axis in np.meshgrid(line, line)])
-    maps = [predict_uncertainty(fitted, grid).epistemic for fitted in models.values()]
-    for ax, title, epistemic in zip(axes, models, maps, strict=False):
+    maps = [predict_uncertainty(model, grid).epistemic for model in models.values()]
+    for ax, title, epistemic in zip(axes, models, maps, strict=True):
         image = ax.imshow(
             epistemic.reshape(line.size, line.size),
             extent=(-EXTENT, EXTENT, -EXTENT, EXTENT),
@@ -53,16 +66,39 @@ def draw(n_members: int, epochs: int) -> plt.Figure:
             vmax=np.max(maps),
         )
         ax.scatter(*X.T, s=7, c="white", edgecolors="black", lw=0.3, label="training rows")
-        ax.set(title=title, xticks=[], yticks=[])
-    axes[0].legend(loc="lower right", fontsize=11, markerscale=2)
-    figure.colorbar(image, ax=axes[:2], label="epistemic uncertainty [nats]")
+        ax.set(xticks=[], yticks=[])
+        ax.set_title(title, fontsize="medium")
+    axes[0].legend(loc="lower right", fontsize=12, markerscale=2, handletextpad=0)
+    axes[0].figure.colorbar(image, ax=axes, label="epistemic uncertainty [nats]")
 
-    sizes = [n_parameters(fitted[-1].module_) for fitted in models.values()]
-    bars = axes[2].bar(["teacher", "student"], sizes, color=["0.45", "#0072b2"])
-    axes[2].bar_label(bars, labels=[f"{size:,}" for size in sizes])
-    axes[2].set(title="Parameters", yticks=[])
-    axes[2].margins(y=0.12)
-    axes[2].spines[["top", "left", "right"]].set_visible(False)
+
+def draw_bars(ax: plt.Axes, title: str, values: list[float], spec: str) -> None:
+    """One bar for the teacher, one for the student."""
+    bars = ax.barh(["teacher", "student"], values, color=COLORS, height=0.6)
+    ax.bar_label(bars, labels=[f" {value:{spec}}" for value in values])
+    ax.set_title(title, fontsize="medium")
+    ax.set(xticks=[], xlim=(0, 1.6 * max(values)))
+    ax.invert_yaxis()
+    ax.tick_params(length=0)
+    ax.spines[["top", "right", "bottom"]].set_visible(False)
+
+
+def draw(n_members: int, epochs: int) -> plt.Figure:
+    """Maps of teacher and student, their parameters, and their time for many rows."""
+    torch.set_num_threads(1)
+    X, models = fitted(n_members, epochs)
+    plt.rcParams["font.size"] = 15
+    figure, axes = plt.subplot_mosaic(
+        [["teacher", "student", "size"], ["teacher", "student", "time"]],
+        figsize=(11, 3.9),
+        layout="constrained",
+        width_ratios=(1, 1, 0.85),
+    )
+    draw_maps([axes["teacher"], axes["student"]], models, X)
+    sizes = [n_parameters(model[-1].module_) for model in models.values()]
+    draw_bars(axes["size"], "Parameters", sizes, ",")
+    rows = np.resize(X, (10_000, X.shape[1]))
+    draw_bars(axes["time"], "10,000 rows [ms]", milliseconds(models, rows), ".0f")
     return figure
 
 
@@ -73,7 +109,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=200, help="epochs of both models")
     parser.add_argument("--picture", default=Path(__file__).with_suffix(".png"), help="file")
     options = parser.parse_args()
-    draw(options.members, options.epochs).savefig(options.picture, dpi=90)
+    draw(options.members, options.epochs).savefig(options.picture, dpi=85)
 
 
 if __name__ == "__main__":

@@ -395,8 +395,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
        Classes with Proxy Targets", NeurIPS 2021.
     .. [3] M. Ferianc and M. Rodrigues, "Simple Regularisation for Uncertainty-Aware Knowledge
        Distillation", 2022.
-    .. [4] J. Park, J. Lee, I. Ohn, J. Shin and Y. Kim, "Deep Latent Factor Models for Ensemble
-       Distribution Distillation", NeurIPS 2025.
+    .. [4] S. Park, J. Lee, Y. Shin, I. Ohn and Y. Kim, "Knowledge Distillation of Uncertainty using
+       Deep Latent Factor Model", NeurIPS 2025.
 
     Examples
     --------

@@ -27,8 +27,8 @@ class FactorProcess(NamedTuple):
 
     References
     ----------
-    .. [1] J. Park, J. Lee, I. Ohn, J. Shin and Y. Kim, "Deep Latent Factor Models for Ensemble
-       Distribution Distillation", NeurIPS 2025.
+    .. [1] S. Park, J. Lee, Y. Shin, I. Ohn and Y. Kim, "Knowledge Distillation of Uncertainty using
+       Deep Latent Factor Model", NeurIPS 2025.
     """
 
     mean: Tensor

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from .._meta_estimators import has_members, tags_of
 from .._predict import align_classes
 from .._rules import OneOf, errors_about
+from .._version import API_PAGE_OF_MODULE
 from ..distributions import Gaussian
 from ._members import (
     as_net_takes,
@@ -54,6 +55,8 @@ class FittedModels(BaseEstimator):
         Class of each column, for torch modules; None is the classes in the y of the teacher's
         fit, sorted.
     """
+
+    _doc_link_module, _doc_link_template = "skdistill", API_PAGE_OF_MODULE
 
     def __init__(self, models, task=None, classes=None):
         self.models = models

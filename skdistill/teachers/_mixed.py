@@ -18,6 +18,7 @@ from .._predict import align_classes
 from .._rules import Number, OneOf, Seed, errors_about
 from .._standardisation import standardisation
 from .._training import SEED_LIMIT
+from .._version import API_PAGE_OF_MODULE
 from ..distributions import EmpiricalGaussian
 from ._members import (
     group_moments,
@@ -80,6 +81,8 @@ class MixedModels(MetaEstimatorMixin, BaseEstimator):
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
     """
+
+    _doc_link_module, _doc_link_template = "skdistill", API_PAGE_OF_MODULE
 
     def __init__(self, models, *, weights="oof", cv=5, n_members=20, random_state=None):
         self.models = models

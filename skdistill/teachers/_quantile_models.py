@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._meta_estimators import seeded_clone, weights_for
 from .._rules import Seed, errors_about
 from .._training import SEED_LIMIT
+from .._version import API_PAGE_OF_MODULE
 from ._predictive import moments_of_quantiles
 
 
@@ -38,6 +39,8 @@ class QuantileModels(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
     """
+
+    _doc_link_module, _doc_link_template = "skdistill", API_PAGE_OF_MODULE
 
     def __init__(self, models, quantiles, *, random_state=None):
         self.models = models

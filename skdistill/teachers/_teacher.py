@@ -16,6 +16,7 @@ from .._checks import check_weights
 from .._meta_estimators import final_step, has_members, tags_of, weights_for
 from .._rules import Number
 from .._standardisation import resolves, standardisation
+from .._version import API_PAGE_OF_MODULE
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian, Uncertainty
 from ._fitted import FittedModels
 from ._members import (
@@ -195,6 +196,8 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
     .. [1] Malinin, Prokhorenkova & Ustimenko (2021), "Uncertainty in Gradient Boosting via
            Ensembles".
     """
+
+    _doc_link_module, _doc_link_template = "skdistill", API_PAGE_OF_MODULE
 
     def __init__(self, estimator, *, max_members=None):
         self.estimator = estimator

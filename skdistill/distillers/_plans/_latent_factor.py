@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Members as draws of one Gaussian process, with factors that are common to all rows.
 
-J. Park, J. Lee, I. Ohn, J. Shin and Y. Kim, "Deep Latent Factor Models for Ensemble Distribution
-Distillation" (2025), with a residual variance that depends on the row.
+S. Park, J. Lee, Y. Shin, I. Ohn and Y. Kim, "Knowledge Distillation of Uncertainty using Deep
+Latent Factor Model" (2025), with a residual variance that depends on the row.
 """
 
 from __future__ import annotations

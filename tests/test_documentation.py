@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What leads to the documentation: links of estimators, addresses, and what a release holds."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from datetime import date
+from pathlib import Path
+
+import pytest
+from sklearn.base import BaseEstimator
+
+import skdistill
+import skdistill.teachers
+from skdistill._version import DOCUMENTATION, __version__
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+# Public estimators, by the page that doc/api.rst makes of them.
+PAGES = {
+    f"{module.__name__}.{name}": getattr(module, name)
+    for module in (skdistill, skdistill.teachers)
+    for name in module.__all__
+    if isinstance(getattr(module, name), type) and issubclass(getattr(module, name), BaseEstimator)
+}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_html_representation_links_to_the_page_of_the_class(page):
+    """A link of scikit-learn's own would lead to a page of its documentation that is not there."""
+    estimator = object.__new__(PAGES[page])
+    assert estimator._get_doc_link() == f"{DOCUMENTATION}generated/{page}.html"
+
+
+def test_html_representation_explains_parameters():
+    html = skdistill.HydraPlusRegressor(n_heads=3)._repr_html_()
+    assert f"{DOCUMENTATION}generated/skdistill.HydraPlusRegressor.html" in html
+    if "param-doc-description" in html:  # scikit-learn 1.8 or newer
+        described = re.findall(r"param-doc-description.*?>(.*?)</", html, re.DOTALL)
+        assert any("n_heads" in text for text in described)
+
+
+def test_estimators_of_users_link_nowhere():
+    class Mine(skdistill.HydraPlusRegressor):
+        pass
+
+    assert Mine()._get_doc_link() == ""
+
+
+def test_addresses_are_those_of_the_metadata():
+    assert PROJECT["urls"]["Documentation"] == DOCUMENTATION
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f'repository-code: "{PROJECT["urls"]["Source"]}"' in citation
+
+
+def test_citation_has_the_version_the_licence_and_all_papers():
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"version: {__version__}\n" in citation
+    assert f"license: {PROJECT['license']}\n" in citation
+    released = re.search(r"^date-released: (.*)$", citation, re.MULTILINE)
+    assert released is None or date.fromisoformat(released[1])
+    assert citation.count("\n  - type: ") == 6  # the five methods, and the latent factor model
+    assert len(set(re.findall(r"^    title: (.*)$", citation, re.MULTILINE))) == 6
+
+
+def test_changelog_begins_with_this_version():
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.search(r"^## \[(.*?)\]", changelog, re.MULTILINE)[1] in {"Unreleased", __version__}
+
+
+def test_types_are_announced():
+    assert (Path(skdistill.__file__).parent / "py.typed").exists()
