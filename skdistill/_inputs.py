@@ -18,8 +18,9 @@ from .modules import InputEncoder, PiecewiseLinear
 # as near to 1, are standardised already: a scaler stands before the estimator.
 _NEAR = 0.01
 
-# With embeddings="auto", tables of numbers to predict are embedded that have so many rows.
-_MANY_ROWS = 10_000
+# From so many rows on a table is large: with embeddings="auto" numbers to predict are embedded, and
+# members for classes keep their best epoch.
+MANY_ROWS = 10_000
 
 # A leaf of a tree that finds bins holds at least this part of an equal share of the rows.
 _LEAVES_OF_LEAST_SIZE = 10
@@ -195,7 +196,7 @@ def _embeddings_of(estimator: Any, n_rows: int) -> Any:
         estimator.module if isinstance(estimator.module, (list, tuple)) else [estimator.module]
     )
     can_be = all("embeddings" in inspect.signature(module).parameters for module in modules)
-    is_asked = estimator._kind == "regressor" and n_rows >= _MANY_ROWS
+    is_asked = estimator._kind == "regressor" and n_rows >= MANY_ROWS
     return PiecewiseLinear() if can_be and is_asked else None
 
 

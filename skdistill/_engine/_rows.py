@@ -195,6 +195,26 @@ class Rows(torch.utils.data.Dataset):
         return _rows_at(self.weight.reshape(-1), index + first.unsqueeze(1))
 
 
+class OwnRows(Rows):
+    """Some of the rows for each member, of as many each, in minibatches; they are not shuffled.
+
+    Parameters
+    ----------
+    X, targets, weight, batch_size
+        As in :class:`Rows`.
+    places : Tensor of int64 of shape (S, m)
+        Of the rows of each member.
+    """
+
+    def __init__(self, X, targets, places: Tensor, weight=None, batch_size: int = 1024):
+        super().__init__(X, targets, weight, batch_size)
+        self.places = places
+
+    def _batches(self) -> Iterator[Batch]:
+        for index in self.places.split(self.batch_size, dim=1):
+            yield self.take(index)
+
+
 class DistillationRows(Rows):
     """Rows whose first target is what a teacher predicts for them.
 

@@ -52,7 +52,10 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         As in :class:`BayesianEnsembleRegressor`.
     calibrate : {"auto", "oob", None}, default="auto"
         As in :class:`BayesianEnsembleRegressor`, but the members' logits are divided by the number
-        that suits the labels best, by their log loss.
+        that suits the labels best, by their log loss. From 10,000 rows on, each member also keeps
+        the weights of the epoch with the least Brier score of the rows that it leaves out, and
+        stops after `n_iter_no_change` epochs without a lower one; with `early_stopping` the rows
+        held out decide instead, by the log loss.
     checkpoint, checkpoint_every, callbacks, dtype, device, compile, n_threads, verbose
         As in :class:`BayesianEnsembleRegressor`.
     random_state : int, RandomState instance or None, default=None

@@ -388,7 +388,7 @@ def _keep_members(ensemble: Any, trainer: Trainer) -> None:
     ensemble._member_numbers = job.plan.members_of(numbers)
     ensemble.n_members_, n_sharing = len(ensemble._member_numbers), job.plan.n_sharing
     ensemble.n_epochs_, ensemble.n_restarts_ = job.n_epochs, trainer.n_restarts.repeat(n_sharing)
-    if ensemble.early_stopping:
+    if ensemble.early_stopping or trainer.judges_left_out:
         best = np.array([trainer.best_epochs[number] for number in numbers])
         ensemble.best_epochs_ = best.repeat(n_sharing)
     plan, module = trainer.stacked(getattr(ensemble, "calibration_", None))

@@ -55,6 +55,12 @@ class Parts(NamedTuple):
         """Tell which rows are trained on by members of these numbers, (S, n)."""
         return np.asarray(members)[:, None] % N_PARTS != self.of_row
 
+    def left_out(self, members: Sequence[int]) -> np.ndarray:
+        """Return the places of equally many rows that each of these members leaves out, (S, m)."""
+        n_each = len(self.of_row) // N_PARTS  # a part has this many rows, or one more
+        seen = self.are_seen(members)
+        return np.stack([np.flatnonzero(~of_member)[:n_each] for of_member in seen])
+
 
 class OutOfBag(NamedTuple):
     """What members predict for rows that they have left out, on the scale of training.

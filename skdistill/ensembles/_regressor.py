@@ -164,7 +164,8 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
     n_restarts_ : ndarray of shape (n_members,)
         How often each member was restarted.
     best_epochs_ : ndarray of shape (`n_members_`,)
-        Epoch of each member's weights, only with `early_stopping`.
+        Epoch of each member's weights, only with `early_stopping`, and for classes where rows that
+        members leave out decide, see `calibrate`.
     calibration_ : Temperature
         With `calibrate`: its number `temperature`, a tuple for several targets, by which the
         members' variances are multiplied in all predictions.

@@ -7,9 +7,12 @@ import pickle
 
 import numpy as np
 import pytest
+import torch
+from joblib import parallel_config
 from scipy.optimize import minimize_scalar
 from scipy.special import softmax
 from scipy.stats import norm
+from sklearn.metrics import log_loss
 from small_models import assert_same_weights, weights
 
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor, load, save
@@ -250,3 +253,97 @@ def test_a_setting_by_which_all_members_diverge_is_not_taken(monkeypatch):
     assert np.isfinite(found.tuning_[0]["loss"])
     assert found.tuning_[1]["loss"] == np.inf
     assert np.isfinite(found.predict(X)).all()
+
+
+# ------------------------------------------------------------------------------------------
+# The epoch that members for classes keep, on large tables
+# ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def every_table_is_large(monkeypatch):
+    monkeypatch.setattr("skdistill.ensembles._training.MANY_ROWS", len(X))
+
+
+def left_out_brier(model, parts):
+    """Brier score of each member for the rows that it leaves out, as many of each."""
+    X_tensor = torch.as_tensor(X)
+    with torch.no_grad():
+        probs = softmax(model.module_.outputs(X_tensor).numpy(), axis=-1)
+    found = []
+    for member, rows in enumerate(parts.left_out(range(len(probs)))):
+        errors = probs[member, rows] - np.eye(3)[LABELS[rows]]
+        found.append((errors**2).sum(1).mean())
+    return np.array(found)
+
+
+@pytest.mark.usefixtures("every_table_is_large")
+def test_members_for_classes_keep_the_epoch_of_the_least_brier_score():
+    settings = {**SMALL, "lr": 0.1, "lr_schedule": None, "max_epochs": 30, "n_iter_no_change": 30}
+    model = BayesianEnsembleClassifier(12, **settings).fit(X, LABELS)
+    parts = parts_of("classifier", LABELS)
+    kept = left_out_brier(model, parts)
+    assert model.best_epochs_.shape == (12,)
+    assert model.best_epochs_.min() < 30
+    epochs = [BayesianEnsembleClassifier(12, **{**settings, "max_epochs": 1}).fit(X, LABELS)]
+    assert epochs[0].history_[0]["valid_loss"] == pytest.approx(
+        left_out_brier(epochs[0], parts).mean()
+    )
+    # No member is worse than at its first epoch, which it might have kept.
+    assert (kept <= left_out_brier(epochs[0], parts) + settings.get("tol", 1e-4)).all()
+    assert min(row["valid_loss"] for row in model.history_) >= kept.mean() - 1e-4
+
+
+@pytest.mark.parametrize("member", [0, 7, 13])
+def test_members_leave_out_as_many_rows_each(member):
+    parts = parts_of("classifier", LABELS[:76])
+    (places,) = parts.left_out([member])
+    assert places.shape == (76 // N_PARTS,)
+    assert not parts.are_seen([member])[0, places].any()
+
+
+@pytest.mark.parametrize(
+    ("kind", "y", "params"),
+    [
+        (BayesianEnsembleRegressor, NUMBERS, {}),
+        (BayesianEnsembleClassifier, LABELS, {"calibrate": None}),
+    ],
+)
+@pytest.mark.usefixtures("every_table_is_large")
+def test_other_members_keep_their_last_epoch(kind, y, params):
+    assert not hasattr(kind(3, **{**SMALL, **params}).fit(X, y), "best_epochs_")
+
+
+def test_members_on_smaller_tables_keep_their_last_epoch(monkeypatch):
+    monkeypatch.setattr("skdistill.ensembles._training.MANY_ROWS", len(X) + 1)
+    fitted = BayesianEnsembleClassifier(3, **SMALL).fit(X, LABELS)
+    assert not hasattr(fitted, "best_epochs_")
+
+
+@pytest.mark.usefixtures("every_table_is_large")
+def test_best_epochs_do_not_depend_on_jobs_and_go_on():
+    settings = {**SMALL, "lr": 0.1, "member_block": 2}
+    whole = BayesianEnsembleClassifier(4, **settings).fit(X, LABELS)
+    with parallel_config("threading"):
+        side = BayesianEnsembleClassifier(4, n_jobs=2, **settings).fit(X, LABELS)
+    assert_same_weights(side, whole)
+    part = BayesianEnsembleClassifier(2, warm_start=True, **settings).fit(X, LABELS)
+    part.set_params(n_members=4).fit(X, LABELS)
+    assert part.best_epochs_.tolist() == whole.best_epochs_.tolist()
+    assert_same_weights(part, whole)
+
+
+@pytest.mark.usefixtures("every_table_is_large")
+def test_best_epochs_of_noisy_classes_are_better_than_the_last(monkeypatch):
+    rng = np.random.default_rng(1)
+    many, fresh = rng.normal(size=(300, 5)), rng.normal(size=(2000, 5))
+    y, y_fresh = (rng.random(len(rows)) < 1 / (1 + np.exp(-rows[:, 0])) for rows in (many, fresh))
+    settings = {**SMALL, "max_epochs": 80, "module__hidden_units": (50, 50), "lr": 0.02}
+
+    def score():
+        model = BayesianEnsembleClassifier(10, **settings).fit(many, y)
+        return log_loss(y_fresh, model.predict_proba(fresh))
+
+    best = score()
+    monkeypatch.setattr("skdistill.ensembles._training.MANY_ROWS", len(many) + 1)
+    assert best < score() - 0.01
