@@ -103,10 +103,13 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         of training hold for the new members. Only for deep ensembles.
     tune : {None, "oob"}, default=None
         "oob" lets the first 5 members be trained by each of three settings: the parameters given,
-        twice the `prior_scale`, and, for an MLP without ``module__activation``, "silu" units. Each
-        member leaves out another tenth of the rows. The setting of the least negative
-        log-likelihood of these rows trains the others, see `tuning_`. It takes about twice the
-        time. Only for deep ensembles in memory.
+        twice the `prior_scale`, and, for an MLP without ``module__activation``, "silu" units. From
+        10,000 rows on by two: the parameters given, and wider networks with finer embeddings, for
+        40 epochs at most (``BayesianEnsembleRegressor``) or embeddings by trees
+        (``BayesianEnsembleClassifier``), unless you have set a parameter of those. Each member
+        leaves out another tenth of the rows. The setting of the least negative log-likelihood of
+        these rows trains the others, see `tuning_`. It takes two to four times as long. Only for
+        deep ensembles in memory.
     calibrate : {"auto", "oob", None}, default="auto"
         "oob" lets each member leave out another tenth of the rows, and multiplies the members'
         variances by the number that suits the targets of these rows best, by their CRPS, see

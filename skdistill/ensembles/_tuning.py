@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from inspect import signature
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
+from .._inputs import MANY_ROWS
 from .._verbose import print_line
-from ..modules import MLP
+from ..modules import MLP, PiecewiseLinear
 from ._out_of_bag import OutOfBag
 from ._training import EnsembleTrainer, EveryMemberDiverged, Job
 
@@ -19,28 +21,55 @@ from ._training import EnsembleTrainer, EveryMemberDiverged, Job
 # twice the time of an ensemble that is not tuned.
 _N_TRIED = 5
 
-# By what the scale of the prior is multiplied, and what else is changed: what helped on some
-# tables, and not on others.
-_SMOOTH = {"module__activation": "silu"}
-_TRIED: tuple[tuple[float, dict[str, Any]], ...] = (
-    (1.0, {}),
-    (2.0, {}),
-    (1.0, _SMOOTH),
-)
+# What is tried: by what the scale of the prior is multiplied, and what else is changed. Each helped
+# on some tables, and not on others. A change is left out if the user has set one of its parameters.
+_Tried = tuple[tuple[float, dict[str, Any]], ...]
+
+_TRIED: _Tried = ((1.0, {}), (2.0, {}), (1.0, {"module__activation": "silu"}))
+
+# Of many rows more can be learnt than the default networks hold.
+_TRIED_OF_MANY: dict[str, _Tried] = {
+    "regressor": (
+        (1.0, {}),
+        (
+            10 / 3,
+            {
+                "module__hidden_units": (128, 128),
+                "module__activation": "relu",
+                "module__embeddings": PiecewiseLinear(n_bins=32),
+                "lr": 0.003,
+                "max_epochs": 40,
+            },
+        ),
+    ),
+    "classifier": (
+        (1.0, {}),
+        (1.0, {"module__embeddings": PiecewiseLinear(n_bins=16, bins="tree")}),
+    ),
+}
 
 
-def settings_to_try(ensemble: Any) -> list[dict[str, Any]]:
-    """Return parameters to replace in turn, first by those given.
+def settings_to_try(job: Job) -> list[dict[str, Any]]:
+    """Return parameters to replace in turn, first by those given; a flat prior remains so.
 
-    A flat prior remains so, and an activation that the user has chosen.
+    With `max_epochs` among them there are not more epochs than in the job.
     """
-    is_open = ensemble.module is MLP and not hasattr(ensemble, "module__activation")
+    ensemble, is_large = job.ensemble, job.train.n_rows >= MANY_ROWS
     settings: list[dict[str, Any]] = []
-    for factor, change in _TRIED:
+    for factor, change in _TRIED_OF_MANY[ensemble._kind] if is_large else _TRIED:
         params = {"prior_scale": ensemble.prior_scale * factor, **change}
-        if params not in settings and (is_open or not change):
+        if "max_epochs" in change:
+            params["max_epochs"] = min(change["max_epochs"], job.n_epochs)
+        if params not in settings and all(_is_open(ensemble, name) for name in change):
             settings.append(params)
     return settings
+
+
+def _is_open(ensemble: Any, name: str) -> bool:
+    """Tell whether the user has left a parameter of the ensemble, or of the MLP, as it is."""
+    if name.startswith("module__"):
+        return ensemble.module is MLP and not hasattr(ensemble, name)
+    return getattr(ensemble, name) == signature(type(ensemble)).parameters[name].default
 
 
 def best_of(trials: list[dict[str, Any]]) -> dict[str, Any]:
@@ -74,7 +103,7 @@ def best_of_trials(
     """
     best = first
     trials: list[dict[str, Any]] = []
-    settings = settings_to_try(first.job.ensemble)
+    settings = settings_to_try(first.job)
     for number, params in enumerate(settings, 1):
         if first.job.training.verbose:
             print_line(f"tuning: setting {number} of {len(settings)}, {params}")

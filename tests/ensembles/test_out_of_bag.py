@@ -20,6 +20,7 @@ from skdistill._tasks import TASKS
 from skdistill.ensembles import _tuning
 from skdistill.ensembles._out_of_bag import N_PARTS, Parts
 from skdistill.metrics import interval_coverage
+from skdistill.modules import PiecewiseLinear
 from skdistill.samplers import SGLD, MCDropout
 
 SMALL = {"max_epochs": 6, "module__hidden_units": (6,), "random_state": 0, "device": "cpu"}
@@ -231,6 +232,24 @@ def test_settings_of_the_user_stay():
     uncalibrated = BayesianEnsembleClassifier(3, **{**settings, "calibrate": None}).fit(X, LABELS)
     assert not hasattr(uncalibrated, "calibration_")
     assert_same_weights(found, uncalibrated)
+
+
+@pytest.mark.parametrize(
+    ("kind", "y", "embeddings"),
+    [
+        (BayesianEnsembleRegressor, NUMBERS, PiecewiseLinear(32)),
+        (BayesianEnsembleClassifier, LABELS, PiecewiseLinear(16, "tree")),
+    ],
+)
+def test_large_tables_try_finer_embeddings(kind, y, embeddings, monkeypatch):
+    monkeypatch.setattr(_tuning, "MANY_ROWS", len(X))
+    model = kind(3, tune="oob", max_epochs="auto", random_state=0).fit(X, y)
+    given, other = (trial["params"] for trial in model.tuning_)
+    assert set(given) == {"prior_scale"}
+    assert repr(other["module__embeddings"]) == repr(embeddings)
+    assert other.get("max_epochs", 40) == 40
+    settings = {"tune": "oob", "module__embeddings": None, "max_epochs": 2, "random_state": 0}
+    assert len(kind(3, **settings).fit(X, y).tuning_) == 1
 
 
 def test_further_members_have_the_setting_that_was_found(monkeypatch):
