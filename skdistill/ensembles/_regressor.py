@@ -106,17 +106,18 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         twice the `prior_scale`, and, for an MLP without ``module__activation``, "silu" units. From
         10,000 rows on by two: the parameters given, and wider networks with finer embeddings, for
         40 epochs at most (``BayesianEnsembleRegressor``) or embeddings by trees
-        (``BayesianEnsembleClassifier``), unless you have set a parameter of those. Each member
-        leaves out another tenth of the rows. The setting of the least negative log-likelihood of
-        these rows trains the others, see `tuning_`. It takes two to four times as long. Only for
-        deep ensembles in memory.
+        (``BayesianEnsembleClassifier``), unless you have set a parameter of those. Members leave
+        out rows as with `calibrate`. The setting of the least negative log-likelihood of these
+        rows trains the others, see `tuning_`. It takes two to four times as long. Only for deep
+        ensembles in memory.
     calibrate : {"auto", "oob", None}, default="auto"
-        "oob" lets each member leave out another tenth of the rows, and multiplies the members'
-        variances by the number that suits the targets of these rows best, by their CRPS, see
-        `calibration_`. "auto" is "oob" with at least 50 rows in memory for deep ensembles, and else
-        None. None does nothing: members have all rows, and intervals are too narrow on small
-        tables. The rows left out are drawn row by row, so with calibration one row of weight two
-        is no longer the same as two rows.
+        "oob" lets each member leave out a tenth of the rows, and multiplies the members' variances
+        by the number that suits the targets of these rows best, by their CRPS, see
+        `calibration_`. The next member leaves out the next tenth; from 10,000 rows on, five members
+        in turn leave out the same one. "auto" is "oob" with at least 50 rows in memory for deep
+        ensembles, and else None. None does nothing: members have all rows, and intervals are too
+        narrow on small tables. The rows left out are drawn row by row, so with calibration one row
+        of weight two is no longer the same as two rows.
     n_jobs : int, default=None
         How many blocks of members are trained side by side on a CPU, as tasks of joblib; -1 is all
         cores. None is 1, or what ``joblib.parallel_config`` says, which also chooses where: in

@@ -59,6 +59,16 @@ def test_every_tenth_member_leaves_out_a_row_and_classes_are_in_equal_shares():
         assert np.bincount(y[~are_seen[member]]).tolist() == [7, 3]
 
 
+def test_on_large_tables_five_members_leave_out_the_same_rows(monkeypatch):
+    monkeypatch.setattr("skdistill.ensembles._out_of_bag.MANY_ROWS", 100)
+    are_seen = parts_of("regressor", np.arange(100.0)).are_seen(range(20))
+    for first in (0, 5, 10, 15):
+        np.testing.assert_array_equal(are_seen[first : first + 5], are_seen[[first] * 5])
+    n_absent = (~are_seen).sum(0)
+    assert sorted(set(n_absent)) == [0, 5]
+    assert (n_absent == 5).sum() == 4 * 100 // N_PARTS
+
+
 @pytest.mark.parametrize("params", [{}, {"bootstrap": True}, {"n_jobs": 2, "member_block": 2}])
 def test_rows_left_out_have_no_influence(params):
     y = NUMBERS.copy()
