@@ -5,8 +5,8 @@ Does one network keep what twenty know?
 In 569 images of tissue, how large are the largest cell nuclei, going by what the nuclei are like on
 average? An ensemble of twenty networks learns it, and one network, a Hydra+ student, is then taught
 to predict what the ensemble predicts, uncertainty included. It does: on images that neither has
-seen it is as accurate, its uncertainty finds the same errors, and where the ensemble's members part
-company, outside the data, the student knows it too.
+seen it is as accurate, its uncertainty finds the same errors, and where images are few and the
+ensemble's members part company, the student knows it too.
 """
 
 # %%
@@ -24,7 +24,7 @@ from sklearn.model_selection import train_test_split
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
 from skdistill.displays import SparsificationDisplay, UncertaintyBandDisplay
 from skdistill.metrics import ause, epistemic_fidelity, interval_coverage, mixture_nll
-from skdistill.model_selection import latency, n_parameters
+from skdistill.model_selection import flops, n_parameters
 
 n_members = 20  # networks of the ensemble
 max_epochs = "auto"  # as many as suit the number of rows
@@ -44,8 +44,8 @@ models = {f"teacher ({n_members} networks)": student.teacher_, "student (1 netwo
 # ---------
 #
 # AUSE is the area between the error that remains when the least certain images are left out and
-# what the best order would leave: how well the uncertainty ranks the errors, 0 being perfect. A
-# prediction is one of a single image, by one thread.
+# what the best order would leave: how well the uncertainty ranks the errors, 0 being perfect.
+# Operations are those of predicting one image.
 
 
 def row(model):
@@ -57,7 +57,7 @@ def row(model):
         "AUSE": ause(y_test, mean, model.predict_uncertainty(X_test).total),
         "90 % coverage": interval_coverage(y_test, model.predict_interval(X_test, 0.9)),
         "parameters": n_parameters(model),
-        "prediction [ms]": 1e3 * latency(model, X_test),
+        "operations": flops(model, X_test),
     }
 
 
@@ -83,18 +83,20 @@ print(
 #
 # Above, the prediction with its aleatoric and total band, of the teacher and of the student, as
 # the mean radius varies and all else stays at its median. Below, the epistemic part alone, which
-# grows outside the data, and the error that is left when the least certain images are set aside.
+# grows where images are few, and the error that is left
+# when the least certain images are set aside.
 
 figure, axes = plt.subplots(2, 2, figsize=(8, 6.8), layout="constrained")
 axes[0, 1].sharey(axes[0, 0])
 low, high = X_train["mean radius"].min(), X_train["mean radius"].max()
 grid = X_train.median().to_frame().T.loc[np.zeros(200, dtype=int)]
-grid["mean radius"] = np.linspace(low - (high - low) / 2, high + (high - low) / 2, 200)
+grid["mean radius"] = np.linspace(low - 0.3 * (high - low), high + 0.3 * (high - low), 200)
 looks = {"Teacher": ("-", "#0072B2"), "Student": ("--", "#D55E00")}
 for ax, (name, (style, color)), model in zip(axes[0], looks.items(), models.values(), strict=True):
     UncertaintyBandDisplay.from_estimator(
-        model, X_train, y_train, feature="mean radius", extend=0.5, ax=ax, name="prediction"
+        model, X_train, y_train, feature="mean radius", extend=0.3, ax=ax, name="prediction"
     )
+    ax.get_legend().remove()
     ax.set(title=name, xlabel="mean radius [pixels]", ylabel="largest area [pixels]")
     epistemic = model.predict_uncertainty(grid).std().epistemic
     axes[1, 0].plot(grid["mean radius"], epistemic, style, color=color, label=name)
@@ -105,6 +107,7 @@ for ax, (name, (style, color)), model in zip(axes[0], looks.items(), models.valu
         ax=axes[1, 1],
         name=name,
         plot_oracle=name == "Student",
+        oracle_kwargs={"color": "0.4", "linestyle": ":", "label": "best order"},
         color=color,
         linestyle=style,
     )
@@ -115,5 +118,7 @@ axes[1, 0].set(
     ylabel="standard deviation [pixels]",
 )
 axes[1, 0].legend()
-axes[1, 1].set_title("The errors that the uncertainty finds")
+axes[1, 1].set(title="The errors that the uncertainty finds", ylabel="remaining MSE / MSE of all")
+band = axes[0, 0].get_legend_handles_labels()
+figure.legend(*band, loc="outside upper center", ncols=4, fontsize="small")
 plt.show()

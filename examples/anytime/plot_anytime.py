@@ -67,10 +67,13 @@ average = (probabilities.argmax(axis=-1) == y_test).mean(axis=1)
 # The curve
 # ---------
 #
-# The rounds cost what their networks cost; the connections between them are all but free.
+# On the left, all rows get the same rounds. The average of networks is ahead after two and three of
+# them, from the fourth on the booster is; after six it is as good as its teacher, to .001, where
+# the average has stopped to improve.
 #
-# On the right, rows leave one by one: with ``early_exit=0.99`` as soon as the mean of the rounds so
-# far gives a class a probability of .99. Easy rows leave after the first round.
+# On the right, rows leave one by one: with ``early_exit=0.9`` as soon as the mean of the rounds so
+# far gives a class a probability of .9. That is as accurate as all rounds, at 39 % of their
+# operations.
 
 teacher_cost = 2 * sum((a + 1) * b for a, b in [(32, 128), (128, 128), (128, 128), (128, 2)])
 figure, axes = plt.subplots(1, 2, figsize=(8, 3.8), layout="constrained")
@@ -84,7 +87,9 @@ display = AnytimeDisplay.from_estimator(
     },
     ax=axes[0],
 )
-display.ax_.set(ylabel="Accuracy", title="As many rounds as there is time for")
+display.ax_.set(
+    xlabel="Operations for a row", ylabel="Accuracy", title="As many rounds as there is time for"
+)
 print("round   accuracy   of the teacher's operations")
 for number, (cost, score) in enumerate(zip(display.costs, display.scores, strict=True), 1):
     print(f"{number:5}{score:11.3f}{cost / teacher_cost:15.1%}")
@@ -94,18 +99,19 @@ thresholds = [0.6, 0.8, 0.9, 0.95, 0.99, 0.999]
 costs, scores = [], []
 for threshold in thresholds:
     labels, exits = booster.predict(X_test, early_exit=threshold, return_exits=True)
+    print(f"early exit at {threshold:5}: {exits.flop / display.costs[-1]:.0%} of the operations")
     costs.append(exits.flop)
     scores.append((labels == y_test).mean())
-axes[1].plot(display.costs, display.scores, "o-", label="the same rounds for all rows")
-axes[1].plot(costs, scores, "s-", label="early exit, by its threshold")
+axes[1].plot(
+    display.costs, display.scores, "o-", color="#0072B2", label="the same rounds for all rows"
+)
+axes[1].plot(costs, scores, "s-", color="#D55E00", label="early exit, by its threshold")
 for threshold, cost, score in zip(thresholds, costs, scores, strict=True):
     axes[1].annotate(f"{threshold:g}", (cost, score), xytext=(4, -12), textcoords="offset points")
 axes[1].set(
-    xlabel="Floating-point operations for a row, on average",
+    xlabel="Operations for a row, on average",
     ylabel="Accuracy",
     title="As many rounds as the row needs",
 )
 axes[1].legend(fontsize="small")
-labels, exits = booster.predict(X_test, early_exit=0.99, return_exits=True)
-print("Share of the rows that leave after each round:", exits.shares.round(2))
 plt.show()

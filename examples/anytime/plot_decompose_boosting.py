@@ -77,8 +77,8 @@ print(f"{'teacher':10}{teacher.score(X_test, y_test):10.3f}{1:11.3f}{time_of_tea
 # -----------
 #
 # On the left, accuracy against operations. On the right, what later rounds are for: of the images
-# that the first round gets wrong and all rounds get right, the one that keeps the rounds busiest. Its
-# digits have these probabilities by the mean of the rounds so far, and by the teacher.
+# that the first round gets wrong and all rounds and the teacher get right, the one that keeps the
+# rounds busiest. These are its probabilities by the mean of the rounds so far, and by the teacher.
 
 figure, axes = plt.subplot_mosaic(
     [["cost", "stages"], ["cost", "image"]],
@@ -92,7 +92,7 @@ AnytimeDisplay.from_estimator(
 axes["cost"].set_ylabel("Accuracy")
 stages = np.stack([*booster.staged_predict_proba(X_test), teacher.predict_proba(X_test)])
 found = [labels == y_test for labels in booster.staged_predict(X_test)]
-helped = ~found[0] & found[-1]
+helped = ~found[0] & found[-1] & (said == y_test)
 busy = np.abs(np.diff(stages, axis=0)).sum(axis=(0, 2))
 shown = np.where(helped, busy, -1).argmax()
 image = axes["stages"].imshow(

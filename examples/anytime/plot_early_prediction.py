@@ -2,9 +2,9 @@
 How much of a series must be read before its class is clear?
 ============================================================
 
-A recurrent network reads a series to its end before it answers. Decomposed into small recurrent
-networks (B-DISTIL) that were trained to answer at every time step, as E-RNN is, it answers as soon
-as it is sure: most series need not be read to their end.
+A recurrent network reads a series to its end before it answers. A student of a quarter of its
+units, a B-DISTIL booster of one round that is trained to answer at every time step as E-RNN is,
+answers as soon as it is sure: most series need not be read to their end.
 
 The series are waves of six frequencies in noise, each of which begins at a time of its own.
 """
@@ -20,7 +20,7 @@ from sklearn.frozen import FrozenEstimator
 from skdistill import BayesianEnsembleClassifier, BDistilBooster
 from skdistill.modules import Recurrent
 
-n_rounds = 3  # rounds of the booster
+n_rounds = 1  # small networks to learn from the teacher
 max_epochs = 15  # epochs of each network
 
 n_series, n_train, n_times = 1500, 1000, 32
@@ -66,7 +66,7 @@ booster = BDistilBooster(
 print(f"teacher at the end: accuracy {teacher.score(X_test, y_test):.3f}")
 print(f"booster at the end: accuracy {booster.score(X_test, y_test):.3f}")
 print(f"{'threshold':>9}{'accuracy':>10}{'share of the time':>19}")
-thresholds = (0.6, 0.8, 0.9, 0.95, 0.99)
+thresholds = (0.5, 0.6, 0.7, 0.8, 0.9)
 for threshold in thresholds:
     labels, steps = booster.predict_early(X_test, threshold)
     print(f"{threshold:9}{np.mean(labels == y_test):10.3f}{steps.mean() / n_times:19.3f}")
@@ -76,12 +76,12 @@ for threshold in thresholds:
 # -----------
 #
 # On the left, when the series are predicted, for two thresholds. On the right, what waiting buys:
-# the accuracy of all series, by the mean share of them that is read. Most of what the whole series
-# give is had early.
+# the accuracy of all series, by the mean share of them that is read. At a threshold of .8 hardly
+# an answer is lost, and more than a quarter of the time is saved.
 
 figure, axes = plt.subplots(1, 2, figsize=(8, 3.8), layout="constrained")
-reading = [(t, *booster.predict_early(X_test, t)) for t in (0.5, *thresholds, 0.999)]
-for threshold, style, color in ((0.8, "--", "#E69F00"), (0.99, "-", "#0072B2")):
+reading = [(t, *booster.predict_early(X_test, t)) for t in thresholds]
+for threshold, style, color in ((0.5, "--", "#E69F00"), (0.8, "-", "#0072B2")):
     _, steps = booster.predict_early(X_test, threshold)
     predicted = [np.mean(steps <= step) for step in range(n_times + 1)]
     axes[0].step(range(n_times + 1), predicted, style, color=color, where="post", label=threshold)

@@ -86,8 +86,8 @@ for state, rows in found.items():
 # The picture
 # -----------
 #
-# Above the dotted line the class that matters comes first. The likelihood and the forward
-# divergence have nearly the same ratio.
+# Above the dotted line the class that matters comes first. Near the end the likelihood and the
+# reverse divergence without the one have nearly the same ratio.
 
 looks = {
     "cross-entropy": ("o-", "black"),

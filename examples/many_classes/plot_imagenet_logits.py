@@ -4,9 +4,9 @@ Can one Dirichlet stand in for eight networks and a thousand classes?
 
 For the order of the rows by what the networks do not know, yes. Eight networks give each of 500
 rows a probability for each of a thousand classes, as networks on ImageNet do; here their logits are
-made up, with a similar spread. The proxy is the Dirichlet that a student of ``loss="reverse_kl"`` is
-taught in their place: one number for each class. Rows on which the networks disagree are those on
-which the proxy is wide.
+made up, with a similar spread. The proxy is the Dirichlet that a student of ``loss="reverse_kl"``
+is taught in their place: one number for each class. Rows on which the networks disagree are those
+on which the proxy is wide.
 
 In training, one is added to each concentration; without it such a student is hard to train (see
 :ref:`sphx_glr_auto_examples_many_classes_plot_gradient_ratio.py`). Predictions are read without it:

@@ -12,8 +12,8 @@ the others find it there. Everything else is as in any search of scikit-learn.
 # ----------
 #
 # The student is a step of a Pipeline, whose first step fills in missing values. A teacher is found
-# again if its rows, its settings and its ``random_state`` are the same, so that the latter has to be
-# a number.
+# again if its rows, its settings and its ``random_state`` are the same, so that the latter has to
+# be a number.
 
 import tempfile
 

@@ -43,8 +43,8 @@ print(f"{graph.name}: {graph.stat().st_size / 1024:.0f} KiB")
 # The server
 # ----------
 #
-# A process of its own, with this program and nothing else. ``examples/serve_with_onnxruntime.py`` is
-# a longer one, which predicts the rows of a file block by block.
+# A process of its own, with this program and nothing else. ``examples/serve_with_onnxruntime.py``
+# is a longer one, which predicts the rows of a file block by block.
 
 server = """
 import sys, numpy, onnxruntime
@@ -66,8 +66,8 @@ print(f"largest difference of the epistemic parts: {np.abs(epistemic - expected)
 # What a row takes
 # ----------------
 #
-# The graph gives label, probabilities and all parts of the uncertainty at once. The student is asked
-# for its parts only.
+# The graph gives label, probabilities and all parts of the uncertainty at once. The student is
+# asked for its parts only.
 
 session = onnxruntime.InferenceSession(graph)
 row = X_test[:1]
