@@ -18,7 +18,6 @@ FEW_ROUNDS = {"n_rounds": 2, "max_epochs": 2}
 
 # What each page prints, and the constants at its top that make it run quickly.
 PAGES = {
-    "plot_active_learning": ("labels in the noisy half", {**FEW, "n_queries": 2}),
     "plot_anytime": ("of the teacher's operations", FEW_ROUNDS),
     "plot_cheapest_student": ("RMSE in validation", FEW),
     "plot_decompose_boosting": ("ms for a row", FEW_ROUNDS),

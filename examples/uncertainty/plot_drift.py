@@ -3,9 +3,9 @@ Does a model notice that its world has changed?
 ===============================================
 
 Labels come late, if at all, but the epistemic part of the uncertainty needs none. A student reads
-digits from a scanner whose contrast fades, batch by batch. Long before anybody could count its
-errors, the mean epistemic uncertainty of a batch leaves the range in which batches of good images
-lie.
+digits from a scanner whose contrast fades, batch by batch. While it still
+reads nearly all of them, the mean epistemic uncertainty of a batch leaves the range in which
+batches of good images lie.
 """
 
 # %%
