@@ -72,6 +72,11 @@ intersphinx_mapping: dict[str, tuple[str, None]] = {}
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
+    "subsection_order": [
+        f"../examples/{section}"
+        for section in ("students", "uncertainty", "practice", "anytime", "many_classes")
+    ],
+    "ignore_pattern": "serve_with_onnxruntime",  # a script for a server, which a page links
     "doc_module": ("skdistill",),
     "backreferences_dir": "generated/backreferences",
     "download_all_examples": False,

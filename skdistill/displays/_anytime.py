@@ -247,7 +247,7 @@ class EarlyPredictionDisplay:
             linestyle="--",
             label=f"{name}: share predicted" if name else "share predicted",
         )[0]
-        ax.set(xlabel="Share of the time", ylabel="Share of the series", xlim=(0, 1))
+        ax.set(xlabel="Share of the time", ylabel="Accuracy, share predicted", xlim=(0, 1))
         ax.set_ylim(0, 1.05)
         ax.legend(fontsize="small", loc="lower right")
         self.ax_, self.figure_ = ax, ax.figure

@@ -142,6 +142,7 @@ def _judge_classes(members: np.ndarray, y: np.ndarray, weight: np.ndarray) -> tu
     and one with trees may be sure and wrong.
     """
     proba = np.exp(members.astype(np.float64)).mean(axis=1)
+    proba /= proba.sum(axis=1, keepdims=True)  # those of float32 sum to one to 1e-7 only
     labels = np.arange(proba.shape[1])
     shares = np.bincount(y, weight, len(labels)) / weight.sum()
     constant = np.broadcast_to(shares, proba.shape)

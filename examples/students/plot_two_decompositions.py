@@ -18,8 +18,6 @@ The problem is that of the second figure of Lindqvist, Olmin, Lindsten & Svensso
 # The teacher is fitted once. Frozen, it teaches both students, about rows without labels that reach
 # beyond its own data: ``transfer_only=True`` leaves the rows with labels to the teacher.
 
-import argparse
-
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.frozen import FrozenEstimator
@@ -27,12 +25,9 @@ from sklearn.frozen import FrozenEstimator
 from skdistill import BayesianEnsembleRegressor, DistributionDistiller, predict_uncertainty
 from skdistill.metrics import epistemic_fidelity
 
-parser = argparse.ArgumentParser(description="Distil an ensemble that has seen part of a sine.")
-parser.add_argument("--members", type=int, default=10, help="networks of the ensemble")
-parser.add_argument("--epochs", type=int, default=400, help="epochs of each model")
-parser.add_argument("--picture", default="two_decompositions.png", help="file to write")
-options, _ = parser.parse_known_args()
-settings = {"max_epochs": options.epochs, "random_state": 0}
+n_members = 10  # networks of the ensemble
+max_epochs = 400  # epochs of each model
+settings = {"max_epochs": max_epochs, "random_state": 0}
 
 rng = np.random.default_rng(0)
 X = rng.uniform(-3, 3, size=(1000, 1))
@@ -40,7 +35,7 @@ noise = 0.15 / (1 + np.exp(-X[:, 0]))
 y = np.sin(X[:, 0]) + noise * rng.standard_normal(1000)
 X_transfer = rng.uniform(-5, 5, size=(1000, 1))
 
-teacher = BayesianEnsembleRegressor(options.members, **settings).fit(X, y)
+teacher = BayesianEnsembleRegressor(n_members, **settings).fit(X, y)
 
 
 def student(family):
@@ -101,9 +96,7 @@ print(
 # deviations of its parts. Between the grey lines there are data. Where there are none, the ensemble
 # is surer than it should be, on the left above all, and so are those that learn from it.
 
-figure, axes = plt.subplots(
-    2, 3, figsize=(13, 6.8), layout="constrained", sharex=True, sharey="row"
-)
+figure, axes = plt.subplots(2, 3, figsize=(9, 5.4), layout="constrained", sharex=True, sharey="row")
 x = grid[:, 0]
 true_noise = 0.15 / (1 + np.exp(-x))
 for (above, below), (name, model) in zip(axes.T, models.items(), strict=True):
@@ -112,18 +105,17 @@ for (above, below), (name, model) in zip(axes.T, models.items(), strict=True):
     above.plot(x, np.sin(x), "k:", label="truth")
     above.plot(x, mean, label="prediction")
     above.fill_between(x, mean - 2 * std.total, mean + 2 * std.total, alpha=0.25)
-    above.set_title(name.capitalize())
+    above.set_title(name.capitalize(), fontsize="medium")
     below.plot(x, true_noise, "k:", label="true noise")
     for part, style in {"total": "-", "aleatoric": "--", "epistemic": "-."}.items():
         if getattr(std, part) is not None:
             below.plot(x, getattr(std, part), style, label=part)
     below.set_xlabel("x")
-    below.legend()
+    below.legend(fontsize="small")
     for ax in (above, below):
         for end in (-3, 3):
             ax.axvline(end, color="0.85", zorder=0)
 axes[0, 0].set(ylabel="y", ylim=(-2, 2))
-axes[0, 0].legend()
+axes[0, 0].legend(fontsize="small")
 axes[1, 0].set(ylabel="standard deviation", ylim=(0, None))
-figure.savefig(options.picture, dpi=120)
-print(f"Picture: {options.picture}")
+plt.show()

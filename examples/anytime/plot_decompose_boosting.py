@@ -15,7 +15,6 @@ fraction of that after the first of them, and better after the others.
 # the training images and on as many mixtures of two of them, about which the teacher is asked too.
 # They are without connections here, so that they run side by side when all are wanted.
 
-import argparse
 from timeit import Timer
 
 import matplotlib.pyplot as plt
@@ -27,11 +26,8 @@ from sklearn.model_selection import train_test_split
 from skdistill import BDistilBooster
 from skdistill.displays import AnytimeDisplay
 
-parser = argparse.ArgumentParser(description="Decompose a boosting model into networks.")
-parser.add_argument("--members", type=int, default=7, help="rounds of the booster")
-parser.add_argument("--epochs", type=int, default=40, help="epochs of each network")
-parser.add_argument("--picture", default="decompose_boosting.png", help="file to write")
-options, _ = parser.parse_known_args()
+n_rounds = 7  # rounds of the booster
+max_epochs = 40  # epochs of each network
 
 X, y = load_digits(return_X_y=True)
 X = (X / 16).astype(np.float32)
@@ -39,11 +35,11 @@ X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.3, random_
 
 booster = BDistilBooster(
     HistGradientBoostingClassifier(random_state=0),
-    n_rounds=options.members,
+    n_rounds=n_rounds,
     module__hidden_units=(64, 32),
     connection="none",
     transfer="mixup",
-    max_epochs=options.epochs,
+    max_epochs=max_epochs,
     random_state=0,
 ).fit(X_train, y_train)
 teacher = booster.teacher_
@@ -80,30 +76,38 @@ print(f"{'teacher':10}{teacher.score(X_test, y_test):10.3f}{1:11.3f}{time_of_tea
 # The picture
 # -----------
 #
-# On the left, accuracy against operations. On the right, an image that keeps the rounds busy: the
-# probability of each digit, as the mean of the rounds so far has it, and as the teacher has it.
+# On the left, accuracy against operations. On the right, what later rounds are for: of the images
+# that the first round gets wrong and all rounds and the teacher get right, the one that keeps the
+# rounds busiest. These are its probabilities by the mean of the rounds so far, and by the teacher.
 
-figure, axes = plt.subplots(1, 3, figsize=(13, 4), layout="constrained", width_ratios=(4, 4, 1))
-AnytimeDisplay.from_estimator(
-    booster, X_test, y_test, teacher_score=teacher.score(X_test, y_test), ax=axes[0]
+figure, axes = plt.subplot_mosaic(
+    [["cost", "stages"], ["cost", "image"]],
+    figsize=(8, 4.6),
+    layout="constrained",
+    height_ratios=(3, 1),
 )
-axes[0].set_ylabel("Accuracy")
+AnytimeDisplay.from_estimator(
+    booster, X_test, y_test, teacher_score=teacher.score(X_test, y_test), ax=axes["cost"]
+)
+axes["cost"].set_ylabel("Accuracy")
 stages = np.stack([*booster.staged_predict_proba(X_test), teacher.predict_proba(X_test)])
-hardest = np.abs(np.diff(stages, axis=0)).sum(axis=(0, 2)).argmax()
-image = axes[1].imshow(
-    stages[:, hardest].T, origin="lower", aspect="auto", cmap="Blues", vmin=0, vmax=1
+found = [labels == y_test for labels in booster.staged_predict(X_test)]
+helped = ~found[0] & found[-1] & (said == y_test)
+busy = np.abs(np.diff(stages, axis=0)).sum(axis=(0, 2))
+shown = np.where(helped, busy, -1).argmax()
+image = axes["stages"].imshow(
+    stages[:, shown].T, origin="lower", aspect="auto", cmap="Blues", vmin=0, vmax=1
 )
 names = [*(str(n + 1) for n in range(booster.n_rounds_)), "teacher"]
-axes[1].set(
+axes["stages"].set(
     xticks=range(len(names)),
     xticklabels=names,
     yticks=range(10),
     xlabel="Round",
     ylabel="Digit",
-    title="Probabilities of the image on the right",
+    title="Probabilities of the image below",
 )
-figure.colorbar(image, ax=axes[1], label="Probability")
-axes[2].imshow(X_test[hardest].reshape(8, 8), cmap="gray_r")
-axes[2].set(xticks=[], yticks=[], title=f"a {y_test[hardest]}")
-figure.savefig(options.picture, dpi=120)
-print(f"Picture: {options.picture}")
+figure.colorbar(image, ax=axes["stages"], label="Probability")
+axes["image"].imshow(X_test[shown].reshape(8, 8), cmap="gray_r")
+axes["image"].set(xticks=[], yticks=[], xlabel=f"a {y_test[shown]}")
+plt.show()

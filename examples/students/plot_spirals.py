@@ -20,45 +20,35 @@ The problem is that of the first figure of Ferianc & Rodrigues (2022).
 # One teacher, two students
 # -------------------------
 #
-# The ensemble is fitted once. Frozen, it teaches both students, behind the same scaler.
-
-import argparse
+# The ensemble is fitted once. Frozen, it teaches both students.
 
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import log_loss
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from skdistill import BayesianEnsembleClassifier, HydraPlusClassifier, predict_uncertainty
 from skdistill.datasets import make_spirals
 from skdistill.displays import DecisionUncertaintyDisplay
 from skdistill.metrics import epistemic_fidelity
 
-parser = argparse.ArgumentParser(description="Distil an ensemble that tells spirals apart.")
-parser.add_argument("--members", type=int, default=20, help="networks of the ensemble")
-parser.add_argument("--epochs", type=int, default=200, help="epochs of each model")
-parser.add_argument("--picture", default="spirals.png", help="file to write")
-options, _ = parser.parse_known_args()
+n_members = 20  # networks of the ensemble
+max_epochs = 200  # epochs of each model
 settings = {
     "module__hidden_units": (100, 100, 100),
-    "max_epochs": options.epochs,
+    "max_epochs": max_epochs,
     "random_state": 0,
 }
 
 X, y = make_spirals(240, random_state=0)
-ensemble = BayesianEnsembleClassifier(options.members, **settings)
-models = {"Teacher": make_pipeline(StandardScaler(), ensemble).fit(X, y)}
-
-students = {
+ensemble = BayesianEnsembleClassifier(n_members, **settings)
+models = {
+    "Teacher": ensemble.fit(X, y),
     "Hydra": HydraPlusClassifier(
         FrozenEstimator(ensemble), alpha=1, beta=1, spread_weight=0, transfer=None, **settings
-    ),
-    "Hydra+": HydraPlusClassifier(FrozenEstimator(ensemble), **settings),
+    ).fit(X, y),
+    "Hydra+": HydraPlusClassifier(FrozenEstimator(ensemble), **settings).fit(X, y),
 }
-for name, student in students.items():
-    models[name] = make_pipeline(StandardScaler(), student).fit(X, y)
 
 # %%
 # The table
@@ -89,7 +79,7 @@ for name, model in models.items():
 #
 # All maps have the same scale, from 0 to the log of three: the entropy of not knowing at all.
 
-figure, axes = plt.subplots(3, 4, figsize=(13, 9.6), layout="constrained", sharex=True, sharey=True)
+figure, axes = plt.subplots(3, 4, figsize=(9, 6.8), layout="constrained", sharex=True, sharey=True)
 for row, (name, model) in zip(axes, models.items(), strict=True):
     display = DecisionUncertaintyDisplay.from_estimator(
         model, X, y, extend=1, grid_resolution=150, ax=row, vmax=np.log(3)
@@ -104,5 +94,4 @@ for ax in axes[:-1].flat:
     ax.set_xlabel("")
 for ax in axes[:-1, 0]:
     ax.get_legend().remove()
-figure.savefig(options.picture, dpi=120)
-print(f"Picture: {options.picture}")
+plt.show()

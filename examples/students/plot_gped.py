@@ -16,8 +16,6 @@ afterwards is what the chain has said, in one network's time.
 # The student is to know the doubt far from the data too, so the transfer set has points from all
 # over the plane. They have no labels; only the chain is asked about them.
 
-import argparse
-
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import make_moons
@@ -25,10 +23,7 @@ from sklearn.datasets import make_moons
 from skdistill import BayesianEnsembleClassifier, GPEDDistiller
 from skdistill.samplers import SGLD
 
-parser = argparse.ArgumentParser(description="Distil a chain while it runs.")
-parser.add_argument("--epochs", type=int, default=1000, help="epochs of the chain")
-parser.add_argument("--picture", default="gped.png", help="file to write")
-options, _ = parser.parse_known_args()
+max_epochs = 1000  # epochs of the chain
 
 X, y = make_moons(200, noise=0.15, random_state=0)
 plane = np.random.RandomState(0).uniform([-3, -2.5], [4, 3], size=(2000, 2))
@@ -37,7 +32,7 @@ grid = np.stack(np.meshgrid(-3 + 7 * side, -2.5 + 5.5 * side), axis=-1).reshape(
 
 chain = BayesianEnsembleClassifier(
     inference=SGLD(step_size=5e-4, prior_precision=1, burn_in=0.2, thinning=2),
-    max_epochs=options.epochs,
+    max_epochs=max_epochs,
     module__activation="tanh",
 )
 student = GPEDDistiller(chain, random_state=0).fit(X, y, X_transfer=plane, X_monitor=grid)
@@ -66,14 +61,21 @@ print(f"correlation of the two: {np.corrcoef(*doubts.values())[0, 1]:.3f}")
 # %%
 # The picture
 # -----------
+#
+# Between the moons and behind them the chain's networks disagree; the student's map has the same
+# ridges, if a little smoother.
 
-figure, axes = plt.subplots(1, 2, figsize=(9, 4), sharey=True, layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(8, 3.6), sharey=True, layout="constrained")
 levels = np.arange(0, max(doubt.max() for doubt in doubts.values()) + 0.05, 0.05)
 for ax, (name, doubt) in zip(axes, doubts.items(), strict=True):
     drawn = ax.contourf(*(grid.T.reshape(2, 80, 80)), doubt.reshape(80, 80), levels, cmap="viridis")
-    ax.scatter(*X.T, c=np.where(y == 1, "white", "tab:red"), s=8)
-    ax.set(title=f"Epistemic uncertainty of {name}", xlabel="first feature")
+    for label, (marker, color) in enumerate((("o", "white"), ("^", "black"))):
+        rows = X[y == label].T
+        ax.scatter(
+            *rows, marker=marker, s=12, c=color, edgecolors="0.5", linewidths=0.4, label=label
+        )
+    ax.set(title=name.capitalize(), xlabel="first feature")
 axes[0].set_ylabel("second feature")
-figure.colorbar(drawn, ax=axes, label="nats")
-figure.savefig(options.picture, dpi=150)
+axes[0].legend(title="class", loc="upper right", facecolor="0.8")
+figure.colorbar(drawn, ax=axes, label="epistemic uncertainty [nats]")
 plt.show()

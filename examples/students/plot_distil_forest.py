@@ -17,7 +17,6 @@ for thousands.
 # from mixtures of two of them, about which the forest is asked anew in every epoch. A temperature
 # of 1 leaves the members' probabilities as they are, since those of trees are soft enough.
 
-import argparse
 from functools import partial
 from time import process_time
 from timeit import Timer
@@ -34,11 +33,8 @@ from skdistill import HydraPlusClassifier, predict_uncertainty
 from skdistill.displays import RejectionCurveDisplay
 from skdistill.teachers import as_teacher
 
-parser = argparse.ArgumentParser(description="Distil a random forest into one network.")
-parser.add_argument("--members", type=int, default=20, help="members that the trees are put into")
-parser.add_argument("--epochs", type=int, default=50, help="epochs of the student")
-parser.add_argument("--picture", default="distil_forest.png", help="file to write")
-options, _ = parser.parse_known_args()
+n_members = 20  # members that the trees are put into
+max_epochs = 50  # epochs of the student
 
 X, y = load_digits(return_X_y=True)
 X = X.astype(np.float32) / 16  # trees count in float32 anyway; the network is faster in it
@@ -46,10 +42,10 @@ X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.4, random_
 
 forest = RandomForestClassifier(500, random_state=0).fit(X_train, y_train)
 student = HydraPlusClassifier(
-    as_teacher(FrozenEstimator(forest), max_members=options.members),
+    as_teacher(FrozenEstimator(forest), max_members=n_members),
     transfer="mixup",
     member_temperature=1,
-    max_epochs=options.epochs,
+    max_epochs=max_epochs,
     random_state=0,
 ).fit(X_train, y_train)
 
@@ -111,14 +107,21 @@ print(
 # On the left, what predictions cost. On the right, how many are wrong of those that remain when the
 # least certain are declined: the student's uncertainty finds its errors as the forest's does.
 
-figure, axes = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
+looks = dict(zip(table, ("o-", "s--"), strict=True))
+figure, axes = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained")
 for name, teller in zip(table, (student.teacher_, student), strict=True):
-    axes[0].loglog(n_rows, times[name], "o-", label=name)
+    axes[0].loglog(n_rows, times[name], looks[name], label=name)
     RejectionCurveDisplay.from_estimator(
-        teller, X_test, y_test, ax=axes[1], name=name, plot_oracle=False, plot_random=False
+        teller,
+        X_test,
+        y_test,
+        ax=axes[1],
+        name=name,
+        plot_oracle=False,
+        plot_random=False,
+        linestyle=looks[name][1:],
     )
 axes[0].set(xlabel="rows", ylabel="milliseconds of the processor", title="Time to predict")
 axes[0].legend()
 axes[1].set(xlim=(0.7, 1), title="Errors among the images answered")
-figure.savefig(options.picture, dpi=120)
-print(f"Picture: {options.picture}")
+plt.show()

@@ -20,8 +20,6 @@ to Many Classes with Proxy Targets", with sentences short enough for a laptop.
 # Any torch modules will do that are called as ``module(source, target)`` and give the logits of the
 # token that follows each token of the target. These are trained by a few lines of plain torch.
 
-import argparse
-
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
@@ -33,11 +31,8 @@ from skdistill.metrics import ood_auroc
 from skdistill.modules import RecurrentSequenceModel
 from skdistill.sequences import SequenceEnsemble, token_error_rates
 
-parser = argparse.ArgumentParser(description="Distil an ensemble of translators.")
-parser.add_argument("--members", type=int, default=5, help="networks of the ensemble")
-parser.add_argument("--epochs", type=int, default=12, help="epochs of each model")
-parser.add_argument("--picture", default="translation.png", help="file to write")
-options, _ = parser.parse_known_args()
+n_members = 5  # networks of the ensemble
+max_epochs = 12  # epochs of each model
 
 sizes = TRANSLATION_TOKENS.n_source, TRANSLATION_TOKENS.n_target
 X, y = make_translation(2000, random_state=0)
@@ -50,7 +45,7 @@ def trained_translator(seed):
     generator = torch.Generator().manual_seed(seed)
     network = RecurrentSequenceModel(*sizes, generator=generator)
     optimizer = torch.optim.Adam(network.parameters(), 0.005)
-    for _ in range(options.epochs):
+    for _ in range(max_epochs):
         for rows in torch.randperm(len(X), generator=generator).split(64):
             logits = network(source[rows], read[rows]).flatten(0, 1)
             loss = cross_entropy(logits, target[rows].flatten(), ignore_index=0)
@@ -60,7 +55,7 @@ def trained_translator(seed):
     return network
 
 
-members = [trained_translator(seed) for seed in range(options.members)]
+members = [trained_translator(seed) for seed in range(n_members)]
 
 # %%
 # Its student
@@ -70,7 +65,7 @@ members = [trained_translator(seed) for seed in range(options.members)]
 # occur in them: ``module__in_features``.
 
 student = SequenceDistributionDistiller(
-    members, max_epochs=options.epochs, module__in_features=sizes[0], random_state=0
+    members, max_epochs=max_epochs, module__in_features=sizes[0], random_state=0
 )
 models = {"ensemble": SequenceEnsemble(members), "student": student.fit(X, y)}
 
@@ -106,21 +101,20 @@ for name, model in models.items():
 # is which words stand out.
 
 nouns = {
-    "one translation": np.arange(16, 39, 2),
-    "two translations": np.arange(15, 39, 2),
-    "never seen": np.arange(59, 83),
+    "one translation": (np.arange(16, 39, 2), "o", "#0072B2"),
+    "two translations": (np.arange(15, 39, 2), "^", "#E69F00"),
+    "never seen": (np.arange(59, 83), "x", "black"),
 }
 adjective, noun, verb, end = 3, 16, 39, TRANSLATION_TOKENS.end
-figure, axes = plt.subplots(1, 2, figsize=(10, 4.5), layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(8, 3.8), layout="constrained")
 for ax, (name, model) in zip(axes, models.items(), strict=True):
-    for kind, last in nouns.items():
+    for kind, (last, marker, color) in nouns.items():
         sentences = [[adjective, noun, verb, word] for word in last]
         # What is uncertain about the fourth word does not depend on which one is written.
         scored = model.score_sequences(sentences, [[noun, adjective, verb, end]] * len(last))
         total = scored.token_uncertainty.total[:, 0, 3]
         knowledge = scored.token_reverse_mutual_information[:, 0, 3]
-        ax.loglog(total, knowledge, "o", alpha=0.7, label=kind)
+        ax.loglog(total, knowledge, marker, color=color, alpha=0.8, label=kind)
     ax.set(title=name, xlabel="total uncertainty [nats]", ylabel="for want of knowledge [nats]")
 axes[0].legend(title="noun")
-figure.savefig(options.picture, dpi=120)
-print(f"Picture: {options.picture}")
+plt.show()

@@ -1,27 +1,22 @@
 """
-Can one Dirichlet stand in for eight networks on ImageNet?
-==========================================================
+Can one Dirichlet stand in for eight networks and a thousand classes?
+=====================================================================
 
-For the order of the photographs by what the networks do not know, yes. Eight networks give each of
-500 photographs a probability for each of a thousand classes. The proxy is the Dirichlet that a
-student of ``loss="reverse_kl"`` is taught in their place: one number for each class. Photographs
-on which the networks disagree are those on which the proxy is wide.
+For the order of the rows by what the networks do not know, yes. Eight networks give each of 500
+rows a probability for each of a thousand classes, as networks on ImageNet do; here their logits are
+made up, with a similar spread. The proxy is the Dirichlet that a student of ``loss="reverse_kl"``
+is taught in their place: one number for each class. Rows on which the networks disagree are those
+on which the proxy is wide.
 
-In training, one is added to each concentration; without it such a student is hard to train (see the
-example of the gradient ratio). Predictions are read without it: it is a thousand in all, as much as
-a typical precision, and would make the networks look unsure of nearly everything.
-
-With the environment variable ``SKDISTILL_DATA``, which names a folder of data, these are the logits
-of real networks. Without it they are made up, with a similar spread.
+In training, one is added to each concentration; without it such a student is hard to train (see
+:ref:`sphx_glr_auto_examples_many_classes_plot_gradient_ratio.py`). Predictions are read without it:
+it is a thousand in all, as much as a typical precision, and would make the networks look unsure of
+nearly everything.
 """
 
 # %%
 # The logits
 # ----------
-
-import argparse
-import os
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -32,10 +27,7 @@ from scipy.stats import spearmanr
 from skdistill.distributions import Dirichlet, EmpiricalCategorical
 from skdistill.losses import proxy_concentrations, proxy_target
 
-parser = argparse.ArgumentParser(description="Compare eight networks with one Dirichlet.")
-parser.add_argument("--members", type=int, default=8, help="networks to use, eight at most")
-parser.add_argument("--picture", default="imagenet_logits.png", help="file to write")
-options, _ = parser.parse_known_args()
+n_members = 8  # networks to use, eight at most
 
 
 def made_up(n_members, n_rows=500, n_classes=1000):
@@ -47,14 +39,7 @@ def made_up(n_members, n_rows=500, n_classes=1000):
     return common + spread * rng.standard_normal((n_members, n_rows, n_classes))
 
 
-if "SKDISTILL_DATA" in os.environ:
-    file = Path(os.environ["SKDISTILL_DATA"], "logits", "imagenet1k_ensemble_500.npz")
-    with np.load(file, allow_pickle=False) as data:
-        logits = data["logits"][: options.members].astype(np.float64)
-    print("Logits of real networks on ImageNet")
-else:
-    logits = made_up(options.members)
-    print("Made-up logits: SKDISTILL_DATA names no folder of data")
+logits = made_up(n_members)
 members = torch.from_numpy(logits).log_softmax(-1)  # (S, n, K)
 
 # %%
@@ -96,7 +81,7 @@ ours = {name: measures_of_dirichlet(proxy) for name, proxy in proxies.items()}
 # The table
 # ---------
 #
-# Whether the proxy puts the photographs in the same order, and how sure it is of the first class.
+# Whether the proxy puts the rows in the same order, and how sure it is of the first class.
 
 print(f"\n{'rank correlation':18}" + "".join(f"{title:>28}" for title in titles))
 for name, measures in ours.items():
@@ -111,18 +96,19 @@ print(f"\nPrecision without the one, median: {precision.median():.0f}")
 # The picture
 # -----------
 #
-# One point is one photograph. On the grey line the proxy says what the ensemble says.
+# One point is one row. On the grey line the proxy says what the ensemble says.
 
-figure, axes = plt.subplots(1, 4, figsize=(14, 4), layout="constrained")
-for i, (ax, title) in enumerate(zip(axes, titles, strict=True)):
-    for name, measures in ours.items():
-        ax.plot(theirs[i], measures[i], ".", markersize=4, alpha=0.5, label=name)
+figure, axes = plt.subplots(2, 2, figsize=(8, 7), layout="constrained")
+looks = {"with the one": ("x", "#E69F00"), "without the one": (".", "#0072B2")}
+for i, (ax, title) in enumerate(zip(axes.flat, titles, strict=True)):
+    for name, (marker, color) in looks.items():
+        ax.plot(theirs[i], ours[name][i], marker, color=color, ms=4, alpha=0.5, label=name)
     low, high = theirs[i].min().item(), theirs[i].max().item()
     ax.plot([low, high], [low, high], color="0.6", zorder=0)
     ax.set(title=title.capitalize(), xlabel="ensemble [nats]", xscale="log", yscale="log")
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_minor_formatter(NullFormatter())
-axes[0].set_ylabel("proxy [nats]")
-axes[0].legend()
-figure.savefig(options.picture, dpi=120)
-print(f"Picture: {options.picture}")
+for ax in axes[:, 0]:
+    ax.set_ylabel("proxy [nats]")
+axes[0, 0].legend(title="proxy")
+plt.show()

@@ -14,8 +14,6 @@ and what it saves.
 #
 # Columns are in the units of the clinic; both models standardise them for themselves.
 
-import argparse
-
 import matplotlib.pyplot as plt
 from sklearn.datasets import load_diabetes
 from sklearn.model_selection import train_test_split
@@ -23,18 +21,13 @@ from sklearn.model_selection import train_test_split
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor, report
 from skdistill.displays import UncertaintyProfileDisplay
 
-parser = argparse.ArgumentParser(description="Report on a student of an ensemble.")
-parser.add_argument("--members", type=int, default=20, help="networks of the ensemble")
-parser.add_argument("--epochs", type=int, default=None, help="epochs of each model")
-parser.add_argument("--picture", default="report.png", help="file to write")
-options, _ = parser.parse_known_args()
-settings = {"random_state": 0}
-if options.epochs is not None:
-    settings["max_epochs"] = options.epochs
+n_members = 20  # networks of the ensemble
+max_epochs = "auto"  # as many as suit the number of rows
+settings = {"max_epochs": max_epochs, "random_state": 0}
 
 X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
 X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.4, random_state=0)
-teacher = BayesianEnsembleRegressor(options.members, **settings)
+teacher = BayesianEnsembleRegressor(n_members, **settings)
 student = HydraPlusRegressor(teacher, **settings).fit(X_train, y_train)
 
 # %%
@@ -61,7 +54,7 @@ column = explained.quantity.iloc[0].removeprefix("epistemic part explained by ")
 fig, ax = plt.subplots(figsize=(6, 3.6), layout="constrained")
 for name, model in (("student", student), ("teacher", student.teacher_)):
     UncertaintyProfileDisplay.from_estimator(model, X_test, feature=column, name=name, ax=ax)
-fig.savefig(options.picture, dpi=150)
+plt.show()
 
 # %%
 # The page

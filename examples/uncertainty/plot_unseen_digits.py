@@ -15,8 +15,6 @@ the student less, until it has been asked to imitate its teacher on some. These 
 #
 # The rows to imitate the teacher on, besides those with labels, are given to `fit` as `X_transfer`.
 
-import argparse
-
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.base import clone
@@ -29,11 +27,8 @@ from skdistill import BayesianEnsembleClassifier, HydraPlusClassifier, predict_u
 from skdistill.displays import UncertaintyHistogramDisplay
 from skdistill.metrics import ood_auroc
 
-parser = argparse.ArgumentParser(description="Find digits that were never seen.")
-parser.add_argument("--members", type=int, default=20, help="networks of the ensemble")
-parser.add_argument("--epochs", type=int, default=100, help="epochs of each model")
-parser.add_argument("--picture", default="unseen_digits.png", help="file to write")
-options, _ = parser.parse_known_args()
+n_members = 20  # networks of the ensemble
+max_epochs = 100  # epochs of each model
 
 
 def turned(images):
@@ -48,9 +43,9 @@ X_train, X_test, y_train, y_test = train_test_split(
     X[y < 8], y[y < 8], test_size=0.3, random_state=0
 )
 
-teacher = BayesianEnsembleClassifier(options.members, max_epochs=options.epochs, random_state=0)
+teacher = BayesianEnsembleClassifier(n_members, max_epochs=max_epochs, random_state=0)
 teacher.fit(X_train, y_train)
-student = HydraPlusClassifier(FrozenEstimator(teacher), max_epochs=options.epochs, random_state=0)
+student = HydraPlusClassifier(FrozenEstimator(teacher), max_epochs=max_epochs, random_state=0)
 models = {
     "teacher": teacher,
     "student": student.fit(X_train, y_train),
@@ -84,8 +79,8 @@ for name, model in models.items():
 # rests on: the known digits that the student takes for strange, and the strange ones that it takes
 # for known.
 
-figure = plt.figure(figsize=(13, 6), layout="constrained")
-above, below = figure.subfigures(2, 1, height_ratios=(5, 2))
+figure = plt.figure(figsize=(9, 5), layout="constrained")
+above, below = figure.subfigures(2, 1, height_ratios=(5, 3))
 UncertaintyHistogramDisplay.from_estimators(
     {name: models[name] for name in ("teacher", "student")},
     X_test,
@@ -107,5 +102,4 @@ for panel, images, title in zip(
         ax.imshow(image.reshape(8, 8), cmap="gray_r")
         ax.set_title(f"read as {student.predict([image])[0]}", fontsize="small")
         ax.set_axis_off()
-figure.savefig(options.picture, dpi=120)
-print(f"Picture: {options.picture}")
+plt.show()

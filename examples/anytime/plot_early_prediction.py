@@ -1,0 +1,107 @@
+"""
+How much of a series must be read before its class is clear?
+============================================================
+
+A recurrent network reads a series to its end before it answers. A student of a quarter of its
+units, a B-DISTIL booster of one round that is trained to answer at every time step as E-RNN is,
+answers as soon as it is sure: most series need not be read to their end.
+
+The series are waves of six frequencies in noise, each of which begins at a time of its own.
+"""
+
+# %%
+# The series
+# ----------
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.frozen import FrozenEstimator
+
+from skdistill import BayesianEnsembleClassifier, BDistilBooster
+from skdistill.modules import Recurrent
+
+n_rounds = 1  # small networks to learn from the teacher
+max_epochs = 15  # epochs of each network
+
+n_series, n_train, n_times = 1500, 1000, 32
+rng = np.random.default_rng(0)
+y, phase = rng.integers(6, size=n_series), rng.uniform(0, 2 * np.pi, (n_series, 1))
+time, start = np.arange(n_times), rng.integers(n_times // 2, size=(n_series, 1))
+angle = 0.25 * (y[:, None] + 1) * time + phase
+waves = np.stack([np.sin(angle), np.cos(angle)], axis=-1) * (time >= start)[..., None]
+X = (waves + 0.3 * rng.normal(size=waves.shape)).astype(np.float32)  # (series, times, channels)
+X_train, X_test, y_train, y_test = X[:n_train], X[n_train:], y[:n_train], y[n_train:]
+
+# %%
+# Teacher and booster
+# -------------------
+
+teacher = BayesianEnsembleClassifier(
+    1,
+    module=Recurrent,
+    module__cell="gru",
+    module__hidden_units=(64,),
+    max_epochs=max_epochs,
+    random_state=0,
+).fit(X_train, y_train)
+booster = BDistilBooster(
+    FrozenEstimator(teacher),
+    n_rounds=n_rounds,
+    module=Recurrent,
+    module__cell="gru",
+    module__hidden_units=(16,),
+    early=True,
+    connect="always",
+    max_search=3,
+    max_epochs=max_epochs,
+    random_state=0,
+).fit(X_train, y_train)
+
+# %%
+# The table
+# ---------
+#
+# The higher the threshold, the longer it takes to be sure, and the more answers are right.
+
+print(f"teacher at the end: accuracy {teacher.score(X_test, y_test):.3f}")
+print(f"booster at the end: accuracy {booster.score(X_test, y_test):.3f}")
+print(f"{'threshold':>9}{'accuracy':>10}{'share of the time':>19}")
+thresholds = (0.5, 0.6, 0.7, 0.8, 0.9)
+for threshold in thresholds:
+    labels, steps = booster.predict_early(X_test, threshold)
+    print(f"{threshold:9}{np.mean(labels == y_test):10.3f}{steps.mean() / n_times:19.3f}")
+
+# %%
+# The picture
+# -----------
+#
+# On the left, when the series are predicted, for two thresholds. On the right, what waiting buys:
+# the accuracy of all series, by the mean share of them that is read. At a threshold of .8 hardly
+# an answer is lost, and more than a quarter of the time is saved.
+
+figure, axes = plt.subplots(1, 2, figsize=(8, 3.8), layout="constrained")
+reading = [(t, *booster.predict_early(X_test, t)) for t in thresholds]
+for threshold, style, color in ((0.5, "--", "#E69F00"), (0.8, "-", "#0072B2")):
+    _, steps = booster.predict_early(X_test, threshold)
+    predicted = [np.mean(steps <= step) for step in range(n_times + 1)]
+    axes[0].step(range(n_times + 1), predicted, style, color=color, where="post", label=threshold)
+axes[0].set(
+    xlabel="time steps read",
+    ylabel="share of the series predicted",
+    title="When a series is predicted",
+    ylim=(0, 1.02),
+)
+axes[0].legend(title="threshold")
+read = [steps.mean() / n_times for _, _, steps in reading]
+right = [np.mean(labels == y_test) for _, labels, _ in reading]
+axes[1].plot(read, right, "o-", color="#0072B2", label="booster, by its threshold")
+for (threshold, _, _), x, height in zip(reading, read, right, strict=True):
+    axes[1].annotate(
+        f"{threshold:g}", (x, height), xytext=(4, -12), textcoords="offset points", fontsize="small"
+    )
+axes[1].axhline(
+    teacher.score(X_test, y_test), color="0.3", linestyle=":", label="teacher, at the end"
+)
+axes[1].set(xlabel="share of the series read, on average", ylabel="accuracy", title="What it costs")
+axes[1].legend(loc="lower right", fontsize="small")
+plt.show()

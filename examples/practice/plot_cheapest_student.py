@@ -1,0 +1,88 @@
+"""
+What is the cheapest student that is good enough?
+=================================================
+
+A search for the best student takes a large one, even if one of a tenth of its size is behind by
+less than anybody cares about. Say how much worse it may be, and `CheapestStudentSearchCV` takes the
+cheapest within that: here the fewest parameters at an error that is at most one per cent above the
+lowest.
+"""
+
+# %%
+# The search
+# ----------
+#
+# Costs may be parameters, operations for a row, or the latency, measured. The rows are made up: 5
+# of 10 columns tell the target, by a nonlinear function and with noise.
+
+import tempfile
+
+import matplotlib.pyplot as plt
+from sklearn.datasets import make_friedman1
+from sklearn.model_selection import train_test_split
+
+from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
+from skdistill.displays import ParetoDisplay
+from skdistill.model_selection import CheapestStudentSearchCV, n_parameters
+
+n_members = 10  # networks of the teacher
+max_epochs = 100  # epochs of each model
+
+X, y = make_friedman1(1000, noise=1.0, random_state=0)
+X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.4, random_state=0)
+
+with tempfile.TemporaryDirectory() as folder:  # the candidates of a fold share its teacher
+    teacher = BayesianEnsembleRegressor(n_members, max_epochs=max_epochs, random_state=0)
+    student = HydraPlusRegressor(teacher, memory=folder, max_epochs=max_epochs, random_state=0)
+    search = CheapestStudentSearchCV(
+        student,
+        {"module__hidden_units": [(4,), (8,), (16,), (32,), (64,), (64, 64), (128, 128)]},
+        scoring="neg_root_mean_squared_error",
+        tolerance=0.01,
+        unit="relative",
+        cv=3,
+    ).fit(X_train, y_train)
+
+# %%
+# The table
+# ---------
+
+results = search.cv_results_
+print(f"{'hidden units':>12}{'parameters':>12}{'RMSE in validation':>20}")
+for params, cost, score in zip(
+    results["params"],
+    results["mean_test_neg_n_parameters"],
+    results["mean_test_score"],
+    strict=True,
+):
+    chosen = "  chosen" if params == search.best_params_ else ""
+    print(f"{params['module__hidden_units']!s:>12}{-cost:12,.0f}{-score:20.3f}{chosen}")
+teacher = search.best_estimator_.teacher_
+for name, model in (("teacher", teacher), ("student", search.best_estimator_)):
+    error = ((model.predict(X_test) - y_test) ** 2).mean() ** 0.5
+    print(f"{name}, test rows: RMSE {error:.3f}, {n_parameters(model):,} parameters")
+
+# %%
+# The picture
+# -----------
+#
+# The line joins the students than which none is both cheaper and better.
+
+results = {**results, "mean_test_neg_RMSE": results["mean_test_score"]}
+display = ParetoDisplay.from_cv_results(results, scores=["neg_RMSE"], costs=["neg_n_parameters"])
+figure, ax = display.figure_, display.axes_.flat[0]
+figure.set_size_inches(6, 4)
+ax.plot(
+    search.best_cost_,
+    -search.best_score_,
+    "o",
+    markersize=14,
+    markerfacecolor="none",
+    color="#D55E00",
+    label="chosen",
+)
+best = -results["mean_test_score"].max()
+ax.axhspan(best, 1.01 * best, color="0.9", zorder=0, label="within 1 % of the best")
+ax.set(xscale="log", xlabel="parameters", ylabel="RMSE in validation")
+ax.legend()
+plt.show()

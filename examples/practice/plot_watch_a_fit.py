@@ -1,0 +1,69 @@
+"""
+Is a long fit still getting anywhere?
+=====================================
+
+With ``early_stopping=True`` each member sets rows aside, watches the loss on them, stops when it
+has not fallen for a while, and keeps the best epoch. The history of the fit shows afterwards, or
+while it runs by a callback, that the epochs it did without would have been wasted: the loss of
+training goes on falling, that of validation does not.
+"""
+
+# %%
+# The fit
+# -------
+#
+# Callbacks are skorch's. This one prints a line now and then; ``verbose=1`` prints what is being
+# trained, and for how long it will be.
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import load_diabetes
+from skorch.callbacks import Callback
+
+from skdistill import BayesianEnsembleRegressor
+
+n_members = 5  # networks of the ensemble
+max_epochs = 400  # at most
+
+
+class Report(Callback):
+    """Print the mean losses of the members every so many epochs."""
+
+    def __init__(self, every=20):
+        self.every = every
+
+    def on_epoch_end(self, net, **kwargs):
+        """Print them, if it is time."""
+        row = net.history[-1]
+        if row["epoch"] % self.every == 0:
+            print(f"epoch {row['epoch']:4}: training {np.mean(row['train_loss']):.3f}")
+
+
+X, y = load_diabetes(return_X_y=True)
+ensemble = BayesianEnsembleRegressor(
+    n_members,
+    max_epochs=max_epochs,
+    batch_size=64,
+    early_stopping=True,
+    callbacks=[Report()],
+    random_state=0,
+).fit(X, y)
+print("epoch that each member has kept:", ensemble.best_epochs_)
+
+# %%
+# The picture
+# -----------
+#
+# Means over the members that were still in training. Losses are negative log likelihoods of the
+# standardised target.
+
+history = ensemble.history_
+epochs = history[:, "epoch"]
+figure, ax = plt.subplots(figsize=(6, 3.8), layout="constrained")
+ax.plot(epochs, history[:, "train_loss"], "--", color="#D55E00", label="training")
+ax.plot(epochs, history[:, "valid_loss"], color="#0072B2", label="validation")
+for number, epoch in enumerate(ensemble.best_epochs_):
+    ax.axvline(epoch, color="0.7", zorder=0, label="epochs kept" if number == 0 else None)
+ax.set(xlabel="epoch", ylabel="mean loss of the members [nats]")
+ax.legend()
+plt.show()

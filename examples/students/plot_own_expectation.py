@@ -1,0 +1,77 @@
+"""
+Can a student learn a question of your own?
+===========================================
+
+What does it matter that a patient's uncertainty is large, if every plausible model gives the same
+answer? Write the question as a function of a model's probabilities, and a student learns its mean
+over the posterior while the chain runs. Here it is which share of the chain's networks would read a
+tumour as malignant: a vote, which the mean probability does not tell.
+"""
+
+# %%
+# The question
+# ------------
+#
+# The function takes the probabilities of some networks, of shape (networks, rows, classes), and
+# gives a value for each network and row. Votes are 0 or 1, so that their mean lies between: the
+# student's output has a sigmoid as link, and learns by the cross-entropy of it.
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import load_breast_cancer
+from sklearn.model_selection import train_test_split
+
+from skdistill import BayesianEnsembleClassifier, GPEDDistiller
+from skdistill.expectations import Expectation
+from skdistill.samplers import SGLD
+
+max_epochs = 300  # epochs of the chain
+
+
+def votes_malignant(probs):
+    """Whether each network gives the class 0, malignant, more than one half."""
+    return (probs[..., 0] > 0.5).to(probs.dtype)
+
+
+X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+X = X[["mean texture", "mean concave points"]]  # the problem is too easy with all 30
+X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.4, random_state=0)
+
+chain = BayesianEnsembleClassifier(
+    inference=SGLD(step_size=5e-4, prior_precision=1, burn_in=0.2, thinning=2),
+    max_epochs=max_epochs,
+    random_state=0,
+)
+vote = Expectation(votes_malignant, loss="binary_cross_entropy", link="sigmoid", name="votes")
+student = GPEDDistiller(chain, expectations=("predictive", vote), random_state=0)
+student.fit(X_train, y_train, X_monitor=X_test)
+
+# %%
+# The table
+# ---------
+#
+# What the chain answers about the test rows is averaged while it runs, as ``monitor_``, which the
+# student never sees.
+
+said = student.predict_expectation(X_test, "votes").ravel()
+asked = np.asarray(student.monitor_["votes"]).ravel()
+malignant = student.predict_proba(X_test)[:, 0]
+print(f"share of votes, student against chain: off by {np.abs(said - asked).mean():.3f} on average")
+print(f"mean probability in its place: off by {np.abs(malignant - asked).mean():.3f}")
+close = np.abs(malignant - 0.5) < 0.2
+agreed = close & (np.abs(said - 0.5) > 0.4)
+print(f"test rows with a probability of .3 to .7: {close.sum()}")
+print(f"of these with less than a tenth of the votes, or more than nine: {agreed.sum()}")
+
+# %%
+# The picture
+# -----------
+
+figure, axes = plt.subplots(1, 2, figsize=(8, 3.8), layout="constrained", sharey=True)
+axes[0].plot(asked, said, ".", color="#0072B2")
+axes[0].set(xlabel="share of votes, chain", ylabel="share of votes, student", title="Is it right?")
+axes[1].plot(malignant, said, ".", color="#D55E00")
+axes[1].set(xlabel="mean probability, student", title="Is it something else?")
+for ax in axes:
+    ax.axline((0, 0), slope=1, color="0.6", zorder=0)
+plt.show()
