@@ -59,6 +59,7 @@ COMMANDS = {
     "bdistil": ["bdistil.py --parts toys tables", "bdistil.py --parts series"],
     "bdistil_average": ["bdistil.py --parts average --seeds 3"],
     "bdistil_mnist": ["bdistil.py --parts mnist --seeds 2"],
+    "conformal": ["conformal.py"],
     "engine": ["engine.py"],
     "fidelity": ["fidelity.py"],
     "forest": ["forest.py"],
@@ -546,6 +547,36 @@ def forest_times() -> Table:
     """How fast a forest and its student predict."""
     results = stored("forest")["results"].values()
     return comparisons([row for found in results for row in found["times"]])
+
+
+@block
+def conformal_coverage(kind: str) -> Table:
+    """Coverage of each interval on test rows: of "all", or of the third that is least "sure"."""
+    key = {"all": "coverage", "unsure": "coverage_of_unsure"}[kind]
+    return by_scale(key, ".3f")
+
+
+@block
+def conformal_width() -> Table:
+    """Mean width of each interval, in standard deviations of y, and what a fit costs."""
+    return by_scale("width", ".2f")
+
+
+def by_scale(key: str, spec: str) -> Table:
+    """A score of the student's own intervals and of conformal ones, a row for each set."""
+    found = stored("conformal")["results"]
+    scales = ("own", "constant", "total", "epistemic")
+    rows = [
+        [name, *(row[scale][key] for scale in scales), row["calibration_rows"], row["fit_seconds"]]
+        for name, row in found.items()
+    ]
+    means = (mean(column) for column in list(zip(*rows, strict=True))[1:5])
+    rows.append(["mean", *means, None, None])
+    return table(
+        f"set | own:{spec} | conformal, constant:{spec} | by the total part:{spec} | "
+        f"by the epistemic part:{spec} | calibration rows:.0f | fit, CPU s:.0f",
+        rows,
+    )
 
 
 @block
