@@ -25,10 +25,10 @@ from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
 from skdistill.displays import ParetoDisplay
 from skdistill.model_selection import CheapestStudentSearchCV, n_parameters
 
-n_members = 10  # networks of the teacher
-max_epochs = 100  # epochs of each model
+n_members = 5  # networks of the teacher
+max_epochs = 60  # epochs of each model
 
-X, y = make_friedman1(1000, noise=1.0, random_state=0)
+X, y = make_friedman1(500, noise=1.0, random_state=0)
 X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.4, random_state=0)
 
 with tempfile.TemporaryDirectory() as folder:  # the candidates of a fold share its teacher
@@ -36,7 +36,7 @@ with tempfile.TemporaryDirectory() as folder:  # the candidates of a fold share 
     student = HydraPlusRegressor(teacher, memory=folder, max_epochs=max_epochs, random_state=0)
     search = CheapestStudentSearchCV(
         student,
-        {"module__hidden_units": [(4,), (8,), (16,), (32,), (64,), (64, 64), (128, 128)]},
+        {"module__hidden_units": [(4,), (16,), (64,), (32, 32), (128, 128)]},
         scoring="neg_root_mean_squared_error",
         tolerance=0.01,
         unit="relative",

@@ -2,7 +2,7 @@
 Does a search over students fit the teacher again and again?
 ============================================================
 
-Not if the student is told where to keep it. In a grid search the teacher is nearly all of the work,
+Not if the student is told where to keep it. In a grid search the teacher is most of the work,
 and it is the same for all candidates of a fold. With ``memory=`` the first candidate fits it, and
 the others find it there. Everything else is as in any search of scikit-learn.
 """

@@ -54,7 +54,7 @@ print("epoch that each member has kept:", ensemble.best_epochs_)
 # The picture
 # -----------
 #
-# Means over the members that were still in training. Losses are negative log likelihoods of the
+# Means over the members that were still in training. The losses are those of training, of the
 # standardised target.
 
 history = ensemble.history_
@@ -64,6 +64,6 @@ ax.plot(epochs, history[:, "train_loss"], "--", color="#D55E00", label="training
 ax.plot(epochs, history[:, "valid_loss"], color="#0072B2", label="validation")
 for number, epoch in enumerate(ensemble.best_epochs_):
     ax.axvline(epoch, color="0.7", zorder=0, label="epochs kept" if number == 0 else None)
-ax.set(xlabel="epoch", ylabel="mean loss of the members [nats]")
+ax.set(xlabel="epoch", ylabel="mean loss of the members (beta-NLL)")
 ax.legend()
 plt.show()

@@ -116,12 +116,18 @@ for name, teller in zip(table, (student.teacher_, student), strict=True):
         X_test,
         y_test,
         ax=axes[1],
-        name=name,
+        name=name.split()[0],
         plot_oracle=False,
         plot_random=False,
         linestyle=looks[name][1:],
     )
 axes[0].set(xlabel="rows", ylabel="milliseconds of the processor", title="Time to predict")
 axes[0].legend()
-axes[1].set(xlim=(0.7, 1), title="Errors among the images answered")
+axes[1].set(
+    xlim=(0.7, 1),
+    xlabel="share of the images answered",
+    ylabel="share of errors among these",
+    title="Errors among the images answered",
+)
+axes[1].legend(fontsize="small")
 plt.show()

@@ -87,7 +87,9 @@ for row, (name, model) in zip(axes, models.items(), strict=True):
     row[0].set_ylabel(f"{name}\n\nfeature 1")
     for drawn in display.uncertainty_maps_.values():  # one colour bar serves them all
         drawn.colorbar.remove()
-figure.colorbar(drawn, ax=axes, label="nats", shrink=0.5)
+figure.colorbar(drawn, ax=axes, label="uncertainty [nats]", shrink=0.5)
+for ax in axes[0]:
+    ax.set_title(ax.get_title().removesuffix(" uncertainty"))
 for ax in axes[1:].flat:
     ax.set_title("")
 for ax in axes[:-1].flat:

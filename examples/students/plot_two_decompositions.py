@@ -98,18 +98,19 @@ print(
 
 figure, axes = plt.subplots(2, 3, figsize=(9, 5.4), layout="constrained", sharex=True, sharey="row")
 x = grid[:, 0]
+looks = {"total": ("-", "#0072B2"), "aleatoric": ("--", "#E69F00"), "epistemic": ("-.", "#882255")}
 true_noise = 0.15 / (1 + np.exp(-x))
 for (above, below), (name, model) in zip(axes.T, models.items(), strict=True):
     mean, std = model.predict(grid), said[name].std()
     above.plot(X[::4], y[::4], ".", color="0.7", markersize=3, label="data")
     above.plot(x, np.sin(x), "k:", label="truth")
     above.plot(x, mean, label="prediction")
-    above.fill_between(x, mean - 2 * std.total, mean + 2 * std.total, alpha=0.25)
+    above.fill_between(x, mean - 2 * std.total, mean + 2 * std.total, alpha=0.25, label="± 2 std")
     above.set_title(name.capitalize(), fontsize="medium")
     below.plot(x, true_noise, "k:", label="true noise")
-    for part, style in {"total": "-", "aleatoric": "--", "epistemic": "-."}.items():
+    for part, (style, color) in looks.items():
         if getattr(std, part) is not None:
-            below.plot(x, getattr(std, part), style, label=part)
+            below.plot(x, getattr(std, part), style, color=color, label=part)
     below.set_xlabel("x")
     below.legend(fontsize="small")
     for ax in (above, below):
