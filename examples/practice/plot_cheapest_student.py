@@ -2,7 +2,7 @@
 What is the cheapest student that is good enough?
 =================================================
 
-A search for the best student takes a large one, even if one of a tenth of its size is behind by
+A search for the best student takes a large one, even if one of a hundredth of its size is behind by
 less than anybody cares about. Say how much worse it may be, and `CheapestStudentSearchCV` takes the
 cheapest within that: here the fewest parameters at an error that is at most one per cent above the
 lowest.
