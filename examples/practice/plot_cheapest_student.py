@@ -2,7 +2,7 @@
 What is the cheapest student that is good enough?
 =================================================
 
-A search for the best student takes a large one, even if one of a tenth of its size is behind by
+A search for the best student takes a large one, even if one of a hundredth of its size is behind by
 less than anybody cares about. Say how much worse it may be, and `CheapestStudentSearchCV` takes the
 cheapest within that: here the fewest parameters at an error that is at most one per cent above the
 lowest.
@@ -12,13 +12,13 @@ lowest.
 # The search
 # ----------
 #
-# Costs may be parameters, operations for a row, or the latency, measured. The rows are made up: 5
-# of 10 columns tell the target, by a nonlinear function and with noise.
+# Costs may be parameters, operations for a row, or the latency, measured. The rows are
+# patients, of whom the progression of diabetes is predicted.
 
 import tempfile
 
 import matplotlib.pyplot as plt
-from sklearn.datasets import make_friedman1
+from sklearn.datasets import load_diabetes
 from sklearn.model_selection import train_test_split
 
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
@@ -26,9 +26,9 @@ from skdistill.displays import ParetoDisplay
 from skdistill.model_selection import CheapestStudentSearchCV, n_parameters
 
 n_members = 5  # networks of the teacher
-max_epochs = 60  # epochs of each model
+max_epochs = 100  # epochs of each model
 
-X, y = make_friedman1(500, noise=1.0, random_state=0)
+X, y = load_diabetes(return_X_y=True)
 X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.4, random_state=0)
 
 with tempfile.TemporaryDirectory() as folder:  # the candidates of a fold share its teacher
