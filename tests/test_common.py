@@ -665,10 +665,9 @@ def names_with_docstrings(name, obj):
     for attribute in dir(obj) if inspect.isclass(obj) else ():
         value = inspect.getattr_static(obj, attribute)
         function = inspect.unwrap(getattr(value, "__func__", getattr(value, "fn", value)))
-        is_ours = getattr(function, "__module__", "").startswith("skdistill")
-        if not attribute.startswith("_") and inspect.isfunction(function) and is_ours:
-            if function.__doc__:
-                yield f"{name}.{attribute}"
+        is_ours = inspect.isfunction(function) and function.__module__.startswith("skdistill")
+        if is_ours and function.__doc__ and not attribute.startswith("_"):
+            yield f"{name}.{attribute}"
 
 
 @pytest.mark.parametrize("name", public_objects())
