@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # imported when they are asked for
     from . import displays as displays
     from . import distributed as distributed
     from . import estimator_checks as estimator_checks
+    from . import integrations as integrations
     from . import metrics as metrics
     from . import mlflow as mlflow
     from . import model_selection as model_selection
@@ -43,6 +44,7 @@ _LAZY = (
     "displays",
     "distributed",
     "estimator_checks",
+    "integrations",
     "metrics",
     "mlflow",
     "model_selection",

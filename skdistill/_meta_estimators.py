@@ -45,9 +45,11 @@ def inside(model: Any, *, fitted: bool = False) -> Any:
 
 def rows_inside(model: Any, X: Any) -> Any:
     """Return X as the model inside gets it: transformed by a Pipeline's other steps."""
-    if X is None or not isinstance(model, Pipeline) or len(model) == 1:
+    if X is None or not isinstance(model, Pipeline):
         return X
-    return model[:-1].transform(X)
+    # imbalanced-learn's Pipelines have samplers too, which change the rows of a fit only.
+    steps = [named for named in model.steps[:-1] if not hasattr(named[1], "fit_resample")]
+    return Pipeline(steps).transform(X) if steps else X
 
 
 def pipelines_around() -> list[Pipeline]:

@@ -529,8 +529,8 @@ def cross_val_predict_uncertainty(
     ----------
     estimator : estimator
         Anything that :func:`skdistill.predict_uncertainty` takes: an estimator of this package, a
-        Pipeline around one, a VotingRegressor of several. It is not fitted here, its clones are. (A
-        teacher in a FrozenEstimator is cloned as it is: it may have seen the rows left out.)
+        Pipeline around one, a VotingRegressor of several. It is not fitted here, its clones are. A
+        teacher in a FrozenEstimator is cloned as it is: it may have seen the rows left out.
     X : array-like of shape (n_samples, n_features)
     y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
     groups : array-like of shape (n_samples,), default=None

@@ -649,3 +649,45 @@ def test_docstrings_describe_parameters_and_returns(name):
     obj = public_objects()[name]
     check = complaints_about_class if inspect.isclass(obj) else complaints_about_function
     assert check(name, obj) == []
+
+
+# What numpydoc's validator would have and we do not: sections that are optional (SA01, EX01, ES01),
+# the start of the text on a line of its own (GL01, GL02) and results without names (RT02), as
+# scikit-learn; words beside names whose type says all (PR04, PR07, RT03), parameters in groups that
+# belong together (PR03), and verbs where a summary begins with a noun in the plural (SS05).
+NOT_HELD = {"SA01", "EX01", "ES01", "GL01", "GL02", "RT02", "PR03", "PR04", "PR07", "RT03", "SS05"}
+EXEMPT = {"skdistill.distributed.data_parallel": {"YD01"}}  # it yields nothing: a context manager
+
+
+def names_with_docstrings(name, obj):
+    """Dotted names of an object and of its public methods that have a docstring of their own."""
+    yield name
+    for attribute in dir(obj) if inspect.isclass(obj) else ():
+        value = inspect.getattr_static(obj, attribute)
+        function = inspect.unwrap(getattr(value, "__func__", getattr(value, "fn", value)))
+        is_ours = inspect.isfunction(function) and function.__module__.startswith("skdistill")
+        if is_ours and function.__doc__ and not attribute.startswith("_"):
+            yield f"{name}.{attribute}"
+
+
+@pytest.mark.parametrize("name", public_objects())
+def test_docstrings_are_valid_for_numpydoc(name):
+    validate = pytest.importorskip("numpydoc.validate").validate
+    obj = public_objects()[name]
+    ignored = NOT_HELD | EXEMPT.get(name, set())
+    if inspect.isclass(obj) and (is_protocol(obj) or hasattr(obj, "_fields")):
+        ignored = ignored | {"PR01"}  # see complaints_about_class
+    found = [
+        f"{each}: {code} {message}"
+        for each in names_with_docstrings(name, obj)
+        for code, message in validate(each)["errors"]
+        if code not in ignored
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_the_validator_finds_what_is_wrong_with_a_docstring(monkeypatch):
+    validate = pytest.importorskip("numpydoc.validate").validate
+    monkeypatch.setattr(skdistill.load, "__doc__", "load a model")
+    codes = {code for code, _ in validate("skdistill.load")["errors"]} - NOT_HELD
+    assert {"SS02", "SS03", "PR01", "RT01"} <= codes

@@ -61,6 +61,7 @@ LAYERS = {
         "persistence",
         "streams",
         "export",
+        "integrations",
         "mlflow",
         "datasets",
     },
@@ -76,6 +77,7 @@ IMPORTERS = {
     ),
     "matplotlib": {"displays"},
     "mlflow": {"mlflow"},
+    "botorch": {"integrations"},
 }
 
 

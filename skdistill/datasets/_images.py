@@ -56,6 +56,8 @@ def fetch_images(name, *, data_home=None):
     Returns
     -------
     bunch : :class:`~sklearn.utils.Bunch`
+        With these attributes:
+
         data : ndarray of shape (n_samples, 28, 28), uint8
             Images, 0 the background.
         target : ndarray of shape (n_samples,), int

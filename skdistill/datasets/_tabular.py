@@ -94,6 +94,8 @@ def fetch_tabular_classification(name, *, data_home=None):
     Returns
     -------
     bunch : :class:`~sklearn.utils.Bunch`
+        With these attributes:
+
         data : ndarray of shape (n_samples, n_features), float64
             Inputs, as published. Columns with named categories come after the others, as codes
             from 0; missing values are a category of their own, "?".

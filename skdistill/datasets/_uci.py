@@ -84,6 +84,8 @@ def fetch_uci_regression(name, *, data_home=None):
     Returns
     -------
     bunch : :class:`~sklearn.utils.Bunch`
+        With these attributes:
+
         data : ndarray of shape (n_samples, n_features), float64
             Inputs, as published.
         target : ndarray of shape (n_samples,), float64

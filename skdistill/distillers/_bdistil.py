@@ -409,9 +409,9 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         ----------
         X : array-like of shape (n_samples, n_features)
 
-        Yields
-        ------
-        y : ndarray of shape (n_samples,) or (n_samples, n_targets)
+        Returns
+        -------
+        predictions : iterator of ndarray of shape (n_samples,) or (n_samples, n_targets)
         """
         return self._after_each_round(X, self._points)
 
@@ -423,9 +423,9 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         ----------
         X : array-like of shape (n_samples, n_features)
 
-        Yields
-        ------
-        proba : ndarray of shape (n_samples, n_classes)
+        Returns
+        -------
+        probabilities : iterator of ndarray of shape (n_samples, n_classes)
         """
         return self._after_each_round(X, _probabilities)
 

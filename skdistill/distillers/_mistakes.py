@@ -57,7 +57,7 @@ def warn_of_answers(
 ) -> None:
     """Warn of what the answers of `teacher_`, made of a model, are to the rows given to fit.
 
-    `predict` gives the encoded predictions of its members.
+    `predict` gives the predictions of its members, encoded by the task.
     """
     if distiller.teacher_cv is None:
         _warn_of_interpolation(distiller.teacher_, model, given)

@@ -95,10 +95,10 @@ def fit_teacher_of(
         # One that is fitted already, and may have no pickle, is not sent.
         distiller.teacher_ = fit() if is_prefitted(model) else once(fit)
     check_teacher(distiller)
-    predict = predictor_of(distiller.teacher_, setup)
     if not goes_on:
-        warn_of_answers(distiller, setup, model, given, predict)
-    return MemberPredictions(of_X, predict)
+        answer = predictor_of(distiller.teacher_, setup, setup.plan.task)
+        warn_of_answers(distiller, setup, model, given, answer)
+    return MemberPredictions(of_X, predictor_of(distiller.teacher_, setup))
 
 
 def _at_once(act: Callable[[], Any]) -> Any:

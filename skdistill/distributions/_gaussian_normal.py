@@ -89,8 +89,8 @@ class GaussianNormal(Marginal, Calibratable):
         Parameters
         ----------
         outputs : Tensor of shape (n, 4 t) or (n, 5 t), or with an axis of length 1 before
-            t columns each: expectation of z1, expectation of z2, raw variance of z1 given z2, raw
-            variance of z2 and, for a full covariance, slope. Variances are
+            Blocks of t columns: expectation of z1, expectation of z2, raw variance of z1 given
+            z2, raw variance of z2 and, for a full covariance, slope. Variances are
             ``softplus(raw) + 1e-6``.
         covariance : {"diagonal", "full"}, default="diagonal"
             Of z1 and z2; targets are independent.

@@ -69,7 +69,7 @@ class NormalInverseGamma(Marginal, Calibratable):
         Parameters
         ----------
         outputs : Tensor of shape (n, 4 t) or (1, n, 4 t)
-            t columns each: expectation of the mean, raw value of ``beta / alpha``, which is
+            Blocks of t columns: expectation of the mean, raw value of ``beta / alpha``, which is
             ``softplus(raw) + 1e-6``, ``log nu`` and ``log(alpha - 1)``. These logarithms are
             clipped to [-7, 6], which caps the precision where members are identical: training
             fails where the likelihood may grow ever steeper.

@@ -60,7 +60,7 @@ class NormalInverseWishart(Marginal):
         Parameters
         ----------
         outputs : Tensor of shape (n, 2 t + 2) or (1, n, 2 t + 2)
-            t columns each: expectation of the mean, and raw value of the harmonic mean
+            Blocks of t columns: expectation of the mean, and raw value of the harmonic mean
             ``psi / degrees`` of the variance, which is ``softplus(raw) + 1e-6``; then ``log nu``
             and ``log((degrees - t - 1) / 2)``, both within the limits of
             :meth:`NormalInverseGamma.from_outputs`.

@@ -398,7 +398,7 @@ def dirichlet_moments(
     information : Tensor of shape (..., n)
         In nats, see :func:`information_target`.
     weight : float, default=0.1
-        w, of the second term.
+        Weight w of the second term.
     floor : float, default=1e-6
         :math:`\varepsilon`, in nats, above what float32 rounds.
 

@@ -99,7 +99,7 @@ def loadings_nll(outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     Parameters
     ----------
     outputs : Tensor of shape (..., n, q p)
-        w, see ``FactorProcess.of_shares``.
+        Outputs w, see ``FactorProcess.of_shares``.
     target : Tensor of shape (..., n, q, p)
         See :func:`standardised_loadings`; the minimiser is where u equals it.
 

@@ -43,7 +43,7 @@ def logit_normal_moments(
     draws : Tensor of shape (T, K - 1)
         Standard normal: :math:`\varepsilon`, the same for every row.
     weight : float, default=0.05
-        w, of the second term.
+        Weight w of the second term.
     floor : float, default=1e-6
         Added to both mutual informations, in nats.
 

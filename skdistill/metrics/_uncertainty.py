@@ -230,7 +230,7 @@ def ood_auroc(in_distribution, out_of_distribution, *, in_weights=None, out_weig
 def uncertainty_ndcg(
     teacher, student, *, k=20, n_candidates=100, n_trials=500, random_state=None, return_std=False
 ):
-    """Normalised discounted cumulative gain: does the student rank uncertain rows first?
+    """Normalised discounted cumulative gain of the student's ranking of uncertain rows.
 
     In every trial `n_candidates` rows are drawn without replacement and ranked by the student's
     uncertainty. The teacher's uncertainty is the gain of a row, discounted by the logarithm of its

@@ -34,7 +34,7 @@ def check_member_predictions(
     Returns
     -------
     members : ndarray
-        float32 if `members` are, else float64. Probabilities are divided by their sum.
+        In float32 if `members` are, else float64. Probabilities are divided by their sum.
 
     Raises
     ------

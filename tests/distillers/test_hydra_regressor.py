@@ -54,7 +54,7 @@ def test_a_teacher_without_members_is_one_member(regression):
 def test_a_teacher_of_other_targets(regression):
     X, y = regression.data
     teacher = FrozenEstimator(regression.ensemble().fit(X, y))
-    with pytest.raises(ValueError, match=r"shape \(1, S, 2, 2\).*got \(1, 3, 1, 2\)"):
+    with pytest.raises(ValueError, match=r"shape \(60, S, 2, 2\).*got \(60, 3, 1, 2\)"):
         regression.student(teacher).fit(X, np.column_stack([y, y]))
 
 

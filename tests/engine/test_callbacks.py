@@ -578,7 +578,8 @@ class Task:
     def call_on_fit_task_begin(self, estimator):
         self.begun += 1
 
-    def call_on_fit_task_end(self, estimator):
+    def call_on_fit_task_end(self, estimator, reconstruction_attributes):
+        assert reconstruction_attributes is None
         self.ended += 1
         return self.ended == self.stop_at
 

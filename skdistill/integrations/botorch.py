@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Fitted regressors as models of BoTorch, for Bayesian optimisation.
+
+Import it as ``from skdistill.integrations.botorch import MembersModel``; it needs BoTorch:
+``pip install skdistill[botorch]``.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from .._meta_estimators import inside
+from .._read_offs import DistributionEstimator
+
+try:
+    from botorch.models.ensemble import EnsembleModel
+except ImportError as error:
+    raise ImportError(
+        "skdistill.integrations.botorch needs BoTorch: pip install skdistill[botorch]."
+    ) from error
+
+__all__ = ["MembersModel"]
+
+
+class MembersModel(EnsembleModel):
+    r"""The members of a fitted regressor as an ``EnsembleModel`` of BoTorch.
+
+    Each member, or each draw that stands for one, is a function that may be the true one. So the
+    posterior at a point is the empirical distribution of the members' means, its variance is the
+    epistemic uncertainty, and acquisition functions differentiate through the networks. The noise
+    that the members predict is no part of it.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted ensemble or student of numbers that has ``predict_members``, or a search or
+        FrozenEstimator around one. Its networks are copied.
+    dtype : torch.dtype, default=torch.float64
+        In which the copies compute; optimisers of acquisition functions take float64 for granted.
+
+    Attributes
+    ----------
+    num_outputs : int
+        Number of targets.
+
+    Raises
+    ------
+    TypeError
+        If `estimator` has no members to predict with, is a classifier, or has its target
+        transformed by TransformedTargetRegressor.
+    ValueError
+        If a transformer stands before `estimator` in a Pipeline.
+    sklearn.exceptions.NotFittedError
+        If it is not fitted.
+
+    Notes
+    -----
+    BoTorch's variance is that of a sample of S members, with S - 1 in the denominator; the
+    epistemic part of ``predict_uncertainty`` is that of the members themselves, with S.
+
+    Columns of categories are codes, see the estimator's ``categories_``. Unscaled columns are
+    standardised by ``normalize_X=True`` of the estimator, which is a part of
+    its networks, instead of a step in front of them.
+
+    The defaults expect noise. For few values without noise, ``bootstrap=True`` and a larger
+    ``prior_scale``, say 10, let members follow the values and differ elsewhere.
+
+    Examples
+    --------
+    >>> from botorch.acquisition import qLogExpectedImprovement
+    >>> from botorch.optim import optimize_acqf
+    >>> import torch
+    >>> from skdistill import BayesianEnsembleRegressor
+    >>> from skdistill.integrations.botorch import MembersModel
+    >>> X = torch.rand(20, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    >>> y = -((X[:, 0] - 0.3) ** 2)
+    >>> ensemble = BayesianEnsembleRegressor(5, bootstrap=True, max_epochs=20, random_state=0)
+    >>> model = MembersModel(ensemble.fit(X, y))
+    >>> acquisition = qLogExpectedImprovement(model, best_f=y.max())
+    >>> bounds = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+    >>> candidate, _ = optimize_acqf(acquisition, bounds, q=1, num_restarts=2, raw_samples=32)
+    >>> tuple(candidate.shape)
+    (1, 1)
+    """
+
+    def __init__(self, estimator, dtype: torch.dtype = torch.float64):
+        super().__init__()
+        estimator = _with_members(estimator)
+        self.n_features = estimator.n_features_in_
+        self._num_outputs = estimator.n_outputs_
+        self.stack = copy.deepcopy(estimator.module_).eval().requires_grad_(False).to(dtype)
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """Shape of the batches of models; there are none."""
+        return torch.Size()
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Predict the mean of every member.
+
+        Parameters
+        ----------
+        X : Tensor of shape (*batch_shape, n, n_features)
+
+        Returns
+        -------
+        means : Tensor of shape (*batch_shape, n_members, n, n_targets)
+            In units of y.
+
+        Raises
+        ------
+        ValueError
+            If the last axis of `X` is not `n_features`.
+        """
+        if X.ndim < 2 or X.shape[-1] != self.n_features:
+            raise ValueError(
+                f"X must have shape (..., n, {self.n_features}), as many features as in fit; got "
+                f"{tuple(X.shape)}."
+            )
+        rows = X.reshape(-1, self.n_features).to(next(self.stack.parameters()))
+        means = self.stack.distribution(rows).members[..., 0]  # (rows, n_members, n_targets)
+        return means.unflatten(0, X.shape[:-1]).transpose(-3, -2).to(X.dtype)
+
+
+def _with_members(model: Any) -> DistributionEstimator:
+    """Return the fitted regressor inside a model, which takes the columns as they are given."""
+    while (inner := inside(model, fitted=True)) is not None:
+        if isinstance(model, Pipeline) and len(model) > 1:
+            raise ValueError(
+                "estimator must take the columns as they are given, so that the acquisition is "
+                f"differentiable in them; got a Pipeline with {type(model[0]).__name__} in front. "
+                "normalize_X=True standardises columns inside the networks."
+            )
+        model = inner
+    if isinstance(model, DistributionEstimator):
+        check_is_fitted(model)
+        if model._kind == "regressor" and model._plan.has_members:
+            return model
+    raise TypeError(
+        "estimator must be a regressor of skdistill with predict_members, such as an ensemble or "
+        f"HydraPlusRegressor; got {type(model).__name__}."
+    )

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Libraries around scikit-learn, each used on our estimators as their users would.
+
+What else is tested with other libraries: dask and ray as backends of joblib in
+``tests/ensembles/test_jobs.py`` and on their own tables in ``tests/test_distributed.py``, ONNX in
+``tests/export``, MLflow in ``tests/test_mlflow.py``, skops in ``tests/persistence/test_names.py``,
+and scikit-learn's callbacks in ``tests/test_training.py``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn import config_context
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.datasets import make_classification
+from sklearn.frozen import FrozenEstimator
+from sklearn.metrics import recall_score
+from sklearn.model_selection import StratifiedKFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skdistill import (
+    BayesianEnsembleClassifier,
+    BayesianEnsembleRegressor,
+    HydraPlusClassifier,
+    HydraPlusRegressor,
+    predict_frame,
+    predict_uncertainty,
+)
+
+SMALL = {"max_epochs": 10, "lr": 0.02, "module__hidden_units": (16,), "random_state": 0}
+
+
+def student(**params):
+    settings = {**SMALL, **params}
+    return HydraPlusRegressor(BayesianEnsembleRegressor(4, **settings), **settings)
+
+
+def table(n_rows, seed):
+    """Rows of which the first two columns matter; there is more noise where the first is > 0."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, size=(n_rows, 3))
+    noise = 0.1 + 0.4 * (X[:, 0] > 0)
+    return X, X[:, 0] - 2 * X[:, 1] ** 2 + noise * rng.normal(size=n_rows)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """A student, fitted to rows whose first column lies between -1 and 1."""
+    return student(max_epochs=30).fit(*table(300, seed=0))
+
+
+# --- MAPIE: conformal prediction ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prefit", [True, False])
+def test_intervals_of_split_conformal_prediction_cover(prefit, fitted):
+    regression = pytest.importorskip("mapie.regression")
+    model = fitted if prefit else student()
+    conformal = regression.SplitConformalRegressor(model, confidence_level=0.9, prefit=prefit)
+    if not prefit:
+        conformal.fit(*table(300, seed=0))
+    conformal.conformalize(*table(400, seed=1))
+    X, y = table(2000, seed=2)
+    means, intervals = conformal.predict_interval(X)
+    np.testing.assert_allclose(means, conformal.predict(X))
+    inside = (intervals[:, 0, 0] <= y) & (y <= intervals[:, 1, 0])
+    # Of the beta distribution with 361 and 40, within four standard deviations of 0.9.
+    assert 0.84 < inside.mean() < 0.96
+
+
+class PredictedStd(RegressorMixin, BaseEstimator):
+    """The standard deviation that a model predicts, as what MAPIE scales residuals by."""
+
+    def __init__(self, model):
+        self.model = model
+
+    is_fitted_ = True  # what MAPIE looks for
+
+    def fit(self, X, y):
+        raise AssertionError("it is fitted")
+
+    def predict(self, X):
+        return predict_uncertainty(self.model, X).std().total
+
+
+def test_conformal_intervals_scaled_by_the_students_uncertainty_adapt(fitted):
+    regression = pytest.importorskip("mapie.regression")
+    from mapie.conformity_scores import ResidualNormalisedScore
+
+    score = ResidualNormalisedScore(PredictedStd(fitted), prefit=True)
+    conformal = regression.SplitConformalRegressor(
+        fitted, confidence_level=0.9, conformity_score=score
+    )
+    conformal.conformalize(*table(400, seed=1))
+    X, y = table(2000, seed=2)
+    _, intervals = conformal.predict_interval(X)
+    lower, upper = intervals[:, 0, 0], intervals[:, 1, 0]
+    assert 0.84 < np.mean((lower <= y) & (y <= upper)) < 0.96
+    std = fitted.predict(X, return_std=True)[1]
+    np.testing.assert_allclose(upper - lower, (upper - lower)[0] / std[0] * std)
+    is_noisy = X[:, 0] > 0.2
+    assert (upper - lower)[is_noisy].mean() > 1.1 * (upper - lower)[~is_noisy].mean()
+
+
+def test_conformal_sets_of_classes_cover():
+    classification = pytest.importorskip("mapie.classification")
+    X, y = make_classification(1500, 6, n_informative=4, n_classes=3, random_state=0)
+    teacher = BayesianEnsembleClassifier(4, **SMALL)
+    model = HydraPlusClassifier(teacher, **SMALL).fit(X[:400], y[:400])
+    conformal = classification.SplitConformalClassifier(model, confidence_level=0.9)
+    conformal.conformalize(X[400:800], y[400:800])
+    _, sets = conformal.predict_set(X[800:])
+    assert 0.84 < sets[np.arange(700), y[800:], 0].mean() < 0.96
+
+
+# --- Optuna: searches over parameters -----------------------------------------------------------
+
+
+def test_a_study_of_optuna_finds_the_better_parameters_of_a_student():
+    optuna = pytest.importorskip("optuna")
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    X, y = table(120, seed=0)
+    frozen = FrozenEstimator(BayesianEnsembleRegressor(4, **SMALL).fit(X, y))
+
+    def objective(trial):
+        model = HydraPlusRegressor(frozen, **SMALL).set_params(
+            lr=trial.suggest_categorical("lr", [1e-6, 2e-2]),
+            module__hidden_units=(trial.suggest_int("units", 8, 16),),
+        )
+        return cross_val_score(model, X, y, cv=2).mean()
+
+    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=0))
+    study.optimize(objective, n_trials=5)
+    assert all(trial.state.is_finished() for trial in study.trials)
+    assert {trial.params["lr"] for trial in study.trials} == {1e-6, 2e-2}
+    assert study.best_params["lr"] == 2e-2
+    best = student(lr=study.best_params["lr"])
+    assert clone(best).fit(X, y).score(X, y) > 0.2
+
+
+# --- SHAP: what an uncertainty comes from -------------------------------------------------------
+
+
+@pytest.mark.parametrize("explainer", ["PermutationExplainer", "KernelExplainer"])
+def test_shap_explains_epistemic_uncertainty(explainer, fitted):
+    shap = pytest.importorskip("shap")
+    background, far = table(20, seed=4)[0], table(4, seed=5)[0]
+    far[:, 1] = 4.0  # off the data by this column
+
+    def epistemic(X):
+        return fitted.predict_uncertainty(X).epistemic
+
+    explain = getattr(shap, explainer)(epistemic, background)
+    if explainer == "KernelExplainer":
+        values = explain.shap_values(far, silent=True)
+    else:
+        values = explain(far).values
+    sums = epistemic(far) - epistemic(background).mean()
+    np.testing.assert_allclose(values.sum(axis=1), sums, rtol=1e-4, atol=1e-8)  # efficiency
+    assert (np.abs(values).argmax(axis=1) == 1).all()
+
+
+# --- polars: frames in and out ------------------------------------------------------------------
+
+
+def test_frames_of_polars_go_in_and_come_out():
+    polars = pytest.importorskip("polars")
+    X, y = table(100, seed=0)
+    frame = polars.DataFrame(X, schema=["a", "b", "c"])
+    model = student().fit(frame, polars.Series(y))
+    expected = student().fit(X, y)
+    assert list(model.feature_names_in_) == ["a", "b", "c"]
+    np.testing.assert_array_equal(model.predict(frame), expected.predict(X))
+    with config_context(transform_output="polars"):
+        found = predict_frame(make_pipeline(StandardScaler(), student()).fit(frame, y), frame)
+    assert isinstance(found, polars.DataFrame)
+    assert found.shape == (100, 6)
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(frame.rename({"a": "other"}))
+
+
+# --- imbalanced-learn: samplers in its Pipeline -------------------------------------------------
+
+
+def test_a_sampler_in_imbalanced_learns_pipeline_raises_the_recall_of_the_rare_class():
+    over_sampling = pytest.importorskip("imblearn.over_sampling")
+    from imblearn.pipeline import make_pipeline as make_sampling_pipeline
+
+    X, y = make_classification(600, 4, weights=[0.95], class_sep=0.7, random_state=0)
+    train, test = next(StratifiedKFold(2).split(X, y))
+    model = HydraPlusClassifier(BayesianEnsembleClassifier(3, **SMALL), **SMALL)
+    recalls = []
+    for steps in ([], [over_sampling.RandomOverSampler(random_state=0)]):
+        pipeline = make_sampling_pipeline(StandardScaler(), *steps, clone(model))
+        pipeline.fit(X[train], y[train])
+        recalls.append(recall_score(y[test], pipeline.predict(X[test])))
+        parts = predict_uncertainty(pipeline, X[test])
+        inner = pipeline[-1].predict_uncertainty(pipeline[0].transform(X[test]))
+        np.testing.assert_array_equal(parts.epistemic, inner.epistemic)
+        assert len(predict_frame(pipeline, X[test])) == len(test)
+    assert recalls[1] > recalls[0] + 0.2
