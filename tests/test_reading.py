@@ -178,13 +178,17 @@ REFUSED = {
     "complex": (lambda X: X + 0j, ValueError, "Complex data not supported"),
     "words": (lambda X: np.full(X.shape, "a"), ValueError, "could not convert string to float"),
     "matrix": (np.asmatrix, TypeError, "np.matrix is not supported"),
-    "sparse": (sparse.csr_array, TypeError, "Sparse data was passed"),
+    "sparse": (
+        sparse.csr_array,
+        TypeError,
+        r"X must be dense, got a sparse csr_array of shape \(60, 3\)",
+    ),
 }
 
 
 @pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
 @pytest.mark.parametrize("rows", REFUSED)
-def test_scikit_learn_refuses_rows_few_or_many(rows, data, monkeypatch):
+def test_rows_are_refused_in_the_same_words_few_or_many(rows, data, monkeypatch):
     X, y = data
     make, error, message = REFUSED[rows]
     model = ensemble(normalize_X="NaN" not in rows).fit(X, y)  # else NaN is a missing value

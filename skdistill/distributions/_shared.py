@@ -166,8 +166,8 @@ class Marginal(ABC):
             isinstance(level, (float, np.floating)) and 0 < level < 1 for level in levels
         ):
             raise ValueError(
-                "coverage must be a number, or a sequence of numbers, strictly between 0 and 1, "
-                f"got {coverage!r}."
+                f"coverage must be strictly between 0 and 1, got {coverage!r}. "
+                "It is a number or a sequence of numbers."
             )
         tails = [(1 - float(level)) / 2 for level in levels for _ in range(2)]
         upper = torch.tensor([False, True] * len(levels))

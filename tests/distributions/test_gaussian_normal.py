@@ -208,6 +208,6 @@ def test_bad_input_is_named():
         d.log_prob(torch.zeros(3))
     with pytest.raises(ValueError, match="quantiles must be"):
         d.quantile([0.5, 1.0])
-    message = "coverage must be a number, or a sequence of numbers, strictly between 0 and 1, got 1"
+    message = "coverage must be strictly between 0 and 1, got 1"
     with pytest.raises(ValueError, match=message):
         d.interval(1.0)
