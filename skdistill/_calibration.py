@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import astuple, dataclass, replace
 from typing import Any
 
@@ -16,12 +17,16 @@ from torch import Tensor
 _LEAST = 1e-30
 
 _LOG_LEAST = math.log(_LEAST)
+_LOG_LEAST_PROBABILITY = math.log(torch.finfo(torch.float64).tiny)
 
 # Limits of a temperature; how little its loss changes when it is found; and by how little, in
 # proportion, the last of at most so many rounds changes a calibration.
 _TEMPERATURES = (0.01, 100.0)
 _TOLERANCE = 1e-12
 _CONVERGED, _MOST_ROUNDS = 1e-5, 30
+
+# What a distribution loses by each of the labels, (n, t) of targets or (n, 1) of classes.
+Loss = Callable[[Any, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -72,8 +77,10 @@ class Calibration:
         return tempered.widened(scale * before.clamp(min=_LEAST) ** power / after.clamp(min=_LEAST))
 
 
-def fit_temperature(distribution: Any, y: Tensor, weight: Tensor) -> Temperature:
-    """Fit the temperature of the least CRPS of the targets, or log loss of the labels.
+def fit_temperature(
+    distribution: Any, y: Tensor, weight: Tensor, loss: Loss | None = None
+) -> Temperature:
+    """Fit the temperature of the least loss: of the CRPS of targets, or the log loss of labels.
 
     The logarithm of that of labels has a standard normal prior, so that classes that are never
     mistaken do not lead to extremes: ``log(temperature)**2 / 2`` is added to the sum of the losses.
@@ -85,6 +92,8 @@ def fit_temperature(distribution: Any, y: Tensor, weight: Tensor) -> Temperature
     y : Tensor of shape (n, t), or of int64 of shape (n,)
         Targets, or codes of classes.
     weight : Tensor of shape (n,)
+    loss : callable, default=None
+        Takes a distribution and `y`, and gives a tensor (n, t), or (n, 1). None means these.
 
     Returns
     -------
@@ -93,7 +102,8 @@ def fit_temperature(distribution: Any, y: Tensor, weight: Tensor) -> Temperature
     share = (weight / weight.sum()).unsqueeze(-1)
     is_numeric = y.is_floating_point()
     found = Temperature(_plain(torch.ones(y.shape[1] if is_numeric else 1)))
-    return _with_temperature(found, distribution, y, share, 0.0 if is_numeric else 1 / len(y))
+    prior = 0.0 if is_numeric else 1 / len(y)
+    return _with_temperature(found, distribution, y, share, prior, loss or crps_or_log_loss)
 
 
 def fit_calibration(student: Any, members: Any, y: Tensor, weight: Tensor) -> Calibration:
@@ -121,7 +131,8 @@ def fit_calibration(student: Any, members: Any, y: Tensor, weight: Tensor) -> Ca
     found = Calibration(*[_plain(torch.ones(goal.shape[1]))] * 3)
     for _ in range(_MOST_ROUNDS):
         before = found
-        found = _with_temperature(_with_map(found, student, goal, share), student, y, share)
+        mapped = _with_map(found, student, goal, share)
+        found = _with_temperature(mapped, student, y, share, 0.0, crps_or_log_loss)
         if np.allclose(astuple(found), astuple(before), rtol=_CONVERGED):
             break
     return found
@@ -144,7 +155,7 @@ def _with_map(found: Calibration, student: Any, goal: Tensor, share: Tensor) -> 
 
 
 def _with_temperature(
-    found: Any, student: Any, y: Tensor, share: Tensor, prior: float = 0.0
+    found: Any, student: Any, y: Tensor, share: Tensor, prior: float, loss_of: Loss
 ) -> Any:
     """Take the temperature of the least loss of the labels, all else of a calibration as it is."""
 
@@ -152,7 +163,7 @@ def _with_temperature(
         return replace(found, temperature=_plain(torch.from_numpy(logarithm).exp()))
 
     def loss(logarithm: np.ndarray) -> float:
-        losses = share * _loss_of_labels(tempered(logarithm)(student), y)
+        losses = share * loss_of(tempered(logarithm)(student), y)
         return losses.sum().item() + prior / 2 * float(logarithm @ logarithm)
 
     start = np.log(np.atleast_1d(found.temperature))
@@ -160,14 +171,23 @@ def _with_temperature(
     return tempered(minimize(loss, start, bounds=limits, tol=_TOLERANCE).x)
 
 
-def _loss_of_labels(student: Any, y: Tensor) -> Tensor:
+def negative_log_likelihood(distribution: Any, y: Tensor) -> Tensor:
+    """Of targets, (n, t), or of the labels of classes, (n, 1), in nats.
+
+    A class that is ruled out counts as if it had the least of probabilities.
+    """
+    losses = -distribution.log_prob(y).reshape(len(y), -1)
+    return losses if y.is_floating_point() else losses.clamp(max=-_LOG_LEAST_PROBABILITY)
+
+
+def crps_or_log_loss(student: Any, y: Tensor) -> Tensor:
     """CRPS of the Gaussian with the mean and variance of y, (n, t), or log loss of classes, (n, 1).
 
     The CRPS is Eq 21 of T. Gneiting and A. E. Raftery, "Strictly Proper Scoring Rules, Prediction,
     and Estimation" (2007), with its sign changed.
     """
     if not y.is_floating_point():
-        return -student.log_prob(y).unsqueeze(-1)
+        return negative_log_likelihood(student, y)
     std = student.variance.sqrt()
     z = (y - student.mean) / std
     density = (-0.5 * z.square()).exp() / math.sqrt(2 * math.pi)

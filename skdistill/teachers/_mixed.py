@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
+from .._calibration import Temperature, fit_temperature, negative_log_likelihood
 from .._checks import check_weights
 from .._meta_estimators import final_step, is_prefitted, seeded_clone, tags_of, weights_for
 from .._predict import align_classes
@@ -19,9 +20,10 @@ from .._rules import Number, OneOf, Seed, errors_about
 from .._standardisation import standardisation
 from .._training import SEED_LIMIT
 from .._version import API_PAGE_OF_MODULE
-from ..distributions import EmpiricalGaussian
+from ..distributions import EmpiricalCategorical, EmpiricalGaussian
 from ._members import (
     group_moments,
+    group_probabilities,
     members_of_classifier,
     members_of_regressor,
     moments_of_members,
@@ -44,7 +46,10 @@ class MixedModels(MetaEstimatorMixin, BaseEstimator):
     Its predictive distribution is a mixture ``p(y | x) = sum_i w_i p_i(y | x)`` of the models'.
     The weights maximise its likelihood on rows that the models have not seen, as stacking of
     predictive distributions does (Yao et al., 2018, "Using Stacking to Average Bayesian Predictive
-    Distributions", Eq 4). Use :func:`as_teacher` to make a teacher of models.
+    Distributions", Eq 4). A mixture of calibrated distributions is too wide, since it has the
+    differences of their means on top (Gneiting and Ranjan, 2013, "Combining Predictive
+    Distributions"), so a temperature of its members, found after the weights and likewise, narrows
+    it. Use :func:`as_teacher` to make a teacher of models.
 
     Parameters
     ----------
@@ -52,8 +57,9 @@ class MixedModels(MetaEstimatorMixin, BaseEstimator):
         Classifiers or regressors, not fitted: anything that :func:`as_teacher` takes. Exact
         Gaussian processes cost the cube of the number of rows.
     weights : "oof", "equal" or array-like of shape (n_models,), default="oof"
-        How much each model counts. "oof" finds the weights that are best on the folds of `cv`;
-        models that get less than 0.01 are left out. Numbers need not sum to one.
+        How much each model counts. "oof" finds the weights that are best on the folds of `cv`,
+        and the temperature; models that get less than 0.01 are left out. Numbers need not sum to
+        one.
     cv : int, cross-validation splitter or iterable of pairs of train and test rows, default=5
         For weights="oof", and for the residual variance of regressors that predict none. Must put
         every row into one test fold. A number makes shuffled folds, stratified by class.
@@ -70,6 +76,9 @@ class MixedModels(MetaEstimatorMixin, BaseEstimator):
         The fitted models; None for one of weight 0.
     weights_ : ndarray of shape (n_models,)
         They sum to one.
+    temperature_ : float or tuple of float
+        Multiplies the aleatoric variance of numbers, of several targets one each, and divides the
+        logarithms of the members' probabilities of classes. 1 if the weights were given.
     log_scores_ : ndarray of shape (n_models,) or None
         Mean logarithm of the density, or probability, of y in rows that the model has not seen.
         None if the weights were not found by them.
@@ -124,8 +133,8 @@ class MixedModels(MetaEstimatorMixin, BaseEstimator):
             self._stack(models, X, y, weight, folds)
         else:
             given = np.ones(len(models)) if isinstance(self.weights, str) else self.weights
-            self.log_scores_, self.weights_ = None, np.asarray(given, dtype=float)
-        self.weights_ = self.weights_ / self.weights_.sum()
+            self.log_scores_, self.temperature_ = None, 1.0
+            self.weights_ = np.asarray(given, dtype=float) / np.sum(given)
         fits = zip(models, self.weights_, strict=True)
         self.models_ = [
             _fitted(model, X, y, weight) if share > 0 else None for model, share in fits
@@ -207,34 +216,49 @@ class MixedModels(MetaEstimatorMixin, BaseEstimator):
         self._y_is_1d, self._n_targets = y.ndim == 1, targets.shape[1]
         self._y_scale = standardisation(targets, weight)[1]
 
+    def _labels(self, y: np.ndarray) -> torch.Tensor:
+        """Codes of classes, (n,), or targets (n, t), as distributions take them."""
+        if is_classifier(self):
+            return torch.from_numpy(np.searchsorted(self.classes_, y))
+        return torch.from_numpy(y.reshape(len(y), -1).astype(float))
+
     def _stack(self, models: list, X, y: np.ndarray, weight, folds) -> None:
-        """Find weights, scores and residual variances by predictions of rows not seen."""
+        """Find weights, temperature and residual variances by predictions of rows not seen."""
         found = [self._out_of_fold(model, X, y, weight, folds) for model in models]
-        scores = np.stack([one for one, _ in found])
+        each = [members for members, _ in found]
         if not is_classifier(self):
             self.residual_variances_ = [residual for _, residual in found]
+        labels = self._labels(y)
+        distributions = map(self._distribution, each)
+        scores = np.stack(
+            [-negative_log_likelihood(d, labels).sum(1).numpy() for d in distributions]
+        )
         self.log_scores_ = np.average(scores, axis=1, weights=weight)
         self.weights_ = stacking_weights(scores, weight)
+        kept = [members for members, share in zip(each, self.weights_, strict=True) if share > 0]
+        mixture = self._distribution(self._groups(kept))
+        rows = torch.ones(len(y)) if weight is None else torch.from_numpy(weight)
+        self.temperature_ = fit_temperature(
+            mixture, labels, rows.double(), negative_log_likelihood
+        ).temperature
 
     def _out_of_fold(self, model, X, y: np.ndarray, weight, folds):
-        """Log-likelihoods (n,) of rows not seen, and the residual variance if one is needed."""
+        """Members (n, S, ...) for rows that the model has not seen, and the residual variance."""
 
         def read(fitted, rows):
             if is_classifier(self):
-                return self._probabilities(fitted, rows).mean(axis=1)
+                return group_probabilities(self._probabilities(fitted, rows), self.n_members)
             moments = read_moments(fitted, rows, self._n_targets)
-            return group_moments(moments, min(self.n_members, moments.shape[1]))
+            return group_moments(moments, self.n_members)
 
         predicted = read_out_of_fold(model, X, y, weight, folds, read, "cv")
         if is_classifier(self):
-            of_label = predicted[np.arange(len(y)), np.searchsorted(self.classes_, y)]
-            return np.log(np.maximum(of_label, np.finfo(float).tiny)), None
-        targets, residual = y.reshape(len(y), -1).astype(float), None
+            return predicted, None
+        residual = None
         if predicted[..., 2].any():
+            targets = y.reshape(len(y), -1).astype(float)
             residual = mean_squared_residual(predicted[..., 0].mean(axis=1), targets, weight)
-        members = with_variance(predicted, residual, self._y_scale)
-        densities = EmpiricalGaussian.from_members(members).log_prob(torch.tensor(targets))
-        return densities.sum(dim=-1).numpy(), residual
+        return with_variance(predicted, residual, self._y_scale), residual
 
     def _residual_variances(self, models: list, X, y: np.ndarray, weight) -> list:
         """Residual variance of each model that predicts no variance; None of the others."""
@@ -254,17 +278,29 @@ class MixedModels(MetaEstimatorMixin, BaseEstimator):
     def _probabilities(self, fitted, X) -> np.ndarray:
         return align_classes(read_probabilities(fitted, X), fitted.classes_, self.classes_)
 
-    def _shares(self, each: list[np.ndarray]) -> np.ndarray:
-        """Shares (n_members, S) of the models' members, an array (n, S_i, ...) of each, in ours."""
+    def _groups(self, each: list[np.ndarray]) -> np.ndarray:
+        """Mixtures (n, n_members, ...) of the kept models' members, an array (n, S_i, ...) each."""
         weights = self.weights_[self.weights_ > 0]
         counts = [members.shape[1] for members in each]
-        return shares_of_groups(np.repeat(weights / counts, counts), self.n_members)
+        shares = shares_of_groups(np.repeat(weights / counts, counts), self.n_members)
+        members = np.concatenate(each, axis=1)
+        if is_classifier(self):
+            return shares.astype(members.dtype) @ members
+        return mixtures(members, shares)
+
+    def _distribution(self, members: np.ndarray) -> EmpiricalCategorical | EmpiricalGaussian:
+        family = EmpiricalCategorical if is_classifier(self) else EmpiricalGaussian
+        return family.from_members(members)
+
+    def _tempered(self, each: list[np.ndarray]) -> np.ndarray:
+        """Members of the mixture, at its temperature."""
+        mixture = self._distribution(self._groups(each))
+        return Temperature(self.temperature_)(mixture).members.numpy()
 
 
 @members_of_classifier.register(MixedModels)
 def _(model, X):
-    each = [model._probabilities(fitted, X) for fitted in model._kept()]
-    return model._shares(each) @ np.concatenate(each, axis=1)
+    return model._tempered([model._probabilities(fitted, X) for fitted in model._kept()])
 
 
 @members_of_regressor.register(MixedModels)
@@ -275,7 +311,7 @@ def _(model, X, n_targets):
         for fitted, residual in fits
         if fitted is not None
     ]
-    return moments_of_members(mixtures(np.concatenate(each, axis=1), model._shares(each)))
+    return moments_of_members(model._tempered(each))
 
 
 def mixtures(members: np.ndarray, shares: np.ndarray) -> np.ndarray:

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.optimize import minimize_scalar
+from scipy.special import softmax
 from scipy.stats import norm
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.dummy import DummyClassifier, DummyRegressor
@@ -27,7 +29,7 @@ from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.tree import DecisionTreeRegressor
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import skdistill
@@ -97,6 +99,60 @@ def test_weights_are_those_of_the_best_mixture_on_rows_not_seen(numbers):
     assert mixed.weights_[0] > 0.8  # y is a line
     assert mixed.weights_[1] == 0
     assert mixed.models_[1] is None
+
+
+def test_temperature_is_that_of_the_best_mixture_of_numbers():
+    X, y = np.zeros((400, 1)), np.random.RandomState(0).normal(size=400)
+    models = [DummyRegressor(strategy="constant", constant=centre) for centre in (-1.0, 1.0)]
+    mixed = MixedModels(models, random_state=0).fit(X, y)
+    weights = mixed.weights_[:, None]
+    assert_allclose(weights, 0.5, atol=0.1)
+    residuals = y - np.array([[-1.0], [1.0]])
+    stds = np.sqrt(np.mean(residuals**2, axis=1, keepdims=True))
+
+    def loss(temperature):
+        return -np.log(weights.T @ norm.pdf(residuals, scale=np.sqrt(temperature) * stds)).mean()
+
+    best = minimize_scalar(loss, (0.1, 1.0)).x
+    assert best < 0.6  # both models are centred where half of the rows are not
+    assert_allclose(mixed.temperature_, best, rtol=0.1)  # groups of members share their means
+    assert loss(mixed.temperature_) < loss(1.0)
+    teacher = as_teacher(models, weights="oof").set_params(estimator__random_state=0).fit(X, y)
+    uncertainty = teacher.predict_uncertainty(X[:1])
+    given = as_teacher(models, weights=mixed.weights_).fit(X, y).predict_uncertainty(X[:1])
+    assert_allclose(uncertainty.epistemic, given.epistemic)
+    assert_allclose(uncertainty.aleatoric, mixed.temperature_ * given.aleatoric, rtol=1e-6)
+
+
+def test_temperature_is_that_of_the_best_mixture_of_classes():
+    random = np.random.RandomState(0)
+    X, y = random.normal(size=(600, 2)), random.randint(2, size=600)
+    X[:, 0] += 4 * y
+    unsure = LogisticRegression(C=1e-3)  # right about nearly every row, and sure of none
+    mixed = MixedModels([unsure], random_state=0).fit(X, y)
+    assert mixed.temperature_ < 0.5
+    plain = MixedModels([unsure], weights=[1]).fit(X, y)
+    assert plain.temperature_ == 1
+    tempered = np.log(as_teacher(plain).fit(X, y).predict_proba(X)) / mixed.temperature_
+    assert_allclose(
+        as_teacher(mixed).set_params(estimator__random_state=0).fit(X, y).predict_proba(X),
+        softmax(tempered, axis=1),
+    )
+
+
+def test_a_class_that_is_ruled_out_wrongly_has_a_finite_loss(classes):
+    X, y = classes
+    tree = DecisionTreeClassifier(random_state=0)  # its probabilities are zeros and ones
+    mixed = MixedModels([tree, GaussianNB()], random_state=0).fit(X, y)
+    assert np.isfinite(mixed.log_scores_).all()
+    assert np.isfinite(mixed.temperature_)
+
+
+def test_several_targets_have_a_temperature_each(numbers):
+    X, y = numbers
+    targets = np.column_stack([y, np.random.RandomState(1).normal(size=len(y))])
+    models = [Ridge(), DummyRegressor()]
+    assert len(MixedModels(models, random_state=0).fit(X, targets).temperature_) == 2
 
 
 @pytest.mark.parametrize("weights", ["equal", [2, 1, 1], [1, 0, 3]])
