@@ -21,6 +21,7 @@ from .._estimator import (
     recipe_for,
     with_callbacks,
 )
+from .._inputs import MANY_ROWS
 from .._plans import Extent, weights_of
 from .._ranks import refuse_ranks
 from .._read_offs import DistributionEstimator
@@ -60,7 +61,6 @@ _WITH_SHARING = {
     "inference": "deep_ensemble",
     "bootstrap": False,
     "warm_start": False,
-    "calibrate": None,
     "tune": None,
 }
 
@@ -266,8 +266,8 @@ def _calibrates(ensemble: Any, train: Any) -> bool:
     if ensemble.calibrate != "auto":
         return ensemble.calibrate is not None
     is_usual = ensemble.inference == "deep_ensemble" and isinstance(train, Data)
-    is_usual = is_usual and not shares_weights(ensemble.module)
-    return is_usual and train.n_rows >= LEAST_ROWS
+    least = MANY_ROWS if shares_weights(ensemble.module) else LEAST_ROWS
+    return is_usual and train.n_rows >= least
 
 
 def _trainer_of(ensemble: Any) -> type[Trainer]:
