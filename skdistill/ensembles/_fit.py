@@ -266,8 +266,11 @@ def _calibrates(ensemble: Any, train: Any) -> bool:
     if ensemble.calibrate != "auto":
         return ensemble.calibrate is not None
     is_usual = ensemble.inference == "deep_ensemble" and isinstance(train, Data)
-    least = MANY_ROWS if shares_weights(ensemble.module) else LEAST_ROWS
-    return is_usual and train.n_rows >= least
+    if shares_weights(ensemble.module):
+        # The rows cost members for numbers more than the temperature gives: the RMSE and NLL of
+        # california's validation rows were .494 and .51 with it, .490 and .49 without.
+        return is_usual and ensemble._kind == "classifier" and train.n_rows >= MANY_ROWS
+    return is_usual and train.n_rows >= LEAST_ROWS
 
 
 def _trainer_of(ensemble: Any) -> type[Trainer]:
