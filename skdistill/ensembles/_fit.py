@@ -267,8 +267,8 @@ def _calibrates(ensemble: Any, train: Any) -> bool:
         return ensemble.calibrate is not None
     is_usual = ensemble.inference == "deep_ensemble" and isinstance(train, Data)
     if shares_weights(ensemble.module):
-        # The rows cost members for numbers more than the temperature gives: the RMSE and NLL of
-        # california's validation rows were .494 and .51 with it, .490 and .49 without.
+        # The rows cost members for numbers more than the temperature gives: on validation rows
+        # RMSE and NLL rose by .8 % and .014 (california, 100 epochs), .5 % and .022 (house).
         return is_usual and ensemble._kind == "classifier" and train.n_rows >= MANY_ROWS
     return is_usual and train.n_rows >= LEAST_ROWS
 
