@@ -55,7 +55,8 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         that suits the labels best, by their log loss. From 10,000 rows on, each member also keeps
         the weights of the epoch with the least Brier score of the rows that it leaves out, and
         stops after `n_iter_no_change` epochs without a lower one; with `early_stopping` the rows
-        held out decide instead, by the log loss.
+        held out decide instead, by the log loss. With ``module=TabM`` all members leave out the
+        same tenth and keep the same epoch, and "auto" is None with fewer than 10,000 rows.
     checkpoint, checkpoint_every, callbacks, dtype, device, compile, n_threads, verbose
         As in :class:`BayesianEnsembleRegressor`.
     random_state : int, RandomState instance or None, default=None

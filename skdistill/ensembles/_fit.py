@@ -21,6 +21,7 @@ from .._estimator import (
     recipe_for,
     with_callbacks,
 )
+from .._inputs import MANY_ROWS
 from .._plans import Extent, weights_of
 from .._ranks import refuse_ranks
 from .._read_offs import DistributionEstimator
@@ -60,7 +61,6 @@ _WITH_SHARING = {
     "inference": "deep_ensemble",
     "bootstrap": False,
     "warm_start": False,
-    "calibrate": None,
     "tune": None,
 }
 
@@ -266,7 +266,10 @@ def _calibrates(ensemble: Any, train: Any) -> bool:
     if ensemble.calibrate != "auto":
         return ensemble.calibrate is not None
     is_usual = ensemble.inference == "deep_ensemble" and isinstance(train, Data)
-    is_usual = is_usual and not shares_weights(ensemble.module)
+    if shares_weights(ensemble.module):
+        # The rows cost members for numbers more than the temperature gives: on validation rows
+        # RMSE and NLL rose by .8 % and .014 (california, 100 epochs), .5 % and .022 (house).
+        return is_usual and ensemble._kind == "classifier" and train.n_rows >= MANY_ROWS
     return is_usual and train.n_rows >= LEAST_ROWS
 
 

@@ -101,7 +101,7 @@ class OutOfBag(NamedTuple):
         rows, outputs = [], []
         for part, chosen in networks.items():
             rows.append(np.flatnonzero(job.parts.of_row == part))
-            read = partial(_of_networks, chosen[:n_each])
+            read = partial(_of_members, job.plan.members_of(chosen[:n_each].tolist()))
             outputs.append(read_in_chunks(module, train.X[rows[-1]], read, raw=True))
         judged = train.at(np.concatenate(rows))
         found = torch.from_numpy(np.concatenate(outputs)).transpose(0, 1).double()
@@ -120,6 +120,6 @@ class OutOfBag(NamedTuple):
         return -float(self.weight @ log_prob / self.weight.sum())
 
 
-def _of_networks(chosen: np.ndarray, outputs: Tensor) -> Tensor:
-    """Outputs of some networks, rows first."""
+def _of_members(chosen: list[int], outputs: Tensor) -> Tensor:
+    """Outputs of some members, rows first."""
     return outputs[chosen].transpose(0, 1)

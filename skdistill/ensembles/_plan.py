@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,7 +69,7 @@ class EnsemblePlan(Plan):
         is_numeric = isinstance(self.task, Numbers)
         objective = GaussianObjective(self.beta) if is_numeric else CategoricalObjective()
         has_shared = len(module.network.lead) > 1
-        return MeanOverMembers(objective) if has_shared else objective
+        return ValidatedTogether(objective, module.read) if has_shared else objective
 
 
 class GaussianObjective(Objective):
@@ -92,44 +93,59 @@ class CategoricalObjective(Objective):
         return cross_entropy.and_gradient(outputs, codes.expand(outputs.shape[:-1]))
 
 
-class MeanOverMembers(Objective):
-    """An objective, averaged over the members where a network gives the outputs of all of them.
-
-    It does so in validation, (1, k, n, p); in training there is one member for each row, (1, n, p).
-    """
+class Validated(Objective):
+    """An objective that is trained by, and another loss in validation, which needs no gradient."""
 
     def __init__(self, objective: Objective):
         super().__init__()
         self.objective = objective
 
+    def forward(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Tensor:
+        if self.training:
+            return super().forward(outputs, targets)
+        return self.validation_loss(outputs, targets)
+
     def loss_and_gradient(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Any:
-        if outputs.ndim == 3:
-            return self.objective.loss_and_gradient(outputs, targets)
-        shared = tuple(target.unsqueeze(1) for target in targets)
-        losses, gradient = self.objective.loss_and_gradient(outputs, shared)
-        return losses.mean(1), gradient / outputs.shape[1]
+        return self.objective.loss_and_gradient(outputs, targets)
+
+    @abstractmethod
+    def validation_loss(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Tensor:
+        """Return the loss of every network and row, (S, n).
+
+        Outputs are (S, n, p), or (1, k, n, p) of k members that share weights.
+        """
 
 
-class ValidatedByBrier(Objective):
+class ValidatedTogether(Validated):
+    """An objective of members that share weights, whose loss in validation is their mixture's.
+
+    It is the negative log-likelihood of what `read` makes of the outputs of all members. Members
+    that have overfitted one by one may be better together, and they stop together.
+    """
+
+    def __init__(self, objective: Objective, read: Callable[[Tensor], Any]):
+        super().__init__(objective)
+        self.read = read
+
+    def validation_loss(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Tensor:
+        (y,) = targets
+        log_prob = self.read(outputs[0]).log_prob(y[0])
+        return -log_prob.reshape(1, outputs.shape[-2], -1).sum(-1)
+
+
+class ValidatedByBrier(Validated):
     """An objective for classes whose loss in validation is the Brier score of the probabilities.
 
     A temperature mends probabilities that are too sure, which raise the log loss before accuracy
     falls, and the Brier score less so. By the log loss members kept too early an epoch: covtype's
     validation rows had .422 after the temperature, by the Brier score .399.
+
+    Members that share weights are judged by the mean of their probabilities.
     """
 
-    def __init__(self, objective: Objective):
-        super().__init__()
-        self.objective = objective
-
-    def loss_and_gradient(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Any:
-        if self.training:
-            return self.objective.loss_and_gradient(outputs, targets)
+    def validation_loss(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Tensor:
         probs = outputs.softmax(-1)
-        gradient = probs.clone()
-        codes = targets[0].expand(outputs.shape[:-1]).unsqueeze(-1)
-        gradient.scatter_add_(-1, codes, torch.full_like(probs[..., :1], -1.0))
-        score = gradient.square().sum(-1)
-        # Of the softmax, from the gradient 2 (p - e_y) by the probabilities.
-        gradient = 2 * probs * (gradient - (probs * gradient).sum(-1, keepdim=True))
-        return score, gradient
+        if probs.ndim == 4:  # of members that share weights
+            probs = probs.mean(1)
+        codes = targets[0].expand(probs.shape[:-1]).unsqueeze(-1)
+        return probs.scatter_add(-1, codes, torch.full_like(probs[..., :1], -1.0)).square().sum(-1)

@@ -117,7 +117,8 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         in turn leave out the same one. "auto" is "oob" with at least 50 rows in memory for deep
         ensembles, and else None. None does nothing: members have all rows, and intervals are too
         narrow on small tables. The rows left out are drawn row by row, so with calibration one row
-        of weight two is no longer the same as two rows.
+        of weight two is no longer the same as two rows. With ``module=TabM`` all members leave out
+        the same tenth, and "auto" is None.
     n_jobs : int, default=None
         How many blocks of members are trained side by side on a CPU, as tasks of joblib; -1 is all
         cores. None is 1, or what ``joblib.parallel_config`` says, which also chooses where: in

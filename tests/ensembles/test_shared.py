@@ -11,6 +11,7 @@ import torch
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
+from sklearn.metrics import log_loss
 
 import skdistill
 from skdistill import (
@@ -19,6 +20,9 @@ from skdistill import (
     DistributionDistiller,
     HydraPlusRegressor,
 )
+from skdistill._calibration import fit_temperature
+from skdistill._tasks import TASKS
+from skdistill.ensembles._out_of_bag import Parts
 from skdistill.export import export_program
 from skdistill.modules import TabM, n_parameters
 from skdistill.samplers import SGLD
@@ -225,3 +229,107 @@ def test_it_is_exported(n, fitted, data, tmp_path):
     X = data[0][:n]
     found = program(torch.tensor(X))
     np.testing.assert_allclose(found[0].squeeze(), fitted.predict(X).squeeze(), rtol=1e-6)
+
+
+@pytest.fixture
+def every_table_is_large(monkeypatch):
+    for place in ("_training", "_fit", "_out_of_bag"):
+        monkeypatch.setattr(f"skdistill.ensembles.{place}.MANY_ROWS", N)
+
+
+def noisy_labels(X, seed):
+    """Labels of which X tells the probability, by its first column."""
+    rng = np.random.default_rng(seed)
+    return (rng.random(len(X)) < 1 / (1 + np.exp(-X[:, 0]))).astype(int)
+
+
+def parts_of(kind, y):
+    """The parts that a fit to y with ``random_state=0`` draws, of which members leave out one."""
+    task = TASKS[kind._kind]
+    task = task(np.unique(y)) if kind._kind == "classifier" else task.of_targets(y)
+    return Parts.drawn(task, y, np.random.RandomState(0))
+
+
+@pytest.mark.usefixtures("every_table_is_large")
+def test_on_large_tables_classes_keep_the_best_epoch_of_the_mean_probabilities(data):
+    X, _ = data
+    y = noisy_labels(X, 1)
+    (rows,) = parts_of(BayesianEnsembleClassifier, y).left_out([0])
+    settings = {"lr": 0.03, "lr_schedule": None, "n_iter_no_change": 60, "dtype": "float64"}
+    model = ensemble(BayesianEnsembleClassifier, max_epochs=60, **settings).fit(X, y)
+    (best,) = set(model.best_epochs_)
+    scores = [row["valid_loss"] for row in model.history_]
+    assert best < 60
+    assert scores[best - 1] <= min(scores) + model.tol
+    del model.module_.calibration
+    shares = model.predict_proba(X[rows])
+    brier = ((shares - np.eye(2)[y[rows]]) ** 2).sum(1).mean()
+    assert scores[best - 1] == pytest.approx(brier)
+
+
+@pytest.mark.usefixtures("every_table_is_large")
+def test_on_large_tables_noisy_classes_are_predicted_better(data):
+    X, _ = data
+    fresh = np.random.default_rng(2).normal(size=(2000, D))
+    y, y_fresh = noisy_labels(X, 1), noisy_labels(fresh, 3)
+    settings = {"max_epochs": 150, "module__hidden_units": (64, 64)}
+    losses = [
+        log_loss(
+            y_fresh,
+            ensemble(BayesianEnsembleClassifier, calibrate=calibrate, **settings)
+            .fit(X, y)
+            .predict_proba(fresh),
+        )
+        for calibrate in ("auto", None)
+    ]
+    assert losses[0] < losses[1] - 0.02
+
+
+@pytest.mark.parametrize("kind", [BayesianEnsembleRegressor, BayesianEnsembleClassifier])
+def test_the_temperature_is_that_of_all_members_on_the_rows_left_out(kind, data):
+    X, y = data
+    y = y if kind is BayesianEnsembleRegressor else noisy_labels(X, 1)
+    settings = {"calibrate": "oob", "dtype": "float64", "max_epochs": 40}
+    model = ensemble(kind, **settings).fit(X, y)
+    rows = np.flatnonzero(parts_of(kind, y).of_row == 0)
+    outputs = model.module_.outputs(torch.tensor(X[rows])).detach()
+    found = model.module_.read(outputs)
+    assert len(outputs) == K
+    if model._kind == "regressor":
+        targets = (torch.tensor(y[rows])[:, None] - y.mean()) / y.std()
+    else:
+        targets = torch.tensor(y[rows])
+    expected = fit_temperature(found, targets, torch.ones(len(rows), dtype=torch.float64))
+    temperature = model.calibration_.temperature
+    assert temperature == pytest.approx(expected.temperature, rel=1e-3)
+    assert temperature != 1
+
+
+def test_classes_on_smaller_tables_are_trained_on_all_rows(data):
+    model = ensemble(BayesianEnsembleClassifier).fit(data[0], noisy_labels(data[0], 1))
+    assert not hasattr(model, "calibration_")
+    assert not hasattr(model, "best_epochs_")
+
+
+@pytest.mark.usefixtures("every_table_is_large")
+def test_numbers_are_trained_on_all_rows_unless_calibration_is_asked_for(data):
+    default, asked = (ensemble(calibrate=value).fit(*data) for value in ("auto", "oob"))
+    assert not hasattr(default, "calibration_")
+    assert hasattr(asked, "calibration_")
+    assert not hasattr(asked, "best_epochs_")
+
+
+@pytest.mark.parametrize("kind", [BayesianEnsembleRegressor, BayesianEnsembleClassifier])
+def test_rows_left_out_have_no_influence_on_weights(kind, data):
+    """On a small table all epochs are run, and the rows left out tell the temperature only."""
+    X, _ = data
+    y = noisy_labels(X, 1)
+    if kind is BayesianEnsembleRegressor:
+        y = y.astype(float)
+    rows = np.flatnonzero(parts_of(kind, y).of_row == 0)
+    moved = X.copy()
+    moved[rows] = moved[rows][::-1]
+    settings = {"calibrate": "oob", "normalize_X": False}
+    first, second = (ensemble(kind, **settings).fit(rows_, y) for rows_ in (X, moved))
+    for name, value in first.module_.network.state_dict().items():
+        torch.testing.assert_close(second.module_.network.state_dict()[name], value, rtol=0, atol=0)
