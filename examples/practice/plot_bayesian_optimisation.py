@@ -96,8 +96,8 @@ print(f"worst search: {best[:, -1].min():.0f} %; most that there is: 90 %")
 # The picture
 # -----------
 #
-# Left, the second search: proposals lie where the yield may be high, and in corners of which nothing
-# is known. Right, the best yield so far of all searches.
+# Left, the second search: proposals lie where the yield may be high, and in corners of which
+# nothing is known. Right, the best yield so far of all searches.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(8.5, 3.8), layout="constrained")
 grid = np.stack(np.meshgrid(*np.linspace(low, high, 80).T), axis=-1)
