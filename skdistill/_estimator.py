@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Self, TypeVar, cast
 
 import torch
 from sklearn.base import BaseEstimator
+from sklearn.utils import metaestimators
 from sklearn.utils.validation import check_is_fitted
 
 from ._columns import Columns
@@ -24,7 +25,8 @@ from ._warnings import warn
 from .modules import MLP, shares_weights
 
 try:
-    from sklearn.callback import CallbackSupportMixin, with_callbacks
+    from sklearn.callback import CallbackSupportMixin
+    from sklearn.callback import with_callbacks as _with_callbacks
 except ImportError:  # scikit-learn < 1.9 has no callbacks
 
     class _NoTask:
@@ -46,8 +48,21 @@ except ImportError:  # scikit-learn < 1.9 has no callbacks
         def _init_callback_context(self, **kwargs):
             return _NoTask()
 
-    def with_callbacks(method):
+    def _with_callbacks(method):
         return method
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def with_callbacks(fit: Method) -> Method:
+    """scikit-learn's decorator of `fit`, which carries no types, with those of the method."""
+    return cast(Method, _with_callbacks(fit))
+
+
+def available_if(check: Callable[[Any], bool]) -> Callable[[Method], Method]:
+    """scikit-learn's decorator of methods that some estimators lack, with the method's types."""
+    return cast(Callable[[Method], Method], metaestimators.available_if(check))
 
 
 # Parts of an estimator whose parameters it takes, as ``<part>__<name>``.
@@ -91,6 +106,7 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
     module_: Any  # a stack that predicts distributions
     _columns: Columns | None = None  # those of X that hold categories
     n_epochs_: int
+    n_features_in_: int
     _plan: Plan
     _recipe: Any
     _history: list[dict[str, Any]]
@@ -113,12 +129,12 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
             if name.startswith(start)
         }
 
-    def get_params(self, deep=True):
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
         own = [name for name in vars(self) if _is_of_part(name)]
         own += getattr(self, "_unknown_params", ())
         return {**super().get_params(deep=deep), **{name: getattr(self, name) for name in own}}
 
-    def set_params(self, **params):
+    def set_params(self, **params: Any) -> Self:
         own = {k: v for k, v in params.items() if not _is_of_part(k)}
         check_nested(self, own)
         known = self.get_params(deep=False)

@@ -6,7 +6,7 @@ scikit-learn's meta-estimators delegate ``predict``, but not the methods of this
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import entr
@@ -42,7 +42,7 @@ _MIXTURES = (
 _MULTI_OUTPUT = (MultiOutputClassifier, MultiOutputRegressor)
 
 
-def predict_uncertainty(model, X) -> Uncertainty:
+def predict_uncertainty(model: Any, X: Any) -> Uncertainty:
     r"""Predict the parts of the uncertainty with an estimator or a meta-estimator around one.
 
     scikit-learn's meta-estimators delegate ``predict``, but not ``predict_uncertainty``; this
@@ -103,7 +103,7 @@ def predict_uncertainty(model, X) -> Uncertainty:
     return estimator.predict_uncertainty(rows)
 
 
-def predict_members(model, X) -> np.ndarray:
+def predict_members(model: Any, X: Any) -> np.ndarray:
     """Predict with every member; see :func:`predict_uncertainty`.
 
     Parameters
@@ -121,7 +121,7 @@ def predict_members(model, X) -> np.ndarray:
     return transformed_members(inverses, estimator.predict_members(X))
 
 
-def predict_quantiles(model, X, quantiles) -> np.ndarray:
+def predict_quantiles(model: Any, X: Any, quantiles: Any) -> np.ndarray:
     """Predict quantiles; see :func:`predict_uncertainty`.
 
     Parameters
@@ -145,7 +145,7 @@ def predict_quantiles(model, X, quantiles) -> np.ndarray:
     return np.where(levels < 0.5, np.minimum(straight, mirrored), np.maximum(straight, mirrored))
 
 
-def predict_interval(model, X, coverage=0.9) -> np.ndarray:
+def predict_interval(model: Any, X: Any, coverage: Any = 0.9) -> np.ndarray:
     """Predict central intervals; see :func:`predict_uncertainty`.
 
     Parameters
@@ -170,7 +170,7 @@ def predict_interval(model, X, coverage=0.9) -> np.ndarray:
     return np.sort(ends.reshape(*ends.shape[:-1], *last), axis=-1)
 
 
-def predict_frame(model, X, coverage=0.9):
+def predict_frame(model: Any, X: Any, coverage: Any = 0.9) -> Any:
     """Predict what a service answers with, as one table; see :func:`predict_uncertainty`.
 
     Parameters
@@ -226,7 +226,7 @@ def transformed_members(inverses, members: np.ndarray) -> np.ndarray:
     return np.stack([mean, variance], axis=-1)
 
 
-def align_classes(probabilities: np.ndarray, given, wanted) -> np.ndarray:
+def align_classes(probabilities: np.ndarray, given: Any, wanted: Any) -> np.ndarray:
     """Put columns of class probabilities in another order, zero for classes not given.
 
     Parameters

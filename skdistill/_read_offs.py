@@ -5,17 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 import torch
 from sklearn import get_config
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.utils import ClassifierTags, RegressorTags, check_random_state
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from ._estimator import NetEstimator
+from ._estimator import NetEstimator, available_if
 from ._reading import check_rows, read_in_chunks
 from ._rules import Number, OneOf, Seed, errors_about
 from ._training import SEED_LIMIT
@@ -84,7 +83,13 @@ class DistributionEstimator(NetEstimator):
         X = check_rows(self, X, self._recipe.row_shape)
         return read_in_chunks(self.module_, X, read, **kwargs)
 
-    def predict(self, X, return_std=False):
+    @overload
+    def predict(self, X: Any, return_std: Literal[False] = False) -> np.ndarray: ...
+
+    @overload
+    def predict(self, X: Any, return_std: Literal[True]) -> tuple[np.ndarray, np.ndarray]: ...
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict the mean of each row's targets, or its most probable class.
 
         Parameters
@@ -109,7 +114,7 @@ class DistributionEstimator(NetEstimator):
         return per_target(mean), np.sqrt(per_target(variance))
 
     @available_if(is_a("classifier"))
-    def predict_proba(self, X):
+    def predict_proba(self, X: Any) -> np.ndarray:
         """Predict the probability of each class. Only classifiers have this method.
 
         Parameters
@@ -124,7 +129,7 @@ class DistributionEstimator(NetEstimator):
         return self._read(X, lambda d: d.mean)
 
     @available_if(is_a("classifier"))
-    def predict_log_proba(self, X):
+    def predict_log_proba(self, X: Any) -> np.ndarray:
         """Predict the logarithm of each class's probability. Only classifiers have this method.
 
         Parameters
@@ -137,7 +142,7 @@ class DistributionEstimator(NetEstimator):
         """
         return self._read(X, lambda d: d.log_mean, may_be_infinite=True)
 
-    def predict_uncertainty(self, X) -> Uncertainty:
+    def predict_uncertainty(self, X: Any) -> Uncertainty:
         """Predict the total, aleatoric and epistemic uncertainty.
 
         Parameters
@@ -161,7 +166,7 @@ class DistributionEstimator(NetEstimator):
         return Uncertainty(total, aleatoric, epistemic, measure=task.measure)
 
     @available_if(is_a("regressor"))
-    def predict_interval(self, X, coverage=0.9):
+    def predict_interval(self, X: Any, coverage: Any = 0.9) -> np.ndarray:
         """Predict the central interval that holds y with a given probability.
 
         Only regressors have this method.
@@ -182,7 +187,7 @@ class DistributionEstimator(NetEstimator):
         return self._plan.task.per_target(interval)
 
     @available_if(is_a("regressor"))
-    def predict_quantiles(self, X, quantiles):
+    def predict_quantiles(self, X: Any, quantiles: Any) -> np.ndarray:
         """Predict quantiles of y, exact to rounding. Only regressors have this method.
 
         Parameters
@@ -201,7 +206,7 @@ class DistributionEstimator(NetEstimator):
         found = self._read(X, lambda d: d.quantile(levels))
         return self._plan.task.per_target(found)
 
-    def predict_frame(self, X, coverage=0.9):
+    def predict_frame(self, X: Any, coverage: Any = 0.9) -> Any:
         """Predict what a service answers with, as one table.
 
         Parameters
@@ -241,7 +246,7 @@ class DistributionEstimator(NetEstimator):
             table |= {f"proba_{label}": last[:, k] for k, label in enumerate(self.classes_)}
         return as_frame(table, X)
 
-    def predict_distribution(self, X):
+    def predict_distribution(self, X: Any) -> Any:
         """Predict the distribution that everything else is read off.
 
         Parameters
@@ -259,7 +264,7 @@ class DistributionEstimator(NetEstimator):
         return self.module_.of_outputs(torch.from_numpy(outputs).transpose(0, 1))
 
     @available_if(lambda self: "_plan" not in vars(self) or self._plan.has_members)
-    def predict_members(self, X):
+    def predict_members(self, X: Any) -> np.ndarray:
         """Predict with each member, or with each draw that stands for one.
 
         Parameters
@@ -275,7 +280,7 @@ class DistributionEstimator(NetEstimator):
         """
         return self._read(X, lambda d: d.members)
 
-    def sample_y(self, X, n_samples=1, random_state=None):
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Draw targets or labels from the predicted distribution.
 
         The same draws serve every row, so what is drawn for a row does not depend on the others.
@@ -302,7 +307,7 @@ class DistributionEstimator(NetEstimator):
 
         return task.decode(self._read(X, draw))
 
-    def score(self, X, y, sample_weight=None):
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy of a classifier, the R2 of a regressor.
 
         Parameters

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 # The API page of an estimator, to which scikit-learn's HTML representation links: of what is
 # imported from skdistill itself, and of what is imported from one of its modules.

@@ -23,7 +23,7 @@ __all__ = ["data_parallel", "predict"]
 
 
 @contextmanager
-def data_parallel(group=None) -> Iterator[None]:
+def data_parallel(group: Any = None) -> Iterator[None]:
     """Let the processes of ``torch.distributed`` train one student together.
 
     Within it, ``student.fit(X, y)`` is called by every process, with the same arguments: all rows,
@@ -94,7 +94,7 @@ def data_parallel(group=None) -> Iterator[None]:
         yield
 
 
-def predict(model, data, method="predict"):
+def predict(model: Any, data: Any, method: str = "predict") -> Any:
     """Predict rows that dask or ray hold in blocks, block by block, where they are.
 
     Each block is given to the model as it is, and predicted when the result is asked for; at once,

@@ -76,7 +76,15 @@ class Expectation(Settings):
         "weight": Number(Real, 0, closed="neither"),
     }
 
-    def __init__(self, g, loss="squared", link="identity", *, name=None, weight=1.0):
+    def __init__(
+        self,
+        g: Any,
+        loss: Any = "squared",
+        link: str = "identity",
+        *,
+        name: Any = None,
+        weight: float = 1.0,
+    ):
         self.g = g
         self.loss = loss
         self.link = link
@@ -271,7 +279,7 @@ class EntropyExpectation(_Known):
         "weight": Expectation._parameter_table["weight"],
     }
 
-    def __init__(self, loss="absolute", weight=1.0):
+    def __init__(self, loss: str = "absolute", weight: float = 1.0):
         super().__init__(_entropy, loss, "softplus", name="entropy", weight=weight)
 
 
@@ -284,7 +292,7 @@ class DirichletExpectation(_Known):
         Divides the members' logits and the student's outputs in training (App. A.3).
     """
 
-    def __init__(self, temperature=2.5):
+    def __init__(self, temperature: float = 2.5):
         super().__init__(_log_probs, link="exp", name="dirichlet")
         self.temperature = temperature
 

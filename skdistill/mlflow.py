@@ -23,7 +23,7 @@ __all__ = ["log_model", "save_model"]
 _REQUIREMENTS = ("conda_env", "pip_requirements", "extra_pip_requirements")
 
 
-def save_model(model, path, **params) -> None:
+def save_model(model: Any, path: Any, **params: Any) -> None:
     """Save a fitted model as an MLflow model, in a folder of the local file system.
 
     ``mlflow.pyfunc.load_model(path).predict(X)`` then gives the table of
@@ -55,7 +55,7 @@ def save_model(model, path, **params) -> None:
     _write("save_model", model, {"path": path, **params})
 
 
-def log_model(model, name, **params) -> Any:
+def log_model(model: Any, name: Any, **params: Any) -> Any:
     """Log a fitted model to the active run of MLflow, or to a new one; see :func:`save_model`.
 
     Parameters

@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
@@ -50,7 +50,7 @@ __all__ = [
 # --- costs ------------------------------------------------------------------------------------
 
 
-def n_parameters(estimator, X=None) -> int:
+def n_parameters(estimator: Any, X: Any = None) -> int:
     """Count the parameters of a fitted estimator's networks.
 
     Parameters
@@ -75,7 +75,7 @@ def n_parameters(estimator, X=None) -> int:
     return n_parameters_of_module(model.module_)
 
 
-def flops(estimator, X) -> int:
+def flops(estimator: Any, X: Any) -> int:
     """Count the floating-point operations that predicting one row takes.
 
     Parameters
@@ -99,7 +99,7 @@ def flops(estimator, X) -> int:
     return count_flop(model.module_, np.shape(rows)[1:])
 
 
-def latency(estimator, X, *, batch_size=1, n_repeats=30) -> float:
+def latency(estimator: Any, X: Any, *, batch_size: int = 1, n_repeats: int = 30) -> float:
     """Measure how long predicting a batch of rows takes, on one thread.
 
     Parameters
@@ -142,7 +142,7 @@ def _first_rows(X, n_rows: int):
     return X.iloc[index] if hasattr(X, "iloc") else X[index]
 
 
-def make_cost_scorer(cost, **kwargs) -> EstimatorScorer:
+def make_cost_scorer(cost: Any, **kwargs: Any) -> EstimatorScorer:
     """Make a scorer of a cost: its negative.
 
     Parameters
@@ -189,7 +189,7 @@ _SCORERS = {
 # --- the Pareto front -------------------------------------------------------------------------
 
 
-def nondominated(costs, scores) -> np.ndarray:
+def nondominated(costs: Any, scores: Any) -> np.ndarray:
     """Find the Pareto front: candidates that no other one beats in cost without a worse score.
 
     Parameters
@@ -223,7 +223,9 @@ def nondominated(costs, scores) -> np.ndarray:
     return order[scores[order] > best_before[: len(order)]]
 
 
-def pareto_front(cv_results, *, cost="neg_n_parameters", score="score") -> np.ndarray:
+def pareto_front(
+    cv_results: Any, *, cost: Any = "neg_n_parameters", score: Any = "score"
+) -> np.ndarray:
     """Find the candidates of a search that are best for what they cost.
 
     Parameters
@@ -405,20 +407,20 @@ class CheapestStudentSearchCV(GridSearchCV):
 
     def __init__(
         self,
-        estimator,
-        param_grid,
+        estimator: Any,
+        param_grid: Any,
         *,
-        scoring=None,
-        cost="n_parameters",
-        tolerance=1.0,
-        unit="standard_error",
-        n_jobs=None,
-        refit=True,
-        cv=None,
-        verbose=0,
-        pre_dispatch="2*n_jobs",
-        error_score=np.nan,
-        return_train_score=False,
+        scoring: Any = None,
+        cost: Any = "n_parameters",
+        tolerance: float = 1.0,
+        unit: str = "standard_error",
+        n_jobs: int | None = None,
+        refit: bool | str = True,
+        cv: Any = None,
+        verbose: int | bool = 0,
+        pre_dispatch: Any = "2*n_jobs",
+        error_score: Any = np.nan,
+        return_train_score: bool = False,
     ):
         super().__init__(
             estimator,
@@ -436,7 +438,7 @@ class CheapestStudentSearchCV(GridSearchCV):
         self.tolerance = tolerance
         self.unit = unit
 
-    def fit(self, X, y=None, **params):
+    def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
         """Search, and fit the chosen student on all rows.
 
         Parameters
@@ -509,16 +511,16 @@ class CheapestStudentSearchCV(GridSearchCV):
 
 
 def cross_val_predict_uncertainty(
-    estimator,
-    X,
-    y=None,
+    estimator: Any,
+    X: Any,
+    y: Any = None,
     *,
-    groups=None,
-    cv=None,
-    n_jobs=None,
-    verbose=0,
-    params=None,
-    pre_dispatch="2*n_jobs",
+    groups: Any = None,
+    cv: Any = None,
+    n_jobs: Any = None,
+    verbose: int | bool = 0,
+    params: Any = None,
+    pre_dispatch: Any = "2*n_jobs",
 ) -> Uncertainty:
     """Predict the uncertainty of every row by a clone that has not seen the row in its fit.
 

@@ -37,6 +37,8 @@ __all__ = [
     "effective_sample_size",
 ]
 
+_Group = dict[str, Any]  # of the parameters of an optimiser: its settings
+
 _FRICTION = Number(Real, 0, 1, closed="right")
 
 # Of steps relative to each weight's gradients: the learning rate of SGLD where the gradient's root
@@ -176,7 +178,7 @@ class _SamplingOptimizer(torch.optim.Optimizer):
         self.generator = generator
         self._noise: dict[Tensor, Tensor] = {}
 
-    def update(self, theta: Tensor, grad: Tensor, state: dict[str, Tensor], group: dict) -> None:
+    def update(self, theta: Tensor, grad: Tensor, state: dict[str, Tensor], group: _Group) -> None:
         """Update one tensor in place.
 
         Parameters
@@ -191,7 +193,7 @@ class _SamplingOptimizer(torch.optim.Optimizer):
         raise NotImplementedError  # each sampler defines it
 
     @torch.no_grad()
-    def step(self, closure=None):
+    def step(self, closure: Any = None) -> Any:
         """Update all parameters that have a gradient.
 
         Parameters
@@ -213,7 +215,9 @@ class _SamplingOptimizer(torch.optim.Optimizer):
                     self.update(p, p.grad, self.state[p], group)
         return loss
 
-    def _keywords(self, theta: Tensor, grad: Tensor, state: dict, group: dict) -> dict[str, Any]:
+    def _keywords(
+        self, theta: Tensor, grad: Tensor, state: dict[str, Tensor], group: _Group
+    ) -> dict[str, Any]:
         """Keywords of a step; memory for the noise is reused at every step."""
         if theta not in self._noise:
             self._noise[theta] = torch.empty_like(theta)
@@ -275,11 +279,19 @@ class SGLDOptimizer(_SamplingOptimizer):
         step sizes stay as they are; None is the same step size `lr` for all.
     """
 
-    def __init__(self, params, lr, n_rows, temperature=1.0, generator=None, adapts=None):
+    def __init__(
+        self,
+        params: Any,
+        lr: float,
+        n_rows: float,
+        temperature: float = 1.0,
+        generator: torch.Generator | None = None,
+        adapts: bool | None = None,
+    ):
         defaults = {"lr": lr, "n_rows": n_rows, "temperature": temperature}
         super().__init__(params, defaults, generator, adapts)
 
-    def update(self, theta, grad, state, group):
+    def update(self, theta: Tensor, grad: Tensor, state: dict[str, Tensor], group: _Group) -> None:
         sgld_step(theta, grad, **self._keywords(theta, grad, state, group))
 
 
@@ -296,13 +308,20 @@ class SGHMCOptimizer(_SamplingOptimizer):
     _settings = ("lr", "n_rows", "friction", "temperature")
 
     def __init__(
-        self, params, lr, n_rows, friction=0.1, temperature=1.0, generator=None, adapts=None
+        self,
+        params: Any,
+        lr: float,
+        n_rows: float,
+        friction: float = 0.1,
+        temperature: float = 1.0,
+        generator: torch.Generator | None = None,
+        adapts: bool | None = None,
     ):
         _FRICTION.check(friction, "friction")
         defaults = {"lr": lr, "n_rows": n_rows, "friction": friction, "temperature": temperature}
         super().__init__(params, defaults, generator, adapts)
 
-    def update(self, theta, grad, state, group):
+    def update(self, theta: Tensor, grad: Tensor, state: dict[str, Tensor], group: _Group) -> None:
         if "momentum" not in state:
             state["momentum"] = torch.zeros_like(theta)
         keywords = self._keywords(theta, grad, state, group)
@@ -468,13 +487,13 @@ class _Chain(_Inference):
         step_size : float
             Without a `step_size`, that which is relative to gradients.
         """
-        first = self._first_step
+        first: float = self._first_step
         match self._schedule:
             case "polynomial":  # a (b + t)^-gamma, Welling & Teh Sec 2, through both ends
                 final = self.final_step_size or first / 100
-                growth = (first / final) ** (1 / self.gamma) - 1
+                growth = float((first / final) ** (1 / self.gamma)) - 1
                 progress = iteration / max(n_iterations - 1, 1)
-                return first * (1 + growth * progress) ** -self.gamma
+                return float(first * (1 + growth * progress) ** -self.gamma)
             case "cyclical":  # Zhang et al. Eq 1
                 length = self._phase_length(n_iterations)
                 angle = math.pi * (iteration % length) / length
@@ -645,7 +664,7 @@ class MCDropout(_Inference):
 
     _parameter_table = {"rate": Number(Real, 0, 1, closed="neither")}
 
-    def __init__(self, rate=0.1):
+    def __init__(self, rate: float = 0.1):
         self.rate = rate
 
 
@@ -677,7 +696,7 @@ def kept_iterations(inference: SGLD | SGHMC, n_iterations: int, n_members: int) 
             f"n_members must be a multiple of inference__n_chains={inference.n_chains}, got "
             f"{n_members}."
         )
-    after = inference.sampling_iterations(n_iterations)
+    after: np.ndarray = inference.sampling_iterations(n_iterations)
     every = len(after) // n_draws if inference.thinning == "auto" else inference.thinning
     if len(after) < n_draws * max(every, 1):
         raise ValueError(
@@ -687,8 +706,10 @@ def kept_iterations(inference: SGLD | SGHMC, n_iterations: int, n_members: int) 
             f"{inference.thinning!r}. Raise max_epochs, or lower one of the three."
         )
     if inference.thinning == "auto":
-        return after[np.arange(1, n_draws + 1) * len(after) // n_draws - 1]
-    return after[every - 1 :: every][-n_draws:]
+        kept: np.ndarray = after[np.arange(1, n_draws + 1) * len(after) // n_draws - 1]
+    else:
+        kept = after[every - 1 :: every][-n_draws:]
+    return kept
 
 
 # --- diagnostics ------------------------------------------------------------------------------
@@ -780,7 +801,8 @@ def r_hat_of_chains(means: np.ndarray, variances: np.ndarray, n_draws: int) -> n
     """
     within, total = _variances(means, variances, n_draws)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.sqrt(total / within)  # Eq 4
+        r_hat: np.ndarray = np.sqrt(total / within)  # Eq 4
+    return r_hat
 
 
 def _variances(
@@ -797,7 +819,8 @@ def _autocovariance(chains: np.ndarray) -> np.ndarray:
     n = chains.shape[1]
     spectrum = np.fft.rfft(chains - chains.mean(1, keepdims=True), 2 * n, axis=1)
     power = (spectrum * spectrum.conj()).real.mean(0)
-    return np.fft.irfft(power, 2 * n, axis=0)[:n] / n
+    covariance: np.ndarray = np.fft.irfft(power, 2 * n, axis=0)[:n] / n
+    return covariance
 
 
 def _integrated_time(correlation: np.ndarray) -> np.ndarray:
@@ -811,4 +834,5 @@ def _integrated_time(correlation: np.ndarray) -> np.ndarray:
     time = -1 + 2 * np.where(is_positive, monotone, 0).sum(0)
     # As in Stan, the first term that is left out is added once if it is positive.
     after = np.take_along_axis(even, is_positive.sum(0)[None], axis=0)[0]
-    return time + np.maximum(after, 0)
+    whole: np.ndarray = time + np.maximum(after, 0)
+    return whole

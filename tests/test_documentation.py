@@ -65,9 +65,15 @@ def test_citation_has_the_version_the_licence_and_all_papers():
     assert len(set(re.findall(r"^    title: (.*)$", citation, re.MULTILINE))) == 6
 
 
-def test_changelog_begins_with_this_version():
+def test_changelog_begins_with_this_version_and_the_date_of_the_citation():
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    assert re.search(r"^## \[(.*?)\]", changelog, re.MULTILINE)[1] in {"Unreleased", __version__}
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    first = re.search(r"^## \[(.*?)\](?: - (\S+))?$", changelog, re.MULTILINE).groups()
+    if ".dev" in __version__:
+        assert first == ("Unreleased", None)
+    else:
+        released = re.search(r"^date-released: (.*)$", citation, re.MULTILINE)
+        assert first == (__version__, released[1])
 
 
 def test_types_are_announced():

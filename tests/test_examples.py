@@ -19,6 +19,7 @@ FEW_ROUNDS = {"n_rounds": 2, "max_epochs": 2}
 # What each page prints, and the constants at its top that make it run quickly.
 PAGES = {
     "plot_anytime": ("of the teacher's operations", FEW_ROUNDS),
+    "plot_bayesian_optimisation": ("at random:", FEW | {"n_searches": 2}),
     "plot_cheapest_student": ("RMSE in validation", FEW),
     "plot_decompose_boosting": ("ms for a row", FEW_ROUNDS),
     "plot_distil_forest": ("student (1 network)", FEW),

@@ -3,12 +3,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ._model_report import ModelReport
 
 __all__ = ["ModelReport", "report"]
 
 
-def report(student, X, y, teacher=None, reference=None, *, feature_names=None) -> ModelReport:
+def report(
+    student: Any,
+    X: Any,
+    y: Any,
+    teacher: Any = None,
+    reference: Any = None,
+    *,
+    feature_names: Any = None,
+) -> ModelReport:
     """Measure a fitted model on held-out rows, and make one page of it.
 
     The page has accuracy, proper scores, calibration, whether the uncertain rows are those with

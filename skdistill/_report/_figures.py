@@ -21,7 +21,7 @@ from ._answers import LEVELS, Answers
 from ._values import Picture
 
 # Told apart by colour, from the palette of Okabe and Ito, and by the line.
-_STYLES = {
+_STYLES: dict[str, dict[str, Any]] = {
     "student": {"color": "#0072B2"},
     "teacher": {"color": "#D55E00", "linestyle": "-."},
     "reference": {"color": "#009E73", "linestyle": ":"},

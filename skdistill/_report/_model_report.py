@@ -60,7 +60,7 @@ class ModelReport:
     def __repr__(self) -> str:
         return f"<ModelReport of {self.title} on {self.facts['rows']} rows>"
 
-    def to_frame(self):
+    def to_frame(self) -> Any:
         """Return all numbers as a table.
 
         Returns

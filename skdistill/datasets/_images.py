@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils import Bunch
@@ -38,7 +38,7 @@ _SETS = {
 IMAGE_SETS = tuple(_SETS)
 
 
-def fetch_images(name, *, data_home=None):
+def fetch_images(name: str, *, data_home: Any = None) -> Bunch:
     """Load MNIST [1]_, or KMNIST [2]_, which is often its partner out of distribution.
 
     The file ``images/mnist.npz`` or ``images/kmnist_test.npz`` in the folder that the environment

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from sklearn.model_selection import train_test_split
@@ -13,7 +14,9 @@ from sklearn.utils.validation import check_consistent_length
 from .._rules import Number
 
 
-def mask_squares(X, size, *, image_shape=None, value=0, random_state=None):
+def mask_squares(
+    X: Any, size: int, *, image_shape: Any = None, value: float = 0, random_state: Any = None
+) -> np.ndarray:
     """Mask a random square of each image.
 
     MNIST has hardly any uncertainty to distil; masked images have some [1]_.
@@ -90,7 +93,9 @@ def _image_shape(X, image_shape):
     return shape
 
 
-def split_labelled(X, y, n_labelled, *, random_state=None):
+def split_labelled(
+    X: Any, y: Any, n_labelled: int, *, random_state: Any = None
+) -> tuple[Any, Any, Any]:
     """Split rows into labelled ones and unlabelled ones.
 
     A teacher learns from the labelled rows, a student from all [1]_:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from string import ascii_uppercase
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.datasets import fetch_covtype
@@ -76,7 +76,7 @@ _SETS = {
 TABULAR_CLASSIFICATION_SETS = tuple(_SETS)
 
 
-def fetch_tabular_classification(name, *, data_home=None):
+def fetch_tabular_classification(name: str, *, data_home: Any = None) -> Bunch:
     """Load a table with classes.
 
     The file ``tabular/<name>.npz`` in the folder that the environment variable ``SKDISTILL_DATA``

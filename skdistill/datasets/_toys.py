@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -11,7 +12,9 @@ from sklearn.utils import check_random_state
 from .._rules import Number
 
 
-def make_hydra_regression(n_samples=240, noise=1.0, random_state=None):
+def make_hydra_regression(
+    n_samples: int = 240, noise: float = 1.0, random_state: Any = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Generate the toy regression problem of Hydra+ [1]_.
 
     Inputs are uniform on [-6, 6] and ``y = sin x - 0.1 x + 0.1 x^2 + 0.01 x^3 + noise * N(0, 1)``.
@@ -43,7 +46,9 @@ def make_hydra_regression(n_samples=240, noise=1.0, random_state=None):
     return x[:, np.newaxis], f + noise * random_state.standard_normal(n_samples)
 
 
-def make_spirals(n_samples=240, n_arms=3, noise=0.5, random_state=None):
+def make_spirals(
+    n_samples: int = 240, n_arms: int = 3, noise: float = 0.5, random_state: Any = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Generate the toy classification problem of Hydra+ [1]_: arms of a spiral around (0, 0).
 
     Each class is one turn of an Archimedean spiral, on which the radius is the angle. The angle is
@@ -86,7 +91,9 @@ def make_spirals(n_samples=240, n_arms=3, noise=0.5, random_state=None):
     return np.column_stack([z.real, z.imag]), y
 
 
-def make_ellipsoid(n_samples=1000, n_features=32, random_state=None):
+def make_ellipsoid(
+    n_samples: int = 1000, n_features: int = 32, random_state: Any = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Generate the two classes of B-DISTIL [1]_ inside and outside an ellipsoid.
 
     Inputs are standard normal, and the class is 1 where ``x' A x`` is above its median, with
@@ -119,7 +126,13 @@ def make_ellipsoid(n_samples=1000, n_features=32, random_state=None):
     return X, (level > np.median(level)).astype(int)
 
 
-def make_cube(n_samples=1000, n_features=32, n_vertices=16, n_classes=4, random_state=None):
+def make_cube(
+    n_samples: int = 1000,
+    n_features: int = 32,
+    n_vertices: int = 16,
+    n_classes: int = 4,
+    random_state: Any = None,
+) -> tuple[np.ndarray, np.ndarray]:
     """Generate the classes of B-DISTIL [1]_ around vertices of a cube.
 
     Inputs are standard normal, and the class is that of the nearest of `n_vertices` vertices of

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -44,7 +44,9 @@ TRANSLATION_TOKENS = TranslationTokens(
 )
 
 
-def make_translation(n_samples=2000, domain="known", ambiguity=0.4, random_state=None):
+def make_translation(
+    n_samples: int = 2000, domain: str = "known", ambiguity: float = 0.4, random_state: Any = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Generate sentences of a made-up language, each with a translation.
 
     A sentence has two or three phrases with a verb between them; a phrase is a noun, or as often an

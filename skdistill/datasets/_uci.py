@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from numbers import Integral
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils import Bunch, check_random_state
@@ -65,7 +65,7 @@ _UCI = {
 UCI_REGRESSION_SETS = tuple(_UCI)
 
 
-def fetch_uci_regression(name, *, data_home=None):
+def fetch_uci_regression(name: str, *, data_home: Any = None) -> Bunch:
     """Load one of the nine UCI regression sets of Hernandez-Lobato & Adams [1]_.
 
     The file ``uci/<set>.npz`` in the folder that the environment variable ``SKDISTILL_DATA`` names
@@ -129,7 +129,7 @@ def fetch_uci_regression(name, *, data_home=None):
     return bunch
 
 
-def draw_splits(n_samples, n_splits=20, random_state=_SPLIT_SEED):
+def draw_splits(n_samples: int, n_splits: int = 20, random_state: Any = _SPLIT_SEED) -> Any:
     """Draw random 90/10 splits by the recipe of the standard ones [1]_.
 
     Parameters

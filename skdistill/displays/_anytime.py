@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils import check_consistent_length
@@ -75,7 +76,7 @@ class AnytimeDisplay:
     references: dict[str, tuple] | None = None
     name: str | None = None
 
-    def plot(self, ax=None, *, name=None, **kwargs):
+    def plot(self, ax: Any = None, *, name: str | None = None, **kwargs: Any) -> Self:
         """Draw the curves.
 
         Parameters
@@ -120,16 +121,16 @@ class AnytimeDisplay:
     @classmethod
     def from_estimator(
         cls,
-        estimator,
-        X,
-        y,
+        estimator: Any,
+        X: Any,
+        y: Any,
         *,
-        sample_weight=None,
-        teacher_score=None,
-        references=None,
-        name=None,
-        **kwargs,
-    ):
+        sample_weight: Any = None,
+        teacher_score: float | None = None,
+        references: Any = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> Self:
         """Draw what a fitted booster scores after each round.
 
         Parameters
@@ -215,7 +216,7 @@ class EarlyPredictionDisplay:
     accuracies: np.ndarray
     name: str | None = None
 
-    def plot(self, ax=None, *, name=None, **kwargs):
+    def plot(self, ax: Any = None, *, name: str | None = None, **kwargs: Any) -> Self:
         """Draw both curves.
 
         Parameters
@@ -254,7 +255,16 @@ class EarlyPredictionDisplay:
         return self
 
     @classmethod
-    def from_estimator(cls, estimator, X, y, *, threshold=0.9, name=None, **kwargs):
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        *,
+        threshold: float = 0.9,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> Self:
         """Draw how early a fitted booster predicts series.
 
         Parameters
@@ -285,7 +295,16 @@ class EarlyPredictionDisplay:
         return cls.from_predictions(y, y_pred, steps, np.shape(X)[1], name=name, **kwargs)
 
     @classmethod
-    def from_predictions(cls, y_true, y_pred, steps, n_times, *, name=None, **kwargs):
+    def from_predictions(
+        cls,
+        y_true: Any,
+        y_pred: Any,
+        steps: Any,
+        n_times: int,
+        *,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> Self:
         """Draw how early given predictions were made.
 
         Parameters

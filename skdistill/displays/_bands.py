@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Real
+from typing import Any, Self
 
 import numpy as np
 
@@ -88,15 +89,15 @@ class UncertaintyBandDisplay:
 
     def plot(
         self,
-        ax=None,
+        ax: Any = None,
         *,
-        n_std=1.0,
-        name=None,
-        scatter_kwargs=None,
-        aleatoric_kwargs=None,
-        total_kwargs=None,
-        **kwargs,
-    ):
+        n_std: float = 1.0,
+        name: str | None = None,
+        scatter_kwargs: Any = None,
+        aleatoric_kwargs: Any = None,
+        total_kwargs: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Draw the line, the bands and the data.
 
         Parameters
@@ -166,16 +167,16 @@ class UncertaintyBandDisplay:
     @classmethod
     def from_estimator(
         cls,
-        estimator,
-        X,
-        y=None,
+        estimator: Any,
+        X: Any,
+        y: Any = None,
         *,
-        feature=0,
-        grid_resolution=200,
-        extend=0.2,
-        name=None,
-        **kwargs,
-    ):
+        feature: Any = 0,
+        grid_resolution: int = 200,
+        extend: float = 0.2,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> Self:
         """Draw the predictions of a fitted regressor along one column of X.
 
         The column runs over a grid; the other columns stay at their medians, or, where they are
@@ -232,17 +233,17 @@ class UncertaintyBandDisplay:
     @classmethod
     def from_predictions(
         cls,
-        x,
-        y_pred,
-        uncertainty,
+        x: Any,
+        y_pred: Any,
+        uncertainty: Any,
         *,
-        x_true=None,
-        y_true=None,
-        target=0,
-        feature_name="x",
-        name=None,
-        **kwargs,
-    ):
+        x_true: Any = None,
+        y_true: Any = None,
+        target: int = 0,
+        feature_name: str = "x",
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> Self:
         """Draw given predictions.
 
         Parameters

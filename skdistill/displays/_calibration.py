@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 
@@ -69,7 +70,9 @@ class RegressionCalibrationDisplay:
     calibration_error: float | None = None
     name: str | None = None
 
-    def plot(self, ax=None, *, name=None, ref_line=True, **kwargs):
+    def plot(
+        self, ax: Any = None, *, name: str | None = None, ref_line: bool = True, **kwargs: Any
+    ) -> Self:
         """Draw the curve.
 
         Parameters
@@ -113,7 +116,16 @@ class RegressionCalibrationDisplay:
         return self
 
     @classmethod
-    def from_estimator(cls, estimator, X, y, *, quantiles=None, name=None, **kwargs):
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        *,
+        quantiles: Any = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> Self:
         """Draw the calibration curve of a fitted regressor.
 
         Parameters
@@ -150,8 +162,15 @@ class RegressionCalibrationDisplay:
 
     @classmethod
     def from_predictions(
-        cls, y_true, y_quantiles, quantiles, *, sample_weight=None, name=None, **kwargs
-    ):
+        cls,
+        y_true: Any,
+        y_quantiles: Any,
+        quantiles: Any,
+        *,
+        sample_weight: Any = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> Self:
         """Draw the calibration curve of given quantiles.
 
         Parameters

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import chain, repeat
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import is_classifier
@@ -89,7 +89,14 @@ class DecisionUncertaintyDisplay:
     y_true: np.ndarray | None = None
     feature_names: tuple[str, ...] = ("feature 0", "feature 1")
 
-    def plot(self, ax=None, *, prediction_kwargs=None, scatter_kwargs=None, **kwargs):
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        prediction_kwargs: Any = None,
+        scatter_kwargs: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Draw the maps and the data.
 
         Parameters
@@ -182,16 +189,16 @@ class DecisionUncertaintyDisplay:
     @classmethod
     def from_estimator(
         cls,
-        estimator,
-        X,
-        y=None,
+        estimator: Any,
+        X: Any,
+        y: Any = None,
         *,
-        features=(0, 1),
-        target=0,
-        grid_resolution=200,
-        extend=0.2,
-        **kwargs,
-    ):
+        features: Any = (0, 1),
+        target: int = 0,
+        grid_resolution: int = 200,
+        extend: float = 0.2,
+        **kwargs: Any,
+    ) -> Self:
         """Draw the predictions and uncertainties of a fitted model over two columns of X.
 
         The two columns run over a grid; others, if there are any, stay at their medians, or, where

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -83,7 +83,7 @@ class FidelityDisplay:
     measure: str
     reference: dict[str, np.ndarray] | None = None
 
-    def plot(self, ax=None, *, band_kwargs=None, **kwargs):
+    def plot(self, ax: Any = None, *, band_kwargs: Any = None, **kwargs: Any) -> Self:
         """Draw the points, the bands and lines of equality.
 
         Parameters
@@ -141,7 +141,9 @@ class FidelityDisplay:
         return ax.fill_between(*band, **merge_style(PolyCollection, style, given))
 
     @classmethod
-    def from_estimators(cls, teacher, student, X, *, reference=None, **kwargs):
+    def from_estimators(
+        cls, teacher: Any, student: Any, X: Any, *, reference: Any = None, **kwargs: Any
+    ) -> Self:
         """Draw the uncertainties of fitted models.
 
         Parameters
@@ -168,7 +170,9 @@ class FidelityDisplay:
         return cls.from_predictions(*both, reference=of_reference, **kwargs)
 
     @classmethod
-    def from_predictions(cls, teacher, student, *, reference=None, target=0, **kwargs):
+    def from_predictions(
+        cls, teacher: Any, student: Any, *, reference: Any = None, target: int = 0, **kwargs: Any
+    ) -> Self:
         """Draw given uncertainties.
 
         Parameters

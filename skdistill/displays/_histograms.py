@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import cycle
 from numbers import Integral
+from typing import Any, Self
 
 import numpy as np
 
@@ -91,7 +92,7 @@ class UncertaintyHistogramDisplay:
     total_variation: dict[str, dict]
     measure: str
 
-    def plot(self, ax=None, *, yscale="sqrt", **kwargs):
+    def plot(self, ax: Any = None, *, yscale: str = "sqrt", **kwargs: Any) -> Self:
         """Draw the histograms.
 
         Parameters
@@ -152,7 +153,7 @@ class UncertaintyHistogramDisplay:
         return "\n".join(lines)
 
     @classmethod
-    def from_estimators(cls, estimators, X, X_out=None, **kwargs):
+    def from_estimators(cls, estimators: Any, X: Any, X_out: Any = None, **kwargs: Any) -> Self:
         """Draw the uncertainties of fitted models.
 
         Parameters
@@ -186,8 +187,14 @@ class UncertaintyHistogramDisplay:
 
     @classmethod
     def from_predictions(
-        cls, in_distribution, out_of_distribution=None, *, bins=50, target=0, **kwargs
-    ):
+        cls,
+        in_distribution: Any,
+        out_of_distribution: Any = None,
+        *,
+        bins: int = 50,
+        target: int = 0,
+        **kwargs: Any,
+    ) -> Self:
         """Draw given uncertainties.
 
         Parameters

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import cycle
-from typing import Any
+from typing import Any, Self
 
 from ..model_selection import costs_and_scores, nondominated
 from ._drawing import (
@@ -89,7 +89,7 @@ class ParetoDisplay:
     teacher_scores: Any = None
     base_costs: Any = None
 
-    def plot(self, ax=None, *, point_kwargs=None, **kwargs):
+    def plot(self, ax: Any = None, *, point_kwargs: Any = None, **kwargs: Any) -> Self:
         """Draw the panels.
 
         Parameters
@@ -152,14 +152,14 @@ class ParetoDisplay:
     @classmethod
     def from_cv_results(
         cls,
-        cv_results,
+        cv_results: Any,
         *,
-        scores=("score",),
-        costs=("neg_flops", "neg_n_parameters"),
-        teacher_scores=None,
-        base_costs=None,
-        **kwargs,
-    ):
+        scores: Any = ("score",),
+        costs: Any = ("neg_flops", "neg_n_parameters"),
+        teacher_scores: Any = None,
+        base_costs: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Draw the candidates of searches.
 
         Parameters

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 
@@ -82,7 +83,9 @@ class UncertaintyProfileDisplay:
     feature_name: str = "x"
     name: str | None = None
 
-    def plot(self, ax=None, *, name=None, plot_mean=True, **kwargs):
+    def plot(
+        self, ax: Any = None, *, name: str | None = None, plot_mean: bool = True, **kwargs: Any
+    ) -> Self:
         """Draw the means of the groups.
 
         Parameters
@@ -136,8 +139,17 @@ class UncertaintyProfileDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator, X, *, feature=0, part="epistemic", n_bins=10, target=0, name=None, **kwargs
-    ):
+        cls,
+        estimator: Any,
+        X: Any,
+        *,
+        feature: Any = 0,
+        part: str = "epistemic",
+        n_bins: int = 10,
+        target: int = 0,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> Self:
         """Draw the uncertainty of a fitted model by the values of a column of X.
 
         Parameters
@@ -190,16 +202,16 @@ class UncertaintyProfileDisplay:
     @classmethod
     def from_predictions(
         cls,
-        uncertainty,
-        values,
+        uncertainty: Any,
+        values: Any,
         *,
-        n_bins=10,
-        unit=None,
-        part=None,
-        feature_name="x",
-        name=None,
-        **kwargs,
-    ):
+        n_bins: int = 10,
+        unit: str | None = None,
+        part: str | None = None,
+        feature_name: str | None = "x",
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> Self:
         """Draw given uncertainties by the values of a column.
 
         Parameters
@@ -218,5 +230,10 @@ class UncertaintyProfileDisplay:
         """
         import_pyplot(f"{cls.__name__}.from_predictions")
         found = uncertainty_profile(uncertainty, values, n_bins=n_bins)._asdict()
-        about = {"unit": unit, "part": part, "feature_name": feature_name, "name": name}
+        about: dict[str, Any] = {
+            "unit": unit,
+            "part": part,
+            "feature_name": feature_name,
+            "name": name,
+        }
         return cls(**found, **about).plot(**kwargs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import reduce
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import is_classifier
@@ -90,14 +91,14 @@ class RejectionCurveDisplay:
 
     def plot(
         self,
-        ax=None,
+        ax: Any = None,
         *,
-        against="coverage",
-        name=None,
-        plot_oracle=True,
-        plot_random=True,
-        **kwargs,
-    ):
+        against: str = "coverage",
+        name: str | None = None,
+        plot_oracle: bool = True,
+        plot_random: bool = True,
+        **kwargs: Any,
+    ) -> Self:
         """Draw the curves.
 
         Parameters
@@ -159,7 +160,17 @@ class RejectionCurveDisplay:
         return labelled(name, ", ".join(known)) if known else name
 
     @classmethod
-    def from_estimator(cls, estimator, X, y, *, part="total", target=0, name=None, **kwargs):
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        *,
+        part: str = "total",
+        target: int = 0,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> Self:
         """Draw what a fitted model gains by abstaining.
 
         The loss of a classifier is 1 where its label is wrong and 0 where it is right, that of a
@@ -218,8 +229,15 @@ class RejectionCurveDisplay:
 
     @classmethod
     def from_losses(
-        cls, losses, uncertainty, *, sample_weight=None, loss_name="loss", name=None, **kwargs
-    ):
+        cls,
+        losses: Any,
+        uncertainty: Any,
+        *,
+        sample_weight: Any = None,
+        loss_name: str = "loss",
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> Self:
         """Draw how well given uncertainties find given losses.
 
         Parameters

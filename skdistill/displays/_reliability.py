@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.calibration import CalibrationDisplay, calibration_curve
@@ -69,8 +69,15 @@ class ReliabilityDisplay:
     name: str | None = None
 
     def plot(
-        self, ax=None, *, name=None, ref_line=True, plot_bars=True, bars_kwargs=None, **kwargs
-    ):
+        self,
+        ax: Any = None,
+        *,
+        name: str | None = None,
+        ref_line: bool = True,
+        plot_bars: bool = True,
+        bars_kwargs: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Draw the curves and the bars.
 
         Parameters
@@ -139,7 +146,9 @@ class ReliabilityDisplay:
         return ax.stairs(self.share, edges, **merge_style(StepPatch, style, given))
 
     @classmethod
-    def from_estimator(cls, estimator, X, y, *, name=None, **kwargs):
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: Any, *, name: str | None = None, **kwargs: Any
+    ) -> Self:
         """Draw the reliability of a fitted classifier.
 
         Parameters
@@ -183,17 +192,17 @@ class ReliabilityDisplay:
     @classmethod
     def from_predictions(
         cls,
-        y_true,
-        y_prob,
+        y_true: Any,
+        y_prob: Any,
         *,
-        labels=None,
-        classes=None,
-        n_bins=15,
-        strategy="uniform",
-        sample_weight=None,
-        name=None,
-        **kwargs,
-    ):
+        labels: Any = None,
+        classes: Any = None,
+        n_bins: int = 15,
+        strategy: str = "uniform",
+        sample_weight: Any = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> Self:
         """Draw the reliability of given class probabilities.
 
         Parameters

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 
@@ -66,7 +67,15 @@ class SparsificationDisplay:
     ause: float | None = None
     name: str | None = None
 
-    def plot(self, ax=None, *, name=None, plot_oracle=True, oracle_kwargs=None, **kwargs):
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        name: str | None = None,
+        plot_oracle: bool = True,
+        oracle_kwargs: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Draw the curves and the area between them.
 
         Parameters
@@ -125,7 +134,9 @@ class SparsificationDisplay:
         return self
 
     @classmethod
-    def from_estimator(cls, estimator, X, y, *, name=None, **kwargs):
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: Any, *, name: str | None = None, **kwargs: Any
+    ) -> Self:
         """Draw how well the total uncertainty of a fitted regressor ranks its errors.
 
         Parameters
@@ -159,8 +170,15 @@ class SparsificationDisplay:
 
     @classmethod
     def from_predictions(
-        cls, y_true, y_pred, uncertainty, *, sample_weight=None, name=None, **kwargs
-    ):
+        cls,
+        y_true: Any,
+        y_pred: Any,
+        uncertainty: Any,
+        *,
+        sample_weight: Any = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> Self:
         """Draw how well given uncertainties rank the errors of given predictions.
 
         Parameters

@@ -4,16 +4,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import MetaEstimatorMixin
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from .._estimator import fit_task, recipe_for, with_callbacks
+from .._estimator import available_if, fit_task, recipe_for, with_callbacks
 from .._inputs import InputEncoding
 from .._plans import Plan
 from .._ranks import refuse_ranks
@@ -244,42 +243,42 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
 
     def __init__(
         self,
-        teacher,
+        teacher: Any,
         *,
-        n_rounds=7,
-        module=MLP,
-        head_layers=1,
-        connection="residual",
-        expansions=2,
-        connect="when_needed",
-        max_search=5,
-        gamma=1.0,
-        temperature=1.0,
-        eta="auto",
-        early=False,
-        transfer=None,
-        transfer_only=False,
-        teacher_cv=None,
-        weight_decay=0.0,
-        optimizer="Adam",
-        lr=0.01,
-        lr_schedule="cosine",
-        max_epochs="auto",
-        batch_size=64,
-        clip_norm=5.0,
-        normalize_X=True,
-        categorical_features="from_dtype",
-        normalize_y=True,
-        memory=None,
-        checkpoint=None,
-        checkpoint_every=60.0,
-        callbacks=None,
-        device="auto",
-        compile="auto",
-        n_threads="auto",
-        verbose=0,
-        random_state=None,
-        **kwargs,
+        n_rounds: int = 7,
+        module: Any = MLP,
+        head_layers: int = 1,
+        connection: str = "residual",
+        expansions: int = 2,
+        connect: str = "when_needed",
+        max_search: int = 5,
+        gamma: float = 1.0,
+        temperature: float = 1.0,
+        eta: float | str = "auto",
+        early: bool = False,
+        transfer: Any = None,
+        transfer_only: bool = False,
+        teacher_cv: Any = None,
+        weight_decay: float = 0.0,
+        optimizer: Any = "Adam",
+        lr: float = 0.01,
+        lr_schedule: str | None = "cosine",
+        max_epochs: int | str = "auto",
+        batch_size: int = 64,
+        clip_norm: float | None = 5.0,
+        normalize_X: bool = True,
+        categorical_features: Any = "from_dtype",
+        normalize_y: bool = True,
+        memory: Any = None,
+        checkpoint: Any = None,
+        checkpoint_every: Any = 60.0,
+        callbacks: Any = None,
+        device: Any = "auto",
+        compile: bool | str = "auto",
+        n_threads: int | str = "auto",
+        verbose: int | bool = 0,
+        random_state: Any = None,
+        **kwargs: Any,
     ):
         self.teacher = teacher
         self.n_rounds = n_rounds
@@ -318,7 +317,14 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         self._set_extra_params(kwargs)
 
     @with_callbacks
-    def fit(self, X, y, sample_weight=None, X_transfer=None, member_predictions=None):
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        X_transfer: Any = None,
+        member_predictions: Any = None,
+    ) -> Self:
         """Fit the teacher, if it is not fitted, and decompose it.
 
         Parameters
@@ -347,7 +353,7 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
 
     # --- predictions from some of the rounds
 
-    def predict(self, X, return_std=False, **limits):
+    def predict(self, X: Any, return_std: bool = False, **limits: Any) -> Any:
         """Predict the class of each row, or its mean.
 
         Parameters
@@ -384,7 +390,7 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         return self._predict_within(X, self._means_and_std if return_std else self._points, limits)
 
     @available_if(is_a("classifier"))
-    def predict_proba(self, X, **limits):
+    def predict_proba(self, X: Any, **limits: Any) -> Any:
         """Predict the probability of each class.
 
         Parameters
@@ -402,7 +408,7 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         """
         return self._predict_within(X, _probabilities, limits)
 
-    def staged_predict(self, X):
+    def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
         """Predict after each round.
 
         Parameters
@@ -416,7 +422,7 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         return self._after_each_round(X, self._points)
 
     @available_if(is_a("classifier"))
-    def staged_predict_proba(self, X):
+    def staged_predict_proba(self, X: Any) -> Iterator[np.ndarray]:
         """Predict the probability of each class after each round.
 
         Parameters
@@ -429,7 +435,7 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         """
         return self._after_each_round(X, _probabilities)
 
-    def staged_score(self, X, y, sample_weight=None):
+    def staged_score(self, X: Any, y: Any, sample_weight: Any = None) -> np.ndarray:
         """Return the accuracy, or R2, after each round.
 
         Parameters
@@ -446,7 +452,15 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         score = self._plan.task.score
         return np.array([score(y, stage, sample_weight=sample_weight) for stage in stages])
 
-    def anytime(self, X, method="predict", *, max_rounds=None, max_flops=None, deadline=None):
+    def anytime(
+        self,
+        X: Any,
+        method: str = "predict",
+        *,
+        max_rounds: int | None = None,
+        max_flops: float | None = None,
+        deadline: float | None = None,
+    ) -> Anytime:
         """Predict round by round, each time better, until you stop.
 
         Parameters
@@ -497,7 +511,7 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         return Anytime(LimitedRun(self.module_, rows, n_rounds, limits, size), reads[method])
 
     @available_if(lambda self: self._kind == "classifier" and vars(self).get("_plan", self).early)
-    def predict_early(self, X, threshold):
+    def predict_early(self, X: Any, threshold: float) -> tuple[np.ndarray, np.ndarray]:
         """Predict the class of each series as soon as it is clear enough.
 
         All rounds go along the series together; the first time step decides at which the

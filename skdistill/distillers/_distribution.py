@@ -7,15 +7,14 @@ import inspect
 from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
 from sklearn.base import MetaEstimatorMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.metaestimators import available_if
 
-from .._estimator import fit_task, with_callbacks
+from .._estimator import available_if, fit_task, with_callbacks
 from .._ranks import current_ranks
 from .._read_offs import DistributionEstimator
 from .._rules import AnyOf, Number, OneOf, Schedule, Seed
@@ -438,48 +437,48 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
 
     def __init__(
         self,
-        teacher,
+        teacher: Any,
         *,
-        family="auto",
-        covariance="diagonal",
-        n_factors="auto",
-        loss="auto",
-        max_precision="auto",
-        smoothing="auto",
-        temperature=1.0,
-        supervised_weight=0.0,
-        n_samples=100,
-        dropout_rate=0.5,
-        module=MLP,
-        transfer="auto",
-        transfer_only=False,
-        teacher_cv=None,
-        calibrate=None,
-        weight_decay=0.0,
-        group_lasso=0.0,
-        prune_threshold=1e-3,
-        finetune_epochs="auto",
-        optimizer="Adam",
-        lr=0.01,
-        lr_schedule="cosine",
-        max_epochs="auto",
-        batch_size="auto",
-        clip_norm=5.0,
-        normalize_X=True,
-        categorical_features="from_dtype",
-        normalize_y=True,
-        memory=None,
-        warm_start=False,
-        checkpoint=None,
-        checkpoint_every=60.0,
-        callbacks=None,
-        dtype="auto",
-        device="auto",
-        compile="auto",
-        n_threads="auto",
-        verbose=0,
-        random_state=None,
-        **kwargs,
+        family: Any = "auto",
+        covariance: Any = "diagonal",
+        n_factors: int | str = "auto",
+        loss: str = "auto",
+        max_precision: float | str = "auto",
+        smoothing: float | str = "auto",
+        temperature: Any = 1.0,
+        supervised_weight: float = 0.0,
+        n_samples: int = 100,
+        dropout_rate: float = 0.5,
+        module: Any = MLP,
+        transfer: Any = "auto",
+        transfer_only: bool = False,
+        teacher_cv: Any = None,
+        calibrate: float | None = None,
+        weight_decay: float = 0.0,
+        group_lasso: float = 0.0,
+        prune_threshold: float = 1e-3,
+        finetune_epochs: int | str = "auto",
+        optimizer: Any = "Adam",
+        lr: float = 0.01,
+        lr_schedule: str | None = "cosine",
+        max_epochs: int | str = "auto",
+        batch_size: int | str = "auto",
+        clip_norm: float | None = 5.0,
+        normalize_X: bool = True,
+        categorical_features: Any = "from_dtype",
+        normalize_y: bool = True,
+        memory: Any = None,
+        warm_start: bool = False,
+        checkpoint: Any = None,
+        checkpoint_every: Any = 60.0,
+        callbacks: Any = None,
+        dtype: str = "auto",
+        device: Any = "auto",
+        compile: bool | str = "auto",
+        n_threads: int | str = "auto",
+        verbose: int | bool = 0,
+        random_state: Any = None,
+        **kwargs: Any,
     ):
         self.teacher = teacher
         self.family = family
@@ -523,7 +522,14 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         self.random_state = random_state
         self._set_extra_params(kwargs)
 
-    def fit(self, X, y=None, sample_weight=None, X_transfer=None, member_predictions=None):
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        X_transfer: Any = None,
+        member_predictions: Any = None,
+    ) -> Self:
         """Fit the teacher, if it is not fitted, and distil it.
 
         Parameters
@@ -565,7 +571,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         return _fit(self, Stage.of_fit, X, y, sample_weight, X_transfer, member_predictions)
 
     @available_if(has_fitted_teacher)
-    def partial_fit(self, X, y, sample_weight=None, classes=None):
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Self:
         """Train for one epoch on the given rows, going on from the calls before, or from `fit`.
 
         A student may so learn from rows that come in parts or do not fit in memory. The classes,
@@ -610,7 +616,9 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         return _fit(self, stage_of, X, y, sample_weight, None, None)
 
     @available_if(_draws_functions)
-    def sample_members(self, X, n_members=1, *, with_residual=True, random_state=None):
+    def sample_members(
+        self, X: Any, n_members: int = 1, *, with_residual: bool = True, random_state: Any = None
+    ) -> np.ndarray:
         """Draw members that the teacher could have had, each of them a function of all rows.
 
         Only students of the family "latent_factor" have this method, whose teacher had several

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from numbers import Integral
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -221,38 +221,38 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
 
     def __init__(
         self,
-        teacher,
+        teacher: Any,
         *,
-        expectations="auto",
-        estimate="online",
-        n_asked=4,
-        module=MLP,
-        transfer=None,
-        transfer_only=False,
-        teacher_cv=None,
-        weight_decay=0.0,
-        group_lasso=0.0,
-        prune_threshold=1e-3,
-        finetune_epochs="auto",
-        optimizer="Adam",
-        lr=0.01,
-        lr_schedule="cosine",
-        max_epochs="auto",
-        batch_size=100,
-        clip_norm=5.0,
-        normalize_X=True,
-        categorical_features="from_dtype",
-        normalize_y=True,
-        checkpoint=None,
-        checkpoint_every=60.0,
-        memory=None,
-        callbacks=None,
-        device="auto",
-        compile="auto",
-        n_threads="auto",
-        verbose=0,
-        random_state=None,
-        **kwargs,
+        expectations: Any = "auto",
+        estimate: Any = "online",
+        n_asked: int = 4,
+        module: Any = MLP,
+        transfer: Any = None,
+        transfer_only: bool = False,
+        teacher_cv: Any = None,
+        weight_decay: float = 0.0,
+        group_lasso: float = 0.0,
+        prune_threshold: float = 1e-3,
+        finetune_epochs: int | str = "auto",
+        optimizer: Any = "Adam",
+        lr: float = 0.01,
+        lr_schedule: str | None = "cosine",
+        max_epochs: int | str = "auto",
+        batch_size: int = 100,
+        clip_norm: float | None = 5.0,
+        normalize_X: bool = True,
+        categorical_features: Any = "from_dtype",
+        normalize_y: bool = True,
+        checkpoint: Any = None,
+        checkpoint_every: Any = 60.0,
+        memory: Any = None,
+        callbacks: Any = None,
+        device: Any = "auto",
+        compile: bool | str = "auto",
+        n_threads: int | str = "auto",
+        verbose: int | bool = 0,
+        random_state: Any = None,
+        **kwargs: Any,
     ):
         self.teacher = teacher
         self.expectations = expectations
@@ -289,13 +289,13 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
     @with_callbacks
     def fit(
         self,
-        X,
-        y,
-        sample_weight=None,
-        X_transfer=None,
-        member_predictions=None,
-        X_monitor=None,
-    ):
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        X_transfer: Any = None,
+        member_predictions: Any = None,
+        X_monitor: Any = None,
+    ) -> Self:
         """Fit teacher and student.
 
         Parameters
@@ -346,7 +346,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
             error = self.predict_expectation(rows, label) - self.monitor_[label]
             self.monitor_error_[label] = float(np.abs(error).mean())
 
-    def predict_expectation(self, X, name):
+    def predict_expectation(self, X: Any, name: str) -> np.ndarray:
         """Predict an expectation.
 
         Parameters

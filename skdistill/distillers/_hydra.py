@@ -5,13 +5,12 @@ from __future__ import annotations
 
 from functools import partial
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Self
 
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils.metaestimators import available_if
 
 from .._columns import COLUMN_PARAMETERS
-from .._estimator import fit_task, with_callbacks
+from .._estimator import available_if, fit_task, with_callbacks
 from .._read_offs import DistributionEstimator
 from .._rules import Number, OneOf, Schedule
 from .._streams import is_stream
@@ -272,45 +271,45 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
 
     def __init__(
         self,
-        teacher=None,
+        teacher: Any = None,
         *,
-        module=MLP,
-        head_layers=1,
-        n_heads=None,
-        alpha=1.0,
-        beta=0.5,
-        diversity_weight=0.0,
-        diversity="mean",
-        spread_weight=0.3,
-        transfer="auto",
-        transfer_only=False,
-        teacher_cv=None,
-        calibrate=None,
-        weight_decay=0.0,
-        group_lasso=0.0,
-        prune_threshold=1e-3,
-        finetune_epochs="auto",
-        optimizer="Adam",
-        lr=0.01,
-        lr_schedule="cosine",
-        max_epochs="auto",
-        batch_size="auto",
-        clip_norm=5.0,
-        normalize_X=True,
-        categorical_features="from_dtype",
-        normalize_y=True,
-        memory=None,
-        warm_start=False,
-        checkpoint=None,
-        checkpoint_every=60.0,
-        callbacks=None,
-        dtype="auto",
-        device="auto",
-        compile="auto",
-        n_threads="auto",
-        verbose=0,
-        random_state=None,
-        **kwargs,
+        module: Any = MLP,
+        head_layers: int = 1,
+        n_heads: int | None = None,
+        alpha: float = 1.0,
+        beta: float = 0.5,
+        diversity_weight: Any = 0.0,
+        diversity: str = "mean",
+        spread_weight: float = 0.3,
+        transfer: Any = "auto",
+        transfer_only: bool = False,
+        teacher_cv: Any = None,
+        calibrate: float | None = None,
+        weight_decay: float = 0.0,
+        group_lasso: float = 0.0,
+        prune_threshold: float = 1e-3,
+        finetune_epochs: int | str = "auto",
+        optimizer: Any = "Adam",
+        lr: float = 0.01,
+        lr_schedule: str | None = "cosine",
+        max_epochs: int | str = "auto",
+        batch_size: int | str = "auto",
+        clip_norm: float | None = 5.0,
+        normalize_X: bool = True,
+        categorical_features: Any = "from_dtype",
+        normalize_y: bool = True,
+        memory: Any = None,
+        warm_start: bool = False,
+        checkpoint: Any = None,
+        checkpoint_every: Any = 60.0,
+        callbacks: Any = None,
+        dtype: str = "auto",
+        device: Any = "auto",
+        compile: bool | str = "auto",
+        n_threads: int | str = "auto",
+        verbose: int | bool = 0,
+        random_state: Any = None,
+        **kwargs: Any,
     ):
         self.teacher = teacher
         self.module = module
@@ -351,7 +350,14 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         self.random_state = random_state
         self._set_extra_params(kwargs)
 
-    def fit(self, X, y=None, sample_weight=None, X_transfer=None, member_predictions=None):
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        X_transfer: Any = None,
+        member_predictions: Any = None,
+    ) -> Self:
         """Fit the teacher, if it is not fitted, and distil it.
 
         Parameters
@@ -368,7 +374,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         return _fit(self, Stage.of_fit, *arguments, default=BayesianEnsembleRegressor)
 
     @available_if(has_fitted_teacher)
-    def partial_fit(self, X, y, sample_weight=None):
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train for one epoch on the given rows, as :meth:`DistributionDistiller.partial_fit` does.
 
         Parameters
@@ -497,46 +503,46 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
 
     def __init__(
         self,
-        teacher=None,
+        teacher: Any = None,
         *,
-        module=MLP,
-        head_layers=1,
-        n_heads=None,
-        alpha=1.0,
-        beta=0.5,
-        diversity_weight=0.0,
-        diversity="mean",
-        aggregate_temperature=1.0,
-        member_temperature=4.0,
-        spread_weight=0.3,
-        transfer="auto",
-        transfer_only=False,
-        teacher_cv=None,
-        calibrate=None,
-        weight_decay=0.0,
-        group_lasso=0.0,
-        prune_threshold=1e-3,
-        finetune_epochs="auto",
-        optimizer="Adam",
-        lr=0.005,
-        lr_schedule="cosine",
-        max_epochs="auto",
-        batch_size="auto",
-        clip_norm=5.0,
-        normalize_X=True,
-        categorical_features="from_dtype",
-        memory=None,
-        warm_start=False,
-        checkpoint=None,
-        checkpoint_every=60.0,
-        callbacks=None,
-        dtype="auto",
-        device="auto",
-        compile="auto",
-        n_threads="auto",
-        verbose=0,
-        random_state=None,
-        **kwargs,
+        module: Any = MLP,
+        head_layers: int = 1,
+        n_heads: int | None = None,
+        alpha: float = 1.0,
+        beta: float = 0.5,
+        diversity_weight: Any = 0.0,
+        diversity: str = "mean",
+        aggregate_temperature: float = 1.0,
+        member_temperature: float = 4.0,
+        spread_weight: float = 0.3,
+        transfer: Any = "auto",
+        transfer_only: bool = False,
+        teacher_cv: Any = None,
+        calibrate: float | None = None,
+        weight_decay: float = 0.0,
+        group_lasso: float = 0.0,
+        prune_threshold: float = 1e-3,
+        finetune_epochs: int | str = "auto",
+        optimizer: Any = "Adam",
+        lr: float = 0.005,
+        lr_schedule: str | None = "cosine",
+        max_epochs: int | str = "auto",
+        batch_size: int | str = "auto",
+        clip_norm: float | None = 5.0,
+        normalize_X: bool = True,
+        categorical_features: Any = "from_dtype",
+        memory: Any = None,
+        warm_start: bool = False,
+        checkpoint: Any = None,
+        checkpoint_every: Any = 60.0,
+        callbacks: Any = None,
+        dtype: str = "auto",
+        device: Any = "auto",
+        compile: bool | str = "auto",
+        n_threads: int | str = "auto",
+        verbose: int | bool = 0,
+        random_state: Any = None,
+        **kwargs: Any,
     ):
         self.teacher = teacher
         self.module = module
@@ -578,7 +584,14 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         self.random_state = random_state
         self._set_extra_params(kwargs)
 
-    def fit(self, X, y=None, sample_weight=None, X_transfer=None, member_predictions=None):
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        X_transfer: Any = None,
+        member_predictions: Any = None,
+    ) -> Self:
         """Fit the teacher, if it is not fitted, and distil it.
 
         Parameters
@@ -594,7 +607,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         return _fit(self, Stage.of_fit, *arguments, default=BayesianEnsembleClassifier)
 
     @available_if(has_fitted_teacher)
-    def partial_fit(self, X, y, sample_weight=None, classes=None):
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Self:
         """Train for one epoch on the given rows, as :meth:`DistributionDistiller.partial_fit` does.
 
         Parameters

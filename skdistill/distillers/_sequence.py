@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import inspect
 from numbers import Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -151,31 +151,31 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
 
     def __init__(
         self,
-        teacher,
+        teacher: Any,
         *,
-        begin_token=1,
-        end_token=2,
-        pad_token=0,
-        loss="reverse_kl",
-        max_precision="auto",
-        smoothing="auto",
-        temperature=1.0,
-        module=RecurrentSequenceModel,
-        optimizer="Adam",
-        lr=0.005,
-        lr_schedule="cosine",
-        max_epochs=30,
-        batch_size=64,
-        clip_norm=5.0,
-        checkpoint=None,
-        checkpoint_every=60.0,
-        callbacks=None,
-        device="auto",
-        compile="auto",
-        n_threads="auto",
-        verbose=0,
-        random_state=None,
-        **kwargs,
+        begin_token: int = 1,
+        end_token: int = 2,
+        pad_token: int = 0,
+        loss: str = "reverse_kl",
+        max_precision: float | str = "auto",
+        smoothing: float | str = "auto",
+        temperature: Any = 1.0,
+        module: Any = RecurrentSequenceModel,
+        optimizer: Any = "Adam",
+        lr: float = 0.005,
+        lr_schedule: str | None = "cosine",
+        max_epochs: int = 30,
+        batch_size: int = 64,
+        clip_norm: float | None = 5.0,
+        checkpoint: Any = None,
+        checkpoint_every: Any = 60.0,
+        callbacks: Any = None,
+        device: Any = "auto",
+        compile: bool | str = "auto",
+        n_threads: int | str = "auto",
+        verbose: int | bool = 0,
+        random_state: Any = None,
+        **kwargs: Any,
     ):
         self.teacher = teacher
         self.begin_token = begin_token
@@ -203,7 +203,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         self._set_extra_params(kwargs)
 
     @with_callbacks
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Distil the members on given sequences.
 
         Parameters
@@ -298,13 +298,14 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
 
     def _plan_and_recipe(self, rows: np.ndarray) -> tuple[TokensPlan, NetworkRecipe]:
         n_source = self.n_features_in_ if self._has_source else 0
+        automatic, is_auto = TOKEN_LOSSES[self.loss].smoothing, self.smoothing == "auto"
         plan = TokensPlan(
             self.loss,
             self.n_tokens_,
             n_source,
             rows.shape[1] - 1 - n_source,
             self.n_members_,
-            TOKEN_LOSSES[self.loss].smoothing if self.smoothing == "auto" else self.smoothing,
+            automatic if is_auto else float(self.smoothing),
             self.max_precision,
             self.temperature,
         )

@@ -48,7 +48,7 @@ class Predictive:
         ValueError
             If `codes` are not n whole numbers from 0 to K - 1.
         """
-        log_mean = cast(Any, self).log_mean
+        log_mean: Tensor = cast(Any, self).log_mean
         n_rows, n_classes = log_mean.shape
         if not isinstance(codes, Tensor):
             raise TypeError(f"codes must be a tensor, got {codes!r}.")
@@ -214,7 +214,8 @@ class EmpiricalCategorical(Predictive, Calibratable):
         It is the sum of the mutual information, which is the epistemic part of
         :meth:`uncertainty`, and of :attr:`reverse_mutual_information`.
         """
-        return self.uncertainty().epistemic + self.reverse_mutual_information
+        mutual_information: Tensor = self.uncertainty().epistemic
+        return mutual_information + self.reverse_mutual_information
 
     @property
     @torch.no_grad()

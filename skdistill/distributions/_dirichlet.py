@@ -115,7 +115,8 @@ class Dirichlet(Predictive, Calibratable):
         It is computed as :attr:`expected_pairwise_kl` less the mutual information, which is at most
         half of the former: the difference loses at most one bit.
         """
-        return self.expected_pairwise_kl - self.uncertainty().epistemic
+        mutual_information: Tensor = self.uncertainty().epistemic
+        return self.expected_pairwise_kl - mutual_information
 
     @torch.no_grad()
     def uncertainty(self) -> Uncertainty:

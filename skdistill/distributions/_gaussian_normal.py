@@ -192,7 +192,8 @@ class GaussianNormal(Marginal, Calibratable):
         raw, noise = random_numbers(torch.randn, shape, generator, self.mean)
         raw = self.raw_variance.sqrt() * raw
         variance = self.conditional_variance + self._noise(raw)
-        return self.mean + self.slope * raw + variance.sqrt() * noise
+        drawn: Tensor = self.mean + self.slope * raw + variance.sqrt() * noise
+        return drawn
 
     def _raw_nodes(self) -> Tensor:
         """Quadrature nodes of z2, as deviations from its expectation, (32, n, t)."""

@@ -200,4 +200,5 @@ def latin_hypercube(n_draws: int, n_coordinates: int, seed: int) -> np.ndarray:
         dtype=torch.float64,
     )
     levels = (order.argsort(dim=0) + place.clamp(_EDGE, 1 - _EDGE)) / n_draws
-    return torch.special.ndtri(levels).numpy()
+    draws: np.ndarray = torch.special.ndtri(levels).numpy()
+    return draws

@@ -26,7 +26,8 @@ class Marginal(ABC):
     @property
     def variance(self) -> Tensor:
         """Variance of y, of shape (n, t): the total uncertainty."""
-        return self.uncertainty().total
+        total: Tensor = self.uncertainty().total
+        return total
 
     @abstractmethod
     def uncertainty(self) -> Uncertainty:
@@ -172,8 +173,8 @@ class Marginal(ABC):
         tails = [(1 - float(level)) / 2 for level in levels for _ in range(2)]
         upper = torch.tensor([False, True] * len(levels))
         tail = torch.tensor(tails, dtype=torch.float64)
-        found = self._tail_quantile(tail.to(self._device), upper.to(self._device))
-        found = found.unflatten(-1, (len(levels), 2))
+        ends = self._tail_quantile(tail.to(self._device), upper.to(self._device))
+        found: Tensor = ends.unflatten(-1, (len(levels), 2))
         return found[..., 0, :] if is_one else found
 
     @property

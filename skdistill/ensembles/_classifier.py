@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Self
+
 from sklearn.base import ClassifierMixin
 
 from .._read_offs import DistributionEstimator
@@ -112,41 +114,41 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
 
     def __init__(
         self,
-        n_members=20,
+        n_members: int = 20,
         *,
-        module=MLP,
-        inference="deep_ensemble",
-        prior_scale=10.0,
-        class_weight=None,
-        bootstrap=False,
-        optimizer="Adam",
-        lr=0.01,
-        lr_schedule="cosine",
-        max_epochs="auto",
-        batch_size="auto",
-        clip_norm=None,
-        normalize_X=True,
-        categorical_features="from_dtype",
-        early_stopping=False,
-        validation_fraction=0.1,
-        n_iter_no_change="auto",
-        tol=1e-4,
-        max_restarts=3,
-        member_block="auto",
-        warm_start=False,
-        tune=None,
-        calibrate="auto",
-        n_jobs=None,
-        checkpoint=None,
-        checkpoint_every=60.0,
-        callbacks=None,
-        dtype="auto",
-        device="auto",
-        compile="auto",
-        n_threads="auto",
-        verbose=0,
-        random_state=None,
-        **kwargs,
+        module: Any = MLP,
+        inference: Any = "deep_ensemble",
+        prior_scale: float = 10.0,
+        class_weight: Any = None,
+        bootstrap: bool = False,
+        optimizer: Any = "Adam",
+        lr: float = 0.01,
+        lr_schedule: str | None = "cosine",
+        max_epochs: int | str = "auto",
+        batch_size: int | str = "auto",
+        clip_norm: float | None = None,
+        normalize_X: bool = True,
+        categorical_features: Any = "from_dtype",
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int | str = "auto",
+        tol: float = 1e-4,
+        max_restarts: int = 3,
+        member_block: int | str = "auto",
+        warm_start: bool = False,
+        tune: str | None = None,
+        calibrate: str | None = "auto",
+        n_jobs: Any = None,
+        checkpoint: Any = None,
+        checkpoint_every: Any = 60.0,
+        callbacks: Any = None,
+        dtype: str = "auto",
+        device: Any = "auto",
+        compile: bool | str = "auto",
+        n_threads: int | str = "auto",
+        verbose: int | bool = 0,
+        random_state: Any = None,
+        **kwargs: Any,
     ):
         self.n_members = n_members
         self.module = module
@@ -183,7 +185,7 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         self.random_state = random_state
         self._set_extra_params(kwargs)
 
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Train the members.
 
         Parameters

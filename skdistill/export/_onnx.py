@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from .._files import check_folder, write_atomically
 from .._meta_estimators import final_step
@@ -12,7 +13,9 @@ from ._pipelines import pipeline_graph, steps_before
 from ._read_offs import ReadOffs, check_has_read_offs
 
 
-def export_onnx(model, path, quantiles=None, members=False, interval="auto") -> None:
+def export_onnx(
+    model: Any, path: Any, quantiles: Any = None, members: bool = False, interval: Any = "auto"
+) -> None:
     """Write a fitted model as one ONNX graph of everything that it predicts.
 
     The graph has one input `X` with any number of rows, in float32, or in float64 if the model was

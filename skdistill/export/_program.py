@@ -15,7 +15,9 @@ from .._files import check_folder, write_atomically
 from ._read_offs import ReadOffs, RoundReadOffs, check_has_read_offs
 
 
-def export_program(model, path, quantiles=None, members=False, interval="auto") -> None:
+def export_program(
+    model: Any, path: Any, quantiles: Any = None, members: bool = False, interval: Any = "auto"
+) -> None:
     """Write a fitted estimator as a program of ``torch.export``.
 
     ``torch.export.load`` reads it without skdistill and scikit-learn; AOTInductor and ExecuTorch

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
@@ -15,7 +16,7 @@ from ._graph import graph_of, with_facts
 from ._read_offs import ReadOffs, RoundReadOffs
 
 
-def export_rounds(booster, folder, quantiles=None) -> list[Path]:
+def export_rounds(booster: Any, folder: Any, quantiles: Any = None) -> list[Path]:
     """Write one ONNX graph for each round of a booster.
 
     The first takes rows `X`; each of the others takes `X` and the state that the one before it has

@@ -89,7 +89,7 @@ class MembersModel(EnsembleModel):
     (1, 1)
     """
 
-    def __init__(self, estimator, dtype: torch.dtype = torch.float64):
+    def __init__(self, estimator: Any, dtype: torch.dtype = torch.float64) -> None:
         super().__init__()
         estimator = _with_members(estimator)
         self.n_features = estimator.n_features_in_

@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from ._loss import loss_with_gradient
+
+Bound = TypeVar("Bound", float, Tensor)
 
 # How far outputs may be from the mean of their column, relative to the farthest target.
 _REACH = 1.5
@@ -245,7 +248,7 @@ class DistillationGame:
         return not self.is_played.any()
 
 
-def pointwise_bound(scale, n_rounds: int):
+def pointwise_bound(scale: Bound, n_rounds: int) -> Bound:
     """Largest error of the mean of T learners, if each satisfies Eq 7: G / T.
 
     If the error of each learner has the opposite sign of the sum of those before it, that sum never
@@ -266,7 +269,7 @@ def pointwise_bound(scale, n_rounds: int):
     return scale / n_rounds
 
 
-def average_bound(scale, n_rows: float, n_rounds: int):
+def average_bound(scale: Bound, n_rows: float, n_rounds: int) -> Bound:
     """Largest error of the mean of T learners, if each satisfies Definition 1.
 
     Theorem 1 with the constant that Hoeffding's lemma gives, 1.5 instead of 1, for the eta that it

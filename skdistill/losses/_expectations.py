@@ -26,7 +26,7 @@ def _gamma(value: Tensor, target: Tensor) -> Tensor:
 
 
 # Loss of each value v and target t, and its derivative in v.
-_LOSSES: dict[str, tuple[Callable, Callable]] = {
+_LOSSES: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor]]] = {
     "absolute": (lambda v, t: (v - t).abs(), lambda v, t: (v - t).sign()),
     "squared": (lambda v, t: (v - t).square(), lambda v, t: 2 * (v - t)),
     "gamma": (_gamma, lambda v, t: (v - t) / (v + _FLOOR).square()),
@@ -38,7 +38,7 @@ _LOSSES: dict[str, tuple[Callable, Callable]] = {
 }
 
 # Values v of outputs, and the gradient in the outputs, given that in the values, d.
-_LINKS: dict[str, tuple[Callable, Callable]] = {
+_LINKS: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor]]] = {
     "identity": (lambda z: z, lambda v, d: d),
     "exp": (lambda z: z.clamp(*_LIMITS).exp_(), lambda v, d: d * v),
     "softplus": (softplus, lambda v, d: d * -torch.expm1(-v)),

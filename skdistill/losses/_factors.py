@@ -68,7 +68,8 @@ def factor_scores(
     if n_factors == "auto":
         n_factors = int((is_spread & (explained >= _LEAST_SHARE * total)).sum())
     n_kept = max(1, min(int(n_factors), n_members - 1))
-    return n_members**0.5 * (vectors * is_spread)[:, :n_kept]
+    factors: Tensor = n_members**0.5 * (vectors * is_spread)[:, :n_kept]
+    return factors
 
 
 def standardised_loadings(values: Tensor, scores: Tensor) -> Tensor:

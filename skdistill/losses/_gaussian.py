@@ -82,7 +82,9 @@ def gradient_of_outputs(outputs: Tensor, gradient: Gaussian) -> Tensor:
 
 
 @loss_with_gradient
-def of_gaussian_outputs(outputs: Tensor, loss: Loss, *arguments: Any) -> tuple[Tensor, Tensor]:
+def of_gaussian_outputs(
+    outputs: Tensor, loss: Loss[..., Any], *arguments: Any
+) -> tuple[Tensor, Tensor]:
     """A loss of Gaussians, for the outputs that ``Gaussian.from_outputs`` reads as them.
 
     Parameters

@@ -69,5 +69,5 @@ def _cosine_to_others(weight: Tensor, eps: float) -> Tensor:
     n_heads = weight.shape[-3]
     unit = weight / weight.norm(dim=-1, keepdim=True).clamp_min(eps)
     # |sum of unit vectors|^2 = sum of their |.|^2 + sum of the cosines of the pairs.
-    pairs = unit.sum(-3).square().sum(-1) - unit.square().sum((-3, -1))
+    pairs: Tensor = unit.sum(-3).square().sum(-1) - unit.square().sum((-3, -1))
     return pairs / max(n_heads * (n_heads - 1), 1)

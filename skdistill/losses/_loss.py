@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -22,16 +22,20 @@ Inputs = ParamSpec("Inputs")
 Gradient = TypeVar("Gradient", covariant=True)
 
 
-def computed_once(function: Callable[[Any], Any]) -> property:
-    """A cached property without the lock of Python 3.11's, which torch.compile cannot pass."""
-    name = f"_{function.__name__}"
+if TYPE_CHECKING:  # the same to mypy, which knows the type of what it returns
+    computed_once = functools.cached_property
+else:
 
-    def value(self):
-        if not hasattr(self, name):
-            setattr(self, name, function(self))
-        return getattr(self, name)
+    def computed_once(function):
+        """A cached property without the lock of Python 3.11's, which torch.compile cannot pass."""
+        name = f"_{function.__name__}"
 
-    return property(value)
+        def value(self):
+            if not hasattr(self, name):
+                setattr(self, name, function(self))
+            return getattr(self, name)
+
+        return property(value)
 
 
 class Loss(Protocol[Inputs, Gradient]):
@@ -56,7 +60,7 @@ def loss_with_gradient(
     first = next(iter(signature.parameters))
 
     @functools.wraps(and_gradient)
-    def loss(*args, **kwargs):
+    def loss(*args: Any, **kwargs: Any) -> Tensor:
         prediction, *others = args or (kwargs.pop(first),)
         return differentiable(and_gradient, prediction, *others, **kwargs)
 
@@ -64,11 +68,11 @@ def loss_with_gradient(
     loss.__signature__ = signature.replace(return_annotation="Tensor")  # type: ignore[attr-defined]
     loss.and_gradient = and_gradient  # type: ignore[attr-defined]
     and_gradient.__qualname__ += ".and_gradient"  # where pickle finds it
-    return cast(Any, loss)
+    return cast(Loss[Inputs, Gradient], loss)
 
 
 def differentiable(
-    and_gradient: Callable[..., tuple[Tensor, Any]], prediction: Any, *args, **kwargs
+    and_gradient: Callable[..., tuple[Tensor, Any]], prediction: Any, *args: Any, **kwargs: Any
 ) -> Tensor:
     """Loss of a prediction, for autograd, given the function that returns it with its gradient."""
     parts = _parts(prediction)
@@ -77,11 +81,11 @@ def differentiable(
         loss, gradient = and_gradient(_like(prediction, detached), *args, **kwargs)
     if torch.is_grad_enabled():
         for part, d_part in zip(parts, _parts(gradient), strict=True):
-            loss = _WithGradient.apply(loss, part, d_part)
+            loss = _WithGradient.apply(loss, part, d_part)  # type: ignore[no-untyped-call]  # torch's
     return loss
 
 
-def by_autograd(loss: Callable[..., Tensor], outputs: Tensor, *args) -> tuple[Tensor, Tensor]:
+def by_autograd(loss: Callable[..., Tensor], outputs: Tensor, *args: Any) -> tuple[Tensor, Tensor]:
     """Loss of outputs and the gradient of its sum, which autograd finds."""
     with torch.enable_grad():
         outputs = outputs.detach().requires_grad_()
@@ -100,14 +104,14 @@ class _WithGradient(torch.autograd.Function):
         return loss.view_as(loss)
 
     @staticmethod
-    def setup_context(ctx, inputs, output) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:
         _, part, gradient = inputs
         ctx.save_for_backward(gradient)
         ctx.shape = part.shape
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, d_loss: Tensor):
+    def backward(ctx: Any, d_loss: Tensor) -> tuple[Tensor, Tensor, None]:
         (gradient,) = ctx.saved_tensors
         d_part = gradient * _for_gradient(d_loss, gradient)
         return d_loss, d_part.sum_to_size(ctx.shape), None
@@ -119,8 +123,8 @@ class _WithGradient(torch.autograd.Function):
 class Term(NamedTuple):
     """A loss, its arguments after the prediction, and its weight: a number, or one per row."""
 
-    loss: Loss
-    arguments: tuple = ()
+    loss: Loss[..., Any]
+    arguments: tuple[Any, ...] = ()
     weight: float | Tensor = 1.0
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -322,7 +322,7 @@ def paired_normal_nll(outputs: Tensor, target: PairedNormal) -> tuple[Tensor, Te
 
 @loss_with_gradient
 def matched_moments(
-    outputs: Tensor, nll: Loss, target: Gaussian | PairedNormal, precision: Tensor
+    outputs: Tensor, nll: Loss[..., Any], target: Gaussian | PairedNormal, precision: Tensor
 ) -> tuple[Tensor, Tensor]:
     r"""Moments of the members' parameters, each matched by a term of its own.
 

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from numbers import Real
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils import check_array
 
@@ -14,10 +17,10 @@ from .._rules import Number, errors_about
 from .._warnings import warn
 
 
-def check_floats(values, name, ndims):
+def check_floats(values: Any, name: str, ndims: tuple[int, ...]) -> np.ndarray:
     """Return `values` as a finite float64 array whose number of dimensions is in `ndims`."""
     with errors_about(name):
-        array = check_array(
+        array: np.ndarray = check_array(
             values, dtype=np.float64, ensure_2d=False, allow_nd=True, input_name=name
         )
     if array.ndim not in ndims:
@@ -26,13 +29,15 @@ def check_floats(values, name, ndims):
     return array
 
 
-def check_columns(values, name):
+def check_columns(values: Any, name: str) -> np.ndarray:
     """Return `values` of shape (n,) or (n, t) with shape (n, t)."""
     array = check_floats(values, name, (1, 2))
     return array.reshape(len(array), -1)
 
 
-def check_shape(array, name, expected, like="y_true"):
+def check_shape(
+    array: np.ndarray, name: str, expected: tuple[int, ...], like: str = "y_true"
+) -> None:
     if array.shape != expected:
         flat = f"({expected[0]},) or " if expected[1] == 1 else ""
         raise ValueError(
@@ -40,14 +45,18 @@ def check_shape(array, name, expected, like="y_true"):
         )
 
 
-def check_pair(y_true, y_pred, name="y_pred"):
+def check_pair(
+    y_true: ArrayLike, y_pred: ArrayLike, name: str = "y_pred"
+) -> tuple[np.ndarray, np.ndarray]:
     y_true = check_columns(y_true, "y_true")
     y_pred = check_columns(y_pred, name)
     check_shape(y_pred, name, y_true.shape)
     return y_true, y_pred
 
 
-def check_per_target(values, name, length, y_shape=None):
+def check_per_target(
+    values: Any, name: str, length: int, y_shape: tuple[int, ...] | None = None
+) -> np.ndarray:
     """Return `values` of shape (n, length) or (n, t, length) with shape (n, t, length)."""
     given = check_floats(values, name, (2, 3))
     array = given[:, np.newaxis, :] if given.ndim == 2 else given
@@ -60,7 +69,9 @@ def check_per_target(values, name, length, y_shape=None):
     return array
 
 
-def check_members(y_true, y_members):
+def check_members(
+    y_true: ArrayLike, y_members: ArrayLike
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return y_true (n, t), and the members' means and variances, each (n, S, t)."""
     y_true = check_columns(y_true, "y_true")
     members = check_floats(y_members, "y_members", (4,))
@@ -75,29 +86,31 @@ def check_members(y_true, y_members):
     return y_true, means, variances
 
 
-def check_positive(array, name):
+def check_positive(array: np.ndarray, name: str) -> None:
     if array.min() <= 0:
         raise ValueError(f"{name} must be positive, got a smallest value of {array.min():.6g}.")
 
 
-def check_nonnegative(array, name):
+def check_nonnegative(array: np.ndarray, name: str) -> None:
     if array.min() < 0:
         raise ValueError(f"{name} must not be negative, got a smallest value of {array.min():.6g}.")
 
 
-def check_coverage(coverage):
+def check_coverage(coverage: Any) -> None:
     Number(Real, 0, 1, closed="neither").check(coverage, "coverage")
 
 
-def check_vector(values, name):
+def check_vector(values: Any, name: str) -> np.ndarray:
     """Return `values` of shape (n,) as float64."""
     return check_floats(values, name, (1,))
 
 
-def check_labels(values, name):
+def check_labels(values: Any, name: str) -> np.ndarray:
     """Return labels, strings or numbers, of shape (n,)."""
     with errors_about(name):
-        array = check_array(values, dtype=None, ensure_2d=False, allow_nd=True, input_name=name)
+        array: np.ndarray = check_array(
+            values, dtype=None, ensure_2d=False, allow_nd=True, input_name=name
+        )
     if array.ndim != 1:
         raise ValueError(f"{name} must have shape (n_samples,), got {array.shape}.")
     if array.dtype == object:
@@ -108,7 +121,7 @@ def check_labels(values, name):
     return array
 
 
-def check_label_pair(y_true, y_pred):
+def check_label_pair(y_true: ArrayLike, y_pred: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Return true and predicted labels, both of shape (n,)."""
     y_true, y_pred = check_labels(y_true, "y_true"), check_labels(y_pred, "y_pred")
     check_same_length(y_pred, "y_pred", y_true, "y_true")
@@ -120,32 +133,36 @@ def check_label_pair(y_true, y_pred):
     return y_true, y_pred
 
 
-def check_same_length(array, name, expected, like):
+def check_same_length(array: Sized, name: str, expected: Sized, like: str) -> None:
     if len(array) != len(expected):
         raise ValueError(
             f"{name} must have as many rows as {like}, {len(expected)}, got {len(array)}."
         )
 
 
-def weights_or_ones(sample_weight, n_samples, name="sample_weight"):
+def weights_or_ones(
+    sample_weight: ArrayLike | None, n_samples: int, name: str = "sample_weight"
+) -> np.ndarray:
     """Return the weights as a float64 array of shape (n_samples,); None means all ones."""
     weights = check_weights(sample_weight, n_samples, name)
     return np.ones(n_samples) if weights is None else weights
 
 
-def weighted_rows(sample_weight, *arrays, name="sample_weight"):
+def weighted_rows(
+    sample_weight: ArrayLike | None, *arrays: np.ndarray, name: str = "sample_weight"
+) -> tuple[np.ndarray, ...]:
     """Return the weights and the arrays without the rows of weight 0."""
     weights = weights_or_ones(sample_weight, len(arrays[0]), name)
     rows = weights > 0
     return weights[rows], *(array[rows] for array in arrays)
 
 
-def average(values, sample_weight):
+def average(values: np.ndarray, sample_weight: ArrayLike | None) -> float:
     """Mean of `values`, shape (n, t): uniform over targets, weighted over rows."""
     weights = weights_or_ones(sample_weight, len(values))
     return float(np.average(values.mean(axis=1), weights=weights))
 
 
-def warn_undefined(what, why):
+def warn_undefined(what: str, why: str) -> None:
     """Warn that a metric is undefined."""
     warn(f"{what} is undefined because {why}.", UndefinedMetricWarning)

@@ -8,8 +8,10 @@ The log loss is scikit-learn's, `sklearn.metrics.log_loss`, which takes any numb
 from __future__ import annotations
 
 from numbers import Integral
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .._rules import Number, OneOf
 from ._checks import (
@@ -26,7 +28,9 @@ from ._ordering import cumulate
 _SUM_TOLERANCE = 1e-3
 
 
-def _check_probabilities(y_true, y_prob, labels):
+def _check_probabilities(
+    y_true: ArrayLike, y_prob: ArrayLike, labels: ArrayLike | None
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the column of `y_prob` that holds each row's true label, and `y_prob`."""
     y_true = check_labels(y_true, "y_true")
     y_prob = check_floats(y_prob, "y_prob", (2,))
@@ -41,7 +45,7 @@ def _check_probabilities(y_true, y_prob, labels):
     return _columns_of(y_true, labels, y_prob.shape[1]), y_prob
 
 
-def _columns_of(y_true, labels, n_columns):
+def _columns_of(y_true: np.ndarray, labels: ArrayLike | None, n_columns: int) -> np.ndarray:
     """Position in `labels` of each label; by default they are the distinct ones, sorted."""
     given = labels is not None
     labels = check_labels(labels, "labels") if given else np.unique(y_true)
@@ -61,12 +65,18 @@ def _columns_of(y_true, labels, n_columns):
     return order[np.searchsorted(labels, y_true, sorter=order)]
 
 
-def _few(labels, n_shown=5):
+def _few(labels: np.ndarray, n_shown: int = 5) -> str:
     """The first labels, for a message."""
     return ", ".join(map(repr, labels[:n_shown].tolist())) + ", ..." * (len(labels) > n_shown)
 
 
-def brier_score(y_true, y_prob, *, labels=None, sample_weight=None):
+def brier_score(
+    y_true: ArrayLike,
+    y_prob: ArrayLike,
+    *,
+    labels: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+) -> float:
     r"""Brier score of class probabilities: squared error, summed over the classes.
 
     The mean over rows of :math:`\sum_k (p_k - 1\{y = k\})^2` ([1]_, Example 1, with the
@@ -119,15 +129,15 @@ def brier_score(y_true, y_prob, *, labels=None, sample_weight=None):
 
 
 def expected_calibration_error(
-    y_true,
-    y_prob,
+    y_true: ArrayLike,
+    y_prob: ArrayLike,
     *,
-    n_bins=15,
-    strategy="uniform",
-    classwise=False,
-    labels=None,
-    sample_weight=None,
-):
+    n_bins: int = 15,
+    strategy: str = "uniform",
+    classwise: bool = False,
+    labels: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+) -> float:
     r"""Expected calibration error: how far confidence and accuracy are apart.
 
     Rows are put into bins by their confidence, the largest probability. The error is
@@ -200,8 +210,14 @@ def expected_calibration_error(
 
 
 def reliability_curve(
-    y_true, y_prob, *, n_bins=15, strategy="uniform", labels=None, sample_weight=None
-):
+    y_true: ArrayLike,
+    y_prob: ArrayLike,
+    *,
+    n_bins: int = 15,
+    strategy: str = "uniform",
+    labels: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Accuracy against confidence, in bins of the confidence.
 
     The confidence is the largest probability of a row, the accuracy the share of rows whose most
@@ -245,17 +261,19 @@ def reliability_curve(
     return mean, accuracy, shares
 
 
-def _check_bins(n_bins, strategy):
+def _check_bins(n_bins: Any, strategy: Any) -> None:
     Number(Integral, 1).check(n_bins, "n_bins")
     OneOf(("uniform", "quantile")).check(strategy, "strategy")
 
 
-def _top_label(columns, y_prob):
+def _top_label(columns: np.ndarray, y_prob: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the largest probability of each row and whether its class is the true one."""
     return y_prob.max(axis=1), y_prob.argmax(axis=1) == columns
 
 
-def _bins(confidence, hits, weights, n_bins, strategy):
+def _bins(
+    confidence: np.ndarray, hits: np.ndarray, weights: np.ndarray, n_bins: int, strategy: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the share of the weight, the mean confidence and the accuracy of each filled bin."""
     edges = np.linspace(0, 1, n_bins + 1)
     if strategy == "uniform":
@@ -263,6 +281,6 @@ def _bins(confidence, hits, weights, n_bins, strategy):
         sums = cumulate(by, weights, confidence, hits)
     else:
         curves = cumulate(confidence, weights, confidence, hits)
-        sums = [np.interp(edges, curves[0], curve) for curve in curves]
+        sums = tuple(np.interp(edges, curves[0], curve) for curve in curves)
     shares, *means = (np.diff(column) for column in sums)
     return shares, means[0] / shares, means[1] / shares

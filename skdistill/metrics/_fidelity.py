@@ -120,7 +120,15 @@ class _Predictions:
         return found
 
 
-def fidelity(teacher, student, X, y=None, *, reference=None, sample_weight=None):
+def fidelity(
+    teacher: Any,
+    student: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    reference: Any = None,
+    sample_weight: Any = None,
+) -> FidelityTable:
     """Compare a student with its teacher, and both with a larger ensemble.
 
     The epistemic variance of S members is itself an estimate, with a relative standard deviation of

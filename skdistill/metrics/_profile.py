@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections import Counter
 from numbers import Integral
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .._columns import values_of
 from .._rules import Number, is_number
@@ -37,7 +38,9 @@ class UncertaintyProfile(NamedTuple):
     explained: float
 
 
-def uncertainty_profile(uncertainty, values, *, n_bins=10):
+def uncertainty_profile(
+    uncertainty: ArrayLike, values: Any, *, n_bins: int = 10
+) -> UncertaintyProfile:
     r"""Group rows by a column, and tell where, and how much, the uncertainty follows it.
 
     A number falls into one of at most `n_bins` groups of about equally many rows. What lies between
@@ -107,25 +110,25 @@ def uncertainty_profile(uncertainty, values, *, n_bins=10):
     return UncertaintyProfile(names, means, counts, _explained(uncertainty, group))
 
 
-def _groups_of_numbers(column, n_bins):
+def _groups_of_numbers(column: list[Any], n_bins: int) -> tuple[np.ndarray, np.ndarray]:
     """Group of each row, (n,), and the median value of each group."""
-    column = np.array(column, dtype=float)  # None becomes NaN
-    is_missing = np.isnan(column)
-    known = column[~is_missing]
-    group = np.full(len(column), -1)
+    numbers = np.array(column, dtype=float)  # None becomes NaN
+    is_missing = np.isnan(numbers)
+    known = numbers[~is_missing]
+    group = np.full(len(numbers), -1)
     if len(np.unique(known)) > n_bins:
         ranks = midranks(known, np.ones(len(known)))  # equal values stay together
         known = np.floor(ranks * n_bins / len(ranks))
     group[~is_missing] = np.unique(known, return_inverse=True)[1]
     group[is_missing] = group.max() + 1
-    return group, np.array([np.median(column[group == g]) for g in range(group.max() + 1)])
+    return group, np.array([np.median(numbers[group == g]) for g in range(group.max() + 1)])
 
 
-def _groups_of_categories(column, n_bins):
+def _groups_of_categories(column: list[Any], n_bins: int) -> tuple[np.ndarray, np.ndarray]:
     """Group of each row, (n,), and the category of each group, as text."""
     texts = [None if value is None else str(value) for value in column]
     common = Counter(text for text in texts if text is not None).most_common()
-    names: list = [text for text, _ in common]
+    names: list[str | None] = [text for text, _ in common]
     if len(names) > n_bins:
         names = [*names[: n_bins - 1], "other"]
     code = {name: g for g, name in enumerate(names)}
@@ -136,7 +139,7 @@ def _groups_of_categories(column, n_bins):
     return group, np.array(names, dtype=object)
 
 
-def _explained(uncertainty, group):
+def _explained(uncertainty: np.ndarray, group: np.ndarray) -> float:
     """Adjusted squared correlation ratio of the ranks and the groups."""
     n_rows, counts = len(group), np.bincount(group)
     if np.ptp(uncertainty) == 0 or len(counts) == n_rows:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 from sklearn import get_config
 from sklearn.utils import gen_batches
@@ -24,11 +25,18 @@ from ._checks import (
 # --- proper scores of the predictive distribution ---------------------------------------------
 
 
-def _gaussian_log_density(y, mean, variance):
-    return -0.5 * (np.log(2 * np.pi * variance) + (y - mean) ** 2 / variance)
+def _gaussian_log_density(y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    density: np.ndarray = -0.5 * (np.log(2 * np.pi * variance) + (y - mean) ** 2 / variance)
+    return density
 
 
-def gaussian_nll(y_true, y_pred, y_std, *, sample_weight=None):
+def gaussian_nll(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    y_std: ArrayLike,
+    *,
+    sample_weight: ArrayLike | None = None,
+) -> float:
     r"""Negative log likelihood of a Gaussian prediction, in nats.
 
     The mean over rows and targets of :math:`-\log N(y; \mu, \sigma^2)`, constants included
@@ -74,7 +82,9 @@ def gaussian_nll(y_true, y_pred, y_std, *, sample_weight=None):
     return average(-_gaussian_log_density(y_true, y_pred, y_std**2), sample_weight)  # Eq 1
 
 
-def mixture_nll(y_true, y_members, *, sample_weight=None):
+def mixture_nll(
+    y_true: ArrayLike, y_members: ArrayLike, *, sample_weight: ArrayLike | None = None
+) -> float:
     r"""Negative log likelihood of an equally weighted mixture of Gaussians, in nats.
 
     The mean over rows and targets of :math:`-\log \frac{1}{S} \sum_s N(y; \mu_s, \sigma_s^2)`,
@@ -111,7 +121,9 @@ def mixture_nll(y_true, y_members, *, sample_weight=None):
     return average(-log_mixture, sample_weight)
 
 
-def crps(y_true, y_members, *, sample_weight=None):
+def crps(
+    y_true: ArrayLike, y_members: ArrayLike, *, sample_weight: ArrayLike | None = None
+) -> float:
     r"""Continuous ranked probability score of a mixture of Gaussians, in units of y.
 
     The mean over rows and targets of
@@ -161,7 +173,7 @@ def crps(y_true, y_members, *, sample_weight=None):
     return average(scores, sample_weight)
 
 
-def _crps_batch_size(n_members, n_targets, n_temporaries=8):
+def _crps_batch_size(n_members: int, n_targets: int, n_temporaries: int = 8) -> int:
     """Rows whose (S, S) comparisons, in `n_temporaries` float64 arrays, fit the working memory."""
     bytes_per_row = 8 * n_temporaries * n_targets * n_members**2
     return max(1, int(get_config()["working_memory"] * 2**20 / bytes_per_row))
@@ -170,7 +182,9 @@ def _crps_batch_size(n_members, n_targets, n_temporaries=8):
 # --- intervals and quantiles ------------------------------------------------------------------
 
 
-def _check_interval(y_interval, y_shape=None):
+def _check_interval(
+    y_interval: ArrayLike, y_shape: tuple[int, ...] | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the lower and the upper ends, each of shape (n, t)."""
     interval = check_per_target(y_interval, "y_interval", 2, y_shape)
     lower, upper = interval[..., 0], interval[..., 1]
@@ -183,7 +197,9 @@ def _check_interval(y_interval, y_shape=None):
     return lower, upper
 
 
-def interval_coverage(y_true, y_interval, *, sample_weight=None):
+def interval_coverage(
+    y_true: ArrayLike, y_interval: ArrayLike, *, sample_weight: ArrayLike | None = None
+) -> float:
     """Fraction of true values that lie inside their predicted interval, ends included.
 
     Parameters
@@ -216,7 +232,7 @@ def interval_coverage(y_true, y_interval, *, sample_weight=None):
     return average((lower <= y_true) & (y_true <= upper), sample_weight)
 
 
-def interval_width(y_interval, *, sample_weight=None):
+def interval_width(y_interval: ArrayLike, *, sample_weight: ArrayLike | None = None) -> float:
     """Mean width of predicted intervals, in units of y.
 
     Parameters
@@ -238,7 +254,13 @@ def interval_width(y_interval, *, sample_weight=None):
     return average(upper - lower, sample_weight)
 
 
-def interval_score(y_true, y_interval, *, coverage, sample_weight=None):
+def interval_score(
+    y_true: ArrayLike,
+    y_interval: ArrayLike,
+    *,
+    coverage: float,
+    sample_weight: ArrayLike | None = None,
+) -> float:
     r"""Interval score (Winkler score) of central prediction intervals, in units of y.
 
     The mean over rows and targets of
@@ -280,7 +302,13 @@ def interval_score(y_true, y_interval, *, coverage, sample_weight=None):
     return average(upper - lower + 2 / (1 - coverage) * outside, sample_weight)  # Eq 43
 
 
-def regression_calibration_curve(y_true, y_quantiles, quantiles, *, sample_weight=None):
+def regression_calibration_curve(
+    y_true: ArrayLike,
+    y_quantiles: ArrayLike,
+    quantiles: ArrayLike,
+    *,
+    sample_weight: ArrayLike | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
     """How often the true value lies at or below each predicted quantile.
 
     Parameters
@@ -326,7 +354,13 @@ def regression_calibration_curve(y_true, y_quantiles, quantiles, *, sample_weigh
     return nominal, observed.mean(axis=0)
 
 
-def regression_calibration_error(y_true, y_quantiles, quantiles, *, sample_weight=None):
+def regression_calibration_error(
+    y_true: ArrayLike,
+    y_quantiles: ArrayLike,
+    quantiles: ArrayLike,
+    *,
+    sample_weight: ArrayLike | None = None,
+) -> float:
     """Mean absolute deviation between observed and nominal quantile levels.
 
     Parameters
@@ -359,7 +393,9 @@ def regression_calibration_error(y_true, y_quantiles, quantiles, *, sample_weigh
     return float(np.abs(observed - nominal).mean())
 
 
-def _calibration(y_true, y_quantiles, quantiles, sample_weight):
+def _calibration(
+    y_true: ArrayLike, y_quantiles: ArrayLike, quantiles: ArrayLike, sample_weight: ArrayLike | None
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the nominal levels (q,) and the observed ones of every target, (t, q)."""
     nominal = check_floats(quantiles, "quantiles", (1,))
     if nominal[0] <= 0 or nominal[-1] >= 1 or (np.diff(nominal) <= 0).any():

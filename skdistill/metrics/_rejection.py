@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.metrics import auc
 
 from ._checks import (
@@ -19,7 +20,13 @@ from ._checks import (
 from ._ordering import cumulate
 
 
-def sparsification_curve(y_true, y_pred, uncertainty, *, sample_weight=None):
+def sparsification_curve(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    uncertainty: ArrayLike,
+    *,
+    sample_weight: ArrayLike | None = None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Error of the rows that remain as the most uncertain ones are removed.
 
     Rows are removed from the most to the least uncertain; the curve is the mean squared error of
@@ -87,7 +94,13 @@ def sparsification_curve(y_true, y_pred, uncertainty, *, sample_weight=None):
     return 1 - kept, models.mean(axis=0), oracles.mean(axis=0)
 
 
-def ause(y_true, y_pred, uncertainty, *, sample_weight=None):
+def ause(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    uncertainty: ArrayLike,
+    *,
+    sample_weight: ArrayLike | None = None,
+) -> float:
     """Area under the sparsification error: how well the uncertainty ranks the errors.
 
     The area between the model's and the oracle's sparsification curves ([1]_, Section 4.1; [2]_),
@@ -134,7 +147,9 @@ def ause(y_true, y_pred, uncertainty, *, sample_weight=None):
     return float(np.mean(areas))
 
 
-def _check_sparsification(y_true, y_pred, uncertainty, sample_weight):
+def _check_sparsification(
+    y_true: ArrayLike, y_pred: ArrayLike, uncertainty: ArrayLike, sample_weight: ArrayLike | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the weights (n,), the squared errors (n, t) and the uncertainties (n, t)."""
     y_true, y_pred = check_pair(y_true, y_pred)
     uncertainty = check_columns(uncertainty, "uncertainty")
@@ -147,7 +162,9 @@ def _check_sparsification(y_true, y_pred, uncertainty, sample_weight):
     return weights, errors, uncertainty
 
 
-def _sparsification(errors, uncertainty, weights):
+def _sparsification(
+    errors: np.ndarray, uncertainty: np.ndarray, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the kept fractions, from 1 down to 0, and both curves, (n_targets, n_points)."""
     models = [
         _cumulative_shares(by, error, weights)
@@ -162,22 +179,26 @@ def _sparsification(errors, uncertainty, weights):
     )
 
 
-def _cumulative_shares(by, errors, weights):
+def _cumulative_shares(
+    by: np.ndarray, errors: np.ndarray, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Fraction of the rows and share of the squared error, smallest `by` first, from 0 to 1."""
     fractions, sums = cumulate(by, weights, errors)
     with np.errstate(invalid="ignore"):  # no error at all: 0 / 0 is nan, and a warning was given
         return fractions, sums / sums[-1]
 
 
-def _mean_of_kept(kept, fractions, sums):
+def _mean_of_kept(kept: np.ndarray, fractions: np.ndarray, sums: np.ndarray) -> np.ndarray:
     """Mean over the `kept` fraction of the rows, off the cumulative sums at `fractions`."""
     limit = sums[1] / fractions[1]  # that of the first group, where nothing is kept
-    return np.divide(
-        np.interp(kept, fractions, sums), kept, out=np.full_like(kept, limit), where=kept > 0
-    )
+    means = np.full_like(kept, limit)
+    np.divide(np.interp(kept, fractions, sums), kept, out=means, where=kept > 0)
+    return means
 
 
-def risk_coverage_curve(losses, uncertainty, *, sample_weight=None):
+def risk_coverage_curve(
+    losses: ArrayLike, uncertainty: ArrayLike, *, sample_weight: ArrayLike | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     r"""Mean loss of the least uncertain rows against the fraction of rows that they are.
 
     A model that abstains on uncertain rows predicts the fraction :math:`c` of all rows, its
@@ -234,7 +255,13 @@ def risk_coverage_curve(losses, uncertainty, *, sample_weight=None):
     return coverage, _mean_of_kept(coverage, coverage, sums)
 
 
-def accuracy_coverage_curve(y_true, y_pred, uncertainty, *, sample_weight=None):
+def accuracy_coverage_curve(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    uncertainty: ArrayLike,
+    *,
+    sample_weight: ArrayLike | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
     """Accuracy on the least uncertain rows against the fraction of rows that they are.
 
     One minus the :func:`risk_coverage_curve` of the 0-1 loss.
@@ -274,7 +301,9 @@ def accuracy_coverage_curve(y_true, y_pred, uncertainty, *, sample_weight=None):
     return risk_coverage_curve(y_true == y_pred, uncertainty, sample_weight=sample_weight)
 
 
-def aurc(losses, uncertainty, *, sample_weight=None):
+def aurc(
+    losses: ArrayLike, uncertainty: ArrayLike, *, sample_weight: ArrayLike | None = None
+) -> float:
     r"""Area under the risk-coverage curve: the mean loss, averaged over all coverages.
 
     :math:`\int_0^1 r(c)\,dc` with the risk :math:`r` of :func:`risk_coverage_curve` [1]_. Low
@@ -322,7 +351,9 @@ def aurc(losses, uncertainty, *, sample_weight=None):
     return float(sums[-1] + offsets[1:] @ np.diff(np.log(coverage[1:])))
 
 
-def prediction_rejection_ratio(losses, uncertainty, *, sample_weight=None):
+def prediction_rejection_ratio(
+    losses: ArrayLike, uncertainty: ArrayLike, *, sample_weight: ArrayLike | None = None
+) -> float:
     r"""How well the uncertainty ranks the losses: 1 as the losses themselves, 0 as chance.
 
     As rows are rejected and handed to an oracle that makes no errors, the loss falls: linearly on
@@ -375,13 +406,15 @@ def prediction_rejection_ratio(losses, uncertainty, *, sample_weight=None):
     return float(model / _area_below_random(losses, losses, weights))
 
 
-def _area_below_random(losses, by, weights):
+def _area_below_random(losses: np.ndarray, by: np.ndarray, weights: np.ndarray) -> float:
     """Area between the loss kept when rejecting at random and from the largest `by` down."""
     kept, sums = cumulate(by, weights, losses)
-    return sums[-1] / 2 - auc(kept, sums)
+    return float(sums[-1] / 2 - auc(kept, sums))
 
 
-def _check_losses(losses, uncertainty, sample_weight):
+def _check_losses(
+    losses: ArrayLike, uncertainty: ArrayLike, sample_weight: ArrayLike | None
+) -> tuple[np.ndarray, ...]:
     """Return the weights, the losses and the uncertainties, each of shape (n,)."""
     losses = check_vector(losses, "losses")
     uncertainty = check_vector(uncertainty, "uncertainty")

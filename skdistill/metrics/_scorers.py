@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from sklearn.metrics import log_loss
@@ -39,23 +41,23 @@ class EstimatorScorer:
     EstimatorScorer(neg_crps)
     """
 
-    def __init__(self, score, **kwargs):
+    def __init__(self, score: Callable[..., float], **kwargs: Any) -> None:
         self._score = score
         self._kwargs = kwargs
-        self._sample_weight_request = None
+        self._sample_weight_request: bool | str | None = None
 
-    def __call__(self, estimator, X, y=None, sample_weight=None):
+    def __call__(self, estimator: Any, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Score a fitted estimator, or a meta-estimator around one; costs do without y."""
         return self._score(estimator, X, y, sample_weight=sample_weight, **self._kwargs)
 
-    def __repr__(self):
-        def shown(value):
+    def __repr__(self) -> str:
+        def shown(value: Any) -> str:
             return getattr(value, "__name__", repr(value)).lstrip("_")
 
         arguments = [f"{key}={shown(value)}" for key, value in self._kwargs.items()]
         return f"{type(self).__name__}({', '.join([shown(self._score), *arguments])})"
 
-    def set_score_request(self, *, sample_weight):
+    def set_score_request(self, *, sample_weight: bool | str | None) -> EstimatorScorer:
         """Return a copy that requests `sample_weight` where metadata routing is enabled.
 
         A copy, because the scorers of this module are shared.
@@ -75,7 +77,7 @@ class EstimatorScorer:
         scorer._sample_weight_request = sample_weight
         return scorer
 
-    def get_metadata_routing(self):
+    def get_metadata_routing(self) -> Any:
         """Return the scorer's request, for scikit-learn's metadata routing.
 
         Returns
@@ -87,20 +89,20 @@ class EstimatorScorer:
         request.score.add_request(param="sample_weight", alias=self._sample_weight_request)
         return request
 
-    def _accept_sample_weight(self):
+    def _accept_sample_weight(self) -> bool:
         # scikit-learn >= 1.9 calls this in multi-metric searches without metadata routing.
         return True
 
 
-def _neg_mixture_nll(estimator, X, y, *, sample_weight):
+def _neg_mixture_nll(estimator: Any, X: Any, y: Any, *, sample_weight: Any) -> float:
     return -mixture_nll(y, predict_members(estimator, X), sample_weight=sample_weight)
 
 
-def _neg_crps(estimator, X, y, *, sample_weight):
+def _neg_crps(estimator: Any, X: Any, y: Any, *, sample_weight: Any) -> float:
     return -crps(y, predict_members(estimator, X), sample_weight=sample_weight)
 
 
-def _total(estimator, X, measure):
+def _total(estimator: Any, X: Any, measure: str) -> np.ndarray:
     uncertainty = predict_uncertainty(estimator, X)
     if uncertainty.measure != measure:
         kind = {"variance": "regressor", "entropy": "classifier"}[measure]
@@ -108,46 +110,49 @@ def _total(estimator, X, measure):
             f"The scorer needs a {kind}, whose predict_uncertainty has measure={measure!r}; "
             f"got measure={uncertainty.measure!r} from {type(estimator).__name__}."
         )
-    return uncertainty.total
+    total: np.ndarray = uncertainty.total
+    return total
 
 
-def _neg_gaussian_nll(estimator, X, y, *, sample_weight):
+def _neg_gaussian_nll(estimator: Any, X: Any, y: Any, *, sample_weight: Any) -> float:
     std = np.sqrt(_total(estimator, X, "variance"))
     return -gaussian_nll(y, estimator.predict(X), std, sample_weight=sample_weight)
 
 
-def _neg_ause(estimator, X, y, *, sample_weight):
+def _neg_ause(estimator: Any, X: Any, y: Any, *, sample_weight: Any) -> float:
     total = _total(estimator, X, "variance")
     return -ause(y, estimator.predict(X), total, sample_weight=sample_weight)
 
 
-def _neg_interval_score(estimator, X, y, *, sample_weight, coverage):
+def _neg_interval_score(
+    estimator: Any, X: Any, y: Any, *, sample_weight: Any, coverage: float
+) -> float:
     interval = predict_interval(estimator, X, coverage)
     return -interval_score(y, interval, coverage=coverage, sample_weight=sample_weight)
 
 
-def _neg_expected_calibration_error(estimator, X, y, *, sample_weight):
+def _neg_expected_calibration_error(estimator: Any, X: Any, y: Any, *, sample_weight: Any) -> float:
     y_prob, labels = estimator.predict_proba(X), estimator.classes_
     return -expected_calibration_error(y, y_prob, labels=labels, sample_weight=sample_weight)
 
 
-def _neg_brier_score(estimator, X, y, *, sample_weight):
+def _neg_brier_score(estimator: Any, X: Any, y: Any, *, sample_weight: Any) -> float:
     y_prob, labels = estimator.predict_proba(X), estimator.classes_
     return -brier_score(y, y_prob, labels=labels, sample_weight=sample_weight)
 
 
-def _neg_log_loss(estimator, X, y, *, sample_weight):
+def _neg_log_loss(estimator: Any, X: Any, y: Any, *, sample_weight: Any) -> float:
     y_prob, labels = estimator.predict_proba(X), estimator.classes_
     return -float(log_loss(y, y_prob, labels=labels, sample_weight=sample_weight))
 
 
-def _neg_aurc(estimator, X, y, *, sample_weight):
+def _neg_aurc(estimator: Any, X: Any, y: Any, *, sample_weight: Any) -> float:
     total = _total(estimator, X, "entropy")
     y_true, y_pred = check_label_pair(y, estimator.predict(X))
     return -aurc(y_true != y_pred, total, sample_weight=sample_weight)
 
 
-def make_interval_scorer(coverage=0.9):
+def make_interval_scorer(coverage: float = 0.9) -> EstimatorScorer:
     """Make a scorer of central prediction intervals: minus their :func:`interval_score`.
 
     Parameters

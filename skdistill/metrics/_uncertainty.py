@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from numbers import Integral
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.metrics import ndcg_score, roc_auc_score
 from sklearn.utils import check_random_state
 from sklearn.utils.random import sample_without_replacement
@@ -25,7 +26,14 @@ from ._checks import (
 from ._ordering import midranks, weighted_median
 
 
-def uncertainty_total_variation(a, b, *, bins=50, a_weights=None, b_weights=None):
+def uncertainty_total_variation(
+    a: ArrayLike,
+    b: ArrayLike,
+    *,
+    bins: int = 50,
+    a_weights: ArrayLike | None = None,
+    b_weights: ArrayLike | None = None,
+) -> float:
     r"""Total variation between the histograms of two samples of uncertainties.
 
     :math:`\frac{1}{2} \sum_i |H_a(i) - H_b(i)|` over common bins of equal width that span both
@@ -75,11 +83,11 @@ def uncertainty_total_variation(a, b, *, bins=50, a_weights=None, b_weights=None
     a_weights, a = weighted_rows(a_weights, a, name="a_weights")
     b_weights, b = weighted_rows(b_weights, b, name="b_weights")
 
-    def half_distance(a, b):
+    def half_distance(a: np.ndarray, b: np.ndarray) -> float:
         edges = np.histogram_bin_edges(np.concatenate([a, b]), bins)
         shares_a = np.histogram(a, edges, weights=a_weights)[0] / a_weights.sum()
         shares_b = np.histogram(b, edges, weights=b_weights)[0] / b_weights.sum()
-        return np.abs(shares_a - shares_b).sum() / 2
+        return float(np.abs(shares_a - shares_b).sum() / 2)
 
     return float(np.mean([half_distance(*columns) for columns in zip(a.T, b.T, strict=True)]))
 
@@ -102,7 +110,9 @@ class EpistemicFidelity(NamedTuple):
     relative_error: float
 
 
-def epistemic_fidelity(teacher, student, *, sample_weight=None):
+def epistemic_fidelity(
+    teacher: ArrayLike, student: ArrayLike, *, sample_weight: ArrayLike | None = None
+) -> EpistemicFidelity:
     """Compare a student's epistemic uncertainty with its teacher's, row by row.
 
     Parameters
@@ -159,31 +169,36 @@ def epistemic_fidelity(teacher, student, *, sample_weight=None):
     return EpistemicFidelity(*map(float, np.mean(per_target, axis=0)))
 
 
-def _rank_correlation(teacher, student, weights):
+def _rank_correlation(teacher: np.ndarray, student: np.ndarray, weights: np.ndarray) -> float:
     if np.ptp(teacher) == 0 or np.ptp(student) == 0:
         warn_undefined("The rank correlation", "the teacher or the student is constant")
         return np.nan
     ranks = midranks(teacher, weights), midranks(student, weights)
     (teacher_variance, covariance), (_, student_variance) = np.cov(*ranks, aweights=weights, ddof=0)
-    return covariance / np.sqrt(teacher_variance * student_variance)
+    return float(covariance / np.sqrt(teacher_variance * student_variance))
 
 
-def _median_ratio(teacher, student, weights):
+def _median_ratio(teacher: np.ndarray, student: np.ndarray, weights: np.ndarray) -> float:
     with np.errstate(divide="ignore", invalid="ignore"):  # x / 0 is inf, 0 / 0 is replaced
         ratio = np.where((teacher == 0) & (student == 0), 1.0, student / teacher)
     return weighted_median(ratio, weights)
 
 
-def _relative_error(teacher, student, weights):
+def _relative_error(teacher: np.ndarray, student: np.ndarray, weights: np.ndarray) -> float:
     if not teacher.any():
         warn_undefined("The relative error", "the teacher is zero everywhere")
         return np.nan
-    return np.average(np.abs(student - teacher), weights=weights) / np.average(
-        teacher, weights=weights
-    )
+    error = np.average(np.abs(student - teacher), weights=weights)
+    return float(error / np.average(teacher, weights=weights))
 
 
-def ood_auroc(in_distribution, out_of_distribution, *, in_weights=None, out_weights=None):
+def ood_auroc(
+    in_distribution: ArrayLike,
+    out_of_distribution: ArrayLike,
+    *,
+    in_weights: ArrayLike | None = None,
+    out_weights: ArrayLike | None = None,
+) -> float:
     """Area under the ROC curve of an uncertainty that detects rows out of distribution.
 
     The probability that a row out of distribution is more uncertain than one in distribution,
@@ -227,9 +242,42 @@ def ood_auroc(in_distribution, out_of_distribution, *, in_weights=None, out_weig
     return float(roc_auc_score(is_outside, scores, sample_weight=np.concatenate(weights)))
 
 
+@overload
 def uncertainty_ndcg(
-    teacher, student, *, k=20, n_candidates=100, n_trials=500, random_state=None, return_std=False
-):
+    teacher: ArrayLike,
+    student: ArrayLike,
+    *,
+    k: int = ...,
+    n_candidates: int = ...,
+    n_trials: int = ...,
+    random_state: Any = ...,
+    return_std: Literal[False] = ...,
+) -> float: ...
+
+
+@overload
+def uncertainty_ndcg(
+    teacher: ArrayLike,
+    student: ArrayLike,
+    *,
+    k: int = ...,
+    n_candidates: int = ...,
+    n_trials: int = ...,
+    random_state: Any = ...,
+    return_std: Literal[True],
+) -> tuple[float, float]: ...
+
+
+def uncertainty_ndcg(
+    teacher: ArrayLike,
+    student: ArrayLike,
+    *,
+    k: int = 20,
+    n_candidates: int = 100,
+    n_trials: int = 500,
+    random_state: Any = None,
+    return_std: bool = False,
+) -> float | tuple[float, float]:
     """Normalised discounted cumulative gain of the student's ranking of uncertain rows.
 
     In every trial `n_candidates` rows are drawn without replacement and ranked by the student's

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -61,7 +63,15 @@ class SequenceEnsemble(SequencePredictor):
 
     _called = "members"  # in messages
 
-    def __init__(self, members, *, has_source=True, begin_token=1, end_token=2, pad_token=0):
+    def __init__(
+        self,
+        members: Any,
+        *,
+        has_source: bool = True,
+        begin_token: int = 1,
+        end_token: int = 2,
+        pad_token: int = 0,
+    ):
         if not isinstance(members, (list, tuple)) or not members:
             raise TypeError(f"{self._called} must be a list of torch modules, got {members!r}.")
         for number, member in enumerate(members):

@@ -52,7 +52,7 @@ class SequencePredictor(ABC):
 
     # --- read-offs ----------------------------------------------------------------------------
 
-    def predict(self, X, max_length=None):
+    def predict(self, X: Any, max_length: int | None = None) -> np.ndarray:
         """Predict sequences greedily, the most probable token after the other.
 
         Parameters
@@ -71,7 +71,7 @@ class SequencePredictor(ABC):
         """
         return self._search(self._check_source(X), 1, max_length)[:, 0]
 
-    def generate(self, X, beam_size=5, max_length=None):
+    def generate(self, X: Any, beam_size: int = 5, max_length: int | None = None) -> Any:
         """Search for the most probable sequences, with their uncertainty.
 
         Parameters
@@ -94,7 +94,7 @@ class SequencePredictor(ABC):
             is_scored[..., : is_given.shape[-1]] &= ~is_given
         return self._scored(source, tokens, is_scored)
 
-    def score_sequences(self, X, y=None):
+    def score_sequences(self, X: Any, y: Any = None) -> Any:
         """Compute the probability of given sequences, and the uncertainty of their tokens.
 
         Parameters
@@ -113,7 +113,7 @@ class SequencePredictor(ABC):
         tokens = y[:, np.newaxis]
         return self._scored(source, tokens, tokens != self._tokens.pad_token)
 
-    def score(self, X, y=None):
+    def score(self, X: Any, y: Any = None) -> float:
         """Mean log probability of the tokens of given sequences.
 
         Parameters
@@ -128,7 +128,7 @@ class SequencePredictor(ABC):
         scored = self.score_sequences(X, y)
         return float(scored.log_probs.sum() / scored.is_scored.sum())
 
-    def predict_uncertainty(self, X) -> Uncertainty:
+    def predict_uncertainty(self, X: Any) -> Uncertainty:
         """Predict the uncertainty of the sequences that a beam of 5 finds, per token.
 
         Parameters

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 import torch
@@ -88,7 +89,7 @@ def _force(log_probs: Tensor, given: Tensor, pad_token: int) -> None:
     log_probs[rows, :, given[rows]] = 0.0
 
 
-def token_error_rates(y_true, y_pred, pad_token=0):
+def token_error_rates(y_true: Any, y_pred: Any, pad_token: int = 0) -> np.ndarray:
     """Edit distance of each sequence from its reference, over the length of the reference.
 
     It is the least number of tokens to insert, delete or replace (Levenshtein), and the loss of a

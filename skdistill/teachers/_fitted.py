@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Self
+
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
@@ -58,12 +60,12 @@ class FittedModels(BaseEstimator):
 
     _doc_link_module, _doc_link_template = "skdistill", API_PAGE_OF_MODULE
 
-    def __init__(self, models, task=None, classes=None):
+    def __init__(self, models: Any, task: Any = None, classes: Any = None):
         self.models = models
         self.task = task
         self.classes = classes
 
-    def fit(self, X, y=None, **fit_params):
+    def fit(self, X: Any, y: Any = None, **fit_params: Any) -> Self:
         """Check the models; nothing is fitted.
 
         Parameters

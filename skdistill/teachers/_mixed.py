@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from functools import partial
 from numbers import Integral
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -93,14 +94,24 @@ class MixedModels(MetaEstimatorMixin, BaseEstimator):
 
     _doc_link_module, _doc_link_template = "skdistill", API_PAGE_OF_MODULE
 
-    def __init__(self, models, *, weights="oof", cv=5, n_members=20, random_state=None):
+    log_scores_: np.ndarray | None
+
+    def __init__(
+        self,
+        models: Any,
+        *,
+        weights: Any = "oof",
+        cv: Any = 5,
+        n_members: int = 20,
+        random_state: Any = None,
+    ):
         self.models = models
         self.weights = weights
         self.cv = cv
         self.n_members = n_members
         self.random_state = random_state
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Find the weights, and fit the models on all rows.
 
         Parameters
@@ -165,7 +176,7 @@ class MixedModels(MetaEstimatorMixin, BaseEstimator):
         """Names of the columns of X."""
         return self._kept()[0].feature_names_in_
 
-    def predict(self, X):
+    def predict(self, X: Any) -> np.ndarray:
         """Predict the class of the largest probability, or the mean.
 
         Parameters

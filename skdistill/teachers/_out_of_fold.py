@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from sklearn.base import is_classifier
 
@@ -17,8 +19,16 @@ _ROWS_TO_TRY, _SMALL_SQUARE = 500, 0.01
 
 
 def out_of_fold_members(
-    teacher, X, y, *, cv=5, sample_weight=None, random_state=None, name="cv", verbose=0
-):
+    teacher: Any,
+    X: Any,
+    y: Any,
+    *,
+    cv: Any = 5,
+    sample_weight: Any = None,
+    random_state: Any = None,
+    name: str = "cv",
+    verbose: int | bool = 0,
+) -> np.ndarray:
     """Predict members of every row by a clone of the teacher that has not seen the row.
 
     On the rows that they were fitted on, the members of an overfitted teacher agree; elsewhere they
@@ -72,7 +82,7 @@ def out_of_fold_members(
     return read_out_of_fold(teacher, X, y, weight, folds, read, name, verbose)
 
 
-def interpolates(teacher, X, y, sample_weight=None) -> bool:
+def interpolates(teacher: Any, X: Any, y: Any, sample_weight: Any = None) -> bool:
     """Tell whether a fitted regressor nearly hits the targets that it was fitted on.
 
     It does if its standardised errors there, by the total variance that it predicts, have a mean

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from .._rules import errors_about
@@ -12,7 +14,12 @@ _TOLERANCE = 1e-3
 
 
 def check_member_predictions(
-    members, n_samples, *, n_classes=None, n_targets=None, name="member_predictions"
+    members: Any,
+    n_samples: int,
+    *,
+    n_classes: int | None = None,
+    n_targets: int | None = None,
+    name: str = "member_predictions",
 ) -> np.ndarray:
     """Check the predictions of members, which a user or a teacher gives.
 

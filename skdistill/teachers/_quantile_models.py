@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Self
+
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
 from sklearn.utils import check_array, check_random_state
@@ -42,12 +44,12 @@ class QuantileModels(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
 
     _doc_link_module, _doc_link_template = "skdistill", API_PAGE_OF_MODULE
 
-    def __init__(self, models, quantiles, *, random_state=None):
+    def __init__(self, models: Any, quantiles: Any, *, random_state: Any = None):
         self.models = models
         self.quantiles = quantiles
         self.random_state = random_state
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit each model.
 
         Parameters
@@ -84,7 +86,7 @@ class QuantileModels(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
         """Names of the columns of X."""
         return self.models_[0].feature_names_in_
 
-    def predict(self, X, return_std=False):
+    def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict the mean, and the standard deviation if asked for.
 
         Parameters

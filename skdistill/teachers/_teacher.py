@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from numbers import Integral
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
@@ -34,7 +35,15 @@ from ._residuals import residual_variance, with_variance
 from ._rows_and_folds import as_rows, in_chunks, rows_at
 
 
-def as_teacher(model, *, task=None, classes=None, max_members=None, weights=None, quantiles=None):
+def as_teacher(
+    model: Any,
+    *,
+    task: Any = None,
+    classes: Any = None,
+    max_members: int | None = None,
+    weights: Any = None,
+    quantiles: Any = None,
+) -> Any:
     """Make a teacher, whose members a student can imitate, of a model or several.
 
     Parameters
@@ -199,11 +208,11 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
 
     _doc_link_module, _doc_link_template = "skdistill", API_PAGE_OF_MODULE
 
-    def __init__(self, estimator, *, max_members=None):
+    def __init__(self, estimator: Any, *, max_members: int | None = None):
         self.estimator = estimator
         self.max_members = max_members
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the model, and find the residual variance of a regressor that needs one.
 
         Parameters
@@ -255,7 +264,7 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
         """Names of the columns of X."""
         return self.estimator_.feature_names_in_
 
-    def predict_members(self, X):
+    def predict_members(self, X: Any) -> np.ndarray:
         """Predict with every member.
 
         Parameters
@@ -273,7 +282,7 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
         check_is_fitted(self)
         return self._members(X, self.max_members)
 
-    def predict_distribution(self, X) -> EmpiricalCategorical | EmpiricalGaussian:
+    def predict_distribution(self, X: Any) -> EmpiricalCategorical | EmpiricalGaussian:
         """Predict the distribution that everything else is read off.
 
         Parameters
@@ -288,7 +297,7 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
         family = EmpiricalCategorical if is_classifier(self) else EmpiricalGaussian
         return family.from_members(self.predict_members(X))
 
-    def predict_uncertainty(self, X) -> Uncertainty:
+    def predict_uncertainty(self, X: Any) -> Uncertainty:
         """Predict the total, aleatoric and epistemic uncertainty.
 
         Parameters
@@ -307,7 +316,7 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
             return Uncertainty(total, None, None, measure=found.measure)
         return Uncertainty(total, aleatoric, epistemic, measure=found.measure)
 
-    def predict(self, X):
+    def predict(self, X: Any) -> np.ndarray:
         """Predict the class of the largest mean probability, or the mean.
 
         Parameters
@@ -325,7 +334,7 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
         return self._per_target(mean[..., 0])
 
     @available_if(is_classifier)
-    def predict_proba(self, X):
+    def predict_proba(self, X: Any) -> np.ndarray:
         """Predict the members' mean class probabilities.
 
         Parameters
@@ -339,7 +348,7 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
         check_is_fitted(self)
         return self._members(X, 1)[:, 0]
 
-    def score(self, X, y, sample_weight=None) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the accuracy of a classifier, the R2 of a regressor.
 
         Parameters

@@ -45,7 +45,7 @@ class UniformBox(TransferMaker):
         self.expand = expand
         self.categorical = categorical
 
-    def prepare(self, X, weight=None) -> Draw:
+    def prepare(self, X: Any, weight: Any = None) -> Draw:
         self.check(X.shape)
         low, high = X.amin(0), X.amax(0)
         margin = self.expand * (high - low)

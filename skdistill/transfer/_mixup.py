@@ -52,7 +52,7 @@ class Mixup(TransferMaker):
         self.alpha = alpha
         self.categorical = categorical
 
-    def prepare(self, X, weight=None) -> Draw:
+    def prepare(self, X: Any, weight: Any = None) -> Draw:
         self.check(X.shape)
         alpha, is_categorical = self.alpha, self._is_categorical(X)
 

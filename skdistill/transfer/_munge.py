@@ -85,7 +85,7 @@ class Munge(TransferMaker):
         self.scale = scale
         self.categorical = categorical
 
-    def check(self, shape):
+    def check(self, shape: Any) -> None:
         if len(shape) != 2:
             raise ValueError(
                 f"transfer={self!r} needs rows of one axis, (n, n_features), got X of shape "
@@ -93,7 +93,7 @@ class Munge(TransferMaker):
             )
         super().check(shape)
 
-    def prepare(self, X, weight=None) -> Draw:
+    def prepare(self, X: Any, weight: Any = None) -> Draw:
         self.check(X.shape)
         spread = X.new_full(X.shape[1:], self.scale)
         if (is_categorical := self._is_categorical(X)) is not None:
