@@ -43,9 +43,10 @@ X_train, X_test, y_train, y_test = train_test_split(
     X[y < 8], y[y < 8], test_size=0.3, random_state=0
 )
 
-teacher = BayesianEnsembleClassifier(n_members, max_epochs=max_epochs, random_state=0)
+settings = {"normalize_X": False, "max_epochs": max_epochs, "random_state": 0}
+teacher = BayesianEnsembleClassifier(n_members, **settings)
 teacher.fit(X_train, y_train)
-student = HydraPlusClassifier(FrozenEstimator(teacher), max_epochs=max_epochs, random_state=0)
+student = HydraPlusClassifier(FrozenEstimator(teacher), **settings)
 models = {
     "teacher": teacher,
     "student": student.fit(X_train, y_train),
