@@ -73,8 +73,9 @@ format: $(ENVIRONMENT)  ## mend what ruff can mend
 measured: $(ENVIRONMENT)  ## write the tables of README and doc/measured from benchmarks/results
 	$(BIN)/python benchmarks/report.py
 
+# On a busy machine small networks lose most of their time to threads that wait for each other.
 doc: $(DOCS)  ## build the documentation into doc/_build/html
-	MPLBACKEND=Agg $(BIN)/python -m sphinx -W --keep-going -q -b html doc doc/_build/html
+	MPLBACKEND=Agg OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -b html doc doc/_build/html
 	@echo "Open doc/_build/html/index.html"
 
 clean:  ## remove what was built, the environment included

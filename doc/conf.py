@@ -3,6 +3,7 @@
 import inspect
 import pkgutil
 import re
+import warnings
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -69,6 +70,9 @@ numpydoc_show_class_members = False  # the class template lists them
 # Empty, so that building needs no network.
 intersphinx_mapping: dict[str, tuple[str, None]] = {}
 
+# torch's exporter tells its own authors of a name that it will lose.
+warnings.filterwarnings("ignore", category=FutureWarning, message=".*LeafSpec")
+
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
@@ -105,10 +109,10 @@ mathjax3_config = {"options": {"enableMenu": False}}
 
 
 def skip_foreign_member(app, what, name, obj, skip, options):
-    """Leave out of a class's page what it inherits from scikit-learn or torch, documented there."""
+    """Leave out of a class's page what it inherits from other libraries, documented there."""
     function = obj.fget if isinstance(obj, property) else obj
     library = (getattr(function, "__module__", None) or "").partition(".")[0]
-    return True if library in {"sklearn", "torch"} else None
+    return True if library in {"sklearn", "torch", "botorch"} else None
 
 
 def append_changelog(app, docname, source):

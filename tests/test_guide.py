@@ -99,6 +99,41 @@ def test_page_of_teachers(monkeypatch):
     run(GUIDE / "teachers.rst", few)
 
 
+# What makes pages quick that fit much.
+FEW_EPOCHS = {
+    "ensembles": [
+        ('class_weight="balanced", ', 'class_weight="balanced", max_epochs=2, '),
+        ('tune="oob", ', 'tune="oob", max_epochs=2, '),
+        ("n_members=100,", "n_members=20,"),
+        ("max_epochs=600,", "max_epochs=30,"),
+        ("MCDropout(rate=0.2), ", "MCDropout(rate=0.2), max_epochs=2, "),
+        ("module=TabM, ", "module=TabM, max_epochs=2, "),
+        ("max_epochs=20", "max_epochs=2"),
+    ],
+    "evaluation": [
+        ("BayesianEnsembleClassifier(20)", "BayesianEnsembleClassifier(3, max_epochs=2)"),
+        ("max_epochs=100,", "max_epochs=2,"),
+        ("calibrate=0.2)", "calibrate=0.2, max_epochs=2)"),
+        ("max_epochs=10,", "max_epochs=2,"),
+    ],
+    "hydra_plus": [
+        ("n_members=20)", "n_members=3, max_epochs=2)"),
+        ("HydraPlusClassifier(teacher, ", "HydraPlusClassifier(teacher, max_epochs=2, "),
+        ("Classifier(random_state=0), ", "Classifier(2, max_epochs=2), max_epochs=2, "),
+    ],
+}
+
+
+@pytest.mark.filterwarnings("ignore:R-hat is above:sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", FEW_EPOCHS)
+def test_page_with_few_epochs(few_rows, monkeypatch, name):
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(datasets, "load_digits", first(450, datasets.load_digits))
+    monkeypatch.setattr(datasets, "load_breast_cancer", first(150, datasets.load_breast_cancer))
+    names = run(GUIDE / f"{name}.rst", FEW_EPOCHS[name])
+    assert (names["total"] >= 0).all()
+
+
 STUDENT = ("HydraPlusRegressor(random_state", "HydraPlusRegressor(max_epochs=3, random_state")
 
 
@@ -203,12 +238,13 @@ def test_coming_from_a_package_that_is_no_requirement(few_rows, package):
     np.testing.assert_allclose(names["total"], names["aleatoric"] + names["epistemic"])
 
 
-def test_readme():
-    few = [
-        ("n_members=20,", "n_members=3, max_epochs=3,"),
-        ("(teacher,", "(teacher, max_epochs=3,"),
-    ]
-    run(ROOT / "README.md", few)
+def test_readme_examples_run_alone():
+    regression, classification, saving = blocks_of(ROOT / "README.md")
+    for code in (regression, classification + saving):
+        code = code.replace("n_members=20,", "n_members=3, max_epochs=3,")
+        names: dict[str, object] = {}
+        exec(code.replace("(teacher,", "(teacher, max_epochs=3,"), names)
+        assert names["student"].max_epochs == 3
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])

@@ -102,6 +102,7 @@ for (threshold, _, _), x, height in zip(reading, read, right, strict=True):
 axes[1].axhline(
     teacher.score(X_test, y_test), color="0.3", linestyle=":", label="teacher, at the end"
 )
+axes[1].margins(x=0.12, y=0.12)  # room for the thresholds
 axes[1].set(xlabel="share of the series read, on average", ylabel="accuracy", title="What it costs")
 axes[1].legend(loc="lower right", fontsize="small")
 plt.show()

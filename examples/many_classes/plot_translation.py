@@ -6,8 +6,8 @@ Five networks have learnt to translate between two made-up languages, in which h
 have two translations, and nobody can tell which one will be used. As an ensemble they say of every
 word that they write how uncertain it is, and why: they agree that an ambiguous word has two
 translations, and they disagree about a word that they have never seen. One network, distilled with
-a Dirichlet distribution over the probabilities of the next word, tells most of the two apart as
-well, at a fifth of the cost.
+a Dirichlet distribution over the probabilities of the next word, tells most of the two apart, in
+the place of five.
 
 The method is that of Ryabinin, Malinin & Gales (2021), "Scaling Ensemble Distribution Distillation
 to Many Classes with Proxy Targets", with sentences short enough for a laptop.
@@ -73,8 +73,9 @@ models = {"ensemble": SequenceEnsemble(members), "student": student.fit(X, y)}
 # The table
 # ---------
 #
-# Sentences that have a word nobody has seen are told from others better by what the models do not
-# know (reverse mutual information) than by all that is uncertain, for want of knowledge or not.
+# Sentences that have a word nobody has seen are told from others by what the models do not know
+# (reverse mutual information), and by all that is uncertain, for want of knowledge or not. The
+# ensemble finds nearly all of them, the student most.
 
 X_test, y_test = make_translation(300, random_state=1)
 X_foreign, _ = make_translation(300, "foreign", random_state=2)
@@ -95,10 +96,9 @@ for name, model in models.items():
 #
 # Each point is a noun at the end of the same sentence: how uncertain the word is that is written
 # for it, in all (entropy) and for want of knowledge (reverse mutual information). Nouns with two
-# translations stand right of those with one, by more than they stand above them; nouns that were in
-# no sentence of training stand above all but a few. The student's scales are its own: a Dirichlet
-# distribution cannot be as much at odds with itself as five networks with each other. What counts
-# is which words stand out.
+# translations stand right of those with one, and some way above them. The ensemble puts all nouns
+# that were in no sentence of training far above both; the student's are spread over a wider range,
+# and stand above all but a few.
 
 nouns = {
     "one translation": (np.arange(16, 39, 2), "o", "#0072B2"),

@@ -2,9 +2,9 @@
 Does a search over students fit the teacher again and again?
 ============================================================
 
-Not if the student is told where to keep it. In a grid search the teacher is most of the work,
-and it is the same for all candidates of a fold. With ``memory=`` the first candidate fits it, and
-the others find it there. Everything else is as in any search of scikit-learn.
+Not if the student is told where to keep it. In a grid search the teacher is the same for all
+candidates of a fold. With ``memory=`` the first candidate fits it, and the others, which find it
+there, take less time. Everything else is as in any search of scikit-learn.
 """
 
 # %%
@@ -26,7 +26,7 @@ from sklearn.pipeline import make_pipeline
 
 from skdistill import BayesianEnsembleClassifier, HydraPlusClassifier
 
-n_members = 10  # networks of the teacher
+n_members = 20  # networks of the teacher
 max_epochs = 60  # epochs of each model
 
 X, y = load_wine(return_X_y=True, as_frame=True)

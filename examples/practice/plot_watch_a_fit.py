@@ -54,16 +54,17 @@ print("epoch that each member has kept:", ensemble.best_epochs_)
 # The picture
 # -----------
 #
-# Means over the members that were still in training. The losses are those of training, of the
-# standardised target.
+# Means over the members that were still in training. The target is standardised. Training rows are
+# scored by what is minimised, the beta-NLL, and validation rows by the likelihood:
+# compare the courses of the two curves, not their levels.
 
 history = ensemble.history_
 epochs = history[:, "epoch"]
 figure, ax = plt.subplots(figsize=(6, 3.8), layout="constrained")
-ax.plot(epochs, history[:, "train_loss"], "--", color="#D55E00", label="training")
-ax.plot(epochs, history[:, "valid_loss"], color="#0072B2", label="validation")
+ax.plot(epochs, history[:, "train_loss"], "--", color="#D55E00", label="training (beta-NLL)")
+ax.plot(epochs, history[:, "valid_loss"], color="#0072B2", label="validation (NLL)")
 for number, epoch in enumerate(ensemble.best_epochs_):
     ax.axvline(epoch, color="0.7", zorder=0, label="epochs kept" if number == 0 else None)
-ax.set(xlabel="epoch", ylabel="mean loss of the members (beta-NLL)")
+ax.set(xlabel="epoch", ylabel="mean loss of the members")
 ax.legend()
 plt.show()

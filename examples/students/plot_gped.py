@@ -62,17 +62,23 @@ print(f"correlation of the two: {np.corrcoef(*doubts.values())[0, 1]:.3f}")
 # The picture
 # -----------
 #
-# Between the moons and behind them the chain's networks disagree; the student's map has the same
-# ridges, if a little smoother.
+# Between the moons and behind them the chain's networks disagree. The student's map has the same
+# ridges.
 
 figure, axes = plt.subplots(1, 2, figsize=(8, 3.6), sharey=True, layout="constrained")
 levels = np.arange(0, max(doubt.max() for doubt in doubts.values()) + 0.05, 0.05)
 for ax, (name, doubt) in zip(axes, doubts.items(), strict=True):
     drawn = ax.contourf(*(grid.T.reshape(2, 80, 80)), doubt.reshape(80, 80), levels, cmap="viridis")
-    for label, (marker, color) in enumerate((("o", "white"), ("^", "black"))):
-        rows = X[y == label].T
+    looks = (("o", "white", "black"), ("^", "black", "white"))
+    for label, (marker, color, edge) in enumerate(looks):
         ax.scatter(
-            *rows, marker=marker, s=12, c=color, edgecolors="0.5", linewidths=0.4, label=label
+            *X[y == label].T,
+            marker=marker,
+            s=20,
+            c=color,
+            edgecolors=edge,
+            linewidths=0.5,
+            label=label,
         )
     ax.set(title=name.capitalize(), xlabel="first feature")
 axes[0].set_ylabel("second feature")

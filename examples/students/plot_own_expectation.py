@@ -5,7 +5,7 @@ Can a student learn a question of your own?
 What does it matter that a patient's uncertainty is large, if every plausible model gives the same
 answer? Write the question as a function of a model's probabilities, and a student learns its mean
 over the posterior while the chain runs. Here it is which share of the chain's networks would read a
-tumour as malignant: a vote, which the mean probability does not tell.
+tumour as malignant: a vote, which is clearer than the mean probability.
 """
 
 # %%
@@ -58,14 +58,17 @@ asked = np.asarray(student.monitor_["votes"]).ravel()
 malignant = student.predict_proba(X_test)[:, 0]
 print(f"share of votes, student against chain: off by {np.abs(said - asked).mean():.3f} on average")
 print(f"mean probability in its place: off by {np.abs(malignant - asked).mean():.3f}")
-close = np.abs(malignant - 0.5) < 0.2
-agreed = close & (np.abs(said - 0.5) > 0.4)
-print(f"test rows with a probability of .3 to .7: {close.sum()}")
-print(f"of these with less than a tenth of the votes, or more than nine: {agreed.sum()}")
+doubtful = np.abs(malignant - 0.5) < 0.4
+agreed = np.abs(asked - 0.5) > 0.4
+print(f"test rows with a mean probability of .1 to .9: {doubtful.sum()}")
+print(f"of these, rows on which nine networks of ten agree or more: {(doubtful & agreed).sum()}")
 
 # %%
 # The picture
 # -----------
+#
+# On the left, the student's votes beside the chain's. On the right, the same votes beside the mean
+# probability: they are nearer to 0 and 1, as networks may agree on a class of which each is unsure.
 
 figure, axes = plt.subplots(1, 2, figsize=(8, 3.8), layout="constrained", sharey=True)
 axes[0].plot(asked, said, ".", color="#0072B2")

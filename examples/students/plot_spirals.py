@@ -6,12 +6,13 @@ An ensemble of twenty networks learns to tell the three arms of a spiral apart. 
 members agree; away from them each draws its borders elsewhere, and there the ensemble is uncertain
 for want of knowledge (epistemic), not because of noise (aleatoric). One network is taught what the
 ensemble says, twice: by Hydra, which imitates each member on the training points, and by Hydra+
-with the defaults of this package. On the arms both say what the teacher says. Away from them Hydra
-has lost nearly all of the disagreement, and Hydra+ has kept nearly all.
+with the defaults of this package. On the arms both predict as well as the teacher. Away from them
+Hydra has lost most of the disagreement, and Hydra+ has kept most of it.
 
-What does it here is above all that Hydra+ asks the teacher about points around the training points
-too: with ``transfer=None`` it loses as much as Hydra. Neither knows more than the teacher, though,
-which is certain, without any reason, of wide regions where it has seen nothing.
+Hydra+ asks the teacher about points around the training points too, and minimises the difference
+of the spreads; what each of the two does is measured in :doc:`/measured/classification`. Neither
+student knows more than the teacher, though, which is certain, without any reason, of wide regions
+where it has seen nothing.
 
 The problem is that of the first figure of Ferianc & Rodrigues (2022).
 """

@@ -117,6 +117,6 @@ for (above, below), (name, model) in zip(axes.T, models.items(), strict=True):
         for end in (-3, 3):
             ax.axvline(end, color="0.85", zorder=0)
 axes[0, 0].set(ylabel="y", ylim=(-2, 2))
-axes[0, 0].legend(fontsize="small")
+figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
 axes[1, 0].set(ylabel="standard deviation", ylim=(0, None))
 plt.show()

@@ -19,7 +19,7 @@ from .._tasks import Task
 from ..ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ..modules import MLP
 from ..samplers import SGHMC, SGLD
-from ..transfer import make_transfer
+from ..transfer import TransferSet, make_transfer
 from ._gped_estimates import pooled, targets_of
 from ._gped_online import distil_online
 from ._kinds import check_kind, kind_as_teacher
@@ -322,7 +322,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
             else:
                 means = self._fit_on_members(setup, monitored, context)
             if monitored is not None and means is not None:
-                self._note_monitored(monitored, means)
+                self._note_monitored(X_monitor, means)
         return self
 
     def _fit_on_members(self, setup: Setup, monitored: np.ndarray | None, context: Any) -> Any:
@@ -337,8 +337,9 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
             train_student(self, setup, predictions, setup.plan, context)
             return _means_of_members(setup, predictions, monitored)
 
-    def _note_monitored(self, rows: np.ndarray, means: torch.Tensor) -> None:
+    def _note_monitored(self, given: Any, means: torch.Tensor) -> None:
         """Set `monitor_` and `monitor_error_` for the rows of `X_monitor`."""
+        rows = given.rows if isinstance(given, TransferSet) else given
         plan, self.monitor_, self.monitor_error_ = self._plan, {}, {}
         for label, columns in zip(plan.labels, plan.columns, strict=True):
             expected = plan.in_units(label, means[:, columns].cpu(), self.module_)

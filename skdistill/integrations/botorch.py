@@ -106,11 +106,11 @@ class MembersModel(EnsembleModel):
 
         Parameters
         ----------
-        X : Tensor of shape (*batch_shape, n, n_features)
+        X : Tensor of shape (..., n, n_features)
 
         Returns
         -------
-        means : Tensor of shape (*batch_shape, n_members, n, n_targets)
+        means : Tensor of shape (..., n_members, n, n_targets)
             In units of y.
 
         Raises

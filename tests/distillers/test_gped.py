@@ -742,3 +742,18 @@ def test_ctrl_c_keeps_what_the_student_has_learnt(at, moons, ctrl_c):
     assert sum("train_loss" in row for row in distiller.history_) == (at - 1) // 20
     assert np.isfinite(distiller.predict_proba(X)).all()
     assert not hasattr(distiller, "teacher_")
+
+
+@few_draws
+@pytest.mark.filterwarnings("error:X does not have valid feature names")
+@pytest.mark.parametrize("wrap", [TransferSet, lambda rows: rows])
+def test_monitored_rows_of_a_frame_are_read_once(wrap):
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"number": rng.normal(size=40), "kind": rng.choice(["b", "a"], 40)})
+    y = (X["kind"] == "a").astype(int)
+    teacher = chains(max_epochs=40, normalize_X=True)
+    fitted = student(teacher, normalize_X=True, expectations=("predictive",))
+    fitted.fit(X, y, X_monitor=wrap(X[:9]))
+    error = np.abs(fitted.predict_proba(X[:9]) - fitted.monitor_["predictive"]).mean()
+    assert fitted.monitor_error_["predictive"] == pytest.approx(error, rel=1e-5)
