@@ -171,14 +171,15 @@ class Stream:
             loc, scale = np.zeros_like(loc), np.ones_like(scale)
         return task.scaling_by(loc, scale, self.dtype)
 
-    def inputs(self, estimator: Any) -> InputEncoding | None:
+    def inputs(self, estimator: Any, may_overfit: bool) -> InputEncoding | None:
         """Return how an estimator's parameters ask for rows to be encoded."""
         if len(self.row_shape) > 1 or not getattr(estimator, "normalize_X", False):
             return None
         X, y, weight = self.examples
         moments = self.X_moments, self.X_limits
         weights = weight if self.is_weighted else None
-        return InputEncoding.of_moments(*moments, X, weights, bins_for(estimator, self.n_rows, y))
+        bins = bins_for(estimator, (self.n_rows, *self.row_shape), y, may_overfit)
+        return InputEncoding.of_moments(*moments, X, weights, bins)
 
     def encoded_examples(self, scaling: Buffers) -> Part:
         """Return `examples` as :meth:`stretches` gives rows."""

@@ -249,7 +249,7 @@ def set_up_stream(
     maker = transfer_maker(distiller, stream.n_rows, True)
     vars(distiller).update(stream.task.fitted_attributes)
     plan = plan_of(stream.task)
-    recipe = recipe_for(distiller, plan, stream.row_shape, stream.inputs(distiller))
+    recipe = recipe_for(distiller, plan, stream.row_shape, stream.inputs(distiller, False))
     check_student(distiller, plan, recipe, stage, True)
     scaling = stream.scaling(stream.task, getattr(distiller, "normalize_y", True))
     examples = stream.encoded_examples(scaling)

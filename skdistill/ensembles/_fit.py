@@ -46,6 +46,7 @@ from ._training import (
     Job,
     Trainer,
     amount_of_training,
+    has_bins,
 )
 from ._tuning import best_of, best_of_trials
 
@@ -241,10 +242,11 @@ def _job(
             f"module={ensemble.module.__name__}, of whose members each has rows of its own; got "
             f"{train.n_rows}."
         )
-    recipe = recipe_for(ensemble, plan, train.row_shape, train.inputs(ensemble))
+    inputs = train.inputs(ensemble, not _calibrates(ensemble, train))
+    recipe = recipe_for(ensemble, plan, train.row_shape, inputs)
     if is_trained(ensemble):
         recipe = same_recipe(ensemble, recipe)
-    n_epochs, batch_size = amount_of_training(ensemble, train.n_rows)
+    n_epochs, batch_size = amount_of_training(ensemble, train.n_rows, has_bins(recipe))
     return Job(ensemble, training, n_epochs, batch_size, plan, recipe, *rows)
 
 

@@ -56,8 +56,9 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
     lr_schedule : {"cosine", None}, default="cosine"
         Schedule of the learning rate over the epochs.
     max_epochs : int or "auto", default="auto"
-        Number of epochs; "auto" is 100, but on tables of more than 30,000 rows as many as show each
-        member 3,000,000 rows in all, and at least 6. Chains run for 100 in any case.
+        Number of epochs; "auto" is 100, but with piecewise-linear embeddings and fewer than 10,000
+        rows as many as show each member 80,000 rows in all, and at least 50; on tables of more than
+        30,000 rows as many as show 3,000,000, and at least 6. Chains run for 100 in any case.
         Twice as many with ``module=TabM``.
     batch_size : int or "auto", default="auto"
         Rows of a minibatch; all rows at once if there are not more. "auto" is 32, from 10,000 rows

@@ -66,6 +66,11 @@ _ATTEMPTS = 3
 _EPOCHS = {"regressor": 100, "classifier": 50}
 _ROWS_SEEN_AT_MOST = 3_000_000
 
+# Networks for numbers learn faster from bins: on small tables they are shown so many rows, in not
+# less than a half of the epochs. (NLL of validation rows, 100 and 50 epochs: wine .959 and .933, a
+# robot arm of 4,000 rows -1.398 and -1.396; but california, 13,209 rows, .435 and .462.)
+_ROWS_SEEN_IN_BINS = 80_000
+
 # Where members share weights an epoch trains each member on a share of the rows only. So there are
 # more of them, for about twice the time of one network, and more rows in a minibatch.
 _MORE_EPOCHS_OF_SHARED = 2
@@ -105,9 +110,9 @@ class Data(NamedTuple):
         """Location and scale of the targets, for the module's buffers."""
         return task.scaling(self.y, self.weight, self.dtype, normalize_y)
 
-    def inputs(self, ensemble: Any) -> InputEncoding | None:
+    def inputs(self, ensemble: Any, may_overfit: bool) -> InputEncoding | None:
         """Return how the ensemble's parameters ask for rows to be encoded."""
-        return encoding_for(ensemble, self.X, self.y, self.weight)
+        return encoding_for(ensemble, self.X, self.y, self.weight, may_overfit)
 
     def at(self, rows: np.ndarray) -> Data:
         """Return some of the rows."""
@@ -737,21 +742,30 @@ class _BlockReport:
                     per_epoch.on_epoch_end(None)
 
 
-def amount_of_training(ensemble: Any, n_rows: int) -> tuple[int, int]:
+def has_bins(recipe: NetworkRecipe) -> bool:
+    """Tell whether networks get piecewise-linear encodings."""
+    return recipe.inputs is not None and recipe.inputs.has_bins
+
+
+def amount_of_training(ensemble: Any, n_rows: int, are_in_bins: bool = False) -> tuple[int, int]:
     """Return the number of epochs and the rows of a minibatch, for so many rows.
 
     Chains have the same on large tables: their step size is suited to a size of minibatches, and
     with fewer epochs they would end before they are where they should be.
     """
     n_of_small, most, batch_size = _EPOCHS[ensemble._kind], _ROWS_SEEN_AT_MOST, ensemble.batch_size
+    n_seen, least = 0, n_of_small
     if shares_weights(ensemble.module):
         n_of_small, most = (_MORE_EPOCHS_OF_SHARED * number for number in (n_of_small, most))
+        least = n_of_small
         if batch_size == "auto":
             batch_size = max(_SHARED_BATCH_SIZE, batch_size_for("auto", n_rows), ensemble.n_members)
+    elif are_in_bins and ensemble._kind == "regressor" and n_rows < MANY_ROWS:
+        n_seen, least = _ROWS_SEEN_IN_BINS, n_of_small // 2
     if isinstance(ensemble.inference, (SGLD, SGHMC)):
         n_rows = 1
     return (
-        n_epochs_for(ensemble.max_epochs, n_rows, 0, n_of_small, n_of_small, most),
+        n_epochs_for(ensemble.max_epochs, n_rows, n_seen, least, n_of_small, most),
         batch_size_for(batch_size, n_rows),
     )
 
@@ -764,7 +778,7 @@ def block_size(ensemble: Any, recipe: NetworkRecipe, device: torch.device, n_row
         return ensemble.n_members
     (member,) = recipe.build([0])
     widest = widest_activation(member, recipe.input_shape)
-    n_epochs, batch_size = amount_of_training(ensemble, n_rows)
+    n_epochs, batch_size = amount_of_training(ensemble, n_rows, has_bins(recipe))
     most = max(1, _BLOCK_ACTIVATIONS // (min(batch_size, n_rows) * widest))
     n_members = ensemble.n_members
     is_long = n_rows * n_epochs * n_members * widest >= _FIT_ACTIVATIONS
