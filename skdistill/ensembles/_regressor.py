@@ -105,7 +105,8 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         of training hold for the new members. Only for deep ensembles.
     tune : {None, "oob"}, default=None
         "oob" lets the first 5 members be trained by each of three settings: the parameters given,
-        twice the `prior_scale`, and, for an MLP without ``module__activation``, "silu" units. From
+        twice the `prior_scale`, and, for an MLP without ``module__activation`` and
+        ``module__embeddings``, "silu" units without embeddings, which suit what is smooth. From
         10,000 rows on by two: the parameters given, and wider networks with finer embeddings, for
         40 epochs at most (``BayesianEnsembleRegressor``) or embeddings by trees
         (``BayesianEnsembleClassifier``), unless you have set a parameter of those. Members leave

@@ -25,7 +25,11 @@ _N_TRIED = 5
 # on some tables, and not on others. A change is left out if the user has set one of its parameters.
 _Tried = tuple[tuple[float, dict[str, Any]], ...]
 
-_TRIED: _Tried = ((1.0, {}), (2.0, {}), (1.0, {"module__activation": "silu"}))
+_TRIED: _Tried = (
+    (1.0, {}),
+    (2.0, {}),
+    (1.0, {"module__activation": "silu", "module__embeddings": None}),  # for what is smooth
+)
 
 # Of many rows more can be learnt than the default networks hold.
 _TRIED_OF_MANY: dict[str, _Tried] = {
@@ -52,14 +56,14 @@ _TRIED_OF_MANY: dict[str, _Tried] = {
 def settings_to_try(job: Job) -> list[dict[str, Any]]:
     """Return parameters to replace in turn, first by those given; a flat prior remains so.
 
-    With `max_epochs` among them there are not more epochs than in the job.
+    Of numbers, embeddings decide how many epochs there are, but none has more than the job.
     """
     ensemble, is_large = job.ensemble, job.train.n_rows >= MANY_ROWS
     settings: list[dict[str, Any]] = []
     for factor, change in _TRIED_OF_MANY[ensemble._kind] if is_large else _TRIED:
         params = {"prior_scale": ensemble.prior_scale * factor, **change}
-        if "max_epochs" in change:
-            params["max_epochs"] = min(change["max_epochs"], job.n_epochs)
+        if "module__embeddings" in change and ensemble._kind == "regressor":
+            params["max_epochs"] = min(change.get("max_epochs", job.n_epochs), job.n_epochs)
         if params not in settings and all(_is_open(ensemble, name) for name in change):
             settings.append(params)
     return settings

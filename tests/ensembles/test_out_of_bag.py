@@ -215,7 +215,12 @@ def test_the_best_setting_trains_all_members():
     assert [trial["params"] for trial in tuned.tuning_] == [
         {"prior_scale": 3.0},
         {"prior_scale": 6.0},
-        {"prior_scale": 3.0, "module__activation": "silu"},
+        {
+            "prior_scale": 3.0,
+            "module__activation": "silu",
+            "module__embeddings": None,
+            "max_epochs": 30,
+        },
     ]
     best = min(tuned.tuning_, key=lambda trial: trial["loss"])["params"]
     alike = BayesianEnsembleRegressor(12, member_block=5, **settings)
@@ -224,6 +229,15 @@ def test_the_best_setting_trains_all_members():
     assert tuned.calibration_ == alike.calibration_
     assert tuned.get_params()["prior_scale"] == 3.0
     assert len(tuned.history_) == len(alike.history_)
+
+
+def test_no_setting_that_is_tried_has_more_epochs_than_the_first():
+    # Without embeddings there would be 100; callbacks of scikit-learn expect no more tasks than
+    # the first setting has.
+    x = np.random.RandomState(0).normal(size=(1_000, 2))
+    tuned = BayesianEnsembleRegressor(2, tune="oob", random_state=0)
+    tuned.fit(x, np.sin(x[:, 0]))
+    assert tuned.tuning_[2]["params"]["max_epochs"] == 80
 
 
 def test_a_smooth_table_gets_the_weaker_prior(monkeypatch):
