@@ -336,6 +336,7 @@ def run_toy(name: str, options) -> list[dict[str, Any]]:
     net = {
         "module__hidden_units": toy.hidden_units,
         "module__activation": "relu",
+        "module__embeddings": None,
         "random_state": 0,
     }
     teacher = toy.teacher(N_MEMBERS, **net).set_params(**options.teacher_param)

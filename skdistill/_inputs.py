@@ -21,9 +21,9 @@ _NEAR = 0.01
 # From so many rows on a table is large: members for classes keep their best epoch, for instance.
 MANY_ROWS = 10_000
 
-# With embeddings="auto" tables of so many rows, and of not more columns, are embedded if there are
+# With embeddings="auto" tables of so many rows, and of at most so many columns, are embedded for
 # numbers to predict.
-_LEAST_EMBEDDED_ROWS, _MOST_EMBEDDED_COLUMNS = 200, 100
+EMBEDDED_FROM, _MOST_EMBEDDED_COLUMNS = 200, 100
 
 # A leaf of a tree that finds bins holds at least this part of an equal share of the rows.
 _LEAVES_OF_LEAST_SIZE = 10
@@ -188,7 +188,7 @@ class Bins(NamedTuple):
 
 
 def bins_for(
-    estimator: Any, shape: tuple[int, ...], y: np.ndarray, may_overfit: bool = False
+    estimator: Any, shape: tuple[int, ...], y: np.ndarray, embedded_from: int
 ) -> Bins | None:
     """Return how to find the bins that an estimator's parameters ask for, if they do.
 
@@ -198,18 +198,16 @@ def bins_for(
     shape : tuple of int
         That of X.
     y : ndarray of shape (n, ...)
-    may_overfit : bool, default=False
-        Whether the networks learn labels, and nothing widens what they are too sure of: then bins
-        are for large tables (wine, validation rows: NLL .86 without and 1.13 with them; calibrated
-        .920 and .921).
+    embedded_from : int
+        Rows of a table that "auto" embeds, at least.
     """
-    embeddings = _embeddings_of(estimator, shape, may_overfit)
+    embeddings = _embeddings_of(estimator, shape, embedded_from)
     if not isinstance(embeddings, PiecewiseLinear):
         return None
     return Bins(embeddings, y, estimator._kind == "classifier")
 
 
-def _embeddings_of(estimator: Any, shape: tuple[int, ...], may_overfit: bool) -> Any:
+def _embeddings_of(estimator: Any, shape: tuple[int, ...], embedded_from: int) -> Any:
     """Return the embeddings that the parameter ``module__embeddings`` stands for."""
     found = estimator._params_of("module").get("embeddings", "auto")
     if not (isinstance(found, str) and found == "auto"):
@@ -218,8 +216,7 @@ def _embeddings_of(estimator: Any, shape: tuple[int, ...], may_overfit: bool) ->
         estimator.module if isinstance(estimator.module, (list, tuple)) else [estimator.module]
     )
     can_be = all("embeddings" in inspect.signature(module).parameters for module in modules)
-    least = MANY_ROWS if may_overfit else _LEAST_EMBEDDED_ROWS
-    is_suited = shape[0] >= least and shape[1] <= _MOST_EMBEDDED_COLUMNS
+    is_suited = shape[0] >= embedded_from and shape[1] <= _MOST_EMBEDDED_COLUMNS
     is_asked = estimator._kind == "regressor" and is_suited
     return PiecewiseLinear() if can_be and is_asked else None
 
@@ -229,7 +226,7 @@ def encoding_for(
     X: np.ndarray,
     y: np.ndarray,
     weight: np.ndarray | None,
-    may_overfit: bool = False,
+    embedded_from: int,
 ) -> InputEncoding | None:
     """Return the encoding that an estimator's parameters ask for; None for no table."""
     if X.ndim != 2 or not hasattr(estimator, "normalize_X"):
@@ -241,7 +238,7 @@ def encoding_for(
         weight,
         normalize=estimator.normalize_X,
         n_categories=n_categories,
-        bins=bins_for(estimator, X.shape, y, may_overfit),
+        bins=bins_for(estimator, X.shape, y, embedded_from),
     )
 
 

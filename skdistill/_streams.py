@@ -171,14 +171,14 @@ class Stream:
             loc, scale = np.zeros_like(loc), np.ones_like(scale)
         return task.scaling_by(loc, scale, self.dtype)
 
-    def inputs(self, estimator: Any, may_overfit: bool) -> InputEncoding | None:
+    def inputs(self, estimator: Any, embedded_from: int) -> InputEncoding | None:
         """Return how an estimator's parameters ask for rows to be encoded."""
         if len(self.row_shape) > 1 or not getattr(estimator, "normalize_X", False):
             return None
         X, y, weight = self.examples
         moments = self.X_moments, self.X_limits
         weights = weight if self.is_weighted else None
-        bins = bins_for(estimator, (self.n_rows, *self.row_shape), y, may_overfit)
+        bins = bins_for(estimator, (self.n_rows, *self.row_shape), y, embedded_from)
         return InputEncoding.of_moments(*moments, X, weights, bins)
 
     def encoded_examples(self, scaling: Buffers) -> Part:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from scipy.sparse import csr_array, csr_matrix
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import make_column_transformer
 from sklearn.decomposition import TruncatedSVD
+from sklearn.ensemble import RandomForestRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import MissingIndicator
 from sklearn.pipeline import make_pipeline
@@ -34,6 +36,7 @@ from skdistill.modules import InputEncoder, PiecewiseLinear
 from skdistill.modules._embeddings import Periodic, PeriodicLayer
 from skdistill.modules._inputs import compressed
 from skdistill.persistence import load, save
+from skdistill.samplers import MCDropout
 from skdistill.transfer import GaussianNoise, Munge, UniformBox, prepare_lacking
 
 SMALL = {"max_epochs": 3, "module__hidden_units": (6,), "random_state": 0}
@@ -194,17 +197,48 @@ def test_rounds_within_limits_take_the_same_inputs(rows):
 @pytest.mark.parametrize(
     ("n_rows", "model", "is_embedded"),
     [
-        (9_999, BayesianEnsembleRegressor, False),
-        (10_000, BayesianEnsembleRegressor, True),
+        (199, BayesianEnsembleRegressor, False),
+        (200, BayesianEnsembleRegressor, True),
+        (200, partial(BayesianEnsembleRegressor, calibrate=None), False),
+        (9_999, partial(BayesianEnsembleRegressor, calibrate=None), False),
+        (10_000, partial(BayesianEnsembleRegressor, calibrate=None), True),
+        (9_999, partial(BayesianEnsembleRegressor, inference=MCDropout()), False),
         (10_000, BayesianEnsembleClassifier, False),
     ],
 )
-def test_auto_embeds_large_tables_of_numbers(n_rows, model, is_embedded):
+def test_auto_embeds_tables_of_numbers(n_rows, model, is_embedded):
     X = np.random.default_rng(0).normal(size=(n_rows, 2))
-    y = X[:, 0] if model is BayesianEnsembleRegressor else X[:, 0] > 0
+    y = X[:, 0] > 0 if model is BayesianEnsembleClassifier else X[:, 0]
     fitted = model(1, max_epochs=1, module__hidden_units=(4,), random_state=0).fit(X, y)
     inputs = fitted.module_.inputs
-    assert (0 if inputs is None else inputs.n_inputs) == (2 + 2 * 8) * is_embedded
+    n_inputs = 2 if inputs is None else inputs.n_inputs
+    assert n_inputs == 2 + 2 * 8 * is_embedded
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "n_columns", "booster", "is_embedded"),
+    [
+        (199, 2, False, False),
+        (200, 2, False, True),
+        (200, 101, False, False),
+        (200, 2, True, False),
+    ],
+)
+def test_auto_embeds_students(n_rows, n_columns, booster, is_embedded):
+    X = np.random.default_rng(0).normal(size=(n_rows, n_columns))
+    kind = BDistilBooster if booster else HydraPlusRegressor
+    settings = {"max_epochs": 1, "module__hidden_units": (4,), "random_state": 0}
+    teacher = RandomForestRegressor(2, random_state=0)
+    inputs = kind(teacher, **settings).fit(X, X[:, 0]).module_.inputs
+    assert (inputs is not None and inputs.n_inputs == 9 * n_columns) == is_embedded
+
+
+@pytest.mark.parametrize(("n_rows", "n_epochs"), [(300, 100), (1_000, 80), (2_000, 50)])
+def test_networks_in_bins_are_shown_fewer_rows_of_small_tables(n_rows, n_epochs):
+    X = np.random.default_rng(0).normal(size=(n_rows, 1))
+    model = BayesianEnsembleRegressor(1, module__hidden_units=(2,), random_state=0)
+    assert model.fit(X, X[:, 0]).n_epochs_ == n_epochs
+    assert model.set_params(module__embeddings=None).fit(X, X[:, 0]).n_epochs_ == 100
 
 
 def test_periodic_embeddings_are_sines_and_cosines():

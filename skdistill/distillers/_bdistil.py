@@ -13,7 +13,7 @@ from sklearn.base import MetaEstimatorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._estimator import available_if, fit_task, recipe_for, with_callbacks
-from .._inputs import InputEncoding
+from .._inputs import MANY_ROWS, InputEncoding
 from .._plans import Plan
 from .._ranks import refuse_ranks
 from .._read_offs import DistributionEstimator, check_return_std, is_a
@@ -345,6 +345,7 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
             *arguments,
             recipes_of=recipes_of,
             modules=model_classes(self.module),
+            embedded_from=MANY_ROWS,  # inputs are most of what a weak learner costs
         )
         with fit_task(self, setup.for_callbacks, 2) as context, setup.resumable(self) as setup:
             predictions = fit_teacher_of(self, setup, context)

@@ -15,7 +15,7 @@ from sklearn.utils import check_array, check_random_state
 from .._checks import check_trainable
 from .._columns import Columns
 from .._estimator import checked_training, for_callbacks, forget, recipe_for
-from .._inputs import encoding_for
+from .._inputs import EMBEDDED_FROM, encoding_for
 from .._meta_estimators import pipelines_around
 from .._plans import Plan, build_module
 from .._ranks import current_ranks
@@ -139,6 +139,7 @@ def set_up(
     recipes_of: Callable[..., Any] = recipe_for,
     modules: list[Any] | None = None,
     stage_of: Callable[[Any], Stage] | None = None,
+    embedded_from: int = EMBEDDED_FROM,
 ) -> Setup:
     """Check everything that can be checked before the teacher is fitted, which takes time.
 
@@ -156,6 +157,8 @@ def set_up(
         The model classes where `module` may give several.
     stage_of : callable, default=None
         Returns which part of the distiller's training this is; None is all of it.
+    embedded_from : int, default=200
+        Rows of a table that ``module__embeddings="auto"`` embeds, at least.
     """
     training = checked_training(distiller, modules)
     random_state = check_random_state(distiller.random_state)
@@ -167,7 +170,7 @@ def set_up(
     kept: Any = slice(None) if weight is None or weight.all() else weight > 0
     rows, targets = X_checked[kept], y_checked[kept]
     kept_weight = None if weight is None else weight[kept]
-    inputs = encoding_for(distiller, rows, targets, kept_weight)
+    inputs = encoding_for(distiller, rows, targets, kept_weight, embedded_from)
     recipe = recipes_of(distiller, plan, rows.shape[1:], inputs)
     recipe = same_recipe(distiller, recipe) if stage.goes_on else recipe
     maker = transfer_maker(distiller, len(rows), member_predictions is None)
@@ -249,7 +252,7 @@ def set_up_stream(
     maker = transfer_maker(distiller, stream.n_rows, True)
     vars(distiller).update(stream.task.fitted_attributes)
     plan = plan_of(stream.task)
-    recipe = recipe_for(distiller, plan, stream.row_shape, stream.inputs(distiller, False))
+    recipe = recipe_for(distiller, plan, stream.row_shape, stream.inputs(distiller, EMBEDDED_FROM))
     check_student(distiller, plan, recipe, stage, True)
     scaling = stream.scaling(stream.task, getattr(distiller, "normalize_y", True))
     examples = stream.encoded_examples(scaling)

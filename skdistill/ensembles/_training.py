@@ -110,9 +110,9 @@ class Data(NamedTuple):
         """Location and scale of the targets, for the module's buffers."""
         return task.scaling(self.y, self.weight, self.dtype, normalize_y)
 
-    def inputs(self, ensemble: Any, may_overfit: bool) -> InputEncoding | None:
+    def inputs(self, ensemble: Any, embedded_from: int) -> InputEncoding | None:
         """Return how the ensemble's parameters ask for rows to be encoded."""
-        return encoding_for(ensemble, self.X, self.y, self.weight, may_overfit)
+        return encoding_for(ensemble, self.X, self.y, self.weight, embedded_from)
 
     def at(self, rows: np.ndarray) -> Data:
         """Return some of the rows."""
