@@ -228,7 +228,10 @@ def encoding_for(
     weight: np.ndarray | None,
     embedded_from: int,
 ) -> InputEncoding | None:
-    """Return the encoding that an estimator's parameters ask for; None for no table."""
+    """Return the encoding that an estimator's parameters ask for; None for no table.
+
+    `embedded_from` is as in :func:`bins_for`.
+    """
     if X.ndim != 2 or not hasattr(estimator, "normalize_X"):
         return None
     columns = estimator._columns
