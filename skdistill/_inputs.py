@@ -21,9 +21,17 @@ _NEAR = 0.01
 # From so many rows on a table is large: members for classes keep their best epoch, for instance.
 MANY_ROWS = 10_000
 
+# Columns that may have one unit: so many at least, of which such a share begins at the same value,
+# and whose median range is such a share of the largest.
+_LEAST_OF_UNIT, _BEGIN_ALIKE, _ALIKE = 16, 0.9, 0.5
+
 # With embeddings="auto" tables of so many rows, and of at most so many columns, are embedded for
 # numbers to predict.
 EMBEDDED_FROM, _MOST_EMBEDDED_COLUMNS = 200, 100
+
+# A gap is wide if it takes so many equal shares of the range of a column, and such a share of the
+# samples at least is on either side of it.
+_WIDTH_OF_GAP, _BEYOND_GAP = 1.0, 0.05
 
 # A leaf of a tree that finds bins holds at least this part of an equal share of the rows.
 _LEAVES_OF_LEAST_SIZE = 10
@@ -73,6 +81,26 @@ class InputEncoding:
         bins : Bins, default=None
             How to find the bins of a piecewise-linear encoding, if there is to be one.
         """
+        found = cls._of_columns(X, weight, normalize, n_categories)
+        return found._with_bins(X, weight, bins)
+
+    @classmethod
+    def unbounded(cls, X: np.ndarray, n_categories: np.ndarray | None) -> InputEncoding:
+        """Find the standardisation of columns, and nothing else, for distances between samples.
+
+        Numbers far from the mean are as far as they are, and there are no bins.
+        """
+        return replace(cls._of_columns(X, None, True, n_categories), compresses=False)
+
+    @classmethod
+    def _of_columns(
+        cls,
+        X: np.ndarray,
+        weight: np.ndarray | None,
+        normalize: bool,
+        n_categories: np.ndarray | None,
+    ) -> InputEncoding:
+        """Find the encoding of columns, without bins."""
         is_missing = np.isnan(X.sum(axis=0))
         if is_missing.any():
             is_missing = np.isnan(X).any(axis=0)
@@ -81,11 +109,12 @@ class InputEncoding:
             loc, scale = _standardisation(X, weight, is_missing)
             limits = np.fmin.reduce(X), np.fmax.reduce(X)
             loc, scale = _unless_flags(loc, scale, limits)
+            if n_categories is None:
+                scale = _of_common_unit(scale, limits)
         n_categories = np.zeros(X.shape[1], dtype=int) if n_categories is None else n_categories
         is_number = n_categories == 0
         loc, scale = np.where(is_number, loc, 0.0), np.where(is_number, scale, 1.0)
-        found = cls(loc, scale, n_categories, is_missing & is_number, compresses=normalize)
-        return found._with_bins(X, weight, bins)
+        return cls(loc, scale, n_categories, is_missing & is_number, compresses=normalize)
 
     @classmethod
     def of_moments(
@@ -101,6 +130,7 @@ class InputEncoding:
         Bins are those of some of the rows, X.
         """
         loc, scale = _unless_flags(*moments.standardisation(), limits)
+        scale = _of_common_unit(scale, limits)
         none = np.zeros(len(loc), dtype=int)
         found = cls(loc, scale, none, none.astype(bool), compresses=True)
         return found._with_bins(X, weight, bins)
@@ -172,6 +202,7 @@ class Bins(NamedTuple):
             levels = np.linspace(0, 1, self.settings.n_bins + 1)
             # Of the inverse distribution function, weights have the effect of repetitions.
             found = np.quantile(column, levels, method="inverted_cdf", weights=weight)
+            found = np.concatenate([found, _ends_of_gaps(column, self.settings.n_bins)])
         else:
             thresholds = self._leaves(column, self.y[held], weight)
             found = np.concatenate([[column.min()], thresholds, [column.max()]])
@@ -185,6 +216,20 @@ class Bins(NamedTuple):
         tree = kind(max_leaf_nodes=self.settings.n_bins, min_samples_leaf=least, random_state=0)
         found = tree.fit(column[:, None], y, sample_weight=weight).tree_
         return found.threshold[found.feature >= 0]
+
+
+def _ends_of_gaps(column: np.ndarray, n_bins: int) -> np.ndarray:
+    """Return the values on both sides of each wide gap, with some values beyond it on both sides.
+
+    In a bin that holds a gap a network would be nearly linear from the one side to the other, also
+    where there are samples.
+    """
+    values = np.sort(column)
+    n_beyond = max(1, int(_BEYOND_GAP * len(values)))
+    before = np.arange(n_beyond - 1, len(values) - n_beyond)
+    widths = values[before + 1] - values[before]
+    first = before[widths > _WIDTH_OF_GAP / n_bins * (values[-1] - values[0])]
+    return np.concatenate([values[first], values[first + 1]])
 
 
 def bins_for(
@@ -255,6 +300,23 @@ def _unless_flags(
     low, high = limits
     is_flag = (low == 0) & (high == 1) & np.isclose(scale**2, loc * (1 - loc), rtol=1e-6)
     return np.where(is_flag, 0.0, loc), np.where(is_flag, 1.0, scale)
+
+
+def _of_common_unit(scale: np.ndarray, limits: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """Give columns of one unit, such as pixels, one scale: the root of their mean variance.
+
+    By its own scale a pixel that is hardly ever lit would be far from all else where it is. Columns
+    have one unit where there are many that begin at the same value, and whose ranges are alike.
+    """
+    low, high = limits
+    varies = high > low
+    if np.count_nonzero(varies) < _LEAST_OF_UNIT:
+        return scale
+    ranges, starts = high[varies] - low[varies], np.unique(low[varies], return_counts=True)[1]
+    begin_alike = starts.max() >= _BEGIN_ALIKE * len(ranges)
+    if not (begin_alike and np.median(ranges) >= _ALIKE * ranges.max()):
+        return scale
+    return np.full_like(scale, np.sqrt(np.square(scale[varies]).mean()))
 
 
 def _standardisation(

@@ -109,7 +109,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=200, help="epochs of both models")
     parser.add_argument("--picture", default=Path(__file__).with_suffix(".png"), help="file")
     options = parser.parse_args()
-    draw(options.members, options.epochs).savefig(options.picture, dpi=85)
+    draw(options.members, options.epochs).savefig(options.picture, dpi=75)
 
 
 if __name__ == "__main__":

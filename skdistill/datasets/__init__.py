@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ._images import IMAGE_SETS, fetch_images
 from ._masking import mask_squares, split_labelled
+from ._moving import move
 from ._tabular import TABULAR_CLASSIFICATION_SETS, fetch_tabular_classification
 from ._toys import make_cube, make_ellipsoid, make_hydra_regression, make_spirals
 from ._translation import TRANSLATION_TOKENS, make_translation
@@ -29,5 +30,6 @@ __all__ = [
     "make_spirals",
     "make_translation",
     "mask_squares",
+    "move",
     "split_labelled",
 ]

@@ -174,6 +174,9 @@ class EmpiricalCategorical(Predictive, Calibratable):
         deviations = factor.sqrt().unsqueeze(-1) * (self.log_probs - log_mean)
         return EmpiricalCategorical.from_logits(log_mean + deviations)
 
+    def displaced(self, values: Tensor) -> EmpiricalCategorical:
+        return EmpiricalCategorical.from_logits(self.log_probs + values.to(self.log_probs))
+
     @property
     def members(self) -> Tensor:
         """Class probabilities, rows first: a tensor of shape (n, S, K)."""

@@ -17,6 +17,9 @@ from ._uncertainty import Uncertainty
 
 _CHUNK = 2**14  # elements of one temporary: 128 KiB of float64, several fit the cache
 
+# Of a mixture of corners of the simplex, some of which may have no share in it.
+_LEAST_PRECISION, _LEAST_CONCENTRATION = 1e-3, 1e-12
+
 
 @dataclass(frozen=True, eq=False)  # the == of tensors has no single truth value
 class Dirichlet(Predictive, Calibratable):
@@ -83,6 +86,21 @@ class Dirichlet(Predictive, Calibratable):
 
     def widened(self, factor: Tensor) -> Dirichlet:
         return Dirichlet(self.concentrations / factor.unsqueeze(-1))
+
+    def displaced(self, values: Tensor) -> Dirichlet:
+        # It has the mean, and the expected sum of squares, of the mixture of S distributions of the
+        # same precision whose means have displaced logits. Sums of positive terms: near a corner of
+        # the simplex, 1 minus the squares would have no digit left.
+        means = (self.log_mean + values.to(self.concentrations)).softmax(-1)
+        mean = means.mean(0)
+        # 1 - sum_k p_k^2 = 2 sum_{j < k} p_j p_k
+        impurity = 2 * (means[..., 1:] * means.cumsum(-1)[..., :-1]).sum(-1).mean(0)
+        variance = (means - mean).square().sum(-1).mean(0)
+        least = torch.finfo(mean.dtype).tiny
+        spread = (self.precision + 1) * variance + impurity
+        precision = self.precision * impurity / spread.clamp(min=least)
+        precision = precision.clamp(min=_LEAST_PRECISION)
+        return Dirichlet((precision.unsqueeze(-1) * mean).clamp(min=_LEAST_CONCENTRATION))
 
     @property
     def precision(self) -> Tensor:

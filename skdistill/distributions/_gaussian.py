@@ -153,6 +153,9 @@ class EmpiricalGaussian(Marginal, Calibratable):
         mean = self.mean
         return EmpiricalGaussian(mean + factor.sqrt() * (self.means - mean), self.variances)
 
+    def displaced(self, values: Tensor) -> EmpiricalGaussian:
+        return EmpiricalGaussian(self.means + values.to(self.means), self.variances)
+
     @property
     def mean(self) -> Tensor:
         """Mean of the mixture, of shape (n, t)."""

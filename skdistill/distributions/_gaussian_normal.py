@@ -140,6 +140,10 @@ class GaussianNormal(Marginal, Calibratable):
         slope = factor.sqrt() * self.slope
         return replace(self, conditional_variance=conditional_variance, slope=slope)
 
+    def displaced(self, values: Tensor) -> GaussianNormal:
+        added = values.square().mean(0).to(self.conditional_variance)
+        return replace(self, conditional_variance=self.conditional_variance + added)
+
     def uncertainty(self) -> Uncertainty:
         """Parts of the variance by the law of total variance (Eqs 4a to 4c and 15 of the paper).
 

@@ -118,6 +118,12 @@ class LogitNormal(Predictive, Calibratable):
         shared = None if self.factor is None else factor.sqrt().unsqueeze(-1) * self.factor
         return replace(self, logit_variance=factor * self.logit_variance, factor=shared)
 
+    def displaced(self, values: Tensor) -> LogitNormal:
+        added = (values[..., :-1] - values[..., -1:]).permute(1, 2, 0) / len(values) ** 0.5
+        added = added.to(self.logit_mean)
+        known = [] if self.factor is None else [self.factor]
+        return replace(self, factor=torch.cat([*known, added], dim=-1))
+
     def empirical(self) -> EmpiricalCategorical:
         """The draws as an ensemble of members.
 

@@ -59,6 +59,9 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         stops after `n_iter_no_change` epochs without a lower one; with `early_stopping` the rows
         held out decide instead, by the log loss. With ``module=TabM`` all members leave out the
         same tenth and keep the same epoch, and "auto" is None with fewer than 10,000 rows.
+    distance_aware : bool, default=True
+        As in :class:`BayesianEnsembleRegressor`; draws are added to the members' logits, so that no
+        class is sure far from all samples.
     checkpoint, checkpoint_every, callbacks, dtype, device, compile, n_threads, verbose
         As in :class:`BayesianEnsembleRegressor`.
     random_state : int, RandomState instance or None, default=None
@@ -138,6 +141,7 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         warm_start: bool = False,
         tune: str | None = None,
         calibrate: str | None = "auto",
+        distance_aware: bool = True,
         n_jobs: Any = None,
         checkpoint: Any = None,
         checkpoint_every: Any = 60.0,
@@ -173,6 +177,7 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         self.warm_start = warm_start
         self.tune = tune
         self.calibrate = calibrate
+        self.distance_aware = distance_aware
         self.n_jobs = n_jobs
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
 from typing import Any
@@ -23,8 +24,10 @@ from .._estimator import (
 )
 from .._inputs import EMBEDDED_FROM, MANY_ROWS
 from .._plans import Extent, weights_of
+from .._random_functions import RandomFunctions, find_functions
 from .._ranks import refuse_ranks
 from .._read_offs import DistributionEstimator
+from .._reading import read_in_chunks
 from .._resume import resumable
 from .._rules import Number, NumberOfJobs, OneOf, did_you_mean
 from .._streams import Stream, is_stream, refuse_with_stream
@@ -98,6 +101,7 @@ PARAMETER_TABLE = {
     "n_iter_no_change": Number(Integral, 1, others=("auto",)),
     "tol": Number(Real, 0),
     "max_restarts": Number(Integral, 0),
+    "distance_aware": OneOf((True, False)),
     "member_block": Number(Integral, 1, others=("auto",)),
     "warm_start": OneOf((True, False)),
     "n_jobs": NumberOfJobs(),
@@ -212,9 +216,9 @@ def _train_members(
             trainer.train_all(random_state, partial(TaskPerEpoch, context, ensemble, given))
         except (KeyboardInterrupt, Exception):  # of any kind: a worker may die, a cluster go away
             if trainer.weights:
-                _keep_members(ensemble, trainer)
+                _keep_members(ensemble, trainer, random_state)
             raise
-        _keep_members(ensemble, trainer)
+        _keep_members(ensemble, trainer, random_state)
         if trainer.worse:
             training.warn_of_worse(f"{trainer.network_is}(s) {trainer.worse} are")
         if isinstance(trainer, ChainTrainer):
@@ -387,17 +391,64 @@ def split(ensemble: Any, task: Task, data: Any, random_state) -> tuple[Any, Data
     return data.at(train), data.at(valid)
 
 
-def _keep_members(ensemble: Any, trainer: Trainer) -> None:
+def _keep_members(ensemble: Any, trainer: Trainer, random_state: np.random.RandomState) -> None:
     """Stack the members that were trained, and keep them as the fitted module."""
     job, numbers = trainer.job, sorted(trainer.weights)
+    out_of_bag, (_, module) = None, trainer.stacked()  # as trained, not calibrated
     if not is_trained(ensemble) and _calibrates(ensemble, job.train):
-        _, module = trainer.stacked()
-        ensemble.calibration_ = OutOfBag.of(module, numbers, job).temperature()
+        out_of_bag = OutOfBag.of(module, numbers, job)
     ensemble._member_numbers = job.plan.members_of(numbers)
     ensemble.n_members_, n_sharing = len(ensemble._member_numbers), job.plan.n_sharing
     ensemble.n_epochs_, ensemble.n_restarts_ = job.n_epochs, trainer.n_restarts.repeat(n_sharing)
     if ensemble.early_stopping or trainer.judges_left_out:
         best = np.array([trainer.best_epochs[number] for number in numbers])
         ensemble.best_epochs_ = best.repeat(n_sharing)
-    plan, module = trainer.stacked(getattr(ensemble, "calibration_", None))
-    ensemble._keep(plan, job.recipe, module, trainer.history, Extent())
+    functions = _functions_of(ensemble, job, module, out_of_bag, random_state)
+    if out_of_bag is not None:
+        ensemble.calibration_ = out_of_bag.temperature(_added_variance(functions, job))
+    recipe = replace(job.recipe, functions=functions)
+    plan, module = trainer.stacked(getattr(ensemble, "calibration_", None), recipe)
+    ensemble._keep(plan, recipe, module, trainer.history, Extent())
+
+
+def _mean(found: Any) -> Any:
+    return found.mean
+
+
+def _mean_log_probs(found: Any) -> Any:
+    return found.log_probs.mean(0)
+
+
+def _functions_of(
+    ensemble: Any,
+    job: Job,
+    module: Any,
+    out_of_bag: OutOfBag | None,
+    random_state: np.random.RandomState,
+) -> RandomFunctions | None:
+    """Return the functions by which members differ away from the training samples, if they do."""
+    members = ensemble._member_numbers
+    is_table = len(job.train.row_shape) == 1
+    if not (ensemble.distance_aware and is_table and len(members) > 1):
+        return None
+    found = job.recipe.functions
+    if not is_trained(ensemble):
+        X, y, _ = job.train if isinstance(job.train, Data) else job.train.checked_examples
+        columns = ensemble._columns
+        n_categories = None if columns is None else columns.n_categories
+        are_classes = job.plan.task.kind == "classifier"
+        read = _mean_log_probs if are_classes else _mean
+        predict = partial(read_in_chunks, module, read=read)
+        held_out_error = None if out_of_bag is None else out_of_bag.squared_error()
+        found = find_functions(
+            X, y, n_categories, predict, held_out_error, are_classes, random_state
+        )
+    return None if found is None else found.of_members(members)
+
+
+def _added_variance(functions: RandomFunctions | None, job: Job) -> np.ndarray | float:
+    """Return what functions add to the variance at samples like those of training, (t,), scaled."""
+    if functions is None or job.plan.task.kind == "classifier":
+        return 0.0
+    scale = functions.scale / job.scaling.get("y_scale", 1.0)
+    return np.square(scale) * functions.left_out

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._calibration import Temperature, fit_temperature
+from .._calibration import Temperature, crps_or_log_loss, fit_temperature
 from .._inputs import MANY_ROWS
 from .._reading import read_in_chunks
 from .._tasks import Task
@@ -109,9 +110,33 @@ class OutOfBag(NamedTuple):
         weight = np.ones(len(y)) if judged.weight is None else judged.weight
         return cls(module.read(found), y, torch.from_numpy(weight).double())
 
-    def temperature(self) -> Temperature:
-        """Return the temperature that suits the labels best."""
-        return fit_temperature(self.distribution, self.y, self.weight)
+    def temperature(self, added: np.ndarray | float = 0.0) -> Temperature:
+        """Return the temperature that suits the labels best.
+
+        `added`, (t,) or one for all, is added to the epistemic variance of targets, in units of the
+        loss: that of functions by which members differ where nothing was trained.
+        """
+        further = torch.as_tensor(added, dtype=torch.float64)
+
+        def loss(found: Any, y: Tensor) -> Tensor:
+            if y.is_floating_point():
+                found = replace(found, variances=found.variances + further)  # the mixture's total
+            return crps_or_log_loss(found, y)
+
+        return fit_temperature(self.distribution, self.y, self.weight, loss)
+
+    def squared_error(self) -> np.ndarray:
+        """Return the mean squared error, (t,) or (K,), as a share of the variance of what is meant.
+
+        That are targets, or indicators of classes. Constants count as of variance 1.
+        """
+        is_numeric = self.y.is_floating_point()
+        mean = self.distribution.mean
+        meant = self.y if is_numeric else torch.nn.functional.one_hot(self.y, mean.shape[1])
+        share = self.weight / self.weight.sum()
+        variance = share @ (meant - share @ meant.double()).square()
+        error = share @ (mean - meant).square()
+        return (error / torch.where(variance > 0, variance, 1.0)).numpy()
 
     def nll(self, calibration: Temperature | None) -> float:
         """Return the mean negative log-likelihood of the labels, in nats, on this scale."""

@@ -56,13 +56,14 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
     lr_schedule : {"cosine", None}, default="cosine"
         Schedule of the learning rate over the epochs.
     max_epochs : int or "auto", default="auto"
-        Number of epochs; "auto" is 100, but with piecewise-linear embeddings and fewer than 10,000
-        rows as many as show each member 80,000 rows in all, and at least 50; on tables of more than
-        30,000 rows as many as show 3,000,000, and at least 6. Chains run for 100 in any case.
+        Number of epochs; "auto" is 100, but with piecewise-linear embeddings as many as show each
+        member 80,000 rows in all, and at least 50, or one for 200 rows if that is more; on tables
+        of more than 30,000 rows as many as show 3,000,000, and at least 10. Chains run for 100 in
+        any case.
         Twice as many with ``module=TabM``.
     batch_size : int or "auto", default="auto"
-        Rows of a minibatch; all rows at once if there are not more. "auto" is 32, from 10,000 rows
-        on 64, from 20,000 on 128 and from 40,000 on 256; for chains it is 32 in any case.
+        Rows of a minibatch; all rows at once if there are not more. "auto" is one in 150 rows, but
+        at least 32 and at most 256; for chains it is 32 in any case.
         At least 128 with ``module=TabM``.
     clip_norm : float, default=None
         Largest norm of each member's gradient.
@@ -122,6 +123,12 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         narrow on small tables. The rows left out are drawn row by row, so with calibration one row
         of weight two is no longer the same as two rows. With ``module=TabM`` all members leave out
         the same tenth, and "auto" is None.
+    distance_aware : bool, default=True
+        Whether to add to each member a draw of a Gaussian process that is zero at the training
+        samples [3]_, so that members disagree in gaps and beyond the data, where networks tend to
+        agree. Its scale is found on contiguous blocks of samples that a kernel regression leaves
+        out, and is small enough to change little for samples like those of training, see Notes.
+        For tables of at least 100 samples and for two members or more.
     n_jobs : int, default=None
         How many blocks of members are trained side by side on a CPU, as tasks of joblib; -1 is all
         cores. None is 1, or what ``joblib.parallel_config`` says, which also chooses where: in
@@ -144,7 +151,7 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         Also as (name, callback) pairs. With several jobs each block of members has copies of them,
         and what they note there stays there.
     dtype : {"auto", "float32", "float64"}, default="auto"
-        What to compute in. "auto" is the dtype of X, but float32 for tables of 10,000 rows and more
+        What to compute in. "auto" is the dtype of X, but float32 for tables of 200 rows and more
         whose columns it can hold. Predictions have the dtype of X in any case.
     device : str, default="auto"
         Torch device; "auto" is CUDA when there is one.
@@ -205,12 +212,19 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
     Markov chains diverge, the error names step size and iteration, and the finite states that were
     kept before it are the members.
 
+    With `distance_aware`, distances are those of standardised columns, multiplied by how much the
+    members' predictions change when a column is shuffled. The kernel is squared exponential, with
+    the length scale of the largest marginal likelihood up to about half the root of the number of
+    inputs. Draws are zero at up to 192 inducing points among the samples, have mean 0 over the
+    members, and grow in proportion to the distance from the mean beyond the farthest sample.
+
     References
     ----------
     .. [1] Lakshminarayanan et al. (2017), "Simple and Scalable Predictive Uncertainty Estimation
            using Deep Ensembles".
     .. [2] Seitzer et al. (2022), "On the Pitfalls of Heteroscedastic Uncertainty Estimation with
            Probabilistic Neural Networks".
+    .. [3] Wilson et al. (2020), "Efficiently Sampling Functions from Gaussian Process Posteriors".
 
     Examples
     --------
@@ -259,6 +273,7 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         warm_start: bool = False,
         tune: str | None = None,
         calibrate: str | None = "auto",
+        distance_aware: bool = True,
         n_jobs: Any = None,
         normalize_y: bool = True,
         checkpoint: Any = None,
@@ -295,6 +310,7 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         self.warm_start = warm_start
         self.tune = tune
         self.calibrate = calibrate
+        self.distance_aware = distance_aware
         self.n_jobs = n_jobs
         self.normalize_y = normalize_y
         self.checkpoint = checkpoint

@@ -69,8 +69,8 @@ _ROWS_SEEN_AT_MOST = 3_000_000
 # Networks for numbers learn faster from bins: on small tables they are shown so many rows, in not
 # less than a half of the epochs. (NLL of validation rows, 100 epochs and fewer: wine .959 and .933
 # with 47, a robot arm of 4,000 rows -1.398 and -1.396 with 60; but california, 13,209 rows, .435
-# and .462 with 50.)
-_ROWS_SEEN_IN_BINS = 80_000
+# and .462 with 50.) From 10,000 rows on epochs rise in proportion to the rows until there are all.
+_ROWS_SEEN_IN_BINS, _ROWS_OF_HALF = 80_000, 10_000
 
 # Where members share weights an epoch trains each member on a share of the rows only. So there are
 # more of them, for about twice the time of one network, and more rows in a minibatch.
@@ -225,14 +225,20 @@ class Trainer(ABC):
         `task` makes the callback that reports epochs, given what :meth:`_attributes` returns.
         """
 
-    def stacked(self, calibration: Any = None) -> tuple[EnsemblePlan, Any]:
-        """Return the plan and the stack of the members that have been trained, in their order."""
+    def stacked(
+        self, calibration: Any = None, recipe: NetworkRecipe | None = None
+    ) -> tuple[EnsemblePlan, Any]:
+        """Return the plan and the stack of the members that have been trained, in their order.
+
+        `recipe` may say more of the stack than that of the job.
+        """
         members = [self.weights[number] for number in sorted(self.weights)]
         values = {
-            f"network.{name}": np.stack([member[name] for member in members]) for name in members[0]
+            f"network.{name}": np.ascontiguousarray(np.stack([member[name] for member in members]))
+            for name in members[0]  # else products of a pickled model may round in another way
         }
         plan = replace(self.job.plan, n_networks=len(members), calibration=calibration)
-        module = rebuild_module(plan, self.job.recipe, {**values, **self.job.scaling})
+        module = rebuild_module(plan, recipe or self.job.recipe, {**values, **self.job.scaling})
         return plan, module.to(self.job.training.device)
 
     def _as_tensors(self, data: Data) -> list[Any]:
@@ -761,8 +767,10 @@ def amount_of_training(ensemble: Any, n_rows: int, are_in_bins: bool = False) ->
         least = n_of_small
         if batch_size == "auto":
             batch_size = max(_SHARED_BATCH_SIZE, batch_size_for("auto", n_rows), ensemble.n_members)
-    elif are_in_bins and ensemble._kind == "regressor" and n_rows < MANY_ROWS:
-        n_seen, least = _ROWS_SEEN_IN_BINS, n_of_small // 2
+    elif are_in_bins and ensemble._kind == "regressor":
+        half = n_of_small // 2
+        n_seen = _ROWS_SEEN_IN_BINS
+        least = min(max(half, half * n_rows // _ROWS_OF_HALF), n_of_small)
     if isinstance(ensemble.inference, (SGLD, SGHMC)):
         n_rows = 1
     return (

@@ -80,7 +80,10 @@ class InputEncoder(nn.Module):
         self._keep("scale", scale[numbers])
         indicators = np.flatnonzero(has_indicator[numbers])
         self._keep("indicators", indicators if len(indicators) else None)
-        self._keep("category_columns", np.repeat(np.arange(len(loc)), sizes))
+        of_categories = np.repeat(np.arange(len(loc)), sizes)
+        self._keep("category_columns", of_categories)
+        # The column of each input but those of bins.
+        self.columns = np.concatenate([numbers, numbers[indicators], of_categories])
         self._keep("codes", np.concatenate([np.arange(size, dtype=float) for size in sizes]))
         bins = [edges[column] for column in numbers.tolist()] if len(edges) else []
         n_bins = [max(len(of_column) - 1, 0) for of_column in bins]

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian
+from ._function_draws import FunctionDraws
 from ._inputs import InputEncoder
 from ._stacks import StackedLinear, StackedSequential, is_plain_sequential
 
@@ -71,17 +72,20 @@ class DistributionStack(nn.Module):
 
     `read` turns the outputs of all networks, or heads, (S, n, p), into a distribution, and
     `calibration`, if there is one, this into another. `inputs`, if there is one, encodes rows for
-    the networks.
+    the networks. The values of `functions`, if there are some, are appended to the outputs for
+    rows, and displace what is predicted.
     """
 
     calibration: Callable[[Any], Any] | None = None
     inputs: InputEncoder | None
+    functions: FunctionDraws | None
 
     def __init__(self, network: nn.Module, read: Callable[[Tensor], Any]):
         super().__init__()
         self.network = network
         self.read = read
         self.inputs = None
+        self.functions = None
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the raw outputs, on the scale on which losses are computed, of encoded rows."""
@@ -93,16 +97,36 @@ class DistributionStack(nn.Module):
 
     def outputs(self, x: Tensor) -> Tensor:
         """Return the outputs of all networks, or heads, (S, n, p), for rows (n, ...)."""
+        found = self.outputs_of_networks(x)
+        return found if self.functions is None else self.functions.appended(found, x)
+
+    def outputs_of_networks(self, x: Tensor) -> Tensor:
+        """Return :meth:`outputs` without the values of functions."""
         return self.network(self.encode(x).unsqueeze(0)).flatten(0, -3)
 
     def of_outputs(self, outputs: Tensor) -> Any:
         """Return the distribution of outputs (S, n, p)."""
+        if self.functions is None:
+            return self._predicted(outputs)
+        outputs, values = self.functions.parted(outputs)
+        return self._predicted(outputs).displaced(values)
+
+    def of_networks(self, outputs: Tensor, x: Tensor | None) -> Any:
+        """Return the distribution for rows (n, ...), whose outputs of networks are (S, n, p).
+
+        None instead of rows leaves functions out, of which the mean of numbers knows nothing.
+        """
+        found = self._predicted(outputs)
+        return found if self.functions is None or x is None else found.displaced(self.functions(x))
+
+    def _predicted(self, outputs: Tensor) -> Any:
+        """Return what the outputs of networks, (S, n, p), predict, in units of y."""
         found = self.read(outputs)
         return found if self.calibration is None else self.calibration(found)
 
     def distribution(self, x: Tensor) -> Any:
         """Return the distribution for rows (n, ...)."""
-        return self.of_outputs(self.outputs(x))
+        return self.of_networks(self.outputs_of_networks(x), x)
 
 
 class GaussianStack(DistributionStack):
@@ -127,9 +151,9 @@ class GaussianStack(DistributionStack):
         self.register_buffer("y_loc", y_loc)
         self.register_buffer("y_scale", y_scale)
 
-    def of_outputs(self, outputs: Tensor) -> Any:
+    def _predicted(self, outputs: Tensor) -> Any:
         outputs = outputs.to(self.y_loc.dtype)
-        return super().of_outputs(outputs).affine(self.y_loc, self.y_scale)
+        return super()._predicted(outputs).affine(self.y_loc, self.y_scale)
 
 
 class CategoricalStack(DistributionStack):
@@ -147,5 +171,5 @@ class CategoricalStack(DistributionStack):
         super().__init__(network, read)
         self.dtype = dtype
 
-    def of_outputs(self, outputs: Tensor) -> Any:
-        return super().of_outputs(outputs.to(self.dtype))  # as it is for None
+    def _predicted(self, outputs: Tensor) -> Any:
+        return super()._predicted(outputs.to(self.dtype))  # as it is for None

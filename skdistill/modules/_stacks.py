@@ -450,7 +450,8 @@ def count_flop(module: nn.Module, row_shape: Sequence[int]) -> int:
     row = next(network.parameters()).new_zeros(1, 1, *_input_shape(module, row_shape))
     with DISPATCH_MODE_LOCK.held(), _FlopCounter() as counter, torch.no_grad():
         network(row)
-    return counter.flop + getattr(network, "elementwise_flop", 0)
+    of_functions = getattr(getattr(module, "functions", None), "flop", 0)
+    return counter.flop + getattr(network, "elementwise_flop", 0) + of_functions
 
 
 class _FlopCounter(TorchDispatchMode):

@@ -1,0 +1,415 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How a fit finds the random functions by which members differ away from the training samples.
+
+Members of an ensemble agree on much that they have not seen, since they share their architecture.
+To each member is added a draw of a Gaussian process that is zero at the training samples: what the
+data say stays as it is, and between and beyond them members disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from scipy.linalg import cho_factor, cho_solve
+from scipy.spatial.distance import cdist
+
+from ._inputs import InputEncoding
+from .modules import FunctionDraws
+
+# With fewer samples, distances say little.
+LEAST_SAMPLES = 100
+
+# Samples, at most, that distances are measured on; among them inducing points are chosen, and one
+# sample at a time, or blocks, are left out.
+_N_SAMPLES, _N_INDUCING, _N_LEFT_OUT, _N_IN_BLOCKS = 2_000, 192, 1_000, 300
+
+_N_WAVES = 64
+
+# Length scales that are tried for d standardised inputs, over the root of d less a constant: as
+# distances grow with the root, and a gap in a single input is wide if it is a deviation wide. With
+# longer scales samples that are far from all others would seem near.
+_LENGTH_SCALES, _LESS = (0.12, 0.18, 0.25, 0.35, 0.5, 0.6), 0.5
+
+# Variance at inducing points, as a share of the prior variance: conditions the linear system.
+_NUGGET = 1e-4
+
+# Inducing points are enough when this share of the variance is left at all samples on average.
+_LEFT = 1e-3
+
+# What is taken off the functions' variance: as much as this share of the samples like those of
+# training have at most. There members are to differ by what they have learnt: the epistemic part
+# of 20 members and of 100 others had a rank correlation of .08 to .75 on five sets without it.
+_USUAL = 0.9
+
+# Numbers of predictions by which the relevance of columns is measured; how little it may be; and
+# the number of columns up to which it is.
+_N_PREDICTIONS, _LEAST_RELEVANCE, _MOST_COLUMNS = 5_000, 0.1, 200
+
+# Standard deviations that are tried, in units of that of y; and by how much, at most, what is left
+# of the functions' variance may add to that of the residuals of held-out samples.
+_SCALES = np.geomspace(0.01, 1.0, 21)
+_MOST_ADDED = 0.15
+
+# Beyond all samples functions grow by so much of the deviation of y, at least, for each deviation.
+_SLOPE = 0.25
+
+# Noise variances that are tried for the regression whose errors in left-out blocks set the scale.
+_NOISES = (1e-4, 1e-3, 1e-2, 0.1, 0.5)
+_N_BLOCKS = 24
+
+# For classes y is 0 or 1, standardised, and functions are added to logits: p (1 - p) d logit = dp.
+# Beyond all samples they grow by as many logits for each deviation, at least, and by the median
+# margin of the ensemble between its two most probable classes: within a deviation none is sure.
+_LOGITS_PER_DEVIATION = 2.0
+
+Predict = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)  # the == of arrays has no single truth value
+class RandomFunctions:
+    """What :class:`skdistill.modules.FunctionDraws` is made of, as a fit has found it.
+
+    Parameters
+    ----------
+    encoding : InputEncoding
+    relevance, length_scale, radius, growth, inducing, frequencies, phases
+        As of the module; the last three in float32.
+    scale : ndarray of shape (k,)
+        Standard deviation of the functions far from all samples, in units of y, or of logits.
+    usual, left_out : float
+        Variance that is taken off, see the module, and the mean of what is left of it at samples
+        that are left out, as shares of the square of this.
+    seed : int
+        Of the draws: that of a member depends on its number, and not on the others.
+    members : tuple of int
+        Numbers of the members that have one.
+    """
+
+    encoding: InputEncoding
+    relevance: np.ndarray
+    length_scale: float
+    radius: float
+    growth: float
+    inducing: np.ndarray
+    frequencies: np.ndarray
+    phases: np.ndarray
+    scale: np.ndarray
+    usual: float
+    left_out: float
+    seed: int
+    members: tuple[int, ...] = ()
+
+    def of_members(self, members: Sequence[int]) -> RandomFunctions:
+        """Return the functions of members of these numbers."""
+        return replace(self, members=tuple(members))
+
+    def module(self) -> FunctionDraws:
+        """Return the module that evaluates the functions."""
+        inducing, frequencies, phases = self._features
+        return FunctionDraws(
+            self.encoding.module(torch.float64),
+            self.relevance,
+            self.length_scale,
+            self.radius,
+            self.growth,
+            inducing,
+            frequencies,
+            phases,
+            self._weights(),
+            self.scale,
+            self.usual,
+        )
+
+    @property
+    def _features(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Inducing points, frequencies and phases, which are kept in float32, in float64."""
+        inducing, frequencies, phases = (
+            values.astype(np.float64) for values in (self.inducing, self.frequencies, self.phases)
+        )
+        return inducing, frequencies, phases
+
+    def _weights(self) -> np.ndarray:
+        """Draw the weights of the features by Matheron's rule, (D + m, S, k), with mean 0."""
+        inducing, frequencies, phases = self._features
+        n_waves, n_inducing, size = len(phases), len(inducing), len(self.scale)
+        shape = n_waves + n_inducing, size
+        generators = (np.random.default_rng([self.seed, member]) for member in self.members)
+        drawn = np.stack([generator.standard_normal(shape) for generator in generators], axis=1)
+        prior, noise = np.split(drawn, [n_waves])
+        prior = np.sqrt(2 / n_waves) * prior
+        at_inducing = np.tensordot(np.sin(inducing @ frequencies.T + phases), prior, axes=1)
+        values = (at_inducing + np.sqrt(_NUGGET) * noise).reshape(n_inducing, -1)
+        kernel = squared_exponential(inducing, inducing, self.length_scale)
+        solved = cho_solve(cho_factor(kernel + _NUGGET * np.eye(n_inducing)), values)
+        found = np.concatenate([prior, -solved.reshape(noise.shape)])  # Wilson et al., Eq 13
+        found -= found.mean(axis=1, keepdims=True)  # so that the mean of the members stays
+        n_members = len(self.members)
+        return np.sqrt(n_members / (n_members - 1)) * found
+
+
+def find_functions(
+    X: np.ndarray,
+    y: np.ndarray,
+    n_categories: np.ndarray | None,
+    predict: Predict,
+    held_out_error: np.ndarray | None,
+    are_classes: bool,
+    random_state: np.random.RandomState,
+) -> RandomFunctions | None:
+    """Find the random functions that suit a table; None where they cannot be told.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, n_columns)
+        Training samples; NaN is missing.
+    y : ndarray of shape (n, t), or of int64 of shape (n,)
+        Targets, or codes of classes.
+    n_categories : ndarray of int of shape (n_columns,) or None
+        As of an InputEncoder.
+    predict : callable
+        Takes samples to the ensemble's means, (n, t), or mean log probabilities, (n, K).
+    held_out_error : ndarray of shape (t,), or (K,), or None
+        Mean squared error of these for samples that were not trained on, as a share of the variance
+        of y, or of the indicators of classes; None is that of a kernel regression.
+    are_classes : bool
+    random_state : RandomState
+    """
+    chosen = random_state.permutation(len(X))[:_N_SAMPLES]
+    seed = int(random_state.randint(2**31))
+    X, y = X[chosen].astype(np.float64), y[chosen]
+    if len(X) < LEAST_SAMPLES:
+        return None
+    outputs = predict(X)
+    values = np.eye(outputs.shape[1])[y] if are_classes else y.reshape(outputs.shape)
+    deviation = values.std(axis=0)
+    if not (varies := deviation > 0).any():
+        return None
+    unit = np.where(varies, deviation, 1.0)
+    standardised = partial(_standardised, predict, unit, are_classes)
+    encoding = InputEncoding.unbounded(X, n_categories)
+    encoder = encoding.module(torch.float64)
+    inputs = encoder(torch.from_numpy(X)).numpy()
+    relevance = _relevance(X, standardised, random_state)[encoder.columns]
+    weighted, few = relevance * inputs, slice(_N_IN_BLOCKS)
+    targets = ((values - values.mean(axis=0)) / unit)[few]
+    ridge = _Ridge.of(weighted[few], targets[:, varies])
+    points, others = _inducing_points(weighted, ridge.length_scale)
+    usual, left_out = _usual(others, _left_out(weighted[:_N_LEFT_OUT], ridge.length_scale))
+    groups = [varies] if are_classes else np.eye(len(unit), dtype=bool)[varies]
+    blocks = _blocks(inputs[few], random_state)
+    scale = _scales(ridge, targets, groups, blocks, held_out_error, usual, left_out)
+    slope = _margin(outputs) / _LOGITS_PER_DEVIATION if are_classes else _SLOPE
+    shape = (_N_WAVES, inputs.shape[1])
+    return RandomFunctions(
+        encoding,
+        relevance,
+        ridge.length_scale,
+        radius=float(np.sqrt(np.square(inputs).sum(axis=1)).max()),
+        growth=max(1.0, slope / scale[varies].min()),
+        inducing=weighted[points].astype(np.float32),
+        frequencies=(random_state.standard_normal(shape) / ridge.length_scale).astype(np.float32),
+        phases=random_state.uniform(0, 2 * np.pi, _N_WAVES).astype(np.float32),
+        scale=scale * (_LOGITS_PER_DEVIATION if are_classes else unit),
+        usual=usual,
+        left_out=left_out,
+        seed=seed,
+    )
+
+
+def _standardised(
+    predict: Predict, unit: np.ndarray, are_classes: bool, rows: np.ndarray
+) -> np.ndarray:
+    """Return what an ensemble predicts, means or probabilities, in these units."""
+    found = predict(rows).astype(np.float64)
+    return (np.exp(found) if are_classes else found) / unit
+
+
+def _scales(
+    ridge: _Ridge,
+    y: np.ndarray,
+    groups: Iterable[np.ndarray],
+    blocks: Sequence[np.ndarray],
+    held_out_error: np.ndarray | None,
+    usual: float,
+    left_out: float,
+) -> np.ndarray:
+    """Return the scale for each target, (k,), that suits a group of them; 0 for those in none."""
+    scale = np.zeros(y.shape[1])
+    for columns in groups:
+        error = None if held_out_error is None else float(held_out_error[columns].mean())
+        scale[columns] = ridge.scale(y[:, columns], blocks, error, usual, left_out)
+    return scale
+
+
+def _margin(logits: np.ndarray) -> float:
+    """Median difference of the two largest logits of (n, K), and a few at least."""
+    second, first = np.sort(logits, axis=1)[:, -2:].T
+    return max(float(np.median(first - second)), _LOGITS_PER_DEVIATION)
+
+
+def squared_exponential(a: np.ndarray, b: np.ndarray, length_scale: float) -> np.ndarray:
+    """Kernel ``exp(-|a - b|^2 / (2 length_scale^2))`` of points (n, d) and (m, d)."""
+    kernel: np.ndarray = np.exp(-0.5 * cdist(a, b, "sqeuclidean") / length_scale**2)
+    return kernel
+
+
+def _relevance(X: np.ndarray, predict: Predict, random_state) -> np.ndarray:
+    """Factors of columns in distances: how much predictions change where a column is shuffled.
+
+    A column's factor is the root of its share of the largest total effect, with a mean square of 1.
+    """
+    n_columns = X.shape[1]
+    if n_columns > _MOST_COLUMNS:
+        return np.ones(n_columns)
+    rows = X[: max(20, _N_PREDICTIONS // n_columns)]
+    shuffled = np.repeat(rows[None], n_columns, axis=0)
+    for column in range(n_columns):
+        shuffled[column, :, column] = X[random_state.randint(len(X), size=len(rows)), column]
+    found = predict(np.concatenate([rows, *shuffled])).reshape(1 + n_columns, len(rows), -1)
+    effects = np.square(found[1:] - found[0]).mean(axis=(1, 2))
+    if not effects.any():
+        return np.ones(n_columns)
+    factors = np.maximum((effects / effects.max()) ** 0.25, _LEAST_RELEVANCE)
+    relevance: np.ndarray = factors / np.sqrt(np.square(factors).mean())
+    return relevance
+
+
+def _inducing_points(points: np.ndarray, length_scale: float) -> tuple[np.ndarray, np.ndarray]:
+    """Choose points one by one, each where the variance given the others is largest.
+
+    It is the Cholesky decomposition of the kernel matrix with complete pivoting. Also return the
+    variance that is left at each of the other points, as a share of the prior variance.
+    """
+    n_most = min(_N_INDUCING, len(points))
+    variance, factor = np.ones(len(points)), np.zeros((len(points), n_most))
+    chosen: list[int] = []
+    for k in range(n_most):
+        pivot = int(np.argmax(variance))
+        if variance[pivot] < _NUGGET or variance.mean() < _LEFT:
+            break
+        chosen.append(pivot)
+        column = squared_exponential(points, points[[pivot]], length_scale)[:, 0]
+        column -= factor[:, :k] @ factor[pivot, :k]
+        factor[:, k] = column / np.sqrt(variance[pivot])
+        variance = np.maximum(variance - factor[:, k] ** 2, 0.0)
+    return np.array(chosen), np.delete(variance, chosen)
+
+
+def _usual(*variances: np.ndarray) -> tuple[float, float]:
+    """Return the variance that most samples like those of training have, and what others add.
+
+    There are variances of samples that are no inducing points, and of samples left out one by one.
+    """
+    usual = max(float(np.quantile(v, _USUAL)) for v in variances if len(v))
+    return usual, max(float(np.maximum(v - usual, 0.0).mean()) for v in variances if len(v))
+
+
+def _left_out(points: np.ndarray, length_scale: float) -> np.ndarray:
+    """Variance of functions at each point given all others, as a share of the prior one."""
+    kernel = squared_exponential(points, points, length_scale)
+    inverse = np.linalg.inv(kernel + _NUGGET * np.eye(len(points)))
+    found: np.ndarray = 1 / np.diag(inverse) - _NUGGET  # Rasmussen & Williams, Eq 5.12
+    return found.clip(min=0.0)
+
+
+class _Ridge(NamedTuple):
+    """Kernel ridge regression of some targets on samples, in closed form.
+
+    Parameters
+    ----------
+    length_scale : float
+    values : ndarray of shape (n,)
+        Eigenvalues of the kernel matrix.
+    vectors : ndarray of shape (n, n)
+        Its eigenvectors, in columns.
+    noise : float
+        Variance of the noise, as a share of that of the functions.
+    """
+
+    length_scale: float
+    values: np.ndarray
+    vectors: np.ndarray
+    noise: float
+
+    @classmethod
+    def of(cls, points: np.ndarray, y: np.ndarray) -> _Ridge:
+        """Fit targets (n, q) at points (n, d), by the length scale and noise most likely."""
+        fits = []
+        for length_scale in (np.sqrt(points.shape[1]) - _LESS) * np.array(_LENGTH_SCALES):
+            found = np.linalg.eigh(squared_exponential(points, points, length_scale))
+            fits += [cls(float(length_scale), *found, noise) for noise in _NOISES]
+        return max(fits, key=lambda fit: fit.log_likelihood(y))
+
+    def log_likelihood(self, y: np.ndarray) -> float:
+        """Log marginal likelihood of targets (n, q), up to a constant, of the likeliest variance.
+
+        Rasmussen & Williams (2006), Eq 5.8, for the Gaussian process with this kernel.
+        """
+        values = self.values.clip(min=0) + self.noise
+        squares = np.square(self.vectors.T @ y) / values[:, None]
+        of_targets = len(y) * np.log(squares.mean(axis=0)) + np.log(values).sum()
+        return float(-0.5 * of_targets.sum())
+
+    def error(self, y: np.ndarray) -> float:
+        """Mean squared leave-one-out error of the regression of targets (n, q)."""
+        inverse = self.inverse(self.noise)
+        residuals = (inverse @ y) / np.diag(inverse)[:, None]  # Rasmussen & Williams, Eq 5.12
+        return float(np.square(residuals).mean())
+
+    def inverse(self, noise: float) -> np.ndarray:
+        """Inverse of the kernel matrix with the noise on its diagonal."""
+        values = self.values.clip(min=0) + noise
+        found: np.ndarray = (self.vectors / values) @ self.vectors.T
+        return found
+
+    def scale(
+        self,
+        y: np.ndarray,
+        blocks: Sequence[np.ndarray],
+        error: float | None,
+        usual: float,
+        left_out: float,
+    ) -> float:
+        """Return the standard deviation of functions that suits errors in blocks, for y (n, q).
+
+        It is the most likely one of those that add little to the squared `error` of the ensemble
+        for held-out samples; None is that of the regression. `usual` is taken off their variance,
+        and `left_out` is left of it there, as shares of the prior one.
+        """
+        exact, inverse = self.inverse(_NUGGET), self.inverse(self.noise)
+        noise = self.error(y)
+        is_little = _SCALES**2 * left_out <= _MOST_ADDED * (noise if error is None else error)
+        candidates = _SCALES[: max(1, np.count_nonzero(is_little))]
+        solved = inverse @ y
+        errors, added = [], []
+        for block in blocks:  # what regression without a block misses, as without one sample
+            within = np.ix_(block, block)
+            errors.append(np.linalg.solve(inverse[within], solved[block]))
+            variance = np.diag(np.linalg.inv(exact[within])) - _NUGGET - usual
+            added.append(np.maximum(variance, 0.0)[:, None])
+        missed, variance = np.concatenate(errors), np.concatenate(added)
+        losses = [_gaussian_loss(missed, noise + s**2 * variance) for s in candidates]
+        return float(candidates[int(np.argmin(losses))])
+
+
+def _blocks(inputs: np.ndarray, random_state: np.random.RandomState) -> list[np.ndarray]:
+    """Middle thirds and outer sixths of samples (n, d), along columns and random directions."""
+    n, d = inputs.shape
+    blocks = []
+    for number in range(_N_BLOCKS):
+        column, direction = random_state.randint(d), random_state.standard_normal(d)
+        place = inputs @ direction if number % 2 else inputs[:, column]
+        order = np.lexsort((random_state.permutation(n), place))  # ties in random order
+        parts = (order[n // 3 : 2 * n // 3], order[: n // 6], order[n - n // 6 :])
+        blocks.append(parts[number // 2 % len(parts)])
+    return blocks
+
+
+def _gaussian_loss(error: np.ndarray, variance: np.ndarray) -> float:
+    """Mean negative log-likelihood of errors (n, q) of variance (n, 1), up to a constant."""
+    return float(np.mean(np.square(error) / variance + np.log(variance)))

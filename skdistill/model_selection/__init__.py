@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Costs of a student, the search for the cheapest that is good enough, and cross-validation.
+
+A student needs to be large to be as good as its teacher, and small to be worth while: a search
+weighs both. Costs are better when smaller; their scorers return the negative, as scikit-learn's
+``neg_`` scorers do.
+
+Folds of random samples tell how good a model is on samples like those of training.
+:class:`GapSplit` and :class:`TailSplit` leave out samples that are unlike them, and
+:func:`score_unseen` tells whether the model knows.
+"""
+
+from __future__ import annotations
+
+from ._costs import (
+    flops,
+    latency,
+    make_cost_scorer,
+    n_parameters,
+    neg_flops_scorer,
+    neg_latency_scorer,
+    neg_n_parameters_scorer,
+)
+from ._cross_validation import cross_val_predict_uncertainty
+from ._gaps_and_tails import GapSplit, TailSplit
+from ._pareto import costs_and_scores as costs_and_scores
+from ._pareto import nondominated, pareto_front
+from ._search import CheapestStudentSearchCV, CheapestWithin
+from ._unseen import score_unseen, unseen_scores
+
+__all__ = [
+    "CheapestStudentSearchCV",
+    "CheapestWithin",
+    "GapSplit",
+    "TailSplit",
+    "cross_val_predict_uncertainty",
+    "flops",
+    "latency",
+    "make_cost_scorer",
+    "n_parameters",
+    "neg_flops_scorer",
+    "neg_latency_scorer",
+    "neg_n_parameters_scorer",
+    "nondominated",
+    "pareto_front",
+    "score_unseen",
+    "unseen_scores",
+]

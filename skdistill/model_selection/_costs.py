@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a student costs, and scorers of it."""
+
+from __future__ import annotations
+
+import time
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.utils import indexable
+from threadpoolctl import threadpool_limits
+
+from .._meta_estimators import innermost
+from .._rules import Number
+from ..metrics import EstimatorScorer
+from ..modules import count_flop
+from ..modules import n_parameters as n_parameters_of_module
+
+
+def n_parameters(estimator: Any, X: Any = None) -> int:
+    """Count the parameters of a fitted estimator's networks.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted skdistill estimator, or a Pipeline, search, FrozenEstimator or
+        TransformedTargetRegressor around one.
+    X : None
+        Ignored; other costs need rows.
+
+    Returns
+    -------
+    n_parameters : int
+        Without buffers, such as the scale of the targets.
+
+    Raises
+    ------
+    TypeError
+        If no estimator with networks is found inside.
+    """
+    model, _, _ = innermost(estimator, None, "module_", "model_selection.n_parameters")
+    return n_parameters_of_module(model.module_)
+
+
+def flops(estimator: Any, X: Any) -> int:
+    """Count the floating-point operations that predicting one row takes.
+
+    Parameters
+    ----------
+    estimator : as in :func:`n_parameters`
+    X : array-like of shape (n_samples, n_features)
+        Rows; only the shape of the first one matters.
+
+    Returns
+    -------
+    flops : int
+        As torch's ``FlopCounterMode`` counts: additions and multiplications of matrix products and
+        convolutions, of all members or heads, and nothing else.
+
+    Raises
+    ------
+    TypeError
+        If no estimator with networks is found inside.
+    """
+    model, rows, _ = innermost(estimator, _first_rows(X, 1), "module_", "model_selection.flops")
+    return count_flop(model.module_, np.shape(rows)[1:])
+
+
+def latency(estimator: Any, X: Any, *, batch_size: int = 1, n_repeats: int = 30) -> float:
+    """Measure how long predicting a batch of rows takes, on one thread.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Any fitted estimator with ``predict``.
+    X : array-like of shape (n_samples, n_features)
+        Rows to predict, repeated if there are fewer than `batch_size`.
+    batch_size : int, default=1
+        Rows of one call.
+    n_repeats : int, default=30
+        Number of timed calls, after one to warm up.
+
+    Returns
+    -------
+    latency : float
+        Median time of a call of ``predict`` in seconds. It includes the checks of X and the other
+        steps of a Pipeline.
+    """
+    Number(Integral, 1).check(batch_size, "batch_size")
+    Number(Integral, 1).check(n_repeats, "n_repeats")
+    rows = _first_rows(X, batch_size)
+    times = []
+    from .._engine import suited_threads  # it imports skorch
+
+    with suited_threads(0.0, n_threads=1), threadpool_limits(1):
+        estimator.predict(rows)
+        for _ in range(n_repeats):
+            start = time.perf_counter()
+            estimator.predict(rows)
+            times.append(time.perf_counter() - start)
+    return float(np.median(times))
+
+
+def _first_rows(X, n_rows: int):
+    """The first rows, repeated from the start if there are fewer."""
+    (X,) = indexable(X)
+    X = X if hasattr(X, "shape") else np.asarray(X)
+    index = np.arange(n_rows) % X.shape[0]
+    return X.iloc[index] if hasattr(X, "iloc") else X[index]
+
+
+def make_cost_scorer(cost: Any, **kwargs: Any) -> EstimatorScorer:
+    """Make a scorer of a cost: its negative.
+
+    Parameters
+    ----------
+    cost : callable
+        ``cost(estimator, X, **kwargs)`` returning a number, smaller is better. A scorer can be
+        pickled if this is a module-level function.
+    **kwargs : dict
+        Further keywords of `cost`.
+
+    Returns
+    -------
+    scorer : EstimatorScorer
+        Greater is better. It needs no y, and ignores sample weights.
+
+    Examples
+    --------
+    >>> from skdistill.model_selection import latency, make_cost_scorer
+    >>> make_cost_scorer(latency, batch_size=256)
+    EstimatorScorer(neg_cost, cost=latency, batch_size=256)
+    """
+    scorer = EstimatorScorer(_neg_cost, cost=cost, **kwargs)
+    return scorer.set_score_request(sample_weight=False)
+
+
+def _neg_cost(estimator, X, y, *, sample_weight, cost, **kwargs):
+    return -float(cost(estimator, X, **kwargs))
+
+
+#: Minus the number of parameters, see :func:`n_parameters`.
+neg_n_parameters_scorer = make_cost_scorer(n_parameters)
+#: Minus the floating-point operations for one row, see :func:`flops`.
+neg_flops_scorer = make_cost_scorer(flops)
+#: Minus the median time in seconds to predict one row, see :func:`latency`.
+neg_latency_scorer = make_cost_scorer(latency)
+
+SCORERS = {
+    "n_parameters": neg_n_parameters_scorer,
+    "flops": neg_flops_scorer,
+    "latency": neg_latency_scorer,
+}

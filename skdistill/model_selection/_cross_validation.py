@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Cross-validation of the uncertainty."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.model_selection import cross_val_predict
+from sklearn.utils.metadata_routing import get_routing_for_object
+
+from .._meta_estimators import tags_of
+from .._predict import predict_uncertainty
+from ..distributions import Uncertainty
+
+
+def cross_val_predict_uncertainty(
+    estimator: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    groups: Any = None,
+    cv: Any = None,
+    n_jobs: Any = None,
+    verbose: int | bool = 0,
+    params: Any = None,
+    pre_dispatch: Any = "2*n_jobs",
+) -> Uncertainty:
+    """Predict the uncertainty of every row by a clone that has not seen the row in its fit.
+
+    :func:`~sklearn.model_selection.cross_val_predict`, which takes no method but scikit-learn's
+    own, for :func:`skdistill.predict_uncertainty`; everything else is as there.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Anything that :func:`skdistill.predict_uncertainty` takes: an estimator of this package, a
+        Pipeline around one, a VotingRegressor of several. It is not fitted here, its clones are. A
+        teacher in a FrozenEstimator is cloned as it is: it may have seen the rows left out.
+    X : array-like of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
+    groups : array-like of shape (n_samples,), default=None
+        Groups of rows, for a splitter of groups.
+    cv : int, cross-validation splitter or iterable of pairs of train and test rows, default=None
+        Must put every row into one test fold. None is 5 folds; a number makes folds that are
+        stratified by class for a classifier, and not shuffled.
+    n_jobs : int, default=None
+        Number of fits at a time.
+    verbose : int, default=0
+        Of joblib.
+    params : dict, default=None
+        Arguments of the fit, such as ``{"sample_weight": weights}``, or
+        ``{"<step>__sample_weight": weights}`` for a Pipeline, and those of a splitter where
+        metadata routing is enabled. Arrays with a value for each row are split with the rows.
+    pre_dispatch : int or str, default="2*n_jobs"
+        Of joblib.
+
+    Returns
+    -------
+    uncertainty : Uncertainty
+        As the estimator's ``predict_uncertainty(X)`` returns it, rows in the order of `X`.
+
+    Raises
+    ------
+    TypeError
+        If `estimator` has no uncertainty to predict.
+    ValueError
+        If the test folds of `cv` are no partition of the rows.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from skdistill import BayesianEnsembleRegressor
+    >>> from skdistill.model_selection import cross_val_predict_uncertainty
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = BayesianEnsembleRegressor(3, max_epochs=5, random_state=0)
+    >>> uncertainty = cross_val_predict_uncertainty(model, X, y, cv=3)
+    >>> uncertainty.epistemic.shape, uncertainty.measure
+    ((442,), 'variance')
+    """
+    parts = cross_val_predict(
+        _PredictsParts(estimator),
+        X,
+        y,
+        groups=groups,
+        cv=cv,
+        n_jobs=n_jobs,
+        verbose=verbose,
+        params=params,
+        pre_dispatch=pre_dispatch,
+    )
+    total, *others = np.moveaxis(parts, 1, 0)
+    aleatoric, epistemic = (None if np.isnan(part).any() else part for part in others)
+    measure = "entropy" if is_classifier(estimator) else "variance"
+    return Uncertainty(total, aleatoric, epistemic, measure=measure)
+
+
+class _PredictsParts(MetaEstimatorMixin, BaseEstimator):
+    """An estimator whose ``predict`` returns the parts of the uncertainty, (n, 3, ...).
+
+    Parts that a model cannot tell are NaN.
+    """
+
+    def __init__(self, estimator):
+        self.estimator = estimator
+
+    def fit(self, X, y=None, **params):
+        self.estimator_ = clone(self.estimator).fit(X, y, **params)
+        return self
+
+    def predict(self, X) -> np.ndarray:
+        found = predict_uncertainty(self.estimator_, X)
+        unknown = np.full_like(found.total, np.nan)
+        return np.stack([unknown if part is None else part for part in found], axis=1)
+
+    def __sklearn_tags__(self):
+        return tags_of(self.estimator)
+
+    def get_metadata_routing(self):
+        return get_routing_for_object(self.estimator)

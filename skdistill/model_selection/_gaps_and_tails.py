@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Folds whose test samples lie where the training samples do not."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.utils import indexable
+
+from .._columns import column_of, values_of
+from .._rules import Number
+
+
+@dataclass
+class _SplitByFeature(ABC):
+    """A splitter with one fold per numeric feature, which sorts the samples."""
+
+    features: Any = "auto"
+    _: KW_ONLY
+    min_values: int = 10
+
+    def __post_init__(self):
+        Number(Integral, 1).check(self.min_values, "min_values")
+        is_text = isinstance(self.features, str)
+        if (is_text and self.features != "auto") or (not is_text and np.ndim(self.features) != 1):
+            raise ValueError(
+                f"features must be 'auto' or a list of names or numbers, got {self.features!r}."
+            )
+
+    def split(
+        self, X: Any, y: Any = None, groups: Any = None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Generate the indices of training and test samples, a pair for each feature.
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n_samples, n_features)
+            NaN is a missing value.
+        y : array-like of shape (n_samples,), default=None
+            Ignored.
+        groups : array-like of shape (n_samples,), default=None
+            Ignored.
+
+        Yields
+        ------
+        train : ndarray of int
+            Increasing. Samples that lack the feature are among them.
+        test : ndarray of int
+            Increasing.
+
+        Raises
+        ------
+        ValueError
+            If X has no such feature, or too few samples.
+        """
+        for number, column in self._columns(X).items():
+            known = np.flatnonzero(~np.isnan(column))
+            test = np.zeros(len(column), dtype=bool)
+            test[known[self._test_part(np.argsort(column[known], kind="stable"))]] = True
+            if not test.any():
+                raise ValueError(
+                    f"{type(self).__name__} has no test samples for feature {number} of X: only "
+                    f"{len(known)} samples have it."
+                )
+            yield np.flatnonzero(~test), np.flatnonzero(test)
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+        """Return the number of folds.
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,), default=None
+            Ignored.
+        groups : array-like of shape (n_samples,), default=None
+            Ignored.
+
+        Returns
+        -------
+        n_splits : int
+            One for each feature that samples are sorted by.
+
+        Raises
+        ------
+        ValueError
+            If X is None: its features are counted.
+        """
+        if X is None:
+            raise ValueError("X must be given: there is one fold for each of its features.")
+        return len(self._columns(X))
+
+    def get_features(self, X: Any) -> list:
+        """Return the feature of each fold.
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        features : list of length n_splits
+            Names of the columns of a frame, numbers of those of an array.
+        """
+        names = list(X.columns) if hasattr(X, "columns") else None
+        return [number if names is None else names[number] for number in self._columns(X)]
+
+    def _columns(self, X: Any) -> dict[int, np.ndarray]:
+        """Numbers and float values of the columns that samples are sorted by."""
+        (X,) = indexable(X)
+        if len(np.shape(X)) != 2:
+            raise ValueError(f"X must have samples and features, got shape {np.shape(X)}.")
+        if isinstance(self.features, str):
+            columns = {j: _as_floats(X, j) for j in range(np.shape(X)[1])}
+            return {
+                j: column
+                for j, column in columns.items()
+                if column is not None and _n_distinct(column) > self.min_values
+            }
+        chosen = {j: _as_floats(X, j) for j in self._numbers(X)}
+        if texts := [j for j, column in chosen.items() if column is None]:
+            raise ValueError(f"features must hold numbers, but those at {texts} do not.")
+        return {j: column for j, column in chosen.items() if column is not None}
+
+    def _numbers(self, X: Any) -> list[int]:
+        """Numbers of the columns that `features` names."""
+        n_features = np.shape(X)[1]
+        places = {name: j for j, name in enumerate(getattr(X, "columns", ()))}
+        found = [places.get(feature, feature) for feature in self.features]
+        for given, j in zip(self.features, found, strict=True):
+            if not isinstance(j, Integral) or not -n_features <= int(j) < n_features:
+                raise ValueError(
+                    f"features must name columns of X, which has {n_features}; got {given!r}."
+                )
+        return [int(j) % n_features for j in found]
+
+    @abstractmethod
+    def _test_part(self, order: np.ndarray) -> np.ndarray:
+        """The test samples among those in order."""
+
+
+def _as_floats(X: Any, number: int) -> np.ndarray | None:
+    """Values of a column, NaN where they are missing; None if they are not numbers."""
+    if issparse(X):
+        return np.asarray(X[:, [number]].toarray(), dtype=float).ravel()
+    column = column_of(X, number)
+    if getattr(column.dtype, "name", "") == "category":
+        return None
+    values = np.asarray(column)
+    if values.dtype.kind in "iuf":
+        return values.astype(float)
+    known = values_of(column)
+    if all(value is None or isinstance(value, Real) for value in known):
+        return np.array([np.nan if value is None else float(value) for value in known])
+    return None
+
+
+def _n_distinct(column: np.ndarray) -> int:
+    return len(np.unique(column[~np.isnan(column)]))
+
+
+@dataclass
+class GapSplit(_SplitByFeature):
+    r"""Cross-validator that leaves out the middle third along each feature.
+
+    Fold :math:`j` sorts the :math:`n` samples by feature :math:`j`. Its test samples are those of
+    ranks :math:`\lfloor n/3 \rfloor` to :math:`\lfloor 2n/3 \rfloor - 1`, counted from 0; the
+    others are for training [1]_. A model should be uncertain of samples in the gap.
+
+    Parameters
+    ----------
+    features : "auto" or array-like of int or str, default="auto"
+        Features to sort by, a fold for each. "auto" takes all numeric ones with more than
+        `min_values` distinct values; text and categories are skipped. A list names columns of a
+        frame, or numbers those of X, and takes them whatever their number of values.
+    min_values : int, default=10
+        With ``features="auto"``, a feature of at most this number of distinct values has no fold.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `features` or `min_values` is invalid.
+
+    See Also
+    --------
+    TailSplit : Leaves out both ends.
+    score_unseen : Scores a model on such folds.
+    sklearn.model_selection.LeaveOneGroupOut : With a categorical feature, or y, as `groups`, leaves
+        out one category after the other.
+
+    Notes
+    -----
+    Samples whose feature is missing are for training in its fold, and do not count in :math:`n`.
+    Samples of equal value keep their order, so that a value at the edge of the gap may be on both
+    sides of it.
+
+    References
+    ----------
+    .. [1] A. Foong, Y. Li, J. Hernandez-Lobato, R. Turner. "'In-Between' Uncertainty in Bayesian
+       Neural Networks". ICML Workshop on Uncertainty and Robustness in Deep Learning 2019.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdistill.model_selection import GapSplit
+    >>> X = np.column_stack([np.arange(12), np.zeros(12)])
+    >>> splitter = GapSplit()
+    >>> splitter.get_features(X)
+    [0]
+    >>> for train, test in splitter.split(X):
+    ...     print(train, test)
+    [ 0  1  2  3  8  9 10 11] [4 5 6 7]
+    """
+
+    def _test_part(self, order: np.ndarray) -> np.ndarray:
+        n = len(order)
+        return order[n // 3 : 2 * n // 3]
+
+
+@dataclass
+class TailSplit(_SplitByFeature):
+    r"""Cross-validator that leaves out the outer sixths along each feature.
+
+    Fold :math:`j` sorts the :math:`n` samples by feature :math:`j`. Its test samples are the first
+    and the last :math:`\lfloor n/6 \rfloor`; the others are for training. A model has to
+    extrapolate to them, and should be uncertain.
+
+    Parameters
+    ----------
+    features : "auto" or array-like of int or str, default="auto"
+        Features to sort by, a fold for each, as in :class:`GapSplit`.
+    min_values : int, default=10
+        With ``features="auto"``, a feature of at most this number of distinct values has no fold.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `features` or `min_values` is invalid.
+
+    See Also
+    --------
+    GapSplit : Leaves out the middle; missing and equal values are as there.
+    score_unseen : Scores a model on such folds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdistill.model_selection import TailSplit
+    >>> X = np.arange(12)[:, np.newaxis]
+    >>> for train, test in TailSplit().split(X):
+    ...     print(train, test)
+    [2 3 4 5 6 7 8 9] [ 0  1 10 11]
+    """
+
+    def _test_part(self, order: np.ndarray) -> np.ndarray:
+        n = len(order)
+        return np.concatenate([order[: n // 6], order[n - n // 6 :]])

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The search for the cheapest student that is good enough."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+from sklearn.metrics import check_scoring, get_scorer
+from sklearn.model_selection import GridSearchCV
+
+from .._rules import AnyOf, IsCallable, Number, OneOf
+from ..metrics import EstimatorScorer
+from ._costs import SCORERS, make_cost_scorer
+from ._pareto import costs_and_scores
+
+
+@dataclass(kw_only=True)
+class CheapestWithin:
+    """Rule that chooses the cheapest candidate whose score is close to the best.
+
+    It is given as ``refit=`` to scikit-learn's searches.
+
+    Parameters
+    ----------
+    cost : str, default="neg_n_parameters"
+        Name of a cost among the search's metrics, greater is better; or of another column that is
+        better when smaller, such as "mean_score_time".
+    score : str, default="score"
+        Name of the metric that may be lower than the best by the tolerance.
+    tolerance : float, default=1.0
+        Largest difference between the best mean score and the chosen one, in units of `unit`.
+    unit : {"standard_error", "absolute", "relative"}, default="standard_error"
+        The best candidate's standard error over the folds, by default one [1]_; one; or the
+        absolute value of the best mean score.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `tolerance` or `unit` is invalid.
+
+    References
+    ----------
+    .. [1] Breiman, Friedman, Olshen, Stone (1984), "Classification and Regression Trees", section
+       3.4.3.
+
+    Examples
+    --------
+    >>> from skdistill.model_selection import CheapestWithin
+    >>> results = {
+    ...     "mean_test_score": [0.90, 0.89, 0.80],
+    ...     "mean_test_neg_n_parameters": [-900.0, -200.0, -100.0],
+    ... }
+    >>> CheapestWithin(tolerance=0.02, unit="absolute")(results)
+    1
+    """
+
+    cost: str = "neg_n_parameters"
+    score: str = "score"
+    tolerance: float = 1.0
+    unit: str = "standard_error"
+
+    def __post_init__(self):
+        Number(Real, 0).check(self.tolerance, "tolerance")
+        OneOf(("standard_error", "absolute", "relative")).check(self.unit, "unit")
+
+    def __call__(self, cv_results) -> int:
+        """Index of the chosen candidate in ``cv_results_``; of equally cheap ones, the best.
+
+        A ValueError says that `cv_results` has no such columns, that every score is NaN, or that
+        there is one fold and no standard error.
+        """
+        costs, scores = costs_and_scores(cv_results, self.cost, self.score)
+        known = ~(np.isnan(costs) | np.isnan(scores))
+        if not known.any():
+            raise ValueError(f"No candidate has both a {self.score} and a cost, {self.cost}.")
+        best = int(np.argmax(np.where(known, scores, -np.inf)))
+        margin = self.tolerance * self._unit_at(cv_results, best, scores[best])
+        order = np.lexsort((-scores, costs))
+        return int(next(i for i in order if known[i] and scores[i] >= scores[best] - margin))
+
+    def _unit_at(self, cv_results, best: int, best_score: float) -> float:
+        """One unit of tolerance, in units of the score."""
+        if self.unit != "standard_error":
+            return 1.0 if self.unit == "absolute" else abs(best_score)
+        end = f"_test_{self.score}"
+        folds = [
+            cv_results[k][best] for k in cv_results if k.startswith("split") and k.endswith(end)
+        ]
+        if len(folds) < 2:
+            raise ValueError(
+                f"unit='standard_error' needs two folds or more, got {len(folds)}. Use another "
+                "unit, or more folds."
+            )
+        return float(np.std(folds, ddof=1) / np.sqrt(len(folds)))
+
+
+class CheapestStudentSearchCV(GridSearchCV):
+    """Grid search that refits the cheapest student whose score is close to the best.
+
+    :class:`~sklearn.model_selection.GridSearchCV` with a cost beside the score and
+    :class:`CheapestWithin` as the rule; everything else is as there.
+
+    Parameters
+    ----------
+    estimator : estimator
+        What to search over.
+    param_grid : dict or list of dict
+        Values of the parameters to try.
+    scoring : str, callable, list, tuple or dict, default=None
+        The score, or several; None is the estimator's own.
+    cost : {"n_parameters", "flops", "latency"} or callable, default="n_parameters"
+        The cost to keep small, see :func:`n_parameters`, :func:`flops` and :func:`latency`; or a
+        function ``cost(estimator, X)``. ``cv_results_`` has its negative as ``neg_<name>``.
+    tolerance, unit
+        How much lower than the best the score may be, see :class:`CheapestWithin`.
+    refit : bool or str, default=True
+        Whether to fit the chosen student on all rows. With several scores, the name of the one
+        that must be close to the best.
+    n_jobs, cv, verbose, pre_dispatch, error_score, return_train_score
+        As in :class:`~sklearn.model_selection.GridSearchCV`. Measure latencies with
+        ``n_jobs=None``: parallel jobs slow each other down.
+
+    Attributes
+    ----------
+    best_index_ : int
+        Index of the chosen candidate, not of the one with the best score.
+    best_score_ : float
+        Its mean score.
+    best_cost_ : float
+        Its mean cost over the folds.
+    best_params_ : dict
+        Its parameters.
+    best_estimator_ : estimator
+        The chosen student, fitted on all rows.
+    cv_results_ : dict
+        As in GridSearchCV with several metrics; one score is named "score".
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from skdistill import BayesianEnsembleClassifier
+    >>> from skdistill.model_selection import CheapestStudentSearchCV
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = BayesianEnsembleClassifier(2, max_epochs=100, random_state=0)
+    >>> grid = {"module__hidden_units": [(50,), (10,)]}
+    >>> search = CheapestStudentSearchCV(model, grid, tolerance=0.1, unit="absolute", cv=3)
+    >>> search.fit(X, y).best_params_
+    {'module__hidden_units': (10,)}
+    >>> search.best_cost_
+    166.0
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        param_grid: Any,
+        *,
+        scoring: Any = None,
+        cost: Any = "n_parameters",
+        tolerance: float = 1.0,
+        unit: str = "standard_error",
+        n_jobs: int | None = None,
+        refit: bool | str = True,
+        cv: Any = None,
+        verbose: int | bool = 0,
+        pre_dispatch: Any = "2*n_jobs",
+        error_score: Any = np.nan,
+        return_train_score: bool = False,
+    ):
+        super().__init__(
+            estimator,
+            param_grid,
+            scoring=scoring,
+            n_jobs=n_jobs,
+            refit=refit,
+            cv=cv,
+            verbose=verbose,
+            pre_dispatch=pre_dispatch,
+            error_score=error_score,
+            return_train_score=return_train_score,
+        )
+        self.cost = cost
+        self.tolerance = tolerance
+        self.unit = unit
+
+    def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
+        """Search, and fit the chosen student on all rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Targets.
+        **params : dict
+            Passed on to the estimator, the scorer and the splitter as GridSearchCV does.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If `cost`, `tolerance`, `unit` or `refit` is invalid.
+        """
+        cost_name, cost = self._named_cost()
+        scorers = self._named_scorers()
+        score = self.refit if isinstance(self.refit, str) else "score"
+        if score not in scorers:
+            raise ValueError(
+                f"refit must be the name of the score that matters, one of {sorted(scorers)}; got "
+                f"{self.refit!r}."
+            )
+        rule = CheapestWithin(cost=cost_name, score=score, tolerance=self.tolerance, unit=self.unit)
+        # The search runs on a copy with the cost among its metrics, so that the user's parameters
+        # stay as they are.
+        search = copy.copy(self)
+        search.scoring = {**scorers, cost_name: cost}
+        search.refit = rule if self.refit else False
+        super(CheapestStudentSearchCV, search).fit(X, y, **params)
+        own = self.get_params(deep=False)
+        self.__dict__.update({k: v for k, v in vars(search).items() if k not in own})
+        self._set_best(rule, scorers)
+        return self
+
+    def _named_cost(self) -> tuple[str, EstimatorScorer]:
+        """Name of the cost among the metrics, and its scorer."""
+        if callable(self.cost):
+            return f"neg_{getattr(self.cost, '__name__', 'cost')}", make_cost_scorer(self.cost)
+        AnyOf(OneOf(tuple(SCORERS)), IsCallable()).check(self.cost, "cost")
+        return f"neg_{self.cost}", SCORERS[self.cost]
+
+    def _named_scorers(self) -> dict[str, Any]:
+        """Scorers by name, a single one as "score"."""
+        if isinstance(self.scoring, Mapping):
+            return {name: get_scorer(scorer) for name, scorer in self.scoring.items()}
+        if isinstance(self.scoring, (list, tuple, set)):
+            return {name: get_scorer(name) for name in self.scoring}
+        return {"score": check_scoring(self.estimator, self.scoring)}
+
+    def _set_best(self, rule: CheapestWithin, scorers: dict[str, Any]) -> None:
+        """Set the attributes that GridSearchCV omits with a callable `refit`."""
+        results = self.cv_results_
+        if not self.refit:
+            self.best_index_ = rule(results)
+            self.best_params_ = results["params"][self.best_index_]
+        costs, scores = costs_and_scores(results, rule.cost, rule.score)
+        self.best_score_ = scores[self.best_index_]
+        self.best_cost_ = float(costs[self.best_index_])
+        self.multimetric_ = isinstance(self.refit, str)
+        self.scorer_ = scorers if self.multimetric_ else scorers[rule.score]

@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Scores on samples unlike those of training, beside held-out ones that are like them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from scipy.stats import norm
+from sklearn.base import clone, is_classifier
+from sklearn.metrics import accuracy_score, log_loss, root_mean_squared_error
+from sklearn.model_selection import check_cv, train_test_split
+from sklearn.utils import Bunch, check_random_state, indexable
+from sklearn.utils.parallel import Parallel, delayed
+
+from .._meta_estimators import has_inside, innermost
+from .._predict import predict_interval, predict_members, predict_uncertainty
+from .._rules import Number, NumberOfJobs
+from ..metrics import aurc, gaussian_nll, interval_coverage, mixture_nll, ood_auroc
+
+_COVERAGE = 0.9
+
+
+def score_unseen(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    cv: Any,
+    held_out: float = 0.1,
+    random_state: Any = None,
+    n_jobs: int | None = None,
+) -> Bunch:
+    r"""Score an estimator on samples unlike those of training, beside held-out ones like them.
+
+    For each fold of `cv` a clone is fitted to the training samples less a random share, the
+    held-out samples. It is scored on these and on the test samples of the fold, the unseen
+    samples: how well it predicts either, and whether it is more uncertain of the unseen ones.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Anything that :func:`skdistill.predict_uncertainty` takes: an estimator of this package, a
+        Pipeline around one, or :func:`skdistill.teachers.as_teacher` of another model. It is not
+        fitted here, its clones are. Give a student a teacher that is not frozen: a frozen one is
+        cloned as it is, and may have seen the samples that are left out.
+    X : array-like of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,) or (n_samples, n_targets)
+    cv : cross-validation splitter or iterable of pairs of training and test indices
+        Such as :class:`GapSplit`, :class:`TailSplit` or, with its `groups` given as
+        ``cv=splitter.split(X, y, groups)``, :class:`~sklearn.model_selection.LeaveOneGroupOut`.
+    held_out : float, default=0.1
+        Share of the training samples of a fold to hold out, in (0, 1).
+    random_state : int, RandomState instance or None, default=None
+        Draws the held-out samples.
+    n_jobs : int, default=None
+        Number of fits at a time.
+
+    Returns
+    -------
+    scores : :class:`~sklearn.utils.Bunch` of ndarray of shape (n_splits,)
+        The scores of :func:`unseen_scores`, and with them:
+
+        fit_time : CPU seconds of each fit, of the process that runs it.
+        n_train, n_held_out, n_unseen : Numbers of samples.
+
+    Raises
+    ------
+    TypeError
+        If `estimator` has no uncertainty to predict.
+    ValueError
+        If `held_out` is invalid, or `cv` has no fold.
+
+    See Also
+    --------
+    unseen_scores : The scores of one fitted model.
+    skdistill.datasets.move : Samples as far from those of training as one likes.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from skdistill import BayesianEnsembleRegressor
+    >>> from skdistill.model_selection import GapSplit, score_unseen
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = BayesianEnsembleRegressor(5, max_epochs=20, random_state=0)
+    >>> scores = score_unseen(model, X, y, cv=GapSplit([2, 8]), random_state=0)
+    >>> scores.n_train, scores.n_unseen
+    (array([265, 265]), array([147, 147]))
+    >>> scores.unseen_coverage.shape
+    (2,)
+    """
+    Number(Real, 0, 1, closed="neither").check(held_out, "held_out")
+    NumberOfJobs().check(n_jobs, "n_jobs")
+    X, y = indexable(X, y)
+    X, y = X if hasattr(X, "shape") else np.asarray(X), np.asarray(y)
+    folds = list(check_cv(cv, y, classifier=is_classifier(estimator)).split(X, y))
+    if not folds:
+        raise ValueError(f"cv has no fold for X, of shape {X.shape}: {cv!r}.")
+    seeds = check_random_state(random_state).randint(np.iinfo(np.int32).max, size=len(folds))
+    found = Parallel(n_jobs=n_jobs)(
+        delayed(_score_fold)(clone(estimator), X, y, *fold, held_out, seed)
+        for fold, seed in zip(folds, seeds, strict=True)
+    )
+    return Bunch(**{name: np.array([scores[name] for scores in found]) for name in found[0]})
+
+
+def _score_fold(model, X, y, train, test, held_out, seed) -> dict[str, float]:
+    """Scores of one fold."""
+    train, inside = train_test_split(train, test_size=held_out, random_state=seed)
+    start = time.process_time()
+    model.fit(_rows_at(X, train), y[train])
+    seconds = time.process_time() - start
+    scores = unseen_scores(model, _rows_at(X, inside), y[inside], _rows_at(X, test), y[test])
+    sizes = {"n_train": len(train), "n_held_out": len(inside), "n_unseen": len(test)}
+    return {**scores, "fit_time": seconds, **sizes}
+
+
+def _rows_at(X, index: np.ndarray):
+    return X.iloc[index] if hasattr(X, "iloc") else X[index]
+
+
+def unseen_scores(
+    model: Any, X_held_out: Any, y_held_out: Any, X_unseen: Any, y_unseen: Any = None
+) -> dict[str, float]:
+    r"""Score a fitted model on unseen samples, beside held-out ones.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted; anything that :func:`skdistill.predict_uncertainty` takes.
+    X_held_out : array-like of shape (n_held_out, n_features)
+        Samples like those of training, that played no part in it.
+    y_held_out : array-like of shape (n_held_out,) or (n_held_out, n_targets)
+    X_unseen : array-like of shape (n_unseen, n_features)
+        Samples unlike those of training.
+    y_unseen : array-like of shape (n_unseen,) or (n_unseen, n_targets), default=None
+        None where there is no truth, such as for samples of another data set: what needs it is
+        then NaN.
+
+    Returns
+    -------
+    scores : dict of str to float
+        NaN where the model does not tell its epistemic part. With `<part>` for ``held_out`` and
+        ``unseen``:
+
+        <part>_nll : Negative log likelihood of the targets, in nats; for regressors.
+        <part>_rmse : Root mean squared error; for regressors.
+        <part>_coverage : Share of the targets in their 90 % intervals; for regressors.
+        <part>_log_loss : Log loss in nats; for classifiers. Samples of classes that the model does
+            not know do not count.
+        <part>_accuracy : Accuracy; for classifiers.
+        <part>_top_probability : Mean of the largest class probability; for classifiers.
+        auroc_epistemic, auroc_total : Area under the ROC curve of the epistemic part and of the
+            total uncertainty, by which unseen samples are told from held-out ones.
+        selective_risk : Area under the risk-coverage curve of a mixture in which either part has
+            half of the weight. The loss is the squared error or that of a wrong label; samples are
+            ordered by the total uncertainty.
+        epistemic_ratio : Median epistemic part of the unseen samples, divided by that of the
+            held-out ones.
+
+        Scores of several targets are means over them.
+
+    See Also
+    --------
+    score_unseen : Fits and scores on the folds of a splitter.
+    skdistill.metrics.ood_auroc : The area under the ROC curve.
+    skdistill.metrics.aurc : The selective risk.
+
+    Notes
+    -----
+    The selective risk is :math:`\int_0^1 r(c)\,dc`, where :math:`r(c)` is the mean loss of the
+    fraction :math:`c` of the mixture that is least uncertain. A model that is uncertain where it is
+    wrong has a small one, even where unseen samples are predicted badly.
+
+    In the ratio, 0 / 0 counts as 1.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from skdistill import BayesianEnsembleClassifier
+    >>> from skdistill.model_selection import unseen_scores
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = BayesianEnsembleClassifier(5, random_state=0).fit(X[::2], y[::2])
+    >>> scores = unseen_scores(model, X[1::2], y[1::2], X[1::2] + 3.0)
+    >>> scores["held_out_accuracy"] > 0.9
+    True
+    """
+    describe = _classes if is_classifier(model) else _numbers
+    parts = {
+        "held_out": describe(model, X_held_out, y_held_out),
+        "unseen": describe(model, X_unseen, y_unseen),
+    }
+    scores = {
+        f"{name}_{score}": value
+        for name, part in parts.items()
+        for score, value in part.scores.items()
+    }
+    return {**scores, **_comparisons(**parts)}
+
+
+@dataclass
+class _Answers:
+    """What a model says of samples: scores, the loss of each sample, and its uncertainty."""
+
+    scores: dict[str, float]
+    losses: np.ndarray | None  # (n,) or (n, t)
+    total: np.ndarray
+    epistemic: np.ndarray | None
+
+
+def _numbers(model, X, y) -> _Answers:
+    """Answers of a regressor."""
+    total, _, epistemic = predict_uncertainty(model, X)
+    if y is None:
+        names = ("nll", "rmse", "coverage")
+        return _Answers(dict.fromkeys(names, np.nan), None, total, epistemic)
+    y, mean = np.asarray(y), np.asarray(model.predict(X))
+    nll, interval = _density(model, X, y, mean, np.sqrt(total))
+    scores = {
+        "nll": nll,
+        "rmse": float(root_mean_squared_error(y, mean)),
+        "coverage": interval_coverage(y, interval),
+    }
+    return _Answers(scores, np.square(y - mean), total, epistemic)
+
+
+def _density(model, X, y, mean, std) -> tuple[float, np.ndarray]:
+    """NLL and central intervals of the predictive distribution.
+
+    A model in a TransformedTargetRegressor has members, each of which stays Gaussian; where there
+    are none, as in a VotingRegressor, the distribution is the Gaussian of `mean` and `std`.
+    """
+    if has_inside(model, "predict_distribution"):
+        inner, rows, inverses = innermost(model, X, "predict_distribution")
+        if not inverses:
+            import torch
+
+            distribution = inner.predict_distribution(rows)
+            targets = torch.from_numpy(np.asarray(y, dtype=float).reshape(len(y), -1))
+            interval = distribution.interval(_COVERAGE).numpy()
+            nll = -float(distribution.log_prob(targets).mean())
+            return nll, interval[:, 0] if np.ndim(y) == 1 else interval
+        nll = mixture_nll(y, predict_members(model, X))
+        return nll, predict_interval(model, X, _COVERAGE)
+    half = norm.ppf((1 + _COVERAGE) / 2) * std
+    return gaussian_nll(y, mean, std), np.stack([mean - half, mean + half], axis=-1)
+
+
+def _classes(model, X, y) -> _Answers:
+    """Answers of a classifier."""
+    total, _, epistemic = predict_uncertainty(model, X)
+    proba, labels = model.predict_proba(X), model.classes_
+    top = {"top_probability": float(proba.max(axis=1).mean())}
+    if y is None:
+        names = ("log_loss", "accuracy")
+        return _Answers({**dict.fromkeys(names, np.nan), **top}, None, total, epistemic)
+    y, predicted = np.asarray(y), labels[proba.argmax(axis=1)]
+    known = np.isin(y, labels)
+    scores = {
+        "log_loss": float(log_loss(y[known], proba[known], labels=labels))
+        if any(known)
+        else np.nan,
+        "accuracy": float(accuracy_score(y, predicted)),
+    }
+    return _Answers({**scores, **top}, (y != predicted).astype(float), total, epistemic)
+
+
+def _comparisons(held_out: _Answers, unseen: _Answers) -> dict[str, float]:
+    """How the uncertainty of unseen samples stands to that of held-out ones."""
+    scores = dict.fromkeys(
+        ("auroc_epistemic", "auroc_total", "selective_risk", "epistemic_ratio"), np.nan
+    )
+    scores["auroc_total"] = _over_targets(ood_auroc, held_out.total, unseen.total)
+    if held_out.epistemic is not None and unseen.epistemic is not None:
+        parts = held_out.epistemic, unseen.epistemic
+        scores["auroc_epistemic"] = _over_targets(ood_auroc, *parts)
+        scores["epistemic_ratio"] = _over_targets(_median_ratio, *parts)
+    if held_out.losses is not None and unseen.losses is not None:
+        sizes = len(held_out.losses), len(unseen.losses)
+        weights = np.repeat([1 / size for size in sizes], sizes)
+        scores["selective_risk"] = _over_targets(
+            lambda losses, total: aurc(losses, total, sample_weight=weights),
+            np.concatenate([held_out.losses, unseen.losses]),
+            np.concatenate([held_out.total, unseen.total]),
+        )
+    return scores
+
+
+def _over_targets(measure: Callable[..., float], a: np.ndarray, b: np.ndarray) -> float:
+    """Mean over targets of a measure of two arrays, (n,) or (n, t)."""
+    columns = zip(a.reshape(len(a), -1).T, b.reshape(len(b), -1).T, strict=True)
+    return float(np.mean([measure(*pair) for pair in columns]))
+
+
+def _median_ratio(held_out: np.ndarray, unseen: np.ndarray) -> float:
+    below, above = float(np.median(held_out)), float(np.median(unseen))
+    if below == 0:
+        return 1.0 if above == 0 else np.inf
+    return above / below

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Random functions that vanish at training samples and grow away from them."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ._inputs import InputEncoder
+
+# Deviations from the mean up to which a sample's place matters; farther out functions grow along
+# rays. Arguments of sines stay small.
+_FARTHEST = 50.0
+
+# Variances count as at least this.
+_LEAST = 1e-30
+
+# Deviations beyond which functions grow no more.
+_LARGEST = 1e9
+
+
+class FunctionDraws(nn.Module):
+    """S draws of a Gaussian process that is conditioned to be zero at some samples.
+
+    A draw is a sum of random Fourier features [1]_ and of kernel functions at inducing points,
+    whose weights follow from Matheron's rule [2]_. All draws share these features. Beyond a radius
+    around the mean of the training samples, draws grow in proportion to the distance from it.
+    They are computed in float64: near the samples, large terms cancel.
+
+    Parameters
+    ----------
+    encoder : InputEncoder
+        Standardises samples; it neither bins nor bounds them.
+    relevance : ndarray of shape (d,)
+        Factors of its d outputs in distances.
+    length_scale : float
+        Of the squared exponential kernel.
+    radius : float
+        Distance from the mean, in standard deviations, beyond which draws grow.
+    growth : float
+        Their growth with each further deviation, as a share of what they are within.
+    inducing : ndarray of shape (m, d)
+        Inducing points, multiplied by the relevance.
+    frequencies, phases : ndarray of shape (D, d) and (D,)
+        Of the sines.
+    weights : ndarray of shape (D + m, S, k)
+        Of the features, for S draws of k values each, of a prior variance of 1.
+    scale : ndarray of shape (k,)
+        What the values are multiplied by.
+    usual : float
+        Variance of the draws at samples like those of training, as a share of the prior one. It is
+        taken off the variance everywhere, by a common factor of the draws.
+
+    References
+    ----------
+    .. [1] Rahimi & Recht (2007), "Random Features for Large-Scale Kernel Machines".
+    .. [2] Wilson et al. (2020), "Efficiently Sampling Functions from Gaussian Process Posteriors".
+    """
+
+    squared_relevance: Tensor
+    projection: Tensor
+    offset: Tensor
+    weights: Tensor
+    scale: Tensor
+
+    def __init__(
+        self,
+        encoder: InputEncoder,
+        relevance: np.ndarray,
+        length_scale: float,
+        radius: float,
+        growth: float,
+        inducing: np.ndarray,
+        frequencies: np.ndarray,
+        phases: np.ndarray,
+        weights: np.ndarray,
+        scale: np.ndarray,
+        usual: float,
+    ):
+        super().__init__()
+        self.encoder = encoder
+        self.radius, self.growth, self.usual = radius, growth, usual
+        self.n_waves, (self.n_draws, self.n_values) = len(phases), weights.shape[1:]
+        factor = relevance / length_scale
+        self._keep("squared_relevance", 0.5 * np.square(factor)[:, None])
+        # Of one product with an input: the phases of the waves, and its products with the points.
+        of_inducing = factor * inducing / length_scale
+        self._keep("projection", np.concatenate([relevance * frequencies, of_inducing]).T)
+        half_squares = 0.5 * np.square(inducing / length_scale).sum(1)
+        self._keep("offset", np.concatenate([phases, -half_squares]))
+        self._keep("weights", weights.reshape(len(weights), -1))
+        self._keep("scale", np.tile(scale, self.n_draws))
+
+    def _keep(self, name: str, values: np.ndarray) -> None:
+        """Register an array, which is no weight, as a buffer."""
+        tensor = torch.tensor(values, device="cpu")  # also where networks are built without memory
+        self.register_buffer(name, tensor, persistent=False)
+
+    @property
+    def flop(self) -> int:
+        """Operations of the matrix products for one sample."""
+        return 2 * (self.projection.numel() + self.weights.numel())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map samples (n, n_columns) to values of the draws, (S, n, k)."""
+        return self._flat(x).unflatten(-1, (self.n_draws, self.n_values)).transpose(0, 1)
+
+    def _flat(self, x: Tensor) -> Tensor:
+        """Values of the draws, (n, S k)."""
+        z = self.encoder(x.double()).clamp(-_LARGEST, _LARGEST)
+        distance = z.square().sum(-1, keepdim=True).sqrt()
+        growth = 1 + self.growth * (distance - self.radius).clamp(min=0)
+        z = z.clamp(-_FARTHEST, _FARTHEST)
+        sizes = (self.n_waves, len(self.offset) - self.n_waves)
+        waves, products = (z @ self.projection + self.offset).split(sizes, dim=-1)
+        kernel = (products - z.square() @ self.squared_relevance).exp()
+        # Sines, since ONNX Runtime has no cosine in float64.
+        values = torch.cat([waves.sin(), kernel], dim=-1) @ self.weights
+        variance = values.square().mean(-1, keepdim=True)  # the mean of the draws is 0
+        kept = (1 - self.usual / variance.clamp(min=_LEAST)).clamp(min=0).sqrt()
+        return growth * kept * values * self.scale
+
+    def appended(self, outputs: Tensor, x: Tensor) -> Tensor:
+        """Return outputs (L, n, p) of L networks with the values as further outputs."""
+        values, n_networks = self._flat(x).to(outputs.dtype), len(outputs)
+        n_missing = -values.shape[-1] % n_networks
+        values = nn.functional.pad(values, (0, n_missing)).unflatten(-1, (n_networks, -1))
+        return torch.cat([outputs, values.transpose(0, 1)], dim=-1)
+
+    def parted(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Undo :meth:`appended`: return the networks' outputs, and values of shape (S, n, k)."""
+        n_values = self.n_draws * self.n_values
+        n_each = -(-n_values // len(outputs))
+        outputs, values = outputs.tensor_split([outputs.shape[-1] - n_each], dim=-1)
+        values = values.transpose(0, 1).flatten(1)[:, :n_values]
+        return outputs, values.unflatten(1, (self.n_draws, self.n_values)).transpose(0, 1)

@@ -1,0 +1,380 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Random functions that vanish at training samples: what they are, who has them, what they do."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import skdistill
+from skdistill import (
+    BayesianEnsembleClassifier,
+    BayesianEnsembleRegressor,
+    DistributionDistiller,
+    HydraPlusClassifier,
+    HydraPlusRegressor,
+)
+from skdistill._inputs import InputEncoding
+from skdistill._random_functions import RandomFunctions, find_functions, squared_exponential
+from skdistill.distributions import (
+    Dirichlet,
+    EmpiricalCategorical,
+    EmpiricalGaussian,
+    GaussianNormal,
+    LogitNormal,
+    NormalInverseGamma,
+)
+from skdistill.metrics import ood_auroc
+from skdistill.samplers import SGLD, MCDropout
+
+RNG = np.random.RandomState(0)
+X = np.concatenate([RNG.uniform(-4, -1, (60, 1)), RNG.uniform(1, 4, (60, 1))])
+Y = np.sin(2 * X[:, 0]) + 0.1 * RNG.standard_normal(120)
+LABELS = (Y > 0).astype(int) + (np.abs(X[:, 0]) > 2.5)
+FAR = np.array([[-1e6], [-100.0], [100.0], [1e6]])
+FAST = {"n_members": 4, "max_epochs": 5, "random_state": 0}
+
+
+def functions(
+    n_members=3, scale=(2.0,), n=40, d=2, length_scale=0.7, radius=1e9, growth=1.0, usual=0.0
+):
+    """Functions of standardised samples, at which they vanish; they do not grow by default."""
+    rng = np.random.RandomState(1)
+    samples = rng.standard_normal((n, d))
+    return RandomFunctions(
+        InputEncoding(np.zeros(d), np.ones(d), np.zeros(d, int), np.zeros(d, bool)),
+        np.ones(d),
+        length_scale,
+        radius,
+        growth,
+        samples,
+        rng.standard_normal((10_000, d)) / length_scale,
+        rng.uniform(0, 2 * np.pi, 10_000),
+        np.array(scale),
+        usual=usual,
+        left_out=0.1,
+        seed=3,
+        members=tuple(range(n_members)),
+    )
+
+
+def values(found, rows):
+    return found.module()(torch.tensor(rows)).numpy()
+
+
+# ------------------------------------------------------------------------------------------
+# What they are
+# ------------------------------------------------------------------------------------------
+
+
+def test_draws_have_the_variance_of_the_conditioned_gaussian_process():
+    found = functions(n_members=2000)
+    rows = np.random.RandomState(2).uniform(-3, 3, (30, 2))
+    kernel = squared_exponential(found.inducing, found.inducing, 0.7) + 1e-4 * np.eye(40)
+    cross = squared_exponential(rows, found.inducing, 0.7)
+    expected = 4 * (1 - np.einsum("ij,ji->i", cross, np.linalg.solve(kernel, cross.T)))
+    # The error of 10,000 waves, and of 2,000 draws, in units of the prior variance.
+    np.testing.assert_allclose(values(found, rows)[..., 0].var(0), expected, atol=4 * 0.2)
+
+
+def test_draws_vanish_at_the_samples_and_have_mean_zero_everywhere():
+    found = functions(n_members=20)
+    at_samples = values(found, found.inducing)
+    assert np.abs(at_samples).max() < 2 * 5 * 0.01  # five deviations of the nugget's
+    rows = np.random.RandomState(2).uniform(-3, 3, (30, 2))
+    np.testing.assert_allclose(values(found, rows).mean(0), 0, atol=1e-10)
+    assert values(found, rows).std(0).max() > 1
+
+
+def test_a_members_draw_depends_on_its_number_alone():
+    rows = np.random.RandomState(2).uniform(-3, 3, (5, 2))
+    few, many = functions(n_members=2), functions(n_members=5)
+    few, many = (values(f.of_members(range(2)), rows) for f in (few, many))
+    np.testing.assert_array_equal(few, many)
+
+
+def test_draws_grow_with_the_distance_beyond_the_radius():
+    rows = np.array([[200.0, 0.0], [400.0, 0.0], [1e6, 0.0], [2e6, 0.0]])
+    near, far, farther, farthest = values(functions(radius=10.0, growth=0.5), rows)[:, :, 0].T
+    np.testing.assert_allclose(far / near, (1 + 0.5 * 390) / (1 + 0.5 * 190))
+    np.testing.assert_allclose(farthest / farther, 2, rtol=1e-4)
+
+
+@pytest.mark.parametrize("n_networks", [1, 3, 4])
+def test_values_are_taken_from_the_outputs_they_were_appended_to(n_networks):
+    found = functions(scale=(1.0, 2.0)).module()
+    x, outputs = torch.randn(6, 2).double(), torch.randn(n_networks, 6, 5).double()
+    own, parted = found.parted(found.appended(outputs, x))
+    assert torch.equal(own, outputs)
+    assert torch.equal(parted, found(x))
+
+
+def test_distances_are_along_columns_that_matter():
+    rng = np.random.RandomState(0)
+    rows = rng.standard_normal((200, 3))
+    y = rows[:, [0]] + 0.1 * rng.standard_normal((200, 1))
+    found = find_functions(rows, y, None, lambda X: X[:, :1], None, False, rng)
+    assert found.relevance[0] > 5 * found.relevance[1]
+    assert found.relevance[1] == found.relevance[2] > 0
+    module = found.of_members(range(50)).module()
+    along, across = (module(torch.tensor([row])).std() for row in ([3.0, 0, 0], [0, 3.0, 0]))
+    assert along > 3 * across
+
+
+def test_the_scale_adds_little_to_the_error_of_held_out_samples():
+    rng = np.random.RandomState(0)
+    rows, y = rng.standard_normal((200, 2)), rng.standard_normal((200, 1))
+    for error in (1e-2, 1e-1):
+        found = find_functions(
+            rows, y, None, lambda X: X[:, :1], np.array([error]), False, np.random.RandomState(1)
+        )
+        others = values(found.of_members(range(200)), rng.standard_normal((300, 2)))
+        assert np.median(others.var(0)) < 0.15 * error * y.var()
+
+
+def test_the_variance_at_samples_left_out_is_that_of_the_conditioned_process(monkeypatch):
+    monkeypatch.setattr("skdistill._random_functions._LEFT", 0.0)  # all are inducing points
+    rng = np.random.RandomState(0)
+    rows = rng.standard_normal((150, 2))
+    found = find_functions(rows, rows[:, :1], None, lambda X: X[:, :1], None, False, rng)
+    weighted = found.relevance * (rows - rows.mean(0)) / rows.std(0)
+    kernel, variances = squared_exponential(weighted, weighted, found.length_scale), []
+    for k in range(150):
+        others = np.arange(150) != k
+        inner = kernel[np.ix_(others, others)] + 1e-4 * np.eye(149)
+        variances.append(1 - kernel[k, others] @ np.linalg.solve(inner, kernel[others, k]))
+    assert found.usual == pytest.approx(np.quantile(variances, 0.9), rel=1e-6)
+    left = np.maximum(np.array(variances) - found.usual, 0)
+    assert found.left_out == pytest.approx(left.mean(), rel=1e-6)
+
+
+def test_the_usual_variance_is_taken_off_that_of_draws():
+    rows = np.random.RandomState(2).uniform(-3, 3, (50, 2))
+    of_all, taken = (values(functions(n_members=9, usual=u), rows)[..., 0] for u in (0.0, 0.5))
+    variance = of_all.var(0)
+    np.testing.assert_allclose(taken.var(0), np.maximum(variance - 4 * 0.5, 0), atol=1e-12)
+    kept = variance > 2
+    assert 0 < kept.sum() < 50
+    factors = (taken / of_all)[:, kept]
+    np.testing.assert_allclose(factors, np.broadcast_to(factors[:1], factors.shape))
+
+
+def test_members_differ_by_what_they_learnt_at_samples_like_those_of_training():
+    rng = np.random.default_rng(0)
+    rows, further = rng.standard_normal((500, 3)), rng.standard_normal((500, 3))
+    y = np.sin(2 * rows[:, 0]) + 0.3 * rng.standard_normal(500)
+    teacher = BayesianEnsembleRegressor(5, max_epochs=2, random_state=0).fit(rows, y)
+    found = teacher._recipe.functions.module()(torch.tensor(further))
+    assert (found.var(0) == 0).double().mean() > 0.7
+    assert (teacher._recipe.functions.module()(torch.tensor(further + 9)).var(0) > 0).all()
+
+
+def test_columns_of_one_unit_have_one_scale():
+    rng = np.random.RandomState(0)
+    pixels = rng.randint(0, 17, (100, 20)).astype(float)
+    pixels[:, 0] = 0
+    pixels[3, 0] = 2  # hardly ever lit
+    encoding = InputEncoding.of(pixels, None)
+    assert len(np.unique(encoding.scale)) == 1
+    np.testing.assert_allclose(encoding.scale[0] ** 2, pixels.var(axis=0).mean())
+    for other in (pixels * 2.0 ** np.arange(20), pixels + np.arange(20), pixels[:, :15]):
+        assert len(np.unique(InputEncoding.of(other, None).scale)) > 2
+
+
+# ------------------------------------------------------------------------------------------
+# Distributions that they displace
+# ------------------------------------------------------------------------------------------
+
+
+def drawn(*shape, seed=0):
+    found = torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).double()
+    return found - found.mean(0)
+
+
+@pytest.mark.parametrize(
+    "distribution",
+    [
+        GaussianNormal.from_outputs(drawn(3, 8), "diagonal"),
+        NormalInverseGamma.from_outputs(drawn(3, 8)),
+    ],
+    ids=lambda d: type(d).__name__,
+)
+def test_numbers_keep_mean_and_aleatoric_part(distribution):
+    functions_at = drawn(10, 3, 2, seed=1)
+    found = distribution.displaced(functions_at)
+    before, after = distribution.uncertainty(), found.uncertainty()
+    torch.testing.assert_close(found.mean, distribution.mean)
+    torch.testing.assert_close(after.aleatoric, before.aleatoric)
+    torch.testing.assert_close(after.epistemic, before.epistemic + functions_at.square().mean(0))
+
+
+def test_members_get_one_function_each():
+    members = EmpiricalGaussian(drawn(4, 3, 2), torch.ones(4, 3, 2).double())
+    functions_at = drawn(4, 3, 2, seed=1)
+    torch.testing.assert_close(members.displaced(functions_at).means, members.means + functions_at)
+    logits = drawn(4, 3, 5)
+    classes = EmpiricalCategorical.from_logits(logits).displaced(drawn(4, 3, 5, seed=1))
+    expected = (logits + drawn(4, 3, 5, seed=1)).softmax(-1)
+    torch.testing.assert_close(classes.members.transpose(0, 1), expected)
+
+
+def test_a_dirichlet_has_the_moments_of_the_mixture_of_displaced_ones():
+    before, functions_at = Dirichlet(drawn(3, 4).exp() * 5), drawn(10, 3, 4, seed=1)
+    found = before.displaced(functions_at)
+    means = (before.log_mean + functions_at).softmax(-1)
+    torch.testing.assert_close(found.mean, means.mean(0))
+    parts = [torch.distributions.Dirichlet(before.precision.unsqueeze(-1) * m) for m in means]
+    squares = torch.stack([(p.variance + p.mean.square()).sum(-1) for p in parts]).mean(0)
+    now = torch.distributions.Dirichlet(found.concentrations)
+    torch.testing.assert_close((now.variance + now.mean.square()).sum(-1), squares)
+    unmoved = before.displaced(torch.zeros(2, 3, 4).double())
+    torch.testing.assert_close(unmoved.concentrations, before.concentrations)
+
+
+def test_a_dirichlet_next_to_a_corner_of_the_simplex_keeps_its_precision():
+    before = Dirichlet(torch.tensor([[0.4, 1e-12], [3.0, 2e-14]]).double())
+    unmoved = before.displaced(torch.zeros(2, 2, 2).double())
+    expected = torch.tensor([[0.4, 1e-12], [3.0, 1e-12]]).double()  # none is smaller
+    torch.testing.assert_close(unmoved.concentrations, expected, rtol=1e-9, atol=0)
+
+
+def test_a_logit_normal_has_the_covariance_of_the_functions():
+    before = LogitNormal(drawn(3, 2), torch.full((3, 2), 0.3).double(), n_samples=20_000)
+    functions_at = drawn(6, 3, 3, seed=1)
+    factor = before.displaced(functions_at).factor
+    relative = functions_at[..., :2] - functions_at[..., 2:]
+    torch.testing.assert_close(
+        factor @ factor.mT, torch.einsum("snp,snq->npq", relative, relative) / 6
+    )
+
+
+# ------------------------------------------------------------------------------------------
+# Estimators that have them
+# ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def ensembles():
+    """By kind, ensembles with the functions and without, of the same networks."""
+    pairs = {}
+    for Ensemble, y in ((BayesianEnsembleRegressor, Y), (BayesianEnsembleClassifier, LABELS)):
+        model = Ensemble(**FAST).fit(X, y)
+        pairs[model._kind] = model, Ensemble(**FAST, distance_aware=False).fit(X, y)
+    return pairs
+
+
+def test_the_mean_stays_and_members_disagree_in_the_gap(ensembles):
+    aware, plain = ensembles["regressor"]
+    rows = np.linspace(-5, 5, 101)[:, None]
+    np.testing.assert_allclose(aware.predict(rows), plain.predict(rows), atol=1e-8)
+    added = (aware.predict_members(rows) - plain.predict_members(rows))[..., 0]
+    found = aware._recipe.functions.module()(torch.tensor(rows)).numpy()
+    np.testing.assert_allclose(added, found.transpose(1, 0, 2), atol=1e-8)
+    spread = added.std(axis=1)[:, 0]
+    assert spread[50] > 3 * spread[[20, 80]].max()  # 0 is in the gap, -3 and 3 among the samples
+    assert spread[[0, 100]].min() > spread[50]
+
+
+@pytest.mark.parametrize("kind", ["regressor", "classifier"])
+def test_far_samples_are_the_most_uncertain(kind, ensembles):
+    aware, _ = ensembles[kind]
+    near, far = (aware.predict_uncertainty(rows).epistemic for rows in (X, FAR))
+    assert ood_auroc(near, far) == 1
+    if kind == "classifier":
+        assert aware.predict_proba(FAR).max(axis=1).mean() < 0.9
+
+
+@pytest.mark.parametrize(
+    ("params", "rows"),
+    [
+        ({"distance_aware": False}, slice(None)),
+        ({"n_members": 1}, slice(None)),
+        ({}, slice(0, 99)),
+    ],
+    ids=["switched off", "one member", "few samples"],
+)
+def test_who_has_none(params, rows):
+    model = BayesianEnsembleRegressor(**{**FAST, **params}).fit(X[rows], Y[rows])
+    assert model._recipe.functions is None
+
+
+@pytest.mark.parametrize("inference", [SGLD(), MCDropout()], ids=["SGLD", "MCDropout"])
+def test_posterior_samples_have_them(inference):
+    model = BayesianEnsembleRegressor(**FAST, inference=inference).fit(X, Y)
+    far = model.predict_uncertainty(FAR).epistemic
+    assert far.min() > model.predict_uncertainty(X).epistemic.max()
+
+
+@pytest.mark.parametrize("kind", ["regressor", "classifier"])
+def test_files_and_pickles_keep_them(kind, ensembles, tmp_path):
+    aware, _ = ensembles[kind]
+    skdistill.save(aware, tmp_path / "model.safetensors")
+    loaded = skdistill.load(tmp_path / "model.safetensors")
+    for copied in (loaded, pickle.loads(pickle.dumps(aware))):
+        np.testing.assert_array_equal(
+            copied.predict_uncertainty(FAR).epistemic, aware.predict_uncertainty(FAR).epistemic
+        )
+
+
+def test_a_warm_start_keeps_what_was_found(ensembles):
+    model = BayesianEnsembleRegressor(**FAST, warm_start=True).fit(X, Y)
+    before = model._recipe.functions
+    after = model.set_params(n_members=6).fit(X, Y)._recipe.functions
+    assert after.members == tuple(range(6))
+    assert after.scale == before.scale
+    np.testing.assert_array_equal(after.inducing, before.inducing)
+
+
+@pytest.mark.parametrize(
+    "student",
+    [
+        HydraPlusRegressor(max_epochs=2),
+        HydraPlusRegressor(n_heads=3, max_epochs=2),
+        DistributionDistiller("regressor", max_epochs=2),
+        DistributionDistiller("regressor", family="normal_inverse_gamma", max_epochs=2),
+        HydraPlusClassifier(max_epochs=2),
+        DistributionDistiller("classifier", family="logit_normal", max_epochs=2),
+        DistributionDistiller("classifier", family="dirichlet", max_epochs=2),
+    ],
+    ids=lambda s: f"{type(s).__name__} {getattr(s, 'family', s.get_params().get('n_heads'))}",
+)
+def test_students_have_the_functions_of_their_teacher(student, ensembles):
+    is_numeric = student._kind == "regressor"
+    teacher, _ = ensembles["regressor" if is_numeric else "classifier"]
+    student.set_params(teacher=FrozenEstimator(teacher), random_state=0)
+    student.fit(X, Y if is_numeric else LABELS)
+    own, of_teacher = (model._recipe.functions for model in (student, teacher))
+    assert own.members == of_teacher.members[: len(own.members)]
+    near, far = (student.predict_uncertainty(rows).epistemic for rows in (X, FAR))
+    assert ood_auroc(near, far) == 1
+    if own.members == of_teacher.members:
+        ratio = (far / teacher.predict_uncertainty(FAR).epistemic)[[0, 3]]
+        np.testing.assert_allclose(ratio, 1, atol=0.1 if is_numeric else 0.7)
+
+
+def test_students_whose_teacher_reads_other_columns_imitate_all_that_it_predicts():
+    teacher = make_pipeline(StandardScaler(), BayesianEnsembleRegressor(**FAST))
+    student = HydraPlusRegressor(teacher, max_epochs=2, random_state=0).fit(X, Y)
+    assert student._recipe.functions is None
+    assert student.teacher_[-1]._recipe.functions is not None
+
+
+def test_targets_have_functions_in_their_own_units():
+    targets = np.column_stack([Y, 1e6 * Y + 3, np.ones(120)])
+    model = BayesianEnsembleRegressor(**FAST).fit(X, targets)
+    scale = model._recipe.functions.scale
+    np.testing.assert_allclose(scale[1] / scale[0], 1e6, rtol=0.5)
+    assert scale[2] == 0
+    assert np.isfinite(model.predict_uncertainty(FAR).total).all()
+
+
+def test_classes_that_few_samples_have_count():
+    labels = np.append(LABELS[:-1], 7)
+    model = BayesianEnsembleClassifier(**FAST).fit(X, labels)
+    assert model._recipe.functions.scale.shape == (4,)

@@ -1,0 +1,346 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Gaps and tails against samples found by hand, and scores against metrics of what is predicted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from joblib import parallel_config
+from scipy.sparse import csr_array
+from scipy.stats import norm
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.datasets import make_classification, make_regression
+from sklearn.ensemble import VotingRegressor
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skdistill import (
+    BayesianEnsembleClassifier,
+    BayesianEnsembleRegressor,
+    DistributionDistiller,
+    HydraPlusRegressor,
+)
+from skdistill.distributions import Uncertainty
+from skdistill.metrics import aurc, gaussian_nll, mixture_nll, ood_auroc
+from skdistill.model_selection import GapSplit, TailSplit, score_unseen, unseen_scores
+from skdistill.teachers import as_teacher
+
+SMALL = {"max_epochs": 2, "module__hidden_units": (4,), "random_state": 0}
+
+
+# Splitters ----------------------------------------------------------------------------------------
+
+# Ranks of the samples along the second feature: the reverse of their order.
+X = np.column_stack([np.arange(12.0) % 2, 11.0 - np.arange(12), np.arange(12) ** 3])
+
+
+def folds(splitter, X):
+    """Test samples of each fold, once it is sure that the others are for training."""
+    pairs = list(splitter.split(X))
+    for train, test in pairs:
+        assert sorted([*train, *test]) == list(range(len(X)))
+        assert list(train) == sorted(train)
+        assert list(test) == sorted(test)
+    assert splitter.get_n_splits(X) == len(pairs) == len(splitter.get_features(X))
+    return [test.tolist() for _, test in pairs]
+
+
+def test_a_gap_is_the_middle_third():
+    assert folds(GapSplit(), X) == [[4, 5, 6, 7], [4, 5, 6, 7]]  # the first has two values
+    assert GapSplit().get_features(X) == [1, 2]
+
+
+def test_tails_are_the_outer_sixths():
+    assert folds(TailSplit(), X) == [[0, 1, 10, 11], [0, 1, 10, 11]]
+
+
+@pytest.mark.parametrize(
+    ("n", "gap", "tails"),
+    [
+        (11, [3, 4, 5, 6], [0, 10]),  # 11 // 3 = 3 and 22 // 3 = 7; 11 // 6 = 1
+        (13, [4, 5, 6, 7], [0, 1, 11, 12]),
+        (14, [4, 5, 6, 7, 8], [0, 1, 12, 13]),
+    ],
+)
+def test_parts_of_numbers_that_are_no_multiples(n, gap, tails):
+    order = np.random.default_rng(0).permutation(n)
+    column = np.empty((n, 1))
+    column[order, 0] = np.arange(n)  # sample order[i] has rank i
+    assert folds(GapSplit(), column) == [sorted(order[gap])]
+    assert folds(TailSplit(), column) == [sorted(order[tails])]
+
+
+def test_equal_values_keep_their_order():
+    column = np.array([1, 1, 1, 0, 0, 0, 0, 0, 0])[:, None]
+    assert folds(GapSplit([0]), column) == [[6, 7, 8]]
+
+
+def test_features_of_few_values_have_no_fold_unless_they_are_named():
+    assert GapSplit(min_values=1).get_features(X) == [0, 1, 2]
+    assert GapSplit(min_values=12).get_n_splits(X) == 0
+    assert GapSplit([-1, 0]).get_features(X) == [2, 0]
+    # Even samples come first along the feature 0, then odd ones.
+    assert folds(GapSplit([0]), X) == [[1, 3, 8, 10]]
+
+
+def test_missing_values_are_for_training():
+    lacking = np.vstack([X, [[0, np.nan, np.nan]] * 5])
+    assert folds(GapSplit(), lacking) == folds(GapSplit(), X)
+    assert folds(TailSplit(), lacking) == folds(TailSplit(), X)
+
+
+def test_frames_have_names_and_columns_that_are_no_numbers():
+    frame = pd.DataFrame(
+        {
+            "text": list("abcdefghijkl"),
+            "category": pd.Categorical(range(12)),
+            "day": pd.date_range("2026-01-01", periods=12),
+            "maybe": pd.array([*range(11), None], dtype="Int64"),
+            "number": X[:, 1],
+        }
+    )
+    assert GapSplit().get_features(frame) == ["maybe", "number"]
+    assert folds(TailSplit(), frame) == [[0, 10], [0, 1, 10, 11]]
+    assert folds(GapSplit(["number"]), frame) == [[4, 5, 6, 7]]
+    with pytest.raises(ValueError, match=r"features must hold numbers, but those at \[0\]"):
+        GapSplit(["text"]).get_n_splits(frame)
+    as_objects = frame[["text", "category", "number"]].to_numpy(dtype=object)
+    assert GapSplit().get_features(as_objects) == [1, 2]  # an array knows no categories
+
+
+def test_polars_lists_and_sparse_arrays():
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame({"text": list("abcdefghijkl"), "number": X[:, 1]})
+    assert GapSplit().get_features(frame) == ["number"]
+    assert folds(GapSplit(), frame) == [[4, 5, 6, 7]]
+    assert folds(GapSplit(), X.tolist()) == folds(GapSplit(), X)
+    splits = zip(GapSplit().split(csr_array(X)), GapSplit().split(X), strict=True)
+    assert all((a == b).all() for pairs in splits for a, b in zip(*pairs, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: GapSplit("age"), ValueError, "features must be 'auto' or a list"),
+        (lambda: GapSplit(3), ValueError, "features must be 'auto' or a list"),
+        (lambda: TailSplit(min_values=0), ValueError, "min_values must be an integer >= 1"),
+        (lambda: GapSplit([3]).get_n_splits(X), ValueError, "which has 3; got 3"),
+        (lambda: GapSplit(["age"]).get_n_splits(X), ValueError, "got 'age'"),
+        (lambda: GapSplit().get_n_splits(), ValueError, "X must be given"),
+        (lambda: GapSplit().get_n_splits([1.0, 2.0]), ValueError, "samples and features"),
+        (lambda: list(TailSplit([0]).split(X[:5])), ValueError, "no test samples for feature 0"),
+    ],
+)
+def test_what_cannot_be_split_is_named(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_splitters_are_shown_copied_and_taken_by_scikit_learn():
+    assert repr(GapSplit([1])) == "GapSplit(features=[1], min_values=10)"
+    assert TailSplit() == clone(TailSplit(), safe=False)
+    y = X[:, 1]
+    model = make_pipeline(StandardScaler(), Ridge())
+    assert cross_val_score(model, X, y, cv=GapSplit()).shape == (2,)
+    search = GridSearchCV(model, {"ridge__alpha": [0.1, 1]}, cv=TailSplit())
+    assert search.fit(X, y).n_splits_ == 2
+
+
+# Scores -------------------------------------------------------------------------------------------
+
+
+class Known(RegressorMixin, BaseEstimator):
+    """Predicts the first feature, with uncertainties that are the others."""
+
+    def __init__(self, has_parts=True):
+        self.has_parts = has_parts
+
+    def fit(self, X, y):
+        self.is_fitted_ = True
+        return self
+
+    def predict(self, X):
+        return X[:, 0]
+
+    def predict_uncertainty(self, X):
+        aleatoric, epistemic = X[:, 1], X[:, 2]
+        parts = (aleatoric, epistemic) if self.has_parts else (None, None)
+        return Uncertainty(aleatoric + epistemic, *parts, measure="variance")
+
+
+class KnownClasses(ClassifierMixin, BaseEstimator):
+    """Predicts the first feature as the probability of "b"."""
+
+    def fit(self, X, y):
+        self.classes_ = np.array(["a", "b"])
+        return self
+
+    def predict_proba(self, X):
+        return np.column_stack([1 - X[:, 0], X[:, 0]])
+
+    def predict(self, X):
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+    def predict_uncertainty(self, X):
+        return Uncertainty(X[:, 1] + X[:, 2], X[:, 1], X[:, 2], measure="entropy")
+
+
+HELD_OUT = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [2.0, 2.0, 2.0]])
+UNSEEN = np.array([[0.0, 1.0, 3.0], [5.0, 0.0, 1.5]])
+
+
+def test_scores_of_numbers_are_those_by_hand():
+    y, y_unseen = np.array([0.0, 2.0, 2.0]), np.array([2.0, 4.0])
+    found = unseen_scores(Known().fit(HELD_OUT, y), HELD_OUT, y, UNSEEN, y_unseen)
+    # Squared errors 0, 1, 0 and 4, 1; variances 1, 1, 4 and 4, 1.5; 1.64 deviations cover 90 %.
+    assert found["held_out_rmse"] == pytest.approx((1 / 3) ** 0.5)
+    assert found["unseen_rmse"] == pytest.approx(2.5**0.5)
+    densities = norm(UNSEEN[:, 0], [2, 1.5**0.5]).logpdf(y_unseen)
+    assert found["unseen_nll"] == pytest.approx(-densities.mean())
+    assert (found["held_out_coverage"], found["unseen_coverage"]) == (1, 1)
+    # Epistemic parts 0, 1, 2 and 3, 1.5: five of six pairs are in order, and the medians 1, 2.25.
+    assert found["auroc_epistemic"] == pytest.approx(5 / 6)
+    assert found["epistemic_ratio"] == 2.25
+    # Totals 1, 1, 4 and 4, 1.5: 2 + 2 pairs of six are in order, and one tie.
+    assert found["auroc_total"] == pytest.approx(4.5 / 6)
+    weights = [1 / 3, 1 / 3, 1 / 3, 1 / 2, 1 / 2]
+    risk = aurc([0, 1, 0, 4, 1], [1, 1, 4, 4, 1.5], sample_weight=weights)
+    assert found["selective_risk"] == pytest.approx(risk)
+
+
+def test_scores_of_classes_are_those_by_hand():
+    held_out = np.array([[0.2, 0.1, 0.1], [0.9, 0.1, 0.2]])
+    unseen = np.array([[0.4, 0.1, 0.2], [0.3, 0.1, 0.3], [0.5, 0.3, 0.3]])
+    model = KnownClasses().fit(held_out, None)
+    found = unseen_scores(model, held_out, ["a", "a"], unseen, ["b", "c", "a"])
+    assert found["held_out_log_loss"] == pytest.approx(-np.log([0.8, 0.1]).mean())
+    assert found["unseen_log_loss"] == pytest.approx(-np.log([0.4, 0.5]).mean())  # of known classes
+    assert found["held_out_accuracy"] == 0.5
+    assert found["unseen_accuracy"] == pytest.approx(1 / 3)
+    assert found["held_out_top_probability"] == pytest.approx(0.85)
+    assert found["unseen_top_probability"] == pytest.approx(1.8 / 3)
+    assert found["auroc_epistemic"] == pytest.approx(5.5 / 6)
+    assert found["epistemic_ratio"] == pytest.approx(2)
+    weights = [1 / 2, 1 / 2, 1 / 3, 1 / 3, 1 / 3]
+    risk = aurc([0, 1, 1, 1, 0], [0.2, 0.3, 0.3, 0.4, 0.6], sample_weight=weights)
+    assert found["selective_risk"] == pytest.approx(risk)
+    only_new = unseen_scores(model, held_out, ["a", "a"], unseen, ["c", "c", "c"])
+    assert np.isnan(only_new["unseen_log_loss"])
+    assert only_new["unseen_accuracy"] == 0
+
+
+def test_what_is_not_known_is_nan():
+    y = np.array([0.0, 2.0, 2.0])
+    found = unseen_scores(Known(has_parts=False).fit(X, y), HELD_OUT, y, UNSEEN)
+    unknown = {name for name, value in found.items() if np.isnan(value)}
+    assert unknown == {
+        *("unseen_nll", "unseen_rmse", "unseen_coverage", "selective_risk"),
+        *("auroc_epistemic", "epistemic_ratio"),
+    }
+
+
+def test_ratio_of_medians_of_zero():
+    without = HELD_OUT * [1, 1, 0] + [0, 1, 0]
+    y = np.zeros(3)
+    assert unseen_scores(Known(), without, y, without)["epistemic_ratio"] == 1
+    assert unseen_scores(Known(), without, y, UNSEEN)["epistemic_ratio"] == np.inf
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_regression(60, 3, noise=5.0, random_state=0)
+
+
+MODELS = {
+    "ensemble": BayesianEnsembleRegressor(3, **SMALL),
+    "Pipeline": make_pipeline(StandardScaler(), BayesianEnsembleRegressor(3, **SMALL)),
+    "transformed": TransformedTargetRegressor(
+        BayesianEnsembleRegressor(3, **SMALL), transformer=StandardScaler()
+    ),
+    "Hydra+": HydraPlusRegressor(BayesianEnsembleRegressor(3, **SMALL), **SMALL),
+    "gaussian": DistributionDistiller(BayesianEnsembleRegressor(3, **SMALL), **SMALL),
+    "process": as_teacher(GaussianProcessRegressor(alpha=0.1, normalize_y=True)),
+    "voting": VotingRegressor([(str(i), BayesianEnsembleRegressor(3, **SMALL)) for i in range(2)]),
+}
+
+
+@pytest.mark.filterwarnings("ignore")  # networks of two epochs have learnt nothing
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+def test_every_model_is_scored_on_each_fold(model, data):
+    X, y = data
+    found = score_unseen(model, X, y, cv=GapSplit(), held_out=0.25, random_state=0)
+    assert found.n_train.tolist() == [30] * 3
+    assert found.n_held_out.tolist() == [10] * 3
+    assert found.n_unseen.tolist() == [20] * 3
+    assert all(values.shape == (3,) and np.isfinite(values).all() for values in found.values())
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_fold_is_what_its_steps_give(data):
+    X, y = data
+    model = MODELS["ensemble"]
+    found = score_unseen(model, X, y, cv=TailSplit([1]), random_state=3)
+    assert not hasattr(model, "module_")
+    ((train, test),) = TailSplit([1]).split(X)
+    (seed,) = np.random.RandomState(3).randint(np.iinfo(np.int32).max, size=1)
+    train, inside = train_test_split(train, test_size=0.1, random_state=seed)
+    fitted = clone(model).fit(X[train], y[train])
+    parts = [fitted.predict_uncertainty(X[index]) for index in (inside, test)]
+    assert found.auroc_epistemic[0] == ood_auroc(*(part.epistemic for part in parts))
+    nll = mixture_nll(y[test], fitted.predict_members(X[test]))
+    assert found.unseen_nll[0] == pytest.approx(nll, rel=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_jobs_change_nothing_and_other_splitters_serve(data):
+    X, y = data
+    with parallel_config("threading"):
+        found = [
+            score_unseen(MODELS["ensemble"], X, y, cv=cv, random_state=0, n_jobs=n_jobs)
+            for cv, n_jobs in ((KFold(2), None), (list(KFold(2).split(X)), 2), (2, 1))
+        ]
+    for again in found[1:]:
+        for name in again.keys() - {"fit_time"}:
+            np.testing.assert_array_equal(again[name], found[0][name])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_classes_in_a_frame_and_several_targets(data):
+    X, y = make_classification(60, random_state=0)
+    frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
+    model = make_pipeline(StandardScaler(), BayesianEnsembleClassifier(3, **SMALL))
+    labels = np.array(["no", "yes"])[y]
+    found = score_unseen(model, frame, labels, cv=GapSplit(["x0", "x1"]), random_state=0)
+    assert found.unseen_log_loss.shape == (2,)
+    assert ((found.unseen_top_probability >= 0.5) & (found.unseen_top_probability <= 1)).all()
+    X, y = data
+    both = score_unseen(MODELS["ensemble"], X, np.c_[y, -y], cv=GapSplit([0]), random_state=0)
+    assert np.isfinite(both.unseen_nll).all()
+    assert 0 <= both.auroc_epistemic[0] <= 1
+
+
+def test_a_mixture_of_voters_is_scored_as_its_gaussian():
+    model = VotingRegressor([("a", Known()), ("b", Known())]).fit(HELD_OUT, np.zeros(3))
+    y, y_unseen = np.array([0.0, 2.0, 2.0]), np.array([2.0, 4.0])
+    found = unseen_scores(model, HELD_OUT, y, UNSEEN, y_unseen)
+    std = UNSEEN[:, 1:].sum(axis=1) ** 0.5
+    assert found["unseen_nll"] == pytest.approx(gaussian_nll(y_unseen, UNSEEN[:, 0], std))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"cv": GapSplit(min_values=100)}, ValueError, "cv has no fold"),
+        ({"cv": 2, "held_out": 1.0}, ValueError, "held_out must be a number in"),
+        ({"cv": 2, "n_jobs": 0}, ValueError, "n_jobs must be"),
+        ({"cv": 2, "estimator": Ridge()}, TypeError, "has no predict_uncert"),
+    ],
+)
+def test_what_cannot_be_scored_is_named(arguments, error, message, data):
+    with pytest.raises(error, match=message):
+        score_unseen(**{"estimator": Known(), "X": data[0], "y": data[1], **arguments})
