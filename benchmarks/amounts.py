@@ -1,27 +1,29 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Batch sizes and epochs: what batch_size="auto" and max_epochs="auto" were chosen from.
 
-teacher  ensembles of 3 members, for batches of 32 to 256 rows and for all epochs of small tables
+teacher  ensembles of 3 members, for batches of 32 to 256 samples and for all epochs of small tables
          (100 for numbers, 50 for classes), half and a quarter of them
-student  Hydra+ of an ensemble of 10 members that was trained by the rule
+student  Hydra+ of a default ensemble: as many epochs as by the rule, half and twice as many, and
+         half and twice the batch; twelve tables of 700 to 13,000 samples, five of them made up
+cost     a default ensemble and its Hydra+ by the number of samples, of 8 normal features
 
-A fifth of the rows, the test part, is set aside; models are scored on a fifth of the others, never
-on test rows. Inputs are standardised on the training rows, in float32; nine tables, of 6,900 to
-100,000 training rows. NLL is that of one Gaussian with the predicted mean and variance, or of the
-label; a student's gap is its NLL less its teacher's. Rank correlation and median ratio are those of
-its epistemic uncertainty against its teacher's. Times are CPU seconds of one thread.
+A fifth of the samples, the test part, is set aside; models are scored on a fifth of the others,
+never on test samples. Features are standardised on the training samples, in float32. NLL is that of
+one Gaussian with the predicted mean and variance, or of the label; a student's gap is its NLL less
+its teacher's. Rank correlation and median ratio are those of its epistemic uncertainty against its
+teacher's. Times are CPU seconds of one thread.
 
 The folder that SKDISTILL_DATA names holds uci/california_housing.npz and tabular/house.npz (house
-16H, the parts X_train and X_val of a split). One core takes ten minutes.
+16H, the parts X_train and X_val of a split). One core takes half an hour.
 
     python benchmarks/amounts.py
-    python benchmarks/amounts.py --sets letter protein
+    python benchmarks/amounts.py --parts student cost --sets letter wine
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -36,6 +38,7 @@ from _common import (
     write_json,
 )
 from sklearn.base import is_classifier
+from sklearn.datasets import make_friedman1
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import accuracy_score, log_loss, root_mean_squared_error
 from sklearn.model_selection import train_test_split
@@ -49,10 +52,10 @@ from skdistill import (
 )
 from skdistill._training import batch_size_for
 from skdistill.datasets import fetch_tabular_classification, fetch_uci_regression
+from skdistill.distillers import _student
 from skdistill.metrics import epistemic_fidelity, gaussian_nll
 
-N_MEMBERS = {"teacher": 3, "student": 10}
-LEAST_EPOCHS_OF_STUDENTS = 50  # of "auto", on small tables
+N_MEMBERS = {"teacher": 3, "student": 20}
 SHARE = 0.2  # of the rows for the test part, and of the others for validation
 N_MADE_UP = 100_000
 
@@ -63,12 +66,13 @@ TEACHER_SETS = {
     **dict.fromkeys(("magic", "letter", "covtype20k", "adult"), BATCH_SIZES),
     "made up": (32, 256),
 }
-STUDENT_SETS = {
-    **dict.fromkeys(("california", "letter"), BATCH_SIZES),
-    "protein": (32, 128, 256),
-    "made up": (256,),
-}
-QUICK_SETS, QUICK_ROWS = ("magic", "protein"), 300
+STUDENT_SETS = (
+    *("smooth", "rough", "friedman", "grid", "wide"),
+    *("concrete", "wine", "power-plant", "california", "satimage", "magic", "letter"),
+)
+COSTS = (500, 2_000, 5_000, 10_000, 20_000, 100_000)
+PARTS = ("teacher", "student", "cost")
+QUICK_SETS, QUICK_ROWS = ("magic", "smooth"), 300
 
 
 class Kind(NamedTuple):
@@ -101,11 +105,57 @@ class Rows(NamedTuple):
 # Data ---------------------------------------------------------------------------------------------
 
 
+def smooth(n: int = 2_500, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Eight normal features, of which two matter."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 8))
+    return X, np.sin(X[:, 0]) * X[:, 1] + 0.1 * rng.standard_normal(n)
+
+
+def rough() -> tuple[np.ndarray, np.ndarray]:
+    """Five uniform features, and a target with steps along them."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (3_000, 5))
+    steps = np.sign(X[:, 0] * X[:, 1]) + (X[:, 2] > 0.3)
+    return X, steps + 0.3 * rng.standard_normal(3_000)
+
+
+def grid() -> tuple[np.ndarray, np.ndarray]:
+    """Sixteen smooth functions of a grid in three dimensions, and another, without noise."""
+    rng = np.random.default_rng(0)
+    axes = np.meshgrid(np.linspace(0, 1, 9), np.linspace(0, 1, 51), np.linspace(0, 1, 26))
+    places = np.stack(axes, axis=-1).reshape(-1, 3)[rng.permutation(9 * 51 * 26)[:11_000]]
+    lines = places @ (rng.standard_normal((3, 14)) * [[3.0], [0.6], [0.6]])
+    bent = np.tanh(lines + rng.standard_normal(14)) + 0.3 * lines
+    X = np.column_stack([places[:, 0], bent, places[:, 0] ** 2])
+    return X, places[:, 1] * (1 + 0.04 * places[:, 0])
+
+
+def wide() -> tuple[np.ndarray, np.ndarray]:
+    """A hundred features that are ten and noise."""
+    rng = np.random.default_rng(0)
+    hidden = rng.standard_normal((4_000, 10))
+    X = hidden @ rng.standard_normal((10, 100)) + 0.5 * rng.standard_normal((4_000, 100))
+    mean = np.tanh(hidden[:, 0]) + hidden[:, 1] * hidden[:, 2] / 2
+    return X, mean + 0.2 * rng.standard_normal(4_000)
+
+
+MADE_UP: dict[str, Callable[[], tuple[np.ndarray, np.ndarray]]] = {
+    "smooth": smooth,
+    "rough": rough,
+    "friedman": partial(make_friedman1, 6_000, 20, noise=1.0, random_state=0),
+    "grid": grid,
+    "wide": wide,
+}
+
+
 def outside_of_test(name: str) -> tuple[np.ndarray, np.ndarray]:
     """Rows and targets of a set, without its test part."""
     if name == "made up":
         return made_up_table(round(N_MADE_UP / (1 - SHARE)))
-    if name in ("power-plant", "protein"):
+    if name in MADE_UP:
+        return MADE_UP[name]()
+    if name in ("concrete", "wine", "power-plant", "protein"):
         found = fetch_uci_regression(name)
         rows = found.train_indices[0]
         return found.data[rows], found.target[rows]
@@ -147,12 +197,23 @@ def fitted(model, rows: Rows) -> dict[str, Any]:
         mean, std = model.predict(X, return_std=True)
         nll, error = gaussian_nll(y, mean, std), root_mean_squared_error(y, mean)
     return {
-        "batch_size": batch_size_for(model.batch_size, len(rows.X)),
+        "batch_size": size_of(model, len(rows.X)),
         "epochs": model.n_epochs_,
         "nll": float(nll),
         "error": float(error),
         "cpu_seconds": seconds,
     }
+
+
+def size_of(model, n_rows: int) -> int:
+    """Samples of a minibatch of an ensemble or of a student."""
+    is_student = hasattr(model, "teacher_")
+    size: int = (_student._batch_size if is_student else of_ensemble)(model, n_rows)
+    return size
+
+
+def of_ensemble(model, n_rows: int) -> int:
+    return batch_size_for(model.batch_size, n_rows)
 
 
 def compared(
@@ -196,7 +257,29 @@ def students(name: str, rows: Rows) -> list[dict[str, Any]]:
         }
 
     new = partial(kind.student, FrozenEstimator(teacher), device="cpu", random_state=0)
-    return compared(new, score, STUDENT_SETS[name], LEAST_EPOCHS_OF_STUDENTS)
+    by_rule = new()
+    found = [{**score(by_rule), "auto": True}]
+    size, epochs = found[0]["batch_size"], found[0]["epochs"]
+    settings = [(size, epochs // 2), (size, 2 * epochs), (size // 2, epochs), (2 * size, epochs)]
+    for size, epochs in settings:
+        found.append({**score(new(batch_size=size, max_epochs=epochs)), "auto": False})
+    return sorted(found, key=lambda row: (row["batch_size"], -row["epochs"]))
+
+
+def costs(n_rows: Sequence[int]) -> list[dict[str, Any]]:
+    """CPU seconds of a teacher and of its student, by the number of samples."""
+    found = []
+    for n in n_rows:
+        X, y = smooth(n)
+        row: dict[str, Any] = {"rows": n}
+        teacher: Any = BayesianEnsembleRegressor(N_MEMBERS["student"], random_state=0)
+        student = HydraPlusRegressor(FrozenEstimator(teacher), random_state=0)
+        for name, model in (("teacher", teacher), ("student", student)):
+            start = time.process_time()
+            model.fit(X, y)
+            row |= {name: time.process_time() - start, f"{name}_epochs": model.n_epochs_}
+        found.append(row)
+    return found
 
 
 # Results ------------------------------------------------------------------------------------------
@@ -220,18 +303,32 @@ def report(results: dict[str, dict[str, Any]]) -> None:
 
 def main() -> None:
     parser = argument_parser(__doc__, "amounts")
-    parser.add_argument("--sets", nargs="+", default=list(TEACHER_SETS), choices=TEACHER_SETS)
+    sets = list(dict.fromkeys([*TEACHER_SETS, *STUDENT_SETS]))
+    parser.add_argument("--sets", nargs="+", default=sets, choices=sets)
+    parser.add_argument("--parts", nargs="+", default=PARTS, choices=PARTS)
     options = parser.parse_args()
     one_thread()
     settings = {"quick": options.quick, "members": N_MEMBERS, "share_for_validation": SHARE}
     results: dict[str, dict[str, Any]] = {}
+    found = {"settings": settings, "results": results}
+    if "cost" in options.parts:
+        found["costs"] = costs([QUICK_ROWS] if options.quick else COSTS)
     for name in QUICK_SETS if options.quick else options.sets:
         rows = load(name, QUICK_ROWS if options.quick else None)
-        results[name] = {"rows": len(rows.X), "teachers": teachers(name, rows)}
-        if name in STUDENT_SETS:
+        results[name] = {"rows": len(rows.X)}
+        if "teacher" in options.parts and name in TEACHER_SETS:
+            results[name]["teachers"] = teachers(name, rows)
+        if "student" in options.parts and name in STUDENT_SETS:
             results[name]["students"] = students(name, rows)
-        write_json(options.output, record(settings=settings, results=results))
+        write_json(options.output, record(**found))
     report(results)
+    if "cost" in options.parts:
+        header = ["rows", "teacher, CPU s", "student, CPU s", "both"]
+        rows = [
+            [n["rows"], n["teacher"], n["student"], n["teacher"] + n["student"]]
+            for n in found["costs"]
+        ]
+        print_table(header, rows)
 
 
 if __name__ == "__main__":

@@ -83,9 +83,9 @@ print(
 #
 # Above, the prediction with its aleatoric and total band, of the teacher and of the student, as
 # the mean radius varies and all else stays at its median. The epistemic part is a small share of
-# the total, so that the two bands can hardly be told apart. Below, it is drawn alone: it grows
-# where images are few, and no further beyond the last of them. Beside it, the error that is left
-# when the least certain are set aside.
+# the total, so that the two bands can hardly be told apart. Below, it is drawn alone: small
+# where images are many, large where they are few and beyond the last of them. Beside it, the error
+# that is left when the least certain are set aside.
 
 figure, axes = plt.subplots(2, 2, figsize=(8, 6.8), layout="constrained")
 axes[0, 1].sharey(axes[0, 0])

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from ._inputs import InputEncoding
 from ._objective import Objective
 from ._process import DISPATCH_MODE_LOCK
+from ._random_functions import RandomFunctions
 from ._tasks import Buffers, Task
 from .modules import (
     MLP,
@@ -48,6 +49,8 @@ class NetworkRecipe:
         Units that pruning has left, see :func:`skdistill.pruning.narrow`.
     inputs : InputEncoding, default=None
         What is done to rows before networks take them; None is nothing.
+    functions : RandomFunctions, default=None
+        By which members differ away from the training samples; None is none.
     """
 
     module: Callable[..., nn.Module]
@@ -55,6 +58,7 @@ class NetworkRecipe:
     row_shape: tuple[int, ...]
     widths: Any = None
     inputs: InputEncoding | None = None
+    functions: RandomFunctions | None = None
 
     @classmethod
     def of(
@@ -124,6 +128,11 @@ class Plan(Protocol):
     def tells_parts(self) -> bool:
         """Whether aleatoric and epistemic uncertainty can be told apart."""
         return True
+
+    @property
+    def takes_functions(self) -> bool:
+        """Whether random functions of the teacher can displace what is predicted."""
+        return False
 
     @property
     def has_members(self) -> bool:
@@ -202,6 +211,8 @@ def _built(
 ) -> Any:
     module = plan.wrap(plan.build(recipe, seeds).to(dtype=dtype), buffers)
     module.inputs = None if recipe.inputs is None else recipe.inputs.module(dtype)
+    if recipe.functions is not None:
+        module.functions = recipe.functions.module()
     return module.eval()
 
 

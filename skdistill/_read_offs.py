@@ -106,7 +106,8 @@ class DistributionEstimator(NetEstimator):
             Square root of the total variance, in units of y.
         """
         if return_std is False:
-            codes_or_means = self._read(X, self._plan_of_fit().task.point)
+            task = self._plan_of_fit().task
+            codes_or_means = self._read(X, task.point, is_mean=task.kind == "regressor")
             return self._plan.task.decode(codes_or_means)
         check_return_std(self, return_std)
         mean, variance = self._read(X, lambda d: (d.mean, d.variance))

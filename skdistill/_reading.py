@@ -112,6 +112,7 @@ def read_in_chunks(
     raw: bool = False,
     may_be_infinite: bool = False,
     run: Callable[[Tensor], Tensor] | None = None,
+    is_mean: bool = False,
 ) -> Any:
     """Predict chunk by chunk, and return what `read` takes from each, rows first, as numpy.
 
@@ -125,20 +126,25 @@ def read_in_chunks(
     raw, may_be_infinite : bool, default=False
         Outputs must be finite, and so must the tensors be that are read unless `may_be_infinite`.
     run : callable, default=None
-        Takes rows (n, ...) to outputs (S, n, p); None is the module's ``outputs``.
+        Takes rows (n, ...) to outputs (S, n, p); None is the module's.
+    is_mean : bool, default=False
+        Whether `read` takes the mean of numbers alone, which random functions leave as it is.
 
     Returns
     -------
     arrays : ndarray, or tuple of ndarray
     """
-    size, run = rows_at_a_time(module, X), run or module.outputs
+    size = rows_at_a_time(module, X)
+    # Values of random functions are kept with raw outputs alone: taking them apart costs time.
+    run = run or (module.outputs if raw else module.outputs_of_networks)
 
     def predict(start: int) -> Any:
-        outputs = run(as_rows(module, X, slice(start, start + size)))
+        rows = as_rows(module, X, slice(start, start + size))
+        outputs = run(rows)
         outputs_are_small = is_small(outputs)
         if not outputs_are_small:
             check_outputs(outputs, X[start:], range(start, len(X)), axis=-2)
-        found = read(outputs if raw else module.of_outputs(outputs))
+        found = read(outputs if raw else module.of_networks(outputs, None if is_mean else rows))
         if not (outputs_are_small or may_be_infinite):
             for part in _parts(found):
                 check_outputs(part, X[start:], range(start, len(X)))

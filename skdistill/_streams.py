@@ -183,13 +183,19 @@ class Stream:
 
     def encoded_examples(self, scaling: Buffers) -> Part:
         """Return `examples` as :meth:`stretches` gives rows."""
+        X, y, weight = self.checked_examples
+        return Part(*self._encoded(X, y, scaling), weight)
+
+    @property
+    def checked_examples(self) -> Part:
+        """`examples` with codes of classes, or with targets of shape (n, t)."""
         X, y, weight = self.examples
         if isinstance(self.task, Classes):
             labels, codes = np.unique(y, return_inverse=True)
             y = self.task.codes_of(labels)[codes]
         else:
             y = y.reshape(len(y), -1).astype(np.float64)
-        return Part(*self._encoded(X, y, scaling), weight)
+        return Part(X, y, weight)
 
     def stretches(self, scaling: Buffers, size: int) -> Iterator[Part]:
         """Read all rows again, `size` at a time; the memory of a stretch is used for the next."""

@@ -24,8 +24,8 @@ from .modules import GLOBAL_GENERATOR_LOCK, flop_per_row, weights_and_fan_ins
 
 SEED_LIMIT = 2**31 - 1
 
-# For batch_size="auto": rows of a minibatch, for tables of at least so many rows.
-_BATCH_SIZES = ((40_000, 256), (20_000, 128), (10_000, 64), (0, 32))
+# For batch_size="auto": samples of a minibatch are such a share of all, within limits.
+_SHARE_OF_BATCH, _BATCH_SIZES_WITHIN = 1 / 150, (32, 256)
 
 # For max_epochs="auto": epochs, at least.
 _LEAST_EPOCHS = 10
@@ -216,10 +216,11 @@ def n_epochs_for(
 
 
 def batch_size_for(batch_size: int | str, n_rows: int) -> int:
-    """Return `batch_size`; "auto" is 32 rows, but 64 from 10,000 rows on, 128, or 256."""
+    """Return `batch_size`; "auto" is 32 samples, from 4,800 on more, and 256 from 38,400 on."""
     if batch_size != "auto":
         return int(batch_size)
-    return next(size for least, size in _BATCH_SIZES if n_rows >= least)
+    least, most = _BATCH_SIZES_WITHIN
+    return min(max(least, int(n_rows * _SHARE_OF_BATCH)), most)
 
 
 def device_of(device: Any) -> torch.device:

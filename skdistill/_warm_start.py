@@ -60,7 +60,8 @@ def same_recipe(estimator: Any, recipe: NetworkRecipe) -> NetworkRecipe:
             "warm_start=False begins anew."
         )
     settings = recipe.settings | {"in_features": fitted.settings["in_features"]}
-    return replace(recipe, settings=settings, widths=fitted.widths, inputs=fitted.inputs)
+    kept = {"widths": fitted.widths, "inputs": fitted.inputs, "functions": fitted.functions}
+    return replace(recipe, settings=settings, **kept)
 
 
 def load_weights(module: Any, estimator: Any) -> None:

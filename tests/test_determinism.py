@@ -161,10 +161,9 @@ WIDE = {
 }
 
 
-def wide(name, n_threads):
-    return ensemble(
-        **WIDE[name], batch_size=1000, max_epochs=10, random_state=0, n_threads=n_threads
-    )
+def wide(name, n_threads, dtype):
+    settings = {"batch_size": 1000, "max_epochs": 10, "random_state": 0, "n_threads": n_threads}
+    return ensemble(**WIDE[name], **settings, dtype=np.dtype(dtype).name)
 
 
 def assert_close(found, expected, dtype):
@@ -177,7 +176,7 @@ def assert_close(found, expected, dtype):
 @pytest.mark.parametrize("name", WIDE)
 def test_the_number_of_threads_changes_no_more_than_rounding(name, dtype):
     X, y = rows(dtype, n_rows=2000, n_columns=8)  # large enough for two threads to share the work
-    one, two = (wide(name, n_threads).fit(X, y) for n_threads in (1, 2))
+    one, two = (wide(name, n_threads, dtype).fit(X, y) for n_threads in (1, 2))
     expected = one.predict(X)
     assert_close(two.predict(X), expected, dtype)
     before = torch.get_num_threads()
@@ -192,7 +191,7 @@ def test_the_number_of_threads_changes_no_more_than_rounding(name, dtype):
 @pytest.mark.parametrize("name", WIDE)
 def test_the_size_of_chunks_changes_no_more_than_rounding(name, dtype):
     X, y = rows(dtype, n_rows=1200)
-    model = wide(name, 1).fit(X, y)
+    model = wide(name, 1, dtype).fit(X, y)
     expected = model.predict(X)
     for working_memory in (1e-6, 0.01, 0.1, 1):
         with config_context(working_memory=working_memory):

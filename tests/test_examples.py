@@ -37,7 +37,7 @@ PAGES = {
     "plot_spirals": ("Hydra+", FEW),
     "plot_translation": ("edits per word", FEW),
     "plot_two_decompositions": ("student of the distribution", FEW),
-    "plot_unseen_digits": ("student, shown turned ones", FEW),
+    "plot_unseen_digits": ("without random functions", FEW),
     "plot_watch_a_fit": ("epoch that each member has kept", FEW),
 }
 PATHS = {path.stem: path for path in EXAMPLES.rglob("plot_*.py")}

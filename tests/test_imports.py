@@ -38,7 +38,15 @@ LAYERS = {
         "transfer",
     },
     "engine": {"_archive", "_engine", "_files", "_memory", "_values"},
-    "tasks and plans": {"_checks", "_columns", "_inputs", "_plans", "_streams", "_tasks"},
+    "tasks and plans": {
+        "_checks",
+        "_columns",
+        "_inputs",
+        "_plans",
+        "_random_functions",
+        "_streams",
+        "_tasks",
+    },
     "shared": {
         "_estimator",
         "_fingerprint",

@@ -503,3 +503,14 @@ def test_the_advice_about_sparse_tables_is_right():
             return iter(dense)
 
     assert ensemble().fit(Rows()).predict(X.toarray()).shape == (40,)
+
+
+def test_bins_end_where_a_wide_gap_begins():
+    rng = np.random.RandomState(0)
+    column = np.concatenate([rng.uniform(-4, -1, 130), rng.uniform(1, 4, 270)])
+    edges = Bins(PiecewiseLinear(8), np.zeros(400)).edges(column, None)
+    assert column[:130].max() in edges
+    assert column[130:].min() in edges
+    # A few samples beyond a gap are no reason for a bin of their own.
+    column = np.append(rng.uniform(0, 1, 400), [9.0, 10.0])
+    assert len(Bins(PiecewiseLinear(8), np.zeros(402)).edges(column, None)) == 9

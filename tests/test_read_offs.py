@@ -159,13 +159,13 @@ READS = {
 def chunks(monkeypatch):
     """Numbers of rows that networks are asked about at a time, as they are asked."""
     sizes: list[int] = []
-    original = GaussianStack.outputs
+    original = GaussianStack.outputs_of_networks
 
     def spy(self, x):
         sizes.append(len(x))
         return original(self, x)
 
-    monkeypatch.setattr(GaussianStack, "outputs", spy)
+    monkeypatch.setattr(GaussianStack, "outputs_of_networks", spy)
     return sizes
 
 

@@ -186,8 +186,9 @@ def reference() -> dict[str, np.ndarray]:
 def test_predictions_are_those_of_the_reference(name, reference, tmp_path):
     model = fitted(name)
     found = predictions(model, name)
-    # Other processors round differently, and training carries that on; 1e-6 leaves it room.
-    np.testing.assert_allclose(found, reference[name], rtol=1e-6, atol=1e-9)
+    # Weights begin as draws in float32, whose last digit is another on other processors, and ten
+    # epochs make up to 4e-6 of it, as of random last digits on one processor.
+    np.testing.assert_allclose(found, reference[name], rtol=2e-5, atol=1e-9)
     save(model, tmp_path / "a")
     loaded = load(tmp_path / "a")
     np.testing.assert_array_equal(predictions(loaded, name), found)

@@ -14,8 +14,8 @@ for thousands.
 #
 # Any ensemble of scikit-learn can teach. `as_teacher` puts the 500 trees together into twenty
 # members, so that the student needs twenty heads and not 500. Besides the images the student learns
-# from mixtures of two of them, about which the forest is asked anew in every epoch. A temperature
-# of 1 leaves the members' probabilities as they are, since those of trees are soft enough.
+# from mixtures of two of them, about which the forest is asked as well. A temperature of 1 leaves
+# the members' probabilities as they are, since those of trees are soft enough.
 
 from functools import partial
 from time import process_time

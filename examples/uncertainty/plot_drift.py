@@ -4,7 +4,7 @@ Does a model notice that its world has changed?
 
 Labels come late, if at all, but the epistemic part of the uncertainty needs none. A student reads
 digits from a scanner whose contrast fades, batch by batch. While it still
-reads nearly all of them, the mean epistemic uncertainty of a batch leaves the range in which
+reads most of them, the mean epistemic uncertainty of a batch leaves the range in which
 batches of good images lie.
 """
 

@@ -28,5 +28,5 @@ from ._callbacks import (
 )
 from ._checkpoint import Checkpoint
 from ._net import StackNet
-from ._rows import Batch, DistillationRows, OwnRows, Rows, StreamedRows
+from ._rows import Batch, DistillationRows, OwnRows, PooledRows, Rows, StreamedRows, drawn_rows
 from ._steps import optimizer_defaults, suited_threads

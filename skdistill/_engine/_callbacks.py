@@ -357,7 +357,8 @@ class ContinuedTraining(Callback):
             settings = net.optimizer_.state_dict()["param_groups"]
             net.optimizer_.load_state_dict({"state": found["moments"], "param_groups": settings})
             net.optimizer_.step()  # without gradients: only tells schedules that there was a step
-        if len(found["rows"]) == len(self.rows.state()):
+        states = found["rows"], self.rows.state()
+        if [state.shape for state in states[0]] == [state.shape for state in states[1]]:
             self.rows.load_state(found["rows"])
         if self.draws_globally:
             torch.set_rng_state(found["random"])

@@ -83,6 +83,7 @@ class Rows(torch.utils.data.Dataset):
         self._order = torch.empty(len(seeds), len(X), dtype=torch.int32)
         self.by_place = by_place
         self.draw = draw
+        self._dealt = X
         self._encode: Callable[[Tensor], Tensor] | None = None
         self.n_kept = len(X) if draw is None else n_kept
         if draw is not None:
@@ -111,7 +112,7 @@ class Rows(torch.utils.data.Dataset):
         if inputs is None:
             return
         if self._stays and len(self) * inputs.n_inputs * self.X.element_size() <= _GATHER_BYTES:
-            self.X = inputs(self.X)
+            self._dealt = inputs(self.X)
         else:
             self._encode = inputs
 
@@ -157,7 +158,7 @@ class Rows(torch.utils.data.Dataset):
 
     def gather_limit(self) -> int:
         """Largest number of rows to take at a time."""
-        return _GATHER_BYTES // sum(t[:1].nbytes for t in (self.X, *self.targets))
+        return _GATHER_BYTES // sum(t[:1].nbytes for t in (self._dealt, *self.targets))
 
     def take(self, index: Tensor) -> Batch:
         """Inputs, targets and weights of the rows at `index`, of shape (..., S or 1, size)."""
@@ -176,7 +177,7 @@ class Rows(torch.utils.data.Dataset):
         """
         own = self._share(index, -1)
         if self.draw is None:
-            return own, _rows_at(self.X, own)
+            return own, _rows_at(self._dealt, own)
         X = _rows_at(self.X, index)
         drawn = self.draw(X, index, self.draw_generator)
         if self.n_kept:
@@ -232,6 +233,9 @@ class DistillationRows(Rows):
         Maps an array of rows, (n, ...), to their predictions, (n, ...).
     predictions : Tensor of shape (n_kept, ...), default=None
         Predictions for the rows that stay as they are, where they are known beforehand.
+    known : Tensor of shape (m, ...), default=None
+        Predictions for the first m of these rows, where the teacher is asked about the others; as
+        they are dealt if there are `answers`, which say that not all fit the memory.
     answers : AnswersOnFile, default=None
         Where predictions for these rows, a stretch of a stream, are kept for further epochs; None
         is memory, or a file of their own.
@@ -247,6 +251,7 @@ class DistillationRows(Rows):
         *,
         teacher,
         predictions: Tensor | None = None,
+        known: Tensor | None = None,
         answers: AnswersOnFile | None = None,
         draw: Callable[..., Tensor] | None = None,
         n_kept: int = 0,
@@ -259,12 +264,20 @@ class DistillationRows(Rows):
         answer = self._answer(X[:1]) if predictions is None else predictions[:1]
         self.limit = rows_asked(answer)
         self.no_predictions = answer[:0]
-        if predictions is None and self.n_kept:
+        if known is not None:
+            further = [] if answers else [self._predict(X[len(known) :])]
+            self.predictions = torch.cat([known, *further])
+        elif predictions is None and self.n_kept:
             self.predictions = self._kept_predictions(answer, answers)
 
     @property
     def _stays(self) -> bool:
-        return self.draw is None and self.predictions is not None
+        return self.draw is None and self._are_known
+
+    @property
+    def _are_known(self) -> bool:
+        """Whether there are predictions for all rows."""
+        return self.predictions is not None and len(self.predictions) == len(self)
 
     def _kept_predictions(self, answer: Tensor, answers: AnswersOnFile | None) -> Tensor | None:
         """Predictions for the rows that stay as they are; None if they cannot be kept."""
@@ -322,13 +335,83 @@ class DistillationRows(Rows):
             if not index.numel():  # fewer rows than ranks
                 return self.no_predictions.view(*index.shape, *self.no_predictions.shape[1:])
             return self._predict(X.flatten(0, index.ndim - 1)).unflatten(0, index.shape)
-        is_kept = index < self.n_kept
-        if self.draw is None or is_kept.all():
+        if self._are_known:
+            return _rows_at(self.predictions, index)
+        is_kept = index < len(self.predictions)
+        if is_kept.all():
             return _rows_at(self.predictions, index)
         predictions = self.predictions.new_empty(*index.shape, *self.predictions.shape[1:])
         predictions[is_kept] = self.predictions[index[is_kept]]
         predictions[~is_kept] = self._predict(X[~is_kept])
         return predictions
+
+
+class PooledRows(torch.utils.data.Dataset):
+    """Copies of rows, one for each epoch in turn: a transfer set that is made once.
+
+    Copies are made when they are first dealt, and kept. The generators of the order of the rows go
+    on from copy to copy.
+
+    Parameters
+    ----------
+    copy : callable
+        Makes the :class:`Rows` of a copy, given its number, from 0 on.
+    n_copies : int
+    X : Tensor of shape (n, ...)
+        The rows that there are copies of.
+    batch_size, seeds, ranks
+        Of all copies, as in :class:`Rows`.
+    """
+
+    def __init__(
+        self,
+        copy: Callable[[int], Rows],
+        n_copies: int,
+        X: Tensor,
+        batch_size: int,
+        seeds: Sequence[int],
+        ranks: Ranks | None = None,
+    ):
+        self.X, self.batch_size, self.seeds, self.ranks = X, min(batch_size, len(X)), seeds, ranks
+        self.n_copies = n_copies
+        self.epoch = 0
+        self._make = copy
+        self._copies: dict[int, Rows] = {}
+        self._inputs: InputEncoder | None = None
+        self._state = [torch.Generator().manual_seed(seed).get_state() for seed in seeds]
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def state(self) -> list[Tensor]:
+        """Return the states of the generators, and the number of epochs that have ended."""
+        return [*self._state, torch.tensor([self.epoch])]
+
+    def load_state(self, state: list[Tensor]) -> None:
+        """Go on from what :meth:`state` returned: the same orders and copies follow."""
+        *self._state, epoch = state
+        self.epoch = int(epoch)
+
+    def encode_by(self, inputs: InputEncoder | None) -> None:
+        """Let batches have their rows encoded, as :meth:`Rows.encode_by` does."""
+        self._inputs = inputs
+        for rows in self._copies.values():
+            rows.encode_by(inputs)
+
+    def __iter__(self) -> Iterator[Batch]:
+        rows = self.of_epoch()
+        rows.load_state(self._state)
+        yield from rows
+        self._state = rows.state()
+        self.epoch += 1
+
+    def of_epoch(self) -> Rows:
+        """Return the rows of this epoch."""
+        number = self.epoch % self.n_copies
+        if number not in self._copies:
+            self._copies[number] = self._make(number)
+            self._copies[number].encode_by(self._inputs)
+        return self._copies[number]
 
 
 class StreamedRows(torch.utils.data.Dataset):
@@ -384,6 +467,15 @@ class StreamedRows(torch.utils.data.Dataset):
                 rows.load_state(self._state)
             yield from rows
             self._state = rows.state()
+
+
+def drawn_rows(X: Tensor, draw: Callable[..., Tensor], seed: int) -> Tensor:
+    """Draw a new row in the place of each of the rows X, (n, ...), by what a maker has prepared."""
+    generator = torch.Generator(X.device).manual_seed(seed)
+    index = torch.arange(len(X), device=X.device)
+    size = max(1, _DRAW_BYTES // X[:1].nbytes)
+    parts = zip(X.split(size), index.split(size), strict=True)
+    return torch.cat([draw(rows, places, generator) for rows, places in parts])
 
 
 def _one_by_one(batches: Batch) -> Iterator[Batch]:

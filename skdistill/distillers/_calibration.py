@@ -19,7 +19,7 @@ from .._warm_start import scaling_of
 from .._warnings import warn
 from ._setup import FitArguments, Setup
 from ._stage import Stage
-from ._teacher import distribution_of, predictor_of
+from ._teacher import distribution_of, networks_and_functions, predictor_of
 
 
 def calibrate(distiller: Any, setup: Setup) -> None:
@@ -37,8 +37,10 @@ def calibrate(distiller: Any, setup: Setup) -> None:
     X, y, _ = Stage(goes_on=True, task=task).begin(pilot, held_out.X, held_out.y)
     weight = task.weights_of_rows(y, held_out.sample_weight)
     setup = setup._replace(scaling=scaling_of(pilot))
-    members = predictor_of(pilot.teacher_, setup)(X)
-    outputs = read_in_chunks(module, X, lambda outputs: outputs.transpose(0, 1), raw=True)
+    networks, _ = networks_and_functions(pilot.teacher_, setup)
+    members = predictor_of(networks, setup)(X)
+    run = module.outputs_of_networks
+    outputs = read_in_chunks(module, X, lambda outputs: outputs.transpose(0, 1), raw=True, run=run)
     found = fit_calibration(
         module.read(torch.from_numpy(outputs).transpose(0, 1).double()),
         distribution_of(task, torch.from_numpy(members).double()),

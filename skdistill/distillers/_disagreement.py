@@ -17,7 +17,7 @@ from ..modules import GaussianStack, stack, unstack
 from ..teachers import Teacher
 from ..transfer import Measure, TransferMaker, prepare_lacking
 from ._setup import Setup
-from ._teacher import Predict, distribution_of, predictor_of
+from ._teacher import Predict, distribution_of, inside_wrappers, predictor_of
 
 # Members whose gradients are asked for at a time.
 _N_ASKED = 2
@@ -42,24 +42,17 @@ def prepare_maker(
     # Not what the student learns from, such as expectations, but what the members predict.
     predict = predictor_of(teacher, setup, task)
     if (count := predict(setup.X[:1]).shape[1]) < 2:
-        name = type(_inside(teacher, FrozenEstimator, Teacher)).__name__
+        name = type(inside_wrappers(teacher, FrozenEstimator, Teacher)).__name__
         raise ValueError(
             f"transfer={distiller.transfer!r} needs a teacher of at least two members; {name} has "
             f"{count}."
         )
-    model = _inside(teacher, FrozenEstimator)
+    model = inside_wrappers(teacher, FrozenEstimator)
     is_ensemble = isinstance(model, (BayesianEnsembleClassifier, BayesianEnsembleRegressor))
     # Of categories its networks may know other codes.
     asks_networks = is_ensemble and setup.columns is None
     networks = NetworksThatDisagree(model.module_, X) if asks_networks else None
     return prepare_lacking(maker, X, weight, networks or AnswersThatDisagree(task, predict))
-
-
-def _inside(model: Any, *wrappers: Any) -> Any:
-    """Return the model in any number of wrappers."""
-    while isinstance(model, wrappers):
-        model = model.estimator
-    return model
 
 
 class NetworksThatDisagree:

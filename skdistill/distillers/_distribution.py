@@ -67,7 +67,7 @@ class Agreement:
         self.holds = holds
         self._predict = predictions.predict
         predict = None if predictions.predict is None else self._predict_and_compare
-        self.predictions = MemberPredictions(predictions.of_X, predict)
+        self.predictions = predictions._replace(predict=predict)
         if predictions.of_X is not None:
             self._compare(predictions.of_X)
 
@@ -304,14 +304,14 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
             default="auto"
         As in :class:`HydraPlusRegressor`; for a classifier "auto" is
         ``GaussianNoise(scale=1.0, correlated=True)``, on large tables too.
-    transfer_only, teacher_cv, memory, weight_decay, max_epochs
+    transfer_only, teacher_cv, memory, weight_decay, max_epochs, batch_size
         As in :class:`HydraPlusRegressor`.
     calibrate : float, default=None
         As in :class:`HydraPlusRegressor`. Not with ``family="normal_inverse_wishart"``, whose
         targets have one strength of belief in common.
     group_lasso, prune_threshold, finetune_epochs
         As in :class:`HydraPlusRegressor`.
-    optimizer, lr, lr_schedule, batch_size, clip_norm
+    optimizer, lr, lr_schedule, clip_norm
         As in :class:`BayesianEnsembleRegressor`.
     normalize_X, categorical_features
         As in :class:`BayesianEnsembleRegressor`. The teacher gets the columns as they are.

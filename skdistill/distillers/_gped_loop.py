@@ -223,7 +223,7 @@ class OnlineDistillation(Callback):
     def on_train_begin(self, net, X=None, y=None, **kwargs):
         self.chain_rows = X
         self.is_due = frozenset(self.due.tolist())
-        self.diagnosed = diagnosed_rows(X.X).unsqueeze(0)
+        self.diagnosed = net.module_.encode(diagnosed_rows(X.X)).unsqueeze(0)
         self.is_noted = frozenset(self.noted.tolist())
         self.r_hat = RunningRHat(len(self.noted))
         self.buffer = Buffer(buffer_size(self.stream.rows))

@@ -98,6 +98,7 @@ def hydra_plan(hydra: Any, task: Task, n_members: int) -> HydraPlan:
         n_networks=n_heads + has_gain,
         n_members=n_members,
         has_gain=has_gain,
+        has_several=hydra.n_heads != 1,
     )
 
 
@@ -149,13 +150,15 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         a gain.
     transfer : {"auto", "noise", "mixup", "munge", "box", "disagreement"}, TransferMaker or None, \
             default="auto"
-        How further rows are generated from X and `X_transfer` in every epoch, for the teacher to
-        predict. "noise", ``GaussianNoise()``, adds Gaussian noise to the rows, which keep
-        their labels; "disagreement" also moves half of these to where the members disagree more.
-        The others generate as many rows again, without labels. None generates none.
+        How further rows are generated from X and `X_transfer`, for the teacher to predict, up to 20
+        for each of these and about 100,000 in all. They are generated once, and are dealt in turn:
+        those of an epoch are X, or one further row for each. "noise", ``GaussianNoise()``, adds
+        Gaussian noise to the rows, which keep their labels; "disagreement" also moves half of these
+        to where the members disagree more. The others generate as many rows again, without labels.
+        None generates none.
         "auto" is noise with the correlations of the columns that leaves columns with few values
-        alone, ``GaussianNoise(correlated=True, categorical="auto")``, or None for 10,000 rows and
-        more, and with `member_predictions`, which are known for X alone. See
+        alone, ``GaussianNoise(correlated=True, categorical="auto")``, or None for more than 50,000
+        rows, and with `member_predictions`, which are known for X alone. See
         :mod:`skdistill.transfer`; the settings of an object can be searched over, as
         ``transfer__scale``.
     transfer_only : bool, default=False
@@ -174,11 +177,11 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         Number of epochs of training after pruning, without group lasso; "auto" is half of
         `max_epochs`.
     max_epochs : int or "auto", default="auto"
-        Number of epochs; "auto" shows the student 800,000 rows in all, but each of them at least
-        50 and at most 400 times; on tables of more than 40,000 rows it shows 2,000,000, but each at
-        least 10 times. Where `transfer` draws no rows, 50 is 90 and 2,000,000 is 3,600,000, for the
-        teacher is asked once.
-    optimizer, lr, lr_schedule, batch_size, clip_norm
+        Number of epochs; "auto" is 9,000 over the root of the number of rows, between 10 and 400.
+    batch_size : int or "auto", default="auto"
+        Rows of a minibatch; "auto" is 128, or a third of the rows if that is less, but at least 32;
+        on tables of more than 19,200 rows it is one in 150 of them, up to 256.
+    optimizer, lr, lr_schedule, clip_norm
         As in :class:`BayesianEnsembleRegressor`.
     normalize_X, categorical_features
         As in :class:`BayesianEnsembleRegressor`. The teacher gets the columns as they are.
@@ -429,13 +432,13 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
             default="auto"
         As in :class:`HydraPlusRegressor`, but "auto" is a little more noise, of each column by
         itself, on large tables too: ``GaussianNoise(share_power=1.5)``.
-    transfer_only, teacher_cv, calibrate, memory, weight_decay, max_epochs, warm_start
+    transfer_only, teacher_cv, calibrate, memory, weight_decay, max_epochs, batch_size, warm_start
         As in :class:`HydraPlusRegressor`.
     group_lasso, prune_threshold, finetune_epochs
         As in :class:`HydraPlusRegressor`.
-    lr : float, default=0.005
+    lr : float, default=0.01
         Learning rate.
-    optimizer, lr_schedule, batch_size, clip_norm
+    optimizer, lr_schedule, clip_norm
         As in :class:`BayesianEnsembleRegressor`.
     normalize_X, categorical_features
         As in :class:`BayesianEnsembleRegressor`.
@@ -524,7 +527,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         prune_threshold: float = 1e-3,
         finetune_epochs: int | str = "auto",
         optimizer: Any = "Adam",
-        lr: float = 0.005,
+        lr: float = 0.01,
         lr_schedule: str | None = "cosine",
         max_epochs: int | str = "auto",
         batch_size: int | str = "auto",

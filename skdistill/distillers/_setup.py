@@ -46,9 +46,10 @@ _AUTO_NOISE = {
     "classifier": GaussianNoise(scale=1.0, correlated=True),
 }
 
-# From so many rows on, "auto" is None for numbers: rows lie so close that new ones tell a student
-# less than more epochs do, for which the teacher is not asked again.
-_MANY_ROWS = 10_000
+# From more samples than so many on, "auto" is None for numbers: samples lie so close that new ones
+# tell a student less than more epochs do. Of a stream, whose new samples the teacher is asked about
+# in every epoch, this holds for fewer.
+_MANY_ROWS, _MANY_STREAMED = 50_000, 10_000
 
 # Rows, at most, that tell whether noise leaves a table as it is.
 _ROWS_LOOKED_AT = 2_000
@@ -173,7 +174,7 @@ def set_up(
     inputs = encoding_for(distiller, rows, targets, kept_weight, embedded_from)
     recipe = recipes_of(distiller, plan, rows.shape[1:], inputs)
     recipe = same_recipe(distiller, recipe) if stage.goes_on else recipe
-    maker = transfer_maker(distiller, len(rows), member_predictions is None)
+    maker = transfer_maker(distiller, len(rows), member_predictions is None, _MANY_ROWS)
     maker = maker_that_changes(distiller, maker, rows)
     transfer_rows = check_transfer_rows(distiller, X_transfer, rows, maker)
     # A module that does not fit is found before the teacher is fitted.
@@ -240,7 +241,7 @@ def set_up_stream(
     if stage.is_pass:
         raise TypeError("X must be an array or a frame in partial_fit; fit takes batches.")
     # Refused before X is read, which takes long; only then its rows are counted.
-    maker = transfer_maker(distiller, 0, True)
+    maker = transfer_maker(distiller, 0, True, _MANY_STREAMED)
     if not (maker is None or type(maker) is GaussianNoise):
         raise ValueError(
             "transfer must be 'auto', 'noise' or None where X gives batches, since others draw "
@@ -249,7 +250,7 @@ def set_up_stream(
     random_state = check_random_state(distiller.random_state)
     forget(distiller)
     stream = Stream(distiller, X)
-    maker = transfer_maker(distiller, stream.n_rows, True)
+    maker = transfer_maker(distiller, stream.n_rows, True, _MANY_STREAMED)
     vars(distiller).update(stream.task.fitted_attributes)
     plan = plan_of(stream.task)
     recipe = recipe_for(distiller, plan, stream.row_shape, stream.inputs(distiller, EMBEDDED_FROM))
@@ -298,11 +299,13 @@ def group_lasso(distiller: Any, module: Any) -> GroupLasso | None:
     return GroupLasso(module, strength) if strength else None
 
 
-def transfer_maker(distiller: Any, n_rows: int, has_teacher: bool) -> TransferMaker | None:
+def transfer_maker(
+    distiller: Any, n_rows: int, has_teacher: bool, many: int
+) -> TransferMaker | None:
     """Return what generates rows for the teacher to predict; None without a teacher."""
     auto = getattr(distiller, "_auto_noise", _AUTO_NOISE[distiller._kind])
     if isinstance(distiller.transfer, str) and distiller.transfer == "auto":
-        if not has_teacher or (distiller._kind == "regressor" and n_rows >= _MANY_ROWS):
+        if not has_teacher or (distiller._kind == "regressor" and n_rows > many):
             return None
         return auto
     maker = make_transfer(distiller.transfer)

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,7 +19,9 @@ from sklearn.utils.validation import check_memory
 
 from .._columns import Columns
 from .._meta_estimators import has_members, is_prefitted, seed_where_unset, weights_for
+from .._plans import rebuild_module, weights_of
 from .._predict import predict_members
+from .._random_functions import RandomFunctions
 from .._ranks import current_ranks
 from .._tasks import Numbers
 from .._verbose import print_line
@@ -33,12 +37,15 @@ from ._kinds import kind_of
 from ._mistakes import Predict, model_of, warn_of_answers, warn_of_refit
 from ._setup import FitArguments, Setup, check_names
 
+_ENSEMBLES = (BayesianEnsembleClassifier, BayesianEnsembleRegressor)
+
 
 class MemberPredictions(NamedTuple):
     """Predictions of a teacher's members, encoded for the student's objective."""
 
     of_X: np.ndarray | None  # for X, (n, S, ...), if they are known already
     predict: Predict | None  # rows (m, ...) to predictions (m, S, ...); None without a teacher
+    functions: RandomFunctions | None = None  # of the teacher, which the student has too
 
     def count(self, X: np.ndarray) -> int:
         """Return the number of members."""
@@ -98,7 +105,36 @@ def fit_teacher_of(
     if not goes_on:
         answer = predictor_of(distiller.teacher_, setup, setup.plan.task)
         warn_of_answers(distiller, setup, model, given, answer)
-    return MemberPredictions(of_X, predictor_of(distiller.teacher_, setup))
+    networks, functions = networks_and_functions(distiller.teacher_, setup)
+    return MemberPredictions(of_X, predictor_of(networks, setup), functions)
+
+
+def networks_and_functions(teacher: Any, setup: Setup) -> tuple[Any, RandomFunctions | None]:
+    """Divide a fitted ensemble into its networks and its random functions.
+
+    The student imitates the networks, and has the same functions. They are None, and the teacher is
+    all there is, where it has none, or where the student cannot have them: if it predicts no
+    distribution that they displace, or reads other columns or categories.
+    """
+    model = inside_wrappers(teacher, FrozenEstimator)
+    if not (setup.plan.takes_functions and isinstance(model, _ENSEMBLES)):
+        return teacher, None
+    recipe = model._recipe
+    is_same_table = recipe.row_shape == setup.recipe.row_shape and model._columns == setup.columns
+    if recipe.functions is None or not is_same_table:
+        return teacher, None
+    networks = copy.copy(model)
+    networks._recipe = replace(recipe, functions=None)
+    module = rebuild_module(model._plan, networks._recipe, weights_of(model.module_))
+    networks.module_ = module.to(next(model.module_.parameters()).device)
+    return networks, recipe.functions
+
+
+def inside_wrappers(model: Any, *wrappers: Any) -> Any:
+    """Return the model in any number of wrappers."""
+    while isinstance(model, wrappers):
+        model = model.estimator
+    return model
 
 
 def _at_once(act: Callable[[], Any]) -> Any:
@@ -111,7 +147,7 @@ def _arguments_for(model: Any, setup: Setup) -> FitArguments:
     It is a ValueError if the model is not, and does not take batches.
     """
     stream = setup.stream
-    if stream is None or isinstance(model, (BayesianEnsembleClassifier, BayesianEnsembleRegressor)):
+    if stream is None or isinstance(model, _ENSEMBLES):
         return setup.arguments
     if not is_prefitted(model):
         raise ValueError(
@@ -140,6 +176,8 @@ def has_fitted_teacher(distiller: Any) -> bool:
 def _out_of_fold(distiller: Any, teacher: Any, setup: Setup, seed: int) -> np.ndarray:
     """Out-of-fold predictions of members for X, encoded, with `teacher_cv`."""
     predict = check_memory(distiller.memory).cache(out_of_fold_members, ignore=["verbose"])
+    if setup.plan.takes_functions and isinstance(teacher, _ENSEMBLES):
+        teacher = clone(teacher).set_params(distance_aware=False)
     X, y, sample_weight = setup.arguments
     members = predict(
         teacher,

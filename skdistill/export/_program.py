@@ -52,7 +52,7 @@ def export_program(
     >>> X, y = load_diabetes(return_X_y=True)
     >>> path = os.path.join(tempfile.mkdtemp(), "ensemble.pt2")
     >>> export_program(BayesianEnsembleRegressor(2, max_epochs=2).fit(X, y), path)
-    >>> mean, std, *parts = torch.export.load(path).module()(torch.tensor(X))
+    >>> mean, std, *parts = torch.export.load(path).module()(torch.tensor(X).float())
     >>> mean.shape
     torch.Size([442])
     """

@@ -85,20 +85,23 @@ class ReadOffs(nn.Module):
         dtype = next(self.module.parameters()).dtype
         self.inputs = {"X": torch.zeros(2, *estimator._recipe.row_shape, dtype=dtype)}
         with torch.no_grad():
-            outputs = self.module.outputs(self.inputs["X"])
-            is_cheap = is_numeric and has_closed_form(self.module.of_outputs(outputs))
+            is_cheap = is_numeric and has_closed_form(self.module.distribution(self.inputs["X"]))
             self.interval = is_cheap if interval == "auto" else interval
-            found = dict(self.read(outputs))
+            found = dict(self._read(self.inputs["X"]))
         self.names, self.examples = list(found), list(found.values())
         self.options = dict(quantiles=quantiles, members=members, interval=interval)
 
     def forward(self, X: Tensor) -> tuple[Tensor, ...]:
         """Map rows (n, ...) to tensors whose first axis is n."""
-        return tuple(value for _, value in self.read(self.module.outputs(X)))
+        return tuple(value for _, value in self._read(X))
 
-    def read(self, outputs: Tensor) -> Iterator[tuple[str, Tensor]]:
-        """Name what outputs of the network, (S, n, p), predict."""
-        distribution = self.module.of_outputs(outputs)
+    def _read(self, X: Tensor) -> Iterator[tuple[str, Tensor]]:
+        """Name what is predicted for rows."""
+        outputs = self.module.outputs_of_networks(X)
+        return self.read(outputs, self.module.of_networks(outputs, X))
+
+    def read(self, outputs: Tensor, distribution: Any) -> Iterator[tuple[str, Tensor]]:
+        """Name what outputs of the network, (S, n, p), and their distribution predict."""
         task, parts = self.plan.task, distribution.uncertainty()
         if task.kind == "classifier":
             yield "label", task.point(distribution)
@@ -178,7 +181,8 @@ class RoundReadOffs(nn.Module):
         mean = self.booster.bounded(learner.outputs(hidden))
         if number > 1:
             mean = torch.lerp(given["so_far"], mean, self.booster.shares[number - 1])
-        found = dict(self.read_offs.read(mean.unsqueeze(0)))
+        outputs = mean.unsqueeze(0)
+        found = dict(self.read_offs.read(outputs, self.read_offs.module.of_outputs(outputs)))
         if self.is_last:
             return found, {}
         known = {**given, f"activations_{number}": hidden}

@@ -18,6 +18,7 @@ from .._calibration import Calibration, Temperature
 from .._columns import Columns
 from .._inputs import InputEncoding
 from .._plans import Extent, NetworkRecipe, Plan
+from .._random_functions import RandomFunctions
 from .._settings import Settings
 from .._tasks import TASKS
 from ..distillers import LearnerRecipes, Round
@@ -62,7 +63,7 @@ _OURS = [
     *_public(ensembles),
     *_public(distillers),
     *(*TASKS.values(), Extent, LearnerRecipes, NetworkRecipe, Round, SamplerDiagnostics),
-    *(Calibration, Columns, InputEncoding, SpecialTokens, Temperature),
+    *(Calibration, Columns, InputEncoding, RandomFunctions, SpecialTokens, Temperature),
     *_descendants(Plan),
     *_descendants(Settings),
 ]

@@ -2,7 +2,7 @@
 """Transfer sets: the rows on which a student imitates its teacher.
 
 Rows of the user's own are wrapped as :class:`TransferSet`. The others are made from the training
-rows, afresh in every epoch, by one of the makers: :class:`GaussianNoise`, :class:`Mixup`,
+rows by one of the makers: :class:`GaussianNoise`, :class:`Mixup`,
 :class:`Munge`, :class:`UniformBox` and :class:`Disagreement`. A maker holds settings only;
 ``prepare(X)`` returns a function that draws new rows for the given ones. In a distiller that is
 fitted on a frame, the columns in ``categorical=`` may be given by name.

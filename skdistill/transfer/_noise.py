@@ -26,7 +26,7 @@ _ROUNDING = 1e-10
 
 
 class GaussianNoise(TransferMaker):
-    """Add Gaussian noise to the rows, drawn afresh for each batch.
+    """Add Gaussian noise to the rows.
 
     Every row draws its own share of the noise, a uniform number to the power `share_power`, so
     that the student learns on the rows themselves as well as around them. The noise of a row

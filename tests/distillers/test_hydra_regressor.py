@@ -291,7 +291,7 @@ def test_spread_matching_makes_the_epistemic_part_faithful(regression):
     X_test, y_test = draw(1000, seed=1)
     relu = {"module__activation": "relu"}
     teacher = regression.ensemble(
-        n_members=8, max_epochs=50, module__hidden_units=(50,), **relu
+        n_members=8, max_epochs=50, distance_aware=False, module__hidden_units=(50,), **relu
     ).fit(X, y)
     truth = teacher.predict_uncertainty(X_test)
     rank, ratio = {}, {}
@@ -321,7 +321,12 @@ def test_the_scale_is_kept_where_the_core_is_too_small(regression):
     y = np.sin(2 * X[:, 0]) + 0.3 * np.random.default_rng(2).normal(size=400)
     settings = {"max_epochs": 60, "module__hidden_units": (32, 32), "n_members": 8}
     teacher = regression.ensemble(**settings).fit(X, y)
-    small = {"module__hidden_units": (6,), "module__embeddings": None, "max_epochs": 60, "lr": 0.03}
+    small = {
+        "module__hidden_units": (6,),
+        "module__embeddings": None,
+        "max_epochs": 240,
+        "lr": 0.03,
+    }
     student = regression.student(FrozenEstimator(teacher), **small).fit(X, y)
     truth, parts = (model.predict_uncertainty(X_test) for model in (teacher, student))
     inputs = torch.from_numpy(X_test).to(next(student.module_.parameters()))

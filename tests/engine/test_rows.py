@@ -13,10 +13,13 @@ from sklearn import config_context
 from skdistill import _memory
 from skdistill._engine import (
     DistillationRows,
+    PooledRows,
     Rows,
     StreamedRows,
     _rows,
+    drawn_rows,
 )
+from skdistill.modules import InputEncoder
 from skdistill.transfer import GaussianNoise
 
 
@@ -199,6 +202,71 @@ def test_a_teacher_with_noise_is_asked_anew_in_each_epoch(batch_size):
         for x in (torch.cat([X for X, _ in batches], dim=1)[0] for batches in (first, second))
     ]
     assert (by_row[0] != by_row[1]).all()  # and another one in the next epoch
+
+
+# --- a transfer set that is made once -------------------------------------------------------------
+
+
+def pooled_rows(n_copies=3, n_known=0):
+    """Copies of numbered rows, the further ones with noise in their first column."""
+    teacher, plain = Teacher(), numbered_rows(seeds=(1,))
+    draw = gaussian_noise(torch.tensor([0.1, 0.0], dtype=torch.float64))
+    known = torch.from_numpy(Teacher()(plain.X[:n_known].numpy())) if n_known else None
+
+    def copy(number):
+        X = plain.X
+        if number:
+            X = torch.cat([X[:n_known], drawn_rows(X[n_known:], draw, seed=7 + number)])
+        return DistillationRows(X, plain.targets, None, 5, (1,), teacher=teacher, known=known)
+
+    return PooledRows(copy, n_copies, plain.X, 5, (1,)), teacher
+
+
+def first_column(rows):
+    """That of an epoch, in the order of the rows' numbers, and as it is dealt."""
+    X = torch.cat([X for X, _ in rows], dim=1)[0]
+    return X[X[:, 1].argsort(descending=True), 0], X[:, 0]
+
+
+def test_copies_are_dealt_in_turn_and_each_is_made_once():
+    rows, teacher = pooled_rows()
+    epochs = [first_column(rows) for _ in range(7)]
+    assert_array_equal(epochs[0][0], np.arange(23.0))
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        assert not torch.equal(epochs[one][0], epochs[other][0])
+    for number in (3, 6):
+        assert_array_equal(epochs[number][0], epochs[0][0])
+        assert not torch.equal(epochs[number][1], epochs[0][1])  # in another order
+    assert_array_equal(epochs[4][0], epochs[1][0])
+    assert sum(teacher.asked) == 3 * (23 + 1)  # one of each to learn how large answers are
+    assert_answers_match(list(rows))
+
+
+def test_rows_whose_answers_are_known_are_not_asked_for():
+    rows, teacher = pooled_rows(n_known=20)
+    for _ in range(3):
+        assert_answers_match(list(rows))
+    assert sum(teacher.asked) == 3 * (3 + 1)
+
+
+def test_copies_go_on_from_their_state():
+    rows, _ = pooled_rows()
+    list(rows)
+    state = rows.state()
+    again, _ = pooled_rows()
+    again.load_state(state)
+    for _ in range(3):
+        for found, expected in zip(first_column(again), first_column(rows), strict=True):
+            assert_array_equal(found, expected)
+
+
+def test_rows_are_encoded_once_however_often_they_are_trained_on():
+    rows, encoder = numbered_rows(), InputEncoder(np.zeros(2), np.full(2, 2.0), edges=[[0, 1]] * 2)
+    for _ in range(2):
+        rows.encode_by(encoder)
+        X = torch.cat(dealt(rows)[0], dim=1)[0]
+        expected = encoder(rows.X)
+        assert_array_equal(X[X[:, 0].argsort()], expected)
 
 
 def test_the_noise_has_a_fifth_of_the_variance_asked_for():

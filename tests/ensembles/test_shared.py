@@ -117,8 +117,8 @@ def test_the_prior_of_a_members_own_weights_is_divided_by_their_number(data):
 def test_rows_of_weight_zero_and_weights(data):
     X, y = data
     weight = np.arange(N) % 2
-    of_half = ensemble().fit(X[weight > 0], y[weight > 0])
-    weighted = ensemble().fit(X, y, sample_weight=weight)
+    of_half = ensemble(dtype="float64").fit(X[weight > 0], y[weight > 0])
+    weighted = ensemble(dtype="float64").fit(X, y, sample_weight=weight)
     np.testing.assert_array_equal(weighted.predict(X), of_half.predict(X))
 
 
@@ -227,8 +227,8 @@ def test_it_is_exported(n, fitted, data, tmp_path):
     export_program(fitted, tmp_path / "model.pt2", members=True)
     program = torch.export.load(tmp_path / "model.pt2").module()
     X = data[0][:n]
-    found = program(torch.tensor(X))
-    np.testing.assert_allclose(found[0].squeeze(), fitted.predict(X).squeeze(), rtol=1e-6)
+    found = program(torch.tensor(X, dtype=next(fitted.module_.parameters()).dtype))
+    np.testing.assert_allclose(found[0].squeeze(), fitted.predict(X).squeeze(), rtol=1e-5)
 
 
 @pytest.fixture
@@ -262,6 +262,7 @@ def test_on_large_tables_classes_keep_the_best_epoch_of_the_mean_probabilities(d
     assert best < 60
     assert scores[best - 1] <= min(scores) + model.tol
     del model.module_.calibration
+    model.module_.functions = None
     shares = model.predict_proba(X[rows])
     brier = ((shares - np.eye(2)[y[rows]]) ** 2).sum(1).mean()
     assert scores[best - 1] == pytest.approx(brier)
@@ -289,10 +290,10 @@ def test_on_large_tables_noisy_classes_are_predicted_better(data):
 def test_the_temperature_is_that_of_all_members_on_the_rows_left_out(kind, data):
     X, y = data
     y = y if kind is BayesianEnsembleRegressor else noisy_labels(X, 1)
-    settings = {"calibrate": "oob", "dtype": "float64", "max_epochs": 40}
+    settings = {"calibrate": "oob", "dtype": "float64", "max_epochs": 40, "distance_aware": False}
     model = ensemble(kind, **settings).fit(X, y)
     rows = np.flatnonzero(parts_of(kind, y).of_row == 0)
-    outputs = model.module_.outputs(torch.tensor(X[rows])).detach()
+    outputs = model.module_.outputs_of_networks(torch.tensor(X[rows])).detach()
     found = model.module_.read(outputs)
     assert len(outputs) == K
     if model._kind == "regressor":

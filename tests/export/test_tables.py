@@ -41,7 +41,10 @@ def standardised(data_dir, table: str, dtype: Any) -> tuple[np.ndarray, np.ndarr
 
 def fitted_and_exported(name: str, X: np.ndarray, y: np.ndarray, path: Any) -> tuple[Any, Any]:
     """A model, and the module that is exported."""
-    model = MODELS[name]().set_params(max_epochs=5).fit(X[:400], y[:400])
+    model = MODELS[name]().set_params(max_epochs=5)
+    if "dtype" in model.get_params():
+        model.set_params(dtype=X.dtype.name)
+    model.fit(X[:400], y[:400])
     options = all_outputs(name, model)
     export_onnx(model, path, **options)
     return model, ReadOffs(model, **options)

@@ -186,7 +186,13 @@ def test_a_teacher_is_needed_and_gradients_where_they_are_asked_for():
 ROWS = X.numpy()[:120].astype(np.float32)
 NUMBERS = ROWS @ np.array([[1.0, 0.0], [-2.0, 1.0], [0.5, 3.0]])
 CLASSES = (ROWS[:, 0] > 0).astype(int) + (ROWS[:, 1] > 0.5)
-SMALL = {"n_members": 2, "max_epochs": 3, "module__hidden_units": (8,), "random_state": 0}
+SMALL = {
+    "n_members": 2,
+    "max_epochs": 3,
+    "distance_aware": False,
+    "module__hidden_units": (8,),
+    "random_state": 0,
+}
 
 
 @pytest.mark.parametrize(
@@ -352,7 +358,7 @@ def test_members_disagree_by_what_they_predict_not_by_expectations(
         make_pipeline(StandardScaler(), teacher),  # without gradients
         transfer=transfer,
         estimate=estimate,
-        max_epochs=1,
+        max_epochs=2,
         random_state=0,
     ).fit(ROWS, y)
     truth = predict_uncertainty(student.teacher_, measured["rows"].numpy()).epistemic

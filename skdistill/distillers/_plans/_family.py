@@ -58,6 +58,7 @@ class FamilyPlan(Plan):
     members_agree: bool = False
     calibration: Any = None
 
+    can_be_displaced: ClassVar[bool] = True  # by functions of the teacher
     can_tell_parts: ClassVar[bool] = True  # of the uncertainty, given several members
     has_members: ClassVar[bool] = False
     has_start: ClassVar[bool] = False
@@ -103,6 +104,10 @@ class FamilyPlan(Plan):
     @property
     def tells_parts(self) -> bool:
         return self.can_tell_parts and self.n_members > 1
+
+    @property
+    def takes_functions(self) -> bool:
+        return self.can_be_displaced
 
     def read(self, outputs: Tensor) -> Any:
         return self.expected(outputs) if self.members_agree else self.distribution(outputs)

@@ -53,6 +53,8 @@ class HydraPlan(Plan):
         exceeds that of the heads, which miss some of what sets the members apart.
     calibration : Calibration, default=None
         Of the fitted student.
+    has_several : bool, default=True
+        Whether several heads are wanted, as far as is known before the teacher is fitted.
     """
 
     task: Task
@@ -68,6 +70,12 @@ class HydraPlan(Plan):
     n_members: int = 1
     has_gain: bool = False
     calibration: Any = None
+
+    has_several: bool = True
+
+    @property
+    def takes_functions(self) -> bool:
+        return self.has_several
 
     @property
     def n_heads(self) -> int:

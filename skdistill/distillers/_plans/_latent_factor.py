@@ -46,6 +46,7 @@ class FactorPlan(FamilyPlan):
     n_factors: Any = "auto"
     scores: np.ndarray | None = None
 
+    can_be_displaced: ClassVar[bool] = False  # draws of it span all rows
     learns_from_members: ClassVar[bool] = True
     draws_functions: ClassVar[bool] = True
 

@@ -17,6 +17,7 @@ from ._family import OfGaussians, OfProbabilities, Term
 class GaussianMixturePlan(OfGaussians):
     """One Gaussian with the moments of the members' mixture (Eqs 5 and 6): the total only."""
 
+    can_be_displaced: ClassVar[bool] = False  # one member has the total alone
     can_tell_parts: ClassVar[bool] = False
     has_members: ClassVar[bool] = True
 
@@ -32,6 +33,7 @@ class GaussianMixturePlan(OfGaussians):
 class CategoricalMixturePlan(OfProbabilities):
     """The members' mean probabilities (Eqs 5 and 6), plain ensemble distillation: total only."""
 
+    can_be_displaced: ClassVar[bool] = False  # one member has the total alone
     can_tell_parts: ClassVar[bool] = False
     has_members: ClassVar[bool] = True
     settings: ClassVar[frozenset[str]] = frozenset({"temperature"})

@@ -46,6 +46,8 @@ class NormalInverseGammaPlan(OfGaussians):
 class NormalInverseWishartPlan(OfGaussians):
     """A normal-inverse-Wishart distribution over the means and the covariance (Eq 11)."""
 
+    can_be_displaced: ClassVar[bool] = False  # targets have one strength of belief
+    takes_functions: ClassVar[bool] = False  # its targets have one strength of belief
     has_start: ClassVar[bool] = True
 
     @property

@@ -40,6 +40,7 @@ class RandomHeadPlan(FamilyPlan):
     seed: int = 0
     rate: float | None = None
 
+    can_be_displaced: ClassVar[bool] = False  # there are more draws than functions
     can_tell_parts: ClassVar[bool] = True
     has_members: ClassVar[bool] = True
     settings: ClassVar[frozenset[str]] = frozenset({"n_samples"})

@@ -52,6 +52,11 @@ class LearnerRecipes(NamedTuple):
         return self.of_classes[0].input_shape
 
     @property
+    def functions(self) -> None:
+        """Learners have no random functions, as a round adds to those before it."""
+        return None
+
+    @property
     def inputs(self) -> InputEncoding | None:
         """What is done to rows before networks take them."""
         return self.of_classes[0].inputs
