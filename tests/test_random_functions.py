@@ -238,9 +238,9 @@ def test_a_dirichlet_has_the_moments_of_the_mixture_of_displaced_ones():
 
 
 def test_a_dirichlet_next_to_a_corner_of_the_simplex_keeps_its_precision():
-    before = Dirichlet(torch.tensor([[0.4, 1e-12], [3.0, 2e-14]]).double())
+    before = Dirichlet(torch.tensor([[0.4, 1e-12], [3.0, 2e-14]], dtype=torch.float64))
     unmoved = before.displaced(torch.zeros(2, 2, 2).double())
-    expected = torch.tensor([[0.4, 1e-12], [3.0, 1e-12]]).double()  # none is smaller
+    expected = torch.tensor([[0.4, 1e-12], [3.0, 1e-12]], dtype=torch.float64)  # none is smaller
     torch.testing.assert_close(unmoved.concentrations, expected, rtol=1e-9, atol=0)
 
 
