@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_solve, cholesky, solve_triangular
 from scipy.spatial.distance import cdist
 
 from ._inputs import InputEncoding
@@ -26,7 +26,7 @@ LEAST_SAMPLES = 100
 
 # Samples, at most, that distances are measured on; among them inducing points are chosen, and one
 # sample at a time, or blocks, are left out.
-_N_SAMPLES, _N_INDUCING, _N_LEFT_OUT, _N_IN_BLOCKS = 2_000, 192, 1_000, 300
+_N_SAMPLES, _N_INDUCING, _N_LEFT_OUT, _N_IN_BLOCKS = 2_000, 256, 1_000, 300
 
 _N_WAVES = 64
 
@@ -39,11 +39,13 @@ _LENGTH_SCALES, _LESS = (0.12, 0.18, 0.25, 0.35, 0.5, 0.6), 0.5
 _NUGGET = 1e-4
 
 # Inducing points are enough when this share of the variance is left at all samples on average.
-_LEFT = 1e-3
+_LEFT = 1e-5
 
 # What is taken off the functions' variance: as much as this share of the samples like those of
-# training have at most. There members are to differ by what they have learnt: the epistemic part
-# of 20 members and of 100 others had a rank correlation of .08 to .75 on five sets without it.
+# training have at most. There members are to differ by what they have learnt. With this, and so
+# many inducing points, the epistemic parts of two ensembles agree as those of their networks do
+# (rank correlations of concrete, energy, power-plant: .84, .70, .64; without functions .82, .69,
+# .65; with 192 points .76, .54, .60; with all of the variance .47, .36, .20).
 _USUAL = 0.9
 
 # Numbers of predictions by which the relevance of columns is measured; how little it may be; and
@@ -52,7 +54,7 @@ _N_PREDICTIONS, _LEAST_RELEVANCE, _MOST_COLUMNS = 5_000, 0.1, 200
 
 # Standard deviations that are tried, in units of that of y; and by how much, at most, what is left
 # of the functions' variance may add to that of the residuals of held-out samples.
-_SCALES = np.geomspace(0.01, 1.0, 21)
+_SCALES = np.geomspace(0.01, 4.0, 27)
 _MOST_ADDED = 0.15
 
 # Beyond all samples functions grow by so much of the deviation of y, at least, for each deviation.
@@ -121,6 +123,7 @@ class RandomFunctions:
             frequencies,
             phases,
             self._weights(),
+            self._whitening(),
             self.scale,
             self.usual,
         )
@@ -133,6 +136,17 @@ class RandomFunctions:
         )
         return inducing, frequencies, phases
 
+    def _cholesky(self) -> np.ndarray:
+        """Lower factor of the kernel matrix of the inducing points."""
+        inducing, *_ = self._features
+        kernel = squared_exponential(inducing, inducing, self.length_scale)
+        return cholesky(kernel + _NUGGET * np.eye(len(inducing)), lower=True)
+
+    def _whitening(self) -> np.ndarray:
+        """Return what takes kernel functions (m,) to those whose squares sum to what is known."""
+        lower = self._cholesky()
+        return solve_triangular(lower, np.eye(len(lower)), lower=True).T
+
     def _weights(self) -> np.ndarray:
         """Draw the weights of the features by Matheron's rule, (D + m, S, k), with mean 0."""
         inducing, frequencies, phases = self._features
@@ -144,8 +158,7 @@ class RandomFunctions:
         prior = np.sqrt(2 / n_waves) * prior
         at_inducing = np.tensordot(np.sin(inducing @ frequencies.T + phases), prior, axes=1)
         values = (at_inducing + np.sqrt(_NUGGET) * noise).reshape(n_inducing, -1)
-        kernel = squared_exponential(inducing, inducing, self.length_scale)
-        solved = cho_solve(cho_factor(kernel + _NUGGET * np.eye(n_inducing)), values)
+        solved = cho_solve((self._cholesky(), True), values)
         found = np.concatenate([prior, -solved.reshape(noise.shape)])  # Wilson et al., Eq 13
         found -= found.mean(axis=1, keepdims=True)  # so that the mean of the members stays
         n_members = len(self.members)

@@ -73,14 +73,31 @@ def values(found, rows):
 # ------------------------------------------------------------------------------------------
 
 
-def test_draws_have_the_variance_of_the_conditioned_gaussian_process():
+@pytest.mark.parametrize("usual", [0.0, 0.5])
+@pytest.mark.parametrize("n_members", [2, 9])
+def test_draws_have_the_variance_of_the_conditioned_gaussian_process(n_members, usual):
+    found = functions(n_members=n_members, usual=usual, scale=(2.0, 0.5))
+    rows = np.random.RandomState(2).uniform(-3, 3, (50, 2))
+    kernel = squared_exponential(found.inducing, found.inducing, 0.7) + 1e-4 * np.eye(40)
+    cross = squared_exponential(rows, found.inducing, 0.7)
+    variance = 1 - np.einsum("ij,ji->i", cross, np.linalg.solve(kernel, cross.T))
+    expected = np.maximum(variance - usual, 0)
+    assert 0 < (expected > 0).sum() <= 50 * (1 - usual)
+    at_rows = values(found, rows)
+    np.testing.assert_allclose(at_rows[..., 0].var(0), 4 * expected, rtol=1e-6, atol=1e-10)
+    np.testing.assert_allclose(at_rows[..., 1].var(0), expected / 4, rtol=1e-6, atol=1e-10)
+
+
+def test_draws_are_those_of_the_conditioned_gaussian_process():
     found = functions(n_members=2000)
     rows = np.random.RandomState(2).uniform(-3, 3, (30, 2))
     kernel = squared_exponential(found.inducing, found.inducing, 0.7) + 1e-4 * np.eye(40)
     cross = squared_exponential(rows, found.inducing, 0.7)
-    expected = 4 * (1 - np.einsum("ij,ji->i", cross, np.linalg.solve(kernel, cross.T)))
+    explained = cross @ np.linalg.solve(kernel, cross.T)
+    expected = 4 * (squared_exponential(rows, rows, 0.7) - explained)
     # The error of 10,000 waves, and of 2,000 draws, in units of the prior variance.
-    np.testing.assert_allclose(values(found, rows)[..., 0].var(0), expected, atol=4 * 0.2)
+    covariance = np.cov(values(found, rows)[..., 0], rowvar=False)
+    np.testing.assert_allclose(covariance, expected, atol=4 * 0.2)
 
 
 def test_draws_vanish_at_the_samples_and_have_mean_zero_everywhere():
@@ -154,17 +171,6 @@ def test_the_variance_at_samples_left_out_is_that_of_the_conditioned_process(mon
     assert found.left_out == pytest.approx(left.mean(), rel=1e-6)
 
 
-def test_the_usual_variance_is_taken_off_that_of_draws():
-    rows = np.random.RandomState(2).uniform(-3, 3, (50, 2))
-    of_all, taken = (values(functions(n_members=9, usual=u), rows)[..., 0] for u in (0.0, 0.5))
-    variance = of_all.var(0)
-    np.testing.assert_allclose(taken.var(0), np.maximum(variance - 4 * 0.5, 0), atol=1e-12)
-    kept = variance > 2
-    assert 0 < kept.sum() < 50
-    factors = (taken / of_all)[:, kept]
-    np.testing.assert_allclose(factors, np.broadcast_to(factors[:1], factors.shape))
-
-
 def test_members_differ_by_what_they_learnt_at_samples_like_those_of_training():
     rng = np.random.default_rng(0)
     rows, further = rng.standard_normal((500, 3)), rng.standard_normal((500, 3))
@@ -222,6 +228,43 @@ def test_members_get_one_function_each():
     classes = EmpiricalCategorical.from_logits(logits).displaced(drawn(4, 3, 5, seed=1))
     expected = (logits + drawn(4, 3, 5, seed=1)).softmax(-1)
     torch.testing.assert_close(classes.members.transpose(0, 1), expected)
+
+
+def test_the_density_of_displaced_members_has_no_holes():
+    before = EmpiricalGaussian(drawn(20, 4, 1), torch.full((20, 4, 1), 1e-4).double())
+    found = before.displaced(10 * drawn(20, 4, 1, seed=1))
+    means, variances = found.components()
+    total = variances.mean(0) + (means - means.mean(0)).square().mean(0)
+    torch.testing.assert_close(total, found.variance)  # that of the members
+    torch.testing.assert_close(means.mean(0), found.mean)
+    grid = torch.linspace(-60, 60, 20_001).double()[:, None, None].expand(-1, 4, 1)
+    density = torch.stack([found.log_prob(y).exp() for y in grid])
+    moments = torch.stack([torch.trapezoid(density * grid**k, grid, dim=0) for k in range(3)])
+    torch.testing.assert_close(moments[0], torch.ones(4, 1).double(), rtol=1e-5, atol=0)
+    torch.testing.assert_close(moments[1], found.mean, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(moments[2] - moments[1] ** 2, found.variance, rtol=1e-5, atol=0)
+    median = found.quantile(0.5).squeeze(-1)
+    torch.testing.assert_close(found.cdf(median), torch.full((4, 1), 0.5).double())
+    # New draws of the functions are likelier than under narrow members, whose density is 0 between.
+    unseen = 10 * drawn(50, 4, 1, seed=2)
+    narrow = EmpiricalGaussian(found.means, found.variances)
+    gain = torch.stack([found.log_prob(y) - narrow.log_prob(y) for y in unseen])
+    assert gain.mean() > 100
+
+
+def test_members_that_are_not_displaced_keep_their_density():
+    before = EmpiricalGaussian(drawn(5, 4, 1), drawn(5, 4, 1, seed=1).exp())
+    found = before.displaced(torch.zeros(5, 4, 1).double())
+    for now, then in zip(found.components(), before.components(), strict=True):
+        torch.testing.assert_close(now, then)
+
+
+def test_a_displaced_mixture_is_displaced_in_every_unit():
+    before = EmpiricalGaussian(drawn(5, 4, 1), drawn(5, 4, 1, seed=1).exp())
+    functions_at, y = drawn(5, 4, 1, seed=2), drawn(4, 1, seed=3)
+    found = before.displaced(functions_at).affine(3.0, 2.0)
+    expected = before.affine(3.0, 2.0).displaced(2 * functions_at)
+    torch.testing.assert_close(found.log_prob(y), expected.log_prob(y))
 
 
 def test_a_dirichlet_has_the_moments_of_the_mixture_of_displaced_ones():

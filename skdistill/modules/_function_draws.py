@@ -46,11 +46,14 @@ class FunctionDraws(nn.Module):
         Of the sines.
     weights : ndarray of shape (D + m, S, k)
         Of the features, for S draws of k values each, of a prior variance of 1.
+    whitening : ndarray of shape (m, m)
+        Takes the kernel functions to features whose squares sum to the share of the prior variance
+        that is known: the inverse of the transposed Cholesky factor of the kernel matrix.
     scale : ndarray of shape (k,)
         What the values are multiplied by.
     usual : float
-        Variance of the draws at samples like those of training, as a share of the prior one. It is
-        taken off the variance everywhere, by a common factor of the draws.
+        Variance of the process at samples like those of training, as a share of the prior one. It
+        is taken off the variance everywhere; what is left is exactly the variance of the draws.
 
     References
     ----------
@@ -62,6 +65,7 @@ class FunctionDraws(nn.Module):
     projection: Tensor
     offset: Tensor
     weights: Tensor
+    whitening: Tensor
     scale: Tensor
 
     def __init__(
@@ -75,6 +79,7 @@ class FunctionDraws(nn.Module):
         frequencies: np.ndarray,
         phases: np.ndarray,
         weights: np.ndarray,
+        whitening: np.ndarray,
         scale: np.ndarray,
         usual: float,
     ):
@@ -90,6 +95,7 @@ class FunctionDraws(nn.Module):
         half_squares = 0.5 * np.square(inducing / length_scale).sum(1)
         self._keep("offset", np.concatenate([phases, -half_squares]))
         self._keep("weights", weights.reshape(len(weights), -1))
+        self._keep("whitening", whitening)
         self._keep("scale", np.tile(scale, self.n_draws))
 
     def _keep(self, name: str, values: np.ndarray) -> None:
@@ -100,7 +106,7 @@ class FunctionDraws(nn.Module):
     @property
     def flop(self) -> int:
         """Operations of the matrix products for one sample."""
-        return 2 * (self.projection.numel() + self.weights.numel())
+        return 2 * sum(t.numel() for t in (self.projection, self.weights, self.whitening))
 
     def forward(self, x: Tensor) -> Tensor:
         """Map samples (n, n_columns) to values of the draws, (S, n, k)."""
@@ -117,9 +123,13 @@ class FunctionDraws(nn.Module):
         kernel = (products - z.square() @ self.squared_relevance).exp()
         # Sines, since ONNX Runtime has no cosine in float64.
         values = torch.cat([waves.sin(), kernel], dim=-1) @ self.weights
-        variance = values.square().mean(-1, keepdim=True)  # the mean of the draws is 0
-        kept = (1 - self.usual / variance.clamp(min=_LEAST)).clamp(min=0).sqrt()
-        return growth * kept * values * self.scale
+        values = values.unflatten(-1, (self.n_draws, self.n_values))
+        drawn = values.square().mean(-2, keepdim=True)  # the mean of the draws is 0
+        known = (kernel @ self.whitening).square().sum(-1, keepdim=True)
+        # Few draws have it but roughly: they are multiplied to have it exactly.
+        variance = growth.square() * (1 - known - self.usual).clamp(min=0)
+        values = values * (variance.unsqueeze(-1) / drawn.clamp(min=_LEAST)).sqrt()
+        return values.flatten(-2) * self.scale
 
     def appended(self, outputs: Tensor, x: Tensor) -> Tensor:
         """Return outputs (L, n, p) of L networks with the values as further outputs."""
