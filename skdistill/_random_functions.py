@@ -3,7 +3,9 @@
 
 Members of an ensemble agree on much that they have not seen, since they share their architecture.
 To each member is added a draw of a Gaussian process that is zero at the training samples: what the
-data say stays as it is, and between and beyond them members disagree.
+data say stays as it is, and between and beyond them members disagree. Where a value is missing, or
+a category unknown, that was known in training, members disagree by as much as predictions change
+without it.
 """
 
 from __future__ import annotations
@@ -52,6 +54,9 @@ _USUAL = 0.9
 # the number of columns up to which it is.
 _N_PREDICTIONS, _LEAST_RELEVANCE, _MOST_COLUMNS = 5_000, 0.1, 200
 
+# A column of which at least this share is missing in training has taught networks what that means.
+_TAUGHT = 0.05
+
 # Standard deviations that are tried, in units of that of y; and by how much, at most, what is left
 # of the functions' variance may add to that of the residuals of held-out samples.
 _SCALES = np.geomspace(0.01, 4.0, 27)
@@ -86,6 +91,8 @@ class RandomFunctions:
     usual, left_out : float
         Variance that is taken off, see the module, and the mean of what is left of it at samples
         that are left out, as shares of the square of this.
+    unknown : ndarray of shape (n_columns, k)
+        Standard deviation, in units of y or of logits, where a column's value is not known.
     seed : int
         Of the draws: that of a member depends on its number, and not on the others.
     members : tuple of int
@@ -103,6 +110,7 @@ class RandomFunctions:
     scale: np.ndarray
     usual: float
     left_out: float
+    unknown: np.ndarray
     seed: int
     members: tuple[int, ...] = ()
 
@@ -122,10 +130,11 @@ class RandomFunctions:
             inducing,
             frequencies,
             phases,
-            self._weights(),
+            *self._weights(),
             self._whitening(),
             self.scale,
             self.usual,
+            self.unknown,
         )
 
     @property
@@ -147,22 +156,24 @@ class RandomFunctions:
         lower = self._cholesky()
         return solve_triangular(lower, np.eye(len(lower)), lower=True).T
 
-    def _weights(self) -> np.ndarray:
-        """Draw the weights of the features by Matheron's rule, (D + m, S, k), with mean 0."""
+    def _weights(self) -> tuple[np.ndarray, np.ndarray]:
+        """Draw the weights of the features by Matheron's rule, (D + m, S, k), with mean 0.
+
+        Also draw those of columns that are unknown, (n_columns, S, k).
+        """
         inducing, frequencies, phases = self._features
-        n_waves, n_inducing, size = len(phases), len(inducing), len(self.scale)
-        shape = n_waves + n_inducing, size
+        n_waves, n_inducing, n_columns = len(phases), len(inducing), len(self.unknown)
+        shape = n_waves + n_inducing + n_columns, len(self.scale)
         generators = (np.random.default_rng([self.seed, member]) for member in self.members)
         drawn = np.stack([generator.standard_normal(shape) for generator in generators], axis=1)
-        prior, noise = np.split(drawn, [n_waves])
+        drawn -= drawn.mean(axis=1, keepdims=True)  # so that the mean of the members stays
+        prior, noise, of_columns = np.split(drawn, [n_waves, n_waves + n_inducing])
         prior = np.sqrt(2 / n_waves) * prior
         at_inducing = np.tensordot(np.sin(inducing @ frequencies.T + phases), prior, axes=1)
         values = (at_inducing + np.sqrt(_NUGGET) * noise).reshape(n_inducing, -1)
         solved = cho_solve((self._cholesky(), True), values)
-        found = np.concatenate([prior, -solved.reshape(noise.shape)])  # Wilson et al., Eq 13
-        found -= found.mean(axis=1, keepdims=True)  # so that the mean of the members stays
-        n_members = len(self.members)
-        return np.sqrt(n_members / (n_members - 1)) * found
+        weights = np.concatenate([prior, -solved.reshape(noise.shape)])  # Wilson et al., Eq 13
+        return weights * self.scale, of_columns * self.unknown[:, None]
 
 
 def find_functions(
@@ -230,6 +241,7 @@ def find_functions(
         scale=scale * (_LOGITS_PER_DEVIATION if are_classes else unit),
         usual=usual,
         left_out=left_out,
+        unknown=_effects_of_unknown(X, predict, are_classes),
         seed=seed,
     )
 
@@ -290,6 +302,28 @@ def _relevance(X: np.ndarray, predict: Predict, random_state) -> np.ndarray:
     factors = np.maximum((effects / effects.max()) ** 0.25, _LEAST_RELEVANCE)
     relevance: np.ndarray = factors / np.sqrt(np.square(factors).mean())
     return relevance
+
+
+def _effects_of_unknown(X: np.ndarray, predict: Predict, are_classes: bool) -> np.ndarray:
+    """Root mean square of what predictions change by where a column is unknown, (n_columns, k).
+
+    It is 0 for columns that are often missing in training.
+    """
+    n_columns = X.shape[1]
+    rows = X[: max(20, _N_PREDICTIONS // n_columns)]
+    known = predict(rows)
+    found = np.zeros((n_columns, known.shape[1]))
+    if n_columns > _MOST_COLUMNS:
+        return found
+    for column in np.flatnonzero(np.isnan(X).mean(axis=0) < _TAUGHT):
+        without = rows.copy()
+        without[:, column] = np.nan
+        change = predict(without) - known
+        if are_classes:  # what is added to all logits changes nothing
+            change -= change.mean(axis=1, keepdims=True)
+        found[column] = np.sqrt(np.square(change).mean(axis=0))
+    # Independent draws for K logits less their mean have 1 - 1 / K of their variance.
+    return found * np.sqrt(found.shape[1] / (found.shape[1] - 1)) if are_classes else found
 
 
 def _inducing_points(points: np.ndarray, length_scale: float) -> tuple[np.ndarray, np.ndarray]:
