@@ -302,7 +302,7 @@ def test_unknown_categories_widen_the_answer():
 
 
 def test_classes_are_less_sure_without_a_column():
-    labels = (TABLE @ [1.0, 2.0, 0.0] > RNG.logistic(size=400)).astype(int)
+    labels = (RNG.logistic(size=400) < TABLE @ [1.0, 2.0, 0.0]).astype(int)
     teacher = BayesianEnsembleClassifier(20, max_epochs=30, random_state=0).fit(TABLE, labels)
     student = HydraPlusClassifier(FrozenEstimator(teacher), max_epochs=20, random_state=0)
     student.fit(TABLE, labels)
