@@ -13,10 +13,10 @@ from ._inputs import InputEncoder
 # rays. Arguments of sines stay small.
 _FARTHEST = 50.0
 
-# Variances count as at least this.
+# Added to variances that are divided by.
 _LEAST = 1e-30
 
-# Deviations beyond which functions grow no more.
+# Distance from the mean beyond which functions grow no more.
 _LARGEST = 1e9
 
 
@@ -108,17 +108,17 @@ class FunctionDraws(nn.Module):
 
     def _flat(self, x: Tensor) -> Tensor:
         """Values of the draws, (n, S k)."""
-        z = self.encoder(x.double()).clamp(-_LARGEST, _LARGEST)
-        distance = z.square().sum(-1, keepdim=True).sqrt()
-        growth = 1 + self.growth * (distance - self.radius).clamp(min=0)
+        z = self.encoder(x.double())
+        distance = torch.linalg.vector_norm(z, dim=-1, keepdim=True).clamp(self.radius, _LARGEST)
+        growth = self.growth * distance + (1 - self.growth * self.radius)
         z = z.clamp(-_FARTHEST, _FARTHEST)
-        sizes = (self.n_waves, len(self.offset) - self.n_waves)
-        waves, products = (z @ self.projection + self.offset).split(sizes, dim=-1)
+        arguments = torch.addmm(self.offset, z, self.projection)
+        waves, products = arguments.tensor_split((self.n_waves,), dim=-1)
         kernel = (products - z.square() @ self.squared_relevance).exp()
         # Sines, since ONNX Runtime has no cosine in float64.
         values = torch.cat([waves.sin(), kernel], dim=-1) @ self.weights
         variance = values.square().mean(-1, keepdim=True)  # the mean of the draws is 0
-        kept = (1 - self.usual / variance.clamp(min=_LEAST)).clamp(min=0).sqrt()
+        kept = ((variance - self.usual).relu() / (variance + _LEAST)).sqrt()
         return growth * kept * values * self.scale
 
     def appended(self, outputs: Tensor, x: Tensor) -> Tensor:

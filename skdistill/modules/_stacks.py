@@ -53,14 +53,17 @@ class StackedLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (*lead, n, in), or rows shared over the last lead axis, to (*lead, n, out)."""
+        weight, bias = self.weight, self.bias
         if torch.compiler.is_exporting():  # of any number of rows
-            return x @ self.weight + self.bias
-        n_rows, n_units = x.shape[-2], self.weight.shape[-1]
+            return x @ weight + bias
+        n_rows, n_units = x.shape[-2], weight.shape[-1]
         if n_rows > n_units:
             return self._forward_units_first(x)
         x = x.expand(*self.lead, -1, -1)
-        bias, x, weight = (part.flatten(0, -3) for part in (self.bias, x, self.weight))
-        return torch.baddbmm(bias, x, weight).view(*self.lead, n_rows, n_units)
+        if len(self.lead) == 1:
+            return torch.baddbmm(bias, x, weight)
+        found = torch.baddbmm(*(part.flatten(0, -3) for part in (bias, x, weight)))
+        return found.view(*self.lead, n_rows, n_units)
 
     def _forward_units_first(self, x: Tensor) -> Tensor:
         """The same as ``y.mT = weight.mT @ x.mT + bias.mT``, for many rows.
