@@ -160,9 +160,9 @@ def read_in_chunks(
             first = predict(0)
         out = [_with_room(part.cpu().numpy(), len(X)) for part in _parts(first)]
         starts = range(size, len(X), size)
-        if n_threads == 1:
+        if n_threads == 1 and starts:
             fill(starts)
-        else:
+        elif starts:
             step = max(1, len(starts) // (_SPANS * n_threads))
             spans = [starts[k : k + step] for k in range(0, len(starts), step)]
             on_threads(_configured(fill), spans, n_threads)

@@ -143,7 +143,8 @@ class EmpiricalGaussian(Marginal, Calibratable):
 
     def affine(self, loc: Tensor | np.ndarray, scale: Tensor | np.ndarray) -> EmpiricalGaussian:
         loc, scale = (torch.as_tensor(value).to(self.means) for value in (loc, scale))
-        return EmpiricalGaussian(loc + scale * self.means, scale.square() * self.variances)
+        means = torch.addcmul(loc, scale, self.means)
+        return EmpiricalGaussian(means, scale.square() * self.variances)
 
     def tempered(self, temperature: Any) -> EmpiricalGaussian:
         temperature = as_tensor_like(temperature, self.variances)

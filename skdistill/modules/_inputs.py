@@ -18,6 +18,8 @@ _BEYOND = 5.0
 def compressed(z: Tensor) -> Tensor:
     """Return numbers z within 5 of 0 as they are, others as ±(5 + log(|z| - 4))."""
     inside = z.clamp(-_BEYOND, _BEYOND)
+    if not torch.compiler.is_compiling() and torch.equal(inside, z):
+        return z  # as in most rows; one of them is predicted 5 % faster
     excess = z - inside
     return torch.addcmul(inside, excess.sign(), excess.abs().log1p())
 

@@ -54,16 +54,12 @@ class StackedLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Map (*lead, n, in), or rows shared over the last lead axis, to (*lead, n, out)."""
         weight, bias = self.weight, self.bias
-        if torch.compiler.is_exporting():  # of any number of rows
-            return x @ weight + bias
-        n_rows, n_units = x.shape[-2], weight.shape[-1]
-        if n_rows > n_units:
-            return self._forward_units_first(x)
-        x = x.expand(*self.lead, -1, -1)
-        if len(self.lead) == 1:
-            return torch.baddbmm(bias, x, weight)
-        found = torch.baddbmm(*(part.flatten(0, -3) for part in (bias, x, weight)))
-        return found.view(*self.lead, n_rows, n_units)
+        if not torch.compiler.is_exporting():  # of any number of rows
+            if x.shape[-2] > weight.shape[-1]:
+                return self._forward_units_first(x)
+            if x.shape[:-2] == self.lead and len(self.lead) == 1:
+                return torch.baddbmm(bias, x, weight)
+        return x @ weight + bias
 
     def _forward_units_first(self, x: Tensor) -> Tensor:
         """The same as ``y.mT = weight.mT @ x.mT + bias.mT``, for many rows.

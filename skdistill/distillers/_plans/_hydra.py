@@ -91,7 +91,7 @@ class HydraPlan(Plan):
         return gained if self.has_gain else None
 
     def read_mean(self, outputs: Tensor) -> Tensor:
-        return super().read_mean(outputs[: self.n_heads])
+        return outputs[: self.n_heads, :, : self.task.size].mean(dim=0)
 
     def build(self, recipe: NetworkRecipe, seeds: Sequence[int]) -> MultiHead:
         networks = recipe.build(seeds)
