@@ -105,11 +105,21 @@ class Columns:
             numbers = check_array(_some_columns(X, numeric), input_name="X", **settings)
         out = np.empty((len(X), self.n_columns), dtype=numbers.dtype)
         out[:, numeric] = numbers
-        for column, known in self.categories.items():
-            codes = {category: code for code, category in enumerate(known)}
-            values = values_of(column_of(X, column))
-            out[:, column] = [codes.get(value, np.nan) for value in values]
+        for column in self.categories:
+            out[:, column] = self._codes(column, values_of(column_of(X, column)))
         return out
+
+    def encode_floats(self, X: np.ndarray) -> np.ndarray:
+        """Return what :meth:`encode` does, for finite floats of shape (n, n_columns)."""
+        out = X.copy()
+        for column in self.categories:
+            out[:, column] = self._codes(column, X[:, column].tolist())
+        return out
+
+    def _codes(self, column: int, values: list) -> list[float]:
+        """Return the codes of a column's values, NaN for those that are not known."""
+        codes = {category: code for code, category in enumerate(self.categories[column])}
+        return [codes.get(value, np.nan) for value in values]
 
     def decode(self, rows: np.ndarray, like: Any) -> Any:
         """Return encoded rows as a table like another, which `fit` was given."""
