@@ -110,9 +110,7 @@ class DistributionEstimator(NetEstimator):
             if task.kind == "classifier":
                 return task.decode(self._read(X, task.point))
             module = self.module_
-            return task.decode(
-                self._read(X, module.mean, raw=True, run=module.outputs_of_networks)
-            )
+            return task.decode(self._read(X, module.mean, raw=True, run=module.outputs_of_networks))
         check_return_std(self, return_std)
         mean, variance = self._read(X, lambda d: (d.mean, d.variance))
         per_target = self._plan.task.per_target

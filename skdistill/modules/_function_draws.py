@@ -59,9 +59,12 @@ class FunctionDraws(nn.Module):
     """
 
     squared_relevance: Tensor
-    projection: Tensor
-    offset: Tensor
-    weights: Tensor
+    frequencies: Tensor
+    phases: Tensor
+    inducing: Tensor
+    minus_half_squares: Tensor
+    weights_of_waves: Tensor
+    weights_of_kernel: Tensor
     scale: Tensor
 
     def __init__(
@@ -81,15 +84,16 @@ class FunctionDraws(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.radius, self.growth, self.usual = radius, growth, usual
-        self.n_waves, (self.n_draws, self.n_values) = len(phases), weights.shape[1:]
+        self.n_draws, self.n_values = weights.shape[1:]
         factor = relevance / length_scale
         self._keep("squared_relevance", 0.5 * np.square(factor)[:, None])
-        # Of one product with an input: the phases of the waves, and its products with the points.
-        of_inducing = factor * inducing / length_scale
-        self._keep("projection", np.concatenate([relevance * frequencies, of_inducing]).T)
-        half_squares = 0.5 * np.square(inducing / length_scale).sum(1)
-        self._keep("offset", np.concatenate([phases, -half_squares]))
-        self._keep("weights", weights.reshape(len(weights), -1))
+        self._keep("frequencies", (relevance * frequencies).T)
+        self._keep("phases", phases)
+        self._keep("inducing", (factor * inducing / length_scale).T)
+        self._keep("minus_half_squares", -0.5 * np.square(inducing / length_scale).sum(1))
+        of_waves, of_kernel = np.split(weights.reshape(len(weights), -1), [len(phases)])
+        self._keep("weights_of_waves", of_waves)
+        self._keep("weights_of_kernel", of_kernel)
         self._keep("scale", np.tile(scale, self.n_draws))
 
     def _keep(self, name: str, values: np.ndarray) -> None:
@@ -100,7 +104,8 @@ class FunctionDraws(nn.Module):
     @property
     def flop(self) -> int:
         """Operations of the matrix products for one sample."""
-        return 2 * (self.projection.numel() + self.weights.numel())
+        matrices = self.frequencies, self.inducing, self.weights_of_waves, self.weights_of_kernel
+        return 2 * sum(matrix.numel() for matrix in matrices)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map samples (n, n_columns) to values of the draws, (S, n, k)."""
@@ -112,11 +117,11 @@ class FunctionDraws(nn.Module):
         distance = torch.linalg.vector_norm(z, dim=-1, keepdim=True).clamp(self.radius, _LARGEST)
         growth = self.growth * distance + (1 - self.growth * self.radius)
         z = z.clamp(-_FARTHEST, _FARTHEST)
-        arguments = torch.addmm(self.offset, z, self.projection)
-        waves, products = arguments.tensor_split((self.n_waves,), dim=-1)
-        kernel = (products - z.square() @ self.squared_relevance).exp()
         # Sines, since ONNX Runtime has no cosine in float64.
-        values = torch.cat([waves.sin(), kernel], dim=-1) @ self.weights
+        waves = torch.addmm(self.phases, z, self.frequencies).sin()
+        products = torch.addmm(self.minus_half_squares, z, self.inducing)
+        kernel = (products - z.square() @ self.squared_relevance).exp()
+        values = torch.addmm(waves @ self.weights_of_waves, kernel, self.weights_of_kernel)
         variance = values.square().mean(-1, keepdim=True)  # the mean of the draws is 0
         kept = ((variance - self.usual).relu() / (variance + _LEAST)).sqrt()
         return growth * kept * values * self.scale
