@@ -15,8 +15,9 @@ MLPRegressor    one network of the size of a member
 10 skorch nets  one NeuralNetRegressor for each member, with skorch's defaults, their predictions
                 averaged. A few of them predict and their time is scaled to all
 defaults        HydraPlusRegressor and DistributionDistiller with all defaults, bins and random
-                functions included, beside their own default teacher, and their ONNX graphs with
-                all outputs, run by onnxruntime: wall-clock microseconds for one row
+                functions included, beside their teacher, the default ensemble, and their ONNX
+                graphs with all outputs, run by onnxruntime: microseconds of the wall clock for
+                one row
 memory          peak growth during a call, in a fresh process, under a small working_memory of
                 scikit-learn's; "bounded" says that it is no more than that, the copy of X and twice
                 the result
@@ -231,9 +232,10 @@ def one_row_of_defaults(n_calls: int, n_rounds: int) -> list[dict]:
     X, row = inputs(400), inputs(1)
     y = X[:, 0] + np.sin(2 * X[:, 1])
     settings = {"max_epochs": 1, "device": "cpu", "random_state": 0}
+    ensemble = BayesianEnsembleRegressor(**settings)
     students = {
-        "HydraPlusRegressor": HydraPlusRegressor(**settings),
-        "DistributionDistiller": DistributionDistiller(BayesianEnsembleRegressor(), **settings),
+        kind.__name__: kind(ensemble, **settings)
+        for kind in (HydraPlusRegressor, DistributionDistiller)
     }
     calls: dict[str, Callable] = {}
     with tempfile.TemporaryDirectory() as folder:
