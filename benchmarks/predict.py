@@ -14,6 +14,10 @@ MLPRegressor    one network of the size of a member
                 predictions are averaged, which is what an ensemble has to do at the least
 10 skorch nets  one NeuralNetRegressor for each member, with skorch's defaults, their predictions
                 averaged. A few of them predict and their time is scaled to all
+defaults        HydraPlusRegressor and DistributionDistiller with all defaults, bins and random
+                functions included, beside their teacher, the default ensemble, and their ONNX
+                graphs with all outputs, run by onnxruntime: microseconds of the wall clock for
+                one row
 memory          peak growth during a call, in a fresh process, under a small working_memory of
                 scikit-learn's; "bounded" says that it is no more than that, the copy of X and twice
                 the result
@@ -27,12 +31,17 @@ over rounds. How well the models predict does not matter here; they are hardly t
 
 from __future__ import annotations
 
+import tempfile
+import time
 import warnings
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
 
 import numpy as np
+import onnxruntime
 import torch
 from _common import (
     argument_parser,
@@ -52,7 +61,12 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.neural_network import MLPRegressor
 from skorch import NeuralNetRegressor
 
-from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
+from skdistill import (
+    BayesianEnsembleRegressor,
+    DistributionDistiller,
+    HydraPlusRegressor,
+    export_onnx,
+)
 from skdistill.modules import MLP
 
 N_FEATURES = 8
@@ -203,6 +217,38 @@ def loops(models: Models, n_rows: int, n_rounds: int) -> list[dict]:
     ]
 
 
+def in_onnxruntime(model: Any, folder: str, row: np.ndarray) -> Callable[[], Any]:
+    """A call of the graph of a model, on one thread."""
+    path = Path(folder) / "model.onnx"
+    export_onnx(model, path)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession(path, options)
+    return partial(session.run, None, {"X": row})
+
+
+def one_row_of_defaults(n_calls: int, n_rounds: int) -> list[dict]:
+    """Students with all defaults, each beside its teacher and its graph."""
+    X, row = inputs(400), inputs(1)
+    y = X[:, 0] + np.sin(2 * X[:, 1])
+    settings = {"max_epochs": 1, "device": "cpu", "random_state": 0}
+    ensemble = BayesianEnsembleRegressor(**settings)
+    students = {
+        kind.__name__: kind(ensemble, **settings)
+        for kind in (HydraPlusRegressor, DistributionDistiller)
+    }
+    calls: dict[str, Callable] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, student in students.items():
+            teacher = student.fit(X, y).teacher_
+            for method in ("predict", "predict_uncertainty"):
+                calls[f"{name}.{method}"] = partial(getattr(student, method), row)
+                calls[f"{name}.teacher_.{method}"] = partial(getattr(teacher, method), row)
+            calls[f"graph of {name}"] = in_onnxruntime(student, folder, row)
+        seconds = interleaved(calls, n_rounds, n_calls, time.perf_counter)
+    return [{"call": name, "one_row_us": 1e6 * median(s)} for name, s in seconds.items()]
+
+
 # Memory -------------------------------------------------------------------------------------------
 
 
@@ -252,6 +298,9 @@ def main() -> None:
         *loops(models, sizes.many_rows, min(n_rounds, 5)),
     ]
     print_comparisons(results)
+    defaults = one_row_of_defaults(sizes.one_row_calls, n_rounds)
+    print()
+    print_table(["call", "one row, us"], [list(row.values()) for row in defaults])
     peaks = [
         memory(name, model, method, n_rows, options.working_memory)
         for name, model in ((ENSEMBLE, models.ensemble), (STUDENT, models.student))
@@ -269,7 +318,8 @@ def main() -> None:
         "heads": N_HEADS,
         "quick": options.quick,
     }
-    write_json(options.output, record(settings=settings, prediction=results, memory=peaks))
+    found = {"prediction": results, "defaults": defaults, "memory": peaks}
+    write_json(options.output, record(settings=settings, **found))
 
 
 if __name__ == "__main__":

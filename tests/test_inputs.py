@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from functools import partial
 
@@ -119,6 +120,38 @@ def test_a_number_is_the_share_of_each_bin_below_it():
     encoder = InputEncoder(np.zeros(1), np.ones(1), edges=[np.array([0.0, 1.0, 3.0])])
     found = encoder(torch.tensor([[-2.0], [0.25], [2.0], [9.0]], dtype=torch.float64))
     np.testing.assert_allclose(found, [[-2, 0, 0], [0.25, 0.25, 0], [2, 1, 0.5], [9, 1, 1]])
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_the_encoding_is_that_of_each_column_by_itself(dtype):
+    loc = np.array([3.0, 7.0, 0.0, -2e3, 0.0, 1.0])
+    scale = np.array([2.0, 1.0, 1.0, 50.0, 1.0, 4.0])
+    sizes, has_indicator = np.array([0, 0, 3, 0, 2, 0]), np.array([True, False] * 3)
+    edges = [np.linspace(-2, 2, 9), np.zeros(0), np.zeros(0), np.array([-1.0, 0.5, 0.6])]
+    edges += [np.zeros(0), np.array([-3.0, 3.0])]
+    encoder = InputEncoder(loc, scale, sizes, has_indicator, edges, compresses=True).to(dtype)
+    X = np.random.default_rng(0).normal(loc, 3 * scale, size=(40, 6))
+    X[:, 2], X[:, 4] = np.resize([0, 1, 2, np.nan, 7], 40), np.resize([0, 1], 40)
+    largest = 1e300 if dtype == torch.float64 else 1e30
+    X[:3, 0], X[:3, 3] = (np.nan, largest, -largest), (-largest, np.nan, largest)
+    X = torch.tensor(X, dtype=dtype).double().numpy()  # as the encoder has it
+    z = (np.where(np.isnan(X), loc, X) - loc) / scale
+    numbers = np.flatnonzero(sizes == 0)
+    beyond = np.maximum(np.abs(z) - 5, 0)
+    parts = [(np.clip(z, -5, 5) + np.sign(z) * np.log1p(beyond))[:, numbers]]
+    parts += [np.isnan(X[:, [column]]) for column in numbers if has_indicator[column]]
+    parts += [X[:, [column]] == np.arange(sizes[column]) for column in (2, 4)]
+    parts += [
+        np.interp(z[:, [column]], bounds, [0, 1])
+        for column in numbers
+        for bounds in itertools.pairwise(edges[column])
+    ]
+    expected = np.concatenate(parts, axis=1)
+    found = encoder(torch.tensor(X, dtype=dtype))
+    assert found.shape == (40, encoder.n_inputs)
+    assert found.dtype == dtype
+    tolerance = 1e-11 if dtype == torch.float64 else 2e-3  # a bin is narrow, and far from 0
+    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
 
 
 def test_bins_of_a_tree_are_its_leaves(rows):

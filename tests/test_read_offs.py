@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +16,16 @@ from small_models import assert_same, ensemble, student, target_transformed
 
 from skdistill import (
     BayesianEnsembleRegressor,
+    BDistilBooster,
+    DistributionDistiller,
+    GPEDDistiller,
+    HydraPlusRegressor,
     _reading,
     predict_interval,
     predict_quantiles,
 )
 from skdistill._reading import chunk_size
+from skdistill.distillers._plans import FAMILIES
 from skdistill.distributions import EmpiricalGaussian
 from skdistill.modules import GaussianStack
 
@@ -49,6 +55,26 @@ def test_all_is_read_off_the_distribution(fitted, data):
     np.testing.assert_allclose(fitted.predict_quantiles(X, levels), quantiles)
     interval = per_target(distribution.interval(0.7).numpy())
     np.testing.assert_allclose(fitted.predict_interval(X, 0.7), interval)
+
+
+STUDENTS = {
+    **{family: partial(DistributionDistiller, family=family) for family in FAMILIES["regressor"]},
+    "hydra": HydraPlusRegressor,
+    "hydra with a gain": partial(HydraPlusRegressor, n_heads=2),
+    "expectations": GPEDDistiller,
+    "boosting": partial(BDistilBooster, n_rounds=2),
+}
+
+
+@pytest.mark.parametrize("name", STUDENTS)
+def test_the_mean_alone_is_that_of_the_distribution(name, two_targets):
+    X, Y = two_targets
+    settings = {"max_epochs": 2, "module__hidden_units": (8,), "random_state": 0}
+    model = STUDENTS[name](ensemble(), **settings).fit(X, Y)
+    expected = model.predict_distribution(X).mean.numpy()
+    np.testing.assert_allclose(model.predict(X), expected, rtol=1e-9)
+    if name == "hydra with a gain":
+        assert model._plan.has_gain
 
 
 def test_the_parts_add_up_and_are_the_members_moments(fitted, data):

@@ -43,6 +43,11 @@ def clamp(x: Tensor, min: float | None = None, max: float | None = None) -> Tens
     return x
 
 
+def square(x: Tensor) -> Tensor:
+    """``x * x``, which is far faster than the power that torch's exporter makes of a square."""
+    return x * x
+
+
 def scalar_tensor(
     s: Any, dtype: int = 1, layout: str = "", device: str = "", pin_memory: bool = False
 ) -> Any:
@@ -61,6 +66,7 @@ DECOMPOSITIONS: dict[Any, Any] = {
     torch.ops.aten.expm1.default: expm1,
     torch.ops.aten.softplus.default: softplus,
     torch.ops.aten.clamp.default: clamp,
+    torch.ops.aten.square.default: square,
 }
 
 TRANSLATIONS: dict[Any, Any] = {torch.ops.aten.scalar_tensor.default: scalar_tensor}

@@ -67,9 +67,13 @@ class FunctionDraws(nn.Module):
     """
 
     squared_relevance: Tensor
-    projection: Tensor
-    offset: Tensor
-    weights: Tensor
+    frequencies: Tensor
+    phases: Tensor
+    inducing: Tensor
+    minus_half_squares: Tensor
+    weights_of_waves: Tensor
+    weights_of_kernel: Tensor
+    weights_of_unknown: Tensor
     whitening: Tensor
     squared_scale: Tensor
     unknown_variance: Tensor
@@ -94,16 +98,17 @@ class FunctionDraws(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.radius, self.growth, self.usual = radius, growth, usual
-        self.n_waves, (self.n_draws, self.n_values) = len(phases), weights.shape[1:]
+        self.n_draws, self.n_values = weights.shape[1:]
         factor = relevance / length_scale
         self._keep("squared_relevance", 0.5 * np.square(factor)[:, None])
-        # Of one product with an input: the phases of the waves, and its products with the points.
-        of_inducing = factor * inducing / length_scale
-        self._keep("projection", np.concatenate([relevance * frequencies, of_inducing]).T)
-        half_squares = 0.5 * np.square(inducing / length_scale).sum(1)
-        self._keep("offset", np.concatenate([phases, -half_squares]))
-        weights = np.concatenate([weights, of_unknown])
-        self._keep("weights", weights.reshape(len(weights), -1))
+        self._keep("frequencies", (relevance * frequencies).T)
+        self._keep("phases", phases)
+        self._keep("inducing", (factor * inducing / length_scale).T)
+        self._keep("minus_half_squares", -0.5 * np.square(inducing / length_scale).sum(1))
+        of_waves, of_kernel = np.split(weights.reshape(len(weights), -1), [len(phases)])
+        self._keep("weights_of_waves", of_waves)
+        self._keep("weights_of_kernel", of_kernel)
+        self._keep("weights_of_unknown", of_unknown.reshape(len(of_unknown), -1))
         self._keep("whitening", whitening)
         self._keep("squared_scale", np.square(scale))
         self._keep("unknown_variance", np.square(unknown))
@@ -116,7 +121,11 @@ class FunctionDraws(nn.Module):
     @property
     def flop(self) -> int:
         """Operations of the matrix products for one sample."""
-        return 2 * sum(t.numel() for t in (self.projection, self.weights, self.whitening))
+        matrices = (
+            *(self.frequencies, self.inducing, self.weights_of_waves, self.weights_of_kernel),
+            *(self.weights_of_unknown, self.whitening, self.unknown_variance),
+        )
+        return 2 * sum(matrix.numel() for matrix in matrices)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map samples (n, n_columns) to values of the draws, (S, n, k)."""
@@ -128,18 +137,19 @@ class FunctionDraws(nn.Module):
         distance = torch.linalg.vector_norm(z, dim=-1, keepdim=True).clamp(self.radius, _LARGEST)
         growth = self.growth * distance + (1 - self.growth * self.radius)
         z = z.clamp(-_FARTHEST, _FARTHEST)
-        arguments = torch.addmm(self.offset, z, self.projection)
-        waves, products = arguments.tensor_split((self.n_waves,), dim=-1)
-        kernel = (products - z.square() @ self.squared_relevance).exp()
         # Sines, since ONNX Runtime has no cosine in float64.
-        is_unknown = x.isnan().to(kernel.dtype)
-        features = torch.cat([waves.sin(), kernel, is_unknown], dim=-1)
-        values = (features @ self.weights).unflatten(-1, (self.n_draws, self.n_values))
+        waves = torch.addmm(self.phases, z, self.frequencies).sin()
+        products = torch.addmm(self.minus_half_squares, z, self.inducing)
+        kernel = (products - z.square() @ self.squared_relevance).exp()
+        is_unknown = x.isnan().to(kernel)
+        values = torch.addmm(waves @ self.weights_of_waves, kernel, self.weights_of_kernel)
+        values = torch.addmm(values, is_unknown, self.weights_of_unknown)
         known = (kernel @ self.whitening).square().sum(-1, keepdim=True)
         of_process = growth.square() * (1 - self.usual - known).relu() * self.squared_scale
         variance = torch.maximum(of_process, is_unknown @ self.unknown_variance)
         # Few draws, of mean 0, have it but roughly: they are multiplied to have it exactly.
-        drawn = values.square().mean(-2).clamp(min=_LEAST)
+        values = values.unflatten(-1, (self.n_draws, self.n_values))
+        drawn = values.square().mean(-2) + _LEAST
         return (values * (variance / drawn).sqrt().unsqueeze(-2)).flatten(-2)
 
     def appended(self, outputs: Tensor, x: Tensor) -> Tensor:

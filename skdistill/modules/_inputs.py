@@ -118,7 +118,7 @@ class InputEncoder(nn.Module):
         numbers = x if self.sources is None else x.index_select(-1, self.sources)
         numbers = (numbers - self.starts) / self.widths
         if self.n_bins:
-            numbers, distances = numbers.tensor_split((self.n_numbers,), dim=-1)
+            numbers, distances = numbers.split_with_sizes((self.n_numbers, self.n_bins), dim=-1)
             parts.append(distances.clamp(0.0, 1.0))  # Eq 1
         if self.compresses:
             numbers = compressed(numbers)
