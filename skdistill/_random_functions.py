@@ -74,6 +74,11 @@ _N_BLOCKS = 24
 # margin of the ensemble between its two most probable classes: within a deviation none is sure.
 _LOGITS_PER_DEVIATION = 2.0
 
+# Samples beyond whose distance functions of classes begin to grow, as the logits of networks do. One
+# sample far from all others would else be the edge of the table (magic moved by four deviations:
+# AUROC .10 by the farthest one, .996 by this; the log loss of five tables rose by .001 to .003).
+_WITHIN_OF_CLASSES = 0.98
+
 Predict = Callable[[np.ndarray], np.ndarray]
 
 
@@ -228,12 +233,13 @@ def find_functions(
     blocks = _blocks(inputs[few], random_state)
     scale = _scales(ridge, targets, groups, blocks, held_out_error, usual, left_out)
     slope = _margin(outputs) / _LOGITS_PER_DEVIATION if are_classes else _SLOPE
+    distances = np.sqrt(np.square(inputs).sum(axis=1))
     shape = (_N_WAVES, inputs.shape[1])
     return RandomFunctions(
         encoding,
         relevance,
         ridge.length_scale,
-        radius=float(np.sqrt(np.square(inputs).sum(axis=1)).max()),
+        radius=float(np.quantile(distances, _WITHIN_OF_CLASSES if are_classes else 1.0)),
         growth=max(1.0, slope / scale[varies].min()),
         inducing=weighted[points].astype(np.float32),
         frequencies=(random_state.standard_normal(shape) / ridge.length_scale).astype(np.float32),
