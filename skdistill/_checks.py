@@ -57,6 +57,8 @@ def check_weights(sample_weight, n: int, name: str = "sample_weight") -> np.ndar
     """Check weights of rows: None, a number, or an array of shape (n,), none of them negative."""
     if sample_weight is None:
         return None
+    if np.ma.is_masked(sample_weight):
+        raise ValueError(f"{name} must be known for every row, got a masked array.")
     with errors_about(name):
         if isinstance(sample_weight, Real):
             sample_weight = np.full(n, float(sample_weight))

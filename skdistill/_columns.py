@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The columns of X: which of them hold categories, and how those and missing values are read."""
+"""The columns of X: which of them hold categories or dates, and how missing values are read."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,11 @@ _MOST_CATEGORIES = 255
 
 # How the names of dtypes begin, of pandas and polars, whose columns hold categories or text.
 _OF_CATEGORIES = ("cat", "dictionary", "enum", "large_string", "object", "str")
+
+# How the names of dtypes of dates and durations begin, of NumPy, pandas, polars and Arrow.
+_OF_DATES = ("date", "duration", "period", "timedelta", "timestamp")
+
+_DATES = (date, np.datetime64, np.timedelta64, timedelta)
 
 # torch knows no negative strides
 _SETTINGS = {"dtype": (np.float64, np.float32), "order": "C", "allow_nd": True}
@@ -118,15 +124,17 @@ class Columns:
             code_of = dict(enumerate(known))
             values = [code_of.get(code) for code in rows[:, column].tolist()]
             columns[column] = np.array(values, dtype=object)
+        for column in date_columns(like):
+            columns[column] = _dates_like(columns[column].astype(float), column_of(like, column))
         if not hasattr(like, "columns"):
             table = np.empty(rows.shape, dtype=object)
             for column, values in enumerate(columns):
                 table[:, column] = values
-            return table if np.asarray(like).dtype == object else table.astype(float)
-        names = list(like.columns)
-        frame = type(like)(dict(zip(names, columns, strict=True)))
-        of_categories = {names[column]: column_of(like, column).dtype for column in self.categories}
-        return getattr(frame, "astype" if hasattr(frame, "iloc") else "cast")(of_categories)
+            dtype = np.asarray(like).dtype
+            return table.astype(dtype if dtype.kind in "mMO" else float)
+        for column in self.categories.keys() - set(date_columns(like)):
+            columns[column] = _series_like(column_of(like, column), columns[column])
+        return type(like)(dict(zip(like.columns, columns, strict=True)))
 
 
 def read_rows(
@@ -138,6 +146,9 @@ def read_rows(
     Values may be missing, NaN, in tables of an estimator with ``normalize_X=True``.
     """
     _refuse_sparse(X)
+    X = with_days(as_table(X))
+    if np.ma.is_masked(y):
+        raise ValueError("y must be known for every row, got a masked array; leave those rows out.")
     settings = {**_SETTINGS, **settings}
     may_lack = getattr(estimator, "normalize_X", False)
     settings["ensure_all_finite"] = "allow-nan" if may_lack else True
@@ -159,6 +170,130 @@ def read_rows(
     if may_lack and rows.ndim != 2:
         assert_all_finite(rows, input_name="X")
     return found
+
+
+def as_table(X: Any, name: str = "X") -> Any:
+    """Return X as an array or a frame of pandas or polars, in which missing values are marked.
+
+    Tables of pyarrow become frames of pandas, and masked values of arrays NaN.
+    """
+    library = type(X).__module__.partition(".")[0]
+    if library == "polars" and hasattr(X, "collect"):
+        raise TypeError(
+            f"{name} must be in memory, got a polars LazyFrame. Give {name}.collect(), or batches "
+            "of it, see skdistill.streams.Batches."
+        )
+    if library == "pyarrow" and hasattr(X, "to_pandas"):
+        return X.to_pandas(date_as_object=False)
+    if isinstance(X, np.ma.MaskedArray):
+        is_plain = X.dtype.kind in "biu" and np.ma.is_masked(X)
+        missing = {"O": None, "M": np.datetime64("NaT"), "m": np.timedelta64("NaT")}
+        X = X.astype(float) if is_plain else X
+        return X.filled(missing.get(X.dtype.kind, np.nan)) if np.ma.is_masked(X) else X.data
+    return X
+
+
+def with_days(X: Any) -> Any:
+    """Return a table with dates and durations as days, in float64; dates count from 1970.
+
+    Units, such as the nanoseconds of older versions of pandas, have no effect, and dates with a
+    time zone are those of UTC. NaT is NaN.
+    """
+    columns = date_columns(X)
+    if not columns:
+        return X
+    if not hasattr(X, "columns"):
+        X = np.asarray(X)
+        if X.dtype.kind in "mM":
+            return _days(X)
+        X = X.copy()
+        for column in columns:
+            X[:, column] = _days_in(X[:, column])
+        return X
+    days = {column: _days_in(column_of(X, column)) for column in columns}
+    if hasattr(X, "iloc"):
+        X = X.copy(deep=False)
+        for column, values in days.items():
+            X.isetitem(column, values)
+        return X
+    named = ((X.columns[column], values) for column, values in days.items())
+    return X.with_columns(type(column_of(X, 0))(name, values) for name, values in named)
+
+
+def date_columns(X: Any) -> list[int]:
+    """Numbers of the columns that hold dates or durations."""
+    is_frame = hasattr(X, "iloc") or hasattr(X, "schema")
+    dtype = None if is_frame else getattr(X, "dtype", None)
+    if not is_frame and (np.ndim(X) != 2 or getattr(dtype, "kind", "") not in ("m", "M", "O")):
+        return []
+    return [column for column in range(np.shape(X)[1]) if _holds_dates(column_of(X, column))]
+
+
+def _holds_dates(column: Any) -> bool:
+    """Whether a column is of dates or durations; objects are if all of them are dates."""
+    kind = str(column.dtype).lower()
+    if kind != "object":
+        return kind.startswith(_OF_DATES)
+    held = (value for value in values_of(column) if value is not None)
+    first = next(held, None)
+    return isinstance(first, _DATES) and all(isinstance(value, _DATES) for value in held)
+
+
+def _days_in(column: Any) -> np.ndarray:
+    """Dates or durations of a column as days."""
+    if hasattr(column, "dt") and getattr(column.dtype, "tz", None) is not None:
+        column = column.dt.tz_convert("UTC").dt.tz_localize(None)
+    values = np.asarray(column)
+    if values.dtype.kind in "mM":
+        return _days(values)
+    return np.array([_days_of(value) for value in values_of(column)], dtype=float)
+
+
+def _days(values: np.ndarray) -> np.ndarray:
+    since = values - np.datetime64(0, "D") if values.dtype.kind == "M" else values
+    return since / np.timedelta64(1, "D")
+
+
+def _days_of(value: Any) -> float:
+    """Days of a date or duration that Python, pandas or NumPy has."""
+    if value is None:
+        return np.nan
+    value = value.to_timestamp() if hasattr(value, "to_timestamp") else value  # of a period
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        value = value.astimezone(UTC).replace(tzinfo=None)
+    as_numpy = np.timedelta64 if isinstance(value, (timedelta, np.timedelta64)) else np.datetime64
+    return float(_days(np.asarray(as_numpy(value))))
+
+
+def _dates_like(days: np.ndarray, column: Any) -> Any:
+    """Return days as dates or durations of the dtype of a column."""
+    kind = str(column.dtype).lower()
+    values = values_of(column) if kind == "object" else []
+    first = next((value for value in values if value is not None), None)
+    is_duration = isinstance(first, (timedelta, np.timedelta64))
+    is_duration |= kind.startswith(("timedelta", "duration"))
+    if kind in ("date", "datetime64[d]") or kind.startswith(("date32", "period")):
+        days = np.round(days)
+    microseconds = np.round(days * 86_400e6)
+    counts = np.where(np.isnan(days), np.iinfo(np.int64).min, microseconds).astype(np.int64)
+    dates = counts.view("m8[us]" if is_duration else "M8[us]")
+    if kind == "object":
+        return dates.astype(object)
+    if isinstance(column, np.ndarray):
+        return dates.astype(column.dtype)
+    if hasattr(column, "iloc"):
+        series, zone = type(column)(dates), getattr(column.dtype, "tz", None)
+        if zone is not None:
+            series = series.dt.tz_localize("UTC").dt.tz_convert(zone)
+        return series.astype(column.dtype)
+    return type(column)(dates).cast(column.dtype)
+
+
+def _series_like(column: Any, values: np.ndarray) -> Any:
+    """Return values as a column of a frame, of the dtype of another."""
+    if hasattr(column, "iloc"):
+        return type(column)(values, dtype=column.dtype)
+    return type(column)(values.tolist(), dtype=column.dtype)
 
 
 def _refuse_sparse(X: Any) -> None:
@@ -242,9 +377,14 @@ def values_of(column: Any) -> list:
     is_missing = getattr(column, "isna", None) or getattr(column, "is_null", None)
     values = np.asarray(column, dtype=object).tolist()
     if is_missing is None:
-        return [None if value is None or value != value else value for value in values]
+        return [None if _is_missing(value) else value for value in values]
     missing = np.asarray(is_missing()).tolist()
     return [
         None if lacks or value != value else value
         for value, lacks in zip(values, missing, strict=True)
     ]
+
+
+def _is_missing(value: Any) -> bool:
+    """Tell None, NaN, NaT and pandas' NA, whose comparisons have no truth value."""
+    return value is None or type(value).__name__ == "NAType" or bool(value != value)

@@ -15,6 +15,7 @@ from joblib.externals.loky.backend.reduction import dumps  # as loky pickles
 from sklearn.utils import assert_all_finite
 
 from ._checks import check_trainable, check_weights
+from ._columns import as_table
 from ._inputs import InputEncoding, bins_for
 from ._ranks import Ranks
 from ._standardisation import Moments
@@ -123,7 +124,7 @@ class Stream:
             with _errors_of_batch(number):
                 seen.add(*self._taken_apart(batch))
                 if number == 0:
-                    self.first_X = batch[0]
+                    self.first_X = as_table(batch[0])
         if not seen.n_rows:
             raise ValueError("X must give at least one batch with a row of positive weight.")
         self.n_rows, self.row_shape = seen.n_rows, seen.row_shape

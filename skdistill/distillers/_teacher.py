@@ -17,7 +17,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_memory
 
-from .._columns import Columns
+from .._columns import Columns, date_columns
 from .._meta_estimators import has_members, is_prefitted, seed_where_unset, weights_for
 from .._plans import rebuild_module, weights_of
 from .._predict import predict_members
@@ -293,8 +293,11 @@ def task_of_teacher(teacher, X, y, context, student):
 def frames_like(X, names, columns: Columns | None = None) -> Callable[[np.ndarray], Any]:
     """Return what turns an array into a frame of X's library, for a teacher with named columns.
 
-    Where `columns` of X hold categories, whatever the teacher, their codes become categories again.
+    Where columns of X hold categories or dates, whatever the teacher, their codes and days become
+    these again.
     """
+    if columns is None and date_columns(X):
+        columns = Columns(np.shape(X)[1], {})
     if columns is not None:
         return lambda rows: columns.decode(rows, X)
     if names is None:

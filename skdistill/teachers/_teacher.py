@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from .._checks import check_weights
+from .._columns import as_table
 from .._meta_estimators import final_step, has_members, tags_of, weights_for
 from .._rules import Number
 from .._standardisation import resolves, standardisation
@@ -235,6 +236,7 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
         Number(Integral, 1, others=(None,)).check(self.max_members, "max_members")
         _check_model(self.estimator)
         self.__dict__.pop("n_members_", None)  # a fit that fails leaves no fitted teacher behind
+        X = as_table(X)
         weights = weights_for(self.estimator, sample_weight)
         self.estimator_ = clone(self.estimator).fit(X, y, **weights)
         if is_classifier(self):
