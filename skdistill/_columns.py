@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -15,9 +15,16 @@ from sklearn.utils import assert_all_finite, check_array, check_X_y
 from sklearn.utils.validation import validate_data
 
 from ._rules import OneOf, errors_about
+from ._warnings import warn
 
 # Categories of a column at most, the most frequent ones; others are read as if they were missing.
 _MOST_CATEGORIES = 255
+
+# What files can hold as categories.
+_KINDS_OF_CATEGORIES = (str, bool, int, float, np.bool_, np.integer, np.floating, tuple)
+
+# Text is nearly numeric if such a share of its values are numbers, more than so many different.
+_SHARE_OF_NUMBERS, _FEW_NUMBERS = 0.9, 10
 
 # How the names of dtypes begin, of pandas and polars, whose columns hold categories or text.
 _OF_CATEGORIES = ("cat", "dictionary", "enum", "large_string", "object", "str")
@@ -63,10 +70,16 @@ class Columns:
     n_columns : int
     categories : dict of int to list
         Those of each categorical column, by its number.
+    others : dict of int to list
+        Categories beyond the most frequent ones. Networks read them as missing, and files do not
+        hold them; teachers are asked about them as they are.
     """
 
     n_columns: int
     categories: dict[int, list]
+    others: dict[int, list] = field(
+        default_factory=dict, compare=False, repr=False, metadata={"is_saved": False}
+    )
 
     @classmethod
     def of(cls, X: Any, categorical_features: Any) -> Columns | None:
@@ -88,9 +101,17 @@ class Columns:
         numbers = _categorical_columns(X, categorical_features)
         if not numbers:
             return None
-        return cls(
-            np.shape(X)[1], {number: _categories(column_of(X, number)) for number in numbers}
-        )
+        found = {number: _categories(column_of(X, number)) for number in numbers}
+        for number, categories in found.items():
+            _refuse_kinds(categories, name_of_column(X, number))
+        if isinstance(categorical_features, str):
+            _warn_of_numbers(X, numbers)
+        kept = {
+            number: sorted(categories[:_MOST_CATEGORIES], key=_order)
+            for number, categories in found.items()
+        }
+        others = {number: categories[_MOST_CATEGORIES:] for number, categories in found.items()}
+        return cls(np.shape(X)[1], kept, others)
 
     @property
     def n_categories(self) -> np.ndarray:
@@ -100,8 +121,11 @@ class Columns:
             sizes[column] = len(known)
         return sizes
 
-    def encode(self, X: Any) -> np.ndarray:
-        """Return rows as numbers, (n, n_columns)."""
+    def encode(self, X: Any, is_training: bool = False) -> np.ndarray:
+        """Return rows as numbers, (n, n_columns).
+
+        Training rows keep the categories of `others`, by codes beyond those of `categories`.
+        """
         if np.ndim(X) != 2 or np.shape(X)[1] != self.n_columns:
             return X  # the check that follows says what is wrong
         numeric = [column for column in range(self.n_columns) if column not in self.categories]
@@ -112,16 +136,20 @@ class Columns:
         out = np.empty((len(X), self.n_columns), dtype=numbers.dtype)
         out[:, numeric] = numbers
         for column, known in self.categories.items():
+            known = self._in_training(column) if is_training else known
             codes = {category: code for code, category in enumerate(known)}
             values = values_of(column_of(X, column))
             out[:, column] = [codes.get(value, np.nan) for value in values]
         return out
 
+    def _in_training(self, column: int) -> list:
+        return [*self.categories[column], *self.others.get(column, [])]
+
     def decode(self, rows: np.ndarray, like: Any) -> Any:
         """Return encoded rows as a table like another, which `fit` was given."""
         columns: list[Any] = list(rows.T)
-        for column, known in self.categories.items():
-            code_of = dict(enumerate(known))
+        for column in self.categories:
+            code_of = dict(enumerate(self._in_training(column)))
             values = [code_of.get(code) for code in rows[:, column].tolist()]
             columns[column] = np.array(values, dtype=object)
         for column in date_columns(like):
@@ -164,7 +192,7 @@ def read_rows(
         found = validate_data(estimator, X, y, reset=reset, **settings)
     else:
         validate_data(estimator, X, reset=reset, skip_check_array=True)
-        X = columns.encode(X)
+        X = columns.encode(X, is_training=not is_alone)
         found = check_array(X, **settings) if is_alone else check_X_y(X, y, **settings)
     rows = found if is_alone else found[0]
     if may_lack and rows.ndim != 2:
@@ -351,12 +379,66 @@ def _holds_categories(column: Any) -> bool:
 
 
 def _categories(column: Any) -> list:
-    """The categories in a column, in order; the most frequent ones, if there are many."""
+    """The categories in a column, the most frequent ones first."""
     counts = Counter(value for value in values_of(column) if value is not None)
-    return sorted(
-        (value for value, _ in counts.most_common(_MOST_CATEGORIES)),
-        key=lambda value: (type(value).__name__, value),
-    )
+    return [value for value, _ in counts.most_common()]
+
+
+def _order(category: Any) -> tuple:
+    return type(category).__name__, category
+
+
+def _refuse_kinds(categories: list, name: Any) -> None:
+    """Raise a TypeError for categories that files cannot hold."""
+    for category in categories:
+        if not isinstance(category, _KINDS_OF_CATEGORIES):
+            raise TypeError(
+                "categorical_features must be columns of text, numbers or booleans; the categories "
+                f"of column {name!r} of X are of {type(category).__name__}, such as {category!r}. "
+                f"Make text of them, X[{name!r}].astype(str) in pandas; dates need not be "
+                "categories."
+            )
+
+
+def _warn_of_numbers(X: Any, columns: list[int]) -> None:
+    """Warn of columns of text that are numbers, but for a few values."""
+    for column in columns:
+        values = column_of(X, column)
+        if str(values.dtype).lower().startswith(("cat", "dictionary", "enum")):
+            continue
+        counts = Counter(value for value in values_of(values) if value is not None)
+        others = {value: n for value, n in counts.items() if not _is_number(value)}
+        n_numbers, n_values = counts.total() - sum(others.values()), counts.total()
+        is_nearly = n_numbers >= _SHARE_OF_NUMBERS * n_values
+        if len(counts) - len(others) <= _FEW_NUMBERS or not is_nearly:
+            continue
+        name = name_of_column(X, column)
+        is_pandas = hasattr(values, "iloc")
+        mend = (
+            f"pd.to_numeric(X[{name!r}], errors='coerce')"
+            if is_pandas
+            else f"X[{name!r}].cast(pl.Float64, strict=False)"
+        )
+        few = sorted(map(repr, others))[:5]
+        but = f", but for {', '.join(few)}{' and more' if len(others) > 5 else ''}" if few else ""
+        read = f"read the file with na_values=[{', '.join(few)}], or " if few else ""
+        warn(
+            f"Column {name!r} of X is text, and is read as {len(counts)} categories, although "
+            f"{n_numbers} of its {n_values} values are numbers{but}. To have numbers, {read}take "
+            f"{mend}. To have categories, make the column categorical."
+        )
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def name_of_column(X: Any, number: int) -> Any:
+    return X.columns[number] if hasattr(X, "columns") else number
 
 
 def column_of(X: Any, number: int) -> Any:

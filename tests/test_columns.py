@@ -7,9 +7,12 @@ from functools import partial
 
 import numpy as np
 import pytest
+from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 
-from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
+from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor, load, save
 from skdistill.teachers import as_teacher
 
 pd = pytest.importorskip("pandas")
@@ -153,3 +156,60 @@ def test_polars_may_lack_the_first_category(dtype):
     kinds = pl.Series([None, "a", "b"] * (N // 3), dtype=dtype)
     frame = pl.DataFrame({"x": NUMBERS, "kind": kinds})
     assert np.isfinite(hydra(ensemble()).fit(frame, y).predict(frame)).all()
+
+
+# ------------------------------------------------------------------------------------------
+# Categories
+# ------------------------------------------------------------------------------------------
+
+NEARLY = [f"{value:.3f}" for value in NUMBERS[:-2]] + ["?", None]
+
+
+@pytest.mark.parametrize(
+    ("make", "mend"),
+    [
+        (pd.DataFrame, r"pd\.to_numeric\(X\['a'\], errors='coerce'\)"),
+        (pl.DataFrame, r"X\['a'\]\.cast\(pl\.Float64, strict=False\)"),
+        (partial(pd.DataFrame, dtype=object), r"na_values=\['\?'\]"),
+    ],
+)
+def test_text_that_is_nearly_numbers_is_warned_of(make, mend):
+    with pytest.warns(UserWarning, match=f"Column 'a' of X is text.*but for '\\?'.*{mend}"):
+        ensemble().fit(make({"a": NEARLY, "b": NUMBERS}), y)
+
+
+@pytest.mark.parametrize(
+    "values", [["1", "2", "3"] * 20, ["a", "1"] * 30, pd.Categorical(NEARLY), [*"abc"] * 20]
+)
+def test_other_text_is_not(values, recwarn):
+    ensemble().fit(pd.DataFrame({"a": values}), y)
+    assert not [warning for warning in recwarn if "is text" in str(warning.message)]
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (pd.Categorical(pd.date_range("2020", periods=3)[np.arange(N) % 3]), "Timestamp"),
+        (pd.cut(NUMBERS, 3), "Interval"),
+        (pd.Categorical([b"a", b"b"] * 30), "bytes"),
+    ],
+)
+def test_categories_that_cannot_be_saved_are_refused_by_fit(values, kind):
+    with pytest.raises(TypeError, match=f"categories of column 'when' of X are of {kind}"):
+        ensemble().fit(pd.DataFrame({"when": values}), y)
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame])
+def test_teachers_are_asked_about_categories_beyond_the_most_frequent(make, tmp_path):
+    towns = [f"town {k:03}" for k in range(300)]
+    X = make({"x": np.arange(600.0), "town": np.resize(towns, 600)})
+    encoder = OneHotEncoder(categories=[towns], handle_unknown="error", sparse_output=False)
+    steps = make_column_transformer((encoder, ["town"]), remainder="passthrough")
+    teacher = as_teacher(make_pipeline(steps, LinearRegression()))
+    model = hydra(teacher).fit(X, np.arange(600.0), X_transfer=X[-20:])
+    assert len(model.categories_[1]) == 255
+    assert np.isfinite(model.predict(X)).all()
+    save(model, tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    assert not loaded._columns.others  # files hold the categories that predictions tell apart

@@ -390,7 +390,7 @@ def check_further_rows(distiller: Any, given: Any, X: np.ndarray, name: str) -> 
             raise ValueError(f"{name} must have at least one row, or be None; got none.")
         columns, names = distiller._columns, getattr(given, "columns", None)
         given = with_days(as_table(given, name))
-        given = given if columns is None else columns.encode(given)
+        given = given if columns is None else columns.encode(given, is_training=True)
         may_lack = "allow-nan" if X.ndim == 2 and distiller.normalize_X else True
         settings = {"allow_nd": True, "ensure_all_finite": may_lack}
         rows = check_array(given, dtype=X.dtype, input_name=name, **settings)
