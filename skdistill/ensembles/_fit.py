@@ -53,6 +53,9 @@ from ._training import (
 )
 from ._tuning import best_of, best_of_trials
 
+# Weights of a smaller mean are warned of: they were made to sum to one, it seems.
+_LEAST_MEAN_WEIGHT = 0.1
+
 _TRAINERS: dict[type, type[Trainer]] = {
     str: EnsembleTrainer,
     SGLD: ChainTrainer,
@@ -159,6 +162,7 @@ def fit_ensemble(ensemble: Any, X, y, sample_weight=None, observer: ChainObserve
     weight = task.weights_of_rows(y, sample_weight, getattr(ensemble, "class_weight", None))
     if weight is not None and not weight.all():  # else X may be a memory map, and is not copied
         X, y, weight = (array[weight > 0] for array in (X, y, weight))
+    _warn_of_small_weights(len(y) if weight is None else weight.sum(), len(y))
     random_state = check_random_state(ensemble.random_state)
     data = {"X": X, "y": y, "sample_weight": weight}
     if goes_on:
@@ -176,11 +180,23 @@ def _fit_on_stream(ensemble: Any, training: Training, X, y, sample_weight) -> An
     refuse_with_stream(ensemble, with_stream, {"y": y, "sample_weight": sample_weight})
     forget(ensemble)
     stream = Stream(ensemble, X)
+    _warn_of_small_weights(stream.total_weight, stream.n_rows)
     vars(ensemble).update(stream.task.fitted_attributes)
     random_state = check_random_state(ensemble.random_state)
     given = for_callbacks(X, None)
     _train_members(ensemble, training, stream.task, stream, random_state, None, given)
     return ensemble
+
+
+def _warn_of_small_weights(total: float, n_samples: int) -> None:
+    """Warn of weights, those of classes included, beside which the prior outweighs the samples."""
+    if total < _LEAST_MEAN_WEIGHT * n_samples:
+        warn(
+            f"The weights of the samples sum to {total:.3g}, and so count as {total:.3g} samples "
+            f"beside the prior, although there are {n_samples}: the members will stay near it. "
+            "Weights of mean 1, sample_weight * len(X) / sample_weight.sum(), count every sample "
+            "once; class_weight multiplies them."
+        )
 
 
 def _train_members(
