@@ -14,6 +14,7 @@ from scipy.sparse import issparse
 from sklearn.utils import assert_all_finite, check_array, check_X_y
 from sklearn.utils.validation import validate_data
 
+from ._checks import refuse_masked
 from ._rules import OneOf, errors_about
 from ._warnings import warn
 
@@ -175,8 +176,7 @@ def read_rows(
     """
     _refuse_sparse(X)
     X = with_days(as_table(X))
-    if np.ma.is_masked(y):
-        raise ValueError("y must be known for every row, got a masked array; leave those rows out.")
+    refuse_masked(y, "y")
     settings = {**_SETTINGS, **settings}
     may_lack = getattr(estimator, "normalize_X", False)
     settings["ensure_all_finite"] = "allow-nan" if may_lack else True

@@ -14,8 +14,10 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from .._archive import LIBRARIES
+from .._checks import check_trainable
 from .._meta_estimators import final_step, has_inside, inside
 from .._rules import errors_about
+from ..metrics._checks import check_columns, check_labels
 from ._answers import Answers
 from ._figures import of_agreement, of_profiles, of_scores
 from ._measurements import (
@@ -41,6 +43,11 @@ def measured(
     y = _check_rows(student, X, y)
     names = _feature_names(X, feature_names)
     answers = {role: Answers.of(model, X, y) for role, model in models.items()}
+    if np.shape(answers["student"].point) != y.shape:
+        raise ValueError(
+            f"y must have the shape of the student's predictions, "
+            f"{np.shape(answers['student'].point)}, got {y.shape}."
+        )
     part, unit = answers["student"].least_known[0], _unit(answers["student"])
     found = profiles(answers, X, names) if names else {}
     if not names:
@@ -110,7 +117,14 @@ def _check_rows(student: Any, X: Any, y: Any) -> np.ndarray:
     """Return y as an array that goes with X and with the student."""
     with errors_about("X and y"):
         check_consistent_length(X, y)
-    y = np.asarray(y)
+    if is_regressor(student):
+        kind = np.asarray(y).dtype
+        if kind.kind not in "biufO" or any(isinstance(value, str) for value in np.ravel(y)):
+            raise ValueError(f"y must be real numbers, as the student predicts, got {kind}.")
+        y = check_columns(y, "y")
+        check_trainable(y, y.dtype, "y")
+    else:
+        y = check_labels(np.ravel(y) if np.shape(y)[1:] == (1,) else y, "y")
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if len(y) < _LEAST_ROWS:

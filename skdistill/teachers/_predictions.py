@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .._checks import refuse_masked
 from .._rules import errors_about
 
 # Largest deviation of a sum of probabilities from one: half precision has three digits.
@@ -49,8 +50,11 @@ def check_member_predictions(
         If the shape is another, a number is not finite, probabilities are negative or
         their sum differs from one by more than 1e-3, or variances are not positive.
     """
+    refuse_masked(members, name)
     with errors_about(f"{name} must be an array of numbers"):
         members = np.asarray(members)
+        if np.iscomplexobj(members):  # whose imaginary parts astype would drop
+            raise ValueError(f"{name} must be real numbers, got {members.dtype}.")
         if members.dtype != np.float32:
             members = members.astype(np.float64, copy=False)
     _check_shape(members, n_samples, n_classes, n_targets, name)
