@@ -79,6 +79,16 @@ def _check_shape(members: np.ndarray, n_samples, n_classes, n_targets, name) -> 
         )
 
 
+def without_rounding(members: np.ndarray) -> np.ndarray:
+    """Divide probabilities (n, S, K) by their sums, unless these differ from one by more.
+
+    Members of float32 beside those of float64 have sums with the rounding of the former.
+    """
+    misses = np.abs(members.sum(axis=-1) - 1).max(initial=0)
+    is_rounding = members.shape[-1] * np.finfo(members.dtype).eps < misses <= _TOLERANCE
+    return members / members.sum(axis=-1, keepdims=True) if is_rounding else members
+
+
 def _normalised(members: np.ndarray, name: str) -> np.ndarray:
     """Probabilities whose sums are one to rounding."""
     if not members.min() >= 0:  # nor is NaN
