@@ -32,6 +32,7 @@ from sklearn.utils import check_array
 from sklearn.utils.parallel import Parallel, delayed
 from torch import nn
 
+from .._estimator import NetEstimator
 from .._meta_estimators import final_step, has_members, members_and_rows, weights_of_voters
 from .._predict import align_classes, predict_members, transformed_members
 from ._predictions import without_rounding
@@ -343,7 +344,7 @@ def standard_draws(draws: np.ndarray) -> np.ndarray:
 def as_net_takes(model, X):
     """Return X in the dtype of a skorch net's weights; as it is for other models."""
     module = getattr(model, "module_", None)
-    if not isinstance(module, nn.Module):
+    if not isinstance(module, nn.Module) or isinstance(model, NetEstimator):
         return X
     parameter = next(module.parameters(), torch.zeros(()))
     return np.asarray(X, dtype=torch.empty(0, dtype=parameter.dtype).numpy().dtype)
