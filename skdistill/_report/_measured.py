@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 from sklearn.base import is_classifier, is_regressor
 from sklearn.pipeline import Pipeline
-from sklearn.utils import check_consistent_length
+from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from .._archive import LIBRARIES
-from .._checks import check_trainable
+from .._checks import check_trainable, refuse_masked
 from .._meta_estimators import final_step, has_inside, inside
 from .._rules import errors_about
-from ..metrics._checks import check_columns, check_labels
 from ._answers import Answers
 from ._figures import of_agreement, of_profiles, of_scores
 from ._measurements import (
@@ -117,14 +116,14 @@ def _check_rows(student: Any, X: Any, y: Any) -> np.ndarray:
     """Return y as an array that goes with X and with the student."""
     with errors_about("X and y"):
         check_consistent_length(X, y)
+    refuse_masked(y, "y")
     if is_regressor(student):
         kind = np.asarray(y).dtype
         if kind.kind not in "biufO" or any(isinstance(value, str) for value in np.ravel(y)):
             raise ValueError(f"y must be real numbers, as the student predicts, got {kind}.")
-        y = check_columns(y, "y")
+        y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
         check_trainable(y, y.dtype, "y")
-    else:
-        y = check_labels(np.ravel(y) if np.shape(y)[1:] == (1,) else y, "y")
+    y = np.asarray(y)
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if len(y) < _LEAST_ROWS:
