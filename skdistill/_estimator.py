@@ -70,6 +70,7 @@ _PARTS = ("module", "optimizer", "callbacks")
 
 # Private attributes that a fit sets.
 _PRIVATE = ("_columns", "_plan", "_recipe", "_extent", "_history") + (
+    "_parts_drawn",
     "_training_state",
     "_member_numbers",
 )

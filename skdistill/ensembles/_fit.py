@@ -22,6 +22,7 @@ from .._estimator import (
     recipe_for,
     with_callbacks,
 )
+from .._fingerprint import digest
 from .._inputs import EMBEDDED_FROM, MANY_ROWS
 from .._plans import Extent, weights_of
 from .._random_functions import RandomFunctions, find_functions
@@ -411,8 +412,13 @@ def _keep_members(ensemble: Any, trainer: Trainer, random_state: np.random.Rando
     """Stack the members that were trained, and keep them as the fitted module."""
     job, numbers = trainer.job, sorted(trainer.weights)
     out_of_bag, (_, module) = None, trainer.stacked()  # as trained, not calibrated
-    if not is_trained(ensemble) and _calibrates(ensemble, job.train):
-        out_of_bag = OutOfBag.of(module, numbers, job)
+    has_further = is_trained(ensemble) and hasattr(ensemble, "calibration_")
+    if has_further or (not is_trained(ensemble) and _calibrates(ensemble, job.train)):
+        drawn = digest((job.train.y, job.parts))
+        first = _first_that_left_out(ensemble, drawn) if has_further else 0
+        if first <= numbers[-1]:  # else an interrupt has left none that is further
+            out_of_bag = OutOfBag.of(module, numbers, job, first)
+            ensemble._parts_drawn = drawn if first == 0 else None
     ensemble._member_numbers = job.plan.members_of(numbers)
     ensemble.n_members_, n_sharing = len(ensemble._member_numbers), job.plan.n_sharing
     ensemble.n_epochs_, ensemble.n_restarts_ = job.n_epochs, trainer.n_restarts.repeat(n_sharing)
@@ -425,6 +431,15 @@ def _keep_members(ensemble: Any, trainer: Trainer, random_state: np.random.Rando
     recipe = replace(job.recipe, functions=functions)
     plan, module = trainer.stacked(getattr(ensemble, "calibration_", None), recipe)
     ensemble._keep(plan, recipe, module, trainer.history, Extent())
+
+
+def _first_that_left_out(ensemble: Any, drawn: str) -> int:
+    """Return the first member that has left out rows of the parts that a further fit has drawn.
+
+    It is the first of all with the same samples and seed, else the first of the further ones.
+    """
+    is_same = getattr(ensemble, "_parts_drawn", None) == drawn
+    return 0 if is_same else _numbers_of(ensemble)[-1] + 1
 
 
 def _mean(found: Any) -> Any:
