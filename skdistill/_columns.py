@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -113,6 +113,19 @@ class Columns:
         }
         others = {number: categories[_MOST_CATEGORIES:] for number, categories in found.items()}
         return cls(np.shape(X)[1], kept, others)
+
+    def grown(self, X: Any) -> Columns:
+        """Return the columns with the categories of further rows; the codes of others stay."""
+        if np.ndim(X) != 2 or np.shape(X)[1] != self.n_columns:
+            return self  # the check that follows says what is wrong
+        kept, others = {}, {}
+        for number in self.categories:
+            known = self._in_training(number)
+            new = set(_categories(column_of(X, number))).difference(known)
+            _refuse_kinds(list(new), name_of_column(X, number))
+            known = [*known, *sorted(new, key=_order)]
+            kept[number], others[number] = known[:_MOST_CATEGORIES], known[_MOST_CATEGORIES:]
+        return replace(self, categories=kept, others=others)
 
     @property
     def n_categories(self) -> np.ndarray:
@@ -320,7 +333,10 @@ def _dates_like(days: np.ndarray, column: Any) -> Any:
 def _series_like(column: Any, values: np.ndarray) -> Any:
     """Return values as a column of a frame, of the dtype of another."""
     if hasattr(column, "iloc"):
-        return type(column)(values, dtype=column.dtype)
+        known = getattr(column.dtype, "categories", None)
+        # A batch of a stream may have fewer categories than another.
+        has_all = known is None or {value for value in values if value is not None} <= set(known)
+        return type(column)(values, dtype=column.dtype if has_all else "category")
     return type(column)(values.tolist(), dtype=column.dtype)
 
 

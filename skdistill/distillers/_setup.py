@@ -272,6 +272,7 @@ def set_up_stream(
         member_predictions=None,
         stage=stage,
         stream=stream,
+        columns=distiller._columns,
     )
 
 

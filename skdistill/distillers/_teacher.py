@@ -155,7 +155,8 @@ def _arguments_for(model: Any, setup: Setup) -> FitArguments:
             f"BayesianEnsembleRegressor where X gives batches; got {model!r}."
         )
     X, y, weight = stream.examples
-    as_frame = frames_like(stream.first_X, getattr(model, "feature_names_in_", None))
+    names = getattr(model, "feature_names_in_", None)
+    as_frame = frames_like(stream.first_X, names, setup.columns)
     return FitArguments(as_frame(X), y, weight if stream.is_weighted else None)
 
 
