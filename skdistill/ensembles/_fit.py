@@ -96,7 +96,7 @@ PARAMETER_TABLE = {
     "batch_size": Number(Integral, 1, others=("auto",)),
     "dtype": OneOf(("auto", "float32", "float64")),
     "inference": InferenceRule(),
-    "prior_scale": Number(Real, 0, closed="neither", others=(np.inf,)),
+    "prior_scale": Number(Real, 1e-15, 1e15, others=(np.inf,)),
     "bootstrap": OneOf((True, False)),
     "tune": OneOf((None, "oob")),
     "calibrate": OneOf(("auto", "oob", None)),

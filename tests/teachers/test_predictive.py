@@ -169,6 +169,16 @@ def test_a_deviation_that_is_always_zero_is_none(numbers):
     assert_allclose(teacher.residual_variance_, y.var(), rtol=0.1)
 
 
+def test_numbers_that_overflow_are_refused(numbers):
+    X, y = numbers
+    teacher, far = as_teacher(BayesianRidge()).fit(X, y), X.copy()
+    far[3, 0] = 1e300
+    with pytest.raises(ValueError, match="what BayesianRidge predicts for row 3 is not finite"):
+        teacher.predict_members(far)
+    with pytest.raises(ValueError, match="y must be within 1.34e"):
+        as_teacher(LinearRegression()).fit(X, np.where(y > y.mean(), 1e300, y))
+
+
 @pytest.mark.parametrize("cls", [BayesianRidge, ARDRegression])
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_lines_of_a_frame_are_those_of_the_array(library, cls, numbers):
