@@ -175,7 +175,7 @@ def test_numbers_that_overflow_are_refused(numbers):
     far[3, 0] = 1e300
     with pytest.raises(ValueError, match="what BayesianRidge predicts for row 3 is not finite"):
         teacher.predict_members(far)
-    with pytest.raises(ValueError, match="y must be within 1.34e"):
+    with pytest.raises(ValueError, match="y must be within"):
         as_teacher(LinearRegression()).fit(X, np.where(y > y.mean(), 1e300, y))
 
 
