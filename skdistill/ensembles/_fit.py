@@ -57,6 +57,9 @@ from ._tuning import best_of, best_of_trials
 # Weights of a smaller mean are warned of: they were made to sum to one, it seems.
 _LEAST_MEAN_WEIGHT = 0.1
 
+# Samples, about, that tell whether a further fit has those of the one before, beside all targets.
+_ROWS_LOOKED_AT = 1_000
+
 _TRAINERS: dict[type, type[Trainer]] = {
     str: EnsembleTrainer,
     SGLD: ChainTrainer,
@@ -414,7 +417,8 @@ def _keep_members(ensemble: Any, trainer: Trainer, random_state: np.random.Rando
     out_of_bag, (_, module) = None, trainer.stacked()  # as trained, not calibrated
     has_further = is_trained(ensemble) and hasattr(ensemble, "calibration_")
     if has_further or (not is_trained(ensemble) and _calibrates(ensemble, job.train)):
-        drawn = digest((job.train.y, job.parts))
+        some = job.train.X[:: -(-job.train.n_rows // _ROWS_LOOKED_AT)]
+        drawn = digest((some, job.train.y, job.parts))
         first = _first_that_left_out(ensemble, drawn) if has_further else 0
         if first <= numbers[-1]:  # else an interrupt has left none that is further
             out_of_bag = OutOfBag.of(module, numbers, job, first)
