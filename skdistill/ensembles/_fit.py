@@ -417,8 +417,9 @@ def _keep_members(ensemble: Any, trainer: Trainer, random_state: np.random.Rando
     out_of_bag, (_, module) = None, trainer.stacked()  # as trained, not calibrated
     has_further = is_trained(ensemble) and hasattr(ensemble, "calibration_")
     if has_further or (not is_trained(ensemble) and _calibrates(ensemble, job.train)):
-        some = job.train.X[:: -(-job.train.n_rows // _ROWS_LOOKED_AT)]
-        drawn = digest((some, job.train.y, job.parts))
+        train: Any = job.train
+        some = train.X[:: -(-train.n_rows // _ROWS_LOOKED_AT)]
+        drawn = digest((some, train.y, job.parts))
         first = _first_that_left_out(ensemble, drawn) if has_further else 0
         if first <= numbers[-1]:  # else an interrupt has left none that is further
             out_of_bag = OutOfBag.of(module, numbers, job, first)
