@@ -264,8 +264,7 @@ def with_days(X: Any) -> Any:
 def date_columns(X: Any) -> list[int]:
     """Numbers of the columns that hold dates or durations."""
     is_frame = hasattr(X, "iloc") or hasattr(X, "schema")
-    dtype = None if is_frame else getattr(X, "dtype", None)
-    if not is_frame and (np.ndim(X) != 2 or getattr(dtype, "kind", "") not in ("m", "M", "O")):
+    if not is_frame and not (isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "mMO"):
         return []
     return [column for column in range(np.shape(X)[1]) if _holds_dates(column_of(X, column))]
 
