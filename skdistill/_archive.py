@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import stat
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +28,8 @@ LIBRARIES = {
 # nowhere else in the header: quotes in texts are escaped there.
 _ZEROS = b"0" * 64
 _DIGEST = b'"sha256":"'
+
+_LONGEST_HEADER = 10**8  # bytes, as safetensors has it
 
 
 def pack(kind: str, version: str, text: str, arrays: dict[str, np.ndarray]) -> list[Any]:
@@ -68,6 +73,31 @@ def pack(kind: str, version: str, text: str, arrays: dict[str, np.ndarray]) -> l
     begin = len(begin).to_bytes(8, "little") + begin
     start, stop = _place_of_digest(begin)
     return [begin[:start], _digest_of(begin, *data), begin[stop:], *data]
+
+
+def read(path: Path) -> bytes:
+    """Return the content of a file; refuse what cannot be of skdistill before it is read.
+
+    Raises
+    ------
+    ValueError
+        If it is no regular file, such as a pipe, or does not begin as files of skdistill do.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise ValueError("it is no regular file")
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        begin = file.read(8)
+        end = _end_of_header(begin)
+        if end <= min(size, _LONGEST_HEADER):
+            begin += file.read(end - len(begin))
+        _place_of_digest(begin)
+        header = json.loads(begin[8:end])
+        ends = (of["data_offsets"][1] for name, of in header.items() if name != "__metadata__")
+        if size != end + max(ends, default=0):
+            raise ValueError("it is damaged: its size is not that of its contents")
+        file.seek(0)
+        return file.read()
 
 
 def unpack(content: bytes, kind: str, version: str) -> tuple[str, dict[str, np.ndarray]]:

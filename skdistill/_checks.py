@@ -53,10 +53,19 @@ def largest(X: np.ndarray) -> tuple[tuple[int, ...], float]:
     return tuple(int(i) for i in np.unravel_index(flat, X.shape)), float(X.flat[flat])
 
 
+def refuse_masked(values, name: str) -> None:
+    """Raise ValueError for an array of which values are masked: what is below would be read."""
+    if np.ma.is_masked(values):
+        raise ValueError(
+            f"{name} must be known for every row, got masked values; leave those rows out."
+        )
+
+
 def check_weights(sample_weight, n: int, name: str = "sample_weight") -> np.ndarray | None:
     """Check weights of rows: None, a number, or an array of shape (n,), none of them negative."""
     if sample_weight is None:
         return None
+    refuse_masked(sample_weight, name)
     with errors_about(name):
         if isinstance(sample_weight, Real):
             sample_weight = np.full(n, float(sample_weight))

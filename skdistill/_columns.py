@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The columns of X: which of them hold categories, and how those and missing values are read."""
+"""The columns of X: which of them hold categories or dates, and how missing values are read."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,26 @@ from scipy.sparse import issparse
 from sklearn.utils import assert_all_finite, check_array, check_X_y
 from sklearn.utils.validation import validate_data
 
+from ._checks import refuse_masked
 from ._rules import OneOf, errors_about
+from ._warnings import warn
 
 # Categories of a column at most, the most frequent ones; others are read as if they were missing.
 _MOST_CATEGORIES = 255
 
+# What files can hold as categories.
+_KINDS_OF_CATEGORIES = (str, bool, int, float, np.bool_, np.integer, np.floating, tuple)
+
+# Text is nearly numeric if such a share of its values are numbers, more than so many different.
+_SHARE_OF_NUMBERS, _FEW_NUMBERS = 0.9, 10
+
 # How the names of dtypes begin, of pandas and polars, whose columns hold categories or text.
 _OF_CATEGORIES = ("cat", "dictionary", "enum", "large_string", "object", "str")
+
+# How the names of dtypes of dates and durations begin, of NumPy, pandas, polars and Arrow.
+_OF_DATES = ("date", "duration", "period", "timedelta", "timestamp")
+
+_DATES = (date, np.datetime64, np.timedelta64, timedelta)
 
 # torch knows no negative strides
 _SETTINGS = {"dtype": (np.float64, np.float32), "order": "C", "allow_nd": True}
@@ -57,10 +71,16 @@ class Columns:
     n_columns : int
     categories : dict of int to list
         Those of each categorical column, by its number.
+    others : dict of int to list
+        Categories beyond the most frequent ones. Networks read them as missing, and files do not
+        hold them; teachers are asked about them as they are.
     """
 
     n_columns: int
     categories: dict[int, list]
+    others: dict[int, list] = field(
+        default_factory=dict, compare=False, repr=False, metadata={"is_saved": False}
+    )
 
     @classmethod
     def of(cls, X: Any, categorical_features: Any) -> Columns | None:
@@ -82,9 +102,30 @@ class Columns:
         numbers = _categorical_columns(X, categorical_features)
         if not numbers:
             return None
-        return cls(
-            np.shape(X)[1], {number: _categories(column_of(X, number)) for number in numbers}
-        )
+        found = {number: _categories(column_of(X, number)) for number in numbers}
+        for number, categories in found.items():
+            _refuse_kinds(categories, name_of_column(X, number))
+        if isinstance(categorical_features, str):
+            _warn_of_numbers(X, numbers)
+        kept = {
+            number: sorted(categories[:_MOST_CATEGORIES], key=_order)
+            for number, categories in found.items()
+        }
+        others = {number: categories[_MOST_CATEGORIES:] for number, categories in found.items()}
+        return cls(np.shape(X)[1], kept, others)
+
+    def grown(self, X: Any) -> Columns:
+        """Return the columns with the categories of further rows; the codes of others stay."""
+        if np.ndim(X) != 2 or np.shape(X)[1] != self.n_columns:
+            return self  # the check that follows says what is wrong
+        kept, others = {}, {}
+        for number in self.categories:
+            known = self._in_training(number)
+            new = set(_categories(column_of(X, number))).difference(known)
+            _refuse_kinds(list(new), name_of_column(X, number))
+            known = [*known, *sorted(new, key=_order)]
+            kept[number], others[number] = known[:_MOST_CATEGORIES], known[_MOST_CATEGORIES:]
+        return replace(self, categories=kept, others=others)
 
     @property
     def n_categories(self) -> np.ndarray:
@@ -94,8 +135,11 @@ class Columns:
             sizes[column] = len(known)
         return sizes
 
-    def encode(self, X: Any) -> np.ndarray:
-        """Return rows as numbers, (n, n_columns)."""
+    def encode(self, X: Any, is_training: bool = False) -> np.ndarray:
+        """Return rows as numbers, (n, n_columns).
+
+        Training rows keep the categories of `others`, by codes beyond those of `categories`.
+        """
         if np.ndim(X) != 2 or np.shape(X)[1] != self.n_columns:
             return X  # the check that follows says what is wrong
         numeric = [column for column in range(self.n_columns) if column not in self.categories]
@@ -105,38 +149,39 @@ class Columns:
             numbers = check_array(_some_columns(X, numeric), input_name="X", **settings)
         out = np.empty((len(X), self.n_columns), dtype=numbers.dtype)
         out[:, numeric] = numbers
-        for column in self.categories:
-            out[:, column] = self._codes(column, values_of(column_of(X, column)))
+        for column, known in self.categories.items():
+            known = self._in_training(column) if is_training else known
+            out[:, column] = _codes(known, values_of(column_of(X, column)))
         return out
 
     def encode_floats(self, X: np.ndarray) -> np.ndarray:
         """Return what :meth:`encode` does, for finite floats of shape (n, n_columns)."""
         out = X.copy()
-        for column in self.categories:
-            out[:, column] = self._codes(column, X[:, column].tolist())
+        for column, known in self.categories.items():
+            out[:, column] = _codes(known, X[:, column].tolist())
         return out
 
-    def _codes(self, column: int, values: list) -> list[float]:
-        """Return the codes of a column's values, NaN for those that are not known."""
-        codes = {category: code for code, category in enumerate(self.categories[column])}
-        return [codes.get(value, np.nan) for value in values]
+    def _in_training(self, column: int) -> list:
+        return [*self.categories[column], *self.others.get(column, [])]
 
     def decode(self, rows: np.ndarray, like: Any) -> Any:
         """Return encoded rows as a table like another, which `fit` was given."""
         columns: list[Any] = list(rows.T)
-        for column, known in self.categories.items():
-            code_of = dict(enumerate(known))
+        for column in self.categories:
+            code_of = dict(enumerate(self._in_training(column)))
             values = [code_of.get(code) for code in rows[:, column].tolist()]
             columns[column] = np.array(values, dtype=object)
+        for column in date_columns(like):
+            columns[column] = _dates_like(columns[column].astype(float), column_of(like, column))
         if not hasattr(like, "columns"):
             table = np.empty(rows.shape, dtype=object)
             for column, values in enumerate(columns):
                 table[:, column] = values
-            return table if np.asarray(like).dtype == object else table.astype(float)
-        names = list(like.columns)
-        frame = type(like)(dict(zip(names, columns, strict=True)))
-        of_categories = {names[column]: column_of(like, column).dtype for column in self.categories}
-        return getattr(frame, "astype" if hasattr(frame, "iloc") else "cast")(of_categories)
+            dtype = np.asarray(like).dtype
+            return table.astype(dtype if dtype.kind in "mMO" else float)
+        for column in self.categories.keys() - set(date_columns(like)):
+            columns[column] = _series_like(column_of(like, column), columns[column])
+        return type(like)(dict(zip(like.columns, columns, strict=True)))
 
 
 def read_rows(
@@ -148,6 +193,8 @@ def read_rows(
     Values may be missing, NaN, in tables of an estimator with ``normalize_X=True``.
     """
     _refuse_sparse(X)
+    X = with_days(as_table(X))
+    refuse_masked(y, "y")
     settings = {**_SETTINGS, **settings}
     may_lack = getattr(estimator, "normalize_X", False)
     settings["ensure_all_finite"] = "allow-nan" if may_lack else True
@@ -163,12 +210,138 @@ def read_rows(
         found = validate_data(estimator, X, y, reset=reset, **settings)
     else:
         validate_data(estimator, X, reset=reset, skip_check_array=True)
-        X = columns.encode(X)
+        X = columns.encode(X, is_training=not is_alone)
         found = check_array(X, **settings) if is_alone else check_X_y(X, y, **settings)
     rows = found if is_alone else found[0]
     if may_lack and rows.ndim != 2:
         assert_all_finite(rows, input_name="X")
     return found
+
+
+def as_table(X: Any, name: str = "X") -> Any:
+    """Return X as an array or a frame of pandas or polars, in which missing values are marked.
+
+    Tables of pyarrow become frames of pandas, and masked values of arrays NaN.
+    """
+    library = type(X).__module__.partition(".")[0]
+    if library == "polars" and hasattr(X, "collect"):
+        raise TypeError(
+            f"{name} must be in memory, got a polars LazyFrame. Give {name}.collect(), or batches "
+            "of it, see skdistill.streams.Batches."
+        )
+    if library == "pyarrow" and hasattr(X, "to_pandas"):
+        return X.to_pandas(date_as_object=False)
+    if isinstance(X, np.ma.MaskedArray):
+        is_plain = X.dtype.kind in "biu" and np.ma.is_masked(X)
+        missing = {"O": None, "M": np.datetime64("NaT"), "m": np.timedelta64("NaT")}
+        X = X.astype(float) if is_plain else X
+        return X.filled(missing.get(X.dtype.kind, np.nan)) if np.ma.is_masked(X) else X.data
+    return X
+
+
+def with_days(X: Any) -> Any:
+    """Return a table with dates and durations as days, in float64; dates count from 1970.
+
+    Units, such as the nanoseconds of older versions of pandas, have no effect, and dates with a
+    time zone are those of UTC. NaT is NaN.
+    """
+    columns = date_columns(X)
+    if not columns:
+        return X
+    if not hasattr(X, "columns"):
+        X = np.asarray(X)
+        if X.dtype.kind in "mM":
+            return _days(X)
+        X = X.copy()
+        for column in columns:
+            X[:, column] = _days_in(X[:, column])
+        return X
+    days = {column: _days_in(column_of(X, column)) for column in columns}
+    if hasattr(X, "iloc"):
+        X = X.copy(deep=False)
+        for column, values in days.items():
+            X.isetitem(column, values)
+        return X
+    named = ((X.columns[column], values) for column, values in days.items())
+    return X.with_columns(type(column_of(X, 0))(name, values) for name, values in named)
+
+
+def date_columns(X: Any) -> list[int]:
+    """Numbers of the columns that hold dates or durations."""
+    is_frame = hasattr(X, "iloc") or hasattr(X, "schema")
+    if not is_frame and not (isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "mMO"):
+        return []
+    return [column for column in range(np.shape(X)[1]) if _holds_dates(column_of(X, column))]
+
+
+def _holds_dates(column: Any) -> bool:
+    """Whether a column is of dates or durations; objects are if all of them are dates."""
+    kind = str(column.dtype).lower()
+    if kind != "object":
+        return kind.startswith(_OF_DATES)
+    held = (value for value in values_of(column) if value is not None)
+    first = next(held, None)
+    return isinstance(first, _DATES) and all(isinstance(value, _DATES) for value in held)
+
+
+def _days_in(column: Any) -> np.ndarray:
+    """Dates or durations of a column as days."""
+    if hasattr(column, "dt") and getattr(column.dtype, "tz", None) is not None:
+        column = column.dt.tz_convert("UTC").dt.tz_localize(None)
+    values = np.asarray(column)
+    if values.dtype.kind in "mM":
+        return _days(values)
+    return np.array([_days_of(value) for value in values_of(column)], dtype=float)
+
+
+def _days(values: np.ndarray) -> np.ndarray:
+    since = values - np.datetime64(0, "D") if values.dtype.kind == "M" else values
+    return since / np.timedelta64(1, "D")
+
+
+def _days_of(value: Any) -> float:
+    """Days of a date or duration that Python, pandas or NumPy has."""
+    if value is None:
+        return np.nan
+    value = value.to_timestamp() if hasattr(value, "to_timestamp") else value  # of a period
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        value = value.astimezone(UTC).replace(tzinfo=None)
+    as_numpy = np.timedelta64 if isinstance(value, (timedelta, np.timedelta64)) else np.datetime64
+    return float(_days(np.asarray(as_numpy(value))))
+
+
+def _dates_like(days: np.ndarray, column: Any) -> Any:
+    """Return days as dates or durations of the dtype of a column."""
+    kind = str(column.dtype).lower()
+    values = values_of(column) if kind == "object" else []
+    first = next((value for value in values if value is not None), None)
+    is_duration = isinstance(first, (timedelta, np.timedelta64))
+    is_duration |= kind.startswith(("timedelta", "duration"))
+    if kind in ("date", "datetime64[d]") or kind.startswith(("date32", "period")):
+        days = np.round(days)
+    microseconds = np.round(days * 86_400e6)
+    counts = np.where(np.isnan(days), np.iinfo(np.int64).min, microseconds).astype(np.int64)
+    dates = counts.view("m8[us]" if is_duration else "M8[us]")
+    if kind == "object":
+        return dates.astype(object)
+    if isinstance(column, np.ndarray):
+        return dates.astype(column.dtype)
+    if hasattr(column, "iloc"):
+        series, zone = type(column)(dates), getattr(column.dtype, "tz", None)
+        if zone is not None:
+            series = series.dt.tz_localize("UTC").dt.tz_convert(zone)
+        return series.astype(column.dtype)
+    return type(column)(dates).cast(column.dtype)
+
+
+def _series_like(column: Any, values: np.ndarray) -> Any:
+    """Return values as a column of a frame, of the dtype of another."""
+    if hasattr(column, "iloc"):
+        known = getattr(column.dtype, "categories", None)
+        # A batch of a stream may have fewer categories than another.
+        has_all = known is None or {value for value in values if value is not None} <= set(known)
+        return type(column)(values, dtype=column.dtype if has_all else "category")
+    return type(column)(values.tolist(), dtype=column.dtype)
 
 
 def _refuse_sparse(X: Any) -> None:
@@ -226,12 +399,72 @@ def _holds_categories(column: Any) -> bool:
 
 
 def _categories(column: Any) -> list:
-    """The categories in a column, in order; the most frequent ones, if there are many."""
+    """The categories in a column, the most frequent ones first."""
     counts = Counter(value for value in values_of(column) if value is not None)
-    return sorted(
-        (value for value, _ in counts.most_common(_MOST_CATEGORIES)),
-        key=lambda value: (type(value).__name__, value),
-    )
+    return [value for value, _ in counts.most_common()]
+
+
+def _order(category: Any) -> tuple:
+    return type(category).__name__, category
+
+
+def _refuse_kinds(categories: list, name: Any) -> None:
+    """Raise a TypeError for categories that files cannot hold."""
+    for category in categories:
+        if not isinstance(category, _KINDS_OF_CATEGORIES):
+            raise TypeError(
+                "categorical_features must be columns of text, numbers or booleans; the categories "
+                f"of column {name!r} of X are of {type(category).__name__}, such as {category!r}. "
+                f"Make text of them, X[{name!r}].astype(str) in pandas; dates need not be "
+                "categories."
+            )
+
+
+def _warn_of_numbers(X: Any, columns: list[int]) -> None:
+    """Warn of columns of text that are numbers, but for a few values."""
+    for column in columns:
+        values = column_of(X, column)
+        if str(values.dtype).lower().startswith(("cat", "dictionary", "enum")):
+            continue
+        counts = Counter(value for value in values_of(values) if value is not None)
+        others = {value: n for value, n in counts.items() if not _is_number(value)}
+        n_numbers, n_values = counts.total() - sum(others.values()), counts.total()
+        is_nearly = n_numbers >= _SHARE_OF_NUMBERS * n_values
+        if len(counts) - len(others) <= _FEW_NUMBERS or not is_nearly:
+            continue
+        name = name_of_column(X, column)
+        is_pandas = hasattr(values, "iloc")
+        mend = (
+            f"pd.to_numeric(X[{name!r}], errors='coerce')"
+            if is_pandas
+            else f"X[{name!r}].cast(pl.Float64, strict=False)"
+        )
+        few = sorted(map(repr, others))[:5]
+        but = f", but for {', '.join(few)}{' and more' if len(others) > 5 else ''}" if few else ""
+        read = f"read the file with na_values=[{', '.join(few)}], or " if few else ""
+        warn(
+            f"Column {name!r} of X is text, and is read as {len(counts)} categories, although "
+            f"{n_numbers} of its {n_values} values are numbers{but}. To have numbers, {read}take "
+            f"{mend}. To have categories, make the column categorical."
+        )
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def name_of_column(X: Any, number: int) -> Any:
+    return X.columns[number] if hasattr(X, "columns") else number
+
+
+def _codes(categories: list, values: list) -> list[float]:
+    """Return the codes of values, NaN for those that are none of the categories."""
+    codes = {category: code for code, category in enumerate(categories)}
+    return [codes.get(value, np.nan) for value in values]
 
 
 def column_of(X: Any, number: int) -> Any:
@@ -252,9 +485,14 @@ def values_of(column: Any) -> list:
     is_missing = getattr(column, "isna", None) or getattr(column, "is_null", None)
     values = np.asarray(column, dtype=object).tolist()
     if is_missing is None:
-        return [None if value is None or value != value else value for value in values]
+        return [None if _is_missing(value) else value for value in values]
     missing = np.asarray(is_missing()).tolist()
     return [
         None if lacks or value != value else value
         for value, lacks in zip(values, missing, strict=True)
     ]
+
+
+def _is_missing(value: Any) -> bool:
+    """Tell None, NaN, NaT and pandas' NA, whose comparisons have no truth value."""
+    return value is None or type(value).__name__ == "NAType" or bool(value != value)

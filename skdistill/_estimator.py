@@ -70,6 +70,7 @@ _PARTS = ("module", "optimizer", "callbacks")
 
 # Private attributes that a fit sets.
 _PRIVATE = ("_columns", "_plan", "_recipe", "_extent", "_history") + (
+    "_parts_drawn",
     "_training_state",
     "_member_numbers",
 )
@@ -316,6 +317,8 @@ def fit_task(estimator: NetEstimator, given: dict[str, Any], n_subtasks: int) ->
 def available_device(device: Any) -> torch.device:
     """Return a torch device; the CPU, with a warning, where there is no such GPU."""
     found = device_of(device)
+    if found.type == "meta":
+        raise ValueError("device must be one that holds values, got 'meta'.")
     if found.type == "cuda" and not torch.cuda.is_available():
         warn(f"device={device!r} is not there; the model is put on the CPU.")
         return torch.device("cpu")

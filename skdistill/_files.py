@@ -32,6 +32,10 @@ def write_atomically(path: Path, *parts: Any, mode: int = 0o666) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, path)
+    except OSError as error:
+        if error.filename is None:  # of a full disk
+            error.filename = os.fspath(path)
+        raise
     finally:
         part.unlink(missing_ok=True)
 

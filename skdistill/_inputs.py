@@ -124,15 +124,22 @@ class InputEncoding:
         X: np.ndarray,
         weight: np.ndarray | None,
         bins: Bins | None = None,
+        *,
+        normalize: bool = True,
+        n_categories: np.ndarray | None = None,
     ) -> InputEncoding | None:
         """Find the encoding of numbers by their moments, and smallest and largest values.
 
         Bins are those of some of the rows, X.
         """
         loc, scale = _unless_flags(*moments.standardisation(), limits)
-        scale = _of_common_unit(scale, limits)
+        if n_categories is None:
+            scale = _of_common_unit(scale, limits)
         none = np.zeros(len(loc), dtype=int)
-        found = cls(loc, scale, none, none.astype(bool), compresses=True)
+        n_categories = none if n_categories is None else n_categories
+        is_scaled = (n_categories == 0) & normalize
+        loc, scale = np.where(is_scaled, loc, 0.0), np.where(is_scaled, scale, 1.0)
+        found = cls(loc, scale, n_categories, none.astype(bool), compresses=normalize)
         return found._with_bins(X, weight, bins)
 
     def _with_bins(

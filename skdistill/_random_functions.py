@@ -74,9 +74,10 @@ _N_BLOCKS = 24
 # margin of the ensemble between its two most probable classes: within a deviation none is sure.
 _LOGITS_PER_DEVIATION = 2.0
 
-# Samples beyond whose distance functions of classes begin to grow, as the logits of networks do. One
-# sample far from all others would else be the edge of the table (magic moved by four deviations:
-# AUROC .10 by the farthest one, .996 by this; the log loss of five tables rose by .001 to .003).
+# Functions of classes begin to grow where this share of the samples ends, as logits of networks do.
+# One sample far from all others would else be the edge of the table (magic moved by four
+# deviations: AUROC .10 by the farthest one, .996 by this; the log loss of five tables rose by
+# .001 to .003).
 _WITHIN_OF_CLASSES = 0.98
 
 Predict = Callable[[np.ndarray], np.ndarray]

@@ -22,6 +22,9 @@ import numpy as np
 
 _INTEGERS = (int, np.int32, np.int64)
 _NUMBERS = (*_INTEGERS, float, np.float32)
+# Numbers without an upper bound end here: float32 holds them, and float64 their powers.
+LARGEST = 1e30
+
 _PLAIN = (str, int, float, np.bool_)
 
 
@@ -103,6 +106,8 @@ class Number(Rule):
             return True
         if not is_number(value, self.kind) or math.isinf(value):
             return False
+        if self.kind is Real and abs(value) > LARGEST:
+            return False
         is_above = value > self.low or (value == self.low and self.closed in ("both", "left"))
         is_below = value < self.high or (value == self.high and self.closed in ("both", "right"))
         return is_above and is_below
@@ -113,6 +118,8 @@ class Number(Rule):
     def hint(self, value: Any) -> str:
         if is_number(value) and math.isinf(value):
             return " It must be finite."
+        if is_number(value) and abs(value) > LARGEST:
+            return f" It must be at most {LARGEST:g}."
         is_small_or_large = isinstance(value, (int, np.number)) and not isinstance(value, bool)
         if is_small_or_large and not is_number(value):
             return " Give a number of Python's own, of at most 64 bits."
@@ -255,6 +262,9 @@ class Schedule(Rule):
             and all(map(is_number, (first, last)))
             and 0 <= first < last
         )
+
+    def hint(self, value: Any) -> str:
+        return Number(Real, 0).hint(value)
 
 
 def value_at_epoch(

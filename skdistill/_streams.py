@@ -15,6 +15,7 @@ from joblib.externals.loky.backend.reduction import dumps  # as loky pickles
 from sklearn.utils import assert_all_finite
 
 from ._checks import check_trainable, check_weights
+from ._columns import as_table
 from ._inputs import InputEncoding, bins_for
 from ._ranks import Ranks
 from ._standardisation import Moments
@@ -123,7 +124,7 @@ class Stream:
             with _errors_of_batch(number):
                 seen.add(*self._taken_apart(batch))
                 if number == 0:
-                    self.first_X = batch[0]
+                    self.first_X = as_table(batch[0])
         if not seen.n_rows:
             raise ValueError("X must give at least one batch with a row of positive weight.")
         self.n_rows, self.row_shape = seen.n_rows, seen.row_shape
@@ -173,13 +174,17 @@ class Stream:
 
     def inputs(self, estimator: Any, embedded_from: int) -> InputEncoding | None:
         """Return how an estimator's parameters ask for rows to be encoded."""
-        if len(self.row_shape) > 1 or not getattr(estimator, "normalize_X", False):
+        normalize, columns = getattr(estimator, "normalize_X", False), estimator._columns
+        if len(self.row_shape) > 1 or not (normalize or columns is not None):
             return None
         X, y, weight = self.examples
         moments = self.X_moments, self.X_limits
         weights = weight if self.is_weighted else None
         bins = bins_for(estimator, (self.n_rows, *self.row_shape), y, embedded_from)
-        return InputEncoding.of_moments(*moments, X, weights, bins)
+        n_categories = None if columns is None else columns.n_categories
+        return InputEncoding.of_moments(
+            *moments, X, weights, bins, normalize=normalize, n_categories=n_categories
+        )
 
     def encoded_examples(self, scaling: Buffers) -> Part:
         """Return `examples` as :meth:`stretches` gives rows."""
@@ -227,7 +232,7 @@ class Stream:
             with _errors_of_batch(number):
                 X, y, weight = self._taken_apart(batch)
                 X, y, _ = self.task.check(self.estimator, X, y, self.task, reset=False)  # type: ignore[arg-type]
-                assert_all_finite(X, input_name="X")
+                assert_all_finite(_numbers_of(self.estimator, X), input_name="X")
                 weights = _weights(weight, len(X))
                 part = Part(*self._encoded(X, y, scaling), weights)
             is_kept = weights > 0
@@ -257,26 +262,30 @@ class _Seen:
     def add(self, X: Any, y: Any, weight: Any) -> None:
         """Check a batch, and hold it against those before."""
         is_first = self.row_shape is None
+        if not is_first and self.estimator._columns is not None:
+            self.estimator._columns = self.estimator._columns.grown(as_table(X))
         X, y = self.kind.check_part(self.estimator, X, y, is_first)
-        assert_all_finite(X, input_name="X")  # what is missing would have to be known beforehand
+        numbers = _numbers_of(self.estimator, X)
+        assert_all_finite(numbers, input_name="X")  # what is missing would have to be known before
         facts = (X.shape[1:], X.dtype, y.shape[1:], weight is not None)
         if is_first:
             self.row_shape, self.dtype, self.y_shape, self.is_weighted = self.facts = facts
-            self.limits = np.fmin.reduce(X), np.fmax.reduce(X)
+            self.limits = np.fmin.reduce(numbers), np.fmax.reduce(numbers)
         self._refuse_change(facts)
         weights = _weights(weight, len(X))
         is_kept = weights > 0
         if not is_kept.all():
-            X, y, weights = X[is_kept], y[is_kept], weights[is_kept]
+            kept = (array[is_kept] for array in (X, numbers, y, weights))
+            X, numbers, y, weights = kept
         if not len(X):
             return
         low, high = self.limits
-        self.limits = np.fmin(low, np.fmin.reduce(X)), np.fmax(high, np.fmax.reduce(X))
+        self.limits = np.fmin(low, np.fmin.reduce(numbers)), np.fmax(high, np.fmax.reduce(numbers))
         self.n_rows += len(X)
         self.total_weight += float(weights.sum())
         if X.ndim == 2:
             # Of equal weights the sums are rounded in another way.
-            self.X_moments.add(X, weights if self.is_weighted else None)
+            self.X_moments.add(numbers, weights if self.is_weighted else None)
         self._add_targets(y, weights)
         self.examples.add(Part(X, y, weights))
 
@@ -305,6 +314,13 @@ class _Seen:
         if self.kind is Numbers:
             return Numbers.of_targets(np.empty((0, *self.y_shape)))
         return Classes.of_labels(self.labels, "y")
+
+
+def _numbers_of(estimator: Any, X: np.ndarray) -> np.ndarray:
+    """Rows with zeros in place of the codes of categories, of which some may be missing."""
+    if estimator._columns is None:
+        return X
+    return np.where(estimator._columns.n_categories > 0, X.dtype.type(0), X)
 
 
 class _Examples:

@@ -361,6 +361,13 @@ def test_without_scoringrules_the_crps_is_left_out(regressors, monkeypatch):
         ({"X": X[:19], "y": Y[:19]}, ValueError, "X must have at least 20 rows .* got 19"),
         ({"feature_names": ["a"] * 5}, ValueError, "feature_names must hold 5 different names"),
         ({"feature_names": ["a", "b"]}, ValueError, "feature_names must hold 5 .* got 2 in 2"),
+        ({"y": np.where(Y[TEST] > 10, np.nan, Y[TEST])}, ValueError, "Input y contains NaN"),
+        ({"y": Y[TEST].astype(str)}, ValueError, "y must be real numbers.* got <U"),
+        ({"y": ["much"] * len(Y[TEST])}, ValueError, "y must be real numbers.* got <U4"),
+        ({"y": Y[TEST] + 1j}, ValueError, "y must be real numbers.* got complex128"),
+        ({"y": np.ma.array(Y[TEST], mask=Y[TEST] > 10)}, ValueError, "y must be known for every"),
+        ({"y": 1e300 * Y[TEST]}, ValueError, "y must be within"),
+        ({"y": np.stack([Y[TEST]] * 2, 1)}, ValueError, "y must have the shape of the student's"),
     ],
 )
 def test_bad_arguments_are_named(change, error, message, regressors):

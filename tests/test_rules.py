@@ -53,6 +53,8 @@ def test_values_that_are_accepted(rule, values):
         (Number(Real, 0, 1, closed="left"), 1.0, ValueError, r"a number in \[0, 1\), got 1.0"),
         (Number(Integral, 1, 6), 7, ValueError, "an integer from 1 to 6, got 7"),
         (Number(Real, 0), np.inf, ValueError, "a number >= 0, got inf. It must be finite."),
+        (Number(Real, 0), 1e300, ValueError, r"got 1e\+300. It must be at most 1e\+30."),
+        (Schedule(), 1e300, ValueError, r"got 1e\+300. It must be at most 1e\+30."),
         (SHARE, np.nan, TypeError, "got nan"),
         (SHARE, True, TypeError, "got True"),
         (SHARE, "1", TypeError, "got '1'"),

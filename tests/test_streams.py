@@ -190,6 +190,38 @@ def test_a_label_may_come_late(table):
     assert found.score(X, words(y)) > 0.9
 
 
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+@pytest.mark.parametrize("is_categorical", [False, True])
+def test_categories_may_come_late_or_lack(library, is_categorical, table):
+    pd, frames = pytest.importorskip("pandas"), pytest.importorskip(library)
+    X, y, _ = table
+    town = np.repeat(["Rome", "Oslo", "Bern", "Oslo", None], 100)
+    y = y + 10 * (town == "Oslo")
+    parts = []
+    for rows in (slice(start, start + 100) for start in range(0, 500, 100)):
+        part = pd.DataFrame({"x": X[rows, 0], "z": X[rows, 1], "town": town[rows]})
+        part["town"] = part["town"].astype("category" if is_categorical else "str")
+        parts.append((frames.DataFrame(part), y[rows]))
+    whole = frames.DataFrame(pd.DataFrame({"x": X[:, 0], "z": X[:, 1], "town": town}))
+    settings = {"max_epochs": 40, "dtype": "float64", "module__embeddings": None}
+    for make in (ensemble, lambda **params: hydra("regressor", ensemble(**params), **params)):
+        model = make(**settings).fit(Given(parts))
+        assert model.categories_ == {2: ["Rome", "Oslo", "Bern"]}
+        assert model.score(whole, y) > 0.6 * make(**settings).fit(whole, y).score(whole, y)
+        np.testing.assert_array_equal(model._recipe.inputs.n_categories, [0, 0, 3])
+
+
+def test_one_batch_encodes_categories_as_the_frame_does(table):
+    pd = pytest.importorskip("pandas")
+    X, y, _ = table
+    frame = pd.DataFrame({"x": X[:, 0], "town": np.resize(["Rome", None, "Bern"], 500)})
+    found = ensemble().fit(Given([(frame, y)]))._recipe.inputs
+    expected = ensemble().fit(frame, y)._recipe.inputs
+    np.testing.assert_allclose(found.loc, expected.loc)
+    np.testing.assert_allclose(found.scale, expected.scale)
+    np.testing.assert_array_equal(found.n_categories, expected.n_categories)
+
+
 def test_examples_are_evenly_spaced():
     examples = _Examples(100)
     rows = np.arange(12_345)

@@ -69,6 +69,27 @@ def test_members_are_added_to_those_that_are_there(cls, y, params):
         np.testing.assert_array_equal(ensemble.best_epochs_, at_once.best_epochs_)
 
 
+@pytest.mark.parametrize(("cls", "y"), ENSEMBLES)
+def test_further_members_have_the_temperature_of_all(cls, y):
+    params = {**SMALL, "distance_aware": False, "max_epochs": 20}
+    ensemble = cls(3, warm_start=True, **params).fit(X, y)
+    before = ensemble.calibration_
+    ensemble.set_params(n_members=5).fit(X, y)
+    at_once = cls(5, **params).fit(X, y)
+    found, expected = (model.calibration_.temperature for model in (ensemble, at_once))
+    assert found == pytest.approx(expected, rel=1e-4)
+    assert before.temperature != pytest.approx(expected, rel=1e-2)
+
+
+def test_temperature_of_members_with_other_rows_is_that_of_the_further_ones():
+    params = {**SMALL, "max_epochs": 20}
+    ensemble = BayesianEnsembleRegressor(3, warm_start=True, **params).fit(X, NUMBERS)
+    narrow = ensemble.calibration_.temperature
+    noisy = NUMBERS + 3 * np.random.default_rng(1).normal(size=60)
+    ensemble.set_params(n_members=6).fit(X, noisy)
+    assert ensemble.calibration_.temperature > 1.2 * narrow
+
+
 def test_blocks_that_begin_at_the_same_members_give_the_same_bits():
     params = {**SMALL, "member_block": 2}
     ensemble = BayesianEnsembleRegressor(2, warm_start=True, **params).fit(X, NUMBERS)
@@ -78,12 +99,12 @@ def test_blocks_that_begin_at_the_same_members_give_the_same_bits():
 
 def test_new_members_learn_from_other_rows_on_the_scale_of_the_first():
     ensemble = BayesianEnsembleRegressor(2, warm_start=True, **SMALL).fit(X, NUMBERS)
-    before = ensemble.predict_members(X)
+    before = ensemble.predict_members(X)[..., 0]  # the variances have another temperature then
     y_scale = weights(ensemble)["y_scale"]
     ensemble.set_params(n_members=4, max_epochs=60).fit(X[:40], NUMBERS[:40] + 4)
-    np.testing.assert_allclose(ensemble.predict_members(X)[:, :2], before, rtol=1e-12)
+    np.testing.assert_allclose(ensemble.predict_members(X)[:, :2, ..., 0], before, rtol=1e-12)
     assert weights(ensemble)["y_scale"] == y_scale
-    shift = ensemble.predict_members(X)[:, 2:].mean() - before.mean()
+    shift = ensemble.predict_members(X)[:, 2:, ..., 0].mean() - before.mean()
     assert shift > 1
 
 

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from sklearn.base import is_classifier, is_regressor
 from sklearn.pipeline import Pipeline
-from sklearn.utils import check_consistent_length
+from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from .._archive import LIBRARIES
+from .._checks import check_trainable, refuse_masked
 from .._meta_estimators import final_step, has_inside, inside
 from .._rules import errors_about
 from ._answers import Answers
@@ -41,6 +42,11 @@ def measured(
     y = _check_rows(student, X, y)
     names = _feature_names(X, feature_names)
     answers = {role: Answers.of(model, X, y) for role, model in models.items()}
+    if np.shape(answers["student"].point) != y.shape:
+        raise ValueError(
+            f"y must have the shape of the student's predictions, "
+            f"{np.shape(answers['student'].point)}, got {y.shape}."
+        )
     part, unit = answers["student"].least_known[0], _unit(answers["student"])
     found = profiles(answers, X, names) if names else {}
     if not names:
@@ -110,6 +116,13 @@ def _check_rows(student: Any, X: Any, y: Any) -> np.ndarray:
     """Return y as an array that goes with X and with the student."""
     with errors_about("X and y"):
         check_consistent_length(X, y)
+    refuse_masked(y, "y")
+    if is_regressor(student):
+        kind = np.asarray(y).dtype
+        if kind.kind not in "biufO" or any(isinstance(value, str) for value in np.ravel(y)):
+            raise ValueError(f"y must be real numbers, as the student predicts, got {kind}.")
+        y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
+        check_trainable(y, y.dtype, "y")
     y = np.asarray(y)
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]

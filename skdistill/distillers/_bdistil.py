@@ -229,7 +229,7 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         "expansions": Number(Integral, 1),
         "connect": OneOf(("when_needed", "always")),
         "max_search": Number(Integral, 1),
-        "gamma": Number(Real, 0, closed="neither"),
+        "gamma": Number(Real, 1e-30),
         "temperature": Number(Real, 0, closed="neither"),
         "eta": Number(Real, 0, closed="neither", others=("auto",)),
         "early": OneOf((True, False)),

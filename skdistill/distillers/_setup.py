@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.utils import check_array, check_random_state
 
 from .._checks import check_trainable
-from .._columns import Columns
+from .._columns import Columns, as_table, with_days
 from .._estimator import checked_training, for_callbacks, forget, recipe_for
 from .._inputs import EMBEDDED_FROM, encoding_for
 from .._meta_estimators import pipelines_around
@@ -162,6 +162,7 @@ def set_up(
         Rows of a table that ``module__embeddings="auto"`` embeds, at least.
     """
     training = checked_training(distiller, modules)
+    X = as_table(X)
     random_state = check_random_state(distiller.random_state)
     stage = Stage() if stage_of is None else stage_of(distiller)
     X_checked, y_checked, task = stage.begin(distiller, X, y)
@@ -271,6 +272,7 @@ def set_up_stream(
         member_predictions=None,
         stage=stage,
         stream=stream,
+        columns=distiller._columns,
     )
 
 
@@ -388,7 +390,8 @@ def check_further_rows(distiller: Any, given: Any, X: np.ndarray, name: str) -> 
         if len(given) == 0:
             raise ValueError(f"{name} must have at least one row, or be None; got none.")
         columns, names = distiller._columns, getattr(given, "columns", None)
-        given = given if columns is None else columns.encode(given)
+        given = with_days(as_table(given, name))
+        given = given if columns is None else columns.encode(given, is_training=True)
         may_lack = "allow-nan" if X.ndim == 2 and distiller.normalize_X else True
         settings = {"allow_nd": True, "ensure_all_finite": may_lack}
         rows = check_array(given, dtype=X.dtype, input_name=name, **settings)

@@ -17,7 +17,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_memory
 
-from .._columns import Columns
+from .._columns import Columns, date_columns
 from .._meta_estimators import has_members, is_prefitted, seed_where_unset, weights_for
 from .._plans import rebuild_module, weights_of
 from .._predict import predict_members
@@ -155,7 +155,8 @@ def _arguments_for(model: Any, setup: Setup) -> FitArguments:
             f"BayesianEnsembleRegressor where X gives batches; got {model!r}."
         )
     X, y, weight = stream.examples
-    as_frame = frames_like(stream.first_X, getattr(model, "feature_names_in_", None))
+    names = getattr(model, "feature_names_in_", None)
+    as_frame = frames_like(stream.first_X, names, setup.columns)
     return FitArguments(as_frame(X), y, weight if stream.is_weighted else None)
 
 
@@ -293,8 +294,11 @@ def task_of_teacher(teacher, X, y, context, student):
 def frames_like(X, names, columns: Columns | None = None) -> Callable[[np.ndarray], Any]:
     """Return what turns an array into a frame of X's library, for a teacher with named columns.
 
-    Where `columns` of X hold categories, whatever the teacher, their codes become categories again.
+    Where columns of X hold categories or dates, whatever the teacher, their codes and days become
+    these again.
     """
+    if columns is None and date_columns(X):
+        columns = Columns(np.shape(X)[1], {})
     if columns is not None:
         return lambda rows: columns.decode(rows, X)
     if names is None:

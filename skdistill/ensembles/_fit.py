@@ -22,6 +22,7 @@ from .._estimator import (
     recipe_for,
     with_callbacks,
 )
+from .._fingerprint import digest
 from .._inputs import EMBEDDED_FROM, MANY_ROWS
 from .._plans import Extent, weights_of
 from .._random_functions import RandomFunctions, find_functions
@@ -52,6 +53,12 @@ from ._training import (
     has_bins,
 )
 from ._tuning import best_of, best_of_trials
+
+# Weights of a smaller mean are warned of: they were made to sum to one, it seems.
+_LEAST_MEAN_WEIGHT = 0.1
+
+# Samples, about, that tell whether a further fit has those of the one before, beside all targets.
+_ROWS_LOOKED_AT = 1_000
 
 _TRAINERS: dict[type, type[Trainer]] = {
     str: EnsembleTrainer,
@@ -92,7 +99,7 @@ PARAMETER_TABLE = {
     "batch_size": Number(Integral, 1, others=("auto",)),
     "dtype": OneOf(("auto", "float32", "float64")),
     "inference": InferenceRule(),
-    "prior_scale": Number(Real, 0, closed="neither", others=(np.inf,)),
+    "prior_scale": Number(Real, 1e-15, 1e15, others=(np.inf,)),
     "bootstrap": OneOf((True, False)),
     "tune": OneOf((None, "oob")),
     "calibrate": OneOf(("auto", "oob", None)),
@@ -159,6 +166,7 @@ def fit_ensemble(ensemble: Any, X, y, sample_weight=None, observer: ChainObserve
     weight = task.weights_of_rows(y, sample_weight, getattr(ensemble, "class_weight", None))
     if weight is not None and not weight.all():  # else X may be a memory map, and is not copied
         X, y, weight = (array[weight > 0] for array in (X, y, weight))
+    _warn_of_small_weights(len(y) if weight is None else weight.sum(), len(y))
     random_state = check_random_state(ensemble.random_state)
     data = {"X": X, "y": y, "sample_weight": weight}
     if goes_on:
@@ -176,11 +184,23 @@ def _fit_on_stream(ensemble: Any, training: Training, X, y, sample_weight) -> An
     refuse_with_stream(ensemble, with_stream, {"y": y, "sample_weight": sample_weight})
     forget(ensemble)
     stream = Stream(ensemble, X)
+    _warn_of_small_weights(stream.total_weight, stream.n_rows)
     vars(ensemble).update(stream.task.fitted_attributes)
     random_state = check_random_state(ensemble.random_state)
     given = for_callbacks(X, None)
     _train_members(ensemble, training, stream.task, stream, random_state, None, given)
     return ensemble
+
+
+def _warn_of_small_weights(total: float, n_samples: int) -> None:
+    """Warn of weights, those of classes included, beside which the prior outweighs the samples."""
+    if total < _LEAST_MEAN_WEIGHT * n_samples:
+        warn(
+            f"The weights of the samples sum to {total:.3g}, and so count as {total:.3g} samples "
+            f"beside the prior, although there are {n_samples}: the members will stay near it. "
+            "Weights of mean 1, sample_weight * len(X) / sample_weight.sum(), count every sample "
+            "once; class_weight multiplies them."
+        )
 
 
 def _train_members(
@@ -395,8 +415,15 @@ def _keep_members(ensemble: Any, trainer: Trainer, random_state: np.random.Rando
     """Stack the members that were trained, and keep them as the fitted module."""
     job, numbers = trainer.job, sorted(trainer.weights)
     out_of_bag, (_, module) = None, trainer.stacked()  # as trained, not calibrated
-    if not is_trained(ensemble) and _calibrates(ensemble, job.train):
-        out_of_bag = OutOfBag.of(module, numbers, job)
+    has_further = is_trained(ensemble) and hasattr(ensemble, "calibration_")
+    if has_further or (not is_trained(ensemble) and _calibrates(ensemble, job.train)):
+        train: Any = job.train
+        some = train.X[:: -(-train.n_rows // _ROWS_LOOKED_AT)]
+        drawn = digest((some, train.y, job.parts))
+        first = _first_that_left_out(ensemble, drawn) if has_further else 0
+        if first <= numbers[-1]:  # else an interrupt has left none that is further
+            out_of_bag = OutOfBag.of(module, numbers, job, first)
+            ensemble._parts_drawn = drawn if first == 0 else None
     ensemble._member_numbers = job.plan.members_of(numbers)
     ensemble.n_members_, n_sharing = len(ensemble._member_numbers), job.plan.n_sharing
     ensemble.n_epochs_, ensemble.n_restarts_ = job.n_epochs, trainer.n_restarts.repeat(n_sharing)
@@ -409,6 +436,15 @@ def _keep_members(ensemble: Any, trainer: Trainer, random_state: np.random.Rando
     recipe = replace(job.recipe, functions=functions)
     plan, module = trainer.stacked(getattr(ensemble, "calibration_", None), recipe)
     ensemble._keep(plan, recipe, module, trainer.history, Extent())
+
+
+def _first_that_left_out(ensemble: Any, drawn: str) -> int:
+    """Return the first member that has left out rows of the parts that a further fit has drawn.
+
+    It is the first of all with the same samples and seed, else the first of the further ones.
+    """
+    is_same = getattr(ensemble, "_parts_drawn", None) == drawn
+    return 0 if is_same else _numbers_of(ensemble)[-1] + 1
 
 
 def _mean(found: Any) -> Any:

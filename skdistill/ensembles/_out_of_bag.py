@@ -94,10 +94,16 @@ class OutOfBag(NamedTuple):
     weight: Tensor
 
     @classmethod
-    def of(cls, module: Any, numbers: Sequence[int], job: Any) -> OutOfBag:
-        """Predict the rows of a job by a stack of its members, which have these numbers."""
+    def of(cls, module: Any, numbers: Sequence[int], job: Any, first: int = 0) -> OutOfBag:
+        """Predict the rows of a job by a stack of its members, which have these numbers.
+
+        Those before the number `first` have left out other rows, and are not asked.
+        """
         train, left_out = job.train, job.parts.of_members(numbers)
-        networks = {part: np.flatnonzero(left_out == part) for part in np.unique(left_out)}
+        asked = np.asarray(numbers) >= first
+        networks = {
+            part: np.flatnonzero(asked & (left_out == part)) for part in np.unique(left_out[asked])
+        }
         n_each = min(map(len, networks.values()))
         rows, outputs = [], []
         for part, chosen in networks.items():

@@ -97,6 +97,12 @@ def with_facts(proto: Any, estimator: Any, read_offs: ReadOffs, first: Any = Non
 
 def labels_of(task: Any) -> np.ndarray:
     """Labels of the classes as int64, floats, or strings (objects)."""
+    most = np.iinfo(np.int64).max
+    if task.labels.dtype.kind == "u" and task.labels.max() > most:
+        raise ValueError(
+            f"y must have labels of at most {most}, ONNX's int64, to export a model that predicts "
+            f"them; got {task.labels.max()}. Fit on other labels, such as y.astype(str)."
+        )
     if task.labels.dtype.kind in "biu":
         return task.labels.astype(np.int64)
     return task.labels if task.labels.dtype.kind == "f" else task.labels.astype(str).astype(object)

@@ -12,13 +12,14 @@ from numpy.typing import ArrayLike
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils import check_array
 
-from .._checks import check_weights
+from .._checks import check_weights, refuse_masked
 from .._rules import Number, errors_about
 from .._warnings import warn
 
 
 def check_floats(values: Any, name: str, ndims: tuple[int, ...]) -> np.ndarray:
     """Return `values` as a finite float64 array whose number of dimensions is in `ndims`."""
+    refuse_masked(values, name)
     with errors_about(name):
         array: np.ndarray = check_array(
             values, dtype=np.float64, ensure_2d=False, allow_nd=True, input_name=name
@@ -107,6 +108,7 @@ def check_vector(values: Any, name: str) -> np.ndarray:
 
 def check_labels(values: Any, name: str) -> np.ndarray:
     """Return labels, strings or numbers, of shape (n,)."""
+    refuse_masked(values, name)
     with errors_about(name):
         array: np.ndarray = check_array(
             values, dtype=None, ensure_2d=False, allow_nd=True, input_name=name

@@ -11,7 +11,7 @@ from typing import Any
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from .._archive import LIBRARIES, pack, unpack
+from .._archive import LIBRARIES, pack, read, unpack
 from .._files import write_atomically
 from .._rules import FilePath, OneOf
 from ._card import card_of, config_of
@@ -102,14 +102,19 @@ def load(path: str | os.PathLike) -> Any:
     Raises
     ------
     ValueError
-        If the file is damaged, no model of skdistill, of another format version, or holds what is
-        not known here. The message names the file.
+        If the file is damaged, no regular file, no model of skdistill, of another format version,
+        or holds what is not known here. The message names the file.
     OSError
         If there is no such file, or it cannot be read.
     """
     FilePath().check(path, "path")
     file = Path(path)
-    content = (file / _MODEL if file.is_dir() else file).read_bytes()
+    try:
+        content = read(file / _MODEL if file.is_dir() else file)
+    except OSError:
+        raise
+    except Exception as error:  # of any kind: the file may say anything
+        raise _refusal(path, error) from error
     try:
         text, arrays = unpack(content, *_FORMAT)
         del content  # as large as the arrays
@@ -117,5 +122,9 @@ def load(path: str | os.PathLike) -> Any:
         if not isinstance(model, BaseEstimator):
             raise ValueError("it holds no model")
         return model
-    except Exception as error:  # of any kind: the file may say anything
-        raise ValueError(f"{os.fspath(path)!r} cannot be loaded: {error}.") from error
+    except Exception as error:
+        raise _refusal(path, error) from error
+
+
+def _refusal(path: str | os.PathLike, error: Exception) -> ValueError:
+    return ValueError(f"{os.fspath(path)!r} cannot be loaded: {error}.")

@@ -8,6 +8,7 @@ the multiple of the residual variance that is added to it.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from functools import singledispatch
 
@@ -27,11 +28,14 @@ from sklearn.ensemble import (
 )
 from sklearn.linear_model import ARDRegression, BayesianRidge
 from sklearn.tree import DecisionTreeRegressor
+from sklearn.utils import check_array
 from sklearn.utils.parallel import Parallel, delayed
 from torch import nn
 
+from .._estimator import NetEstimator
 from .._meta_estimators import final_step, has_members, members_and_rows, weights_of_voters
 from .._predict import align_classes, predict_members, transformed_members
+from ._predictions import without_rounding
 from ._predictive import predictive_moments
 
 # Weights of voters are made whole numbers that sum to at most this.
@@ -53,7 +57,7 @@ def read_probabilities(model, X) -> np.ndarray:
     if has_members(model):
         return predict_members(model, X)
     model, X = final_step(model, X)
-    return members_of_classifier(model, X)
+    return without_rounding(members_of_classifier(model, X))
 
 
 def read_moments(model, X, n_targets: int) -> np.ndarray:
@@ -256,10 +260,13 @@ def moments_of_one(model, X, n_targets: int) -> np.ndarray:
 @members_of_regressor.register(ARDRegression)
 def _(model, X, n_targets):
     """Draws of the coefficients: the noise is 1 / alpha_, and the rest lies between members."""
-    mean, std = model.predict(X, return_std=True)
     values, vectors = np.linalg.eigh(model.sigma_)
     roots = vectors * np.sqrt(np.maximum(values, 0))
-    rows = np.asarray(X) - model.X_offset_
+    plain = copy.copy(model)  # predict checks the names of columns, and needs an array for std
+    vars(plain).pop("feature_names_in_", None)
+    rows = check_array(X, dtype=[np.float64, np.float32])
+    mean, (_, std) = model.predict(X), plain.predict(rows, return_std=True)
+    rows = rows - model.X_offset_
     if rows.shape[1] != len(roots):  # columns whose coefficient is zero
         rows = rows[:, model.lambda_ < model.threshold_lambda]
     # The same lines for all rows, in every process.
@@ -337,7 +344,7 @@ def standard_draws(draws: np.ndarray) -> np.ndarray:
 def as_net_takes(model, X):
     """Return X in the dtype of a skorch net's weights; as it is for other models."""
     module = getattr(model, "module_", None)
-    if not isinstance(module, nn.Module):
+    if not isinstance(module, nn.Module) or isinstance(model, NetEstimator):
         return X
     parameter = next(module.parameters(), torch.zeros(()))
     return np.asarray(X, dtype=torch.empty(0, dtype=parameter.dtype).numpy().dtype)

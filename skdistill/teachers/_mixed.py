@@ -31,6 +31,7 @@ from ._members import (
     read_moments,
     read_probabilities,
 )
+from ._predictions import without_rounding
 from ._residuals import mean_squared_residual, residual_variance, with_variance
 from ._rows_and_folds import as_rows, folds_of, read_out_of_fold, rows_at
 
@@ -300,8 +301,9 @@ class MixedModels(MetaEstimatorMixin, BaseEstimator):
         return mixtures(members, shares)
 
     def _distribution(self, members: np.ndarray) -> EmpiricalCategorical | EmpiricalGaussian:
-        family = EmpiricalCategorical if is_classifier(self) else EmpiricalGaussian
-        return family.from_members(members)
+        if is_classifier(self):
+            return EmpiricalCategorical.from_members(without_rounding(members))
+        return EmpiricalGaussian.from_members(members)
 
     def _tempered(self, each: list[np.ndarray]) -> np.ndarray:
         """Members of the mixture, at its temperature."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .._checks import refuse_masked
 from .._rules import errors_about
 
 # Largest deviation of a sum of probabilities from one: half precision has three digits.
@@ -49,8 +50,11 @@ def check_member_predictions(
         If the shape is another, a number is not finite, probabilities are negative or
         their sum differs from one by more than 1e-3, or variances are not positive.
     """
+    refuse_masked(members, name)
     with errors_about(f"{name} must be an array of numbers"):
         members = np.asarray(members)
+        if np.iscomplexobj(members):  # whose imaginary parts astype would drop
+            raise ValueError(f"{name} must be real numbers, got {members.dtype}.")
         if members.dtype != np.float32:
             members = members.astype(np.float64, copy=False)
     _check_shape(members, n_samples, n_classes, n_targets, name)
@@ -73,6 +77,16 @@ def _check_shape(members: np.ndarray, n_samples, n_classes, n_targets, name) -> 
         raise ValueError(
             f"{name} must have shape ({expected}): {words}, with S at least 1; got {shape}."
         )
+
+
+def without_rounding(members: np.ndarray) -> np.ndarray:
+    """Divide probabilities (n, S, K) by their sums, unless these differ from one by more.
+
+    Members of float32 beside those of float64 have sums with the rounding of the former.
+    """
+    misses = np.abs(members.sum(axis=-1) - 1).max(initial=0)
+    is_rounding = members.shape[-1] * np.finfo(members.dtype).eps < misses <= _TOLERANCE
+    return members / members.sum(axis=-1, keepdims=True) if is_rounding else members
 
 
 def _normalised(members: np.ndarray, name: str) -> np.ndarray:

@@ -13,6 +13,7 @@ from sklearn.base import clone
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 from sklearn.utils import gen_batches, indexable
 
+from .._columns import as_table
 from .._memory import rows_in_memory
 from .._meta_estimators import weights_for
 from .._rules import Number
@@ -30,7 +31,7 @@ def rows_at(X, index):
 
 def as_rows(X):
     """Return X in a form whose rows can be taken: a frame, an array or a sparse array."""
-    (X,) = indexable(X)
+    (X,) = indexable(as_table(X))
     return X if hasattr(X, "shape") else np.asarray(X)
 
 

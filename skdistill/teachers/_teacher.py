@@ -13,7 +13,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from .._checks import check_weights
+from .._checks import check_trainable, check_weights
+from .._columns import as_table
 from .._meta_estimators import final_step, has_members, tags_of, weights_for
 from .._rules import Number
 from .._standardisation import resolves, standardisation
@@ -235,6 +236,7 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
         Number(Integral, 1, others=(None,)).check(self.max_members, "max_members")
         _check_model(self.estimator)
         self.__dict__.pop("n_members_", None)  # a fit that fails leaves no fitted teacher behind
+        X = as_table(X)
         weights = weights_for(self.estimator, sample_weight)
         self.estimator_ = clone(self.estimator).fit(X, y, **weights)
         if is_classifier(self):
@@ -383,6 +385,12 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
         )
         if not is_classifier(self):
             members = with_variance(members, self.residual_variance_, self._y_scale[1])
+            if not np.isfinite(members).all():
+                row = int((~np.isfinite(members).all(axis=(1, 2, 3))).argmax())
+                raise ValueError(
+                    "X must have rows for which the model's arithmetic does not overflow; what "
+                    f"{type(self.estimator).__name__} predicts for row {row} is not finite."
+                )
         dtype = dtype_for(X)
         if not is_classifier(self) and not resolves(dtype, *self._y_scale):
             return members
@@ -421,6 +429,7 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
         self._y_is_1d = y.ndim == 1 or y.shape[1] == 1
         self.n_outputs_ = 1 if self._y_is_1d else y.shape[1]
         targets, weight = y.reshape(len(y), -1), check_weights(sample_weight, len(y))
+        check_trainable(targets.astype(np.float64), np.float64, "y")
         self._y_scale = standardisation(targets, weight)
         self.residual_variance_ = None
         if self._read(rows_at(X, slice(0, 1)))[..., 2].any():

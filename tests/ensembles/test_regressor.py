@@ -16,6 +16,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from skdistill import BayesianEnsembleRegressor
 from skdistill.ensembles import _training
 from skdistill.modules import MLP
+from skdistill.streams import Batches
 
 # Seed of networks of which only the widths are looked at; those of members are drawn.
 THROW_AWAY = 0
@@ -857,6 +858,9 @@ def test_targets_and_inputs_must_be_finite(value, data):
         ({"n_members": 0}, "n_members"),
         ({"inference": "hmc"}, "inference must be 'deep_ensemble', or an SGLD"),
         ({"prior_scale": 0.0}, "prior_scale"),
+        ({"prior_scale": 1e-300}, "prior_scale must be a number in"),
+        ({"prior_scale": 1e300}, "prior_scale must be a number in"),
+        ({"lr": 1e300}, "lr must be .* at most"),
         ({"beta": -1.0}, "beta"),
         ({"validation_fraction": 1.0}, "validation_fraction"),
         ({"n_iter_no_change": 0}, "n_iter_no_change"),
@@ -869,6 +873,29 @@ def test_targets_and_inputs_must_be_finite(value, data):
 def test_parameters_out_of_range_are_named(params, message, data):
     with pytest.raises(ValueError, match=message):
         ensemble(**params).fit(*data)
+
+
+def test_weights_that_sum_to_one_are_warned_of(data):
+    X, y = data
+    shares = np.full(60, 1 / 60)
+    batches = [(X[:30], y[:30], shares[:30]), (X[30:], y[30:], shares[30:])]
+    for fit in (
+        lambda: ensemble().fit(X, y, sample_weight=shares),
+        lambda: ensemble().fit(Batches(_Again(batches))),
+    ):
+        with pytest.warns(UserWarning, match="sum to 1, .*although there are 60.*mean 1"):
+            fit()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ensemble().fit(X, y, sample_weight=np.where(np.arange(60) < 3, 1.0, 0.0))
+
+
+class _Again:
+    def __init__(self, batches):
+        self.batches = batches
+
+    def __iter__(self):
+        return iter(self.batches)
 
 
 def test_a_second_fit_that_fails_leaves_nothing_of_the_first(data):

@@ -255,6 +255,13 @@ def test_what_the_model_cannot_tell_is_refused(tmp_path):
         export_onnx(classifier, path, quantiles=[0.5])
     with pytest.raises(ValueError, match="interval must be one of"):
         export_onnx(classifier, path, interval=True)
+    X, y = data_of("ensemble classes")
+    beyond = np.where(y == y[0], np.uint64(2**63 + 1), np.uint64(1))
+    with pytest.raises(
+        ValueError, match=r"y must have labels of at most 92.*got 9223372036854775809"
+    ):
+        export_onnx(classes(max_epochs=1).fit(X, beyond), path)
+    X, y = data_of("ensemble numbers")
     without_members = numbers(GPEDDistiller, max_epochs=1).fit(X, y)
     with pytest.raises(ValueError, match="members"):
         export_onnx(without_members, path, members=True)

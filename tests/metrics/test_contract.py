@@ -369,3 +369,9 @@ def test_bad_values_are_named(metric, make_predictions):
 def test_errors_name_the_argument_the_given_and_the_accepted(call, message, make_predictions):
     with pytest.raises(ValueError, match=message):
         call(make_predictions())
+
+
+def test_masked_values_are_refused():
+    y = np.ma.array([1.0, 2.0, 3.0], mask=[0, 1, 0])
+    with pytest.raises(ValueError, match="y_true must be known for every row"):
+        interval_coverage(y, np.array([[0.0, 4.0]] * 3))

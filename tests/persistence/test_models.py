@@ -6,8 +6,10 @@ That every estimator and family comes back bit for bit is held by ``test_referen
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,7 @@ import pytest
 import torch
 from damage import NOT_KNOWN, Parts, count_refused
 from safetensors import safe_open
+from safetensors.numpy import save_file
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import RandomForestRegressor
@@ -250,6 +253,16 @@ def test_a_failed_write_leaves_the_last_file(tmp_path, monkeypatch):
     assert (tmp_path / "model").read_bytes() == before
 
 
+def test_an_error_of_a_full_disk_names_the_file(tmp_path, monkeypatch):
+    def full(handle):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=re.escape(str(tmp_path / "model"))):
+        save(ensemble().fit(X, Y), tmp_path / "model")
+    assert not os.listdir(tmp_path)
+
+
 # ------------------------------------------------------------------------------------------
 # Damage and malice
 # ------------------------------------------------------------------------------------------
@@ -309,6 +322,30 @@ def test_damaged_files_are_refused(content, tmp_path, tally):
     n_files = count_refused(lambda: load(path), path, content, CHANGES, match)
     assert n_files >= 200
     tally("damaged files", n_files)
+
+
+@pytest.mark.parametrize("begin", ["zeros", "safetensors", "nothing", "a model"])
+def test_large_foreign_files_are_refused_before_they_are_read(begin, content, tmp_path):
+    path = tmp_path / "model"
+    if begin == "safetensors":
+        save_file({"weight": np.zeros(3)}, path)
+    path.open("ab").write({"nothing": b"", "a model": content}.get(begin, b"\0" * 9))
+    os.truncate(path, 2**40)  # a terabyte, of which the disk has nothing
+    with pytest.raises(ValueError, match=r"model' cannot be loaded: it is"):
+        load(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
+def test_a_pipe_is_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "model")
+    with pytest.raises(ValueError, match=r"model' cannot be loaded: it is no regular file"):
+        load(tmp_path / "model")
+
+
+def test_a_device_without_values_is_refused(tmp_path):
+    save(ensemble().fit(X, Y).set_params(device="meta"), tmp_path / "model")
+    with pytest.raises(ValueError, match=r"cannot be loaded: device must be .* got 'meta'"):
+        load(tmp_path / "model")
 
 
 @pytest.mark.parametrize("n_networks", [4, 10**6, 10**9, 10**15])

@@ -197,6 +197,25 @@ def test_classifiers_are_weighted_by_rows_not_seen(classes):
     assert np.log(probability).mean() > best
 
 
+@pytest.mark.parametrize("weights", ["oof", "equal", [1, 2, 3]])
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_classifiers_on_a_frame_of_float32(library, weights, classes):
+    frames = pytest.importorskip(library)
+    X, y = classes
+    columns = {f"x{j}": column.astype(np.float32) for j, column in enumerate(X.T)}
+    models = [
+        LogisticRegression(),
+        RandomForestClassifier(5, random_state=0),
+        BayesianEnsembleClassifier(2, max_epochs=2, random_state=0),
+    ]
+    teacher = as_teacher(models, weights=weights).fit(frame := frames.DataFrame(columns), y)
+    together = as_teacher([clone(model).fit(frame, y) for model in models]).fit(frame, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # of frames that have lost their names
+        assert_allclose(teacher.predict_members(frame).sum(axis=2), 1, rtol=1e-6)
+        assert np.isfinite(together.predict_uncertainty(frame).total).all()
+
+
 def test_several_targets(numbers):
     X, y = numbers
     both = np.column_stack([y, -2 * y + X[:, 0]])

@@ -76,6 +76,8 @@ def planted(value):
         (np.ones((4, 2)), r"shape \(4, S, 2\).*got \(4, 2\)"),
         (np.ones((4, 0, 2)), r"S at least 1; got \(4, 0, 2\)"),
         (np.ones((4, 3, 2, 2)), r"shape \(4, S, 2\).*got \(4, 3, 2, 2\)"),
+        (np.full((4, 3, 2), 0.5 + 1j), "be real numbers, got complex128"),
+        (np.ma.array(planted(0.5), mask=planted(1.0) == 1), "be known for every row, got masked"),
     ],
 )
 def test_bad_probabilities_are_named(members, message):

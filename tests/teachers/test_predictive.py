@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -165,6 +167,29 @@ def test_a_deviation_that_is_always_zero_is_none(numbers):
     X, y = numbers
     teacher = as_teacher(DummyRegressor()).fit(X, y)
     assert_allclose(teacher.residual_variance_, y.var(), rtol=0.1)
+
+
+def test_numbers_that_overflow_are_refused(numbers):
+    X, y = numbers
+    teacher, far = as_teacher(BayesianRidge()).fit(X, y), X.copy()
+    far[3, 0] = 1e300
+    with pytest.raises(ValueError, match="what BayesianRidge predicts for row 3 is not finite"):
+        teacher.predict_members(far)
+    with pytest.raises(ValueError, match="y must be within"):
+        as_teacher(LinearRegression()).fit(X, np.where(y > y.mean(), 1e300, y))
+
+
+@pytest.mark.parametrize("cls", [BayesianRidge, ARDRegression])
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_lines_of_a_frame_are_those_of_the_array(library, cls, numbers):
+    frames = pytest.importorskip(library)
+    X, y = numbers
+    frame = frames.DataFrame({f"x{j}": column for j, column in enumerate(X.T)})
+    teacher = as_teacher(cls()).fit(frame, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        members = teacher.predict_members(frame)
+    assert_allclose(members, as_teacher(cls()).fit(X, y).predict_members(X), rtol=1e-6)
 
 
 @pytest.mark.parametrize("cls", [BayesianRidge, ARDRegression])
