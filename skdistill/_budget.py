@@ -7,6 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from ._resume import clock
 
+# A part of a budget has so many seconds at least, since it must be above 0.
+_LEAST = 1e-6
+
 # With less than this share of the time left nothing further is begun.
 _NEXT_TO_NOTHING = 0.01
 
@@ -44,7 +47,11 @@ class TimeBudget:
 
     def part(self, share: float) -> TimeBudget:
         """Return a budget of this share of the time that is left, which begins now."""
-        return TimeBudget(self.left * share)
+        return TimeBudget(max(self.left * share, _LEAST))
+
+    def of_whole(self, share: float) -> float:
+        """Return this share of all the time for training, the same however much is left."""
+        return max((self.seconds - self.after) * share, _LEAST)
 
     def anew(self) -> TimeBudget:
         """Return as many seconds that begin now, on another machine perhaps."""
