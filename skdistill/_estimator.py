@@ -90,6 +90,7 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
     _parameter_table: dict[str, Any] = {
         "lr": Number(Real, 0, closed="neither"),
         "max_epochs": Number(Integral, 1),
+        "max_time": Number(Real, 0, closed="neither", others=(None,)),
         "batch_size": Number(Integral, 1),
         "clip_norm": Number(Real, 0, closed="neither", others=(None,)),
         "lr_schedule": OneOf((None, "cosine")),

@@ -10,6 +10,7 @@ trainings needs no saving of its own.
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -34,6 +35,7 @@ class Progress:
         self.checkpoint = checkpoint
         self.n_begun = 0  # trainings
         self.is_loading = False
+        self.seconds_restored = 0.0  # that the trainings have taken that were restored
         self.trainings: list[dict[str, Any] | None]
         self.random_state: np.random.RandomState | None
         saved = checkpoint.read()
@@ -60,7 +62,7 @@ class Progress:
         from ._engine import SavedTraining
 
         self.n_begun += 1
-        return SavedTraining(self, self.n_begun - 1, rows, draws_globally)
+        return SavedTraining(self, self.n_begun - 1, rows, draws_globally, clock)
 
     def next_tasks(self, n_tasks: int) -> list[TaskProgress]:
         """Return what trainings that run side by side, as tasks of their own, go on from."""
@@ -121,11 +123,12 @@ class TaskProgress:
     def __init__(self, number: int, state: dict[str, Any] | None = None):
         self.number = number
         self.state = state
+        self.seconds_restored = 0.0
 
     def next_training(self, rows: Any, draws_globally: bool) -> Any:
         from ._engine import SavedTraining
 
-        return SavedTraining(self, self.number, rows, draws_globally)
+        return SavedTraining(self, self.number, rows, draws_globally, clock)
 
     def saved(self, number: int) -> dict[str, Any] | None:
         return self.state
@@ -143,6 +146,12 @@ _ACTIVE: ContextVar[Any] = ContextVar("progress of the outermost fit", default=N
 def current_progress() -> Any:
     """Return the Progress, or TaskProgress, of what is running, if it has a checkpoint."""
     return _ACTIVE.get()
+
+
+def clock() -> float:
+    """Return the time in seconds, from any beginning; what was restored has taken its time too."""
+    progress = current_progress()
+    return time.monotonic() + (0.0 if progress is None else progress.seconds_restored)
 
 
 @contextmanager

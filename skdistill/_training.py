@@ -14,10 +14,11 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
+from ._budget import TimeBudget
 from ._objective import Objective
 from ._plans import name_of
 from ._ranks import Ranks
-from ._resume import current_progress
+from ._resume import clock, current_progress
 from ._rules import did_you_mean
 from ._warnings import warn
 from .modules import GLOBAL_GENERATOR_LOCK, flop_per_row, weights_and_fan_ins
@@ -42,7 +43,8 @@ class Training:
     """How stacks are trained: an estimator's parameters, checked.
 
     `optimizer_settings` and `callback_settings` are the parameters ``optimizer__<name>`` and
-    ``callbacks__<callback>__<name>``.
+    ``callbacks__<callback>__<name>``. The time of `budget` runs from when the parameters are read,
+    at the beginning of a fit.
     """
 
     optimizer: type[torch.optim.Optimizer]
@@ -56,6 +58,7 @@ class Training:
     compile: bool | str
     n_threads: int | str
     verbose: int
+    budget: TimeBudget | None = None
 
     @classmethod
     def of(cls, estimator: Any) -> Training:
@@ -77,8 +80,14 @@ class Training:
             callbacks=estimator.callbacks or (),
             callback_settings=estimator._params_of("callbacks"),
             device=device,
+            budget=None if estimator.max_time is None else TimeBudget(estimator.max_time),
             **{name: getattr(estimator, name) for name in plain},
         )
+
+    @property
+    def is_out_of_time(self) -> bool:
+        """Whether `max_time` leaves no time for further training."""
+        return self.budget is not None and self.budget.is_spent
 
     def net(
         self,
@@ -87,6 +96,7 @@ class Training:
         n_epochs: int,
         callbacks: Sequence[Any] = (),
         sampler: tuple[type[torch.optim.Optimizer], dict[str, Any]] | None = None,
+        time_limit: Any = None,
         **net_settings,
     ) -> Any:
         """Return the skorch net around a stack.
@@ -100,8 +110,10 @@ class Training:
         if sampler is None:
             fast = _engine.optimizer_defaults(optimizer, self.lr, step, self.device)
             settings = {**fast, **settings}
-            if self.lr_schedule == "cosine":
+            if self.lr_schedule == "cosine" and time_limit is None:
                 callbacks = [("lr_schedule", _engine.cosine_schedule(n_epochs)), *callbacks]
+        if time_limit is not None:
+            callbacks = [time_limit, *callbacks]
         return _engine.StackNet(
             module,
             objective,
@@ -110,6 +122,7 @@ class Training:
             max_epochs=n_epochs,
             clip_norm=self.clip_norm,
             step=step,
+            time_limit=time_limit,
             **net_settings,
             callbacks=[*self.callbacks, *callbacks],
             device=str(self.device),
@@ -125,9 +138,13 @@ class Training:
         rows: Any,
         n_epochs: int,
         valid: Any = None,
+        share: float = 1.0,
         **net_settings,
     ) -> Any:
-        """Train a stack on `rows` and return its net; the caller's threads and seeds are kept."""
+        """Train a stack on `rows` and return its net; the caller's threads and seeds are kept.
+
+        `share` is that of the time left that the training may take, with `max_time`.
+        """
         from ._engine import suited_threads
 
         ranks: Ranks | None = rows.ranks
@@ -140,14 +157,30 @@ class Training:
             saved = progress.next_training(rows, draws_globally(module))
             net_settings["callbacks"] = [*net_settings.get("callbacks", ()), saved]
         net_settings |= {"batch_size": rows.batch_size, "flop_per_step": flop, "ranks": ranks}
-        net = self.net(module, objective, n_epochs, **net_settings)
+        limit = self._time_limit(share)
+        net = self.net(module, objective, n_epochs, time_limit=limit, **net_settings)
         with (
             suited_threads(flop, self.n_threads),
             # Each rank drops out for rows of its own.
             own_dropout(module, rows.seeds[0] + (0 if ranks is None else ranks.rank)),
         ):
             net.fit(rows, valid)
+        if limit is not None and limit.is_short_:
+            warn(
+                f"max_time was too short: it ended {net.phase} before the first epoch did, so that "
+                "some samples were not trained on. Give more time, fewer members or smaller "
+                "networks.",
+                ConvergenceWarning,
+            )
         return net
+
+    def _time_limit(self, share: float) -> Any:
+        """Return the limit of a training that may take this share of the time left, or None."""
+        if self.budget is None:
+            return None
+        from ._engine import TimeLimit
+
+        return TimeLimit(self.budget.left * share, clock, self.lr_schedule == "cosine")
 
     def _step(self, optimizer: type[torch.optim.Optimizer], ranks: Ranks | None = None) -> str:
         """How the engine runs a training step, by `compile` and the device."""

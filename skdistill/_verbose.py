@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import math
+
 # From so many seconds on a time is told in minutes, and from so many in hours.
 _FROM_MINUTES, _FROM_HOURS = 120, 7200
 
@@ -12,9 +14,13 @@ def print_line(text: str) -> None:
     print(text, flush=True)  # noqa: T201 -- the user asks for it by `verbose`
 
 
-def time_left(seconds: float, n_done: float, n_left: float) -> str:
+def time_left(seconds: float, n_done: float, n_left: float, at_most: float = math.inf) -> str:
     """Tell how long the rest takes, if `n_done` of its parts took so many seconds."""
-    left = seconds / n_done * n_left
-    if left < _FROM_MINUTES:
-        return f"{left:.0f} s left"
-    return f"{left / 60:.0f} min left" if left < _FROM_HOURS else f"{left / 3600:.1f} h left"
+    return f"{duration(min(seconds / n_done * n_left, at_most))} left"
+
+
+def duration(seconds: float) -> str:
+    """Tell a time in seconds, minutes or hours."""
+    if seconds < _FROM_MINUTES:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < _FROM_HOURS else f"{seconds / 3600:.1f} h"

@@ -48,6 +48,7 @@ LAYERS = {
         "_tasks",
     },
     "shared": {
+        "_budget",
         "_estimator",
         "_fingerprint",
         "_meta_estimators",

@@ -30,3 +30,4 @@ from ._checkpoint import Checkpoint
 from ._net import StackNet
 from ._rows import Batch, DistillationRows, OwnRows, PooledRows, Rows, StreamedRows, drawn_rows
 from ._steps import optimizer_defaults, suited_threads
+from ._time import TimeLimit

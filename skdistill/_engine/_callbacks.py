@@ -85,10 +85,14 @@ class ProgressLog(PrintLog):
 
     def _print_time_left(self, net) -> None:
         now, n_left = time.monotonic(), net.max_epochs - len(net.history)
+        if net.time_limit is not None and not net.time_limit.left:
+            n_left = 0  # this epoch is the last one
         if n_left and now - self.last_ < _SECONDS_BETWEEN_LINES:
             return
         self.last_ = now
-        left = time_left(now - self.begin_, self.n_epochs_, n_left + net.n_epochs_later)
+        left = time_left(
+            now - self.begin_, self.n_epochs_, n_left + net.n_epochs_later, net.seconds_allowed
+        )
         print_line(
             f"{net.phase}: epoch {len(net.history)} of {net.max_epochs}, "
             f"loss {net.history[-1, 'train_loss']:.4g}, {left}"
@@ -292,19 +296,26 @@ class SavedTraining(Callback):
     rows : Rows
     draws_globally : bool
         Whether the module draws from torch's global generator.
+    clock : callable
+        Returns the time in seconds, to which that of a training is added when it is restored.
     """
 
-    def __init__(self, progress, number: int, rows, draws_globally: bool):
+    def __init__(
+        self, progress, number: int, rows, draws_globally: bool, clock: Callable[[], float]
+    ):
         self.progress = progress
         self.number = number
         self.rows = rows
         self.draws_globally = draws_globally
+        self.clock = clock
 
     def on_train_begin(self, net, **kwargs):
+        self.begin_ = self.clock()
         saved = self.progress.saved(self.number)
         if saved is None:
             return
         net.state_to_load_ = saved["net"]
+        self.progress.seconds_restored += saved.get("seconds", 0.0)
         self.rows.load_state(saved["rows"])
         if self.draws_globally:
             torch.set_rng_state(saved["random"])
@@ -319,6 +330,7 @@ class SavedTraining(Callback):
     def _state(self, net, has_ended: bool = False) -> dict[str, Any]:
         return {
             "net": net.state() | {"has_ended": has_ended or net.asked_to_stop_},
+            "seconds": self.clock() - self.begin_,
             "rows": self.rows.state(),
             "random": torch.get_rng_state() if self.draws_globally else None,
         }

@@ -101,28 +101,29 @@ def _adam(flat: Tensor, grad: Tensor, step: Tensor, state: dict, optimizer: Any)
     (group,) = optimizer.param_groups
     no_amsgrad: list[Tensor] = []
     tensors = [flat], [grad], [state["exp_avg"]], [state["exp_avg_sq"]], no_amsgrad, [step]
-    names = "lr weight_decay eps amsgrad maximize"
+    names = "weight_decay eps amsgrad maximize"
     settings = {name: group[name] for name in names.split()}
     settings["beta1"], settings["beta2"] = group["betas"]
     is_decoupled = group["decoupled_weight_decay"]
     kernel = _KERNELS[is_decoupled]
     if kernel is None:
         settings |= {"fused": True, "decoupled_weight_decay": is_decoupled}
-        return partial(adam, *tensors, **settings)
+        return lambda: adam(*tensors, lr=group["lr"], **settings)
     one = torch.ones_like(step)
 
     def update() -> None:
         step.add_(one)
-        kernel(*tensors, **settings)
+        kernel(*tensors, lr=group["lr"], **settings)  # it may change within an epoch
 
     return update
 
 
 def _sgd(flat: Tensor, grad: Tensor, step: Tensor, state: dict, optimizer: Any) -> Callable:
     (group,) = optimizer.param_groups
-    names = "lr weight_decay momentum dampening nesterov maximize fused"
+    names = "weight_decay momentum dampening nesterov maximize fused"
     settings = {name: group[name] for name in names.split()}
-    return partial(sgd, [flat], [grad], [state.get("momentum_buffer")], **settings)
+    tensors: Any = [flat], [grad], [state.get("momentum_buffer")]
+    return lambda: sgd(*tensors, lr=group["lr"], **settings)
 
 
 def _sampler(flat: Tensor, grad: Tensor, step: Tensor, state: dict, optimizer: Any) -> Callable:

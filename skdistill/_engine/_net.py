@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from skorch import NeuralNet
 from skorch.callbacks import EpochTimer
 from torch import Tensor
+from torch.utils.data import Dataset
 
 from .._ranks import Ranks
 from .._rules import did_you_mean
@@ -17,6 +19,7 @@ from ._callbacks import ProgressLog, StopTraining, asks_to_stop
 from ._rows import Batch
 from ._steps import CompiledStep, TrainingSteps, clip_each_member, current_device, engine_of
 from ._tally import LossTally, weighted
+from ._time import DurationEstimate, TimeLimit
 
 
 class StackNet(NeuralNet):
@@ -49,6 +52,8 @@ class StackNet(NeuralNet):
     after_step : callable, default=None
         Called with the net after each training step. Its ``state_dict()``, if it has one, is part
         of the net's state.
+    time_limit : TimeLimit, default=None
+        How long training may take. It is among the callbacks too.
     phase : str, default="training"
         What the lines that are printed call it.
     n_epochs_later : float, default=0
@@ -72,6 +77,7 @@ class StackNet(NeuralNet):
         flop_per_step=0.0,
         proximal=None,
         after_step=None,
+        time_limit: TimeLimit | None = None,
         phase="training",
         n_epochs_later=0,
         ranks: Ranks | None = None,
@@ -83,6 +89,7 @@ class StackNet(NeuralNet):
         self.flop_per_step = flop_per_step
         self.proximal = proximal
         self.after_step = after_step
+        self.time_limit = time_limit
         self.phase = phase
         self.n_epochs_later = n_epochs_later
         self.ranks = ranks
@@ -108,6 +115,14 @@ class StackNet(NeuralNet):
         """
         last = [row["engine"] for row in self.history if "engine" in row][-1:]
         return last[0] if last else engine_of(self)
+
+    @property
+    def seconds_allowed(self) -> float:
+        """Seconds that are left for this training and those after it; infinite without a limit."""
+        if self.time_limit is None:
+            return math.inf
+        further = self.n_epochs_later / self.max_epochs
+        return self.time_limit.left + further * self.time_limit.seconds
 
     def outputs_now(self, X: Tensor) -> Tensor:
         """Predict rows (S or 1, n, ...) as the weights are now; valid until the next step."""
@@ -247,6 +262,7 @@ class StackNet(NeuralNet):
         self.state_to_load_: Any = None  # a callback may set what to go on from
         self.forward_ = torch.compile(self._forward) if self.step == "compiled" else self._forward
         self.steps_ = TrainingSteps(self)
+        self.estimate_ = DurationEstimate()
         if self.ranks is not None:
             self.ranks.copy_from_first([*self.module_.parameters(), *self.module_.buffers()])
 
@@ -307,6 +323,8 @@ class StackNet(NeuralNet):
             return
         is_first = training and len(self.history) == 1
         tally = LossTally(self.criterion_ if is_first else None)
+        if training:
+            iterator = self._timed(iterator)
         with self.steps_.epoch(step_fn, training) as (step, after_step):
 
             def tallied(batch: Batch, **fit_params) -> dict[str, Any]:
@@ -334,6 +352,13 @@ class StackNet(NeuralNet):
             self.history.record("engine", engine_of(self))
         if isinstance(self.steps_.on_module, CompiledStep) and len(self.history) == 1:
             self.history.record("compile_seconds", self.steps_.on_module.seconds)
+
+    def _timed(self, rows: Iterable[Batch]) -> Iterable[Batch]:
+        """Minibatches of an epoch of training, in the time that there is."""
+        # A student beside chains trains on what they have predicted so far, no whole epoch.
+        if self.verbose and isinstance(rows, Dataset):
+            rows = self.estimate_.batches(self, rows)
+        return rows if self.time_limit is None else self.time_limit.batches(self, rows)
 
     def _record(self, name: str, value: float) -> None:
         """Record a loss, and whether it is the lowest so far."""

@@ -146,6 +146,11 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
     max_epochs : int or "auto", default="auto"
         Number of epochs of each learner; "auto" shows it 300,000 rows in all, but each of them at
         least 10 and at most 200 times.
+    max_time : float, default=None
+        Seconds that `fit` may take in all, as in :class:`HydraPlusRegressor`, the fit of the
+        teacher included. Each network that is searched has its share of what is left, the same for
+        all rounds to come; when the time is up the rounds found are kept, with a warning if they
+        are fewer than `n_rounds`.
     batch_size : int, default=64
         Rows of a minibatch.
     optimizer, lr, lr_schedule, clip_norm
@@ -181,7 +186,7 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
     eta_ : ndarray of shape (n_columns,)
         Learning rate of the rows' weights for each logit or mean; 0 where the teacher is constant.
     n_epochs_ : int
-        Number of epochs of each learner.
+        Number of epochs of each learner; with `max_time` the largest.
     n_parameters_ : int
         Number of parameters of all learners.
     module_ : CategoricalStack or GaussianStack
@@ -264,6 +269,7 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         lr: float = 0.01,
         lr_schedule: str | None = "cosine",
         max_epochs: int | str = "auto",
+        max_time: float | None = None,
         batch_size: int = 64,
         clip_norm: float | None = 5.0,
         normalize_X: bool = True,
@@ -300,6 +306,7 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         self.lr = lr
         self.lr_schedule = lr_schedule
         self.max_epochs = max_epochs
+        self.max_time = max_time
         self.batch_size = batch_size
         self.clip_norm = clip_norm
         self.normalize_X = normalize_X

@@ -151,6 +151,8 @@ def _keep_rounds(booster: Any, setup: Setup, search: Search) -> None:
     booster.n_rounds_ = len(search.rounds)
     booster.eta_ = search.game.eta.cpu().numpy()
     booster.n_parameters_ = n_parameters(search.network)
+    if setup.training.budget is not None:
+        booster.n_epochs_ = max(row["epoch"] for row in search.history)
     search.network.put_side_by_side()
     module = plan.wrap(search.network, as_tensors(setup.scaling)).eval()
     module.inputs = search.inputs
@@ -214,7 +216,16 @@ class Search:
         while len(self.rounds) < self.parameters.n_rounds and not (
             self.rounds and self.game.is_over
         ):
-            if not self.find():
+            found = self.find()
+            if not found and self._is_out_of_time:
+                warn(
+                    f"max_time={self.parameters.max_time!r} ended the search after "
+                    f"{len(self.rounds)} of n_rounds={self.parameters.n_rounds} rounds, which are "
+                    "kept. Give more time, or fewer rounds.",
+                    ConvergenceWarning,
+                )
+                return
+            if not found:
                 warn(
                     f"No weak learner was found in round {len(self.rounds) + 1}; the rounds before "
                     "it are kept. Try larger networks, a larger max_epochs, more connections "
@@ -239,6 +250,8 @@ class Search:
                 start = self.barrier_weights.get((number, n_sources), 1 / self.plan.gamma)
                 barrier = Barrier(start if self.rounds else 0.0)
                 for _ in range(self.parameters.max_search if self.rounds else 1):
+                    if self._is_out_of_time:
+                        return False
                     n_searches += 1
                     if self._try_learner(number, n_sources, n_searches, barrier):
                         if len(self.rounds) > 1:
@@ -324,6 +337,7 @@ class Search:
             callbacks=[TaskPerEpoch(subtask, parameters), guard],
             weight_decay=decay_of_weights(module, parameters.weight_decay),
             phase=phase,
+            share=1 / (parameters.n_rounds - len(self.rounds)),  # of the time left
         )
         subtask.call_on_fit_task_end(estimator=parameters)
         if net.interrupted_:
@@ -341,6 +355,11 @@ class Search:
         (trained,) = unstack(module)
         learner.load_trained(trained)
         return list(net.history)
+
+    @property
+    def _is_out_of_time(self) -> bool:
+        """Whether `max_time` leaves no time to search a learner beside those that there are."""
+        return bool(self.rounds) and self.setup.training.is_out_of_time
 
     def _seed(self) -> int:
         return self.setup.draw_seeds(1)[0]

@@ -32,6 +32,8 @@ def calibrate(distiller: Any, setup: Setup) -> None:
         return
     kept, held_out = split_rows(distiller, setup)
     pilot = clone(distiller).set_params(calibrate=None, checkpoint=None, warm_start=False)
+    if setup.training.budget is not None:
+        pilot.set_params(max_time=setup.training.budget.keeping(0.0).part(1.0).seconds)
     pilot.fit(*kept, X_transfer=setup.X_transfer if len(setup.X_transfer) else None)
     task, module = pilot._plan.task, pilot.module_
     X, y, _ = Stage(goes_on=True, task=task).begin(pilot, held_out.X, held_out.y)

@@ -304,7 +304,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
             default="auto"
         As in :class:`HydraPlusRegressor`; for a classifier "auto" is
         ``GaussianNoise(scale=1.0, correlated=True)``, on large tables too.
-    transfer_only, teacher_cv, memory, weight_decay, max_epochs, batch_size
+    transfer_only, teacher_cv, memory, weight_decay, max_epochs, max_time, batch_size
         As in :class:`HydraPlusRegressor`.
     calibrate : float, default=None
         As in :class:`HydraPlusRegressor`. Not with ``family="normal_inverse_wishart"``, whose
@@ -352,7 +352,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
     n_outputs_ : int
         Number of targets. Only for regressors.
     n_epochs_ : int
-        Number of epochs that training was set to.
+        Number of epochs that training was set to; with `max_time` that it took, the last of them
+        maybe in part.
     n_parameters_ : int
         Number of parameters of the student.
     flops_ : int
@@ -462,6 +463,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         lr: float = 0.01,
         lr_schedule: str | None = "cosine",
         max_epochs: int | str = "auto",
+        max_time: float | None = None,
         batch_size: int | str = "auto",
         clip_norm: float | None = 5.0,
         normalize_X: bool = True,
@@ -504,6 +506,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         self.lr = lr
         self.lr_schedule = lr_schedule
         self.max_epochs = max_epochs
+        self.max_time = max_time
         self.batch_size = batch_size
         self.clip_norm = clip_norm
         self.normalize_X = normalize_X
@@ -609,8 +612,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         Each call counts as an epoch: in `n_epochs_`, in `history_`, and for weights of the loss and
         temperatures that change over the epochs, up to `max_epochs` calls. The learning rate is
         `lr`, without `lr_schedule`, as the last call is not known. So one call with all rows trains
-        what `fit` trains with ``max_epochs=1``. `checkpoint` is for `fit` alone, and a student that
-        is still worse than a constant prediction is not warned of.
+        what `fit` trains with ``max_epochs=1``. `checkpoint` and `max_time` are for `fit` alone. A
+        student that is still worse than a constant prediction is not warned of.
         """
         stage_of = partial(Stage.of_pass, classes=classes)
         return _fit(self, stage_of, X, y, sample_weight, None, None)

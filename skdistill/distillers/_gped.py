@@ -48,7 +48,8 @@ def plan_of(distiller: Any, task: Task) -> ExpectationsPlan:
 
 def _check_beside_chains(distiller: Any, estimates: list[str]) -> None:
     """Raise a ValueError for parameters that do not go with chains."""
-    for name, value in (("max_epochs", "auto"), ("teacher_cv", None), ("memory", None)):
+    defaults = {"max_epochs": "auto", "max_time": None, "teacher_cv": None, "memory": None}
+    for name, value in defaults.items():
         if getattr(distiller, name) != value:
             raise ValueError(
                 f"{name} must be {value!r} beside chains: the student learns while they run, for "
@@ -133,7 +134,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
     group_lasso, prune_threshold, finetune_epochs
         As in :class:`HydraPlusRegressor`. With chains, the pruned student is fine-tuned on the
         running means of the whole transfer set, if all estimates are "online", and else not.
-    teacher_cv, memory, max_epochs
+    teacher_cv, memory, max_epochs, max_time
         As in :class:`HydraPlusRegressor`; with chains they must have their defaults.
     optimizer, lr, lr_schedule, batch_size, clip_norm
         As in :class:`BayesianEnsembleRegressor`, for the student.
@@ -238,6 +239,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         lr: float = 0.01,
         lr_schedule: str | None = "cosine",
         max_epochs: int | str = "auto",
+        max_time: float | None = None,
         batch_size: int = 100,
         clip_norm: float | None = 5.0,
         normalize_X: bool = True,
@@ -270,6 +272,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         self.lr = lr
         self.lr_schedule = lr_schedule
         self.max_epochs = max_epochs
+        self.max_time = max_time
         self.batch_size = batch_size
         self.clip_norm = clip_norm
         self.normalize_X = normalize_X

@@ -178,6 +178,12 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         `max_epochs`.
     max_epochs : int or "auto", default="auto"
         Number of epochs; "auto" is 9,000 over the root of the number of rows, between 10 and 400.
+    max_time : float, default=None
+        Seconds that `fit` may take in all, as in :class:`BayesianEnsembleRegressor`, the fit of the
+        teacher included. An ensemble that is fitted here, and has no `max_time` of its own, gets
+        half of the time, which the fits of `teacher_cv` share; other teachers take as long as they
+        take. The student has what is left, with `finetune_epochs` a part of it for these; with
+        `calibrate` each of the two students has half of all. `partial_fit` does not read it.
     batch_size : int or "auto", default="auto"
         Rows of a minibatch; "auto" is 128, or a third of the rows if that is less, but at least 32;
         on tables of more than 19,200 rows it is one in 150 of them, up to 256.
@@ -296,6 +302,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         lr: float = 0.01,
         lr_schedule: str | None = "cosine",
         max_epochs: int | str = "auto",
+        max_time: float | None = None,
         batch_size: int | str = "auto",
         clip_norm: float | None = 5.0,
         normalize_X: bool = True,
@@ -335,6 +342,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         self.lr = lr
         self.lr_schedule = lr_schedule
         self.max_epochs = max_epochs
+        self.max_time = max_time
         self.batch_size = batch_size
         self.clip_norm = clip_norm
         self.normalize_X = normalize_X
@@ -432,7 +440,9 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
             default="auto"
         As in :class:`HydraPlusRegressor`, but "auto" is a little more noise, of each column by
         itself, on large tables too: ``GaussianNoise(share_power=1.5)``.
-    transfer_only, teacher_cv, calibrate, memory, weight_decay, max_epochs, batch_size, warm_start
+    transfer_only, teacher_cv, calibrate, memory, weight_decay, warm_start
+        As in :class:`HydraPlusRegressor`.
+    max_epochs, max_time, batch_size
         As in :class:`HydraPlusRegressor`.
     group_lasso, prune_threshold, finetune_epochs
         As in :class:`HydraPlusRegressor`.
@@ -530,6 +540,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         lr: float = 0.01,
         lr_schedule: str | None = "cosine",
         max_epochs: int | str = "auto",
+        max_time: float | None = None,
         batch_size: int | str = "auto",
         clip_norm: float | None = 5.0,
         normalize_X: bool = True,
@@ -570,6 +581,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         self.lr = lr
         self.lr_schedule = lr_schedule
         self.max_epochs = max_epochs
+        self.max_time = max_time
         self.batch_size = batch_size
         self.clip_norm = clip_norm
         self.normalize_X = normalize_X

@@ -84,7 +84,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         of X (None for a language model), ``out_features``, the number of tokens that members
         predict, and ``pad_token``. Give ``module__in_features`` if there are other sources than
         those of X.
-    optimizer, lr, lr_schedule, max_epochs, batch_size, clip_norm
+    optimizer, lr, lr_schedule, max_epochs, max_time, batch_size, clip_norm
         As in :class:`skdistill.BayesianEnsembleRegressor`, but with other defaults.
     checkpoint, checkpoint_every, callbacks, device, compile, n_threads, verbose
         As in :class:`skdistill.BayesianEnsembleRegressor`.
@@ -165,6 +165,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         lr: float = 0.005,
         lr_schedule: str | None = "cosine",
         max_epochs: int = 30,
+        max_time: float | None = None,
         batch_size: int = 64,
         clip_norm: float | None = 5.0,
         checkpoint: Any = None,
@@ -190,6 +191,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         self.lr = lr
         self.lr_schedule = lr_schedule
         self.max_epochs = max_epochs
+        self.max_time = max_time
         self.batch_size = batch_size
         self.clip_norm = clip_norm
         self.checkpoint = checkpoint
@@ -329,6 +331,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
             module, objective, rows, self.n_epochs_, callbacks=callbacks, phase="student"
         )
         student.keep(module, net, guard)
+        self.n_epochs_ = student.n_epochs_done(self.n_epochs_)
 
     # --- read-offs ----------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -98,6 +99,11 @@ class Setup(NamedTuple):
                 "checkpoint must be None within data_parallel, whose ranks would write the same "
                 f"file; got {distiller.checkpoint!r}."
             )
+        if current_ranks() is not None and distiller.max_time is not None:
+            raise ValueError(
+                "max_time must be None within data_parallel, whose ranks take every step together "
+                f"and have a clock each; got {distiller.max_time!r}."
+            )
         X, y, sample_weight = self.arguments
         data = {
             "X": X,
@@ -189,7 +195,7 @@ def set_up(
         y = np.asarray(y).ravel()  # a column: warned of once, not by the teacher again
     return Setup(
         FitArguments(X, y, sample_weight),
-        stage.adapted(training),
+        _keeping_time(distiller, stage.adapted(training)),
         random_state,
         plan,
         recipe,
@@ -203,6 +209,14 @@ def set_up(
         stage,
         columns=distiller._columns,
     )
+
+
+def _keeping_time(distiller: Any, training: Training) -> Training:
+    """Return how to train with time left, of `max_time`, for the second fit of `calibrate`."""
+    budget = training.budget
+    if budget is None or getattr(distiller, "calibrate", None) is None:
+        return training
+    return replace(training, budget=budget.keeping(budget.seconds / 2))
 
 
 def _checked_members(given: Any, n_rows: int, task: Task) -> np.ndarray:

@@ -79,8 +79,8 @@ class Stage(NamedTuple):
         return task.scaling(targets, weight, dtype, getattr(distiller, "normalize_y", True))
 
     def adapted(self, training: Training) -> Training:
-        """Return how to train: with a constant learning rate if the last epoch is not known."""
-        return replace(training, lr_schedule=None) if self.is_pass else training
+        """Return how to train: a pass has a constant learning rate, and all the time it takes."""
+        return replace(training, lr_schedule=None, budget=None) if self.is_pass else training
 
     def epochs(self, distiller: Any, n_planned: int) -> tuple[int, int, int]:
         """Return numbers of epochs, when `n_planned` are wanted in all.

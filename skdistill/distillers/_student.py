@@ -24,6 +24,7 @@ from .._training import (
     batch_size_for,
     decay_of_weights,
     draws_globally,
+    n_epochs_in,
     on_device,
 )
 from .._warm_start import load_weights
@@ -246,10 +247,7 @@ def train_student(
     if rows.ranks is not None:
         _check_ranks(rows.ranks, distiller, setup, rows, n_epochs)
     extent = Extent(n_of_first, total_weight)
-    n_more = 0
-    if distiller.group_lasso:
-        n_more = distiller.finetune_epochs
-        n_more = n_epochs // 2 if n_more == "auto" else n_more
+    n_more = _n_finetuning(distiller, n_epochs)
     subtask = context.subcontext(task_name="student", max_subtasks=n_epochs + n_more)
     subtask.call_on_fit_task_begin(estimator=distiller)
     objective = plan.objective(module, extent)
@@ -259,7 +257,9 @@ def train_student(
     parts = distiller, setup.training, plan, setup.recipe, extent
     student = Student(*parts, facts, continued, setup.stage.is_pass)
     per_epoch = student.task_per_epoch(subtask, setup.for_callbacks)
-    student.train(module, objective, rows, n_epochs, [per_epoch], group_lasso(distiller, module))
+    training = {"proximal": group_lasso(distiller, module), "share": n_epochs / (n_epochs + n_more)}
+    student.train(module, objective, rows, n_epochs, [per_epoch], **training)
+    distiller.n_epochs_ = facts["n_epochs_"] = student.n_epochs_done(facts["n_epochs_"])
     if distiller.group_lasso:
         student = student.pruned()
     if n_more:
@@ -268,6 +268,14 @@ def train_student(
         per_epoch = student.task_per_epoch(subtask, setup.for_callbacks)
         student.train(module, objective, rows, n_more, [per_epoch], phase=phase)
     subtask.call_on_fit_task_end(estimator=distiller)
+
+
+def _n_finetuning(distiller: Any, n_epochs: int) -> int:
+    """Return the number of epochs after pruning."""
+    if not distiller.group_lasso:
+        return 0
+    more = distiller.finetune_epochs
+    return n_epochs // 2 if more == "auto" else int(more)
 
 
 def _with_functions(recipe: Any, predictions: MemberPredictions, plan: Any) -> Any:
@@ -338,10 +346,16 @@ class Student(NamedTuple):
         """Attributes of the distiller with the student that a net trains, as it is now."""
         return self.facts | attributes_in_training(self.plan, self.recipe, net, self.extent)
 
+    def n_epochs_done(self, n_planned: int) -> int:
+        """Return how many epochs the student has been trained for; with `max_time` maybe fewer."""
+        if self.training.budget is None:
+            return n_planned
+        return n_epochs_in(self.distiller.history_)
+
     def train(
-        self, module, objective, rows, n_epochs, callbacks=(), proximal=None, phase="student"
+        self, module, objective, rows, n_epochs, callbacks=(), phase="student", **settings
     ) -> None:
-        """Train the module, and keep it."""
+        """Train the module, and keep it; `settings` are those of :meth:`Training.fit`."""
         from .._engine import DivergenceGuard
 
         guard = DivergenceGuard()
@@ -352,8 +366,8 @@ class Student(NamedTuple):
             n_epochs,
             callbacks=[*callbacks, guard, *([self.continued] if self.continued else [])],
             weight_decay=decay_of_weights(module, self.distiller.weight_decay),
-            proximal=proximal,
             phase=phase,
+            **settings,
         )
         self.keep(module, net, guard)
 

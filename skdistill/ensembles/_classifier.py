@@ -42,7 +42,7 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
     max_epochs : int or "auto", default="auto"
         Number of epochs; "auto" is 50, but on tables of more than 60,000 rows as many as show each
         member 3,000,000 rows in all, and at least 6. Chains run for 50 in any case.
-    inference, bootstrap, optimizer, lr, lr_schedule, batch_size, clip_norm
+    inference, bootstrap, optimizer, lr, lr_schedule, max_time, batch_size, clip_norm
         As in :class:`BayesianEnsembleRegressor`.
     normalize_X, categorical_features
         As in :class:`BayesianEnsembleRegressor`.
@@ -128,6 +128,7 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         lr: float = 0.01,
         lr_schedule: str | None = "cosine",
         max_epochs: int | str = "auto",
+        max_time: float | None = None,
         batch_size: int | str = "auto",
         clip_norm: float | None = None,
         normalize_X: bool = True,
@@ -164,6 +165,7 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         self.lr = lr
         self.lr_schedule = lr_schedule
         self.max_epochs = max_epochs
+        self.max_time = max_time
         self.batch_size = batch_size
         self.clip_norm = clip_norm
         self.normalize_X = normalize_X

@@ -61,6 +61,16 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         of more than 30,000 rows as many as show 3,000,000, and at least 10. Chains run for 100 in
         any case.
         Twice as many with ``module=TabM``.
+    max_time : float, default=None
+        Seconds that `fit` may take in all; None is as long as `max_epochs` takes. Training is as
+        far as the larger of two shares, that of its epochs and that of its time, and the learning
+        rate falls by this to its end. When the time is up training ends, within an epoch too, with
+        time left for what follows it: the rows that members leave out and the random functions.
+        It is held to a tenth from a few seconds on. Blocks of members share the time, and so do
+        the settings of `tune`; members that diverge are trained anew only while there is some.
+        Where it is too short for one epoch a warning says so. The model depends on the speed of
+        the machine then, and is not the same each time. Of a fit that goes on from a `checkpoint`
+        the time before counts. Not with Markov chains.
     batch_size : int or "auto", default="auto"
         Rows of a minibatch; all rows at once if there are not more. "auto" is one in 150 rows, but
         at least 32 and at most 256; for chains it is 32 in any case.
@@ -164,7 +174,8 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         the number of each job, and "auto" is one. Several threads may round large matrix products
         in another way.
     verbose : int, default=0
-        1 prints what is being trained and how long it will take, 2 a table of the epochs; with
+        1 prints what is being trained and how long it will take, estimated from the first half
+        second of steps and then every few seconds; 2 the estimate and a table of the epochs. With
         several jobs both print a line for each block of members that has ended.
     random_state : int, RandomState instance or None, default=None
     **kwargs
@@ -175,7 +186,8 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
     n_members_ : int
         Number of members that were trained successfully.
     n_epochs_ : int
-        Number of epochs that training was set to.
+        Number of epochs that training was set to; with `max_time` the largest number that a member
+        was trained for, the last of them maybe in part.
     n_restarts_ : ndarray of shape (n_members,)
         How often each member was restarted.
     best_epochs_ : ndarray of shape (`n_members_`,)
@@ -260,6 +272,7 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         lr: float = 0.01,
         lr_schedule: str | None = "cosine",
         max_epochs: int | str = "auto",
+        max_time: float | None = None,
         batch_size: int | str = "auto",
         clip_norm: float | None = None,
         normalize_X: bool = True,
@@ -297,6 +310,7 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         self.lr = lr
         self.lr_schedule = lr_schedule
         self.max_epochs = max_epochs
+        self.max_time = max_time
         self.batch_size = batch_size
         self.clip_norm = clip_norm
         self.normalize_X = normalize_X

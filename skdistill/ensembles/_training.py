@@ -196,6 +196,9 @@ class Trainer(ABC):
     history : list of dict
     n_blocks : int
         Stacks that are trained one after the other, if none diverges.
+    n_later : int
+        Networks that the fit trains after those of a call of `train_all`; for the time that these
+        may take. May be set.
     """
 
     _ends_with = staticmethod(torch.all)  # training ends when all, or any, networks have diverged
@@ -211,6 +214,7 @@ class Trainer(ABC):
         self.worse: list[int] = []
         self.history: list[dict] = []
         self.n_blocks = 1
+        self.n_later = 0
         self.n_rows = job.train.total_weight
         self.dtype = job.train.dtype
         self.train: list[Any] = [None] * 3  # of a stream
@@ -379,6 +383,8 @@ class EnsembleTrainer(Trainer):
             pending = [m for m in pending if m not in self.weights]
             if not pending:
                 return
+            if self.weights and self.job.training.is_out_of_time:
+                break
             if attempt < ensemble.max_restarts:
                 self.n_restarts[pending] += 1
                 _warn_diverged(pending, "trained anew from another seed")
@@ -387,14 +393,14 @@ class EnsembleTrainer(Trainer):
                 f"Every member diverged, also after {ensemble.max_restarts} restarts. Try a "
                 f"smaller lr than {ensemble.lr}, clip_norm, or other module parameters."
             )
-        _warn_diverged(pending, f"left out after {ensemble.max_restarts} restarts")
+        _warn_diverged(pending, f"left out after {attempt} restarts")
 
     def _train_blocks(self, blocks: list[dict[int, int]], task) -> None:
         """Train blocks, each given as seeds by the numbers of its members, and keep the members."""
         if self.n_jobs > 1 and len(blocks) > 1:
             self._train_side_by_side(blocks, task)
             return
-        n_left = sum(map(len, blocks))
+        n_left = sum(map(len, blocks)) + self.n_later
         for seeds in blocks:
             n_left -= len(seeds)
             block = self.train_block(seeds, task, n_left)
@@ -416,9 +422,10 @@ class EnsembleTrainer(Trainer):
         progress = current_progress()
         states = [None] * len(blocks) if progress is None else progress.next_tasks(len(blocks))
         threads, ended = Threads(), []
+        trainer = self._sharing_time(blocks)
         report = _BlockReport(self.job, task, sum(map(len, blocks)))
         try:
-            for block, state in self._trained(list(zip(blocks, states, strict=True)), threads):
+            for block, state in trainer._trained(list(zip(blocks, states, strict=True)), threads):
                 if block.interrupted:
                     raise KeyboardInterrupt
                 ended.append(block)
@@ -436,6 +443,18 @@ class EnsembleTrainer(Trainer):
             for block in sorted(ended, key=lambda block: block.members[0]):
                 self._keep(block)
             threads.stop()
+
+    def _sharing_time(self, blocks: list[dict[int, int]]) -> EnsembleTrainer:
+        """Return the trainer of blocks side by side, each of which has its part of the time."""
+        training = self.job.training
+        if training.budget is None:
+            return self
+        n_networks = sum(map(len, blocks))
+        n_in_turn = -(-len(blocks) // self.n_jobs)
+        part = training.budget.part(n_networks / (n_networks + self.n_later) / n_in_turn)
+        trainer = copy.copy(self)
+        trainer.job = self.job._replace(training=replace(training, budget=part))
+        return trainer
 
     def _trained(
         self, blocks: list[tuple[dict[int, int], Any]], threads: Threads
@@ -480,7 +499,9 @@ class EnsembleTrainer(Trainer):
         callbacks = copy.deepcopy(list(self.job.training.callbacks))
         if threads is not None:
             callbacks.append(StopWhen(threads.stopping))
-        training = replace(self.job.training, callbacks=callbacks, verbose=0)
+        budget = self.job.training.budget
+        budget = None if budget is None else budget.anew()
+        training = replace(self.job.training, callbacks=callbacks, verbose=0, budget=budget)
         own = copy.copy(self)
         own.job = self.job._replace(training=training)
         with progress_is(progress), nullcontext() if threads is None else threads.running():
@@ -502,7 +523,8 @@ class EnsembleTrainer(Trainer):
         objective = self.job.plan.objective(module, Extent())
         if self.judges_left_out:
             objective = ValidatedByBrier(objective)
-        settings = {"valid": valid, "objective": objective, **lines}
+        share = len(seeds) / (len(seeds) + n_later)
+        settings = {"valid": valid, "objective": objective, "share": share, **lines}
         net, guard = self._fit(module, drawn, weight, task, stopping, **settings)
         weights = weights_of(module.network)
         is_left = {member: k for k, member in enumerate(members) if not guard.diverged_[k]}

@@ -112,10 +112,14 @@ def best_of_trials(
         if first.job.training.verbose:
             print_line(f"tuning: setting {number} of {len(settings)}, {params}")
         trainer = EnsembleTrainer(job_with(params)) if trials else first
+        n_members = first.job.ensemble.n_members
+        n_tried = min(_N_TRIED, n_members)
+        trainer.n_later = (len(settings) - number) * n_tried + n_members - n_tried
         loss = _loss_of(trainer, copy.deepcopy(random_state))
         trials.append({"params": params, "loss": loss})
         if best_of(trials) is trials[-1]:
             best = trainer
+    best.n_later = 0
     return best, trials
 
 
