@@ -314,7 +314,8 @@ def test_serving_measures_students_files_and_teachers(run, tmp_path):
         assert row["model"] in text
         assert row["one_row_us"] > 0
         assert row["rows_per_second"] > 0
-        assert "file" not in row["model"] or 0 < row["kilobytes"] <= 300
+        # Half a megabyte is the matrix of 256 inducing points.
+        assert "file" not in row["model"] or 0 < row["kilobytes"] <= 800
 
 
 @pytest.mark.slow
