@@ -17,7 +17,7 @@ from ._columns import read_rows
 from ._memory import working_memory
 from ._process import on_threads, torch_threads
 from ._rules import errors_about
-from .modules import InputEncoder, activations_per_row
+from .modules import activations_per_row
 
 # Rows are predicted in chunks whose activations take about this many bytes, to stay in the cache.
 _CHUNK_BYTES = 2**22
@@ -43,20 +43,9 @@ def check_rows(estimator: Any, X: Any, row_shape: tuple[int, ...]) -> np.ndarray
                 f"shape {np.shape(X)}. A single row is X[None]."
             )
         X = read_rows(estimator, X, reset=False)
-        is_table = X.shape[1:] == row_shape and len(row_shape) == 1
-        if is_table and getattr(estimator, "normalize_X", False):
-            X = _filled(X, estimator.module_.inputs)
     if X.shape[1:] != row_shape:
         raise ValueError(f"X must have rows of shape {row_shape}, as in fit; got {X.shape[1:]}.")
     return X
-
-
-def _filled(X: np.ndarray, inputs: InputEncoder | None) -> np.ndarray:
-    """Rows (n, d) in which no number is missing but those of which networks are told."""
-    if inputs is not None:
-        return inputs.fill(X)
-    # Columns that were standardised already have a mean of 0.
-    return np.nan_to_num(X, posinf=np.inf, neginf=-np.inf) if np.isnan(X.sum()) else X
 
 
 def _is_plain(estimator: Any, X: Any, row_shape: tuple[int, ...]) -> bool:

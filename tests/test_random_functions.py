@@ -59,9 +59,14 @@ def functions(
         np.array(scale),
         usual=usual,
         left_out=0.1,
+        unknown=np.full((d, len(scale)), 3.0),
         seed=3,
         members=tuple(range(n_members)),
     )
+
+
+def first_column(rows):
+    return np.nan_to_num(rows[:, :1])
 
 
 def values(found, rows):
@@ -73,14 +78,55 @@ def values(found, rows):
 # ------------------------------------------------------------------------------------------
 
 
-def test_draws_have_the_variance_of_the_conditioned_gaussian_process():
+@pytest.mark.parametrize("usual", [0.0, 0.5])
+@pytest.mark.parametrize("n_members", [2, 9])
+def test_draws_have_the_variance_of_the_conditioned_gaussian_process(n_members, usual):
+    found = functions(n_members=n_members, usual=usual, scale=(2.0, 0.5))
+    rows = np.random.RandomState(2).uniform(-3, 3, (50, 2))
+    kernel = squared_exponential(found.inducing, found.inducing, 0.7) + 1e-4 * np.eye(40)
+    cross = squared_exponential(rows, found.inducing, 0.7)
+    variance = 1 - np.einsum("ij,ji->i", cross, np.linalg.solve(kernel, cross.T))
+    expected = np.maximum(variance - usual, 0)
+    assert 0 < (expected > 0).sum() <= 50 * (1 - usual)
+    at_rows = values(found, rows)
+    np.testing.assert_allclose(at_rows[..., 0].var(0), 4 * expected, rtol=1e-6, atol=1e-10)
+    np.testing.assert_allclose(at_rows[..., 1].var(0), expected / 4, rtol=1e-6, atol=1e-10)
+
+
+def test_draws_are_those_of_the_conditioned_gaussian_process():
     found = functions(n_members=2000)
     rows = np.random.RandomState(2).uniform(-3, 3, (30, 2))
     kernel = squared_exponential(found.inducing, found.inducing, 0.7) + 1e-4 * np.eye(40)
     cross = squared_exponential(rows, found.inducing, 0.7)
-    expected = 4 * (1 - np.einsum("ij,ji->i", cross, np.linalg.solve(kernel, cross.T)))
+    explained = cross @ np.linalg.solve(kernel, cross.T)
+    expected = 4 * (squared_exponential(rows, rows, 0.7) - explained)
     # The error of 10,000 waves, and of 2,000 draws, in units of the prior variance.
-    np.testing.assert_allclose(values(found, rows)[..., 0].var(0), expected, atol=4 * 0.2)
+    covariance = np.cov(values(found, rows)[..., 0], rowvar=False)
+    np.testing.assert_allclose(covariance, expected, atol=4 * 0.2)
+
+
+@pytest.mark.parametrize("n_missing", [1, 2])
+def test_draws_have_a_variance_of_its_own_for_each_value_that_is_missing(n_missing):
+    rows = np.random.RandomState(2).uniform(-1, 1, (5, 2))
+    rows[:, :n_missing] = np.nan
+    at_rows = values(functions(n_members=9), rows)
+    np.testing.assert_allclose(at_rows[..., 0].var(0), 9.0 * n_missing, rtol=1e-6)
+    np.testing.assert_allclose(at_rows.mean(0), 0, atol=1e-10)
+
+
+def test_what_predictions_change_by_without_a_column_is_measured():
+    rng = np.random.RandomState(0)
+    rows = rng.standard_normal((300, 3))
+    rows[::10, 2] = np.nan  # often enough to be learnt
+
+    def predict(X):
+        return np.nan_to_num(X) @ [[1.0, 0.0], [2.0, 0.0], [3.0, 1.0]]
+
+    found = find_functions(rows, predict(rows), None, predict, None, False, rng).unknown
+    expected = np.sqrt(np.square(rows[:, :2]).mean(0))
+    np.testing.assert_allclose(found[:2, 0], [1, 2] * expected, rtol=0.1)
+    np.testing.assert_array_equal(found[:, 1], 0)
+    np.testing.assert_array_equal(found[2], 0)
 
 
 def test_draws_vanish_at_the_samples_and_have_mean_zero_everywhere():
@@ -119,7 +165,7 @@ def test_distances_are_along_columns_that_matter():
     rng = np.random.RandomState(0)
     rows = rng.standard_normal((200, 3))
     y = rows[:, [0]] + 0.1 * rng.standard_normal((200, 1))
-    found = find_functions(rows, y, None, lambda X: X[:, :1], None, False, rng)
+    found = find_functions(rows, y, None, first_column, None, False, rng)
     assert found.relevance[0] > 5 * found.relevance[1]
     assert found.relevance[1] == found.relevance[2] > 0
     module = found.of_members(range(50)).module()
@@ -132,7 +178,7 @@ def test_the_scale_adds_little_to_the_error_of_held_out_samples():
     rows, y = rng.standard_normal((200, 2)), rng.standard_normal((200, 1))
     for error in (1e-2, 1e-1):
         found = find_functions(
-            rows, y, None, lambda X: X[:, :1], np.array([error]), False, np.random.RandomState(1)
+            rows, y, None, first_column, np.array([error]), False, np.random.RandomState(1)
         )
         others = values(found.of_members(range(200)), rng.standard_normal((300, 2)))
         assert np.median(others.var(0)) < 0.15 * error * y.var()
@@ -142,7 +188,7 @@ def test_the_variance_at_samples_left_out_is_that_of_the_conditioned_process(mon
     monkeypatch.setattr("skdistill._random_functions._LEFT", 0.0)  # all are inducing points
     rng = np.random.RandomState(0)
     rows = rng.standard_normal((150, 2))
-    found = find_functions(rows, rows[:, :1], None, lambda X: X[:, :1], None, False, rng)
+    found = find_functions(rows, rows[:, :1], None, first_column, None, False, rng)
     weighted = found.relevance * (rows - rows.mean(0)) / rows.std(0)
     kernel, variances = squared_exponential(weighted, weighted, found.length_scale), []
     for k in range(150):
@@ -152,17 +198,6 @@ def test_the_variance_at_samples_left_out_is_that_of_the_conditioned_process(mon
     assert found.usual == pytest.approx(np.quantile(variances, 0.9), rel=1e-6)
     left = np.maximum(np.array(variances) - found.usual, 0)
     assert found.left_out == pytest.approx(left.mean(), rel=1e-6)
-
-
-def test_the_usual_variance_is_taken_off_that_of_draws():
-    rows = np.random.RandomState(2).uniform(-3, 3, (50, 2))
-    of_all, taken = (values(functions(n_members=9, usual=u), rows)[..., 0] for u in (0.0, 0.5))
-    variance = of_all.var(0)
-    np.testing.assert_allclose(taken.var(0), np.maximum(variance - 4 * 0.5, 0), atol=1e-12)
-    kept = variance > 2
-    assert 0 < kept.sum() < 50
-    factors = (taken / of_all)[:, kept]
-    np.testing.assert_allclose(factors, np.broadcast_to(factors[:1], factors.shape))
 
 
 def test_members_differ_by_what_they_learnt_at_samples_like_those_of_training():
@@ -185,6 +220,99 @@ def test_columns_of_one_unit_have_one_scale():
     np.testing.assert_allclose(encoding.scale[0] ** 2, pixels.var(axis=0).mean())
     for other in (pixels * 2.0 ** np.arange(20), pixels + np.arange(20), pixels[:, :15]):
         assert len(np.unique(InputEncoding.of(other, None).scale)) > 2
+
+
+# ------------------------------------------------------------------------------------------
+# What is unknown
+# ------------------------------------------------------------------------------------------
+
+TABLE = RNG.standard_normal((400, 3))
+SUM = TABLE @ [1.0, 2.0, 0.0] + 0.1 * RNG.standard_normal(400)
+
+
+def missing(column, rows=TABLE):
+    found = rows.copy()
+    found[:, column] = np.nan
+    return found
+
+
+@pytest.fixture(scope="module")
+def summed():
+    teacher = BayesianEnsembleRegressor(5, max_epochs=30, random_state=0).fit(TABLE, SUM)
+    frozen = FrozenEstimator(teacher)
+    student = HydraPlusRegressor(frozen, max_epochs=20, random_state=0).fit(TABLE, SUM)
+    family = DistributionDistiller(frozen, max_epochs=20, random_state=0).fit(TABLE, SUM)
+    return teacher, student, family
+
+
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_intervals_without_a_column_hold_what_they_promise(summed, which):
+    model = summed[which]
+    for column, deviation in ((0, 1.0), (1, 2.0)):
+        mean, std = model.predict(missing(column), return_std=True)
+        assert 0.85 <= np.mean(np.abs(SUM - mean) < 1.645 * std) <= 0.96
+        parts = model.predict_uncertainty(missing(column))
+        np.testing.assert_allclose(np.median(parts.epistemic), deviation**2, rtol=0.35)
+        usual = model.predict_uncertainty(TABLE).aleatoric
+        assert np.median(parts.aleatoric) < 2 * np.median(usual)
+    without_noise = model.predict_uncertainty(missing(2)).epistemic
+    assert np.median(without_noise) < 0.2
+
+
+def test_missing_values_are_the_same_to_files(summed, tmp_path):
+    for number, model in enumerate(summed):
+        path = tmp_path / f"{number}.skd"
+        skdistill.persistence.save(model, path)
+        again = skdistill.persistence.load(path)
+        rows = missing(1)[:5]
+        for part in ("total", "aleatoric", "epistemic"):
+            found, expected = (getattr(m.predict_uncertainty(rows), part) for m in (again, model))
+            np.testing.assert_array_equal(found, expected)
+
+
+def test_missing_values_are_the_same_to_onnx(summed, tmp_path):
+    runtime = pytest.importorskip("onnxruntime")
+    for number, model in enumerate(summed[1:]):
+        path = tmp_path / f"{number}.onnx"
+        skdistill.export.export_onnx(model, path)
+        session = runtime.InferenceSession(path)
+        rows = np.concatenate([missing(1)[:5], missing(0)[:5], TABLE[:5]])
+        names = [output.name for output in session.get_outputs()]
+        kind = session.get_inputs()[0].type
+        rows = rows.astype(np.float32 if "float)" in kind else np.float64)
+        found = dict(zip(names, session.run(None, {"X": rows}), strict=True))
+        expected = model.predict_uncertainty(rows).epistemic
+        np.testing.assert_allclose(found["epistemic"], expected, rtol=1e-3)
+
+
+def test_unknown_categories_widen_the_answer():
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    towns = rng.choice(["Aix", "Bern", "Cork"], 300)
+    size = rng.uniform(20, 200, 300)
+    rent = size * np.select([towns == "Aix", towns == "Bern"], [10.0, 15.0], 20.0)
+    table = pandas.DataFrame({"town": towns, "size": size})
+    model = BayesianEnsembleRegressor(5, max_epochs=50, random_state=0).fit(table, rent)
+    known, unknown = (
+        model.predict_uncertainty(table.assign(town=town)).epistemic for town in ("Bern", "Oslo")
+    )
+    assert np.median(unknown) > 20 * np.median(known)
+    mean, std = model.predict(table.assign(town="Oslo"), return_std=True)
+    assert np.mean(np.abs(rent - mean) < 1.645 * std) > 0.8
+
+
+def test_classes_are_less_sure_without_a_column():
+    labels = (RNG.logistic(size=400) < TABLE @ [1.0, 2.0, 0.0]).astype(int)
+    teacher = BayesianEnsembleClassifier(20, max_epochs=30, random_state=0).fit(TABLE, labels)
+    student = HydraPlusClassifier(FrozenEstimator(teacher), max_epochs=20, random_state=0)
+    student.fit(TABLE, labels)
+    for model in (teacher, student):
+        known, unknown = (model.predict_proba(rows).max(1).mean() for rows in (TABLE, missing(1)))
+        accuracy = np.mean(model.predict(missing(1)) == labels)
+        assert known > 0.75
+        assert accuracy - 0.1 < unknown < accuracy + 0.1
+        parts = model.predict_uncertainty(missing(1))
+        assert parts.epistemic.mean() > 2 * model.predict_uncertainty(TABLE).epistemic.mean()
 
 
 # ------------------------------------------------------------------------------------------
@@ -222,6 +350,43 @@ def test_members_get_one_function_each():
     classes = EmpiricalCategorical.from_logits(logits).displaced(drawn(4, 3, 5, seed=1))
     expected = (logits + drawn(4, 3, 5, seed=1)).softmax(-1)
     torch.testing.assert_close(classes.members.transpose(0, 1), expected)
+
+
+def test_the_density_of_displaced_members_has_no_holes():
+    before = EmpiricalGaussian(drawn(20, 4, 1), torch.full((20, 4, 1), 1e-4).double())
+    found = before.displaced(10 * drawn(20, 4, 1, seed=1))
+    means, variances = found.components()
+    total = variances.mean(0) + (means - means.mean(0)).square().mean(0)
+    torch.testing.assert_close(total, found.variance)  # that of the members
+    torch.testing.assert_close(means.mean(0), found.mean)
+    grid = torch.linspace(-60, 60, 20_001).double()[:, None, None].expand(-1, 4, 1)
+    density = torch.stack([found.log_prob(y).exp() for y in grid])
+    moments = torch.stack([torch.trapezoid(density * grid**k, grid, dim=0) for k in range(3)])
+    torch.testing.assert_close(moments[0], torch.ones(4, 1).double(), rtol=1e-5, atol=0)
+    torch.testing.assert_close(moments[1], found.mean, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(moments[2] - moments[1] ** 2, found.variance, rtol=1e-5, atol=0)
+    median = found.quantile(0.5).squeeze(-1)
+    torch.testing.assert_close(found.cdf(median), torch.full((4, 1), 0.5).double())
+    # New draws of the functions are likelier than under narrow members, whose density is 0 between.
+    unseen = 10 * drawn(50, 4, 1, seed=2)
+    narrow = EmpiricalGaussian(found.means, found.variances)
+    gain = torch.stack([found.log_prob(y) - narrow.log_prob(y) for y in unseen])
+    assert gain.mean() > 100
+
+
+def test_members_that_are_not_displaced_keep_their_density():
+    before = EmpiricalGaussian(drawn(5, 4, 1), drawn(5, 4, 1, seed=1).exp())
+    found = before.displaced(torch.zeros(5, 4, 1).double())
+    for now, then in zip(found.components(), before.components(), strict=True):
+        torch.testing.assert_close(now, then)
+
+
+def test_a_displaced_mixture_is_displaced_in_every_unit():
+    before = EmpiricalGaussian(drawn(5, 4, 1), drawn(5, 4, 1, seed=1).exp())
+    functions_at, y = drawn(5, 4, 1, seed=2), drawn(4, 1, seed=3)
+    found = before.displaced(functions_at).affine(3.0, 2.0)
+    expected = before.affine(3.0, 2.0).displaced(2 * functions_at)
+    torch.testing.assert_close(found.log_prob(y), expected.log_prob(y))
 
 
 def test_a_dirichlet_has_the_moments_of_the_mixture_of_displaced_ones():

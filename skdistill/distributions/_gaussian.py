@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -69,6 +69,10 @@ class EmpiricalGaussian(Marginal, Calibratable):
     variances : Tensor of shape (S, n, t)
         Variance of each member, in squared units of y. Positive; quantiles and samples also take
         zero, a member that predicts a point.
+    drawn : Tensor of shape (n, t), default=None
+        Part of the variance of the means, in squared units of y, that is due to draws from a normal
+        distribution. S draws say little of its density, and leave holes between them. Density,
+        quantiles and samples are then those of :meth:`components`, a kernel density estimate.
 
     Raises
     ------
@@ -78,6 +82,7 @@ class EmpiricalGaussian(Marginal, Calibratable):
 
     means: Tensor
     variances: Tensor
+    drawn: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.means.ndim != 3 or self.means.shape != self.variances.shape:
@@ -143,18 +148,43 @@ class EmpiricalGaussian(Marginal, Calibratable):
 
     def affine(self, loc: Tensor | np.ndarray, scale: Tensor | np.ndarray) -> EmpiricalGaussian:
         loc, scale = (torch.as_tensor(value).to(self.means) for value in (loc, scale))
-        return EmpiricalGaussian(loc + scale * self.means, scale.square() * self.variances)
+        squared = scale.square()
+        drawn = None if self.drawn is None else squared * self.drawn
+        return EmpiricalGaussian(loc + scale * self.means, squared * self.variances, drawn)
 
     def tempered(self, temperature: Any) -> EmpiricalGaussian:
         temperature = as_tensor_like(temperature, self.variances)
-        return EmpiricalGaussian(self.means, temperature * self.variances)
+        return replace(self, variances=temperature * self.variances)
 
     def widened(self, factor: Tensor) -> EmpiricalGaussian:
         mean = self.mean
-        return EmpiricalGaussian(mean + factor.sqrt() * (self.means - mean), self.variances)
+        drawn = None if self.drawn is None else factor * self.drawn
+        means = mean + factor.sqrt() * (self.means - mean)
+        return EmpiricalGaussian(means, self.variances, drawn)
 
     def displaced(self, values: Tensor) -> EmpiricalGaussian:
-        return EmpiricalGaussian(self.means + values.to(self.means), self.variances)
+        values = values.to(self.means)
+        return replace(self, means=self.means + values, drawn=values.square().mean(0))
+
+    def components(self) -> tuple[Tensor, Tensor]:
+        """Means and variances of the Gaussians of the predictive density.
+
+        They are the members' unless some of the variance of the means is `drawn`. Then this part is
+        smoothed by a kernel of Silverman's width: means come closer together, and variances grow,
+        so that the mean and the variance of the mixture stay as they are.
+
+        Returns
+        -------
+        means, variances : Tensor of shape (S, n, t)
+        """
+        if self.drawn is None:
+            return self.means, self.variances
+        variance, mean = self.uncertainty().epistemic, self.mean
+        width = (4 / 3) ** 0.2 * len(self.means) ** -0.2  # Silverman (1986), Eq 3.28
+        added = torch.minimum(self.drawn, variance) * width**2 / (1 + width**2)
+        least = torch.finfo(variance.dtype).tiny
+        kept = (1 - added / variance.clamp(min=least)).sqrt()
+        return mean + kept * (self.means - mean), self.variances + added
 
     @property
     def mean(self) -> Tensor:
@@ -190,12 +220,13 @@ class EmpiricalGaussian(Marginal, Calibratable):
         return EmpiricalGaussian(self.mean.unsqueeze(0), self.variance.unsqueeze(0))
 
     def log_prob(self, y: Tensor) -> Tensor:
-        z = self._standardise(y)
-        log_densities = -0.5 * (z.square() + (2 * math.pi * self.variances).log())
+        z, variances = self._standardise(y)
+        log_densities = -0.5 * (z.square() + (2 * math.pi * variances).log())
         return log_densities.logsumexp(dim=0) - math.log(len(self.means))
 
     def cdf(self, y: Tensor) -> Tensor:
-        return normal_cdf(self._standardise(y)).mean(dim=0)
+        z, _ = self._standardise(y)
+        return normal_cdf(z).mean(dim=0)
 
     def sample(self, n_samples: int, generator: torch.Generator | None = None) -> Tensor:
         check_n_samples(n_samples)
@@ -204,12 +235,14 @@ class EmpiricalGaussian(Marginal, Calibratable):
         choose = partial(torch.randint, n_members)
         member = random_numbers(choose, (n_samples,), generator, self.means, torch.int64)
         noise = random_numbers(torch.randn, (n_samples, 1, n_targets), generator, self.means)
-        return self.means[member] + self.variances[member].sqrt() * noise
+        means, variances = self.components()
+        return means[member] + variances[member].sqrt() * noise
 
-    def _standardise(self, y: Tensor) -> Tensor:
-        """Standard scores of y under each member, of shape (S, n, t)."""
+    def _standardise(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Standard scores of y under each Gaussian, and its variance, each (S, n, t)."""
         check_targets(y, self.means[0])
-        return (y - self.means) / self.variances.sqrt()
+        means, variances = self.components()
+        return (y - means) / variances.sqrt(), variances
 
     def _tail_quantile(self, tail: Tensor, upper: Tensor) -> Tensor:
         """See :class:`Marginal`. Exact to rounding.
@@ -224,4 +257,5 @@ class EmpiricalGaussian(Marginal, Calibratable):
         whole = mass.round()
         between_members = (whole > 0) & ((mass - whole).abs() <= n_members * _EPS)
         mass = torch.where(between_members, whole, mass)  # 20 * (1 - 0.95) is 1
-        return mixture_quantile(self.means, self.variances, tail.new_ones(n_members), mass, upper)
+        means, variances = self.components()
+        return mixture_quantile(means, variances, tail.new_ones(n_members), mass, upper)

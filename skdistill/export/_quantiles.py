@@ -54,7 +54,7 @@ def _components(distribution: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Means and variances of a mixture's Gaussians, (S, n, t), and their weights, (S,)."""
     if isinstance(distribution, GaussianNormal):
         return *distribution.components(), GaussianNormal.component_weights
-    return distribution.means, distribution.variances, torch.ones(len(distribution.means))
+    return *distribution.components(), torch.ones(len(distribution.means))
 
 
 # --- Student's t ----------------------------------------------------------------------------------

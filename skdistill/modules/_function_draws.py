@@ -26,6 +26,7 @@ class FunctionDraws(nn.Module):
     A draw is a sum of random Fourier features [1]_ and of kernel functions at inducing points,
     whose weights follow from Matheron's rule [2]_. All draws share these features. Beyond a radius
     around the mean of the training samples, draws grow in proportion to the distance from it.
+    Where a column is NaN a draw has a further value of that column, drawn once.
     They are computed in float64: near the samples, large terms cancel.
 
     Parameters
@@ -45,12 +46,19 @@ class FunctionDraws(nn.Module):
     frequencies, phases : ndarray of shape (D, d) and (D,)
         Of the sines.
     weights : ndarray of shape (D + m, S, k)
-        Of the features, for S draws of k values each, of a prior variance of 1.
+        Of the features, for S draws of k values each.
+    of_unknown : ndarray of shape (n_columns, S, k)
+        What is added where a column is NaN, which is a value or a category that is not known.
+    whitening : ndarray of shape (m, m)
+        Takes the kernel functions to features whose squares sum to the share of the prior variance
+        that is known: the inverse of the transposed Cholesky factor of the kernel matrix.
     scale : ndarray of shape (k,)
-        What the values are multiplied by.
+        Standard deviation of the process far from all samples.
     usual : float
-        Variance of the draws at samples like those of training, as a share of the prior one. It is
-        taken off the variance everywhere, by a common factor of the draws.
+        Variance of the process at samples like those of training, as a share of the prior one. It
+        is taken off the variance everywhere; what is left is exactly the variance of the draws.
+    unknown : ndarray of shape (n_columns, k)
+        Standard deviation of what is added where a column is NaN.
 
     References
     ----------
@@ -62,7 +70,9 @@ class FunctionDraws(nn.Module):
     projection: Tensor
     offset: Tensor
     weights: Tensor
-    scale: Tensor
+    whitening: Tensor
+    squared_scale: Tensor
+    unknown_variance: Tensor
 
     def __init__(
         self,
@@ -75,8 +85,11 @@ class FunctionDraws(nn.Module):
         frequencies: np.ndarray,
         phases: np.ndarray,
         weights: np.ndarray,
+        of_unknown: np.ndarray,
+        whitening: np.ndarray,
         scale: np.ndarray,
         usual: float,
+        unknown: np.ndarray,
     ):
         super().__init__()
         self.encoder = encoder
@@ -89,8 +102,11 @@ class FunctionDraws(nn.Module):
         self._keep("projection", np.concatenate([relevance * frequencies, of_inducing]).T)
         half_squares = 0.5 * np.square(inducing / length_scale).sum(1)
         self._keep("offset", np.concatenate([phases, -half_squares]))
+        weights = np.concatenate([weights, of_unknown])
         self._keep("weights", weights.reshape(len(weights), -1))
-        self._keep("scale", np.tile(scale, self.n_draws))
+        self._keep("whitening", whitening)
+        self._keep("squared_scale", np.square(scale))
+        self._keep("unknown_variance", np.square(unknown))
 
     def _keep(self, name: str, values: np.ndarray) -> None:
         """Register an array, which is no weight, as a buffer."""
@@ -100,7 +116,7 @@ class FunctionDraws(nn.Module):
     @property
     def flop(self) -> int:
         """Operations of the matrix products for one sample."""
-        return 2 * (self.projection.numel() + self.weights.numel())
+        return 2 * sum(t.numel() for t in (self.projection, self.weights, self.whitening))
 
     def forward(self, x: Tensor) -> Tensor:
         """Map samples (n, n_columns) to values of the draws, (S, n, k)."""
@@ -116,10 +132,15 @@ class FunctionDraws(nn.Module):
         waves, products = (z @ self.projection + self.offset).split(sizes, dim=-1)
         kernel = (products - z.square() @ self.squared_relevance).exp()
         # Sines, since ONNX Runtime has no cosine in float64.
-        values = torch.cat([waves.sin(), kernel], dim=-1) @ self.weights
-        variance = values.square().mean(-1, keepdim=True)  # the mean of the draws is 0
-        kept = (1 - self.usual / variance.clamp(min=_LEAST)).clamp(min=0).sqrt()
-        return growth * kept * values * self.scale
+        is_unknown = x.isnan().to(kernel.dtype)
+        features = torch.cat([waves.sin(), kernel, is_unknown], dim=-1)
+        values = (features @ self.weights).unflatten(-1, (self.n_draws, self.n_values))
+        known = (kernel @ self.whitening).square().sum(-1, keepdim=True)
+        of_process = growth.square() * (1 - known - self.usual).clamp(min=0) * self.squared_scale
+        variance = torch.maximum(of_process, is_unknown @ self.unknown_variance)
+        # Few draws, of mean 0, have it but roughly: they are multiplied to have it exactly.
+        drawn = values.square().mean(-2).clamp(min=_LEAST)
+        return (values * (variance / drawn).sqrt().unsqueeze(-2)).flatten(-2)
 
     def appended(self, outputs: Tensor, x: Tensor) -> Tensor:
         """Return outputs (L, n, p) of L networks with the values as further outputs."""

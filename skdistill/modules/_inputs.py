@@ -99,28 +99,15 @@ class InputEncoder(nn.Module):
         tensor = None if values is None else torch.as_tensor(values, device="cpu")
         self.register_buffer(name, tensor, persistent=False)
 
-    def fill(self, X: np.ndarray) -> np.ndarray:
-        """Return rows (n, n_columns) with the mean in place of missing numbers, where not told.
-
-        :meth:`forward` takes no time to look for them, unless it has indicators or is exported.
-        """
-        if self.indicators is not None or not np.isnan(X.sum()):
-            return X
-        loc = np.full(X.shape[1], np.nan)  # of categories, missing ones stay
-        numbers = slice(None) if self.numbers is None else self.numbers.cpu().numpy()
-        loc[numbers] = self.loc.cpu().numpy()
-        return np.where(np.isnan(X), loc.astype(X.dtype), X)
-
     def forward(self, x: Tensor) -> Tensor:
         """Map rows (..., n_columns) to inputs (..., n_inputs)."""
         numbers = x if self.numbers is None else x.index_select(-1, self.numbers)
         numbers = (numbers - self.loc) / self.scale
+        is_missing = numbers.isnan()
+        numbers = numbers.masked_fill(is_missing, 0.0)
         parts = []
-        if self.indicators is not None or torch.compiler.is_exporting():
-            is_missing = numbers.isnan()
-            numbers = numbers.masked_fill(is_missing, 0.0)
-            if self.indicators is not None:
-                parts.append(is_missing.index_select(-1, self.indicators).to(x.dtype))
+        if self.indicators is not None:
+            parts.append(is_missing.index_select(-1, self.indicators).to(x.dtype))
         if len(self.codes):
             has = x.index_select(-1, self.category_columns).eq(self.codes)
             parts.append(has.to(x.dtype))

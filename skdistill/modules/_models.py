@@ -93,7 +93,11 @@ class DistributionStack(nn.Module):
 
     def encode(self, x: Tensor) -> Tensor:
         """Return rows (..., n_features) as the networks take them."""
-        return x if self.inputs is None else self.inputs(x)
+        if self.inputs is not None:
+            return self.inputs(x)
+        is_table = x.ndim == 2 and x.is_floating_point()
+        # Columns that are taken as they are have a mean of 0, which is put where one is missing.
+        return x.masked_fill(x.isnan(), 0.0) if is_table else x
 
     def outputs(self, x: Tensor) -> Tensor:
         """Return the outputs of all networks, or heads, (S, n, p), for rows (n, ...)."""
