@@ -198,7 +198,9 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         Models of images and series have none.
         """
         if self._summary is None:
-            raise AttributeError(f"{type(self).__name__} has no schema_: it is one of tables, in fit.")
+            raise AttributeError(
+                f"{type(self).__name__} has no schema_: it is one of tables, in fit."
+            )
         return self._summary.schema(getattr(self, "feature_names_in_", None), self._columns)
 
     def __sklearn_is_fitted__(self) -> bool:

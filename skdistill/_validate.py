@@ -123,9 +123,7 @@ def _record(
     }
 
 
-def _numbers(
-    estimator: Any, X: Any, number: int, column: Column, may_convert: bool
-) -> np.ndarray:
+def _numbers(estimator: Any, X: Any, number: int, column: Column, may_convert: bool) -> np.ndarray:
     """Encode a column; raise an error if prediction would."""
     if column.kind == "category":
         return np.array(estimator._columns.codes(X, number), dtype=np.float64)

@@ -64,7 +64,15 @@ _OURS = [
     *_public(ensembles),
     *_public(distillers),
     *(*TASKS.values(), Extent, LearnerRecipes, NetworkRecipe, Round, SamplerDiagnostics),
-    *(Calibration, Columns, InputEncoding, RandomFunctions, SpecialTokens, TableSummary, Temperature),
+    *(
+        Calibration,
+        Columns,
+        InputEncoding,
+        RandomFunctions,
+        SpecialTokens,
+        TableSummary,
+        Temperature,
+    ),
     *_descendants(Plan),
     *_descendants(Settings),
 ]
