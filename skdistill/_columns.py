@@ -141,6 +141,13 @@ class Columns:
             out[:, column] = self.codes(X, column, is_training)
         return out
 
+    def encode_floats(self, X: np.ndarray) -> np.ndarray:
+        """Return what :meth:`encode` does, for finite floats of shape (n, n_columns)."""
+        out = X.copy()
+        for column in self.categories:
+            out[:, column] = self._codes(X, column, X[:, column].tolist())
+        return out
+
     def codes(self, X: Any, column: int, is_training: bool = False) -> list[float]:
         """Return the codes of a column's values in X; NaN for those missing or unknown.
 
@@ -149,9 +156,13 @@ class Columns:
         ValueError
             If values are of another type than the categories, and cannot be converted.
         """
+        return self._codes(X, column, values_of(column_of(X, column)), is_training)
+
+    def _codes(
+        self, X: Any, column: int, values: list, is_training: bool = False
+    ) -> list[float]:
         known = self._in_training(column) if is_training else self.categories[column]
         codes: dict[Any, float] = {category: code for code, category in enumerate(known)}
-        values = values_of(column_of(X, column))
 
         def refusal(value: Any, values: list) -> ValueError:
             kind = "text" if known and isinstance(known[0], str) else "numbers"

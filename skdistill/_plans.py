@@ -161,8 +161,12 @@ class Plan(Protocol):
     def wrap(self, network: Any, buffers: dict[str, Tensor]) -> Any:
         """Return a stack that predicts distributions."""
         stack = self.task.wrap(network, buffers, self.read)
-        stack.calibration = self.calibration
+        stack.calibration, stack.read_mean = self.calibration, self.read_mean
         return stack
+
+    def read_mean(self, outputs: Tensor) -> Tensor:
+        """Return what numbers are expected to be, (n, t): the first of the outputs (S, n, p)."""
+        return outputs[..., : self.task.size].mean(dim=0)
 
     def encode_members(self, members: np.ndarray, scaling: Buffers, dtype) -> np.ndarray:
         """Return members' predictions, rows first, in the form that the objective takes."""

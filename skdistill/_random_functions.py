@@ -59,7 +59,7 @@ _TAUGHT = 0.05
 
 # Standard deviations that are tried, in units of that of y; and by how much, at most, what is left
 # of the functions' variance may add to that of the residuals of held-out samples.
-_SCALES = np.geomspace(0.01, 4.0, 27)
+_SCALES = np.geomspace(0.01, 1.0, 21)
 _MOST_ADDED = 0.15
 
 # Beyond all samples functions grow by so much of the deviation of y, at least, for each deviation.

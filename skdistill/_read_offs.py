@@ -79,7 +79,7 @@ class DistributionEstimator(NetEstimator):
 
     def _read(self, X, read: Callable[[Any], Any], **kwargs):
         """Check rows, predict them and return what `read` takes, see :func:`read_in_chunks`."""
-        check_is_fitted(self)
+        self._plan_of_fit()
         X = check_rows(self, X, self._recipe.row_shape)
         return read_in_chunks(self.module_, X, read, **kwargs)
 
@@ -107,8 +107,10 @@ class DistributionEstimator(NetEstimator):
         """
         if return_std is False:
             task = self._plan_of_fit().task
-            codes_or_means = self._read(X, task.point, is_mean=task.kind == "regressor")
-            return self._plan.task.decode(codes_or_means)
+            if task.kind == "classifier":
+                return task.decode(self._read(X, task.point))
+            module = self.module_
+            return task.decode(self._read(X, module.mean, raw=True, run=module.outputs_of_networks))
         check_return_std(self, return_std)
         mean, variance = self._read(X, lambda d: (d.mean, d.variance))
         per_target = self._plan.task.per_target
@@ -326,5 +328,6 @@ class DistributionEstimator(NetEstimator):
 
     def _plan_of_fit(self):
         """The plan of the fitted module; scikit-learn's error where there is none."""
-        check_is_fitted(self)
+        if not self.__sklearn_is_fitted__():
+            check_is_fitted(self)  # which takes as long as a layer of a network, to read tags
         return self._plan

@@ -33,9 +33,11 @@ _SPANS = 16
 
 def check_rows(estimator: Any, X: Any, row_shape: tuple[int, ...]) -> np.ndarray:
     """Check rows to predict, of the shape of those in `fit`."""
+    columns = estimator._columns
     if _is_plain(estimator, X, row_shape):
-        warn_of_shares(estimator, X, X)
-        return X
+        rows = X if columns is None else columns.encode_floats(X)
+        warn_of_shares(estimator, X, rows)
+        return rows
     n_axes = 1 + len(row_shape)
     with errors_about("X"):
         if n_axes > 2 and np.ndim(X) != n_axes:  # before scikit-learn takes an axis for features
@@ -50,7 +52,7 @@ def check_rows(estimator: Any, X: Any, row_shape: tuple[int, ...]) -> np.ndarray
 
 
 def _is_plain(estimator: Any, X: Any, row_shape: tuple[int, ...]) -> bool:
-    """Whether `X` is a small array that `validate_data` would return as it is.
+    """Whether `X` is a small array of numbers that `validate_data` would return as it is.
 
     Checking one row by `validate_data` takes longer than predicting it.
     """
@@ -60,7 +62,6 @@ def _is_plain(estimator: Any, X: Any, row_shape: tuple[int, ...]) -> bool:
         and 0 < X.size <= _FEW
         and X.shape[1:] == row_shape
         and not hasattr(estimator, "feature_names_in_")
-        and estimator._columns is None
         and not (estimator._summary is not None and estimator._summary.units)
         and bool(np.isfinite(X).all())
     )
@@ -103,7 +104,6 @@ def read_in_chunks(
     raw: bool = False,
     may_be_infinite: bool = False,
     run: Callable[[Tensor], Tensor] | None = None,
-    is_mean: bool = False,
 ) -> Any:
     """Predict chunk by chunk, and return what `read` takes from each, rows first, as numpy.
 
@@ -118,8 +118,6 @@ def read_in_chunks(
         Outputs must be finite, and so must the tensors be that are read unless `may_be_infinite`.
     run : callable, default=None
         Takes rows (n, ...) to outputs (S, n, p); None is the module's.
-    is_mean : bool, default=False
-        Whether `read` takes the mean of numbers alone, which random functions leave as it is.
 
     Returns
     -------
@@ -135,7 +133,7 @@ def read_in_chunks(
         outputs_are_small = is_small(outputs)
         if not outputs_are_small:
             check_outputs(outputs, X[start:], range(start, len(X)), axis=-2)
-        found = read(outputs if raw else module.of_networks(outputs, None if is_mean else rows))
+        found = read(outputs if raw else module.of_networks(outputs, rows))
         if not (outputs_are_small or may_be_infinite):
             for part in _parts(found):
                 check_outputs(part, X[start:], range(start, len(X)))
@@ -152,13 +150,11 @@ def read_in_chunks(
     with nullcontext() if n_threads == 1 else torch_threads(1):
         with torch.inference_mode():
             first = predict(0)
-        out = [_empty_like(part, len(X)) for part in _parts(first)]
-        for array, part in zip(out, _parts(first), strict=True):
-            array[:size] = part.cpu().numpy()
+        out = [_with_room(part.cpu().numpy(), len(X)) for part in _parts(first)]
         starts = range(size, len(X), size)
-        if n_threads == 1:
+        if n_threads == 1 and starts:
             fill(starts)
-        else:
+        elif starts:
             step = max(1, len(starts) // (_SPANS * n_threads))
             spans = [starts[k : k + step] for k in range(0, len(starts), step)]
             on_threads(_configured(fill), spans, n_threads)
@@ -190,7 +186,8 @@ def _n_threads(module: Any, n_chunks: int) -> int:
     return min(torch.get_num_threads(), n_chunks, max(1, working_memory() // _CHUNK_BYTES))
 
 
-def _empty_like(part: Tensor, n_rows: int) -> np.ndarray:
-    """Return an empty array for `n_rows` rows like those of `part`."""
-    dtype = part[:0].cpu().numpy().dtype
-    return np.empty((n_rows, *part.shape[1:]), dtype=dtype)
+def _with_room(part: np.ndarray, n_rows: int) -> np.ndarray:
+    """Return an array for `n_rows` rows like those of `part`, which are the first."""
+    out = np.empty((n_rows, *part.shape[1:]), dtype=part.dtype)
+    out[: len(part)] = part
+    return out

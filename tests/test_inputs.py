@@ -281,7 +281,8 @@ def test_warm_start_keeps_the_encoding(rows):
     model = ensemble(warm_start=True, module__embeddings=PiecewiseLinear(4)).fit(X, y)
     before = model.predict_members(X)
     more = model.set_params(n_members=3).fit(X * 2, y).predict_members(X)
-    np.testing.assert_array_equal(more[:, :2], before)
+    # Vectorised functions round the end of an array, which is another one, differently.
+    np.testing.assert_allclose(more[:, :2], before, rtol=1e-13)
 
 
 # ------------------------------------------------------------------------------------------

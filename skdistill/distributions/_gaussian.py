@@ -148,9 +148,9 @@ class EmpiricalGaussian(Marginal, Calibratable):
 
     def affine(self, loc: Tensor | np.ndarray, scale: Tensor | np.ndarray) -> EmpiricalGaussian:
         loc, scale = (torch.as_tensor(value).to(self.means) for value in (loc, scale))
-        squared = scale.square()
+        squared, means = scale.square(), torch.addcmul(loc, scale, self.means)
         drawn = None if self.drawn is None else squared * self.drawn
-        return EmpiricalGaussian(loc + scale * self.means, squared * self.variances, drawn)
+        return EmpiricalGaussian(means, squared * self.variances, drawn)
 
     def tempered(self, temperature: Any) -> EmpiricalGaussian:
         temperature = as_tensor_like(temperature, self.variances)

@@ -13,10 +13,10 @@ from ._inputs import InputEncoder
 # rays. Arguments of sines stay small.
 _FARTHEST = 50.0
 
-# Variances count as at least this.
+# Added to variances that are divided by.
 _LEAST = 1e-30
 
-# Deviations beyond which functions grow no more.
+# Distance from the mean beyond which functions grow no more.
 _LARGEST = 1e9
 
 
@@ -124,19 +124,19 @@ class FunctionDraws(nn.Module):
 
     def _flat(self, x: Tensor) -> Tensor:
         """Values of the draws, (n, S k)."""
-        z = self.encoder(x.double()).clamp(-_LARGEST, _LARGEST)
-        distance = z.square().sum(-1, keepdim=True).sqrt()
-        growth = 1 + self.growth * (distance - self.radius).clamp(min=0)
+        z = self.encoder(x.double())
+        distance = torch.linalg.vector_norm(z, dim=-1, keepdim=True).clamp(self.radius, _LARGEST)
+        growth = self.growth * distance + (1 - self.growth * self.radius)
         z = z.clamp(-_FARTHEST, _FARTHEST)
-        sizes = (self.n_waves, len(self.offset) - self.n_waves)
-        waves, products = (z @ self.projection + self.offset).split(sizes, dim=-1)
+        arguments = torch.addmm(self.offset, z, self.projection)
+        waves, products = arguments.tensor_split((self.n_waves,), dim=-1)
         kernel = (products - z.square() @ self.squared_relevance).exp()
         # Sines, since ONNX Runtime has no cosine in float64.
         is_unknown = x.isnan().to(kernel.dtype)
         features = torch.cat([waves.sin(), kernel, is_unknown], dim=-1)
         values = (features @ self.weights).unflatten(-1, (self.n_draws, self.n_values))
         known = (kernel @ self.whitening).square().sum(-1, keepdim=True)
-        of_process = growth.square() * (1 - known - self.usual).clamp(min=0) * self.squared_scale
+        of_process = growth.square() * (1 - self.usual - known).relu() * self.squared_scale
         variance = torch.maximum(of_process, is_unknown @ self.unknown_variance)
         # Few draws, of mean 0, have it but roughly: they are multiplied to have it exactly.
         drawn = values.square().mean(-2).clamp(min=_LEAST)

@@ -115,13 +115,10 @@ class DistributionStack(nn.Module):
         outputs, values = self.functions.parted(outputs)
         return self._predicted(outputs).displaced(values)
 
-    def of_networks(self, outputs: Tensor, x: Tensor | None) -> Any:
-        """Return the distribution for rows (n, ...), whose outputs of networks are (S, n, p).
-
-        None instead of rows leaves functions out, of which the mean of numbers knows nothing.
-        """
+    def of_networks(self, outputs: Tensor, x: Tensor) -> Any:
+        """Return the distribution for rows (n, ...), whose outputs of networks are (S, n, p)."""
         found = self._predicted(outputs)
-        return found if self.functions is None or x is None else found.displaced(self.functions(x))
+        return found if self.functions is None else found.displaced(self.functions(x))
 
     def _predicted(self, outputs: Tensor) -> Any:
         """Return what the outputs of networks, (S, n, p), predict, in units of y."""
@@ -137,9 +134,11 @@ class GaussianStack(DistributionStack):
     """A stack of networks for regression, with the scale of the targets in its buffers.
 
     The distribution is in the targets' own units, by their location and scale, of shape (t,). In
-    float64 these make the distribution one in float64, whatever the network's dtype.
+    float64 these make the distribution one in float64, whatever the network's dtype. `read_mean`
+    takes the mean alone from the outputs of the networks.
     """
 
+    read_mean: Callable[[Tensor], Tensor]
     shared_buffers = ("y_loc", "y_scale")  # have no member axis
     y_loc: Tensor
     y_scale: Tensor
@@ -154,6 +153,13 @@ class GaussianStack(DistributionStack):
         super().__init__(network, read)
         self.register_buffer("y_loc", y_loc)
         self.register_buffer("y_scale", y_scale)
+
+    def mean(self, outputs: Tensor) -> Tensor:
+        """Return the mean of the distribution, (n, t), for outputs of networks (S, n, p).
+
+        Calibration and functions leave it as it is, so the rest need not be computed.
+        """
+        return torch.addcmul(self.y_loc, self.y_scale, self.read_mean(outputs.to(self.y_loc.dtype)))
 
     def _predicted(self, outputs: Tensor) -> Any:
         outputs = outputs.to(self.y_loc.dtype)

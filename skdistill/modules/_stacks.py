@@ -53,14 +53,13 @@ class StackedLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (*lead, n, in), or rows shared over the last lead axis, to (*lead, n, out)."""
-        if torch.compiler.is_exporting():  # of any number of rows
-            return x @ self.weight + self.bias
-        n_rows, n_units = x.shape[-2], self.weight.shape[-1]
-        if n_rows > n_units:
-            return self._forward_units_first(x)
-        x = x.expand(*self.lead, -1, -1)
-        bias, x, weight = (part.flatten(0, -3) for part in (self.bias, x, self.weight))
-        return torch.baddbmm(bias, x, weight).view(*self.lead, n_rows, n_units)
+        weight, bias = self.weight, self.bias
+        if not torch.compiler.is_exporting():  # of any number of rows
+            if x.shape[-2] > weight.shape[-1]:
+                return self._forward_units_first(x)
+            if x.shape[:-2] == self.lead and len(self.lead) == 1:
+                return torch.baddbmm(bias, x, weight)
+        return x @ weight + bias
 
     def _forward_units_first(self, x: Tensor) -> Tensor:
         """The same as ``y.mT = weight.mT @ x.mT + bias.mT``, for many rows.

@@ -156,6 +156,9 @@ class GaussianExpectationsPlan(ExpectationsPlan):
         values = {e.label: e.predict(outputs[0, :, columns]) for e, columns in pairs}
         return ExpectedGaussian(*(values[label] for label in ("mean", "aleatoric", "epistemic")))
 
+    def read_mean(self, outputs: Tensor) -> Tensor:
+        return self.expectation("mean").predict(outputs[0, :, self.columns_of("mean")])
+
     def members_of(self, student: Any, chains: Any, outputs: Tensor) -> Gaussian:
         """Return the members' predictions for outputs (S, n, p) of the chains' module."""
         # From the scale of the teacher's training to that of the student's, mostly the same.

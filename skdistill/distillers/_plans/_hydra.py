@@ -90,6 +90,9 @@ class HydraPlan(Plan):
     def read(self) -> Callable[[Tensor], Any] | None:  # type: ignore[override]
         return gained if self.has_gain else None
 
+    def read_mean(self, outputs: Tensor) -> Tensor:
+        return outputs[: self.n_heads, :, : self.task.size].mean(dim=0)
+
     def build(self, recipe: NetworkRecipe, seeds: Sequence[int]) -> MultiHead:
         networks = recipe.build(seeds)
         cores, heads = zip(*(split_head(net, self.head_layers) for net in networks), strict=True)
@@ -169,11 +172,13 @@ def gained(outputs: Tensor) -> EmpiricalGaussian:
     epistemic part is therefore taken from the variances, as far as they have it: the total stays.
     """
     own, raw = split_gain(outputs)
-    heads = losses.Mixture(*Gaussian.from_outputs(own))
+    means, variances = Gaussian.from_outputs(own)
     gain = bounded(raw).exp()
-    means = heads.centre + gain.sqrt() * heads.residuals
-    variances = heads.variance - (gain - 1) * heads.epistemic
-    return EmpiricalGaussian(means, torch.maximum(variances, _SHARE_KEPT * heads.variance))
+    centre = means.mean(0)
+    residuals = means - centre
+    taken = (gain - 1) * residuals.square().mean(0)
+    means = torch.addcmul(centre, gain.sqrt(), residuals)
+    return EmpiricalGaussian(means, torch.maximum(variances - taken, _SHARE_KEPT * variances))
 
 
 class GaussianHydraObjective(HydraObjective):
