@@ -158,9 +158,7 @@ class Columns:
         """
         return self._codes(X, column, values_of(column_of(X, column)), is_training)
 
-    def _codes(
-        self, X: Any, column: int, values: list, is_training: bool = False
-    ) -> list[float]:
+    def _codes(self, X: Any, column: int, values: list, is_training: bool = False) -> list[float]:
         known = self._in_training(column) if is_training else self.categories[column]
         codes: dict[Any, float] = {category: code for code, category in enumerate(known)}
 

@@ -52,12 +52,17 @@ def known_categories(
         category = next((aliases[v] for v in (plain, rounded) if _is_in(v, aliases)), None)
         if category is not None:
             found[value] = category
-        elif categories and _kind(plain) not in kinds:
-            if "numbers" not in kinds or _number(plain) is None:
-                refused.append(value)
+        elif categories and not _is_of(kinds, plain):
+            refused.append(value)
     if refused:
         raise refuse(refused[0], refused)
     return found
+
+
+def _is_of(kinds: set[str], value: Any) -> bool:
+    """Whether a value is of one of some kinds, text that is a number included."""
+    is_number = "numbers" in kinds and _number(value) is not None
+    return is_number or _kind(value) in kinds
 
 
 def _aliases(categories: list) -> dict[Any, Any]:
@@ -130,7 +135,7 @@ def _number(value: Any, is_boolean: bool = False) -> float | None:
     elif not isinstance(value, Number) or isinstance(value, complex):
         return None
     try:
-        return float(value)  # type: ignore[arg-type]
+        return float(value)
     except (OverflowError, TypeError, ValueError):
         return None
 

@@ -42,8 +42,10 @@ _ROUNDING = 4 * np.finfo(np.float32).eps
 _DATE, _DURATION = "days since 1970-01-01", "days"
 
 # How the names of dtypes begin, in lower case, of values that are numbers only if they can be read.
-_OF_OBJECTS = ("binary", "bytes", "cat", "dictionary", "enum", "large_", "null", "object", "str")
-_OF_OBJECTS += ("<u", ">u", "|s")
+_OF_OBJECTS = (
+    *("binary", "bytes", "cat", "dictionary", "enum", "large_", "null", "object", "str"),
+    *("<u", ">u", "|s"),
+)
 
 # What predicts rows that are not the user's, or far from fit on purpose.
 _FITS = frozenset({"fit", "partial_fit"})
@@ -303,8 +305,9 @@ def table_like_fit(estimator: Any, X: Any) -> Any:
     if np.ndim(X) != 2 or X.shape[1] != len(estimator._summary.dtypes):
         return None
     names = getattr(estimator, "feature_names_in_", None)
-    is_named = hasattr(X, "columns") and names is not None
-    return None if is_named and list(X.columns) != list(names) else X
+    if names is not None and hasattr(X, "columns") and list(X.columns) != list(names):
+        return None
+    return X
 
 
 def columns_to_convert(estimator: Any, X: Any) -> Iterator[int]:
@@ -395,20 +398,20 @@ def shift_of(estimator: Any, X: Any, values: np.ndarray, column: int) -> Shift:
     reasons = []
     if _is_suspicious(n_missing, n, summary.n_missing[column], summary.n_samples):
         reasons.append(
-            f"{n_missing} of {n} values of {name!r} are missing, "
+            f"{n_missing} of {n} values of {name} are missing, "
             f"{summary.n_missing[column]} of {summary.n_samples} were in fit"
         )
     none_known = 0 < n_unknown == n - n_missing and n_unknown >= LEAST_SAMPLES
     if none_known or _is_suspicious(n_unknown, n, summary.n_unknown[column], summary.n_samples):
         reasons.append(
-            f"{n_unknown} of {n} values of {name!r} are unknown categories, "
+            f"{n_unknown} of {n} values of {name} are unknown categories, "
             f"{'none was' if none_known else 'which were not'} in fit"
         )
     # Of two samples of one distribution, the range of the first has two places beyond it.
     if _is_suspicious(n_outside, n, 1, summary.n_samples - 1, had=0):
         limits = summary.low[column], summary.high[column]
         reasons.append(
-            f"{n_outside} of {n} values of {name!r} are outside the range of fit, "
+            f"{n_outside} of {n} values of {name} are outside the range of fit, "
             f"{range_in_words(limits, summary.units.get(column))}"
         )
     return Shift(column, n_missing, n_unknown, n_outside, tuple(reasons))
@@ -449,9 +452,9 @@ def warn_of_shares(estimator: Any, X: Any, rows: np.ndarray) -> None:
         )
 
 
-def _name(estimator: Any, column: int) -> Any:
+def _name(estimator: Any, column: int) -> str:
     names = getattr(estimator, "feature_names_in_", None)
-    return column if names is None else str(names[column])
+    return f"column {column}" if names is None else repr(str(names[column]))
 
 
 def range_in_words(limits: tuple[float, float], unit: str | None) -> str:

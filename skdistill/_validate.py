@@ -128,10 +128,7 @@ def _numbers(estimator: Any, X: Any, number: int, column: Column, may_convert: b
     if column.kind == "category":
         return np.array(estimator._columns.codes(X, number), dtype=np.float64)
     values = numbers_in(estimator, X, number) if may_convert else None
-    if values is None:
-        values = with_days(some_columns(X, [number]))
-    else:
-        values = values[:, None]
+    values = with_days(some_columns(X, [number])) if values is None else values[:, None]
     finite = "allow-nan" if estimator.normalize_X else True
     settings: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": finite}
     return check_array(values, input_name=f"column {column.name!r} of X", **settings)[:, 0]

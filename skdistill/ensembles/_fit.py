@@ -414,7 +414,8 @@ def _keep_members(ensemble: Any, trainer: Trainer, random_state: np.random.Rando
     out_of_bag, (_, module) = None, trainer.stacked()  # as trained, not calibrated
     has_further = is_trained(ensemble) and hasattr(ensemble, "calibration_")
     if has_further or (not is_trained(ensemble) and _calibrates(ensemble, job.train)):
-        drawn = digest((job.train.y, job.parts))
+        train: Any = job.train  # in memory, as some of it is left out
+        drawn = digest((train.y, job.parts))
         first = _first_that_left_out(ensemble, drawn) if has_further else 0
         if first <= numbers[-1]:  # else an interrupt has left none that is further
             out_of_bag = OutOfBag.of(module, numbers, job, first)

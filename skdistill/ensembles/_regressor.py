@@ -102,8 +102,8 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         that one fit of all would have trained, to rounding (bit for bit if blocks of
         `member_block` begin at the same members). Other data may be given, of the same columns and
         targets; the location and scale of y stay those of the first fit, and so does the
-        setting that `tune` has found; `calibration_` is found anew. `max_epochs` and the other parameters
-        of training hold for the new members. Only for deep ensembles.
+        setting that `tune` has found; `calibration_` is found anew. `max_epochs` and the other
+        parameters of training hold for the new members. Only for deep ensembles.
     tune : {None, "oob"}, default=None
         "oob" lets the first 5 members be trained by each of three settings: the parameters given,
         twice the `prior_scale`, and, for an MLP without ``module__activation`` and
