@@ -128,7 +128,7 @@ class Columns:
 
         Training rows keep the categories of `others`, by codes beyond those of `categories`.
         """
-        if np.ndim(X) != 2 or np.shape(X)[1] != self.n_columns:
+        if len(np.shape(X)) != 2 or np.shape(X)[1] != self.n_columns:
             return X  # the check that follows says what is wrong
         numeric = [column for column in range(self.n_columns) if column not in self.categories]
         settings: dict[str, Any] = {"dtype": _SETTINGS["dtype"], "ensure_all_finite": "allow-nan"}

@@ -101,7 +101,16 @@ class Schema:
     Parameters
     ----------
     columns : tuple of Column
+        One for each column, with `name`, `kind` ("number", "category", "boolean", "date" or
+        "duration"), `dtype`, `unit` (of dates and durations), `range`, `categories`,
+        `category_types`, `share_missing` and `share_unknown`, the share of samples whose category
+        no other sample has, or is not told apart. What does not apply is None.
     n_samples : int
+        Of `fit`, those of weight 0 included.
+
+    See Also
+    --------
+    validate : Compare another table with the schema of a model.
     """
 
     columns: tuple[Column, ...]
@@ -155,16 +164,14 @@ class TableSummary:
     @classmethod
     def of(cls, X: Any, rows: np.ndarray, columns: Columns | None) -> TableSummary:
         """Summarise a table, X, by the numbers that it was encoded as."""
-        low, high = (find(rows, axis=0).astype(np.float64) for find in (np.min, np.max))
+        low = rows.min(axis=0).astype(np.float64)
+        high = rows.max(axis=0).astype(np.float64)
         n_missing = np.zeros(rows.shape[1], dtype=np.int64)
-        for column in np.flatnonzero(np.isnan(low)):
+        for column in np.flatnonzero(np.isnan(low)).tolist():
             missing = np.isnan(rows[:, column])
             n_missing[column] = missing.sum()
-            low[column], high[column] = (
-                (np.nan, np.nan)
-                if missing.all()
-                else (np.nanmin(rows[:, column]), np.nanmax(rows[:, column]))
-            )
+            held = np.array([np.nan]) if missing.all() else rows[~missing, column]
+            low[column], high[column] = held.min(), held.max()
         n_unknown = np.zeros(rows.shape[1], dtype=np.int64)
         for column, known in ({} if columns is None else columns.categories).items():
             codes = rows[:, column]
@@ -302,7 +309,7 @@ def table_like_fit(estimator: Any, X: Any) -> Any:
             return None
     if not (hasattr(X, "iloc") or hasattr(X, "schema") or isinstance(X, np.ndarray)):
         return None
-    if np.ndim(X) != 2 or X.shape[1] != len(estimator._summary.dtypes):
+    if len(np.shape(X)) != 2 or X.shape[1] != len(estimator._summary.dtypes):
         return None
     names = getattr(estimator, "feature_names_in_", None)
     if names is not None and hasattr(X, "columns") and list(X.columns) != list(names):

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -240,7 +240,7 @@ CONVERSIONS = {
 def test_values_are_converted_without_loss(change, library, model, expected):
     table = LIBRARIES[library](TABLE.assign(**CONVERSIONS[change]))
     np.testing.assert_array_equal(model.predict(table), expected)
-    np.testing.assert_array_equal(model.predict(table[:1]), expected[:1])
+    np.testing.assert_allclose(model.predict(table[:1]), expected[:1], rtol=1e-6)
     found = validate(model, table)
     assert set(found["verdict"]) <= {"ok", "converted"}
 
@@ -422,7 +422,8 @@ def test_one_warning_names_all_columns(model):
     with pytest.warns(SchemaWarning) as caught:
         model.predict(TABLE.assign(town="Bern", area=np.nan, code=9))
     (warning,) = caught
-    assert all(f"200 of 200 values of {name!r}" in str(warning.message) for name in TABLE[:0])
+    for name in ("town", "area", "code"):
+        assert f"200 of 200 values of {name!r}" in str(warning.message)
     assert "skdistill.validate(model, X)" in str(warning.message)
 
 
@@ -471,7 +472,8 @@ def test_fit_does_not_warn():
     X = TABLE[["area", "town"]]
     far = X.assign(area=X["area"] + 300)
     HydraPlusRegressor(teacher, transfer="box", **SMALL).fit(X, y, X_transfer=far)
-    HydraPlusRegressor(teacher, teacher_cv=GapSplit(features=[0]), **SMALL).fit(X, y)
+    by_area = X.assign(area=np.arange(N))
+    HydraPlusRegressor(teacher, teacher_cv=KFold(3), **SMALL).fit(by_area, y)
     fitted = FrozenEstimator(ensemble().fit(X, y))
     DistributionDistiller(fitted, **SMALL).fit(far, y)
 
@@ -482,8 +484,8 @@ def test_what_is_far_on_purpose_does_not_warn():
     estimator = ensemble().fit(X, X["a"])
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
-    skdistill.displays.UncertaintyBandDisplay.from_estimator(estimator, X, "a")
-    skdistill.displays.DecisionUncertaintyDisplay.from_estimator(estimator, X, ["a", "b"])
+    skdistill.displays.UncertaintyBandDisplay.from_estimator(estimator, X, feature="a")
+    skdistill.displays.DecisionUncertaintyDisplay.from_estimator(estimator, X, features=["a", "b"])
 
 
 # ------------------------------------------------------------------------------------------
