@@ -122,7 +122,12 @@ class Schema:
         return f"Schema({counts}; n_samples={self.n_samples})"
 
     def to_list(self) -> list[dict[str, Any]]:
-        """Return the columns as dicts of what JSON can hold."""
+        """Return the columns as dicts of what JSON can hold.
+
+        Returns
+        -------
+        columns : list of dict
+        """
         return [
             {**_plain(asdict(column)), "category_types": column.category_types}
             for column in self.columns

@@ -64,8 +64,10 @@ def validate(model: Any, X: Any) -> Any:
     >>> X = np.random.default_rng(0).uniform(size=(100, 2))
     >>> model = skdistill.BayesianEnsembleRegressor(2, max_epochs=2).fit(X, X[:, 0])
     >>> table = skdistill.validate(model, X + [0, 5])
-    >>> list(table["verdict"]), list(table["n_outside"])
-    (['ok', 'suspicious'], [0, 100])
+    >>> print(table[["name", "n_outside", "verdict"]])
+       name  n_outside     verdict
+    0     0          0          ok
+    1     1        100  suspicious
     """
     if isinstance(model, NetEstimator):
         check_is_fitted(model)

@@ -16,7 +16,15 @@ _LIBRARIES = frozenset(
 
 
 class SchemaWarning(UserWarning):
-    """Values to predict are unlike those of fit: many are missing, unknown or outside the range."""
+    """Values to predict are unlike those of fit: many are missing, unknown or outside the range.
+
+    Parameters
+    ----------
+    message : str
+    """
+
+    def __init__(self, message: str):
+        super().__init__(message)
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
