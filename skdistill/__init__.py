@@ -15,7 +15,10 @@ from ._predict import (
 )
 from ._report import ModelReport, report
 from ._rules import did_you_mean as _did_you_mean
+from ._schema import Schema
+from ._validate import validate
 from ._version import __version__ as __version__
+from ._warnings import SchemaWarning
 from .distillers import (
     BDistilBooster,
     DistributionDistiller,
@@ -60,6 +63,8 @@ __all__ = [
     "HydraPlusClassifier",
     "HydraPlusRegressor",
     "ModelReport",
+    "Schema",
+    "SchemaWarning",
     "SequenceDistributionDistiller",
     "export_onnx",
     "load",
@@ -70,6 +75,7 @@ __all__ = [
     "predict_uncertainty",
     "report",
     "save",
+    "validate",
 ]
 
 

@@ -15,6 +15,7 @@ from sklearn.utils import assert_all_finite, check_array, check_X_y
 from sklearn.utils.validation import validate_data
 
 from ._checks import refuse_masked
+from ._conversions import in_words, known_categories
 from ._rules import OneOf, errors_about
 from ._warnings import warn
 
@@ -140,26 +141,59 @@ class Columns:
 
         Training rows keep the categories of `others`, by codes beyond those of `categories`.
         """
-        if np.ndim(X) != 2 or np.shape(X)[1] != self.n_columns:
+        if len(np.shape(X)) != 2 or np.shape(X)[1] != self.n_columns:
             return X  # the check that follows says what is wrong
         numeric = [column for column in range(self.n_columns) if column not in self.categories]
         settings: dict[str, Any] = {"dtype": _SETTINGS["dtype"], "ensure_all_finite": "allow-nan"}
         numbers = np.zeros((len(X), 0), dtype=np.float32)
         if numeric:
-            numbers = check_array(_some_columns(X, numeric), input_name="X", **settings)
+            numbers = check_array(some_columns(X, numeric), input_name="X", **settings)
         out = np.empty((len(X), self.n_columns), dtype=numbers.dtype)
         out[:, numeric] = numbers
-        for column, known in self.categories.items():
-            known = self._in_training(column) if is_training else known
-            out[:, column] = _codes(known, values_of(column_of(X, column)))
+        for column in self.categories:
+            out[:, column] = self.codes(X, column, is_training)
         return out
 
     def encode_floats(self, X: np.ndarray) -> np.ndarray:
         """Return what :meth:`encode` does, for finite floats of shape (n, n_columns)."""
         out = X.copy()
-        for column, known in self.categories.items():
-            out[:, column] = _codes(known, X[:, column].tolist())
+        for column in self.categories:
+            out[:, column] = self._codes(X, column, X[:, column].tolist())
         return out
+
+    def codes(self, X: Any, column: int, is_training: bool = False) -> list[float]:
+        """Return the codes of a column's values in X; NaN for those missing or unknown.
+
+        Raises
+        ------
+        ValueError
+            If values are of another type than the categories, and cannot be converted.
+        """
+        return self._codes(X, column, values_of(column_of(X, column)), is_training)
+
+    def _codes(self, X: Any, column: int, values: list, is_training: bool = False) -> list[float]:
+        known = self._in_training(column) if is_training else self.categories[column]
+        codes: dict[Any, float] = {category: code for code, category in enumerate(known)}
+
+        def refusal(value: Any, values: list) -> ValueError:
+            kind = "text" if known and isinstance(known[0], str) else "numbers"
+            line = line_that_converts(X, column, kind)
+            categories = in_words(known) if known else "all of them missing"
+            return ValueError(
+                f"Column {name_of_column(X, column)!r} of X must hold categories as in fit, "
+                f"{categories}; got {in_words(values)}. {line}"
+            )
+
+        try:
+            others = set(values) - codes.keys() - {None}
+        except TypeError:  # a value has no hash
+            others = {value for value in values if _has_hash(value)} - codes.keys() - {None}
+            if unhashable := [value for value in values if not _has_hash(value)]:
+                raise refusal(unhashable[0], unhashable) from None
+        if others:
+            found = known_categories(others, self._in_training(column), refusal)
+            codes |= {value: codes.get(found.get(value), np.nan) for value in others}
+        return [codes.get(value, np.nan) for value in values]
 
     def _in_training(self, column: int) -> list:
         return [*self.categories[column], *self.others.get(column, [])]
@@ -245,25 +279,28 @@ def with_days(X: Any) -> Any:
     Units, such as the nanoseconds of older versions of pandas, have no effect, and dates with a
     time zone are those of UTC. NaT is NaN.
     """
-    columns = date_columns(X)
-    if not columns:
+    return with_columns(X, {column: _days_in(column_of(X, column)) for column in date_columns(X)})
+
+
+def with_columns(X: Any, values: dict[int, np.ndarray]) -> Any:
+    """Return a table with other numbers in some columns."""
+    if not values:
         return X
     if not hasattr(X, "columns"):
         X = np.asarray(X)
-        if X.dtype.kind in "mM":
-            return _days(X)
-        X = X.copy()
-        for column in columns:
-            X[:, column] = _days_in(X[:, column])
+        if len(values) == X.shape[1]:
+            return np.column_stack([values[column] for column in range(X.shape[1])])
+        X = X.astype(object)
+        for column, numbers in values.items():
+            X[:, column] = numbers
         return X
-    days = {column: _days_in(column_of(X, column)) for column in columns}
     if hasattr(X, "iloc"):
         X = X.copy(deep=False)
-        for column, values in days.items():
-            X.isetitem(column, values)
+        for column, numbers in values.items():
+            X.isetitem(column, numbers)
         return X
-    named = ((X.columns[column], values) for column, values in days.items())
-    return X.with_columns(type(column_of(X, 0))(name, values) for name, values in named)
+    named = ((X.columns[column], numbers) for column, numbers in values.items())
+    return X.with_columns(type(column_of(X, 0))(name, numbers) for name, numbers in named)
 
 
 def date_columns(X: Any) -> list[int]:
@@ -271,10 +308,10 @@ def date_columns(X: Any) -> list[int]:
     is_frame = hasattr(X, "iloc") or hasattr(X, "schema")
     if not is_frame and not (isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "mMO"):
         return []
-    return [column for column in range(np.shape(X)[1]) if _holds_dates(column_of(X, column))]
+    return [column for column in range(np.shape(X)[1]) if holds_dates(column_of(X, column))]
 
 
-def _holds_dates(column: Any) -> bool:
+def holds_dates(column: Any) -> bool:
     """Whether a column is of dates or durations; objects are if all of them are dates."""
     kind = str(column.dtype).lower()
     if kind != "object":
@@ -457,14 +494,42 @@ def _is_number(value: Any) -> bool:
     return True
 
 
+def line_that_converts(X: Any, number: int, kind: str, value: Any = None) -> str:
+    """Say how to make "text", "numbers", "dates", "durations" or "booleans" of a column.
+
+    `value` is one of those that it has.
+    """
+    name = name_of_column(X, number)
+    if hasattr(X, "schema"):
+        cast = {
+            "text": "cast(pl.String)",
+            "numbers": "cast(pl.Float64, strict=False)",
+            "dates": "str.to_datetime()",
+            "durations": "cast(pl.Duration)",
+            "booleans": f"eq({value!r})",
+        }
+        return f"Convert it, X = X.with_columns(pl.col({name!r}).{cast[kind]})."
+    column = f"X[{name!r}]" if hasattr(X, "iloc") else f"X[:, {number}]"
+    made = {
+        "text": f"{column}.astype(str)",
+        "numbers": f"pd.to_numeric({column}, errors='coerce')",
+        "dates": f"pd.to_datetime({column})",
+        "durations": f"pd.to_timedelta({column})",
+        "booleans": f"{column} == {value!r}",
+    }
+    return f"Convert it, {column} = {made[kind]}."
+
+
+def _has_hash(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
 def name_of_column(X: Any, number: int) -> Any:
     return X.columns[number] if hasattr(X, "columns") else number
-
-
-def _codes(categories: list, values: list) -> list[float]:
-    """Return the codes of values, NaN for those that are none of the categories."""
-    codes = {category: code for code, category in enumerate(categories)}
-    return [codes.get(value, np.nan) for value in values]
 
 
 def column_of(X: Any, number: int) -> Any:
@@ -473,7 +538,7 @@ def column_of(X: Any, number: int) -> Any:
     return X[:, number] if hasattr(X, "schema") else np.asarray(X)[:, number]
 
 
-def _some_columns(X: Any, numbers: list[int]) -> Any:
+def some_columns(X: Any, numbers: list[int]) -> Any:
     if hasattr(X, "iloc"):
         return X.iloc[:, numbers]
     return X[:, numbers] if hasattr(X, "schema") else np.asarray(X)[:, numbers]

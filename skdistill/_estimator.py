@@ -18,6 +18,7 @@ from ._inputs import InputEncoding
 from ._plans import Extent, NetworkRecipe, Plan, rebuild_module, weights_of
 from ._process import torch_threads
 from ._rules import FilePath, Interval, Number, OneOf, Seed, check_parameters, did_you_mean
+from ._schema import Schema, TableSummary
 from ._settings import check_nested
 from ._training import Training, check_modules, device_of
 from ._version import API_PAGE, __version__
@@ -69,7 +70,7 @@ def available_if(check: Callable[[Any], bool]) -> Callable[[Method], Method]:
 _PARTS = ("module", "optimizer", "callbacks")
 
 # Private attributes that a fit sets.
-_PRIVATE = ("_columns", "_plan", "_recipe", "_extent", "_history") + (
+_PRIVATE = ("_columns", "_summary", "_plan", "_recipe", "_extent", "_history") + (
     "_parts_drawn",
     "_training_state",
     "_member_numbers",
@@ -107,6 +108,7 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
 
     module_: Any  # a stack that predicts distributions
     _columns: Columns | None = None  # those of X that hold categories
+    _summary: TableSummary | None = None  # of X, if it was a table
     n_epochs_: int
     n_features_in_: int
     _plan: Plan
@@ -189,6 +191,18 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         """
         check_is_fitted(self)
         return {} if self._columns is None else dict(self._columns.categories)
+
+    @property
+    def schema_(self) -> Schema:
+        """The columns of X in `fit`: names, kinds, ranges, categories, shares of missing values.
+
+        Models of images and series have none.
+        """
+        if self._summary is None:
+            raise AttributeError(
+                f"{type(self).__name__} has no schema_: it is one of tables, in fit."
+            )
+        return self._summary.schema(getattr(self, "feature_names_in_", None), self._columns)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "module_")

@@ -13,10 +13,10 @@ from sklearn import config_context, get_config
 from torch import Tensor
 
 from ._checks import check_magnitude, check_outputs, is_finite, is_small
-from ._columns import read_rows
 from ._memory import working_memory
 from ._process import on_threads, torch_threads
 from ._rules import errors_about
+from ._schema import read_table, warn_of_shares
 from .modules import activations_per_row
 
 # Rows are predicted in chunks whose activations take about this many bytes, to stay in the cache.
@@ -35,7 +35,9 @@ def check_rows(estimator: Any, X: Any, row_shape: tuple[int, ...]) -> np.ndarray
     """Check rows to predict, of the shape of those in `fit`."""
     columns = estimator._columns
     if _is_plain(estimator, X, row_shape):
-        return X if columns is None else columns.encode_floats(X)
+        rows = X if columns is None else columns.encode_floats(X)
+        warn_of_shares(estimator, X, rows)
+        return rows
     n_axes = 1 + len(row_shape)
     with errors_about("X"):
         if n_axes > 2 and np.ndim(X) != n_axes:  # before scikit-learn takes an axis for features
@@ -43,7 +45,7 @@ def check_rows(estimator: Any, X: Any, row_shape: tuple[int, ...]) -> np.ndarray
                 f"X must have {n_axes} axes, rows of shape {row_shape} as in fit; got an array of "
                 f"shape {np.shape(X)}. A single row is X[None]."
             )
-        X = read_rows(estimator, X, reset=False)
+        X = read_table(estimator, X, reset=False)
     if X.shape[1:] != row_shape:
         raise ValueError(f"X must have rows of shape {row_shape}, as in fit; got {X.shape[1:]}.")
     return X
@@ -60,6 +62,7 @@ def _is_plain(estimator: Any, X: Any, row_shape: tuple[int, ...]) -> bool:
         and 0 < X.size <= _FEW
         and X.shape[1:] == row_shape
         and not hasattr(estimator, "feature_names_in_")
+        and not (estimator._summary is not None and estimator._summary.units)
         and bool(np.isfinite(X).all())
     )
 

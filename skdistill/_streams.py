@@ -132,6 +132,8 @@ class Stream:
         self.total_weight = seen.total_weight
         self.X_moments, self.y_moments = seen.X_moments, seen.y_moments
         self.X_limits = seen.limits
+        if estimator._summary is not None:
+            estimator._summary = estimator._summary.with_limits(*seen.limits, seen.n_rows)
         self.examples = seen.examples.part()
         limits = seen.limits if is_large_table((self.n_rows, *self.row_shape)) else None
         self.dtype = np.dtype(dtype_to_compute(estimator, self.given_dtype.name, limits))

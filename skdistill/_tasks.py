@@ -19,8 +19,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor, nn
 
 from ._checks import SMALL_OUTPUT, check_trainable, check_weights
-from ._columns import read_rows
 from ._rules import errors_about
+from ._schema import read_table
 from ._standardisation import pieces, resolves, standardisation
 from ._warnings import warn
 from .distributions import EmpiricalCategorical, EmpiricalGaussian
@@ -82,7 +82,7 @@ class Numbers:
     def check_part(cls, estimator, X, y, reset: bool) -> tuple[np.ndarray, np.ndarray]:
         """Check a part of inputs and targets; the latter are returned as (n,) or (n, t)."""
         with errors_about("X and y"):
-            X, y = read_rows(estimator, X, y, reset=reset, multi_output=True, y_numeric=True)
+            X, y = read_table(estimator, X, y, reset=reset, multi_output=True, y_numeric=True)
         if np.iscomplexobj(y):
             raise ValueError(f"y must be real numbers, got {y.dtype}.")
         check_trainable(X, X.dtype)
@@ -236,7 +236,7 @@ class Classes:
     def check_part(cls, estimator, X, y, reset: bool) -> tuple[np.ndarray, np.ndarray]:
         """Check a part of inputs and labels."""
         with errors_about("X and y"):
-            X, y = read_rows(estimator, X, y, reset=reset)
+            X, y = read_table(estimator, X, y, reset=reset)
         with errors_about("y"):
             check_classification_targets(y)
         check_trainable(X, X.dtype)

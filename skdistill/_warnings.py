@@ -15,6 +15,18 @@ _LIBRARIES = frozenset(
 )
 
 
+class SchemaWarning(UserWarning):
+    """Values to predict are unlike those of fit: many are missing, unknown or outside the range.
+
+    Parameters
+    ----------
+    message : str
+    """
+
+    def __init__(self, message: str):
+        super().__init__(message)
+
+
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn of what the first caller outside of libraries has done."""
     n_frames = sum(1 for _ in _frames_of_libraries(sys._getframe(1)))
@@ -33,6 +45,17 @@ def calls_of(kind: type, method: str) -> list[dict[str, Any]]:
         if frame.f_code.co_name == method and isinstance(frame.f_locals.get("self"), kind):
             found.setdefault(id(frame.f_locals["self"]), frame.f_locals)
     return list(found.values())
+
+
+def is_within(functions: frozenset[str], modules: frozenset[str]) -> bool:
+    """Tell whether functions of skdistill of some names, or any of some modules, have led here."""
+    for frame in _frames_of_libraries(sys._getframe(1)):
+        module = frame.f_globals.get("__name__", "")
+        if module in modules:
+            return True
+        if module.startswith("skdistill.") and frame.f_code.co_name in functions:
+            return True
+    return False
 
 
 def _frames_of_libraries(frame: FrameType) -> Iterator[FrameType]:

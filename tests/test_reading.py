@@ -176,7 +176,7 @@ REFUSED = {
     "no rows": (lambda X: X[:0], ValueError, r"0 sample\(s\) \(shape=\(0, 3\)\)"),
     "no columns": (lambda X: X[:, :0], ValueError, r"0 feature\(s\) \(shape=\(60, 0\)\)"),
     "complex": (lambda X: X + 0j, ValueError, "Complex data not supported"),
-    "words": (lambda X: np.full(X.shape, "a"), ValueError, "could not convert string to float"),
+    "words": (lambda X: np.full(X.shape, "a"), ValueError, "Column 0 of X must hold numbers"),
     "matrix": (np.asmatrix, TypeError, "np.matrix is not supported"),
     "sparse": (
         sparse.csr_array,

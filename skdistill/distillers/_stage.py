@@ -11,6 +11,7 @@ import numpy as np
 
 from .._estimator import forget
 from .._rules import errors_about
+from .._schema import add_to_summary
 from .._tasks import TASKS, Buffers, Classes, Task, prepare_to_compute
 from .._training import Training, n_epochs_in
 from .._warm_start import in_dtype_of, is_trained, scaling_of
@@ -64,7 +65,10 @@ class Stage(NamedTuple):
         if not self.goes_on:
             forget(distiller)
         check: Callable[..., Any] = TASKS[distiller._kind].check
+        given = X
         X, y, task = check(distiller, X, y, self.task, reset=not self.goes_on)
+        if self.is_pass and self.goes_on:
+            add_to_summary(distiller, given, X)
         vars(distiller).update(task.fitted_attributes)
         if self.goes_on:
             X, task = in_dtype_of(distiller, X), replace(task, dtype=distiller._plan.task.dtype)

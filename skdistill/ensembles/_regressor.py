@@ -211,6 +211,8 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         and the block of members trained.
     categories_ : dict of int to list
         Categories of each categorical column, by its number; a category's place is its code.
+    schema_ : Schema
+        What the columns of X held, if it was a table, see :class:`skdistill.Schema`.
     n_outputs_ : int
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)

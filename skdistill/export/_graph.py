@@ -89,6 +89,8 @@ def with_facts(proto: Any, estimator: Any, read_offs: ReadOffs, first: Any = Non
     names = getattr(estimator if first is None else first, "feature_names_in_", None)
     if names is not None:
         facts["feature_names"] = json.dumps(list(names))
+    if first is None and hasattr(estimator, "schema_"):
+        facts["schema"] = json.dumps(estimator.schema_.to_list())
     if read_offs.levels:
         facts["quantiles"] = json.dumps(read_offs.levels)
     import_onnx().helper.set_model_props(proto, facts)

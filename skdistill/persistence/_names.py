@@ -19,6 +19,7 @@ from .._columns import Columns
 from .._inputs import InputEncoding
 from .._plans import Extent, NetworkRecipe, Plan
 from .._random_functions import RandomFunctions
+from .._schema import TableSummary
 from .._settings import Settings
 from .._tasks import TASKS
 from ..distillers import LearnerRecipes, Round
@@ -63,7 +64,15 @@ _OURS = [
     *_public(ensembles),
     *_public(distillers),
     *(*TASKS.values(), Extent, LearnerRecipes, NetworkRecipe, Round, SamplerDiagnostics),
-    *(Calibration, Columns, InputEncoding, RandomFunctions, SpecialTokens, Temperature),
+    *(
+        Calibration,
+        Columns,
+        InputEncoding,
+        RandomFunctions,
+        SpecialTokens,
+        TableSummary,
+        Temperature,
+    ),
     *_descendants(Plan),
     *_descendants(Settings),
 ]

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Lossless conversion of values to those of a column in fit, and errors about what is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from numbers import Number
+from typing import Any
+
+import numpy as np
+
+# Examples in an error.
+_FEW = 3
+
+_BOOLEANS = {"False": 0.0, "True": 1.0}
+
+
+def known_categories(
+    values: Iterable[Any], categories: list, refuse: Callable[[Any, list], ValueError]
+) -> dict[Any, Any]:
+    """Find the categories that values stand for which are not equal to any.
+
+    "1", b"1" and 1.0 stand for 1, b"Oslo" for "Oslo", and numbers in float32 for those in float64
+    that they are rounded from. Text such as "01", which does not tell its number apart from others
+    when it is written again, stands for itself.
+
+    Parameters
+    ----------
+    values : iterable
+    categories : list
+    refuse : callable
+        Takes a value, and all values that are refused, and returns an error.
+
+    Returns
+    -------
+    found : dict
+        The category of each value that stands for one. Others are unknown.
+
+    Raises
+    ------
+    ValueError
+        If the type of a value is that of no category, and it cannot be converted to one.
+    """
+    aliases = _aliases(categories)
+    kinds = {_kind(category) for category in categories}
+    if all(_number(category) is not None for category in categories):
+        kinds.add("numbers")
+    found, refused = {}, []
+    for value in values:
+        plain = _plain(value)
+        rounded = _in_float32(plain) if isinstance(plain, float) else None
+        category = next((aliases[v] for v in (plain, rounded) if _is_in(v, aliases)), None)
+        if category is not None:
+            found[value] = category
+        elif categories and not _is_of(kinds, plain):
+            refused.append(value)
+    if refused:
+        raise refuse(refused[0], refused)
+    return found
+
+
+def _is_of(kinds: set[str], value: Any) -> bool:
+    """Whether a value is of one of some kinds, text that is a number included."""
+    is_number = "numbers" in kinds and _number(value) is not None
+    return is_number or _kind(value) in kinds
+
+
+def _aliases(categories: list) -> dict[Any, Any]:
+    """Categories by themselves and by what stands for them, and for no other one."""
+    found: dict[Any, Any] = {}
+    ambiguous = set()
+    for category in categories:
+        for alias in _renditions(category):
+            if found.setdefault(alias, category) is not category:
+                ambiguous.add(alias)
+    found = {alias: category for alias, category in found.items() if alias not in ambiguous}
+    return {**found, **{category: category for category in categories}}
+
+
+def _renditions(category: Any) -> list:
+    """What a category is in other types."""
+    if isinstance(category, str):
+        number = _number(category)
+        if category in _BOOLEANS:
+            return [bool(_BOOLEANS[category])]
+        is_as_written = number is not None and category in _texts(number)
+        return [number] if is_as_written else []
+    if isinstance(category, (bool, np.bool_)):
+        return [str(bool(category)), *_texts(float(category))]
+    number = _number(category)
+    if number is None:
+        return []
+    texts = [str(category)] if isinstance(category, int) else _texts(number)
+    rounded = _in_float32(number)
+    return [*texts, *_texts(number), *([] if rounded is None else [rounded])]
+
+
+def _in_float32(number: float) -> float | None:
+    """Return a fraction as float32 rounds it; None for whole numbers, which are what they are."""
+    with np.errstate(over="ignore"):
+        rounded = float(np.float32(number))
+    return None if rounded.is_integer() or not np.isfinite(rounded) else rounded
+
+
+def _texts(number: float) -> list[str]:
+    """How Python writes a number, with and without a decimal point."""
+    return [repr(number), *([str(int(number))] if number.is_integer() else [])]
+
+
+def numbers_of(
+    values: list, is_boolean: bool, refuse: Callable[[Any, list], ValueError]
+) -> np.ndarray:
+    """Read values, None for missing ones, as numbers.
+
+    Raises
+    ------
+    ValueError
+        If one is no number, by `refuse`, see :func:`known_categories`.
+    """
+    numbers = [np.nan if value is None else _number(value, is_boolean) for value in values]
+    refused = [value for value, number in zip(values, numbers, strict=True) if number is None]
+    if refused:
+        raise refuse(refused[0], refused)
+    return np.array(numbers, dtype=np.float64)
+
+
+def _number(value: Any, is_boolean: bool = False) -> float | None:
+    """Return a value as a number, None if it is none."""
+    value = _plain(value)
+    if isinstance(value, str):
+        if is_boolean and value in _BOOLEANS:
+            return _BOOLEANS[value]
+        if "_" in value:  # which Python reads, and tables do not mean
+            return None
+    elif not isinstance(value, Number) or isinstance(value, complex):
+        return None
+    try:
+        return float(value)
+    except (OverflowError, TypeError, ValueError):
+        return None
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as Python has it; bytes as text."""
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return value
+    return value
+
+
+def _is_in(value: Any, known: dict) -> bool:
+    try:
+        return value is not None and value in known
+    except TypeError:  # it has no hash
+        return False
+
+
+def _kind(value: Any) -> str:
+    """Return the kind of a value, in words."""
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, (bool, np.bool_, Number)):
+        return "numbers"
+    return type(value).__name__
+
+
+def in_words(values: list) -> str:
+    """Say of what kind values are, with the first few of them."""
+    kind = _kind(_plain(values[0]))
+    examples = list(dict.fromkeys(map(repr, (v for v in values if _kind(_plain(v)) == kind))))
+    return f"{kind}, such as {', '.join(examples[:_FEW])}"

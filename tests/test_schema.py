@@ -1,0 +1,590 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The schema of a fitted model, and other tables that are held against it."""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import json
+import pickle
+import warnings
+from functools import partial
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import skdistill
+from skdistill import (
+    BayesianEnsembleClassifier,
+    BayesianEnsembleRegressor,
+    BDistilBooster,
+    DistributionDistiller,
+    GPEDDistiller,
+    HydraPlusRegressor,
+    Schema,
+    SchemaWarning,
+    validate,
+)
+from skdistill.model_selection import GapSplit, score_unseen
+from skdistill.modules import ConvNet
+
+pd = pytest.importorskip("pandas")
+pl = pytest.importorskip("polars")
+pa = pytest.importorskip("pyarrow")
+
+SMALL = {"max_epochs": 2, "module__hidden_units": (4,), "random_state": 0}
+N = 200
+random = np.random.default_rng(0)
+CODES = random.integers(1, 4, N)
+TABLE = pd.DataFrame(
+    {
+        "area": random.uniform(20, 200, N),
+        "town": random.choice(["Oslo", "Rome"], N),
+        "code": pd.Categorical(CODES),
+        "new": random.random(N) > 0.5,
+        "day": pd.Timestamp("2020-01-01") + pd.to_timedelta(random.integers(0, 300, N), "D"),
+    }
+)
+TABLE.loc[::50, "area"] = np.nan
+y = TABLE["area"].fillna(100).to_numpy() + random.normal(size=N)
+LIBRARIES = {
+    "pandas": lambda table: table,
+    "polars": lambda table: pl.DataFrame({name: as_polars(table[name]) for name in table}),
+    "pyarrow": lambda table: pa.Table.from_pandas(table, preserve_index=False),
+}
+
+ensemble = partial(BayesianEnsembleRegressor, 2, **SMALL)
+
+
+def as_polars(column):
+    values = [None if value is None or value != value else value for value in column.tolist()]
+    return pl.Series(values, strict=False)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return ensemble().fit(TABLE, y)
+
+
+@pytest.fixture(scope="module")
+def expected(model):
+    return model.predict(TABLE)
+
+
+@pytest.fixture(autouse=True)
+def only_expected_warnings():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SchemaWarning)
+        yield
+
+
+# ------------------------------------------------------------------------------------------
+# What a schema tells
+# ------------------------------------------------------------------------------------------
+
+
+def test_schema_tells_what_columns_held(model):
+    schema = model.schema_
+    area, town, code, new, day = schema.columns
+    assert [column.name for column in schema.columns] == list(TABLE)
+    kinds = ["number", "category", "category", "boolean", "date"]
+    assert [column.kind for column in schema.columns] == kinds
+    assert [column.dtype for column in schema.columns] == [str(dtype) for dtype in TABLE.dtypes]
+    assert area.range == (TABLE["area"].min(), TABLE["area"].max())
+    assert area.share_missing == 4 / N
+    assert town.share_missing == 0
+    assert (town.categories, town.category_types) == (("Oslo", "Rome"), "str")
+    assert (code.categories, code.category_types) == ((1, 2, 3), "int")
+    assert town.range is None
+    assert area.categories is None
+    assert area.category_types is None
+    assert new.range == (0, 1)
+    assert day.unit == "days since 1970-01-01"
+    first = TABLE["day"].min() - pd.Timestamp(0)
+    assert day.range[0] == first / pd.Timedelta("1D")
+    shown = "Schema(number: 1, category: 2, boolean: 1, date: 1; n_samples=200)"
+    assert repr(schema) == shown
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        area.kind = "category"
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_schema_is_that_of_every_library(library, model):
+    found = ensemble().fit(LIBRARIES[library](TABLE.astype({"code": str})), y).schema_
+    for column, wanted in zip(found.columns, model.schema_.columns, strict=True):
+        assert (column.name, column.kind, column.unit) == (wanted.name, wanted.kind, wanted.unit)
+        assert column.range == wanted.range
+        assert column.share_missing == wanted.share_missing
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
+def test_schema_of_arrays(dtype):
+    X = np.round(random.normal(scale=9, size=(50, 2))).astype(dtype)
+    (first, _), schema = (found := ensemble().fit(X, X[:, 0]).schema_).columns, found
+    assert (first.name, first.kind, first.dtype) == (0, "number", str(np.dtype(dtype)))
+    assert first.range == (X[:, 0].min(), X[:, 0].max())
+    assert schema.n_samples == 50
+
+
+def test_durations_have_a_unit():
+    X = np.arange(50).astype("m8[h]")[:, None]
+    (column,) = ensemble().fit(X, np.arange(50)).schema_.columns
+    assert (column.kind, column.unit, column.range) == ("duration", "days", (0, 49 / 24))
+
+
+def test_categories_that_only_one_sample_has_count_as_unknown():
+    towns = [*"abc", *["d"] * 97]
+    (column,) = ensemble().fit(pd.DataFrame({"town": towns}), np.arange(100)).schema_.columns
+    assert column.share_unknown == 0.03
+
+
+TEACHER = ensemble()
+STUDENTS = {
+    "ensemble": TEACHER,
+    "classifier": BayesianEnsembleClassifier(2, **SMALL),
+    "hydra": HydraPlusRegressor(TEACHER, **SMALL),
+    "distribution": DistributionDistiller(TEACHER, **SMALL),
+    "gped": GPEDDistiller(TEACHER, **SMALL),
+    "booster": BDistilBooster(TEACHER, n_rounds=2, max_epochs=2, random_state=0),
+}
+
+
+@pytest.mark.parametrize("name", STUDENTS)
+def test_all_estimators_of_tables_have_one(name):
+    X = pd.DataFrame({"x": np.linspace(0, 1, 60), "town": ["a", "b"] * 30})
+    target = np.arange(60) % 2 if name == "classifier" else X["x"]
+    estimator = clone(STUDENTS[name])
+    assert not hasattr(estimator, "schema_")
+    parameters = set(estimator.get_params())
+    estimator.fit(X, target)
+    assert set(estimator.get_params()) == parameters
+    assert [column.kind for column in estimator.schema_.columns] == ["number", "category"]
+    with pytest.warns(SchemaWarning, match="60 of 60 values of 'town' are unknown categories"):
+        estimator.predict(X.assign(town="c"))
+    with pytest.warns(SchemaWarning, match="60 of 60 values of 'x' are missing"):
+        estimator.predict(X.assign(x=np.nan))
+    assert not hasattr(clone(estimator), "schema_")
+
+
+def test_images_have_none():
+    images = random.normal(size=(20, 1, 8, 8)).astype(np.float32)
+    settings = {"module": ConvNet, "max_epochs": 1}
+    estimator = BayesianEnsembleRegressor(2, **settings).fit(images, np.arange(20.0))
+    assert not hasattr(estimator, "schema_")
+    estimator.predict(images + 100)
+    with pytest.raises(TypeError, match="has no schema_"):
+        validate(estimator, images)
+
+
+def test_a_failing_fit_leaves_no_schema():
+    estimator = ensemble().fit(TABLE, y)
+    with pytest.raises(ValueError, match="sample"):
+        estimator.fit(TABLE[:0], y[:0])
+    assert not hasattr(estimator, "schema_")
+
+
+class Batches:
+    def __iter__(self):
+        for low in (0, 10, 20):
+            X = np.linspace(low, low + 10, 40)[:, None]
+            yield X, X[:, 0]
+
+
+def test_the_range_of_batches_is_that_of_all():
+    estimator = ensemble().fit(Batches())
+    (column,) = estimator.schema_.columns
+    assert column.range == (0, 30)
+    assert estimator.schema_.n_samples == 120
+    estimator.predict(np.linspace(0, 30, 30)[:, None])
+
+
+def test_partial_fit_extends_the_range():
+    X = np.linspace(0, 30, 90)[:, None]
+    teacher = FrozenEstimator(ensemble().fit(X, X[:, 0]))
+    student = HydraPlusRegressor(teacher, **SMALL)
+    for part in (slice(0, 30), slice(30, 60), slice(60, 90)):
+        student.partial_fit(X[part], X[part, 0])
+    assert student.schema_.columns[0].range == (0, 30)
+    assert student.schema_.n_samples == 90
+
+
+# ------------------------------------------------------------------------------------------
+# Conversions
+# ------------------------------------------------------------------------------------------
+
+CONVERSIONS = {
+    "whole numbers as text": {"code": CODES.astype(str).tolist()},
+    "whole numbers as decimals in text": {"code": [f"{code}.0" for code in CODES]},
+    "whole numbers as floats": {"code": CODES.astype(float)},
+    "whole numbers in float32": {"code": CODES.astype(np.float32)},
+    "whole numbers in int8": {"code": CODES.astype(np.int8)},
+    "whole numbers in bytes": {"code": [str(code).encode() for code in CODES]},
+    "text in bytes": {"town": [town.encode() for town in TABLE["town"]]},
+    "text of numpy": {"town": pd.Series(list(TABLE["town"].to_numpy(str)), dtype=object)},
+    "categorical text": {"town": pd.Categorical(TABLE["town"])},
+    "booleans as numbers": {"new": TABLE["new"].astype(int)},
+    "booleans as text": {"new": TABLE["new"].astype(str)},
+    "numbers as text": {"area": [None if a != a else repr(a) for a in TABLE["area"]]},
+    "numbers in bytes": {"area": [None if a != a else repr(a).encode() for a in TABLE["area"]]},
+    "numbers as objects": {"area": TABLE["area"].astype(object)},
+}
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("change", CONVERSIONS)
+def test_values_are_converted_without_loss(change, library, model, expected):
+    table = LIBRARIES[library](TABLE.assign(**CONVERSIONS[change]))
+    np.testing.assert_array_equal(model.predict(table), expected)
+    np.testing.assert_allclose(model.predict(table[:1]), expected[:1], rtol=1e-6)
+    found = validate(model, table)
+    assert set(found["verdict"]) <= {"ok", "converted"}
+
+
+def test_text_that_stands_for_numbers_may_be_numbers():
+    X = pd.DataFrame({"code": CODES.astype(str)})
+    estimator = ensemble().fit(X, CODES)
+    expected = estimator.predict(X)
+    for codes in (CODES, CODES.astype(float), CODES.astype(np.int8)):
+        np.testing.assert_array_equal(estimator.predict(pd.DataFrame({"code": codes})), expected)
+
+
+@pytest.mark.parametrize(("fitted", "given"), [("f8", "f4"), ("f4", "f8")])
+def test_fractions_may_be_rounded_to_float32(fitted, given):
+    tenths = (CODES / 10)[:, None]
+    estimator = ensemble(categorical_features=[0]).fit(tenths.astype(fitted), CODES)
+    expected = estimator.predict(tenths.astype(fitted))
+    np.testing.assert_allclose(estimator.predict(tenths.astype(given)), expected, rtol=1e-6)
+
+
+def test_limits_leave_room_for_float32():
+    X = np.tile([[0.1], [0.7]], (50, 1))
+    estimator = ensemble().fit(X.astype(np.float32), X[:, 0])
+    estimator.predict(X)
+
+
+def test_postcodes_are_no_numbers():
+    X = pd.DataFrame({"code": ["01", "02", "x"] * 20})
+    estimator = ensemble().fit(X, np.arange(60))
+    with pytest.raises(ValueError, match=r"Column 'code' of X must hold categories.*text.*numbers"):
+        estimator.predict(pd.DataFrame({"code": [1, 2, 3]}))
+
+
+@pytest.mark.parametrize("make", [list, np.array, partial(np.array, dtype=object)])
+def test_arrays_and_lists_are_converted(make):
+    X = np.column_stack([random.normal(size=60), np.arange(60) % 3])
+    estimator = ensemble(categorical_features=[1]).fit(X, X[:, 0])
+    text = make([[repr(a), str(int(b))] for a, b in X.tolist()])
+    np.testing.assert_array_equal(estimator.predict(text), estimator.predict(X))
+    np.testing.assert_array_equal(estimator.predict(text[:1]), estimator.predict(X[:1]))
+
+
+def test_further_passes_are_converted():
+    X = TABLE[["area", "code"]]
+    student = HydraPlusRegressor(FrozenEstimator(ensemble().fit(X, y)), **SMALL)
+    student.partial_fit(X, y)
+    again = pickle.loads(pickle.dumps(student))
+    student.partial_fit(X, y)
+    again.partial_fit(X.assign(code=X["code"].astype(str)), y)
+    np.testing.assert_array_equal(student.predict(X), again.predict(X))
+
+
+# ------------------------------------------------------------------------------------------
+# Errors
+# ------------------------------------------------------------------------------------------
+
+REFUSED = {
+    "words for numbers of categories": (
+        {"code": "abc"},
+        r"'code'.*categories as in fit, numbers, such as 1, 2, 3; got text, such as 'abc'.*"
+        r"X\['code'\] = pd.to_numeric\(X\['code'\], errors='coerce'\)",
+    ),
+    "numbers for words": (
+        {"town": 1},
+        r"'town'.*in fit, text, such as 'Oslo', 'Rome'; got numbers, such as 1.*"
+        r"X\['town'\] = X\['town'\].astype\(str\)",
+    ),
+    "lists": ({"town": [["Oslo"]] * N}, r"'town'.*got list, such as \['Oslo'\]"),
+    "words for numbers": (
+        {"area": ["?"] + ["3.5"] * (N - 1)},
+        r"'area'.*must hold numbers as in fit, of float64; got text, such as '\?'.*to_numeric",
+    ),
+    "words for booleans": (
+        {"new": "yes"},
+        r"'new'.*must hold booleans.*got text, such as 'yes'.*X\['new'\] = X\['new'\] == 'yes'",
+    ),
+    "numbers for dates": (
+        {"day": 3.0},
+        r"'day'.*must hold dates as in fit, of datetime.*got numbers, such as 3.0.*pd.to_datetime",
+    ),
+    "text for dates": ({"day": "2020-01-01"}, r"'day'.*dates.*got text.*pd.to_datetime"),
+    "durations for dates": (
+        {"day": pd.Timedelta("1D")},
+        r"'day'.*must hold dates as in fit; got durations",
+    ),
+}
+
+
+@pytest.mark.parametrize("n", [1, N])
+@pytest.mark.parametrize("change", REFUSED)
+def test_what_cannot_be_converted_is_refused_by_name(change, n, model):
+    given, message = REFUSED[change]
+    table = TABLE.assign(**given)[:n]
+    with pytest.raises(ValueError, match=message):
+        model.predict(table)
+    found = validate(model, table).set_index("name")
+    (name,) = given
+    assert list(found.index[found["verdict"] == "refused"]) == [name]
+    assert pd.isna(found.loc[name, "n_missing"])
+    with pytest.raises(ValueError, match=f"Column '{name}'"):
+        raise ValueError(found.loc[name, "message"])
+
+
+def test_lines_that_help_are_those_of_the_library():
+    X = pl.DataFrame({"town": ["Oslo", "Rome"] * 30, "area": np.arange(60.0)})
+    estimator = ensemble().fit(X, X["area"])
+    with pytest.raises(ValueError, match=r"X.with_columns\(pl.col\('town'\).cast\(pl.String\)\)"):
+        estimator.predict(X.with_columns(town=pl.lit(1)))
+    with pytest.raises(ValueError, match=r"pl.col\('area'\).cast\(pl.Float64, strict=False\)"):
+        estimator.predict(X.with_columns(area=pl.lit("?")))
+    X = np.arange(60.0)[:, None]
+    with pytest.raises(ValueError, match=r"Column 0 of X .*X\[:, 0\] = pd.to_numeric\(X\[:, 0\]"):
+        ensemble().fit(X, X[:, 0]).predict(np.array([["?"]]))
+
+
+def test_small_arrays_of_floats_are_no_dates():
+    X = np.arange(60).astype("M8[D]")[:, None]
+    with pytest.raises(ValueError, match="Column 0 of X must hold dates"):
+        ensemble().fit(X, np.arange(60)).predict(np.zeros((3, 1)))
+
+
+def test_names_are_checked_first(model):
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(TABLE[["town", "area", "code", "new", "day"]])
+
+
+# ------------------------------------------------------------------------------------------
+# Warnings
+# ------------------------------------------------------------------------------------------
+
+SUSPICIOUS = {
+    "missing": (
+        {"area": np.nan},
+        "200 of 200 values of 'area' are missing, 4 of 200 were in fit",
+    ),
+    "a missing category": ({"town": None}, "200 of 200 values of 'town' are missing, 0 of 200"),
+    "missing dates": ({"day": pd.NaT}, "200 of 200 values of 'day' are missing"),
+    "unknown": (
+        {"town": "Bern"},
+        "200 of 200 values of 'town' are unknown categories, none was in fit",
+    ),
+    "unknown numbers": ({"code": 9}, "200 of 200 values of 'code' are unknown categories"),
+    "some unknown": (
+        {"town": np.where(np.arange(N) < 30, "Bern", TABLE["town"])},
+        "30 of 200 values of 'town' are unknown categories, which were not in fit",
+    ),
+    "outside": (
+        {"area": TABLE["area"] + 50},
+        r"values of 'area' are outside the range of fit, 20\.\d+ to 199\.\d+",
+    ),
+    "later": (
+        {"day": TABLE["day"] + pd.Timedelta("400D")},
+        "200 of 200 values of 'day' are outside the range of fit, 2020-01-01 to 2020-10-2",
+    ),
+}
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("change", SUSPICIOUS)
+def test_suspicious_columns_are_warned_of_once(change, library, model):
+    given, message = SUSPICIOUS[change]
+    table = LIBRARIES[library](TABLE.assign(**given))
+    for predict in (
+        model.predict,
+        model.predict_uncertainty,
+        model.predict_interval,
+        partial(skdistill.predict_uncertainty, model),
+    ):
+        with pytest.warns(SchemaWarning, match=message) as caught:
+            predict(table)
+        assert len(caught) == 1
+        assert caught[0].filename == __file__
+    found = validate(model, table).set_index("name")
+    (name,) = given
+    assert list(found.index[found["verdict"] == "suspicious"]) == [name]
+
+
+def test_one_warning_names_all_columns(model):
+    with pytest.warns(SchemaWarning) as caught:
+        model.predict(TABLE.assign(town="Bern", area=np.nan, code=9))
+    (warning,) = caught
+    for name in ("town", "area", "code"):
+        assert f"200 of 200 values of {name!r}" in str(warning.message)
+    assert "skdistill.validate(model, X)" in str(warning.message)
+
+
+def test_small_plain_arrays_are_warned_of_too():
+    X = random.normal(size=(100, 2))
+    estimator = ensemble().fit(X, X[:, 0])
+    estimator.predict(X[:9] + 100)
+    with pytest.warns(SchemaWarning, match="10 of 10 values of column 1 are outside the range"):
+        estimator.predict(X[:10] + [0, 100])
+    with pytest.warns(SchemaWarning, match="column 1"):
+        estimator.predict(np.tile(X, (50, 1)) + [0, 100])
+
+
+def test_few_samples_have_no_shares(model):
+    model.predict(TABLE.assign(town="Bern", area=np.nan)[:9])
+
+
+@pytest.mark.parametrize("n_fit", [20, 60, 300])
+@pytest.mark.parametrize("n", [10, 40, 1000])
+def test_samples_like_those_of_fit_are_not_warned_of(n_fit, n):
+    """Nor where ranges are narrow and categories rare by chance."""
+    generator = np.random.default_rng(n)
+
+    def table(n):
+        values = pd.DataFrame(generator.standard_t(3, size=(n, 5))).add_prefix("x")
+        values[generator.random((n, 5)) < 0.05] = np.nan
+        return values.assign(word=[f"w{k}" for k in generator.geometric(0.1, n)])
+
+    estimator = ensemble(max_epochs=1).fit(X := table(n_fit), np.arange(n_fit))
+    for _ in range(20):
+        estimator.predict(table(n))
+    estimator.predict(X)
+
+
+def test_shares_of_fit_are_no_surprise():
+    X = pd.DataFrame({"x": np.where(np.arange(100) % 4 == 0, np.nan, np.arange(100))})
+    estimator = ensemble().fit(X, np.arange(100))
+    estimator.predict(X.assign(x=np.where(np.arange(100) % 5 < 2, np.nan, 1)))
+    with pytest.warns(SchemaWarning, match="100 of 100 values of 'x' are missing"):
+        estimator.predict(X.assign(x=np.nan))
+
+
+def test_fit_does_not_warn():
+    """Transfer rows, folds and the samples for a calibration may lie outside."""
+    teacher = ensemble()
+    X = TABLE[["area", "town"]]
+    far = X.assign(area=X["area"] + 300)
+    HydraPlusRegressor(teacher, transfer="box", **SMALL).fit(X, y, X_transfer=far)
+    by_area = X.assign(area=np.arange(N))
+    HydraPlusRegressor(teacher, teacher_cv=KFold(3), **SMALL).fit(by_area, y)
+    fitted = FrozenEstimator(ensemble().fit(X, y))
+    DistributionDistiller(fitted, **SMALL).fit(far, y)
+
+
+def test_what_is_far_on_purpose_does_not_warn():
+    X = pd.DataFrame(random.normal(size=(120, 2)), columns=["a", "b"])
+    score_unseen(ensemble(), X, X["a"], cv=GapSplit(features=[0]), random_state=0)
+    estimator = ensemble().fit(X, X["a"])
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    skdistill.displays.UncertaintyBandDisplay.from_estimator(estimator, X, feature="a")
+    skdistill.displays.DecisionUncertaintyDisplay.from_estimator(estimator, X, features=["a", "b"])
+
+
+# ------------------------------------------------------------------------------------------
+# validate
+# ------------------------------------------------------------------------------------------
+
+
+def test_validate_has_a_row_for_each_column(model):
+    table = TABLE.assign(town="Bern", code=CODES.astype(str), area="x")
+    found = validate(model, table)
+    assert list(found["name"]) == list(TABLE)
+    assert list(found["kind"]) == [column.kind for column in model.schema_.columns]
+    assert list(found["verdict"]) == ["refused", "suspicious", "converted", "ok", "ok"]
+    assert found["n_unknown"].tolist()[1:] == [N, 0, 0, 0]
+    assert found["n_missing"].isna().tolist() == [True, False, False, False, False]
+    assert found["fitted"][1].endswith(": 'Oslo', 'Rome'")
+    assert found["given"][1].endswith(": 'Bern'")
+    assert found["fitted"][4].endswith(": 2020-01-01 to " + str(TABLE["day"].max().date()))
+    with pytest.raises(ValueError, match="Column 'area'"):
+        model.predict(table)
+
+
+def test_validate_without_pandas(monkeypatch):
+    X = random.normal(size=(60, 2))
+    estimator = ensemble().fit(X, X[:, 0])
+    original = builtins.__import__
+
+    def missing(name, *args, **kwargs):
+        if name == "pandas":
+            raise ImportError(name)
+        return original(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", missing)
+    first, second = validate(estimator, X + [0, 9])
+    assert (first["name"], first["verdict"], first["n_outside"]) == (0, "ok", 0)
+    assert (second["name"], second["verdict"], second["n_outside"]) == (1, "suspicious", 60)
+
+
+def test_validate_sees_through_pipelines_and_searches():
+    X = random.normal(size=(60, 2))
+    pipeline = make_pipeline(StandardScaler(), ensemble()).fit(X, X[:, 0])
+    assert list(validate(pipeline, X + [0, 9])["verdict"]) == ["ok", "suspicious"]
+    search = GridSearchCV(ensemble(), {"lr": [0.01]}, cv=2).fit(X, X[:, 0])
+    assert list(validate(search, X)["verdict"]) == ["ok", "ok"]
+    assert list(validate(FrozenEstimator(search.best_estimator_), X)["verdict"]) == ["ok", "ok"]
+    with pytest.raises(TypeError, match=r"StandardScaler has no schema_; skdistill.validate"):
+        validate(StandardScaler(), X)
+
+
+@pytest.mark.parametrize("table", [TABLE[["area"]], TABLE.to_numpy()[:, :2], TABLE["area"]])
+def test_validate_refuses_other_columns(table, model):
+    with pytest.raises(ValueError, match=r"X must have the columns of fit, \['area', 'town'"):
+        validate(model, table)
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_missing_values_are_refused_where_they_must_not_be(normalize):
+    X = random.normal(size=(60, 2))
+    estimator = ensemble(normalize_X=normalize).fit(X, X[:, 0])
+    X[0, 1] = np.nan
+    found = validate(estimator, X)
+    assert list(found["verdict"]) == ["ok", "ok" if normalize else "refused"]
+
+
+# ------------------------------------------------------------------------------------------
+# Files
+# ------------------------------------------------------------------------------------------
+
+
+def test_schema_goes_to_files_and_pickles(model, expected, tmp_path):
+    skdistill.save(model, tmp_path / "model")
+    for other in (skdistill.load(tmp_path / "model"), pickle.loads(pickle.dumps(model))):
+        assert other.schema_ == model.schema_
+        assert isinstance(other.schema_, Schema)
+        text = TABLE.assign(code=CODES.astype(str))
+        np.testing.assert_array_equal(other.predict(text), expected)
+        with pytest.warns(SchemaWarning, match="'town'"):
+            other.predict(TABLE.assign(town="Bern"))
+
+
+def test_models_of_before_have_none(model, expected, tmp_path):
+    """Files of older versions hold no summary."""
+    old = pickle.loads(pickle.dumps(model))
+    del old._summary
+    assert not hasattr(old, "schema_")
+    np.testing.assert_array_equal(old.predict(TABLE), expected)
+    old.predict(TABLE.assign(town="Bern"))
+    skdistill.save(old, tmp_path / "model")
+    assert not hasattr(skdistill.load(tmp_path / "model"), "schema_")
+
+
+def test_schema_goes_to_onnx(model, tmp_path):
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxscript")
+    skdistill.export_onnx(model, tmp_path / "model.onnx")
+    proto = onnx.load(tmp_path / "model.onnx")
+    (text,) = (prop.value for prop in proto.metadata_props if prop.key == "schema")
+    columns = json.loads(text)
+    assert columns == model.schema_.to_list()
+    assert columns[2]["categories"] == [1, 2, 3]
+    assert columns[2]["category_types"] == "int"
+    assert columns[0]["range"] == list(model.schema_.columns[0].range)
