@@ -294,7 +294,7 @@ def date_columns(X: Any) -> list[int]:
     """Numbers of the columns that hold dates or durations."""
     is_frame = hasattr(X, "iloc") or hasattr(X, "schema")
     dtype = None if is_frame else getattr(X, "dtype", None)
-    if not is_frame and (np.ndim(X) != 2 or getattr(dtype, "kind", "") not in ("m", "M", "O")):
+    if not is_frame and (getattr(dtype, "kind", "") not in ("m", "M", "O") or np.ndim(X) != 2):
         return []
     return [column for column in range(np.shape(X)[1]) if holds_dates(column_of(X, column))]
 
