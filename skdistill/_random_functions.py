@@ -234,13 +234,12 @@ def find_functions(
     blocks = _blocks(inputs[few], random_state)
     scale = _scales(ridge, targets, groups, blocks, held_out_error, usual, left_out)
     slope = _margin(outputs) / _LOGITS_PER_DEVIATION if are_classes else _SLOPE
-    distances = np.sqrt(np.square(inputs).sum(axis=1))
     shape = (_N_WAVES, inputs.shape[1])
     return RandomFunctions(
         encoding,
         relevance,
         ridge.length_scale,
-        radius=float(np.quantile(distances, _WITHIN_OF_CLASSES if are_classes else 1.0)),
+        radius=_radius(inputs, _WITHIN_OF_CLASSES if are_classes else 1.0),
         growth=max(1.0, slope / scale[varies].min()),
         inducing=weighted[points].astype(np.float32),
         frequencies=(random_state.standard_normal(shape) / ridge.length_scale).astype(np.float32),
@@ -276,6 +275,11 @@ def _scales(
         error = None if held_out_error is None else float(held_out_error[columns].mean())
         scale[columns] = ridge.scale(y[:, columns], blocks, error, usual, left_out)
     return scale
+
+
+def _radius(inputs: np.ndarray, share: float) -> float:
+    """Distance from the mean within which this share of the samples is."""
+    return float(np.quantile(np.linalg.norm(inputs, axis=1), share))
 
 
 def _margin(logits: np.ndarray) -> float:
