@@ -221,8 +221,7 @@ def find_functions(
         return None
     unit = np.where(varies, deviation, 1.0)
     standardised = partial(_standardised, predict, unit, are_classes)
-    encoding = InputEncoding.unbounded(X, n_categories)
-    encoder = encoding.module(torch.float64)
+    encoder = (encoding := InputEncoding.unbounded(X, n_categories)).module(torch.float64)
     inputs = encoder(torch.from_numpy(X)).numpy()
     relevance = _relevance(X, standardised, random_state)[encoder.columns]
     weighted, few = relevance * inputs, slice(_N_IN_BLOCKS)
