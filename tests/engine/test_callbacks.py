@@ -408,7 +408,7 @@ def test_a_member_is_judged_by_the_epoch_that_early_stopping_keeps():
     assert guard.worse_.tolist() == [False, True, False]
 
 
-RATES = (1.0, 10.0, 1e3, 1e6, 1e30, 1e300)
+RATES = (1.0, 10.0, 1e3, 1e6, 1e30)
 
 
 @pytest.mark.parametrize("lr", RATES)
