@@ -261,7 +261,10 @@ def test_copies_go_on_from_their_state():
 
 
 def test_rows_are_encoded_once_however_often_they_are_trained_on():
-    rows, encoder = numbered_rows(), InputEncoder(np.zeros(2), np.full(2, 2.0), edges=[np.arange(2)] * 2)
+    rows, encoder = (
+        numbered_rows(),
+        InputEncoder(np.zeros(2), np.full(2, 2.0), edges=[np.arange(2)] * 2),
+    )
     for _ in range(2):
         rows.encode_by(encoder)
         X = torch.cat(dealt(rows)[0], dim=1)[0]
