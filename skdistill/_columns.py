@@ -28,6 +28,10 @@ _KINDS_OF_CATEGORIES = (str, bool, int, float, np.bool_, np.integer, np.floating
 # Text is nearly numeric if such a share of its values are numbers, more than so many different.
 _SHARE_OF_NUMBERS, _FEW_NUMBERS = 0.9, 10
 
+# A column of text with so many values, of which more than this share differ, holds names, or is
+# free text.
+_LEAST_VALUES, _SHARE_OF_NAMES = 20, 0.5
+
 # How the names of dtypes begin, of pandas and polars, whose columns hold categories or text.
 _OF_CATEGORIES = ("cat", "dictionary", "enum", "large_string", "object", "str")
 
@@ -107,7 +111,7 @@ class Columns:
         for number, categories in found.items():
             _refuse_kinds(categories, name_of_column(X, number))
         if isinstance(categorical_features, str):
-            _warn_of_numbers(X, numbers)
+            _warn_of_text(X, numbers)
         kept = {
             number: sorted(categories[:_MOST_CATEGORIES], key=_order)
             for number, categories in found.items()
@@ -457,33 +461,40 @@ def _refuse_kinds(categories: list, name: Any) -> None:
             )
 
 
-def _warn_of_numbers(X: Any, columns: list[int]) -> None:
-    """Warn of columns of text that are numbers, but for a few values."""
-    for column in columns:
-        values = column_of(X, column)
-        if str(values.dtype).lower().startswith(("cat", "dictionary", "enum")):
+def _warn_of_text(X: Any, columns: list[int]) -> None:
+    """Warn of columns of text that are hardly meant as categories: numbers, names, free text."""
+    for number in columns:
+        column = column_of(X, number)
+        if str(column.dtype).lower().startswith(("cat", "dictionary", "enum")):
             continue
-        counts = Counter(value for value in values_of(values) if value is not None)
-        others = {value: n for value, n in counts.items() if not _is_number(value)}
-        n_numbers, n_values = counts.total() - sum(others.values()), counts.total()
-        is_nearly = n_numbers >= _SHARE_OF_NUMBERS * n_values
-        if len(counts) - len(others) <= _FEW_NUMBERS or not is_nearly:
-            continue
-        name = name_of_column(X, column)
-        is_pandas = hasattr(values, "iloc")
-        mend = (
-            f"pd.to_numeric(X[{name!r}], errors='coerce')"
-            if is_pandas
-            else f"X[{name!r}].cast(pl.Float64, strict=False)"
-        )
-        few = sorted(map(repr, others))[:5]
-        but = f", but for {', '.join(few)}{' and more' if len(others) > 5 else ''}" if few else ""
-        read = f"read the file with na_values=[{', '.join(few)}], or " if few else ""
-        warn(
-            f"Column {name!r} of X is text, and is read as {len(counts)} categories, although "
-            f"{n_numbers} of its {n_values} values are numbers{but}. To have numbers, {read}take "
-            f"{mend}. To have categories, make the column categorical."
-        )
+        counts = Counter(value for value in values_of(column) if value is not None)
+        name, n_values = name_of_column(X, number), counts.total()
+        others = [value for value in counts if not _is_number(value)]
+        n_numbers = n_values - sum(counts[value] for value in others)
+        if len(counts) - len(others) > _FEW_NUMBERS and n_numbers >= _SHARE_OF_NUMBERS * n_values:
+            _warn_of_numbers(column, name, len(counts), n_values, sorted(map(repr, others)))
+        elif n_values >= _LEAST_VALUES and len(counts) > _SHARE_OF_NAMES * n_values:
+            warn(
+                f"Column {name!r} of X is text, and is read as categories, although {len(counts)} "
+                f"of its {n_values} values differ, as names and free text do: a model learns "
+                "nothing of a category that has one sample. Leave the column out, or make numbers "
+                "of it, by scikit-learn's TargetEncoder or TfidfVectorizer for instance."
+            )
+
+
+def _warn_of_numbers(column: Any, name: Any, n_found: int, n_values: int, others: list) -> None:
+    """Warn of a column of text that is numbers, but for a few other values."""
+    mend = f"X[{name!r}].cast(pl.Float64, strict=False)"
+    if hasattr(column, "iloc"):
+        mend = f"pd.to_numeric(X[{name!r}], errors='coerce')"
+    few = ", ".join(others[:5])
+    but = f", but for {few}{' and more' if len(others) > 5 else ''}" if few else ""
+    read = f"read the file with na_values=[{few}], or " if few else ""
+    warn(
+        f"Column {name!r} of X is text, and is read as {n_found} categories, although nearly all "
+        f"of its {n_values} values are numbers{but}. To have numbers, {read}take {mend}. To have "
+        "categories, make the column categorical."
+    )
 
 
 def _is_number(value: Any) -> bool:

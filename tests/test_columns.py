@@ -186,6 +186,15 @@ def test_other_text_is_not(values, recwarn):
     assert not [warning for warning in recwarn if "is text" in str(warning.message)]
 
 
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame])
+def test_names_and_free_text_are_warned_of(make):
+    names = [f"customer {number}" for number in range(N)]
+    with pytest.warns(
+        UserWarning, match=f"Column 'a' of X is text.*although {N} of its {N} .* differ"
+    ):
+        ensemble().fit(make({"a": names, "b": NUMBERS}), y)
+
+
 @pytest.mark.parametrize(
     ("values", "kind"),
     [
