@@ -222,6 +222,17 @@ def test_columns_of_one_unit_have_one_scale():
         assert len(np.unique(InputEncoding.of(other, None).scale)) > 2
 
 
+def test_further_members_have_functions_and_a_temperature_of_all():
+    settings = {"max_epochs": 5, "random_state": 0}
+    model = BayesianEnsembleRegressor(3, warm_start=True, **settings).fit(X, Y)
+    model.set_params(n_members=6).fit(X, Y)
+    fresh = BayesianEnsembleRegressor(6, **settings).fit(X, Y)
+    assert len(model.module_.functions(torch.tensor(FAR))) == 6
+    found, expected = (m.calibration_.temperature for m in (model, fresh))
+    assert found == pytest.approx(expected, rel=0.2)
+    assert (model.predict_uncertainty(FAR).epistemic > 1).all()
+
+
 # ------------------------------------------------------------------------------------------
 # What is unknown
 # ------------------------------------------------------------------------------------------

@@ -435,7 +435,8 @@ def split(ensemble: Any, task: Task, data: Any, random_state) -> tuple[Any, Data
 def _keep_members(ensemble: Any, trainer: Trainer, random_state: np.random.RandomState) -> None:
     """Stack the members that were trained, and keep them as the fitted module."""
     job, numbers = trainer.job, sorted(trainer.weights)
-    out_of_bag, (_, module) = None, trainer.stacked()  # as trained, not calibrated
+    networks = replace(job.recipe, functions=None)
+    out_of_bag, (_, module) = None, trainer.stacked(None, networks)  # as trained
     has_further = is_trained(ensemble) and hasattr(ensemble, "calibration_")
     if has_further or (not is_trained(ensemble) and _calibrates(ensemble, job.train)):
         train: Any = job.train
