@@ -154,7 +154,7 @@ def test_nonsense_in_making_one_is_refused_by_name(data, fuzz, tally):
     spoilt = data.draw(st.sampled_from(sorted(names)), label="parameter")
     value = data.draw(fuzz.nonsense(), label="value")
     small = {"teacher": members, "module__hidden_units": 3, "max_epochs": 1, "random_state": 0}
-    if spoilt.endswith(("threads", "units")) and value == 10**30:
+    if spoilt.endswith(("threads", "units")) and isinstance(value, int) and value == 10**30:
         return
     with (
         warnings.catch_warnings(),
