@@ -188,6 +188,7 @@ def refuse(rank):
             "checkpoint": error_of(
                 lambda: HydraPlusRegressor(TEACHER, checkpoint="fit.ckpt").fit(X, Y)
             ),
+            "max_time": error_of(lambda: HydraPlusRegressor(TEACHER, max_time=9).fit(X, Y)),
             "teacher": error_of(lambda: HydraPlusRegressor(Failing(2)).fit(X, Y)),
             # A fit after all of these: nothing is left over.
             "none": error_of(lambda: student.fit(X, Y)),
