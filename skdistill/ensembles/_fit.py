@@ -118,7 +118,7 @@ PARAMETER_TABLE = {
 
 # Of `max_time`, kept for what follows training: a share for predictions of rows left out, and
 # seconds for random functions, which took .35 on a core that was free, from so many samples on.
-_SHARE_AFTER, _SECONDS_OF_FUNCTIONS, _SAMPLES_OF_FUNCTIONS, _MOST_AFTER = 0.05, 0.6, 2_000, 0.5
+_SHARE_AFTER, _SECONDS_OF_FUNCTIONS, _SAMPLES_OF_FUNCTIONS, _MOST_AFTER = 0.03, 0.5, 2_000, 0.5
 
 # What parameters must be where X gives batches, which are trained on as they are read.
 _WITH_STREAM = {
