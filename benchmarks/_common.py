@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from _defaults import defaults
 from threadpoolctl import threadpool_limits
 
 import skdistill
@@ -76,11 +77,12 @@ def arrays(file: str, names: str) -> list[np.ndarray]:
 
 
 def record(**content) -> dict[str, Any]:
-    """`content` with the date, the machine and the versions at which it was measured."""
+    """`content` with the date, machine, versions and defaults at which it was measured."""
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine(),
         "versions": versions(),
+        "defaults": defaults(),
         **content,
     }
 

@@ -30,7 +30,10 @@ import peers
 import tables
 import uci
 import unseen
+from _defaults import changed
 from _pages import (
+    FUNCTIONS,
+    READ,
     Table,
     block,
     comparisons,
@@ -40,6 +43,7 @@ from _pages import (
     marked,
     pick,
     plus_minus,
+    read,
     spread,
     stored,
     table,
@@ -135,11 +139,26 @@ def source(name: str) -> str:
     machine, system = found["machine"], found["machine"]["system"].partition("-")[0]
     commands = " and ".join(f"``python benchmarks/{command}``" for command in COMMANDS[name])
     versions = ", ".join(f"{package} {version}" for package, version in found["versions"].items())
-    text = (
+    text = "**Measured with older defaults.** " if changed(found) else ""
+    text += (
         f"Printed by {commands} on {found['date'][:10]}, stored in "
         f"``benchmarks/results/{name}.json``; {machine['processor']}, {machine['cores']} cores, "
         f"{machine['memory_gib']:g} GiB, {system}; {versions}."
     )
+    return textwrap.fill(text, 100, break_on_hyphens=False)
+
+
+@block
+def older(of: str = "") -> str:
+    """Which results files, all or those behind a block, were measured with older defaults."""
+    if of:
+        READ.clear()
+        FUNCTIONS[of]()
+    found = [name for name in sorted(READ if of else COMMANDS) if changed(read(name))]
+    if not found:
+        return "All were measured with today's defaults."
+    files = ", ".join(f"``{name}``" for name in found)
+    text = f"Measured with older defaults, and to be run again: {files}."
     return textwrap.fill(text, 100, break_on_hyphens=False)
 
 
@@ -1549,17 +1568,10 @@ def which_student() -> Table:
     return table(
         "you want | take | measured | parameters, student / teacher | fit | one row",
         [
-            choice(
-                "numbers, from heads that imitate the members one by one",
-                "`HydraPlusRegressor`",
-                "numbers",
-                "Hydra+",
-            ),
-            choice("classes, likewise", "`HydraPlusClassifier`", "classes", "Hydra+"),
-            choice(
-                "numbers, as one distribution", "`DistributionDistiller`", "numbers", "gaussian"
-            ),
-            choice("classes, likewise", "`DistributionDistiller`", "classes", "dirichlet"),
+            choice("regression, a head for each member", "`HydraPlusRegressor`", "Hydra+"),
+            choice("classification, a head for each member", "`HydraPlusClassifier`", "Hydra+"),
+            choice("regression, one distribution", "`DistributionDistiller`", "gaussian"),
+            choice("classification, one distribution", "`DistributionDistiller`", "dirichlet"),
             gped_choice(),
             bdistil_choice(),
             sequence_choice(),
@@ -1567,8 +1579,9 @@ def which_student() -> Table:
     )
 
 
-def choice(what: str, take: str, kind: str, student: str) -> list[Any]:
+def choice(what: str, take: str, student: str) -> list[Any]:
     """A student of tables, by what fidelity.py found."""
+    kind = "numbers" if what.startswith("regression") else "classes"
     found = [row for _, row in of_students(kind)[student]]
     gap = mean(row["nll_gap"] for row in found)
     ranks = spread((row["rank_student_to_teacher"] for row in found), ".2f")
@@ -1603,7 +1616,7 @@ def gped_choice() -> list[Any]:
     found = stored("gped")["quality"]["0"]
     ours, chain = found["GPED U_s"], found["teacher"]
     return [
-        "a posterior by Markov chains, no sample kept",
+        "a posterior by Markov chains, without stored samples",
         "`GPEDDistiller`",
         f"MNIST: NLL {ours['nll'] - chain['nll']:+.3f}; expected entropy off by "
         f"{ours['entropy_mae']:.3f} nats on average",
@@ -1618,7 +1631,7 @@ def bdistil_choice() -> list[Any]:
     found = stored("bdistil")["results"]["letter"]
     first = found["times"][0]
     return [
-        "predictions from as many rounds as there is time for",
+        "predictions within any deadline (anytime)",
         "`BDistilBooster`",
         f"letter, from gradient boosting: the first round {first['ratio']:.0f} times "
         f"as fast for one row, accuracy {found['booster'][0]:.3f} ({found['teacher']:.3f})",
@@ -1633,7 +1646,7 @@ def sequence_choice() -> list[Any]:
     found = stored("translation")["results"]
     ours, theirs = found["proxy student"], found["ensemble"]
     return [
-        "translators and language models",
+        "translation and language models",
         "`SequenceDistributionDistiller`",
         f"made-up languages: NLL per token {ours['nll']['mean'] - theirs['nll']['mean']:+.3f}; "
         f"AUROC of unknown nouns {ours['foreign_rmi']['mean']:.0f} % "
