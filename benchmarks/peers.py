@@ -55,8 +55,8 @@ from pathlib import Path
 from statistics import mean, median, stdev
 from typing import Any, NamedTuple
 
-import fidelity
 import _defaults
+import fidelity
 import numpy as np
 import scale
 import tables

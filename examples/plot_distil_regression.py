@@ -85,10 +85,9 @@ print(
 #
 # Above, the prediction with its aleatoric and total band, of the teacher and of the student, as
 # the mean radius varies and all else stays at its median. Where images are many, the epistemic part
-# is so small that the two bands can hardly be told apart; where they are few, and beyond the last of
-# them, it grows. Below, it is drawn alone, and beside it the error that is left when the least
-# certain are set aside. skdistill warns of values outside the range of training, which are what the
-# picture is about.
+# is so small that the two bands can hardly be told apart; where they are few, and beyond the last,
+# it grows. Below, it is drawn alone, and beside it the error that is left when the least certain
+# are set aside. skdistill warns of values outside the range of training; here they are wanted.
 
 warnings.simplefilter("ignore", SchemaWarning)
 

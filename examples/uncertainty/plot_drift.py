@@ -38,8 +38,8 @@ student.fit(X_train, y_train)
 # ---------
 #
 # It rings above 99 % of the means of batches of 50 that are drawn from validation images. Nothing
-# about the stream is needed to set it. skdistill warns of values outside the range of training, which
-# is known here.
+# about the stream is needed to set it. skdistill itself warns of values outside the range of
+# training; these warnings are left out here.
 
 warnings.simplefilter("ignore", SchemaWarning)
 rng = np.random.default_rng(0)
