@@ -1566,7 +1566,7 @@ def translation_detection() -> Table:
 def which_student() -> Table:
     """Which student to take, by what is wanted of it."""
     return table(
-        "you want | take | measured | parameters, student / teacher | fit | one row",
+        "you want | take | measured | parameters, student / teacher | fit | one sample",
         [
             choice("regression, a head for each member", "`HydraPlusRegressor`", "Hydra+"),
             choice("classification, a head for each member", "`HydraPlusClassifier`", "Hydra+"),
@@ -1634,7 +1634,8 @@ def bdistil_choice() -> list[Any]:
         "predictions within any deadline (anytime)",
         "`BDistilBooster`",
         f"letter, from gradient boosting: the first round {first['ratio']:.0f} times "
-        f"as fast for one row, accuracy {found['booster'][0]:.3f} ({found['teacher']:.3f})",
+        f"as fast for one sample, accuracy {found['booster'][0]:.3f} "
+        f"({found['teacher']:.3f})",
         None,
         None,
         f"{duration(first['ours_seconds'])} for a round",
@@ -1750,7 +1751,7 @@ def gaussian_student() -> Highlight:
 def forest_student() -> Highlight:
     """A forest as one network."""
     row = stored("forest")["results"]["adult"]["times"][0]
-    what = "Predictions of a network distilled from 500 trees, all test rows of adult"
+    what = "Predictions of a network distilled from 500 trees, test samples of adult"
     measured = f"{row['ratio']:.0f} times as fast"
     return what, measured, f"at least {row['target']} times", row["reached"], "forest"
 
@@ -1758,7 +1759,7 @@ def forest_student() -> Highlight:
 def training() -> Highlight:
     """Speed of training."""
     row = stored("engine")["training"][0]
-    what = "Training ten networks on 506 rows, beside a loop over skorch nets"
+    what = "Training ten networks on 506 samples, compared with a loop over skorch nets"
     measured = f"{row['ratio']:.0f} times as fast"
     return what, measured, f"at least {row['target']} times", row["reached"], "speed"
 
