@@ -82,6 +82,7 @@ def record(**content) -> dict[str, Any]:
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine(),
         "versions": versions(),
+        "cpu_minutes": round(sum(os.times()[:4]) / 60, 1),
         "defaults": defaults(),
         **content,
     }
