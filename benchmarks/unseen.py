@@ -407,16 +407,18 @@ class Unit(NamedTuple):
 
 
 class Done(NamedTuple):
-    """What a unit has led to: rows of results, and what each model that failed says."""
+    """What a unit has led to: rows of results, what each model that failed says, and the time."""
 
     unit: Unit
     rows: list[dict[str, Any]]
     failures: list[dict[str, str]]
+    seconds: float = 0.0
 
 
 def run(unit: Unit, options) -> Done:
     """Fit and judge the models of a unit; one that fails keeps no other from it."""
     one_thread()
+    start = time.perf_counter()
     fold = load(unit, options.max_rows)
     params = {"n_members": 3, "max_epochs": 2} if options.quick else {}
     done, teacher = Done(unit, [], []), None
@@ -430,7 +432,21 @@ def run(unit: Unit, options) -> Done:
             except (ValueError, RuntimeError) as error:
                 place = {"kind": unit.kind, "set": unit.set, "case": unit.case}
                 done.failures.append({**place, "model": name, "error": str(error)})
-    return done
+    return done._replace(seconds=time.perf_counter() - start)
+
+
+def seconds_left(todo: Iterable[Unit], finished: Sequence[Done]) -> float:
+    """Seconds that units will take one by one, as the same models took on the same set.
+
+    Those that no finished unit tells of take as long as the same models, or as all, on average.
+    """
+
+    def expected(unit: Unit) -> float:
+        models = [done for done in finished if done.unit.models == unit.models]
+        same = [done for done in models if done.unit.set == unit.set]
+        return mean(done.seconds for done in same or models or finished)
+
+    return sum(map(expected, todo))
 
 
 def run_model(unit: Unit, name: str, fold: Fold, params: Params, teacher) -> list[dict[str, Any]]:
@@ -604,17 +620,20 @@ def main() -> None:
     failures: list[dict[str, str]] = []
     known = {identity(row) for row in results if "older" not in row}
     todo = list(units(options, installed(options.models), known))
-    start = time.perf_counter()
-    calls = (delayed(run)(unit, options) for unit in todo)
-    found = Parallel(options.jobs, return_as="generator_unordered")(calls)
-    for i, done in enumerate(found, 1):
+    finished: list[Done] = []
+    start, n_units = time.perf_counter(), len(todo)
+    calls = (delayed(run)(unit, options) for unit in list(todo))
+    for done in Parallel(options.jobs, return_as="generator_unordered")(calls):
         results = in_order(_defaults.replaced(results, done.rows, place_of))
         failures += done.failures
         content = {"settings": settings, "limits": limits, "failures": failures}
         write_json(options.output, record(**content, results=results))
+        finished.append(done)
+        todo.remove(done.unit)
         minutes = (time.perf_counter() - start) / 60
-        left = minutes / i * (len(todo) - i)
-        print(f"[{i}/{len(todo)}, {minutes:.0f} min, {left:.0f} to go] {done.unit}", flush=True)
+        left = seconds_left(todo, finished) / options.jobs / 60
+        progress = f"{len(finished)}/{n_units}, {minutes:.0f} min, {left:.0f} to go"
+        print(f"[{progress}] {done.unit}", flush=True)
         for failure in done.failures:
             print(f"    {failure['model']} failed: {failure['error']}", flush=True)
     report(results)
