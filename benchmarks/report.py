@@ -12,6 +12,22 @@ tests/test_measured.py fails where a page and its files disagree. A number in bo
 wanted.
 
     python benchmarks/report.py           # or `make measured`
+
+A file whose "defaults" are not those of today is marked as older (_defaults.py). What README and
+the pages about students rest on, cheapest first, with the minutes that it takes two idle cores (each
+file has the "minutes" that its own run took):
+
+    python benchmarks/serving.py                                            3
+    python benchmarks/predict.py                                            5
+    python benchmarks/uci.py --student distribution --splits 5 --jobs 2
+        --output benchmarks/results/uci_distribution.json                  10
+    python benchmarks/uci.py --jobs 2                                      20
+    python benchmarks/amounts.py                                           30
+    python benchmarks/unseen.py --max-rows 1500 --slow-columns 1 --resume  35
+    python benchmarks/fidelity.py                                          45
+
+All but the first two write their file after each set or fit, and unseen.py goes on where it was
+stopped. The other commands are in COMMANDS.
 """
 
 from __future__ import annotations
@@ -111,8 +127,11 @@ COMMANDS = {
     "tables": ["tables.py"],
     "translation": ["translation.py"],
     "uci": ["uci.py --jobs 2"],
-    "uci_distribution": ["uci.py --student distribution --splits 5"],
-    "unseen": ["unseen.py --max-rows 1500 --slow-columns 1 --jobs 1 --resume"],
+    "uci_distribution": [
+        "uci.py --student distribution --splits 5 --jobs 2 "
+        "--output benchmarks/results/uci_distribution.json"
+    ],
+    "unseen": ["unseen.py --max-rows 1500 --slow-columns 1 --resume"],
 }
 
 # What was wanted and does not stand in the files.

@@ -131,9 +131,7 @@ def test_predictions_are_held_against_their_targets(predict):
 
 def test_uci_runs_with_its_peers(run, data_dir, tmp_path):
     output = tmp_path / "uci.json"
-    few = ["--teacher-param", "max_epochs=2", "--student-param", "max_epochs=2"]
-    which = ["--sets", "boston", "--splits", "1", "--peers", "gp", "mlp"]
-    text = run("uci.py", *which, *few, "--output", str(output))
+    text = run("uci.py", "--quick", "--peers", "gp", "mlp", "--output", str(output))
     result = json.loads(output.read_text(encoding="utf-8"))["results"]["boston"]
     assert set(result) == {"teacher", "student", "fidelity", "gp", "mlp"}
     for model in ("teacher", "student", "gp", "mlp"):
