@@ -14,8 +14,8 @@ wanted.
     python benchmarks/report.py           # or `make measured`
 
 A file whose "defaults" are not those of today is marked as older (_defaults.py). What README and
-the pages about students rest on, cheapest first, with the minutes that it takes two idle cores (each
-file has the "minutes" that its own run took):
+the pages about students rest on, cheapest first, with the minutes that it takes two idle cores
+(each file has the "minutes" that its own run took):
 
     python benchmarks/serving.py                                            3
     python benchmarks/predict.py                                            5
