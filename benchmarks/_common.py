@@ -25,11 +25,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from _defaults import defaults
 from threadpoolctl import threadpool_limits
 
 import skdistill
 
 RESULTS = Path(__file__).parent / "results"
+_START = time.perf_counter()
 
 _PACKAGES = (
     *("torch", "numpy", "scipy", "scikit-learn", "skorch", "onnxruntime"),
@@ -76,11 +78,13 @@ def arrays(file: str, names: str) -> list[np.ndarray]:
 
 
 def record(**content) -> dict[str, Any]:
-    """`content` with the date, the machine and the versions at which it was measured."""
+    """`content` with date, machine, versions, defaults and the minutes that the script took."""
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine(),
         "versions": versions(),
+        "minutes": round((time.perf_counter() - _START) / 60, 1),
+        "defaults": defaults(),
         **content,
     }
 

@@ -18,6 +18,7 @@ BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 
+READ: set[str] = set()  # names of the files that were asked for
 FUNCTIONS: dict[str, Callable[..., Table | str]] = {}  # what pages may ask for, by name
 
 
@@ -94,9 +95,15 @@ def filled(page: Path) -> str:
     return BLOCK.sub(write, page.read_text(encoding="utf-8"))
 
 
-@cache
 def stored(name: str) -> dict[str, Any]:
     """What results/<name>.json holds."""
+    READ.add(name)
+    return read(name)
+
+
+@cache
+def read(name: str) -> dict[str, Any]:
+    """Content of results/<name>.json."""
     return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
 
 

@@ -31,8 +31,9 @@ environment that has skdistill:
 
     pip install --no-deps -r requirements/peers.txt
 
-Results are written after every split. With --resume those in the file stay, and what it lacks is
-measured; with --also those in the files of other runs, on the same machine, are put beside them.
+Results are written after every split. With --resume those in the file stay, what it lacks is
+measured, and models of ours anew where defaults have changed since; with --also results in the
+files of other runs, on the same machine, are put beside them.
 With --validation the last part of the training rows takes the place of the test rows.
 
     python benchmarks/peers.py
@@ -54,6 +55,7 @@ from pathlib import Path
 from statistics import mean, median, stdev
 from typing import Any, NamedTuple
 
+import _defaults
 import fidelity
 import numpy as np
 import scale
@@ -480,7 +482,7 @@ def kept(path: Path, settings: dict[str, Any]) -> list[dict[str, Any]]:
     for what, value in now.items():
         if then[what] != value:
             raise SystemExit(f"{path} cannot be used: its {what} is {then[what]}, not {value}.")
-    return found["results"]
+    return _defaults.kept(found, OURS)
 
 
 def joined(paths: list[Path], settings: dict[str, Any]) -> list[dict[str, Any]]:
@@ -519,16 +521,17 @@ def main() -> None:
     one_thread()
     settings = {k: v for k, v in vars(options).items() if k not in ("output", "resume", "also")}
     results = joined([options.output] * options.resume + options.also, settings)
-    known = set(map(identity, results))
+    known = {identity(row) for row in results if "older" not in row}
     models = installed(options.models)
     for name in options.sets:
         for split in range(min(options.splits or n_splits(name), n_splits(name))):
             wanted = [model for model in models if (name, split, model) not in known]
             try:
-                results += run_split(name, split, wanted, options)
+                rows = run_split(name, split, wanted, options)
             except OSError as error:
                 print(f"{name} is left out: {error}")
                 break
+            results = _defaults.replaced(results, rows, identity)
             print(f"{name}, split {split}: {', '.join(wanted) or 'nothing to do'}", flush=True)
             write_json(options.output, record(settings=settings, results=results))
     report(results)

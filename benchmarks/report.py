@@ -12,6 +12,22 @@ tests/test_measured.py fails where a page and its files disagree. A number in bo
 wanted.
 
     python benchmarks/report.py           # or `make measured`
+
+A file whose "defaults" are not those of today is marked as older (_defaults.py). What README and
+the pages about students rest on, cheapest first, with the minutes that it takes two idle cores
+(each file has the "minutes" that its own run took):
+
+    python benchmarks/serving.py                                            3
+    python benchmarks/predict.py                                            5
+    python benchmarks/uci.py --student distribution --splits 5 --jobs 2
+        --output benchmarks/results/uci_distribution.json                  10
+    python benchmarks/uci.py --jobs 2                                      20
+    python benchmarks/amounts.py                                           30
+    python benchmarks/unseen.py --max-rows 1500 --slow-columns 1 --resume  35
+    python benchmarks/fidelity.py                                          45
+
+All but the first two write their file after each set or fit, and unseen.py goes on where it was
+stopped. The other commands are in COMMANDS.
 """
 
 from __future__ import annotations
@@ -30,7 +46,10 @@ import peers
 import tables
 import uci
 import unseen
+from _defaults import changed
 from _pages import (
+    FUNCTIONS,
+    READ,
     Table,
     block,
     comparisons,
@@ -40,6 +59,7 @@ from _pages import (
     marked,
     pick,
     plus_minus,
+    read,
     spread,
     stored,
     table,
@@ -107,8 +127,11 @@ COMMANDS = {
     "tables": ["tables.py"],
     "translation": ["translation.py"],
     "uci": ["uci.py --jobs 2"],
-    "uci_distribution": ["uci.py --student distribution --splits 5"],
-    "unseen": ["unseen.py --max-rows 1500 --slow-columns 1 --jobs 1 --resume"],
+    "uci_distribution": [
+        "uci.py --student distribution --splits 5 --jobs 2 "
+        "--output benchmarks/results/uci_distribution.json"
+    ],
+    "unseen": ["unseen.py --max-rows 1500 --slow-columns 1 --resume"],
 }
 
 # What was wanted and does not stand in the files.
@@ -135,11 +158,26 @@ def source(name: str) -> str:
     machine, system = found["machine"], found["machine"]["system"].partition("-")[0]
     commands = " and ".join(f"``python benchmarks/{command}``" for command in COMMANDS[name])
     versions = ", ".join(f"{package} {version}" for package, version in found["versions"].items())
-    text = (
+    text = "**Measured with older defaults.** " if changed(found) else ""
+    text += (
         f"Printed by {commands} on {found['date'][:10]}, stored in "
         f"``benchmarks/results/{name}.json``; {machine['processor']}, {machine['cores']} cores, "
         f"{machine['memory_gib']:g} GiB, {system}; {versions}."
     )
+    return textwrap.fill(text, 100, break_on_hyphens=False)
+
+
+@block
+def older(of: str = "") -> str:
+    """Which results files, all or those behind a block, were measured with older defaults."""
+    if of:
+        READ.clear()
+        FUNCTIONS[of]()
+    found = [name for name in sorted(READ if of else COMMANDS) if changed(read(name))]
+    if not found:
+        return "All were measured with today's defaults."
+    files = ", ".join(f"``{name}``" for name in found)
+    text = f"Measured with older defaults, and to be run again: {files}."
     return textwrap.fill(text, 100, break_on_hyphens=False)
 
 
@@ -326,6 +364,22 @@ def found_unseen(protocol: str) -> dict[tuple[str, str], list[dict[str, Any]]]:
     return unseen.by_model(stored("unseen")["results"], protocol)
 
 
+def on_cases_of(others: list[dict[str, Any]], rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of the rows whose case others have too."""
+    cases = {row["case"] for row in others}
+    return [row for row in rows if row["case"] in cases]
+
+
+def beats(found: dict[tuple[str, str], list[dict[str, Any]]], name: str, score: str) -> bool | None:
+    """Whether the teacher scores at least the Gaussian process, on the columns that both have."""
+    ours, theirs = found.get((name, "teacher"), []), found.get((name, "gp"), [])
+    means = [
+        unseen.average(on_cases_of(others, rows), score)
+        for rows, others in ((ours, theirs), (theirs, ours))
+    ]
+    return None if None in means else means[0] >= means[1]
+
+
 def judged(value: float | None, spec: str, low: float | None, high: float | None) -> str | None:
     """Text of a value, in bold where it is not within limits; None where there is no value."""
     if value is None:
@@ -341,10 +395,11 @@ def unseen_folds(protocol: str) -> Table | str:
     wanted_nll = {"gap": unseen.GAP_NLL, "tail": unseen.TAIL_NLL}[protocol]
     for (name, model), folds in found.items():
         of = partial(unseen.average, folds)
-        most, least, coverage = None, None, None
+        most, coverage, is_above = None, None, None
         if model == "teacher":
             most, coverage = wanted_nll.get(name), UNSEEN_COVERAGE
-            least = unseen.average(found.get((name, "gp"), []), AUROC)
+            is_above = beats(found, name, AUROC) if protocol == "gap" else None
+        auroc = of(AUROC)
         rows.append(
             [
                 *(name, model, len(folds), of("held_out_nll")),
@@ -352,7 +407,7 @@ def unseen_folds(protocol: str) -> Table | str:
                 most,
                 *(of("unseen_rmse"), of("held_out_coverage")),
                 judged(of("unseen_coverage"), ".2f", coverage, None),
-                judged(of(AUROC), ".3f", least if protocol == "gap" else None, None),
+                None if auroc is None else marked(auroc, ".3f", is_above),
                 *(of("auroc_total"), of("selective_risk"), of("epistemic_ratio")),
             ]
         )
@@ -369,27 +424,27 @@ def unseen_targets() -> Table:
     """What was wanted of the teacher on gaps and tails, and of far samples."""
     rows: list[list[Any]] = []
     for protocol, wanted_nll in (("gap", unseen.GAP_NLL), ("tail", unseen.TAIL_NLL)):
+        found = found_unseen(protocol)
         means = {
-            (name, model, score): unseen.average(folds, score)
-            for (name, model), folds in found_unseen(protocol).items()
+            (name, score): unseen.average(folds, score)
+            for (name, model), folds in found.items()
             for score in (AUROC, "unseen_nll", "unseen_coverage")
+            if model == "teacher"
         }
-        names = [name for name in unseen.OF_UCI if means.get((name, "teacher", AUROC)) is not None]
-        beside = [n for n in names if n != "wine" and means.get((n, "gp", AUROC)) is not None]
+        names = [name for name in unseen.OF_UCI if means.get((name, AUROC)) is not None]
         if protocol == "gap" and names:
-            auroc = mean(means[name, "teacher", AUROC] for name in names)
+            auroc = mean(means[name, AUROC] for name in names)
             text = marked(auroc, ".3f", auroc >= UNSEEN_AUROC)
             rows.append(["gap, mean AUROC of epistemic", text, f"at least {UNSEEN_AUROC}"])
-        if protocol == "gap" and beside:
-            good = [means[name, "teacher", AUROC] >= means[name, "gp", AUROC] for name in beside]
+        good = [beats(found, name, AUROC) for name in names if name != "wine"]
+        good = [is_above for is_above in good if is_above is not None]
+        if protocol == "gap" and good:
             what = "gap, sets but wine whose AUROC is at least the Gaussian process's"
             rows.append([what, of_all(good, but=1), "all but one"])
-        good = [
-            means[n, "teacher", "unseen_nll"] <= wanted_nll[n] for n in names if n in wanted_nll
-        ]
+        good = [means[n, "unseen_nll"] <= wanted_nll[n] for n in names if n in wanted_nll]
         what = f"{protocol}, sets whose NLL is at most the best published"
         rows.append([what, of_all(good), "all"])
-        good = [means[n, "teacher", "unseen_coverage"] >= UNSEEN_COVERAGE for n in names]
+        good = [means[n, "unseen_coverage"] >= UNSEEN_COVERAGE for n in names]
         what = f"{protocol}, sets whose 90 % intervals cover at least {UNSEEN_COVERAGE:.0%}"
         rows.append([what, of_all(good), "all"])
     far = [row for row in stored("unseen")["results"] if is_far(row) and row["model"] == "teacher"]
@@ -478,8 +533,7 @@ def unseen_students() -> Table | str:
         for (name, model), folds in found.items():
             if model not in unseen.STUDENTS:
                 continue
-            cases = {row["case"] for row in folds}
-            theirs = [row for row in found.get((name, "teacher"), []) if row["case"] in cases]
+            theirs = on_cases_of(folds, found.get((name, "teacher"), []))
             ours, its = (unseen.average(some, AUROC) for some in (folds, theirs))
             values = {key: unseen.average(folds, key) for key in unseen.FIDELITY}
             rows.append(
@@ -1547,19 +1601,12 @@ def translation_detection() -> Table:
 def which_student() -> Table:
     """Which student to take, by what is wanted of it."""
     return table(
-        "you want | take | measured | parameters, student / teacher | fit | one row",
+        "you want | take | measured | parameters, student / teacher | fit | one sample",
         [
-            choice(
-                "numbers, from heads that imitate the members one by one",
-                "`HydraPlusRegressor`",
-                "numbers",
-                "Hydra+",
-            ),
-            choice("classes, likewise", "`HydraPlusClassifier`", "classes", "Hydra+"),
-            choice(
-                "numbers, as one distribution", "`DistributionDistiller`", "numbers", "gaussian"
-            ),
-            choice("classes, likewise", "`DistributionDistiller`", "classes", "dirichlet"),
+            choice("regression, a head for each member", "`HydraPlusRegressor`", "Hydra+"),
+            choice("classification, a head for each member", "`HydraPlusClassifier`", "Hydra+"),
+            choice("regression, one distribution", "`DistributionDistiller`", "gaussian"),
+            choice("classification, one distribution", "`DistributionDistiller`", "dirichlet"),
             gped_choice(),
             bdistil_choice(),
             sequence_choice(),
@@ -1567,8 +1614,9 @@ def which_student() -> Table:
     )
 
 
-def choice(what: str, take: str, kind: str, student: str) -> list[Any]:
+def choice(what: str, take: str, student: str) -> list[Any]:
     """A student of tables, by what fidelity.py found."""
+    kind = "numbers" if what.startswith("regression") else "classes"
     found = [row for _, row in of_students(kind)[student]]
     gap = mean(row["nll_gap"] for row in found)
     ranks = spread((row["rank_student_to_teacher"] for row in found), ".2f")
@@ -1603,7 +1651,7 @@ def gped_choice() -> list[Any]:
     found = stored("gped")["quality"]["0"]
     ours, chain = found["GPED U_s"], found["teacher"]
     return [
-        "a posterior by Markov chains, no sample kept",
+        "a posterior by Markov chains, without stored samples",
         "`GPEDDistiller`",
         f"MNIST: NLL {ours['nll'] - chain['nll']:+.3f}; expected entropy off by "
         f"{ours['entropy_mae']:.3f} nats on average",
@@ -1618,10 +1666,11 @@ def bdistil_choice() -> list[Any]:
     found = stored("bdistil")["results"]["letter"]
     first = found["times"][0]
     return [
-        "predictions from as many rounds as there is time for",
+        "predictions within any deadline (anytime)",
         "`BDistilBooster`",
         f"letter, from gradient boosting: the first round {first['ratio']:.0f} times "
-        f"as fast for one row, accuracy {found['booster'][0]:.3f} ({found['teacher']:.3f})",
+        f"as fast for one sample, accuracy {found['booster'][0]:.3f} "
+        f"({found['teacher']:.3f})",
         None,
         None,
         f"{duration(first['ours_seconds'])} for a round",
@@ -1633,7 +1682,7 @@ def sequence_choice() -> list[Any]:
     found = stored("translation")["results"]
     ours, theirs = found["proxy student"], found["ensemble"]
     return [
-        "translators and language models",
+        "translation and language models",
         "`SequenceDistributionDistiller`",
         f"made-up languages: NLL per token {ours['nll']['mean'] - theirs['nll']['mean']:+.3f}; "
         f"AUROC of unknown nouns {ours['foreign_rmi']['mean']:.0f} % "
@@ -1737,7 +1786,7 @@ def gaussian_student() -> Highlight:
 def forest_student() -> Highlight:
     """A forest as one network."""
     row = stored("forest")["results"]["adult"]["times"][0]
-    what = "Predictions of a network distilled from 500 trees, all test rows of adult"
+    what = "Predictions of a network distilled from 500 trees, test samples of adult"
     measured = f"{row['ratio']:.0f} times as fast"
     return what, measured, f"at least {row['target']} times", row["reached"], "forest"
 
@@ -1745,7 +1794,7 @@ def forest_student() -> Highlight:
 def training() -> Highlight:
     """Speed of training."""
     row = stored("engine")["training"][0]
-    what = "Training ten networks on 506 rows, beside a loop over skorch nets"
+    what = "Training ten networks on 506 samples, compared with a loop over skorch nets"
     measured = f"{row['ratio']:.0f} times as fast"
     return what, measured, f"at least {row['target']} times", row["reached"], "speed"
 

@@ -14,13 +14,12 @@ chosen so, never on test rows.
 
 from __future__ import annotations
 
-import argparse
 import time
 import warnings
 
 import numpy as np
 import torch
-from _common import parameter, print_table, record, write_json
+from _common import argument_parser, parameter, print_table, record, write_json
 from joblib import Parallel, delayed
 from sklearn.frozen import FrozenEstimator
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -29,7 +28,7 @@ from sklearn.metrics import r2_score, root_mean_squared_error
 from sklearn.preprocessing import StandardScaler
 
 from skdistill import BayesianEnsembleRegressor, DistributionDistiller, HydraPlusRegressor
-from skdistill.datasets import UCI_REGRESSION_SETS, fetch_uci_regression
+from skdistill.datasets import fetch_uci_regression
 from skdistill.metrics import (
     ause,
     epistemic_fidelity,
@@ -228,10 +227,8 @@ def report(results: dict[str, dict], options) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--sets", nargs="+", default=None, choices=list(DEEP_ENSEMBLES))
+    parser = argument_parser(__doc__, "uci")
+    parser.add_argument("--sets", nargs="+", default=list(RECORDS), choices=list(DEEP_ENSEMBLES))
     parser.add_argument("--splits", type=int, default=20, help="how many of the splits to run")
     parser.add_argument("--validation", action="store_true", help="score on held-out training rows")
     parser.add_argument("--peers", nargs="*", default=[], choices=["gp", "mlp", "ngboost"])
@@ -239,11 +236,15 @@ def main() -> None:
     parser.add_argument("--teacher-param", nargs="*", default=[], type=parameter, metavar="K=V")
     parser.add_argument("--student-param", nargs="*", default=[], type=parameter, metavar="K=V")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--output", help="JSON file to write")
     options = parser.parse_args()
+    if options.quick:
+        options.sets, options.splits = options.sets[:1], 1
+        for given in (options.teacher_param, options.student_param):
+            given.append(("max_epochs", 2))
 
+    settings = {key: value for key, value in vars(options).items() if key != "output"}
     results = {}
-    for name in options.sets or UCI_REGRESSION_SETS:
+    for name in options.sets:
         try:
             n_splits = min(options.splits, len(fetch_uci_regression(name).train_indices))
         except OSError as error:
@@ -254,9 +255,7 @@ def main() -> None:
         )
         results[name] = averages(splits)
         report({name: results[name]}, options)
-        if options.output:
-            settings = {key: value for key, value in vars(options).items() if key != "output"}
-            write_json(options.output, record(settings=settings, results=results))
+        write_json(options.output, record(settings=settings, results=results))
     print()
     report(results, options)
 

@@ -35,7 +35,8 @@ Scores are those of skdistill.model_selection.unseen_scores. Of students also th
 and the median ratio of their epistemic part to the teacher's, and their NLL less the teacher's.
 
 Results are written after every fit (of a teacher with its students); with --resume those in the
-file stay, and what it lacks is measured. Models that fail are listed under "failures".
+file stay, what it lacks is measured, and models of ours anew where defaults have changed since.
+Models that fail are listed under "failures".
 
     python benchmarks/unseen.py
     python benchmarks/unseen.py --sets boston --columns 1 --protocols gap --models teacher gp
@@ -55,6 +56,7 @@ from pathlib import Path
 from statistics import geometric_mean, mean
 from typing import Any, NamedTuple
 
+import _defaults
 import numpy as np
 import peers
 import uci
@@ -375,6 +377,7 @@ CONTENDERS = {
     "catboost": Contender(boosted(peers.virtual_catboost), kinds=(False,), package="catboost"),
 }
 STUDENTS = tuple(name for name, contender in CONTENDERS.items() if contender.has_teacher)
+OURS = tuple(name for name, contender in CONTENDERS.items() if contender.package == "skdistill")
 
 
 def installed(names: Iterable[str]) -> list[str]:
@@ -404,16 +407,18 @@ class Unit(NamedTuple):
 
 
 class Done(NamedTuple):
-    """What a unit has led to: rows of results, and what each model that failed says."""
+    """What a unit has led to: rows of results, what each model that failed says, and the time."""
 
     unit: Unit
     rows: list[dict[str, Any]]
     failures: list[dict[str, str]]
+    seconds: float = 0.0
 
 
 def run(unit: Unit, options) -> Done:
     """Fit and judge the models of a unit; one that fails keeps no other from it."""
     one_thread()
+    start = time.perf_counter()
     fold = load(unit, options.max_rows)
     params = {"n_members": 3, "max_epochs": 2} if options.quick else {}
     done, teacher = Done(unit, [], []), None
@@ -427,7 +432,21 @@ def run(unit: Unit, options) -> Done:
             except (ValueError, RuntimeError) as error:
                 place = {"kind": unit.kind, "set": unit.set, "case": unit.case}
                 done.failures.append({**place, "model": name, "error": str(error)})
-    return done
+    return done._replace(seconds=time.perf_counter() - start)
+
+
+def seconds_left(todo: Iterable[Unit], finished: Sequence[Done]) -> float:
+    """Seconds that units will take one by one, as the same models took on the same set.
+
+    Those that no finished unit tells of take as long as the same models, or as all, on average.
+    """
+
+    def expected(unit: Unit) -> float:
+        models = [done for done in finished if done.unit.models == unit.models]
+        same = [done for done in models if done.unit.set == unit.set]
+        return mean(done.seconds for done in same or models or finished)
+
+    return sum(map(expected, todo))
 
 
 def run_model(unit: Unit, name: str, fold: Fold, params: Params, teacher) -> list[dict[str, Any]]:
@@ -548,8 +567,14 @@ def is_done(done: set[tuple], name: str, case: str, model: str, protocols: Itera
 
 
 def identity(row: dict[str, Any]) -> tuple:
+    """The fit that a row is of, by protocol."""
     case = None if row["protocol"] in OF_BASE else row["case"]
     return row["protocol"], row["set"], row["model"], case
+
+
+def place_of(row: dict[str, Any]) -> tuple:
+    """What there is one row of."""
+    return row["protocol"], row["set"], row["model"], row["case"]
 
 
 def split_up(kind, name, case, models: list[str], protocols: tuple[str, ...]) -> Iterator[Unit]:
@@ -570,7 +595,7 @@ def kept(path: Path, settings: dict[str, Any]) -> list[dict[str, Any]]:
         then, now = found["settings"][what], settings[what]
         if then != now:
             raise SystemExit(f"{path} cannot be resumed: its {what} is {then}, not {now}.")
-    return found["results"]
+    return _defaults.kept(found, OURS)
 
 
 def main() -> None:
@@ -593,17 +618,22 @@ def main() -> None:
     limits = {"most_scored": MOST_SCORED, "gp_rows": GP_ROWS, "held_out": HELD_OUT}
     results = kept(options.output, settings) if options.resume else []
     failures: list[dict[str, str]] = []
-    todo = list(units(options, installed(options.models), set(map(identity, results))))
-    start = time.perf_counter()
-    calls = (delayed(run)(unit, options) for unit in todo)
-    found = Parallel(options.jobs, return_as="generator_unordered")(calls)
-    for i, done in enumerate(found, 1):
-        results, failures = in_order(results + done.rows), failures + done.failures
+    known = {identity(row) for row in results if "older" not in row}
+    todo = list(units(options, installed(options.models), known))
+    finished: list[Done] = []
+    start, n_units = time.perf_counter(), len(todo)
+    calls = (delayed(run)(unit, options) for unit in list(todo))
+    for done in Parallel(options.jobs, return_as="generator_unordered")(calls):
+        results = in_order(_defaults.replaced(results, done.rows, place_of))
+        failures += done.failures
         content = {"settings": settings, "limits": limits, "failures": failures}
         write_json(options.output, record(**content, results=results))
+        finished.append(done)
+        todo.remove(done.unit)
         minutes = (time.perf_counter() - start) / 60
-        left = minutes / i * (len(todo) - i)
-        print(f"[{i}/{len(todo)}, {minutes:.0f} min, {left:.0f} to go] {done.unit}", flush=True)
+        left = seconds_left(todo, finished) / options.jobs / 60
+        progress = f"{len(finished)}/{n_units}, {minutes:.0f} min, {left:.0f} to go"
+        print(f"[{progress}] {done.unit}", flush=True)
         for failure in done.failures:
             print(f"    {failure['model']} failed: {failure['error']}", flush=True)
     report(results)

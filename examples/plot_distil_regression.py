@@ -16,12 +16,14 @@ ensemble's members part company, the student knows it too.
 # The student is a scikit-learn estimator like any other. It fits its teacher first. Columns may be
 # in any unit: both standardise them for themselves.
 
+import warnings
+
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import train_test_split
 
-from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
+from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor, SchemaWarning
 from skdistill.displays import SparsificationDisplay, UncertaintyBandDisplay
 from skdistill.metrics import ause, epistemic_fidelity, interval_coverage, mixture_nll
 from skdistill.model_selection import flops, n_parameters
@@ -82,10 +84,12 @@ print(
 # -----------
 #
 # Above, the prediction with its aleatoric and total band, of the teacher and of the student, as
-# the mean radius varies and all else stays at its median. The epistemic part is a small share of
-# the total, so that the two bands can hardly be told apart. Below, it is drawn alone: small
-# where images are many, large where they are few and beyond the last of them. Beside it, the error
-# that is left when the least certain are set aside.
+# the mean radius varies and all else stays at its median. Where images are many, the epistemic part
+# is so small that the two bands can hardly be told apart; where they are few, and beyond the last,
+# it grows. Below, it is drawn alone, and beside it the error that is left when the least certain
+# are set aside. skdistill warns of values outside the range of training; here they are wanted.
+
+warnings.simplefilter("ignore", SchemaWarning)
 
 figure, axes = plt.subplots(2, 2, figsize=(8, 6.8), layout="constrained")
 axes[0, 1].sharey(axes[0, 0])

@@ -131,9 +131,7 @@ def test_predictions_are_held_against_their_targets(predict):
 
 def test_uci_runs_with_its_peers(run, data_dir, tmp_path):
     output = tmp_path / "uci.json"
-    few = ["--teacher-param", "max_epochs=2", "--student-param", "max_epochs=2"]
-    which = ["--sets", "boston", "--splits", "1", "--peers", "gp", "mlp"]
-    text = run("uci.py", *which, *few, "--output", str(output))
+    text = run("uci.py", "--quick", "--peers", "gp", "mlp", "--output", str(output))
     result = json.loads(output.read_text(encoding="utf-8"))["results"]["boston"]
     assert set(result) == {"teacher", "student", "fidelity", "gp", "mlp"}
     for model in ("teacher", "student", "gp", "mlp"):
@@ -1062,6 +1060,24 @@ def test_samples_unlike_those_seen_are_judged_and_what_is_there_is_not_again(run
     assert {"held_out_rank", "held_out_ratio", "held_out_gap"} <= set(of_student[0])
     with pytest.raises(SystemExit, match="its max_rows is 80, not 2000"):
         run("unseen.py", *arguments[1:], "teacher")
+    # what was measured with older defaults is measured anew, if asked for, and else marked
+    output.write_text(json.dumps(found | {"defaults": {"version": "old"}}), encoding="utf-8")
+    assert "[1/1," in run("unseen.py", *arguments, "teacher")
+    renewed = json.loads(output.read_text(encoding="utf-8"))["results"]
+    assert Counter(row["model"] for row in renewed) == {"teacher": 12, "hydra": 12}
+    assert {row["model"] for row in renewed if "older" in row} == {"hydra"}
+
+
+def test_time_left_is_that_of_the_same_models_on_the_same_set(unseen):
+    def unit(name, *models):
+        return unseen.Unit("gap", name, "column 0", models, ("gap",))
+
+    times = {unit("boston", "gp"): 2.0, unit("wine", "gp"): 40.0, unit("wine", "teacher"): 6.0}
+    finished = [unseen.Done(unit, [], [], seconds) for unit, seconds in times.items()]
+    assert unseen.seconds_left([unit("wine", "gp"), unit("boston", "gp")], finished) == 42
+    assert unseen.seconds_left([unit("energy", "gp")], finished) == 21  # the mean of the models
+    assert unseen.seconds_left([unit("energy", "plain")], finished) == 16  # and of all
+    assert unseen.seconds_left([], []) == 0
 
 
 def test_unseen_samples_are_what_their_protocol_says(unseen, data_dir):

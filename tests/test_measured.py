@@ -107,6 +107,68 @@ def test_stale_numbers_are_replaced_and_prose_is_kept(pages, tmp_path, monkeypat
     ]
 
 
+@pytest.fixture
+def defaults(report):
+    """What tells older results from those of today."""
+    return importlib.import_module("_defaults")
+
+
+def test_files_tell_with_which_defaults_they_were_measured(defaults, monkeypatch):
+    now = defaults.defaults()
+    assert {"version", "HydraPlusRegressor", "transfer", "rules"} <= set(now)
+    assert defaults.changed({"defaults": now}) == []
+    assert defaults.changed({"defaults": now | {"transfer": "0"}}) == ["transfer"]
+    assert defaults.changed({}) == list(now)  # a file that does not say is older
+    # one default more or another value, and the digest is another one
+    monkeypatch.setattr(defaults.skdistill, "__version__", "9.9")
+    monkeypatch.setattr(defaults.skdistill.HydraPlusRegressor, "__init__", lambda self, lr=1: None)
+    defaults.defaults.cache_clear()
+    assert defaults.changed({"defaults": now}) == ["version", "HydraPlusRegressor"]
+    defaults.defaults.cache_clear()
+
+
+def test_rules_are_the_numbers_of_a_module(defaults):
+    text = """
+_EPOCHS: dict[str, int] = {"regressor": 100}
+_NOISE = Noise(correlated=True)
+_NAMES = ("a", "b")
+_CHUNK_BYTES = 2**20
+_PARAMETERS = {"n_members": Number(1)}
+def f(): _HIDDEN = 3
+lower = 4
+"""
+    assert list(defaults.constants(text)) == [
+        "_EPOCHS = {'regressor': 100}",
+        "_NOISE = Noise(correlated=True)",
+    ]
+
+
+def test_a_resumed_file_replaces_what_is_older_and_keeps_models_of_others(defaults):
+    rows = [{"model": "ours", "nll": 1}, {"model": "gp", "nll": 2}]
+    today = {"defaults": defaults.defaults(), "results": rows}
+    assert defaults.kept(today, {"ours"}) == rows
+    kept = defaults.kept({"results": rows}, {"ours"})
+    assert kept == [{"model": "ours", "nll": 1, "older": True}, rows[1]]
+    # as long as one of them is left, the file is older, whatever wrote it
+    assert defaults.changed(today | {"results": kept})
+    new = defaults.replaced(kept, [{"model": "ours", "nll": 3}], lambda row: row["model"])
+    assert new == [rows[1], {"model": "ours", "nll": 3}]
+    assert not defaults.changed(today | {"results": new})
+
+
+def test_pages_say_which_files_are_older(report, defaults, monkeypatch):
+    found = {name: {"defaults": defaults.defaults()} for name in report.COMMANDS}
+    monkeypatch.setattr(report, "read", found.__getitem__)
+    assert report.older() == "All were measured with today's defaults."
+    found["uci"] = found["gped_cnn"] = {}
+    text = "Measured with older defaults, and to be run again: ``gped_cnn``, ``uci``."
+    assert report.older() == text
+    monkeypatch.undo()
+    report.older("highlights")
+    assert {"uci", "peers", "hydra", "engine"} < report.READ
+    assert "amounts" not in report.READ
+
+
 def test_missed_targets_are_bold_and_ratios_are_at_least_one_without_a_target(pages):
     assert pages.marked(0.5, ".1f", False) == "**0.5**"
     assert pages.marked(0.5, ".1f", True) == pages.marked(0.5, ".1f", None) == "0.5"

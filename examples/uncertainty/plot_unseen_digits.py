@@ -16,6 +16,8 @@ Digits turned on their side are farther from all that it has seen, and it finds 
 # function is added that vanishes at the training images; the student has the same functions.
 # ``distance_aware=False`` leaves them out.
 
+import warnings
+
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
@@ -23,7 +25,12 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 
-from skdistill import BayesianEnsembleClassifier, HydraPlusClassifier, predict_uncertainty
+from skdistill import (
+    BayesianEnsembleClassifier,
+    HydraPlusClassifier,
+    SchemaWarning,
+    predict_uncertainty,
+)
 from skdistill.displays import UncertaintyHistogramDisplay
 from skdistill.metrics import ood_auroc
 
@@ -60,8 +67,10 @@ models = {
 # ---------
 #
 # The area under the ROC curve (AUROC) is the chance that a strange image is given more epistemic
-# uncertainty than a test image of a known digit: .5 is guessing, 1 is perfect.
+# uncertainty than a test image of a known digit: .5 is guessing, 1 is perfect. skdistill warns of
+# values outside the range of training, which are wanted here.
 
+warnings.simplefilter("ignore", SchemaWarning)
 print(f"{'':28}{'known digits':>22}{'AUROC':>10}{'AUROC':>10}")
 print(f"{'':28}{'accuracy':>12}{'log loss':>10}{'8 and 9':>10}{'turned':>10}")
 for name, model in models.items():
