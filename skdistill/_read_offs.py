@@ -78,8 +78,17 @@ class DistributionEstimator(NetEstimator):
         return tags
 
     def _read(self, X, read: Callable[[Any], Any], **kwargs):
-        """Check rows, predict them and return what `read` takes, see :func:`read_in_chunks`."""
+        """Check rows, predict them and return what `read` takes from their distribution."""
         self._plan_of_fit()
+        module = self.module_
+
+        def read_outputs(outputs: torch.Tensor, rows: torch.Tensor) -> Any:
+            return read(module.of_outputs(outputs, rows))
+
+        return self._read_outputs(X, read_outputs, **kwargs)
+
+    def _read_outputs(self, X, read: Callable[[torch.Tensor, torch.Tensor], Any], **kwargs):
+        """Check rows, predict them and return what `read` takes, see :func:`read_in_chunks`."""
         X = check_rows(self, X, self._recipe.row_shape)
         return read_in_chunks(self.module_, X, read, **kwargs)
 
@@ -109,8 +118,7 @@ class DistributionEstimator(NetEstimator):
             task = self._plan_of_fit().task
             if task.kind == "classifier":
                 return task.decode(self._read(X, task.point))
-            module = self.module_
-            return task.decode(self._read(X, module.mean, raw=True, run=module.outputs_of_networks))
+            return task.decode(self._read_outputs(X, self.module_.mean))
         check_return_std(self, return_std)
         mean, variance = self._read(X, lambda d: (d.mean, d.variance))
         per_target = self._plan.task.per_target
@@ -263,8 +271,14 @@ class DistributionEstimator(NetEstimator):
             :class:`EmpiricalGaussian <skdistill.distributions.EmpiricalGaussian>` or
             :class:`EmpiricalCategorical <skdistill.distributions.EmpiricalCategorical>`.
         """
-        outputs = self._read(X, lambda outputs: outputs.transpose(0, 1), raw=True)
-        return self.module_.of_outputs(torch.from_numpy(outputs).transpose(0, 1))
+        self._plan_of_fit()
+        module = self.module_
+
+        def read(outputs: torch.Tensor, rows: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return tuple(part.transpose(0, -2) for part in module.parts(outputs, rows))
+
+        parts = self._read_outputs(X, read)
+        return module.of_parts(*(torch.from_numpy(part).transpose(0, -2) for part in parts))
 
     @available_if(lambda self: "_plan" not in vars(self) or self._plan.has_members)
     def predict_members(self, X: Any) -> np.ndarray:
@@ -281,7 +295,8 @@ class DistributionEstimator(NetEstimator):
             Class probabilities; or means ``[..., 0]`` in units of y, and variances ``[..., 1]`` in
             squared units.
         """
-        return self._read(X, lambda d: d.members)
+        self._plan_of_fit()
+        return self._read_outputs(X, self.module_.members)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Draw targets or labels from the predicted distribution.

@@ -100,8 +100,7 @@ def rows_within(n_activations: int, is_on_cpu: bool = True) -> int:
 def read_in_chunks(
     module: Any,
     X: np.ndarray,
-    read: Callable[[Any], Any],
-    raw: bool = False,
+    read: Callable[[Tensor, Tensor], Any],
     may_be_infinite: bool = False,
     run: Callable[[Tensor], Tensor] | None = None,
 ) -> Any:
@@ -113,9 +112,9 @@ def read_in_chunks(
     X : ndarray of shape (n, ...)
         Checked rows.
     read : callable
-        Takes a distribution, or the outputs if `raw`, to a tensor or a tuple of tensors.
-    raw, may_be_infinite : bool, default=False
-        Outputs must be finite, and so must the tensors be that are read unless `may_be_infinite`.
+        Takes outputs (S, n, p), and their rows, to a tensor or a tuple of tensors.
+    may_be_infinite : bool, default=False
+        Outputs must be finite, and so must the tensors be that are read unless this is true.
     run : callable, default=None
         Takes rows (n, ...) to outputs (S, n, p); None is the module's.
 
@@ -124,8 +123,7 @@ def read_in_chunks(
     arrays : ndarray, or tuple of ndarray
     """
     size = rows_at_a_time(module, X)
-    # Values of random functions are kept with raw outputs alone: taking them apart costs time.
-    run = run or (module.outputs if raw else module.outputs_of_networks)
+    run = run or module.outputs
 
     def predict(start: int) -> Any:
         rows = as_rows(module, X, slice(start, start + size))
@@ -133,7 +131,7 @@ def read_in_chunks(
         outputs_are_small = is_small(outputs)
         if not outputs_are_small:
             check_outputs(outputs, X[start:], range(start, len(X)), axis=-2)
-        found = read(outputs if raw else module.of_networks(outputs, rows))
+        found = read(outputs, rows)
         if not (outputs_are_small or may_be_infinite):
             for part in _parts(found):
                 check_outputs(part, X[start:], range(start, len(X)))
@@ -159,6 +157,11 @@ def read_in_chunks(
             spans = [starts[k : k + step] for k in range(0, len(starts), step)]
             on_threads(_configured(fill), spans, n_threads)
     return tuple(out) if isinstance(first, tuple) else out[0]
+
+
+def rows_first(outputs: Tensor, rows: Tensor) -> Tensor:
+    """Return outputs (S, n, p) as (n, S, p), to be read."""
+    return outputs.transpose(0, 1)
 
 
 def _configured(fill: Callable[[range], None]) -> Callable[[range], None]:

@@ -73,6 +73,10 @@ def values(found, rows):
     return found.module()(torch.tensor(rows)).numpy()
 
 
+def variance(found, rows):
+    return found.module().variance(torch.tensor(rows)).numpy()
+
+
 # ------------------------------------------------------------------------------------------
 # What they are
 # ------------------------------------------------------------------------------------------
@@ -85,12 +89,12 @@ def test_draws_have_the_variance_of_the_conditioned_gaussian_process(n_members, 
     rows = np.random.RandomState(2).uniform(-3, 3, (50, 2))
     kernel = squared_exponential(found.inducing, found.inducing, 0.7) + 1e-4 * np.eye(40)
     cross = squared_exponential(rows, found.inducing, 0.7)
-    variance = 1 - np.einsum("ij,ji->i", cross, np.linalg.solve(kernel, cross.T))
-    expected = np.maximum(variance - usual, 0)
+    left = 1 - np.einsum("ij,ji->i", cross, np.linalg.solve(kernel, cross.T))
+    expected = np.maximum(left - usual, 0)
     assert 0 < (expected > 0).sum() <= 50 * (1 - usual)
-    at_rows = values(found, rows)
-    np.testing.assert_allclose(at_rows[..., 0].var(0), 4 * expected, rtol=1e-6, atol=1e-10)
-    np.testing.assert_allclose(at_rows[..., 1].var(0), expected / 4, rtol=1e-6, atol=1e-10)
+    expected = np.column_stack([4 * expected, expected / 4])
+    np.testing.assert_allclose(variance(found, rows), expected, rtol=1e-6, atol=1e-10)
+    np.testing.assert_allclose(values(found, rows).var(0), expected, rtol=1e-6, atol=1e-10)
 
 
 def test_draws_are_those_of_the_conditioned_gaussian_process():
@@ -109,8 +113,10 @@ def test_draws_are_those_of_the_conditioned_gaussian_process():
 def test_draws_have_a_variance_of_its_own_for_each_value_that_is_missing(n_missing):
     rows = np.random.RandomState(2).uniform(-1, 1, (5, 2))
     rows[:, :n_missing] = np.nan
-    at_rows = values(functions(n_members=9), rows)
+    found = functions(n_members=9)
+    at_rows = values(found, rows)
     np.testing.assert_allclose(at_rows[..., 0].var(0), 9.0 * n_missing, rtol=1e-6)
+    np.testing.assert_allclose(variance(found, rows), 9.0 * n_missing)
     np.testing.assert_allclose(at_rows.mean(0), 0, atol=1e-10)
 
 
@@ -150,15 +156,6 @@ def test_draws_grow_with_the_distance_beyond_the_radius():
     near, far, farther, farthest = values(functions(radius=10.0, growth=0.5), rows)[:, :, 0].T
     np.testing.assert_allclose(far / near, (1 + 0.5 * 390) / (1 + 0.5 * 190))
     np.testing.assert_allclose(farthest / farther, 2, rtol=1e-4)
-
-
-@pytest.mark.parametrize("n_networks", [1, 3, 4])
-def test_values_are_taken_from_the_outputs_they_were_appended_to(n_networks):
-    found = functions(scale=(1.0, 2.0)).module()
-    x, outputs = torch.randn(6, 2).double(), torch.randn(n_networks, 6, 5).double()
-    own, parted = found.parted(found.appended(outputs, x))
-    assert torch.equal(own, outputs)
-    assert torch.equal(parted, found(x))
 
 
 def test_distances_are_along_columns_that_matter():
@@ -345,12 +342,12 @@ def drawn(*shape, seed=0):
     ids=lambda d: type(d).__name__,
 )
 def test_numbers_keep_mean_and_aleatoric_part(distribution):
-    functions_at = drawn(10, 3, 2, seed=1)
-    found = distribution.displaced(functions_at)
+    further = drawn(3, 2, seed=1).square()
+    found = distribution.with_mean_variance(further)
     before, after = distribution.uncertainty(), found.uncertainty()
     torch.testing.assert_close(found.mean, distribution.mean)
     torch.testing.assert_close(after.aleatoric, before.aleatoric)
-    torch.testing.assert_close(after.epistemic, before.epistemic + functions_at.square().mean(0))
+    torch.testing.assert_close(after.epistemic, before.epistemic + further)
 
 
 def test_members_get_one_function_each():
@@ -363,41 +360,32 @@ def test_members_get_one_function_each():
     torch.testing.assert_close(classes.members.transpose(0, 1), expected)
 
 
-def test_the_density_of_displaced_members_has_no_holes():
-    before = EmpiricalGaussian(drawn(20, 4, 1), torch.full((20, 4, 1), 1e-4).double())
-    found = before.displaced(10 * drawn(20, 4, 1, seed=1))
-    means, variances = found.components()
-    total = variances.mean(0) + (means - means.mean(0)).square().mean(0)
-    torch.testing.assert_close(total, found.variance)  # that of the members
-    torch.testing.assert_close(means.mean(0), found.mean)
-    grid = torch.linspace(-60, 60, 20_001).double()[:, None, None].expand(-1, 4, 1)
-    density = torch.stack([found.log_prob(y).exp() for y in grid])
-    moments = torch.stack([torch.trapezoid(density * grid**k, grid, dim=0) for k in range(3)])
-    torch.testing.assert_close(moments[0], torch.ones(4, 1).double(), rtol=1e-5, atol=0)
-    torch.testing.assert_close(moments[1], found.mean, rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(moments[2] - moments[1] ** 2, found.variance, rtol=1e-5, atol=0)
-    median = found.quantile(0.5).squeeze(-1)
-    torch.testing.assert_close(found.cdf(median), torch.full((4, 1), 0.5).double())
-    # New draws of the functions are likelier than under narrow members, whose density is 0 between.
-    unseen = 10 * drawn(50, 4, 1, seed=2)
-    narrow = EmpiricalGaussian(found.means, found.variances)
-    gain = torch.stack([found.log_prob(y) - narrow.log_prob(y) for y in unseen])
-    assert gain.mean() > 100
-
-
-def test_members_that_are_not_displaced_keep_their_density():
-    before = EmpiricalGaussian(drawn(5, 4, 1), drawn(5, 4, 1, seed=1).exp())
-    found = before.displaced(torch.zeros(5, 4, 1).double())
-    for now, then in zip(found.components(), before.components(), strict=True):
-        torch.testing.assert_close(now, then)
-
-
-def test_a_displaced_mixture_is_displaced_in_every_unit():
-    before = EmpiricalGaussian(drawn(5, 4, 1), drawn(5, 4, 1, seed=1).exp())
-    functions_at, y = drawn(5, 4, 1, seed=2), drawn(4, 1, seed=3)
-    found = before.displaced(functions_at).affine(3.0, 2.0)
-    expected = before.affine(3.0, 2.0).displaced(2 * functions_at)
-    torch.testing.assert_close(found.log_prob(y), expected.log_prob(y))
+def test_members_whose_means_are_uncertain_are_wider_gaussians():
+    before = EmpiricalGaussian(drawn(5, 4, 2), drawn(5, 4, 2, seed=1).exp())
+    further, y = drawn(4, 2, seed=2).exp(), drawn(4, 2, seed=3)
+    found = before.with_mean_variance(further)
+    wider = EmpiricalGaussian(before.means, before.variances + further)
+    generators = (torch.Generator().manual_seed(0) for _ in range(2))
+    for read in (
+        lambda d: d.log_prob(y),
+        lambda d: d.cdf(y),
+        lambda d: d.quantile([0.1, 0.6]),
+        lambda d: d.variance,
+        lambda d: d.mean,
+        lambda d: d.sample(7, next(generators)),
+    ):
+        torch.testing.assert_close(read(found), read(wider), rtol=1e-12, atol=0)
+    assert torch.equal(found.members, before.members)
+    factor = drawn(4, 2, seed=4).exp()
+    epistemic = before.uncertainty().epistemic + further
+    for changed, expected in (
+        (found.with_mean_variance(further), epistemic + further),
+        (found.widened(factor), factor * epistemic),
+        (found.tempered(2.0), epistemic),
+        (found.affine(3.0, 2.0), 4 * epistemic),
+        (found.moment_matched(), torch.zeros_like(epistemic)),
+    ):
+        torch.testing.assert_close(changed.uncertainty().epistemic, expected)
 
 
 def test_a_dirichlet_has_the_moments_of_the_mixture_of_displaced_ones():
@@ -455,6 +443,24 @@ def test_the_mean_stays_and_members_disagree_in_the_gap(ensembles):
     spread = added.std(axis=1)[:, 0]
     assert spread[50] > 3 * spread[[20, 80]].max()  # 0 is in the gap, -3 and 3 among the samples
     assert spread[[0, 100]].min() > spread[50]
+
+
+def test_the_variance_of_the_functions_is_added_to_what_members_disagree_by(ensembles):
+    aware, plain = ensembles["regressor"]
+    rows = np.linspace(-5, 5, 101)[:, None]
+    of_functions = variance(aware._recipe.functions, rows)[:, 0]
+    found, before = aware.predict_uncertainty(rows), plain.predict_uncertainty(rows)
+    np.testing.assert_allclose(found.epistemic, before.epistemic + of_functions, rtol=1e-6)
+    np.testing.assert_allclose(
+        found.aleatoric,
+        before.aleatoric * aware.calibration_.temperature / plain.calibration_.temperature,
+    )
+    distribution = aware.predict_distribution(rows)
+    for part, expected in zip(distribution.uncertainty(), found, strict=True):
+        np.testing.assert_allclose(part.numpy()[:, 0], expected, rtol=1e-6)
+    np.testing.assert_allclose(
+        distribution.interval(0.8)[:, 0].numpy(), aware.predict_interval(rows, 0.8), rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize("kind", ["regressor", "classifier"])

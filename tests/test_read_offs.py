@@ -185,13 +185,13 @@ READS = {
 def chunks(monkeypatch):
     """Numbers of rows that networks are asked about at a time, as they are asked."""
     sizes: list[int] = []
-    original = GaussianStack.outputs_of_networks
+    original = GaussianStack.outputs
 
     def spy(self, x):
         sizes.append(len(x))
         return original(self, x)
 
-    monkeypatch.setattr(GaussianStack, "outputs_of_networks", spy)
+    monkeypatch.setattr(GaussianStack, "outputs", spy)
     return sizes
 
 

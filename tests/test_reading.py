@@ -237,14 +237,14 @@ def chunks(monkeypatch):
 def seen_threads(model, monkeypatch):
     """The threads that predict chunks, and the number of threads that torch has in each."""
     seen = set()
-    original = type(model.module_).outputs_of_networks
+    original = type(model.module_).outputs
 
     def outputs(self, rows):
         seen.add((threading.get_ident(), torch.get_num_threads()))
         time.sleep(1e-3)  # the others get their turn
         return original(self, rows)
 
-    monkeypatch.setattr(type(model.module_), "outputs_of_networks", outputs)
+    monkeypatch.setattr(type(model.module_), "outputs", outputs)
     return seen
 
 

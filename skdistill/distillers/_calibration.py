@@ -13,7 +13,7 @@ from sklearn.model_selection import train_test_split
 
 from .._calibration import fit_calibration
 from .._checks import check_weights
-from .._reading import read_in_chunks
+from .._reading import read_in_chunks, rows_first
 from .._rules import errors_about
 from .._warm_start import scaling_of
 from .._warnings import warn
@@ -41,8 +41,7 @@ def calibrate(distiller: Any, setup: Setup) -> None:
     setup = setup._replace(scaling=scaling_of(pilot))
     networks, _ = networks_and_functions(pilot.teacher_, setup)
     members = predictor_of(networks, setup)(X)
-    run = module.outputs_of_networks
-    outputs = read_in_chunks(module, X, lambda outputs: outputs.transpose(0, 1), raw=True, run=run)
+    outputs = read_in_chunks(module, X, rows_first)
     found = fit_calibration(
         module.read(torch.from_numpy(outputs).transpose(0, 1).double()),
         distribution_of(task, torch.from_numpy(members).double()),

@@ -17,6 +17,7 @@ from sklearn.utils import check_random_state
 from .._estimator import available_if, fit_task, with_callbacks
 from .._ranks import current_ranks
 from .._read_offs import DistributionEstimator
+from .._reading import rows_first
 from .._rules import AnyOf, Number, OneOf, Schedule, Seed
 from .._streams import is_stream
 from .._tasks import Task
@@ -660,7 +661,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         OneOf((True, False)).check(with_residual, "with_residual")
         Seed().check(random_state, "random_state")
         seed = int(check_random_state(random_state).randint(SEED_LIMIT))
-        outputs = self._read(X, lambda outputs: outputs.transpose(0, 1), raw=True)
+        outputs = self._read_outputs(X, rows_first)
         generator = torch.Generator().manual_seed(seed)
 
         module, plan = self.module_, cast(FactorPlan, self._plan)
@@ -670,7 +671,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
 
         buffers = dict(module.named_buffers(recurse=False))
         drawn = plan.task.wrap(module.network, buffers, draw)
-        return drawn.of_outputs(torch.from_numpy(outputs).transpose(0, 1)).members.numpy()
+        return drawn.of_parts(torch.from_numpy(outputs).transpose(0, 1)).members.numpy()
 
     def _predict_expected_only(self) -> None:
         """Predict the members' mean from now on, with an epistemic part of 0."""

@@ -370,7 +370,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         X = check_rows(self, X, self._recipe.row_shape)
         OneOf(tuple(plan.labels)).check(name, "name")
         columns = plan.columns_of(name)
-        outputs = read_in_chunks(self.module_, X, lambda o: o[0, :, columns], raw=True)
+        outputs = read_in_chunks(self.module_, X, lambda o, _: o[0, :, columns])
         values = plan.expectation(name).predict(torch.from_numpy(outputs))
         return plan.in_units(name, values, self.module_).numpy()
 

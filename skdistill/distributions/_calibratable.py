@@ -6,7 +6,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ._uncertainty import Uncertainty
@@ -56,22 +55,3 @@ class Calibratable(ABC):
         -------
         Distribution of the same kind.
         """
-
-    def displaced(self, values: Tensor) -> Calibratable:
-        """Add S equally likely functions to what is predicted, by their values for the rows.
-
-        They are added to the mean of numbers, whose aleatoric part stays, or to logits. Members
-        get one each; another distribution becomes one of the same kind that is as near as may be.
-
-        Parameters
-        ----------
-        values : Tensor of shape (S, n, t), or (S, n, K)
-            Their mean over the functions is 0.
-
-        Returns
-        -------
-        Distribution of the same kind.
-        """
-        epistemic: Tensor = self.uncertainty().epistemic
-        least = torch.finfo(epistemic.dtype).tiny
-        return self.widened(1 + values.square().mean(0).to(epistemic) / epistemic.clamp(min=least))

@@ -175,6 +175,7 @@ class EmpiricalCategorical(Predictive, Calibratable):
         return EmpiricalCategorical.from_logits(log_mean + deviations)
 
     def displaced(self, values: Tensor) -> EmpiricalCategorical:
+        """Add values, (S, n, K), to the members' logits."""
         return EmpiricalCategorical.from_logits(self.log_probs + values.to(self.log_probs))
 
     @property

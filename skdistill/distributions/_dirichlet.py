@@ -88,9 +88,13 @@ class Dirichlet(Predictive, Calibratable):
         return Dirichlet(self.concentrations / factor.unsqueeze(-1))
 
     def displaced(self, values: Tensor) -> Dirichlet:
-        # It has the mean, and the expected sum of squares, of the mixture of S distributions of the
-        # same precision whose means have displaced logits. Sums of positive terms: near a corner of
-        # the simplex, 1 minus the squares would have no digit left.
+        """Add S equally likely functions to the logits, by their values (S, n, K).
+
+        The result has the mean, and the expected sum of squares, of the mixture of S distributions
+        of the same precision whose means have displaced logits.
+        """
+        # Sums of positive terms: near a corner of the simplex, 1 minus the squares would have no
+        # digit left.
         means = (self.log_mean + values.to(self.concentrations)).softmax(-1)
         mean = means.mean(0)
         # 1 - sum_k p_k^2 = 2 sum_{j < k} p_j p_k

@@ -58,9 +58,9 @@ class EmpiricalGaussian(Marginal, Calibratable):
     """Members of equal weight, each of which predicts a Gaussian for every row and target.
 
     As a distribution over Gaussians it tells aleatoric from epistemic uncertainty; averaged over
-    the members it is, per row and target, the mixture ``1/S sum_s N(means[s], variances[s])``,
-    which is the predictive distribution of a deep ensemble. Results have the dtype and the device
-    of the members.
+    the members it is, per row and target, the mixture
+    ``1/S sum_s N(means[s], variances[s] + mean_variance)``, which is the predictive distribution of
+    a deep ensemble. Results have the dtype and the device of the members.
 
     Parameters
     ----------
@@ -69,10 +69,9 @@ class EmpiricalGaussian(Marginal, Calibratable):
     variances : Tensor of shape (S, n, t)
         Variance of each member, in squared units of y. Positive; quantiles and samples also take
         zero, a member that predicts a point.
-    drawn : Tensor of shape (n, t), default=None
-        Part of the variance of the means, in squared units of y, that is due to draws from a normal
-        distribution. S draws say little of its density, and leave holes between them. Density,
-        quantiles and samples are then those of :meth:`components`, a kernel density estimate.
+    mean_variance : Tensor of shape (n, t), default=None
+        Variance, in squared units of y, by which each member's mean is uncertain, normally
+        distributed around `means`. It is epistemic, and no part of `members`. None is 0.
 
     Raises
     ------
@@ -82,7 +81,7 @@ class EmpiricalGaussian(Marginal, Calibratable):
 
     means: Tensor
     variances: Tensor
-    drawn: Tensor | None = None
+    mean_variance: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.means.ndim != 3 or self.means.shape != self.variances.shape:
@@ -149,8 +148,8 @@ class EmpiricalGaussian(Marginal, Calibratable):
     def affine(self, loc: Tensor | np.ndarray, scale: Tensor | np.ndarray) -> EmpiricalGaussian:
         loc, scale = (torch.as_tensor(value).to(self.means) for value in (loc, scale))
         squared, means = scale.square(), torch.addcmul(loc, scale, self.means)
-        drawn = None if self.drawn is None else squared * self.drawn
-        return EmpiricalGaussian(means, squared * self.variances, drawn)
+        further = None if self.mean_variance is None else squared * self.mean_variance
+        return EmpiricalGaussian(means, squared * self.variances, further)
 
     def tempered(self, temperature: Any) -> EmpiricalGaussian:
         temperature = as_tensor_like(temperature, self.variances)
@@ -158,33 +157,29 @@ class EmpiricalGaussian(Marginal, Calibratable):
 
     def widened(self, factor: Tensor) -> EmpiricalGaussian:
         mean = self.mean
-        drawn = None if self.drawn is None else factor * self.drawn
+        further = None if self.mean_variance is None else factor * self.mean_variance
         means = mean + factor.sqrt() * (self.means - mean)
-        return EmpiricalGaussian(means, self.variances, drawn)
+        return EmpiricalGaussian(means, self.variances, further)
+
+    def with_mean_variance(self, variance: Tensor) -> EmpiricalGaussian:
+        """Add variance, (n, t), to that of the mean, which is the epistemic part."""
+        variance = variance.to(self.means)
+        before = self.mean_variance
+        return replace(self, mean_variance=variance if before is None else before + variance)
 
     def displaced(self, values: Tensor) -> EmpiricalGaussian:
-        values = values.to(self.means)
-        return replace(self, means=self.means + values, drawn=values.square().mean(0))
+        """Add values, (S, n, t), to the members' means."""
+        return replace(self, means=self.means + values.to(self.means))
 
     def components(self) -> tuple[Tensor, Tensor]:
         """Means and variances of the Gaussians of the predictive density.
-
-        They are the members' unless some of the variance of the means is `drawn`. Then this part is
-        smoothed by a kernel of Silverman's width: means come closer together, and variances grow,
-        so that the mean and the variance of the mixture stay as they are.
 
         Returns
         -------
         means, variances : Tensor of shape (S, n, t)
         """
-        if self.drawn is None:
-            return self.means, self.variances
-        variance, mean = self.uncertainty().epistemic, self.mean
-        width = (4 / 3) ** 0.2 * len(self.means) ** -0.2  # Silverman (1986), Eq 3.28
-        added = torch.minimum(self.drawn, variance) * width**2 / (1 + width**2)
-        least = torch.finfo(variance.dtype).tiny
-        kept = (1 - added / variance.clamp(min=least)).sqrt()
-        return mean + kept * (self.means - mean), self.variances + added
+        further = self.mean_variance
+        return self.means, self.variances if further is None else self.variances + further
 
     @property
     def mean(self) -> Tensor:
@@ -198,12 +193,14 @@ class EmpiricalGaussian(Marginal, Calibratable):
         -------
         Uncertainty
             Tensors of shape (n, t), in squared units of y. The epistemic part is the population
-            variance (1/S) of the means, so that ``total == aleatoric + epistemic``; it is never
-            negative, and exactly zero where the members agree.
+            variance (1/S) of the means, and their own variance if they have one, so that ``total ==
+            aleatoric + epistemic``; it is never negative, and exactly zero where the members agree.
         """
         shifted = self.means - self.means[0]  # removes a large common offset before rounding
         aleatoric = self.variances.mean(dim=0)  # Eq. 4b
         epistemic = (shifted - shifted.mean(dim=0)).square().mean(dim=0)  # Eq. 4c
+        if self.mean_variance is not None:
+            epistemic = epistemic + self.mean_variance
         return Uncertainty(aleatoric + epistemic, aleatoric, epistemic, measure="variance")
 
     def moment_matched(self) -> EmpiricalGaussian:

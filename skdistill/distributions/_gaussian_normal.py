@@ -140,8 +140,9 @@ class GaussianNormal(Marginal, Calibratable):
         slope = factor.sqrt() * self.slope
         return replace(self, conditional_variance=conditional_variance, slope=slope)
 
-    def displaced(self, values: Tensor) -> GaussianNormal:
-        added = values.square().mean(0).to(self.conditional_variance)
+    def with_mean_variance(self, variance: Tensor) -> GaussianNormal:
+        """Add variance, (n, t), to that of the mean, which is the epistemic part."""
+        added = variance.to(self.conditional_variance)
         return replace(self, conditional_variance=self.conditional_variance + added)
 
     def uncertainty(self) -> Uncertainty:

@@ -102,6 +102,11 @@ class NormalInverseGamma(Marginal, Calibratable):
     def widened(self, factor: Tensor) -> NormalInverseGamma:
         return replace(self, nu=self.nu / factor)
 
+    def with_mean_variance(self, variance: Tensor) -> NormalInverseGamma:
+        """Add variance, (n, t), to that of the mean, which is the epistemic part."""
+        aleatoric = self.beta / (self.alpha - 1)
+        return replace(self, nu=aleatoric / (aleatoric / self.nu + variance.to(self.nu)))
+
     @property
     def spread(self) -> Tensor:
         """Scale of Student's t, of shape (n, t), in units of y."""

@@ -107,7 +107,9 @@ def diagnosed_rows(X: Any) -> Any:
 def diagnose(ensemble: Any, X: np.ndarray) -> SamplerDiagnostics:
     """Diagnostics of an ensemble whose members are draws of chains, with a warning if need be."""
     rows = diagnosed_rows(X)
-    members = read_in_chunks(ensemble.module_, rows, lambda d: d.members)
+    module = ensemble.module_
+    # What networks predict, without random functions, whose draws are independent in any case.
+    members = read_in_chunks(module, rows, lambda outputs, _: module.of_parts(outputs).members)
     members = np.moveaxis(members, 1, 0)  # (S, n, ...)
     n_chains = ensemble.inference.resolved(ensemble.n_members).n_chains
     draws = members.reshape(n_chains, -1, len(rows), int(np.prod(members.shape[2:])))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
+from torch import Tensor
 
 from .._columns import COLUMN_PARAMETERS
 from .._estimator import (
@@ -471,14 +472,6 @@ def _first_that_left_out(ensemble: Any, drawn: str) -> int:
     return 0 if is_same else _numbers_of(ensemble)[-1] + 1
 
 
-def _mean(found: Any) -> Any:
-    return found.mean
-
-
-def _mean_log_probs(found: Any) -> Any:
-    return found.log_probs.mean(0)
-
-
 def _functions_of(
     ensemble: Any,
     job: Job,
@@ -497,7 +490,12 @@ def _functions_of(
         columns = ensemble._columns
         n_categories = None if columns is None else columns.n_categories
         are_classes = job.plan.task.kind == "classifier"
-        read = _mean_log_probs if are_classes else _mean
+
+        def mean_log_probs(outputs: Tensor, rows: Tensor) -> Tensor:
+            mean: Tensor = module.of_outputs(outputs, rows).log_probs.mean(0)
+            return mean
+
+        read = mean_log_probs if are_classes else module.mean
         predict = partial(read_in_chunks, module, read=read)
         held_out_error = None if out_of_bag is None else out_of_bag.squared_error()
         found = find_functions(

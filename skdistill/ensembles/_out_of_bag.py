@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -109,7 +108,7 @@ class OutOfBag(NamedTuple):
         for part, chosen in networks.items():
             rows.append(np.flatnonzero(job.parts.of_row == part))
             read = partial(_of_members, job.plan.members_of(chosen[:n_each].tolist()))
-            outputs.append(read_in_chunks(module, train.X[rows[-1]], read, raw=True))
+            outputs.append(read_in_chunks(module, train.X[rows[-1]], read))
         judged = train.at(np.concatenate(rows))
         found = torch.from_numpy(np.concatenate(outputs)).transpose(0, 1).double()
         y = torch.from_numpy(job.plan.task.encode(judged.y, job.scaling, np.float64))
@@ -126,7 +125,7 @@ class OutOfBag(NamedTuple):
 
         def loss(found: Any, y: Tensor) -> Tensor:
             if y.is_floating_point():
-                found = replace(found, variances=found.variances + further)  # the mixture's total
+                found = found.with_mean_variance(further)
             return crps_or_log_loss(found, y)
 
         return fit_temperature(self.distribution, self.y, self.weight, loss)
@@ -151,6 +150,6 @@ class OutOfBag(NamedTuple):
         return -float(self.weight @ log_prob / self.weight.sum())
 
 
-def _of_members(chosen: list[int], outputs: Tensor) -> Tensor:
+def _of_members(chosen: list[int], outputs: Tensor, rows: Tensor) -> Tensor:
     """Outputs of some members, rows first."""
     return outputs[chosen].transpose(0, 1)

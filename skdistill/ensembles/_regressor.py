@@ -229,7 +229,7 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
     With `distance_aware`, distances are those of standardised columns, multiplied by how much the
     members' predictions change when a column is shuffled. The kernel is squared exponential, with
     the length scale of the largest marginal likelihood up to about half the root of the number of
-    inputs. Draws are zero at up to 192 inducing points among the samples, have mean 0 over the
+    inputs. Draws are zero at up to 256 inducing points among the samples, have mean 0 over the
     members, and grow in proportion to the distance from the mean beyond the farthest sample.
 
     References

@@ -97,8 +97,10 @@ class ReadOffs(nn.Module):
 
     def _read(self, X: Tensor) -> Iterator[tuple[str, Tensor]]:
         """Name what is predicted for rows."""
-        outputs = self.module.outputs_of_networks(X)
-        return self.read(outputs, self.module.of_networks(outputs, X))
+        outputs = self.module.outputs(X)
+        yield from self.read(outputs, self.module.of_outputs(outputs, X))
+        if self.members:
+            yield "members", self.module.members(outputs, X)
 
     def read(self, outputs: Tensor, distribution: Any) -> Iterator[tuple[str, Tensor]]:
         """Name what outputs of the network, (S, n, p), and their distribution predict."""
@@ -114,8 +116,6 @@ class ReadOffs(nn.Module):
             yield "aleatoric", task.per_target(parts.aleatoric)
             yield "epistemic", task.per_target(parts.epistemic)
         yield "total", task.per_target(parts.total)
-        if self.members:
-            yield "members", distribution.members
         yield from self.plan.beside(outputs, self.module).items()
 
     def _read_quantiles(self, distribution: Any) -> Iterator[tuple[str, Tensor]]:
@@ -182,7 +182,7 @@ class RoundReadOffs(nn.Module):
         if number > 1:
             mean = torch.lerp(given["so_far"], mean, self.booster.shares[number - 1])
         outputs = mean.unsqueeze(0)
-        found = dict(self.read_offs.read(outputs, self.read_offs.module.of_outputs(outputs)))
+        found = dict(self.read_offs.read(outputs, self.read_offs.module.of_parts(outputs)))
         if self.is_last:
             return found, {}
         known = {**given, f"activations_{number}": hidden}

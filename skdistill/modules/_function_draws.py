@@ -21,12 +21,13 @@ _LARGEST = 1e9
 
 
 class FunctionDraws(nn.Module):
-    """S draws of a Gaussian process that is conditioned to be zero at some samples.
+    """A Gaussian process that is conditioned to be zero at some samples, and S draws of it.
 
-    A draw is a sum of random Fourier features [1]_ and of kernel functions at inducing points,
-    whose weights follow from Matheron's rule [2]_. All draws share these features. Beyond a radius
-    around the mean of the training samples, draws grow in proportion to the distance from it.
-    Where a column is NaN a draw has a further value of that column, drawn once.
+    Its variance has a closed form; it is all that predicted numbers take. A draw is a sum of random
+    Fourier features [1]_ and of kernel functions at inducing points, whose weights follow from
+    Matheron's rule [2]_. All draws share these features. Beyond a radius around the mean of the
+    training samples, draws grow in proportion to the distance from it. Where a column is NaN a draw
+    has a further value of that column, drawn once.
     They are computed in float64: near the samples, large terms cancel.
 
     Parameters
@@ -66,17 +67,18 @@ class FunctionDraws(nn.Module):
     .. [2] Wilson et al. (2020), "Efficiently Sampling Functions from Gaussian Process Posteriors".
     """
 
-    squared_relevance: Tensor
-    frequencies: Tensor
-    phases: Tensor
     inducing: Tensor
     minus_half_squares: Tensor
+    minus_half_relevance: Tensor
+    whitening: Tensor
+    within: Tensor
+    slope: Tensor
+    unknown_variance: Tensor
+    frequencies: Tensor
+    phases: Tensor
     weights_of_waves: Tensor
     weights_of_kernel: Tensor
     weights_of_unknown: Tensor
-    whitening: Tensor
-    squared_scale: Tensor
-    unknown_variance: Tensor
 
     def __init__(
         self,
@@ -97,21 +99,23 @@ class FunctionDraws(nn.Module):
     ):
         super().__init__()
         self.encoder = encoder
-        self.radius, self.growth, self.usual = radius, growth, usual
+        self.radius, self.prior = radius, 1.0 - usual
         self.n_draws, self.n_values = weights.shape[1:]
-        factor = relevance / length_scale
-        self._keep("squared_relevance", 0.5 * np.square(factor)[:, None])
+        # -|a x - p|^2 / 2 = -p^2 / 2 + (a p) x - (a^2 / 2) x^2, of relevance a and points p.
+        factor, points = relevance / length_scale, inducing / length_scale
+        self._keep("inducing", (factor * points).T)
+        self._keep("minus_half_squares", -0.5 * np.square(points).sum(1))
+        self._keep("minus_half_relevance", -0.5 * np.square(factor)[:, None].repeat(len(points), 1))
+        self._keep("whitening", whitening)
+        self._keep("within", scale * (1 - growth * radius))
+        self._keep("slope", scale * growth)
+        self._keep("unknown_variance", np.square(unknown))
         self._keep("frequencies", (relevance * frequencies).T)
         self._keep("phases", phases)
-        self._keep("inducing", (factor * inducing / length_scale).T)
-        self._keep("minus_half_squares", -0.5 * np.square(inducing / length_scale).sum(1))
         of_waves, of_kernel = np.split(weights.reshape(len(weights), -1), [len(phases)])
         self._keep("weights_of_waves", of_waves)
         self._keep("weights_of_kernel", of_kernel)
         self._keep("weights_of_unknown", of_unknown.reshape(len(of_unknown), -1))
-        self._keep("whitening", whitening)
-        self._keep("squared_scale", np.square(scale))
-        self._keep("unknown_variance", np.square(unknown))
 
     def _keep(self, name: str, values: np.ndarray) -> None:
         """Register an array, which is no weight, as a buffer."""
@@ -120,49 +124,36 @@ class FunctionDraws(nn.Module):
 
     @property
     def flop(self) -> int:
-        """Operations of the matrix products for one sample."""
-        matrices = (
-            *(self.frequencies, self.inducing, self.weights_of_waves, self.weights_of_kernel),
-            *(self.weights_of_unknown, self.whitening, self.unknown_variance),
-        )
+        """Operations of the matrix products for one sample's variance."""
+        matrices = self.inducing, self.minus_half_relevance, self.whitening, self.unknown_variance
         return 2 * sum(matrix.numel() for matrix in matrices)
+
+    def variance(self, x: Tensor) -> Tensor:
+        """Map samples (n, n_columns) to the variance of the process, (n, k)."""
+        return self._features(x)[-1]
 
     def forward(self, x: Tensor) -> Tensor:
         """Map samples (n, n_columns) to values of the draws, (S, n, k)."""
-        return self._flat(x).unflatten(-1, (self.n_draws, self.n_values)).transpose(0, 1)
-
-    def _flat(self, x: Tensor) -> Tensor:
-        """Values of the draws, (n, S k)."""
-        z = self.encoder(x.double())
-        distance = torch.linalg.vector_norm(z, dim=-1, keepdim=True).clamp(self.radius, _LARGEST)
-        growth = self.growth * distance + (1 - self.growth * self.radius)
-        z = z.clamp(-_FARTHEST, _FARTHEST)
+        z, kernel, is_unknown, variance = self._features(x)
         # Sines, since ONNX Runtime has no cosine in float64.
         waves = torch.addmm(self.phases, z, self.frequencies).sin()
-        products = torch.addmm(self.minus_half_squares, z, self.inducing)
-        kernel = (products - z.square() @ self.squared_relevance).exp()
-        is_unknown = x.isnan().to(kernel)
         values = torch.addmm(waves @ self.weights_of_waves, kernel, self.weights_of_kernel)
         values = torch.addmm(values, is_unknown, self.weights_of_unknown)
-        known = (kernel @ self.whitening).square().sum(-1, keepdim=True)
-        of_process = growth.square() * (1 - self.usual - known).relu() * self.squared_scale
-        variance = torch.maximum(of_process, is_unknown @ self.unknown_variance)
-        # Few draws, of mean 0, have it but roughly: they are multiplied to have it exactly.
+        # Few draws, of mean 0, have the variance but roughly: they are multiplied to have it.
         values = values.unflatten(-1, (self.n_draws, self.n_values))
         drawn = values.square().mean(-2) + _LEAST
-        return (values * (variance / drawn).sqrt().unsqueeze(-2)).flatten(-2)
+        return (values * (variance / drawn).sqrt().unsqueeze(-2)).transpose(0, 1)
 
-    def appended(self, outputs: Tensor, x: Tensor) -> Tensor:
-        """Return outputs (L, n, p) of L networks with the values as further outputs."""
-        values, n_networks = self._flat(x).to(outputs.dtype), len(outputs)
-        n_missing = -values.shape[-1] % n_networks
-        values = nn.functional.pad(values, (0, n_missing)).unflatten(-1, (n_networks, -1))
-        return torch.cat([outputs, values.transpose(0, 1)], dim=-1)
-
-    def parted(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Undo :meth:`appended`: return the networks' outputs, and values of shape (S, n, k)."""
-        n_values = self.n_draws * self.n_values
-        n_each = -(-n_values // len(outputs))
-        outputs, values = outputs.tensor_split([outputs.shape[-1] - n_each], dim=-1)
-        values = values.transpose(0, 1).flatten(1)[:, :n_values]
-        return outputs, values.unflatten(1, (self.n_draws, self.n_values)).transpose(0, 1)
+    def _features(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return inputs, kernel functions, what is unknown, and the variance."""
+        z = self.encoder(x.double())
+        distance = torch.linalg.vector_norm(z, dim=-1, keepdim=True).clamp(self.radius, _LARGEST)
+        deviation = torch.addcmul(self.within, distance, self.slope)
+        z = z.clamp(-_FARTHEST, _FARTHEST)
+        products = torch.addmm(self.minus_half_squares, z, self.inducing)
+        kernel = torch.addmm(products, z.square(), self.minus_half_relevance).exp()
+        known = (kernel @ self.whitening).square().sum(-1, keepdim=True)
+        of_process = (self.prior - known).relu() * deviation.square()
+        is_unknown = x.isnan().to(kernel)
+        variance = torch.maximum(of_process, is_unknown @ self.unknown_variance)
+        return z, kernel, is_unknown, variance

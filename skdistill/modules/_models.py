@@ -72,8 +72,7 @@ class DistributionStack(nn.Module):
 
     `read` turns the outputs of all networks, or heads, (S, n, p), into a distribution, and
     `calibration`, if there is one, this into another. `inputs`, if there is one, encodes rows for
-    the networks. The values of `functions`, if there are some, are appended to the outputs for
-    rows, and displace what is predicted.
+    the networks. Random functions, if there are `functions`, are added to what is predicted.
     """
 
     calibration: Callable[[Any], Any] | None = None
@@ -101,24 +100,25 @@ class DistributionStack(nn.Module):
 
     def outputs(self, x: Tensor) -> Tensor:
         """Return the outputs of all networks, or heads, (S, n, p), for rows (n, ...)."""
-        found = self.outputs_of_networks(x)
-        return found if self.functions is None else self.functions.appended(found, x)
-
-    def outputs_of_networks(self, x: Tensor) -> Tensor:
-        """Return :meth:`outputs` without the values of functions."""
         return self.network(self.encode(x).unsqueeze(0)).flatten(0, -3)
 
-    def of_outputs(self, outputs: Tensor) -> Any:
-        """Return the distribution of outputs (S, n, p)."""
-        if self.functions is None:
-            return self._predicted(outputs)
-        outputs, values = self.functions.parted(outputs)
-        return self._predicted(outputs).displaced(values)
+    def of_outputs(self, outputs: Tensor, x: Tensor) -> Any:
+        """Return the distribution for rows (n, ...), whose outputs are (S, n, p)."""
+        return self.of_parts(*self.parts(outputs, x))
 
-    def of_networks(self, outputs: Tensor, x: Tensor) -> Any:
-        """Return the distribution for rows (n, ...), whose outputs of networks are (S, n, p)."""
+    def parts(self, outputs: Tensor, x: Tensor) -> tuple[Tensor, ...]:
+        """Return what a distribution is made of, rows last but one: outputs, and functions."""
+        return (outputs,) if self.functions is None else (outputs, self.functions(x))
+
+    def of_parts(self, outputs: Tensor, *functions: Tensor) -> Any:
+        """Return the distribution of its parts."""
         found = self._predicted(outputs)
-        return found if self.functions is None else found.displaced(self.functions(x))
+        return found.displaced(*functions) if functions else found
+
+    def members(self, outputs: Tensor, x: Tensor) -> Tensor:
+        """Return what members predict, rows first, each with a function of its own."""
+        members: Tensor = self.of_outputs(outputs, x).members
+        return members
 
     def _predicted(self, outputs: Tensor) -> Any:
         """Return what the outputs of networks, (S, n, p), predict, in units of y."""
@@ -127,7 +127,7 @@ class DistributionStack(nn.Module):
 
     def distribution(self, x: Tensor) -> Any:
         """Return the distribution for rows (n, ...)."""
-        return self.of_networks(self.outputs_of_networks(x), x)
+        return self.of_outputs(self.outputs(x), x)
 
 
 class GaussianStack(DistributionStack):
@@ -154,12 +154,23 @@ class GaussianStack(DistributionStack):
         self.register_buffer("y_loc", y_loc)
         self.register_buffer("y_scale", y_scale)
 
-    def mean(self, outputs: Tensor) -> Tensor:
-        """Return the mean of the distribution, (n, t), for outputs of networks (S, n, p).
+    def mean(self, outputs: Tensor, x: Tensor) -> Tensor:
+        """Return the mean of the distribution, (n, t), for rows with outputs (S, n, p).
 
         Calibration and functions leave it as it is, so the rest need not be computed.
         """
         return torch.addcmul(self.y_loc, self.y_scale, self.read_mean(outputs.to(self.y_loc.dtype)))
+
+    def parts(self, outputs: Tensor, x: Tensor) -> tuple[Tensor, ...]:
+        return (outputs,) if self.functions is None else (outputs, self.functions.variance(x))
+
+    def of_parts(self, outputs: Tensor, *functions: Tensor) -> Any:
+        found = self._predicted(outputs)
+        return found.with_mean_variance(*functions) if functions else found
+
+    def members(self, outputs: Tensor, x: Tensor) -> Tensor:
+        found = self._predicted(outputs)
+        return (found if self.functions is None else found.displaced(self.functions(x))).members
 
     def _predicted(self, outputs: Tensor) -> Any:
         outputs = outputs.to(self.y_loc.dtype)

@@ -293,7 +293,7 @@ def test_the_temperature_is_that_of_all_members_on_the_rows_left_out(kind, data)
     settings = {"calibrate": "oob", "dtype": "float64", "max_epochs": 40, "distance_aware": False}
     model = ensemble(kind, **settings).fit(X, y)
     rows = np.flatnonzero(parts_of(kind, y).of_row == 0)
-    outputs = model.module_.outputs_of_networks(torch.tensor(X[rows])).detach()
+    outputs = model.module_.outputs(torch.tensor(X[rows])).detach()
     found = model.module_.read(outputs)
     assert len(outputs) == K
     if model._kind == "regressor":
