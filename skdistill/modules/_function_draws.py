@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ._gaps import Gaps
 from ._inputs import InputEncoder
 
 # Deviations from the mean up to which a sample's place matters; farther out functions grow along
@@ -26,7 +27,8 @@ class FunctionDraws(nn.Module):
     A draw is a sum of random Fourier features [1]_ and of kernel functions at inducing points,
     whose weights follow from Matheron's rule [2]_. All draws share these features. Beyond a radius
     around the mean of the training samples, draws grow in proportion to the distance from it.
-    Where a column is NaN a draw has a further value of that column, drawn once.
+    Where a column is NaN a draw has a further value of that column, drawn once, and a part of it
+    where the value of the column is in a gap.
     They are computed in float64: near the samples, large terms cancel.
 
     Parameters
@@ -47,8 +49,9 @@ class FunctionDraws(nn.Module):
         Of the sines.
     weights : ndarray of shape (D + m, S, k)
         Of the features, for S draws of k values each.
-    of_unknown : ndarray of shape (n_columns, S, k)
-        What is added where a column is NaN, which is a value or a category that is not known.
+    of_unknown : ndarray of shape (n_columns + G, S, k)
+        What is added where a column is NaN, which is a value or a category that is not known, and
+        where a value is as unknown in one of G gaps.
     whitening : ndarray of shape (m, m)
         Takes the kernel functions to features whose squares sum to the share of the prior variance
         that is known: the inverse of the transposed Cholesky factor of the kernel matrix.
@@ -57,8 +60,9 @@ class FunctionDraws(nn.Module):
     usual : float
         Variance of the process at samples like those of training, as a share of the prior one. It
         is taken off the variance everywhere; what is left is exactly the variance of the draws.
-    unknown : ndarray of shape (n_columns, k)
-        Standard deviation of what is added where a column is NaN.
+    unknown : ndarray of shape (n_columns + G, k)
+        Standard deviation of what is added there.
+    gaps : Gaps
 
     References
     ----------
@@ -94,9 +98,10 @@ class FunctionDraws(nn.Module):
         scale: np.ndarray,
         usual: float,
         unknown: np.ndarray,
+        gaps: Gaps,
     ):
         super().__init__()
-        self.encoder = encoder
+        self.encoder, self.gaps = encoder, gaps
         self.radius, self.growth, self.usual = radius, growth, usual
         self.n_draws, self.n_values = weights.shape[1:]
         factor = relevance / length_scale
@@ -133,7 +138,8 @@ class FunctionDraws(nn.Module):
 
     def _flat(self, x: Tensor) -> Tensor:
         """Values of the draws, (n, S k)."""
-        z = self.encoder(x.double())
+        x = x.double()
+        z = self.encoder(x)
         distance = torch.linalg.vector_norm(z, dim=-1, keepdim=True).clamp(self.radius, _LARGEST)
         growth = self.growth * distance + (1 - self.growth * self.radius)
         z = z.clamp(-_FARTHEST, _FARTHEST)
@@ -141,12 +147,12 @@ class FunctionDraws(nn.Module):
         waves = torch.addmm(self.phases, z, self.frequencies).sin()
         products = torch.addmm(self.minus_half_squares, z, self.inducing)
         kernel = (products - z.square() @ self.squared_relevance).exp()
-        is_unknown = x.isnan().to(kernel)
+        unknown = torch.cat([x.isnan().to(kernel), self.gaps(x)], dim=-1)
         values = torch.addmm(waves @ self.weights_of_waves, kernel, self.weights_of_kernel)
-        values = torch.addmm(values, is_unknown, self.weights_of_unknown)
+        values = torch.addmm(values, unknown.sqrt(), self.weights_of_unknown)
         known = (kernel @ self.whitening).square().sum(-1, keepdim=True)
         of_process = growth.square() * (1 - self.usual - known).relu() * self.squared_scale
-        variance = torch.maximum(of_process, is_unknown @ self.unknown_variance)
+        variance = torch.addmm(of_process, unknown, self.unknown_variance)
         # Few draws, of mean 0, have it but roughly: they are multiplied to have it exactly.
         values = values.unflatten(-1, (self.n_draws, self.n_values))
         drawn = values.square().mean(-2) + _LEAST
