@@ -5,7 +5,7 @@ Members of an ensemble agree on much that they have not seen, since they share t
 To each member is added a draw of a Gaussian process that is zero at the training samples: what the
 data say stays as it is, and between and beyond them members disagree. Where a value is missing, or
 a category unknown, that was known in training, members disagree by as much as predictions change
-without it.
+without it; in a gap of a column, or beyond all of its values, by as much at most.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scipy.linalg import cho_solve, cholesky, solve_triangular
 from scipy.spatial.distance import cdist
 
 from ._inputs import InputEncoding
-from .modules import FunctionDraws
+from .modules import FunctionDraws, Gaps
 
 # With fewer samples, distances say little.
 LEAST_SAMPLES = 100
@@ -57,6 +57,14 @@ _N_PREDICTIONS, _LEAST_RELEVANCE, _MOST_COLUMNS = 5_000, 0.1, 200
 # A column of which at least this share is missing in training has taught networks what that means.
 _TAUGHT = 0.05
 
+# A gap of a column takes so many of its standard deviations, with such a share of the samples on
+# either side. A value in the middle of one that is as wide as a uniform distribution is as unknown
+# as none, or less: by what a regression misses without a third of the samples along the column, but
+# by this share of the deviation at least, also if it misses nothing, and by half where this cannot
+# be told, as of few samples.
+_WIDTH_OF_GAP, _BESIDE_GAP, _UNIT_OF_GAP = 0.25, 0.05, np.sqrt(12)
+_LEAST_UNKNOWN, _UNTOLD, _LEAST_IN_BLOCK = 0.3, 0.5, 5
+
 # Standard deviations that are tried, in units of that of y; and by how much, at most, what is left
 # of the functions' variance may add to that of the residuals of held-out samples.
 _SCALES = np.geomspace(0.01, 1.0, 21)
@@ -84,6 +92,29 @@ Predict = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)  # the == of arrays has no single truth value
+class UnseenValues:
+    """What :class:`skdistill.modules.Gaps` is made of, and what a value in a gap is worth.
+
+    Parameters
+    ----------
+    columns, lower, upper, unit : ndarray of shape (G,)
+        As of the module.
+    deviation : ndarray of shape (G, k)
+        Standard deviation, in units of y or of logits, where a value in the gap is unknown.
+    """
+
+    columns: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    unit: np.ndarray
+    deviation: np.ndarray
+
+    def module(self) -> Gaps:
+        """Return the module that tells how unknown values are."""
+        return Gaps(self.columns, self.lower, self.upper, self.unit)
+
+
+@dataclass(frozen=True, eq=False)
 class RandomFunctions:
     """What :class:`skdistill.modules.FunctionDraws` is made of, as a fit has found it.
 
@@ -99,6 +130,8 @@ class RandomFunctions:
         that are left out, as shares of the square of this.
     unknown : ndarray of shape (n_columns, k)
         Standard deviation, in units of y or of logits, where a column's value is not known.
+    unseen : UnseenValues
+        The gaps of columns.
     seed : int
         Of the draws: that of a member depends on its number, and not on the others.
     members : tuple of int
@@ -117,6 +150,7 @@ class RandomFunctions:
     usual: float
     left_out: float
     unknown: np.ndarray
+    unseen: UnseenValues
     seed: int
     members: tuple[int, ...] = ()
 
@@ -140,7 +174,8 @@ class RandomFunctions:
             self._whitening(),
             self.scale,
             self.usual,
-            self.unknown,
+            np.concatenate([self.unknown, self.unseen.deviation]),
+            self.unseen.module(),
         )
 
     @property
@@ -165,7 +200,7 @@ class RandomFunctions:
     def _weights(self) -> tuple[np.ndarray, np.ndarray]:
         """Draw the weights of the features by Matheron's rule, (D + m, S, k), with mean 0.
 
-        Also draw those of columns that are unknown, (n_columns, S, k).
+        Also draw those of columns that are unknown, and of their gaps, (n_columns + G, S, k).
         """
         inducing, frequencies, phases = self._features
         n_waves, n_inducing, n_columns = len(phases), len(inducing), len(self.unknown)
@@ -179,7 +214,9 @@ class RandomFunctions:
         values = (at_inducing + np.sqrt(_NUGGET) * noise).reshape(n_inducing, -1)
         solved = cho_solve((self._cholesky(), True), values)
         weights = np.concatenate([prior, -solved.reshape(noise.shape)])  # Wilson et al., Eq 13
-        return weights * self.scale, of_columns * self.unknown[:, None]
+        of_gaps = of_columns[self.unseen.columns] * self.unseen.deviation[:, None]
+        of_unknown = np.concatenate([of_columns * self.unknown[:, None], of_gaps])
+        return weights * self.scale, of_unknown
 
 
 def find_functions(
@@ -211,6 +248,7 @@ def find_functions(
     """
     chosen = random_state.permutation(len(X))[:_N_SAMPLES]
     seed = int(random_state.randint(2**31))
+    limits = np.fmin.reduce(X), np.fmax.reduce(X)
     X, y = X[chosen].astype(np.float64), y[chosen]
     if len(X) < LEAST_SAMPLES:
         return None
@@ -232,21 +270,28 @@ def find_functions(
     groups = [varies] if are_classes else np.eye(len(unit), dtype=bool)[varies]
     blocks = _blocks(inputs[few], random_state)
     scale = _scales(ridge, targets, groups, blocks, held_out_error, usual, left_out)
-    slope = _margin(outputs) / _LOGITS_PER_DEVIATION if are_classes else _SLOPE
+    radius, slope = _radius(inputs, _WITHIN_OF_CLASSES if are_classes else 1.0), _SLOPE
+    if are_classes:
+        beyond = _moved_to(X, encoding, (radius + 1) / np.linalg.norm(inputs, axis=1))
+        slope = max(map(_margin, (outputs, predict(beyond)))) / _LOGITS_PER_DEVIATION
+    in_units = _LOGITS_PER_DEVIATION if are_classes else unit
+    unknown = _effects_of_unknown(X, predict, are_classes)
+    unseen = _unseen_values(X, limits, encoding, ridge, targets, are_classes, unknown / in_units)
     shape = (_N_WAVES, inputs.shape[1])
     return RandomFunctions(
         encoding,
         relevance,
         ridge.length_scale,
-        radius=_radius(inputs, _WITHIN_OF_CLASSES if are_classes else 1.0),
+        radius=radius,
         growth=max(1.0, slope / scale[varies].min()),
         inducing=weighted[points].astype(np.float32),
         frequencies=(random_state.standard_normal(shape) / ridge.length_scale).astype(np.float32),
         phases=random_state.uniform(0, 2 * np.pi, _N_WAVES).astype(np.float32),
-        scale=scale * (_LOGITS_PER_DEVIATION if are_classes else unit),
+        scale=scale * in_units,
         usual=usual,
         left_out=left_out,
-        unknown=_effects_of_unknown(X, predict, are_classes),
+        unknown=unknown,
+        unseen=replace(unseen, deviation=unseen.deviation * in_units),
         seed=seed,
     )
 
@@ -279,6 +324,12 @@ def _scales(
 def _radius(inputs: np.ndarray, share: float) -> float:
     """Distance from the mean within which this share of the samples is."""
     return float(np.quantile(np.linalg.norm(inputs, axis=1), share))
+
+
+def _moved_to(X: np.ndarray, encoding: InputEncoding, factor: np.ndarray) -> np.ndarray:
+    """Return samples whose distance from the mean is so many times as large, (n,)."""
+    moved = X + (factor - 1)[:, None] * (X - encoding.loc)
+    return np.where(encoding.n_categories > 0, X, moved)
 
 
 def _margin(logits: np.ndarray) -> float:
@@ -334,6 +385,71 @@ def _effects_of_unknown(X: np.ndarray, predict: Predict, are_classes: bool) -> n
         found[column] = np.sqrt(np.square(change).mean(axis=0))
     # Independent draws for K logits less their mean have 1 - 1 / K of their variance.
     return found * np.sqrt(found.shape[1] / (found.shape[1] - 1)) if are_classes else found
+
+
+def _unseen_values(
+    X: np.ndarray,
+    limits: tuple[np.ndarray, np.ndarray],
+    encoding: InputEncoding,
+    ridge: _Ridge,
+    y: np.ndarray,
+    are_classes: bool,
+    unknown: np.ndarray,
+) -> UnseenValues:
+    """Find the gaps of columns of numbers, and the deviation of targets y (m, k) in them.
+
+    `limits` are the least and the largest values of columns; `unknown` are the deviations where
+    they are not known, (n_columns, k), in units of y; the first m samples are those of the ridge
+    regression.
+    """
+    inverse = ridge.inverse(ridge.noise)
+    solved = inverse @ y
+    noise = np.square(solved / np.diag(inverse)[:, None])  # Rasmussen & Williams, Eq 5.12
+    found: list[tuple] = []
+    for column in np.flatnonzero((encoding.n_categories == 0) & unknown.any(axis=1)):
+        values = np.sort(X[:, column])
+        values = values[: np.count_nonzero(~np.isnan(values))]
+        unit = _UNIT_OF_GAP * values.std()
+        if not unit > 0:
+            continue
+        missed, shares = [], []
+        for block, share in _thirds(X[: len(y), column], unit):
+            missed.append(np.linalg.solve(inverse[np.ix_(block, block)], solved[block]))
+            shares.append(share)
+        deviation = _UNTOLD * unknown[column]
+        if missed:
+            excess = np.square(np.concatenate(missed)).mean(axis=0) - noise.mean(axis=0)
+            excess = np.full_like(excess, excess.mean()) if are_classes else excess
+            deviation = np.sqrt(excess.clip(min=0) / np.concatenate(shares).mean())
+        deviation = deviation.clip(_LEAST_UNKNOWN * unknown[column], unknown[column])
+        ends = [(-np.inf, limits[0][column]), (limits[1][column], np.inf)]
+        found += [(column, *between, unit, deviation) for between in (*ends, *_wide_gaps(values))]
+    columns, lower, upper, units, deviations = zip(*found, strict=True) if found else [()] * 5
+    return UnseenValues(
+        np.array(columns, dtype=np.int64),
+        *(np.array(numbers, dtype=float) for numbers in (lower, upper, units)),
+        np.array(deviations, dtype=float).reshape(-1, y.shape[1]),
+    )
+
+
+def _wide_gaps(values: np.ndarray) -> list[tuple[float, float]]:
+    """Return the intervals between neighbours of these sorted values that are wide."""
+    lower, upper = values[:-1], values[1:]
+    n_below = np.arange(1, len(values))
+    has_both = np.minimum(n_below, n_below[::-1]) >= _BESIDE_GAP * len(values)
+    is_wide = (upper - lower > _WIDTH_OF_GAP * values.std()) & has_both
+    return list(zip(lower[is_wide].tolist(), upper[is_wide].tolist(), strict=True))
+
+
+def _thirds(values: np.ndarray, unit: float) -> Iterable[tuple[np.ndarray, np.ndarray]]:
+    """Give thirds of samples along a column, and how unknown their values (m,) are without them."""
+    order, n = np.argsort(values, kind="stable"), np.count_nonzero(~np.isnan(values))
+    for start in (n // 6, n // 3, n // 2):
+        ends = values[order[[start, start + n // 3]]]
+        block = np.flatnonzero((values > ends[0]) & (values < ends[1]))
+        if len(block) >= _LEAST_IN_BLOCK:
+            below, above = values[block] - ends[0], ends[1] - values[block]
+            yield block, np.minimum(1, 4 * below * above / (unit * (ends[1] - ends[0])))
 
 
 def _inducing_points(points: np.ndarray, length_scale: float) -> tuple[np.ndarray, np.ndarray]:

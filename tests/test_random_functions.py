@@ -21,7 +21,12 @@ from skdistill import (
     HydraPlusRegressor,
 )
 from skdistill._inputs import InputEncoding
-from skdistill._random_functions import RandomFunctions, find_functions, squared_exponential
+from skdistill._random_functions import (
+    RandomFunctions,
+    UnseenValues,
+    find_functions,
+    squared_exponential,
+)
 from skdistill.distributions import (
     Dirichlet,
     EmpiricalCategorical,
@@ -42,11 +47,27 @@ FAST = {"n_members": 4, "max_epochs": 5, "random_state": 0}
 
 
 def functions(
-    n_members=3, scale=(2.0,), n=40, d=2, length_scale=0.7, radius=1e9, growth=1.0, usual=0.0
+    n_members=3,
+    scale=(2.0,),
+    n=40,
+    d=2,
+    length_scale=0.7,
+    radius=1e9,
+    growth=1.0,
+    usual=0.0,
+    gaps=(),
+    unknown=3.0,
 ):
-    """Functions of standardised samples, at which they vanish; they do not grow by default."""
+    """Functions of standardised samples, at which they vanish; they do not grow by default.
+
+    Gaps (column, lower, upper) have a unit and a deviation of 2.
+    """
     rng = np.random.RandomState(1)
     samples = rng.standard_normal((n, d))
+    columns, lower, upper = zip(*gaps, strict=True) if gaps else [()] * 3
+    ends = np.array(lower, dtype=float), np.array(upper, dtype=float)
+    deviation = np.full((len(gaps), len(scale)), 2.0)
+    unseen = UnseenValues(np.array(columns, dtype=int), *ends, np.full(len(gaps), 2.0), deviation)
     return RandomFunctions(
         InputEncoding(np.zeros(d), np.ones(d), np.zeros(d, int), np.zeros(d, bool)),
         np.ones(d),
@@ -59,7 +80,8 @@ def functions(
         np.array(scale),
         usual=usual,
         left_out=0.1,
-        unknown=np.full((d, len(scale)), 3.0),
+        unknown=np.full((d, len(scale)), unknown),
+        unseen=unseen,
         seed=3,
         members=tuple(range(n_members)),
     )
@@ -114,10 +136,82 @@ def test_draws_have_a_variance_of_its_own_for_each_value_that_is_missing(n_missi
     rows = np.random.RandomState(2).uniform(-1, 1, (5, 2))
     rows[:, :n_missing] = np.nan
     found = functions(n_members=9)
+    of_process = variance(functions(n_members=9, unknown=0.0), rows)
     at_rows = values(found, rows)
-    np.testing.assert_allclose(at_rows[..., 0].var(0), 9.0 * n_missing, rtol=1e-6)
-    np.testing.assert_allclose(variance(found, rows), 9.0 * n_missing)
+    np.testing.assert_allclose(at_rows.var(0) - of_process, 9.0 * n_missing, rtol=1e-6)
+    np.testing.assert_allclose(variance(found, rows) - of_process, 9.0 * n_missing)
     np.testing.assert_allclose(at_rows.mean(0), 0, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("gap", "value", "share"),
+    [
+        ((-1.0, 1.0), 0.0, 1.0),  # of Brownian bridges: 4 (v - a) (b - v) / ((b - a) unit)
+        ((-1.0, 1.0), 0.5, 0.75),
+        ((-0.25, 0.25), 0.0, 0.25),
+        ((-3.0, 3.0), 0.0, 1.0),  # and no more
+        ((-1.0, 1.0), 1.5, 0.0),
+        ((-1.0, 1.0), np.nan, 0.0),
+        ((1.0, np.inf), 1.1, 0.2),  # of Wiener processes: 4 (v - a) / unit
+        ((1.0, np.inf), 1e300, 1.0),
+        ((-np.inf, 1.0), 0.9, 0.2),
+        ((-np.inf, 1.0), 2.0, 0.0),
+    ],
+)
+def test_draws_have_a_variance_of_its_own_in_a_gap_of_a_column(gap, value, share):
+    row = np.array([[0.3, value]])
+    without, found = (
+        values(functions(n_members=9, gaps=gaps), row)[..., 0] for gaps in ((), [(1, *gap)])
+    )
+    np.testing.assert_allclose(found.var(0) - without.var(0), 4 * share, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(found.mean(0), 0, atol=1e-10)
+
+
+def test_gaps_of_columns_are_found():
+    rng = np.random.RandomState(0)
+    rows = rng.uniform(-1, 1, (400, 3))
+    rows[:, 0] += np.sign(rows[:, 0])  # from -2 to -1, and from 1 to 2
+    rows[:, 2] = rows[:, 2] > 0
+    y = rows[:, :1] + np.sin(5 * rows[:, [1]]) + 0 * rows[:, [2]]
+    found = find_functions(rows, y, None, _smooth, None, False, rng).unseen
+    assert found.columns.tolist() == [0, 0, 0, 1, 1]  # the flag has no effect
+    below, beyond, between = range(3)
+    assert (found.lower[below], found.upper[below]) == (-np.inf, rows[:, 0].min())
+    assert (found.lower[beyond], found.upper[beyond]) == (rows[:, 0].max(), np.inf)
+    assert -1.05 < found.lower[between] < -0.99 < 0.99 < found.upper[between] < 1.05
+    np.testing.assert_allclose(found.unit, np.sqrt(12) * rows.std(0)[found.columns])
+
+
+def _smooth(rows):
+    rows = np.nan_to_num(rows)
+    return rows[:, :1] + np.sin(5 * rows[:, [1]])
+
+
+def test_a_gap_is_less_unknown_if_what_is_in_it_can_be_told_from_both_sides():
+    rng = np.random.RandomState(0)
+    rows = rng.uniform(-1, 1, (400, 2))
+    for frequency, share in ((1, 0.3), (60, 1.0)):
+
+        def predict(X, frequency=frequency):
+            return np.sin(frequency * np.nan_to_num(X[:, :1], nan=0.5))
+
+        found = find_functions(rows, predict(rows), None, predict, None, False, rng)
+        assert set(found.unseen.columns) == {0}
+        np.testing.assert_allclose(found.unseen.deviation, share * found.unknown[[0, 0]])
+
+
+def test_a_gap_of_one_column_of_many_is_unknown():
+    rng = np.random.RandomState(0)
+    rows = rng.uniform(-1, 1, (700, 8))
+    y = np.sin(4 * rows[:, 0]) + rows[:, 1] * rows[:, 2] + 0.1 * rng.standard_normal(700)
+    is_seen = np.abs(rows[:, 0]) > 0.33
+    train, held_out = rows[is_seen][:300], rows[is_seen][300:]
+    teacher = BayesianEnsembleRegressor(5, max_epochs=20, random_state=0)
+    teacher.fit(train, y[is_seen][:300])
+    known, unknown = (
+        teacher.predict_uncertainty(part).epistemic for part in (held_out, rows[~is_seen])
+    )
+    assert ood_auroc(known, unknown) > 0.85
 
 
 def test_what_predictions_change_by_without_a_column_is_measured():

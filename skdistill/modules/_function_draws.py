@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ._gaps import Gaps
 from ._inputs import InputEncoder
 
 # Deviations from the mean up to which a sample's place matters; farther out functions grow along
@@ -27,7 +28,8 @@ class FunctionDraws(nn.Module):
     Fourier features [1]_ and of kernel functions at inducing points, whose weights follow from
     Matheron's rule [2]_. All draws share these features. Beyond a radius around the mean of the
     training samples, draws grow in proportion to the distance from it. Where a column is NaN a draw
-    has a further value of that column, drawn once.
+    has a further value of that column, drawn once, and a part of it where the value of the column
+    is in a gap.
     They are computed in float64: near the samples, large terms cancel.
 
     Parameters
@@ -48,8 +50,9 @@ class FunctionDraws(nn.Module):
         Of the sines.
     weights : ndarray of shape (D + m, S, k)
         Of the features, for S draws of k values each.
-    of_unknown : ndarray of shape (n_columns, S, k)
-        What is added where a column is NaN, which is a value or a category that is not known.
+    of_unknown : ndarray of shape (n_columns + G, S, k)
+        What is added where a column is NaN, which is a value or a category that is not known, and
+        where a value is as unknown in one of G gaps.
     whitening : ndarray of shape (m, m)
         Takes the kernel functions to features whose squares sum to the share of the prior variance
         that is known: the inverse of the transposed Cholesky factor of the kernel matrix.
@@ -58,8 +61,9 @@ class FunctionDraws(nn.Module):
     usual : float
         Variance of the process at samples like those of training, as a share of the prior one. It
         is taken off the variance everywhere; what is left is exactly the variance of the draws.
-    unknown : ndarray of shape (n_columns, k)
-        Standard deviation of what is added where a column is NaN.
+    unknown : ndarray of shape (n_columns + G, k)
+        Standard deviation of what is added there.
+    gaps : Gaps
 
     References
     ----------
@@ -96,9 +100,10 @@ class FunctionDraws(nn.Module):
         scale: np.ndarray,
         usual: float,
         unknown: np.ndarray,
+        gaps: Gaps,
     ):
         super().__init__()
-        self.encoder = encoder
+        self.encoder, self.gaps = encoder, gaps
         self.radius, self.prior = radius, 1.0 - usual
         self.n_draws, self.n_values = weights.shape[1:]
         # -|a x - p|^2 / 2 = -p^2 / 2 + (a p) x - (a^2 / 2) x^2, of relevance a and points p.
@@ -134,19 +139,20 @@ class FunctionDraws(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map samples (n, n_columns) to values of the draws, (S, n, k)."""
-        z, kernel, is_unknown, variance = self._features(x)
+        z, kernel, unknown, variance = self._features(x)
         # Sines, since ONNX Runtime has no cosine in float64.
         waves = torch.addmm(self.phases, z, self.frequencies).sin()
         values = torch.addmm(waves @ self.weights_of_waves, kernel, self.weights_of_kernel)
-        values = torch.addmm(values, is_unknown, self.weights_of_unknown)
+        values = torch.addmm(values, unknown.sqrt(), self.weights_of_unknown)
         # Few draws, of mean 0, have the variance but roughly: they are multiplied to have it.
         values = values.unflatten(-1, (self.n_draws, self.n_values))
         drawn = values.square().mean(-2) + _LEAST
         return (values * (variance / drawn).sqrt().unsqueeze(-2)).transpose(0, 1)
 
     def _features(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return inputs, kernel functions, what is unknown, and the variance."""
-        z = self.encoder(x.double())
+        """Return inputs, kernel functions, how unknown columns and gaps are, and the variance."""
+        x = x.double()
+        z = self.encoder(x)
         distance = torch.linalg.vector_norm(z, dim=-1, keepdim=True).clamp(self.radius, _LARGEST)
         deviation = torch.addcmul(self.within, distance, self.slope)
         z = z.clamp(-_FARTHEST, _FARTHEST)
@@ -154,6 +160,5 @@ class FunctionDraws(nn.Module):
         kernel = torch.addmm(products, z.square(), self.minus_half_relevance).exp()
         known = (kernel @ self.whitening).square().sum(-1, keepdim=True)
         of_process = (self.prior - known).relu() * deviation.square()
-        is_unknown = x.isnan().to(kernel)
-        variance = torch.maximum(of_process, is_unknown @ self.unknown_variance)
-        return z, kernel, is_unknown, variance
+        unknown = torch.cat([x.isnan().to(kernel), self.gaps(x)], dim=-1)
+        return z, kernel, unknown, torch.addmm(of_process, unknown, self.unknown_variance)

@@ -18,7 +18,7 @@ from .._calibration import Calibration, Temperature
 from .._columns import Columns
 from .._inputs import InputEncoding
 from .._plans import Extent, NetworkRecipe, Plan
-from .._random_functions import RandomFunctions
+from .._random_functions import RandomFunctions, UnseenValues
 from .._schema import TableSummary
 from .._settings import Settings
 from .._tasks import TASKS
@@ -69,6 +69,7 @@ _OURS = [
         Columns,
         InputEncoding,
         RandomFunctions,
+        UnseenValues,
         SpecialTokens,
         TableSummary,
         Temperature,
