@@ -166,7 +166,7 @@ class Plan(Protocol):
 
     def read_mean(self, outputs: Tensor) -> Tensor:
         """Return what numbers are expected to be, (n, t): the first of the outputs (S, n, p)."""
-        return outputs[..., : self.task.size].mean(dim=0)
+        return outputs.narrow(-1, 0, self.task.size).mean(dim=0)
 
     def encode_members(self, members: np.ndarray, scaling: Buffers, dtype) -> np.ndarray:
         """Return members' predictions, rows first, in the form that the objective takes."""

@@ -146,8 +146,8 @@ class EmpiricalGaussian(Marginal, Calibratable):
         return torch.stack((self.means.transpose(0, 1), self.variances.transpose(0, 1)), dim=-1)
 
     def affine(self, loc: Tensor | np.ndarray, scale: Tensor | np.ndarray) -> EmpiricalGaussian:
-        loc, scale = (torch.as_tensor(value).to(self.means) for value in (loc, scale))
-        squared, means = scale.square(), torch.addcmul(loc, scale, self.means)
+        loc, scale = as_tensor_like(loc, self.means), as_tensor_like(scale, self.means)
+        squared, means = scale * scale, torch.addcmul(loc, scale, self.means)
         further = None if self.mean_variance is None else squared * self.mean_variance
         return EmpiricalGaussian(means, squared * self.variances, further)
 
@@ -164,8 +164,8 @@ class EmpiricalGaussian(Marginal, Calibratable):
     def with_mean_variance(self, variance: Tensor) -> EmpiricalGaussian:
         """Add variance, (n, t), to that of the mean, which is the epistemic part."""
         variance = variance.to(self.means)
-        before = self.mean_variance
-        return replace(self, mean_variance=variance if before is None else before + variance)
+        further = variance if self.mean_variance is None else self.mean_variance + variance
+        return EmpiricalGaussian(self.means, self.variances, further)
 
     def displaced(self, values: Tensor) -> EmpiricalGaussian:
         """Add values, (S, n, t), to the members' means."""
@@ -184,7 +184,8 @@ class EmpiricalGaussian(Marginal, Calibratable):
     @property
     def mean(self) -> Tensor:
         """Mean of the mixture, of shape (n, t)."""
-        return self.means[0] + (self.means - self.means[0]).mean(dim=0)
+        first = self.means.select(0, 0)
+        return first + (self.means - first).mean(dim=0)
 
     def uncertainty(self) -> Uncertainty:
         """Parts of the variance by the law of total variance (Lindqvist et al., Eqs 4a to 4c).
@@ -196,9 +197,10 @@ class EmpiricalGaussian(Marginal, Calibratable):
             variance (1/S) of the means, and their own variance if they have one, so that ``total ==
             aleatoric + epistemic``; it is never negative, and exactly zero where the members agree.
         """
-        shifted = self.means - self.means[0]  # removes a large common offset before rounding
+        shifted = self.means - self.means.select(0, 0)  # of a common offset, before rounding
+        centred = shifted - shifted.mean(dim=0)
         aleatoric = self.variances.mean(dim=0)  # Eq. 4b
-        epistemic = (shifted - shifted.mean(dim=0)).square().mean(dim=0)  # Eq. 4c
+        epistemic = (centred * centred).mean(dim=0)  # Eq. 4c
         if self.mean_variance is not None:
             epistemic = epistemic + self.mean_variance
         return Uncertainty(aleatoric + epistemic, aleatoric, epistemic, measure="variance")

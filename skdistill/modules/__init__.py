@@ -33,6 +33,7 @@ from ._stacks import (
     StackedSequential,
     activations_per_row,
     count_flop,
+    first_parameter,
     flop_per_row,
     is_plain_sequential,
     member_state,

@@ -71,19 +71,6 @@ class FunctionDraws(nn.Module):
     .. [2] Wilson et al. (2020), "Efficiently Sampling Functions from Gaussian Process Posteriors".
     """
 
-    inducing: Tensor
-    minus_half_squares: Tensor
-    minus_half_relevance: Tensor
-    whitening: Tensor
-    within: Tensor
-    slope: Tensor
-    unknown_variance: Tensor
-    frequencies: Tensor
-    phases: Tensor
-    weights_of_waves: Tensor
-    weights_of_kernel: Tensor
-    weights_of_unknown: Tensor
-
     def __init__(
         self,
         encoder: InputEncoder,
@@ -104,7 +91,7 @@ class FunctionDraws(nn.Module):
     ):
         super().__init__()
         self.encoder, self.gaps = encoder, gaps
-        self.radius, self.prior = radius, 1.0 - usual
+        self.radius = radius
         self.n_draws, self.n_values = weights.shape[1:]
         # -|a x - p|^2 / 2 = -p^2 / 2 + (a p) x - (a^2 / 2) x^2, of relevance a and points p.
         factor, points = relevance / length_scale, inducing / length_scale
@@ -112,6 +99,7 @@ class FunctionDraws(nn.Module):
         self._keep("minus_half_squares", -0.5 * np.square(points).sum(1))
         self._keep("minus_half_relevance", -0.5 * np.square(factor)[:, None].repeat(len(points), 1))
         self._keep("whitening", whitening)
+        self._keep("most", np.array(1.0 - usual))
         self._keep("within", scale * (1 - growth * radius))
         self._keep("slope", scale * growth)
         self._keep("unknown_variance", np.square(unknown))
@@ -140,25 +128,29 @@ class FunctionDraws(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Map samples (n, n_columns) to values of the draws, (S, n, k)."""
         z, kernel, unknown, variance = self._features(x)
+        kept = self._buffers
         # Sines, since ONNX Runtime has no cosine in float64.
-        waves = torch.addmm(self.phases, z, self.frequencies).sin()
-        values = torch.addmm(waves @ self.weights_of_waves, kernel, self.weights_of_kernel)
-        values = torch.addmm(values, unknown.sqrt(), self.weights_of_unknown)
+        waves = torch.addmm(kept["phases"], z, kept["frequencies"]).sin()
+        values = torch.addmm(waves @ kept["weights_of_waves"], kernel, kept["weights_of_kernel"])
+        values = torch.addmm(values, unknown.sqrt(), kept["weights_of_unknown"])
         # Few draws, of mean 0, have the variance but roughly: they are multiplied to have it.
         values = values.unflatten(-1, (self.n_draws, self.n_values))
-        drawn = values.square().mean(-2) + _LEAST
+        drawn = (values * values).mean(-2) + _LEAST
         return (values * (variance / drawn).sqrt().unsqueeze(-2)).transpose(0, 1)
 
     def _features(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return inputs, kernel functions, how unknown columns and gaps are, and the variance."""
+        kept = self._buffers  # as attributes they take as long as sums of a sample
         x = x.double()
-        z = self.encoder(x)
+        z = self.encoder.forward(x)
         distance = torch.linalg.vector_norm(z, dim=-1, keepdim=True).clamp(self.radius, _LARGEST)
-        deviation = torch.addcmul(self.within, distance, self.slope)
+        deviation = torch.addcmul(kept["within"], distance, kept["slope"])
         z = z.clamp(-_FARTHEST, _FARTHEST)
-        products = torch.addmm(self.minus_half_squares, z, self.inducing)
-        kernel = torch.addmm(products, z.square(), self.minus_half_relevance).exp()
-        known = (kernel @ self.whitening).square().sum(-1, keepdim=True)
-        of_process = (self.prior - known).relu() * deviation.square()
-        unknown = torch.cat([x.isnan().to(kernel), self.gaps(x)], dim=-1)
-        return z, kernel, unknown, torch.addmm(of_process, unknown, self.unknown_variance)
+        products = torch.addmm(kept["minus_half_squares"], z, kept["inducing"])
+        kernel = torch.addmm(products, z * z, kept["minus_half_relevance"]).exp()
+        white = kernel @ kept["whitening"]
+        left = kept["most"] - (white * white).sum(-1, keepdim=True)
+        of_process = left.relu() * (deviation * deviation)
+        unknown = torch.cat([x.isnan().to(x), self.gaps.forward(x)], dim=-1)
+        variance = torch.addmm(of_process, unknown, kept["unknown_variance"])
+        return z, kernel, unknown, variance

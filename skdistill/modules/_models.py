@@ -53,7 +53,8 @@ class MultiHead(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map rows (S, n, ...) to the heads' outputs (S, M, n, out)."""
-        return self.heads(self.core(x).unsqueeze(1))
+        modules = self._modules
+        return modules["heads"](modules["core"](x).unsqueeze(1))
 
     def head_weights(self) -> list[Tensor]:
         """Weights of the heads' layers, each of shape (S, M, n_units, fan_in).

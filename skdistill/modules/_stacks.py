@@ -53,7 +53,7 @@ class StackedLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (*lead, n, in), or rows shared over the last lead axis, to (*lead, n, out)."""
-        weight, bias = self.weight, self.bias
+        weight, bias = self._parameters["weight"], self._parameters["bias"]
         if not torch.compiler.is_exporting():  # of any number of rows
             if x.shape[-2] > weight.shape[-1]:
                 return self._forward_units_first(x)
@@ -118,6 +118,12 @@ class StackedSequential(nn.Sequential):
     def __init__(self, members: Sequence[nn.Sequential], lead: tuple[int, ...]):
         super().__init__(*(_stacked(layers, lead) for layers in zip(*members, strict=True)))
         self.lead = lead
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply the layers, which have no hooks, without what a call of a module costs."""
+        for layer in self._modules.values():
+            x = layer.forward(x)
+        return x
 
     @staticmethod
     def supports(member: nn.Module) -> bool:
@@ -407,6 +413,17 @@ def weights_and_fan_ins(module: nn.Module) -> list[tuple[nn.Parameter, int]]:
             shapes = ((p, p.shape[len(part.lead) + 1 :]) for p in part.parameters())
             found += [(p, math.prod(shape)) for p, shape in shapes if shape]
     return found
+
+
+def first_parameter(module: nn.Module) -> Any:
+    """Return ``next(module.parameters())``, or None, in a tenth of the time."""
+    for parameter in module._parameters.values():
+        if parameter is not None:
+            return parameter
+    for part in module._modules.values():
+        if part is not None and (found := first_parameter(part)) is not None:
+            return found
+    return None
 
 
 def n_parameters(module: nn.Module) -> int:

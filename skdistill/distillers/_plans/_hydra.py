@@ -91,7 +91,7 @@ class HydraPlan(Plan):
         return gained if self.has_gain else None
 
     def read_mean(self, outputs: Tensor) -> Tensor:
-        return outputs[: self.n_heads, :, : self.task.size].mean(dim=0)
+        return outputs.narrow(0, 0, self.n_heads).narrow(2, 0, self.task.size).mean(dim=0)
 
     def build(self, recipe: NetworkRecipe, seeds: Sequence[int]) -> MultiHead:
         networks = recipe.build(seeds)
@@ -157,7 +157,9 @@ def split_gain(outputs: Tensor) -> tuple[Tensor, Tensor]:
 
     Its other outputs mean nothing.
     """
-    return outputs[..., :-1, :, :], outputs[..., -1, :, : outputs.shape[-1] // 2]
+    n_heads, n_targets = outputs.shape[-3] - 1, outputs.shape[-1] // 2
+    raw = outputs.select(-3, n_heads).narrow(-1, 0, n_targets)
+    return outputs.narrow(-3, 0, n_heads), raw
 
 
 def bounded(raw: Tensor) -> Tensor:
@@ -176,7 +178,7 @@ def gained(outputs: Tensor) -> EmpiricalGaussian:
     gain = bounded(raw).exp()
     centre = means.mean(0)
     residuals = means - centre
-    taken = (gain - 1) * residuals.square().mean(0)
+    taken = (gain - 1) * (residuals * residuals).mean(0)
     means = torch.addcmul(centre, gain.sqrt(), residuals)
     return EmpiricalGaussian(means, torch.maximum(variances - taken, _SHARE_KEPT * variances))
 
