@@ -119,7 +119,7 @@ class LimitedRun:
         chunk: int | None = None,
         first: int = 0,
     ):
-        self.module = module
+        self.module, self.rows = module, rows
         self.n_rounds = n_rounds
         self.limits = limits
         self.watch = Stopwatch(limits.deadline)
@@ -148,7 +148,7 @@ class LimitedRun:
 
     def distribution(self) -> Any:
         """The distribution that the rounds so far predict together."""
-        return self.module.of_outputs(self.played.mean.unsqueeze(0))
+        return self.module.of_networks(self.played.mean.unsqueeze(0), self.rows[self.inside])
 
     def outputs(self) -> tuple[Tensor, np.ndarray]:
         """Outputs (n, L) after the rounds that each row takes, and how many these are, (n,)."""
@@ -172,7 +172,7 @@ class LimitedRun:
             return self.distribution().mean.amax(-1) >= threshold
         if len(outputs) == 1:  # one round has no spread
             return torch.zeros(len(outputs[0]), dtype=torch.bool, device=outputs[0].device)
-        spread = self.module.of_outputs(torch.stack(outputs)).uncertainty().epistemic
+        spread = self.module.predicted(torch.stack(outputs)).uncertainty().epistemic
         return spread.view(len(spread), -1).amax(-1) <= threshold
 
     @property
@@ -239,7 +239,8 @@ def predict_first(module: Any, X: np.ndarray, n_rounds: int) -> Any:
     """Predict the distribution of the first rounds, with nothing kept of each."""
 
     def run(rows: Tensor) -> Tensor:
-        return module.network.first(module.encode(rows), n_rounds).unsqueeze(0)
+        outputs = module.network.first(module.encode(rows), n_rounds).unsqueeze(0)
+        return outputs if module.functions is None else module.functions.appended(outputs, rows)
 
     outputs = read_in_chunks(module, X, lambda found: found.transpose(0, 1), raw=True, run=run)
     return module.of_outputs(torch.from_numpy(outputs).transpose(0, 1))
@@ -254,7 +255,7 @@ def predict_within(
     def parts(rows: Tensor, first: int) -> list[np.ndarray]:
         run = LimitedRun(module, rows, n_rounds, limits, size, first)
         outputs, taken = run.outputs()
-        found = read(module.of_outputs(outputs.unsqueeze(0)))
+        found = read(module.of_networks(outputs.unsqueeze(0), rows))
         return [*(found if isinstance(found, tuple) else (found,)), taken]
 
     # Until a deadline all rows go from round to round together.

@@ -665,12 +665,18 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
 
         module, plan = self.module_, cast(FactorPlan, self._plan)
 
+        outputs, added = torch.from_numpy(outputs).transpose(0, 1), torch.zeros(1)
+        if module.functions is not None:  # each member has one of the draws where X is unknown
+            outputs, values = module.functions.parted(outputs)
+            chosen = (seed + torch.arange(n_members)) % len(values)
+            added = values[chosen] / getattr(module, "y_scale", 1.0)
+
         def draw(outputs: torch.Tensor) -> Any:
-            return plan.draw(outputs, n_members, generator, with_residual)
+            return plan.draw(outputs, n_members, generator, with_residual, added)
 
         buffers = dict(module.named_buffers(recurse=False))
         drawn = plan.task.wrap(module.network, buffers, draw)
-        return drawn.of_outputs(torch.from_numpy(outputs).transpose(0, 1)).members.numpy()
+        return drawn.of_outputs(outputs).members.numpy()
 
     def _predict_expected_only(self) -> None:
         """Predict the members' mean from now on, with an epistemic part of 0."""

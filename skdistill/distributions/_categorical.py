@@ -175,7 +175,10 @@ class EmpiricalCategorical(Predictive, Calibratable):
         return EmpiricalCategorical.from_logits(log_mean + deviations)
 
     def displaced(self, values: Tensor) -> EmpiricalCategorical:
-        return EmpiricalCategorical.from_logits(self.log_probs + values.to(self.log_probs))
+        found = EmpiricalCategorical.from_logits(self.log_probs + values.to(self.log_probs))
+        # Without members to disagree, all that is predicted is less sure.
+        is_one = len(self.log_probs) == 1
+        return EmpiricalCategorical(found.log_mean.unsqueeze(0)) if is_one else found
 
     @property
     def members(self) -> Tensor:

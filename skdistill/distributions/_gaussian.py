@@ -164,7 +164,10 @@ class EmpiricalGaussian(Marginal, Calibratable):
 
     def displaced(self, values: Tensor) -> EmpiricalGaussian:
         values = values.to(self.means)
-        return replace(self, means=self.means + values, drawn=values.square().mean(0))
+        drawn = values.square().mean(0)
+        if len(self.means) == 1:  # no members to disagree: all that is predicted is less sure
+            return replace(self, variances=self.variances + drawn)
+        return replace(self, means=self.means + values, drawn=drawn)
 
     def components(self) -> tuple[Tensor, Tensor]:
         """Means and variances of the Gaussians of the predictive density.

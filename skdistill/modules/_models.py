@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian
-from ._function_draws import FunctionDraws
+from ._function_draws import UnknownDraws
 from ._inputs import InputEncoder
 from ._stacks import StackedLinear, StackedSequential, is_plain_sequential
 
@@ -73,12 +73,12 @@ class DistributionStack(nn.Module):
     `read` turns the outputs of all networks, or heads, (S, n, p), into a distribution, and
     `calibration`, if there is one, this into another. `inputs`, if there is one, encodes rows for
     the networks. The values of `functions`, if there are some, are appended to the outputs for
-    rows, and displace what is predicted.
+    rows, and displace what is predicted, where it is unlike training or where columns are unknown.
     """
 
     calibration: Callable[[Any], Any] | None = None
     inputs: InputEncoder | None
-    functions: FunctionDraws | None
+    functions: UnknownDraws | None
 
     def __init__(self, network: nn.Module, read: Callable[[Tensor], Any]):
         super().__init__()
@@ -111,17 +111,18 @@ class DistributionStack(nn.Module):
     def of_outputs(self, outputs: Tensor) -> Any:
         """Return the distribution of outputs (S, n, p)."""
         if self.functions is None:
-            return self._predicted(outputs)
+            return self.predicted(outputs)
         outputs, values = self.functions.parted(outputs)
-        return self._predicted(outputs).displaced(values)
+        return self.predicted(outputs).displaced(values)
 
     def of_networks(self, outputs: Tensor, x: Tensor) -> Any:
         """Return the distribution for rows (n, ...), whose outputs of networks are (S, n, p)."""
-        found = self._predicted(outputs)
-        return found if self.functions is None else found.displaced(self.functions(x))
+        found = self.predicted(outputs)
+        is_all = self.functions is None or self.functions.vanish(x)
+        return found if is_all else found.displaced(self.functions(x))
 
-    def _predicted(self, outputs: Tensor) -> Any:
-        """Return what the outputs of networks, (S, n, p), predict, in units of y."""
+    def predicted(self, outputs: Tensor) -> Any:
+        """Return what outputs of networks, (S, n, p), predict without functions, in units of y."""
         found = self.read(outputs)
         return found if self.calibration is None else self.calibration(found)
 
@@ -161,9 +162,9 @@ class GaussianStack(DistributionStack):
         """
         return torch.addcmul(self.y_loc, self.y_scale, self.read_mean(outputs.to(self.y_loc.dtype)))
 
-    def _predicted(self, outputs: Tensor) -> Any:
+    def predicted(self, outputs: Tensor) -> Any:
         outputs = outputs.to(self.y_loc.dtype)
-        return super()._predicted(outputs).affine(self.y_loc, self.y_scale)
+        return super().predicted(outputs).affine(self.y_loc, self.y_scale)
 
 
 class CategoricalStack(DistributionStack):
@@ -181,5 +182,5 @@ class CategoricalStack(DistributionStack):
         super().__init__(network, read)
         self.dtype = dtype
 
-    def _predicted(self, outputs: Tensor) -> Any:
-        return super()._predicted(outputs.to(self.dtype))  # as it is for None
+    def predicted(self, outputs: Tensor) -> Any:
+        return super().predicted(outputs.to(self.dtype))  # as it is for None
