@@ -13,7 +13,7 @@ from ._inputs import InputEncoder
 # rays. Arguments of sines stay small.
 _FARTHEST = 50.0
 
-# Added to variances that are divided by.
+# Least variance that is divided by.
 _LEAST = 1e-30
 
 # Distance from the mean beyond which functions grow no more.
@@ -64,10 +64,10 @@ class UnknownDraws(nn.Module):
     def _with_variance(self, values: Tensor, variance: Tensor) -> Tensor:
         """Multiply values (n, S k) of mean 0 by what gives them this variance, (n, k).
 
-        Few draws have it but roughly.
+        Few draws have it but roughly. (A graph would drop a tiny number that is added.)
         """
         values = values.unflatten(-1, (self.n_draws, self.n_values))
-        drawn = values.square().mean(-2) + _LEAST
+        drawn = values.square().mean(-2).clamp(min=_LEAST)
         return (values * (variance / drawn).sqrt().unsqueeze(-2)).flatten(-2)
 
     def appended(self, outputs: Tensor, x: Tensor) -> Tensor:
