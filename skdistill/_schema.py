@@ -25,7 +25,7 @@ from ._columns import (
     with_columns,
 )
 from ._conversions import in_words, numbers_of
-from ._warnings import SchemaWarning, is_within, warn
+from ._warnings import SchemaWarning, tells_of_schema, warn
 
 # A column is warned of if more than this share of at least so many values is missing, unknown or
 # outside the range, where the share in fit was less than half of it.
@@ -49,13 +49,6 @@ _FROM_DATES = {_DATE: "Add them to a date.", _DURATION: "Take a date from them."
 _OF_OBJECTS = (
     *("binary", "bytes", "cat", "dictionary", "enum", "large_", "null", "object", "str"),
     *("<u", ">u", "|s"),
-)
-
-# What predicts rows that are not the user's, or far from fit on purpose.
-_FITS = frozenset({"fit", "partial_fit"})
-_FAR = frozenset(
-    {"skdistill.displays._bands", "skdistill.displays._decision"}
-    | {"skdistill.model_selection._unseen"}
 )
 
 
@@ -456,7 +449,7 @@ def warn_of_shares(estimator: Any, X: Any, rows: np.ndarray) -> None:
     low, high = summary.limits
     n_far = np.count_nonzero(rows < low) + np.count_nonzero(rows > high)
     n_missing = 0 if rows is X else np.count_nonzero(np.isnan(rows))
-    if max(n_far, n_missing) <= _SHARE * len(rows) or is_within(_FITS, _FAR):
+    if max(n_far, n_missing) <= _SHARE * len(rows) or not tells_of_schema():
         return
     shifts = (shift_of(estimator, X, rows[:, column], column) for column in range(rows.shape[1]))
     reasons = [reason for shift in shifts for reason in shift.reasons]

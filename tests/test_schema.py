@@ -330,7 +330,10 @@ REFUSED = {
         {"code": pd.Timestamp("2020-01-01")},
         r"'code'.*must hold categories as in fit; got dates",
     ),
-    "durations for booleans": ({"new": pd.Timedelta(1, "D")}, r"'new'.*must hold booleans.*durations"),
+    "durations for booleans": (
+        {"new": pd.Timedelta(1, "D")},
+        r"'new'.*must hold booleans.*durations",
+    ),
     "durations for dates": (
         {"day": pd.Timedelta("1D")},
         r"'day'.*must hold dates as in fit; got durations",

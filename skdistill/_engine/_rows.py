@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from .._memory import rows_asked, rows_in_memory, fits_twice
+from .._memory import fits_twice, rows_asked, rows_in_memory
 from .._ranks import Ranks
 from ..modules import InputEncoder
 from ._answers import AnswersOnFile

@@ -343,7 +343,10 @@ def test_files_larger_than_memory_are_refused_before_they_are_read(content, tmp_
     path = tmp_path / "model"
     path.write_bytes(parts.sealed())
     os.truncate(path, path.stat().st_size + size)
-    with pytest.raises(ValueError, match=r"model' cannot be loaded: it is larger than half of the memory, 1.1e\+03 GB"):
+    with pytest.raises(
+        ValueError,
+        match=r"model' cannot be loaded: it is larger than half of the memory, 1.1e\+03 GB",
+    ):
         load(path)
 
 
