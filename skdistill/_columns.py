@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -31,6 +32,9 @@ _SHARE_OF_NUMBERS, _FEW_NUMBERS = 0.9, 10
 # A column of text with so many values, of which more than this share differ, holds names, or is
 # free text.
 _LEAST_VALUES, _SHARE_OF_NAMES = 20, 0.5
+
+# Names of columns that are IDs: "id", "user_id", "UserID", "passengerId".
+_ID = re.compile(r"(^|[^A-Za-z])(id|ID|Id)$|[a-z](Id|ID)$")
 
 # How the names of dtypes begin, of pandas and polars, whose columns hold categories or text.
 _OF_CATEGORIES = ("cat", "dictionary", "enum", "large_string", "object", "str")
@@ -243,6 +247,8 @@ def read_rows(
         if wanted is not None:
             with errors_about("categorical_features"):
                 estimator._columns = Columns.of(X, wanted)
+        if isinstance(wanted, str):
+            _warn_of_numbered_samples(X)
     columns: Columns | None = estimator._columns
     is_alone = isinstance(y, str) and y == "no_validation"
     if columns is None or y is None:  # which scikit-learn knows what to say of
@@ -487,6 +493,33 @@ def _warn_of_text(X: Any, columns: list[int]) -> None:
                 "nothing of a category that has one sample. Leave the column out, or make numbers "
                 "of it, by scikit-learn's TargetEncoder or TfidfVectorizer for instance."
             )
+
+
+def _warn_of_numbered_samples(X: Any) -> None:
+    """Warn of columns of a frame, beside others, that number its samples.
+
+    Their values are whole numbers which all differ, and have no gaps or are called an ID. Numbers
+    of customers by another name are not found: incomes may all differ too.
+    """
+    is_frame = hasattr(X, "columns") and (hasattr(X, "iloc") or hasattr(X, "schema"))
+    if not is_frame or X.shape[1] < 2 or len(X) < _LEAST_VALUES:
+        return
+    for number, (name, dtype) in enumerate(zip(X.columns, X.dtypes, strict=True)):
+        is_whole = str(dtype).lower().startswith(("int", "uint"))
+        if not (is_whole and all(_all_differ(part, number) for part in (X[:1000], X))):
+            continue
+        column = column_of(X, number)
+        if int(column.max()) - int(column.min()) < len(X) or _ID.search(str(name)):
+            warn(
+                f"Column {name!r} of X has another whole number for each of its {len(X)} samples, "
+                "as their numbers or IDs do: a model that learns by them fails on new ones. Leave "
+                "the column out. To keep it, a time for instance, make it float."
+            )
+
+
+def _all_differ(X: Any, number: int) -> bool:
+    values = values_of(column_of(X, number))
+    return None not in (found := set(values)) and len(found) == len(values)
 
 
 def _warn_of_numbers(column: Any, name: Any, n_found: int, n_values: int, others: list) -> None:
