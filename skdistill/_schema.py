@@ -354,7 +354,7 @@ def numbers_in(estimator: Any, X: Any, column: int) -> np.ndarray | None:
         raise ValueError(
             f"Column {name!r} of X must hold {wanted} as in fit; got "
             f"{'dates' if given == _DATE else 'durations'}, of {values.dtype}. "
-            f"{_FROM_DATES.get(unit, f'Give the {wanted} that fit had.')}"
+            f"{_FROM_DATES.get(unit or '', f'Give the {wanted} that fit had.')}"
         )
     found = values_of(values)
 

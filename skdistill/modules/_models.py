@@ -118,8 +118,9 @@ class DistributionStack(nn.Module):
     def of_networks(self, outputs: Tensor, x: Tensor) -> Any:
         """Return the distribution for rows (n, ...), whose outputs of networks are (S, n, p)."""
         found = self.predicted(outputs)
-        is_all = self.functions is None or self.functions.vanish(x)
-        return found if is_all else found.displaced(self.functions(x))
+        if self.functions is None or self.functions.vanish(x):
+            return found
+        return found.displaced(self.functions(x))
 
     def predicted(self, outputs: Tensor) -> Any:
         """Return what outputs of networks, (S, n, p), predict without functions, in units of y."""
