@@ -15,6 +15,7 @@ import sklearn
 import torch
 from safetensors.numpy import load
 
+from ._memory import fits_twice
 from ._version import __version__
 
 LIBRARIES = {
@@ -81,7 +82,8 @@ def read(path: Path) -> bytes:
     Raises
     ------
     ValueError
-        If it is no regular file, such as a pipe, or does not begin as files of skdistill do.
+        If it is no regular file, such as a pipe, does not begin as files of skdistill do, or what
+        it holds does not fit in memory.
     """
     if not stat.S_ISREG(path.stat().st_mode):
         raise ValueError("it is no regular file")
@@ -96,6 +98,8 @@ def read(path: Path) -> bytes:
         ends = (of["data_offsets"][1] for name, of in header.items() if name != "__metadata__")
         if size != end + max(ends, default=0):
             raise ValueError("it is damaged: its size is not that of its contents")
+        if not fits_twice(size):  # the content, and what is made of it
+            raise ValueError(f"it is larger than half of the memory, {size / 1e9:.3g} GB")
         file.seek(0)
         return file.read()
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -32,13 +33,17 @@ _SHARE_OF_NUMBERS, _FEW_NUMBERS = 0.9, 10
 # free text.
 _LEAST_VALUES, _SHARE_OF_NAMES = 20, 0.5
 
+# Names of columns that are IDs: "id", "user_id", "UserID", "passengerId".
+_ID = re.compile(r"(^|[^A-Za-z])(id|ID|Id)$|[a-z](Id|ID)$")
+
 # How the names of dtypes begin, of pandas and polars, whose columns hold categories or text.
 _OF_CATEGORIES = ("cat", "dictionary", "enum", "large_string", "object", "str")
 
 # How the names of dtypes of dates and durations begin, of NumPy, pandas, polars and Arrow.
-_OF_DATES = ("date", "duration", "period", "timedelta", "timestamp")
+OF_DATES = ("date", "duration", "period", "timedelta", "timestamp")
 
-_DATES = (date, np.datetime64, np.timedelta64, timedelta)
+_DURATIONS = (np.timedelta64, timedelta)
+_DATES = (date, np.datetime64, *_DURATIONS)
 
 # torch knows no negative strides
 _SETTINGS = {"dtype": (np.float64, np.float32), "order": "C", "allow_nd": True}
@@ -242,6 +247,8 @@ def read_rows(
         if wanted is not None:
             with errors_about("categorical_features"):
                 estimator._columns = Columns.of(X, wanted)
+        if isinstance(wanted, str):
+            _warn_of_numbered_samples(X)
     columns: Columns | None = estimator._columns
     is_alone = isinstance(y, str) and y == "no_validation"
     if columns is None or y is None:  # which scikit-learn knows what to say of
@@ -283,7 +290,7 @@ def with_days(X: Any) -> Any:
     Units, such as the nanoseconds of older versions of pandas, have no effect, and dates with a
     time zone are those of UTC. NaT is NaN.
     """
-    return with_columns(X, {column: _days_in(column_of(X, column)) for column in date_columns(X)})
+    return with_columns(X, {column: _days_in(X, column) for column in date_columns(X)})
 
 
 def with_columns(X: Any, values: dict[int, np.ndarray]) -> Any:
@@ -319,20 +326,26 @@ def holds_dates(column: Any) -> bool:
     """Whether a column is of dates or durations; objects are if all of them are dates."""
     kind = str(column.dtype).lower()
     if kind != "object":
-        return kind.startswith(_OF_DATES)
+        return kind.startswith(OF_DATES)
     held = (value for value in values_of(column) if value is not None)
     first = next(held, None)
     return isinstance(first, _DATES) and all(isinstance(value, _DATES) for value in held)
 
 
-def _days_in(column: Any) -> np.ndarray:
+def _days_in(X: Any, number: int) -> np.ndarray:
     """Dates or durations of a column as days."""
+    column = column_of(X, number)
     if hasattr(column, "dt") and getattr(column.dtype, "tz", None) is not None:
         column = column.dt.tz_convert("UTC").dt.tz_localize(None)
     values = np.asarray(column)
     if values.dtype.kind in "mM":
         return _days(values)
-    return np.array([_days_of(value) for value in values_of(column)], dtype=float)
+    found = values_of(column)
+    if len({isinstance(value, _DURATIONS) for value in found if value is not None}) > 1:
+        raise ValueError(
+            f"Column {name_of_column(X, number)!r} of X must hold dates, or durations; got both."
+        )
+    return np.array([_days_of(value) for value in found], dtype=float)
 
 
 def _days(values: np.ndarray) -> np.ndarray:
@@ -347,7 +360,7 @@ def _days_of(value: Any) -> float:
     value = value.to_timestamp() if hasattr(value, "to_timestamp") else value  # of a period
     if isinstance(value, datetime) and value.tzinfo is not None:
         value = value.astimezone(UTC).replace(tzinfo=None)
-    as_numpy = np.timedelta64 if isinstance(value, (timedelta, np.timedelta64)) else np.datetime64
+    as_numpy = np.timedelta64 if isinstance(value, _DURATIONS) else np.datetime64
     return float(_days(np.asarray(as_numpy(value))))
 
 
@@ -356,7 +369,7 @@ def _dates_like(days: np.ndarray, column: Any) -> Any:
     kind = str(column.dtype).lower()
     values = values_of(column) if kind == "object" else []
     first = next((value for value in values if value is not None), None)
-    is_duration = isinstance(first, (timedelta, np.timedelta64))
+    is_duration = isinstance(first, _DURATIONS)
     is_duration |= kind.startswith(("timedelta", "duration"))
     if kind in ("date", "datetime64[d]") or kind.startswith(("date32", "period")):
         days = np.round(days)
@@ -480,6 +493,33 @@ def _warn_of_text(X: Any, columns: list[int]) -> None:
                 "nothing of a category that has one sample. Leave the column out, or make numbers "
                 "of it, by scikit-learn's TargetEncoder or TfidfVectorizer for instance."
             )
+
+
+def _warn_of_numbered_samples(X: Any) -> None:
+    """Warn of columns of a frame, beside others, that number its samples.
+
+    Their values are whole numbers which all differ, and have no gaps or are called an ID. Numbers
+    of customers by another name are not found: incomes may all differ too.
+    """
+    is_frame = hasattr(X, "columns") and (hasattr(X, "iloc") or hasattr(X, "schema"))
+    if not is_frame or X.shape[1] < 2 or len(X) < _LEAST_VALUES:
+        return
+    for number, (name, dtype) in enumerate(zip(X.columns, X.dtypes, strict=True)):
+        is_whole = str(dtype).lower().startswith(("int", "uint"))
+        if not (is_whole and all(_all_differ(part, number) for part in (X[:1000], X))):
+            continue
+        column = column_of(X, number)
+        if int(column.max()) - int(column.min()) < len(X) or _ID.search(str(name)):
+            warn(
+                f"Column {name!r} of X has another whole number for each of its {len(X)} samples, "
+                "as their numbers or IDs do: a model that learns by them fails on new ones. Leave "
+                "the column out. To keep it, a time for instance, make it float."
+            )
+
+
+def _all_differ(X: Any, number: int) -> bool:
+    values = values_of(column_of(X, number))
+    return None not in (found := set(values)) and len(found) == len(values)
 
 
 def _warn_of_numbers(column: Any, name: Any, n_found: int, n_values: int, others: list) -> None:

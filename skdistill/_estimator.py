@@ -22,7 +22,7 @@ from ._schema import Schema, TableSummary
 from ._settings import check_nested
 from ._training import Training, check_modules, device_of
 from ._version import API_PAGE, __version__
-from ._warnings import warn
+from ._warnings import warn, without_schema_warnings
 from .modules import MLP, shares_weights
 
 try:
@@ -325,7 +325,8 @@ def fit_task(estimator: NetEstimator, given: dict[str, Any], n_subtasks: int) ->
     """
     task = estimator._init_callback_context(max_subtasks=n_subtasks)
     task.call_on_fit_task_begin(estimator=estimator, **given)
-    yield task
+    with without_schema_warnings():  # transfer rows and folds may be unlike the table
+        yield task
     task.call_on_fit_task_end(estimator=estimator, **given, reconstruction_attributes={})
 
 

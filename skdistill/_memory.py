@@ -31,11 +31,11 @@ def rows_asked(prediction: np.ndarray | Tensor) -> int:
     return min(rows_in_memory(prediction), within_bytes, _ROWS_ASKED)
 
 
-def stays_in_cache(n_bytes: int) -> bool:
-    """Tell whether the operating system can hold a file of `n_bytes` in memory, by half of all.
+def fits_twice(n_bytes: int) -> bool:
+    """Tell whether memory holds so many bytes twice; it does where its size is not known.
 
-    A row of a file that it holds is read in .03 to .2 us (160 and 800 bytes), else in 15 us and
-    more. Where the size of the memory is not known it can.
+    So much of a file the operating system holds: a row is read in .03 to .2 us then (160 and 800
+    bytes), else in 15 us and more.
     """
     if not hasattr(os, "sysconf"):  # Windows
         return True

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from scipy.linalg import cho_solve, cholesky, solve_triangular
 from scipy.spatial.distance import cdist
 
 from ._inputs import InputEncoding
-from .modules import FunctionDraws, Gaps
+from .modules import FunctionDraws, Gaps, UnknownDraws
 
 # With fewer samples, distances say little.
 LEAST_SAMPLES = 100
@@ -115,7 +115,42 @@ class UnseenValues:
 
 
 @dataclass(frozen=True, eq=False)
-class RandomFunctions:
+class UnknownColumns:
+    """What :class:`skdistill.modules.UnknownDraws` is made of: columns whose values are not known.
+
+    Parameters
+    ----------
+    unknown : ndarray of shape (n_columns, k)
+        Standard deviation, in units of y or of logits, where a column's value is not known.
+    seed : int
+        Of the draws: that of a member depends on its number, and not on the others.
+    members : tuple of int
+        Numbers of the members that have one.
+    """
+
+    unknown: np.ndarray
+    seed: int
+    members: tuple[int, ...] = ()
+
+    def of_members(self, members: Sequence[int]) -> Self:
+        """Return the same for members of these numbers."""
+        return replace(self, members=tuple(members))
+
+    def module(self) -> UnknownDraws:
+        """Return the module that evaluates the draws."""
+        n_columns, n_values = self.unknown.shape
+        return UnknownDraws(self._normal(n_columns, n_values) * self.unknown[:, None], self.unknown)
+
+    def _normal(self, *shape: int) -> np.ndarray:
+        """Draw standard normal numbers of a shape for each member, second, with mean 0."""
+        generators = (np.random.default_rng([self.seed, member]) for member in self.members)
+        drawn = np.stack([generator.standard_normal(shape) for generator in generators], axis=1)
+        centred: np.ndarray = drawn - drawn.mean(axis=1, keepdims=True)
+        return centred  # so that the mean of the members stays
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RandomFunctions(UnknownColumns):
     """What :class:`skdistill.modules.FunctionDraws` is made of, as a fit has found it.
 
     Parameters
@@ -128,14 +163,10 @@ class RandomFunctions:
     usual, left_out : float
         Variance that is taken off, see the module, and the mean of what is left of it at samples
         that are left out, as shares of the square of this.
-    unknown : ndarray of shape (n_columns, k)
-        Standard deviation, in units of y or of logits, where a column's value is not known.
     unseen : UnseenValues
         The gaps of columns.
-    seed : int
-        Of the draws: that of a member depends on its number, and not on the others.
-    members : tuple of int
-        Numbers of the members that have one.
+    unknown, seed, members
+        As of :class:`UnknownColumns`.
     """
 
     encoding: InputEncoding
@@ -149,14 +180,7 @@ class RandomFunctions:
     scale: np.ndarray
     usual: float
     left_out: float
-    unknown: np.ndarray
     unseen: UnseenValues
-    seed: int
-    members: tuple[int, ...] = ()
-
-    def of_members(self, members: Sequence[int]) -> RandomFunctions:
-        """Return the functions of members of these numbers."""
-        return replace(self, members=tuple(members))
 
     def module(self) -> FunctionDraws:
         """Return the module that evaluates the functions."""
@@ -204,10 +228,7 @@ class RandomFunctions:
         """
         inducing, frequencies, phases = self._features
         n_waves, n_inducing, n_columns = len(phases), len(inducing), len(self.unknown)
-        shape = n_waves + n_inducing + n_columns, len(self.scale)
-        generators = (np.random.default_rng([self.seed, member]) for member in self.members)
-        drawn = np.stack([generator.standard_normal(shape) for generator in generators], axis=1)
-        drawn -= drawn.mean(axis=1, keepdims=True)  # so that the mean of the members stays
+        drawn = self._normal(n_waves + n_inducing + n_columns, len(self.scale))
         prior, noise, of_columns = np.split(drawn, [n_waves, n_waves + n_inducing])
         prior = np.sqrt(2 / n_waves) * prior
         at_inducing = np.tensordot(np.sin(inducing @ frequencies.T + phases), prior, axes=1)
@@ -279,9 +300,9 @@ def find_functions(
     unseen = _unseen_values(X, limits, encoding, ridge, targets, are_classes, unknown / in_units)
     shape = (_N_WAVES, inputs.shape[1])
     return RandomFunctions(
-        encoding,
-        relevance,
-        ridge.length_scale,
+        encoding=encoding,
+        relevance=relevance,
+        length_scale=ridge.length_scale,
         radius=radius,
         growth=max(1.0, slope / scale[varies].min()),
         inducing=weighted[points].astype(np.float32),
@@ -363,6 +384,24 @@ def _relevance(X: np.ndarray, predict: Predict, random_state) -> np.ndarray:
     factors = np.maximum((effects / effects.max()) ** 0.25, _LEAST_RELEVANCE)
     relevance: np.ndarray = factors / np.sqrt(np.square(factors).mean())
     return relevance
+
+
+def find_unknown(
+    X: np.ndarray,
+    predict: Predict,
+    are_classes: bool,
+    random_state: np.random.RandomState,
+) -> UnknownColumns:
+    """Find what predictions change by where columns are unknown, for a model without functions.
+
+    Parameters
+    ----------
+    X, predict, are_classes, random_state
+        As of :func:`find_functions`.
+    """
+    chosen = random_state.permutation(len(X))[:_N_SAMPLES]
+    seed = int(random_state.randint(2**31))
+    return UnknownColumns(_effects_of_unknown(X[chosen], predict, are_classes), seed)
 
 
 def _effects_of_unknown(X: np.ndarray, predict: Predict, are_classes: bool) -> np.ndarray:

@@ -15,7 +15,7 @@ from sklearn.utils import ClassifierTags, RegressorTags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ._estimator import NetEstimator, available_if
-from ._reading import check_rows, read_in_chunks
+from ._reading import check_rows, read_distribution, read_in_chunks
 from ._rules import Number, OneOf, Seed, errors_about
 from ._training import SEED_LIMIT
 from ._warnings import calls_of
@@ -272,13 +272,7 @@ class DistributionEstimator(NetEstimator):
             :class:`EmpiricalCategorical <skdistill.distributions.EmpiricalCategorical>`.
         """
         self._plan_of_fit()
-        module = self.module_
-
-        def read(outputs: torch.Tensor, rows: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            return tuple(part.transpose(0, -2) for part in module.parts(outputs, rows))
-
-        parts = self._read_outputs(X, read)
-        return module.of_parts(*(torch.from_numpy(part).transpose(0, -2) for part in parts))
+        return read_distribution(self.module_, check_rows(self, X, self._recipe.row_shape))
 
     @available_if(lambda self: "_plan" not in vars(self) or self._plan.has_members)
     def predict_members(self, X: Any) -> np.ndarray:

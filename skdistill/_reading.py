@@ -173,6 +173,18 @@ def read_in_chunks(
     return tuple(out) if isinstance(first, tuple) else out[0]
 
 
+def read_distribution(
+    module: Any, X: np.ndarray, run: Callable[[Tensor], Tensor] | None = None
+) -> Any:
+    """Predict the distribution for all of X; `run` is that of :func:`read_in_chunks`."""
+
+    def read(outputs: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
+        return tuple(part.transpose(0, -2) for part in module.parts(outputs, rows))
+
+    parts = read_in_chunks(module, X, read, run=run)
+    return module.of_parts(*(torch.from_numpy(part).transpose(0, -2) for part in parts))
+
+
 def rows_first(outputs: Tensor, rows: Tensor) -> Tensor:
     """Return outputs (S, n, p) as (n, S, p), to be read."""
     return outputs.transpose(0, 1)

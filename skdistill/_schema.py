@@ -12,6 +12,7 @@ import numpy as np
 from scipy.stats import betabinom
 
 from ._columns import (
+    OF_DATES,
     Columns,
     as_table,
     column_of,
@@ -24,7 +25,7 @@ from ._columns import (
     with_columns,
 )
 from ._conversions import in_words, numbers_of
-from ._warnings import SchemaWarning, is_within, warn
+from ._warnings import SchemaWarning, tells_of_schema, warn
 
 # A column is warned of if more than this share of at least so many values is missing, unknown or
 # outside the range, where the share in fit was less than half of it.
@@ -41,17 +42,13 @@ _ROUNDING = 4 * np.finfo(np.float32).eps
 
 _DATE, _DURATION = "days since 1970-01-01", "days"
 
+# How to make one of the other.
+_FROM_DATES = {_DATE: "Add them to a date.", _DURATION: "Take a date from them."}
+
 # How the names of dtypes begin, in lower case, of values that are numbers only if they can be read.
 _OF_OBJECTS = (
     *("binary", "bytes", "cat", "dictionary", "enum", "large_", "null", "object", "str"),
     *("<u", ">u", "|s"),
-)
-
-# What predicts rows that are not the user's, or far from fit on purpose.
-_FITS = frozenset({"fit", "partial_fit"})
-_FAR = frozenset(
-    {"skdistill.displays._bands", "skdistill.displays._decision"}
-    | {"skdistill.model_selection._unseen"}
 )
 
 
@@ -323,12 +320,16 @@ def table_like_fit(estimator: Any, X: Any) -> Any:
 
 
 def columns_to_convert(estimator: Any, X: Any) -> Iterator[int]:
-    """Columns of numbers and dates in fit that may be none in X."""
+    """Columns that may not hold what they did in fit: numbers, dates, or categories."""
     summary: TableSummary = estimator._summary
     encoded = () if estimator._columns is None else estimator._columns.categories
     for column, dtype in enumerate(dtypes_of(X)):
-        is_other = column in summary.units or dtype.lower().startswith(_OF_OBJECTS)
-        if column not in encoded and is_other:
+        had_dates = column in summary.units
+        if column in encoded:
+            is_other = not had_dates and holds_dates(column_of(X, column))
+        else:
+            is_other = had_dates or dtype.lower().startswith((*_OF_OBJECTS, *OF_DATES))
+        if is_other:
             yield column
 
 
@@ -343,20 +344,19 @@ def numbers_in(estimator: Any, X: Any, column: int) -> np.ndarray | None:
     summary: TableSummary = estimator._summary
     values = column_of(X, column)
     unit, name = summary.units.get(column), name_of_column(X, column)
+    kind = summary.kind(column, estimator._columns)
+    is_boolean = kind == "boolean"
+    wanted = "categories" if kind == "category" else f"{kind}s"
     if holds_dates(values):
         given = _unit(X, column, str(values.dtype))
-        if unit in (None, given):
+        if unit == given:
             return None
-        wanted, had = ("dates", "durations") if unit == _DATE else ("durations", "dates")
         raise ValueError(
-            f"Column {name!r} of X must hold {wanted} as in fit; got {had}, of {values.dtype}. "
-            f"{'Take a date from them.' if unit == _DURATION else 'Add them to a date.'}"
+            f"Column {name!r} of X must hold {wanted} as in fit; got "
+            f"{'dates' if given == _DATE else 'durations'}, of {values.dtype}. "
+            f"{_FROM_DATES.get(unit or '', f'Give the {wanted} that fit had.')}"
         )
     found = values_of(values)
-    is_boolean = summary.kind(column, None) == "boolean"
-    wanted = "booleans" if is_boolean else "numbers"
-    if unit is not None:
-        wanted = "dates" if unit == _DATE else "durations"
 
     def refusal(value: Any, values: list) -> ValueError:
         line = line_that_converts(X, column, wanted, value)
@@ -449,7 +449,7 @@ def warn_of_shares(estimator: Any, X: Any, rows: np.ndarray) -> None:
     low, high = summary.limits
     n_far = np.count_nonzero(rows < low) + np.count_nonzero(rows > high)
     n_missing = 0 if rows is X else np.count_nonzero(np.isnan(rows))
-    if max(n_far, n_missing) <= _SHARE * len(rows) or is_within(_FITS, _FAR):
+    if max(n_far, n_missing) <= _SHARE * len(rows) or not tells_of_schema():
         return
     shifts = (shift_of(estimator, X, rows[:, column], column) for column in range(rows.shape[1]))
     reasons = [reason for shift in shifts for reason in shift.reasons]

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import warnings
 from collections.abc import Iterator
+from contextvars import ContextVar
 from types import FrameType
 from typing import Any
 
@@ -13,6 +15,8 @@ _LIBRARIES = frozenset(
     {"contextlib", "copy", "functools", "imblearn", "joblib", "pickle"}
     | {"skdistill", "sklearn", "skops", "skorch", "torch"}
 )
+
+_is_silent = ContextVar("_is_silent", default=False)
 
 
 class SchemaWarning(UserWarning):
@@ -47,15 +51,22 @@ def calls_of(kind: type, method: str) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def is_within(functions: frozenset[str], modules: frozenset[str]) -> bool:
-    """Tell whether functions of skdistill of some names, or any of some modules, have led here."""
-    for frame in _frames_of_libraries(sys._getframe(1)):
-        module = frame.f_globals.get("__name__", "")
-        if module in modules:
-            return True
-        if module.startswith("skdistill.") and frame.f_code.co_name in functions:
-            return True
-    return False
+@contextlib.contextmanager
+def without_schema_warnings() -> Iterator[None]:
+    """Say nothing of samples that are not the user's, or far from fit on purpose.
+
+    It is for the thread that enters, and decorates functions too.
+    """
+    before = _is_silent.set(True)
+    try:
+        yield
+    finally:
+        _is_silent.reset(before)
+
+
+def tells_of_schema() -> bool:
+    """Whether samples to predict that are unlike those of fit are warned of."""
+    return not _is_silent.get()
 
 
 def _frames_of_libraries(frame: FrameType) -> Iterator[FrameType]:

@@ -13,6 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor, load, save
+from skdistill._columns import _warn_of_numbered_samples
 from skdistill.teachers import as_teacher
 
 pd = pytest.importorskip("pandas")
@@ -193,6 +194,49 @@ def test_names_and_free_text_are_warned_of(make):
         UserWarning, match=f"Column 'a' of X is text.*although {N} of its {N} .* differ"
     ):
         ensemble().fit(make({"a": names, "b": NUMBERS}), y)
+
+
+SHUFFLED = np.random.default_rng(0).permutation(N)
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [("row", SHUFFLED + 7), ("user_id", 97 * SHUFFLED), ("PassengerId", SHUFFLED * 10)],
+)
+def test_numbers_of_samples_are_warned_of(make, name, values):
+    with pytest.warns(UserWarning, match=f"'{name}' of X has another whole number for each of its"):
+        ensemble().fit(make({name: values, "b": NUMBERS}), y)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"row": SHUFFLED},  # a time, if it is all there is
+        {"row": SHUFFLED.astype(float), "b": NUMBERS},
+        {"income": 97 * SHUFFLED, "paid": 13 * SHUFFLED, "valid": 2 * SHUFFLED, "b": NUMBERS},
+        {"user_id": SHUFFLED // 2, "b": NUMBERS},
+        {"row": SHUFFLED[:19], "b": NUMBERS[:19]},
+    ],
+)
+def test_other_whole_numbers_are_not(table, recwarn):
+    ensemble().fit(pd.DataFrame(table), y[: len(table.get("row", y))])
+    assert not [warning for warning in recwarn if "whole number" in str(warning.message)]
+
+
+def test_no_column_of_known_tables_is_taken_for_numbers_of_samples(data_dir, recwarn):
+    n_columns = 0
+    for path in [*data_dir.glob("uci/*.npz"), *data_dir.glob("tabular/*.npz")]:
+        with np.load(path, allow_pickle=True) as file:
+            tables = [file[key] for key in file.files if file[key].ndim == 2]
+        for rows in (table[:1000, :100].astype(float) for table in tables):
+            is_whole = (rows == np.round(rows)).all(axis=0)
+            frame = pd.DataFrame(rows[:, is_whole].astype(int)).add_prefix("x")
+            n_columns += frame.shape[1]
+            for n in (20, 100, len(frame)):
+                _warn_of_numbered_samples(frame[:n])
+    assert n_columns > 50
+    assert not recwarn.list
 
 
 @pytest.mark.parametrize(

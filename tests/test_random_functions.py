@@ -23,6 +23,7 @@ from skdistill import (
 from skdistill._inputs import InputEncoding
 from skdistill._random_functions import (
     RandomFunctions,
+    UnknownColumns,
     UnseenValues,
     find_functions,
     squared_exponential,
@@ -69,15 +70,15 @@ def functions(
     deviation = np.full((len(gaps), len(scale)), 2.0)
     unseen = UnseenValues(np.array(columns, dtype=int), *ends, np.full(len(gaps), 2.0), deviation)
     return RandomFunctions(
-        InputEncoding(np.zeros(d), np.ones(d), np.zeros(d, int), np.zeros(d, bool)),
-        np.ones(d),
-        length_scale,
-        radius,
-        growth,
-        samples,
-        rng.standard_normal((10_000, d)) / length_scale,
-        rng.uniform(0, 2 * np.pi, 10_000),
-        np.array(scale),
+        encoding=InputEncoding(np.zeros(d), np.ones(d), np.zeros(d, int), np.zeros(d, bool)),
+        relevance=np.ones(d),
+        length_scale=length_scale,
+        radius=radius,
+        growth=growth,
+        inducing=samples,
+        frequencies=rng.standard_normal((10_000, d)) / length_scale,
+        phases=rng.uniform(0, 2 * np.pi, 10_000),
+        scale=np.array(scale),
         usual=usual,
         left_out=0.1,
         unknown=np.full((d, len(scale)), unknown),
@@ -637,7 +638,7 @@ def test_students_have_the_functions_of_their_teacher(student, ensembles):
 def test_students_whose_teacher_reads_other_columns_imitate_all_that_it_predicts():
     teacher = make_pipeline(StandardScaler(), BayesianEnsembleRegressor(**FAST))
     student = HydraPlusRegressor(teacher, max_epochs=2, random_state=0).fit(X, Y)
-    assert student._recipe.functions is None
+    assert type(student._recipe.functions) is UnknownColumns
     assert student.teacher_[-1]._recipe.functions is not None
 
 

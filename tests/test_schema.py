@@ -322,6 +322,18 @@ REFUSED = {
         r"'day'.*must hold dates as in fit, of datetime.*got numbers, such as 3.0.*pd.to_datetime",
     ),
     "text for dates": ({"day": "2020-01-01"}, r"'day'.*dates.*got text.*pd.to_datetime"),
+    "dates for numbers": (
+        {"area": pd.Timestamp("2020-01-01")},
+        r"'area'.*must hold numbers as in fit; got dates, of datetime64",
+    ),
+    "dates for categories": (
+        {"code": pd.Timestamp("2020-01-01")},
+        r"'code'.*must hold categories as in fit; got dates",
+    ),
+    "durations for booleans": (
+        {"new": pd.Timedelta(1, "D")},
+        r"'new'.*must hold booleans.*durations",
+    ),
     "durations for dates": (
         {"day": pd.Timedelta("1D")},
         r"'day'.*must hold dates as in fit; got durations",
@@ -342,6 +354,13 @@ def test_what_cannot_be_converted_is_refused_by_name(change, n, model):
     assert pd.isna(found.loc[name, "n_missing"])
     with pytest.raises(ValueError, match=f"Column '{name}'"):
         raise ValueError(found.loc[name, "message"])
+
+
+def test_dates_and_durations_in_one_column_are_refused(model):
+    mixed = TABLE.astype({"day": object})
+    mixed.loc[3, "day"] = pd.Timedelta(1, "D")
+    with pytest.raises(ValueError, match="'day' of X must hold dates, or durations; got both"):
+        model.predict(mixed)
 
 
 def test_lines_that_help_are_those_of_the_library():

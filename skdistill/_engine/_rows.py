@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from .._memory import rows_asked, rows_in_memory, stays_in_cache
+from .._memory import fits_twice, rows_asked, rows_in_memory
 from .._ranks import Ranks
 from ..modules import InputEncoder
 from ._answers import AnswersOnFile
@@ -283,7 +283,7 @@ class DistillationRows(Rows):
         """Predictions for the rows that stay as they are; None if they cannot be kept."""
         kept = self.X[: self.n_kept]
         fits = self.n_kept <= rows_in_memory(answer)
-        if answers is None and not fits and stays_in_cache(self.n_kept * answer.nbytes):
+        if answers is None and not fits and fits_twice(self.n_kept * answer.nbytes):
             answers = AnswersOnFile(self.n_kept)
         predictions = None
         if answers is not None and (fits or kept.device.type == "cpu"):

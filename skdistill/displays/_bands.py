@@ -11,6 +11,7 @@ import numpy as np
 
 from .._predict import predict_uncertainty
 from .._rules import Number
+from .._warnings import without_schema_warnings
 from ._drawing import (
     ALEATORIC_COLOR,
     LINE_COLOR,
@@ -165,6 +166,7 @@ class UncertaintyBandDisplay:
         return self
 
     @classmethod
+    @without_schema_warnings()
     def from_estimator(
         cls,
         estimator: Any,

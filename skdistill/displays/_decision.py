@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from .._predict import predict_uncertainty
+from .._warnings import without_schema_warnings
 from ..distributions import Uncertainty
 from ._drawing import (
     PARTS,
@@ -187,6 +188,7 @@ class DecisionUncertaintyDisplay:
         ]
 
     @classmethod
+    @without_schema_warnings()
     def from_estimator(
         cls,
         estimator: Any,

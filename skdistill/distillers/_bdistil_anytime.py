@@ -15,7 +15,7 @@ from sklearn.utils import gen_batches
 from torch import Tensor
 
 from .._checks import check_outputs
-from .._reading import as_rows, chunk_size, read_in_chunks, rows_at_a_time, rows_first
+from .._reading import as_rows, chunk_size, read_distribution, rows_at_a_time
 from .._rules import Number, OneOf
 from .._warnings import warn
 from ..modules import Rounds
@@ -119,7 +119,7 @@ class LimitedRun:
         chunk: int | None = None,
         first: int = 0,
     ):
-        self.module = module
+        self.module, self.rows = module, rows
         self.n_rounds = n_rounds
         self.limits = limits
         self.watch = Stopwatch(limits.deadline)
@@ -148,7 +148,7 @@ class LimitedRun:
 
     def distribution(self) -> Any:
         """The distribution that the rounds so far predict together."""
-        return self.module.of_parts(self.played.mean.unsqueeze(0))
+        return self.module.of_outputs(self.played.mean.unsqueeze(0), self.rows[self.inside])
 
     def outputs(self) -> tuple[Tensor, np.ndarray]:
         """Outputs (n, L) after the rounds that each row takes, and how many these are, (n,)."""
@@ -172,7 +172,7 @@ class LimitedRun:
             return self.distribution().mean.amax(-1) >= threshold
         if len(outputs) == 1:  # one round has no spread
             return torch.zeros(len(outputs[0]), dtype=torch.bool, device=outputs[0].device)
-        spread = self.module.of_parts(torch.stack(outputs)).uncertainty().epistemic
+        spread = self.module.predicted(torch.stack(outputs)).uncertainty().epistemic
         return spread.view(len(spread), -1).amax(-1) <= threshold
 
     @property
@@ -241,8 +241,7 @@ def predict_first(module: Any, X: np.ndarray, n_rounds: int) -> Any:
     def run(rows: Tensor) -> Tensor:
         return module.network.first(module.encode(rows), n_rounds).unsqueeze(0)
 
-    outputs = read_in_chunks(module, X, rows_first, run=run)
-    return module.of_parts(torch.from_numpy(outputs).transpose(0, 1))
+    return read_distribution(module, X, run)
 
 
 def predict_within(
@@ -254,7 +253,7 @@ def predict_within(
     def parts(rows: Tensor, first: int) -> list[np.ndarray]:
         run = LimitedRun(module, rows, n_rounds, limits, size, first)
         outputs, taken = run.outputs()
-        found = read(module.of_parts(outputs.unsqueeze(0)))
+        found = read(module.of_outputs(outputs.unsqueeze(0), rows))
         return [*(found if isinstance(found, tuple) else (found,)), taken]
 
     # Until a deadline all rows go from round to round together.

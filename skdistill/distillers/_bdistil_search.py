@@ -28,7 +28,7 @@ from ._disagreement import prepare_maker
 from ._plans import RoundsPlan
 from ._plans._rounds import WeakLearnerObjective
 from ._setup import Setup
-from ._student import training_set
+from ._student import training_set, widen_where_unknown
 from ._teacher import MemberPredictions
 
 # For max_epochs="auto": rows that each learner is shown in all, limits for the epochs, and rows at
@@ -157,7 +157,9 @@ def _keep_rounds(booster: Any, setup: Setup, search: Search) -> None:
     module = plan.wrap(search.network, as_tensors(setup.scaling)).eval()
     module.inputs = search.inputs
     module = module.to(search.played.x.device)
-    booster._keep(plan, setup.recipe, module, search.history, Extent(booster.n_epochs_))
+    functions = widen_where_unknown(module, setup.recipe, plan.task, setup.X)
+    recipe = setup.recipe._replace(functions=functions)
+    booster._keep(plan, recipe, module, search.history, Extent(booster.n_epochs_))
 
 
 class Barrier:

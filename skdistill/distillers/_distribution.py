@@ -17,7 +17,6 @@ from sklearn.utils import check_random_state
 from .._estimator import available_if, fit_task, with_callbacks
 from .._ranks import current_ranks
 from .._read_offs import DistributionEstimator
-from .._reading import rows_first
 from .._rules import AnyOf, Number, OneOf, Schedule, Seed
 from .._streams import is_stream
 from .._tasks import Task
@@ -661,17 +660,25 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         OneOf((True, False)).check(with_residual, "with_residual")
         Seed().check(random_state, "random_state")
         seed = int(check_random_state(random_state).randint(SEED_LIMIT))
-        outputs = self._read_outputs(X, rows_first)
         generator = torch.Generator().manual_seed(seed)
-
         module, plan = self.module_, cast(FactorPlan, self._plan)
 
+        def read(outputs: torch.Tensor, rows: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            found = (outputs,) if module.functions is None else (outputs, module.functions(rows))
+            return tuple(part.transpose(0, 1) for part in found)
+
+        parts = (torch.from_numpy(part).transpose(0, 1) for part in self._read_outputs(X, read))
+        outputs, added = next(parts), torch.zeros(1)
+        for values in parts:  # each member has one of the draws where X is unknown
+            chosen = (seed + torch.arange(n_members)) % len(values)
+            added = values[chosen] / getattr(module, "y_scale", 1.0)
+
         def draw(outputs: torch.Tensor) -> Any:
-            return plan.draw(outputs, n_members, generator, with_residual)
+            return plan.draw(outputs, n_members, generator, with_residual, added)
 
         buffers = dict(module.named_buffers(recurse=False))
         drawn = plan.task.wrap(module.network, buffers, draw)
-        return drawn.of_parts(torch.from_numpy(outputs).transpose(0, 1)).members.numpy()
+        return drawn.of_parts(outputs).members.numpy()
 
     def _predict_expected_only(self) -> None:
         """Predict the members' mean from now on, with an epistemic part of 0."""

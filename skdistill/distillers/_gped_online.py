@@ -61,7 +61,7 @@ def distil_online(
         module = build_module(plan, setup.recipe, [module_seed], rows.X.dtype, scaling)
         distiller.n_epochs_ = n_epochs(due, epoch_length, buffer_size(rows))
         extent = Extent(distiller.n_epochs_)
-        student = Student(distiller, setup.training, plan, setup.recipe, extent)
+        student = Student(distiller, setup.training, plan, setup.recipe, extent, X=setup.X)
         device, limit = rows.X.device, working_memory()
         learnt = plan.expectations, plan.n_values
         distillation = OnlineDistillation(

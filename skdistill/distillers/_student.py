@@ -16,7 +16,9 @@ from .._estimator import attributes_in_training
 from .._fingerprint import digests
 from .._memory import rows_in_memory
 from .._plans import Extent, as_tensors, build_module
+from .._random_functions import LEAST_SAMPLES, RandomFunctions, UnknownColumns, find_unknown
 from .._ranks import Ranks, current_ranks
+from .._reading import as_rows, read_in_chunks
 from .._resume import NO_MATTER
 from .._streams import Part, Stream, rows_of_stream
 from .._training import (
@@ -28,6 +30,7 @@ from .._training import (
     on_device,
 )
 from .._warm_start import load_weights
+from ..distributions import EmpiricalCategorical, EmpiricalGaussian
 from ..modules import count_flop, n_parameters
 from ..pruning import prune, widths
 from ..transfer import prepare_lacking
@@ -51,6 +54,9 @@ _MOST_COPIES, _POOL_SIZE, _POOL_BYTES = 20, 100_000, 2**28
 
 # Rows, at most, whose predictions set where training begins.
 _ROWS_FOR_START = 256
+
+# Draws of what is added where columns are unknown, for students that have no members.
+_N_DRAWS = 20
 
 # Parameters that ranks may have each their own of; the seed of rank 0 counts. A fitted teacher is
 # not read, as it may be of any library.
@@ -255,7 +261,7 @@ def train_student(
     facts["n_epochs_"] = n_before + n_epochs
     continued = _continued(distiller, setup.stage, rows, module)
     parts = distiller, setup.training, plan, setup.recipe, extent
-    student = Student(*parts, facts, continued, setup.stage.is_pass)
+    student = Student(*parts, facts, continued, setup.stage.is_pass, setup.X)
     per_epoch = student.task_per_epoch(subtask, setup.for_callbacks)
     training = {"proximal": group_lasso(distiller, module), "share": n_epochs / (n_epochs + n_more)}
     student.train(module, objective, rows, n_epochs, [per_epoch], **training)
@@ -324,7 +330,8 @@ class Student(NamedTuple):
 
     `facts` become attributes of the distiller, and so does the state of `continued`, a
     ContinuedTraining. A student that is worse than a constant prediction is warned of, but not
-    after one pass of several, `is_pass`.
+    after one pass of several, `is_pass`. On samples of a table, `X`, is measured what the answer
+    changes by without a column.
     """
 
     distiller: Any
@@ -335,6 +342,7 @@ class Student(NamedTuple):
     facts: dict[str, Any] = {}
     continued: Any = None
     is_pass: bool = False
+    X: np.ndarray | None = None
 
     def task_per_epoch(self, context: Any, given: dict[str, Any]) -> Any:
         """Return the callback that reports epochs to scikit-learn's, as subtasks of `context`."""
@@ -395,12 +403,45 @@ class Student(NamedTuple):
 
     def _set(self, module: Any, history: list) -> None:
         module.zero_grad()  # it keeps no gradients
-        self.distiller._keep(self.plan, self.recipe, module, history, self.extent)
+        recipe = self.recipe
+        if self.X is not None:
+            functions = widen_where_unknown(module, recipe, self.plan.task, self.X)
+            recipe = replace(recipe, functions=functions)
+        self.distiller._keep(self.plan, recipe, module, history, self.extent)
         vars(self.distiller).update(self.facts)
         if self.continued is not None:
             self.distiller._training_state = self.continued.state_
         self.distiller.n_parameters_ = n_parameters(module)
         self.distiller.flops_ = count_flop(module, self.recipe.row_shape)
+
+
+def widen_where_unknown(module: Any, recipe: Any, task: Any, X: np.ndarray) -> Any:
+    """Let a trained module widen its answer where columns are unknown.
+
+    Random functions of the teacher do that already, and nothing is added to models of images and
+    series. Further passes over few samples leave all as it was. Returned are the functions, as the
+    recipe keeps them.
+    """
+    known: UnknownColumns | None = recipe.functions
+    is_kept = isinstance(known, RandomFunctions) or (known and len(X) < LEAST_SAMPLES)
+    if is_kept or len(recipe.row_shape) != 1:
+        return known
+    module.functions = None
+    are_classes = task.kind == "classifier"
+
+    def log_mean(outputs: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = module.of_outputs(outputs, rows).log_mean
+        return found
+
+    predict = partial(read_in_chunks, module, read=log_mean if are_classes else module.mean)
+    found = find_unknown(X, predict, are_classes, np.random.RandomState(0))
+    with torch.inference_mode():
+        example = module.distribution(as_rows(module, X, slice(1)))
+    is_empirical = isinstance(example, (EmpiricalCategorical, EmpiricalGaussian))
+    n_members = example.members.shape[1] if is_empirical else 1
+    found = found.of_members(range(n_members if n_members > 1 else _N_DRAWS))
+    module.functions = found.module().to(next(module.parameters()).device)
+    return found
 
 
 def first_predictions(setup: Setup, predictions: MemberPredictions) -> tuple[Any, Any]:

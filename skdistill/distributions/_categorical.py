@@ -175,8 +175,10 @@ class EmpiricalCategorical(Predictive, Calibratable):
         return EmpiricalCategorical.from_logits(log_mean + deviations)
 
     def displaced(self, values: Tensor) -> EmpiricalCategorical:
-        """Add values, (S, n, K), to the members' logits."""
-        return EmpiricalCategorical.from_logits(self.log_probs + values.to(self.log_probs))
+        """Add values, (S, n, K), to the members' logits; one member is less sure by them."""
+        found = EmpiricalCategorical.from_logits(self.log_probs + values.to(self.log_probs))
+        is_one = len(self.log_probs) == 1
+        return EmpiricalCategorical(found.log_mean.unsqueeze(0)) if is_one else found
 
     @property
     def members(self) -> Tensor:

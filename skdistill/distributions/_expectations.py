@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ._categorical import Predictive
+from ._categorical import EmpiricalCategorical, Predictive
 from ._gaussian import EmpiricalGaussian
 from ._shared import Marginal
 from ._uncertainty import Uncertainty
@@ -42,6 +42,20 @@ class ExpectedCategorical(Predictive):
     def mean(self) -> Tensor:
         """Expected class probabilities, of shape (n, K)."""
         return self.log_mean.exp()
+
+    def displaced(self, values: Tensor) -> ExpectedCategorical:
+        """Add functions to the logits, as :meth:`EmpiricalCategorical.displaced` does.
+
+        The expected entropy changes by the factor by which that of the predictive distribution
+        does, on average over the functions.
+        """
+        found = EmpiricalCategorical.from_logits(self.log_mean + values.to(self.log_mean))
+        entropy = self.entropy
+        if entropy is not None:
+            before = torch.special.entr(self.mean).sum(-1)
+            least = torch.finfo(before.dtype).tiny
+            entropy = entropy * found.uncertainty().aleatoric / before.clamp(min=least)
+        return ExpectedCategorical(found.log_mean, entropy)
 
     @torch.no_grad()
     def uncertainty(self) -> Uncertainty:
@@ -87,6 +101,10 @@ class ExpectedGaussian(Marginal):
         loc, scale = (torch.as_tensor(value).to(self.mean) for value in (loc, scale))
         variances = scale.square() * self.aleatoric, scale.square() * self.epistemic
         return ExpectedGaussian(loc + scale * self.mean, *variances)
+
+    def with_mean_variance(self, variance: Tensor) -> ExpectedGaussian:
+        """Add variance, (n, t), to that of the mean, which is the epistemic part."""
+        return replace(self, epistemic=self.epistemic + variance.to(self.epistemic))
 
     def uncertainty(self) -> Uncertainty:
         total = self.aleatoric + self.epistemic

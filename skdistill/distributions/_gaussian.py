@@ -168,8 +168,11 @@ class EmpiricalGaussian(Marginal, Calibratable):
         return EmpiricalGaussian(self.means, self.variances, further)
 
     def displaced(self, values: Tensor) -> EmpiricalGaussian:
-        """Add values, (S, n, t), to the members' means."""
-        return replace(self, means=self.means + values.to(self.means))
+        """Add values, (S, n, t), to the members' means; one member is less sure by them."""
+        values = values.to(self.means)
+        if len(self.means) == 1:
+            return replace(self, variances=self.variances + values.square().mean(0))
+        return replace(self, means=self.means + values)
 
     def components(self) -> tuple[Tensor, Tensor]:
         """Means and variances of the Gaussians of the predictive density.

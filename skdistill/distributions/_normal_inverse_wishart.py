@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
@@ -85,6 +85,15 @@ class NormalInverseWishart(Marginal):
         loc, scale = (torch.as_tensor(value).to(self.mean) for value in (loc, scale))
         psi = scale.square() * self.psi
         return NormalInverseWishart(loc + scale * self.mean, self.nu, self.degrees, psi)
+
+    def with_mean_variance(self, variance: Tensor) -> NormalInverseWishart:
+        """Add variance, (n, t), to that of the mean.
+
+        Targets share nu: the epistemic part of each grows by the mean factor of all.
+        """
+        epistemic = self.uncertainty().epistemic
+        ratio = variance.to(epistemic) / epistemic
+        return replace(self, nu=self.nu / (1 + ratio.mean(-1, keepdim=True)))
 
     @property
     def marginals(self) -> NormalInverseGamma:

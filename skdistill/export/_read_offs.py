@@ -182,7 +182,8 @@ class RoundReadOffs(nn.Module):
         if number > 1:
             mean = torch.lerp(given["so_far"], mean, self.booster.shares[number - 1])
         outputs = mean.unsqueeze(0)
-        found = dict(self.read_offs.read(outputs, self.read_offs.module.of_parts(outputs)))
+        distribution = self.read_offs.module.of_outputs(outputs, given["X"])
+        found = dict(self.read_offs.read(outputs, distribution))
         if self.is_last:
             return found, {}
         known = {**given, f"activations_{number}": hidden}

@@ -14,6 +14,7 @@ from sklearn.metrics import check_scoring, get_scorer
 from sklearn.model_selection import GridSearchCV
 
 from .._rules import AnyOf, IsCallable, Number, OneOf
+from .._warnings import without_schema_warnings
 from ..metrics import EstimatorScorer
 from ._costs import SCORERS, make_cost_scorer
 from ._pareto import costs_and_scores
@@ -188,6 +189,7 @@ class CheapestStudentSearchCV(GridSearchCV):
         self.tolerance = tolerance
         self.unit = unit
 
+    @without_schema_warnings()
     def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
         """Search, and fit the chosen student on all rows.
 

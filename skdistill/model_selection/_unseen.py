@@ -20,11 +20,13 @@ from sklearn.utils.parallel import Parallel, delayed
 from .._meta_estimators import has_inside, innermost
 from .._predict import predict_interval, predict_members, predict_uncertainty
 from .._rules import Number, NumberOfJobs
+from .._warnings import without_schema_warnings
 from ..metrics import aurc, gaussian_nll, interval_coverage, mixture_nll, ood_auroc
 
 _COVERAGE = 0.9
 
 
+@without_schema_warnings()
 def score_unseen(
     estimator: Any,
     X: Any,
@@ -123,6 +125,7 @@ def _rows_at(X, index: np.ndarray):
     return X.iloc[index] if hasattr(X, "iloc") else X[index]
 
 
+@without_schema_warnings()
 def unseen_scores(
     model: Any, X_held_out: Any, y_held_out: Any, X_unseen: Any, y_unseen: Any = None
 ) -> dict[str, float]:

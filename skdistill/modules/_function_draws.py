@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Random functions that vanish at training samples and grow away from them."""
+"""Random functions that vanish at training samples and grow away from them, or where unknown."""
 
 from __future__ import annotations
+
+from typing import cast
 
 import numpy as np
 import torch
@@ -14,14 +16,67 @@ from ._inputs import InputEncoder
 # rays. Arguments of sines stay small.
 _FARTHEST = 50.0
 
-# Added to variances that are divided by.
+# Least variance that is divided by.
 _LEAST = 1e-30
 
 # Distance from the mean beyond which functions grow no more.
 _LARGEST = 1e9
 
 
-class FunctionDraws(nn.Module):
+class UnknownDraws(nn.Module):
+    """S draws of what is added to predictions where columns are NaN, which is not known.
+
+    A draw has a value for each column, drawn once.
+
+    Parameters
+    ----------
+    of_unknown : ndarray of shape (n_columns, S, k)
+        What is added where a column is NaN, which is a value or a category that is not known.
+    unknown : ndarray of shape (n_columns, k)
+        Standard deviation of what is added: the draws have exactly its square as variance.
+    """
+
+    def __init__(self, of_unknown: np.ndarray, unknown: np.ndarray):
+        super().__init__()
+        self.n_draws, self.n_values = of_unknown.shape[1:]
+        self._keep("weights_of_unknown", of_unknown.reshape(len(of_unknown), -1))
+        self._keep("unknown_variance", np.square(unknown))
+
+    def _keep(self, name: str, values: np.ndarray) -> None:
+        """Register an array, which is no weight, as a buffer."""
+        tensor = torch.tensor(values, device="cpu")  # also where networks are built without memory
+        self.register_buffer(name, tensor, persistent=False)
+
+    @property
+    def flop(self) -> int:
+        """Operations of the matrix products for one sample's variance."""
+        return 2 * cast(Tensor, self._buffers["unknown_variance"]).numel()
+
+    def vanish(self, x: Tensor) -> bool:
+        """Whether all values are zero: nothing is unknown. A graph computes them all the same."""
+        return not (torch.compiler.is_compiling() or bool(x.isnan().any()))
+
+    def variance(self, x: Tensor) -> Tensor:
+        """Map samples (n, n_columns) to the variance of the draws, (n, k)."""
+        found: Tensor = x.isnan().double() @ self._buffers["unknown_variance"]
+        return found
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map samples (n, n_columns) to values of the draws, (S, n, k)."""
+        values = x.isnan().double() @ self._buffers["weights_of_unknown"]
+        return self._with_variance(values, self.variance(x))
+
+    def _with_variance(self, values: Tensor, variance: Tensor) -> Tensor:
+        """Multiply values (n, S k) of mean 0 by what gives them this variance, (n, k).
+
+        Few draws have it but roughly. (A graph would drop a tiny number that is added.)
+        """
+        values = values.unflatten(-1, (self.n_draws, self.n_values))
+        drawn = (values * values).mean(-2).clamp(min=_LEAST)
+        return (values * (variance / drawn).sqrt().unsqueeze(-2)).transpose(0, 1)
+
+
+class FunctionDraws(UnknownDraws):
     """A Gaussian process that is conditioned to be zero at some samples, and S draws of it.
 
     Its variance has a closed form; it is all that predicted numbers take. A draw is a sum of random
@@ -51,8 +106,7 @@ class FunctionDraws(nn.Module):
     weights : ndarray of shape (D + m, S, k)
         Of the features, for S draws of k values each.
     of_unknown : ndarray of shape (n_columns + G, S, k)
-        What is added where a column is NaN, which is a value or a category that is not known, and
-        where a value is as unknown in one of G gaps.
+        As of :class:`UnknownDraws`, and where a value is as unknown in one of G gaps.
     whitening : ndarray of shape (m, m)
         Takes the kernel functions to features whose squares sum to the share of the prior variance
         that is known: the inverse of the transposed Cholesky factor of the kernel matrix.
@@ -62,7 +116,7 @@ class FunctionDraws(nn.Module):
         Variance of the process at samples like those of training, as a share of the prior one. It
         is taken off the variance everywhere; what is left is exactly the variance of the draws.
     unknown : ndarray of shape (n_columns + G, k)
-        Standard deviation of what is added there.
+        As of :class:`UnknownDraws`, and in the gaps.
     gaps : Gaps
 
     References
@@ -89,10 +143,9 @@ class FunctionDraws(nn.Module):
         unknown: np.ndarray,
         gaps: Gaps,
     ):
-        super().__init__()
+        super().__init__(of_unknown, unknown)
         self.encoder, self.gaps = encoder, gaps
         self.radius = radius
-        self.n_draws, self.n_values = weights.shape[1:]
         # -|a x - p|^2 / 2 = -p^2 / 2 + (a p) x - (a^2 / 2) x^2, of relevance a and points p.
         factor, points = relevance / length_scale, inducing / length_scale
         self._keep("inducing", (factor * points).T)
@@ -102,41 +155,32 @@ class FunctionDraws(nn.Module):
         self._keep("most", np.array(1.0 - usual))
         self._keep("within", scale * (1 - growth * radius))
         self._keep("slope", scale * growth)
-        self._keep("unknown_variance", np.square(unknown))
         self._keep("frequencies", (relevance * frequencies).T)
         self._keep("phases", phases)
         of_waves, of_kernel = np.split(weights.reshape(len(weights), -1), [len(phases)])
         self._keep("weights_of_waves", of_waves)
         self._keep("weights_of_kernel", of_kernel)
-        self._keep("weights_of_unknown", of_unknown.reshape(len(of_unknown), -1))
-
-    def _keep(self, name: str, values: np.ndarray) -> None:
-        """Register an array, which is no weight, as a buffer."""
-        tensor = torch.tensor(values, device="cpu")  # also where networks are built without memory
-        self.register_buffer(name, tensor, persistent=False)
 
     @property
     def flop(self) -> int:
-        """Operations of the matrix products for one sample's variance."""
-        matrices = self.inducing, self.minus_half_relevance, self.whitening, self.unknown_variance
-        return 2 * sum(matrix.numel() for matrix in matrices)
+        kept = (self._buffers[name] for name in ("inducing", "minus_half_relevance", "whitening"))
+        return super().flop + 2 * sum(cast(Tensor, matrix).numel() for matrix in kept)
+
+    def vanish(self, x: Tensor) -> bool:
+        """Whether all values are zero, which is seldom."""
+        return False
 
     def variance(self, x: Tensor) -> Tensor:
-        """Map samples (n, n_columns) to the variance of the process, (n, k)."""
         return self._features(x)[-1]
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map samples (n, n_columns) to values of the draws, (S, n, k)."""
         z, kernel, unknown, variance = self._features(x)
         kept = self._buffers
         # Sines, since ONNX Runtime has no cosine in float64.
         waves = torch.addmm(kept["phases"], z, kept["frequencies"]).sin()
         values = torch.addmm(waves @ kept["weights_of_waves"], kernel, kept["weights_of_kernel"])
         values = torch.addmm(values, unknown.sqrt(), kept["weights_of_unknown"])
-        # Few draws, of mean 0, have the variance but roughly: they are multiplied to have it.
-        values = values.unflatten(-1, (self.n_draws, self.n_values))
-        drawn = (values * values).mean(-2) + _LEAST
-        return (values * (variance / drawn).sqrt().unsqueeze(-2)).transpose(0, 1)
+        return self._with_variance(values, variance)
 
     def _features(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return inputs, kernel functions, how unknown columns and gaps are, and the variance."""

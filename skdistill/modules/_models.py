@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian
-from ._function_draws import FunctionDraws
+from ._function_draws import UnknownDraws
 from ._inputs import InputEncoder
 from ._stacks import StackedLinear, StackedSequential, is_plain_sequential
 
@@ -73,12 +73,13 @@ class DistributionStack(nn.Module):
 
     `read` turns the outputs of all networks, or heads, (S, n, p), into a distribution, and
     `calibration`, if there is one, this into another. `inputs`, if there is one, encodes rows for
-    the networks. Random functions, if there are `functions`, are added to what is predicted.
+    the networks. Random functions, if there are `functions`, are added to what is predicted where
+    samples are unlike those of training, or columns are unknown.
     """
 
     calibration: Callable[[Any], Any] | None = None
     inputs: InputEncoder | None
-    functions: FunctionDraws | None
+    functions: UnknownDraws | None
 
     def __init__(self, network: nn.Module, read: Callable[[Tensor], Any]):
         super().__init__()
@@ -105,6 +106,8 @@ class DistributionStack(nn.Module):
 
     def of_outputs(self, outputs: Tensor, x: Tensor) -> Any:
         """Return the distribution for rows (n, ...), whose outputs are (S, n, p)."""
+        if self.functions is None or self.functions.vanish(x):
+            return self.predicted(outputs)
         return self.of_parts(*self.parts(outputs, x))
 
     def parts(self, outputs: Tensor, x: Tensor) -> tuple[Tensor, ...]:
@@ -113,7 +116,7 @@ class DistributionStack(nn.Module):
 
     def of_parts(self, outputs: Tensor, *functions: Tensor) -> Any:
         """Return the distribution of its parts."""
-        found = self._predicted(outputs)
+        found = self.predicted(outputs)
         return found.displaced(*functions) if functions else found
 
     def members(self, outputs: Tensor, x: Tensor) -> Tensor:
@@ -121,8 +124,8 @@ class DistributionStack(nn.Module):
         members: Tensor = self.of_outputs(outputs, x).members
         return members
 
-    def _predicted(self, outputs: Tensor) -> Any:
-        """Return what the outputs of networks, (S, n, p), predict, in units of y."""
+    def predicted(self, outputs: Tensor) -> Any:
+        """Return what outputs of networks, (S, n, p), predict without functions, in units of y."""
         found = self.read(outputs)
         return found if self.calibration is None else self.calibration(found)
 
@@ -166,16 +169,16 @@ class GaussianStack(DistributionStack):
         return (outputs,) if self.functions is None else (outputs, self.functions.variance(x))
 
     def of_parts(self, outputs: Tensor, *functions: Tensor) -> Any:
-        found = self._predicted(outputs)
+        found = self.predicted(outputs)
         return found.with_mean_variance(*functions) if functions else found
 
     def members(self, outputs: Tensor, x: Tensor) -> Tensor:
-        found = self._predicted(outputs)
+        found = self.predicted(outputs)
         return (found if self.functions is None else found.displaced(self.functions(x))).members
 
-    def _predicted(self, outputs: Tensor) -> Any:
+    def predicted(self, outputs: Tensor) -> Any:
         outputs = outputs.to(self.y_loc.dtype)
-        return super()._predicted(outputs).affine(self.y_loc, self.y_scale)
+        return super().predicted(outputs).affine(self.y_loc, self.y_scale)
 
 
 class CategoricalStack(DistributionStack):
@@ -193,5 +196,5 @@ class CategoricalStack(DistributionStack):
         super().__init__(network, read)
         self.dtype = dtype
 
-    def _predicted(self, outputs: Tensor) -> Any:
-        return super()._predicted(outputs.to(self.dtype))  # as it is for None
+    def predicted(self, outputs: Tensor) -> Any:
+        return super().predicted(outputs.to(self.dtype))  # as it is for None

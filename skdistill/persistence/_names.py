@@ -18,7 +18,7 @@ from .._calibration import Calibration, Temperature
 from .._columns import Columns
 from .._inputs import InputEncoding
 from .._plans import Extent, NetworkRecipe, Plan
-from .._random_functions import RandomFunctions, UnseenValues
+from .._random_functions import RandomFunctions, UnknownColumns, UnseenValues
 from .._schema import TableSummary
 from .._settings import Settings
 from .._tasks import TASKS
@@ -73,6 +73,7 @@ _OURS = [
         SpecialTokens,
         TableSummary,
         Temperature,
+        UnknownColumns,
     ),
     *_descendants(Plan),
     *_descendants(Settings),

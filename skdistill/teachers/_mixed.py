@@ -21,6 +21,7 @@ from .._rules import Number, OneOf, Seed, errors_about
 from .._standardisation import standardisation
 from .._training import SEED_LIMIT
 from .._version import API_PAGE_OF_MODULE
+from .._warnings import without_schema_warnings
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian
 from ._members import (
     group_moments,
@@ -112,6 +113,7 @@ class MixedModels(MetaEstimatorMixin, BaseEstimator):
         self.n_members = n_members
         self.random_state = random_state
 
+    @without_schema_warnings()
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Find the weights, and fit the models on all rows.
 

@@ -200,7 +200,7 @@ def test_what_members_say_is_asked_for_batch_by_batch_where_it_does_not_fit(
         assert max(asked) <= 70
         assert sum(asked) == 100 + 1, "once, and kept in a file"
         asked.clear()
-        monkeypatch.setattr("skdistill._engine._rows.stays_in_cache", lambda n_bytes: False)
+        monkeypatch.setattr("skdistill._engine._rows.fits_twice", lambda n_bytes: False)
         again = distiller(members).fit(*data)
     assert max(asked) <= 70
     assert sum(asked) == 2 * 100 + 1, "in each of two epochs"

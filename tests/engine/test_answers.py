@@ -102,7 +102,7 @@ def test_answers_are_the_same_wherever_they_are(dtype, folder, monkeypatch):
         found = epochs(rows)
         assert teacher.n_asked == N_ROWS + 1
         assert rows.predictions.dtype == dtype
-        monkeypatch.setattr(_rows, "stays_in_cache", lambda n_bytes: False)
+        monkeypatch.setattr(_rows, "fits_twice", lambda n_bytes: False)
         teacher = Teacher()
         again = epochs(rows_of(teacher, dtype))
         assert teacher.n_asked == 2 * N_ROWS + 1
@@ -213,7 +213,7 @@ def test_students_of_an_array_are_the_same(forest, folder, monkeypatch):
     before = open_files()
     with config_context(working_memory=LITTLE):
         on_file = student(teacher).fit(X, y)
-        monkeypatch.setattr(_rows, "stays_in_cache", lambda n_bytes: False)
+        monkeypatch.setattr(_rows, "fits_twice", lambda n_bytes: False)
         asked_again = student(teacher).fit(X, y)
     for found in (on_file, asked_again):
         for name, value in expected.module_.state_dict().items():

@@ -323,7 +323,7 @@ def test_a_column_without_noise_stays_as_it_is():
 
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 def test_a_teacher_is_asked_in_portions_where_memory_is_short(noise, monkeypatch):
-    monkeypatch.setattr(_rows, "stays_in_cache", lambda n_bytes: False)  # no file
+    monkeypatch.setattr(_rows, "fits_twice", lambda n_bytes: False)  # no file
     bytes_per_row = 6 * 8
     with config_context(working_memory=10 * bytes_per_row / 2**20):  # MiB: answers of ten rows
         rows, teacher = taught_rows(noise=noise)
@@ -340,7 +340,7 @@ def test_a_teacher_is_asked_in_portions_where_memory_is_short(noise, monkeypatch
 
 
 def test_portions_change_neither_the_order_nor_the_answers(monkeypatch):
-    monkeypatch.setattr(_rows, "stays_in_cache", lambda n_bytes: False)  # no file
+    monkeypatch.setattr(_rows, "fits_twice", lambda n_bytes: False)  # no file
     whole, _ = taught_rows()
     with config_context(working_memory=1e-9):
         portions, teacher = taught_rows()

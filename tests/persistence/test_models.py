@@ -335,6 +335,21 @@ def test_large_foreign_files_are_refused_before_they_are_read(begin, content, tm
         load(path)
 
 
+def test_files_larger_than_memory_are_refused_before_they_are_read(content, tmp_path):
+    parts = Parts(content)
+    size = 2**40  # of which the disk has nothing
+    start = max(of["data_offsets"][1] for name, of in parts.header.items() if "data" in str(of))
+    parts.header["large"] = {"dtype": "U8", "shape": [size], "data_offsets": [start, start + size]}
+    path = tmp_path / "model"
+    path.write_bytes(parts.sealed())
+    os.truncate(path, path.stat().st_size + size)
+    with pytest.raises(
+        ValueError,
+        match=r"model' cannot be loaded: it is larger than half of the memory, 1.1e\+03 GB",
+    ):
+        load(path)
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
 def test_a_pipe_is_refused_at_once(tmp_path):
     os.mkfifo(tmp_path / "model")

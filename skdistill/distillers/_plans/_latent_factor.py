@@ -100,16 +100,25 @@ class FactorPlan(FamilyPlan):
         """Return drawn functions, (S, n, p), as members."""
 
     def draw(
-        self, outputs: Tensor, n_members: int, generator: torch.Generator, with_residual: bool
+        self,
+        outputs: Tensor,
+        n_members: int,
+        generator: torch.Generator,
+        with_residual: bool,
+        added: Tensor,
     ) -> Any:
-        """Draw members for outputs (1, n, n_outputs), on the scale of the loss."""
+        """Draw members for outputs (1, n, n_outputs), on the scale of the loss.
+
+        To their functions are added values (n_members, n, p).
+        """
         process = self.process(outputs)
         if self.members_agree:
             process = process._replace(
                 loadings=torch.zeros_like(process.loadings),
                 residual=torch.zeros_like(process.residual),
             )
-        return self.of_functions(process.draw(n_members, generator, with_residual), outputs)
+        drawn = process.draw(n_members, generator, with_residual)
+        return self.of_functions(drawn + added.to(drawn), outputs)
 
     def given(self, epoch: int) -> np.ndarray | None:
         """Return the members' scores (M, q), the same in every epoch."""

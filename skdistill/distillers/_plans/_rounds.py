@@ -16,6 +16,7 @@ from ... import losses
 from ..._inputs import InputEncoding
 from ..._objective import Objective
 from ..._plans import Extent, NetworkRecipe, Plan
+from ..._random_functions import UnknownColumns
 from ..._tasks import Numbers, Task
 from ...modules import Booster, Learner
 
@@ -30,6 +31,7 @@ class LearnerRecipes(NamedTuple):
     """How to build the networks of each model class."""
 
     of_classes: tuple[NetworkRecipe, ...]
+    functions: UnknownColumns | None = None
 
     @property
     def module(self) -> Any:
@@ -50,11 +52,6 @@ class LearnerRecipes(NamedTuple):
     def input_shape(self) -> tuple[int, ...]:
         """Shape of what networks take for a row."""
         return self.of_classes[0].input_shape
-
-    @property
-    def functions(self) -> None:
-        """Learners have no random functions, as a round adds to those before it."""
-        return None
 
     @property
     def inputs(self) -> InputEncoding | None:
