@@ -17,7 +17,7 @@ from sklearn.utils import check_random_state
 from .._estimator import available_if, fit_task, with_callbacks
 from .._ranks import current_ranks
 from .._read_offs import DistributionEstimator
-from .._reading import rows_first
+from .._reading import read_rows, rows_first
 from .._rules import AnyOf, Number, OneOf, Schedule, Seed
 from .._streams import is_stream
 from .._tasks import Task
@@ -661,7 +661,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         OneOf((True, False)).check(with_residual, "with_residual")
         Seed().check(random_state, "random_state")
         seed = int(check_random_state(random_state).randint(SEED_LIMIT))
-        outputs = self._read_outputs(X, rows_first)
+        outputs = read_rows(self, X, rows_first)
         generator = torch.Generator().manual_seed(seed)
 
         module, plan = self.module_, cast(FactorPlan, self._plan)

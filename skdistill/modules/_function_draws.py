@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -113,8 +115,9 @@ class FunctionDraws(nn.Module):
     @property
     def flop(self) -> int:
         """Operations of the matrix products for one sample's variance."""
-        matrices = self.inducing, self.minus_half_relevance, self.whitening, self.unknown_variance
-        return 2 * sum(matrix.numel() for matrix in matrices)
+        kept: dict[str, Any] = self._buffers
+        names = "inducing", "minus_half_relevance", "whitening", "unknown_variance"
+        return 2 * sum(kept[name].numel() for name in names)
 
     def variance(self, x: Tensor) -> Tensor:
         """Map samples (n, n_columns) to the variance of the process, (n, k)."""
@@ -123,7 +126,7 @@ class FunctionDraws(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Map samples (n, n_columns) to values of the draws, (S, n, k)."""
         z, kernel, is_unknown, variance = self._features(x)
-        kept = self._buffers
+        kept: dict[str, Any] = self._buffers
         # Sines, since ONNX Runtime has no cosine in float64.
         waves = torch.addmm(kept["phases"], z, kept["frequencies"]).sin()
         values = torch.addmm(waves @ kept["weights_of_waves"], kernel, kept["weights_of_kernel"])
@@ -135,7 +138,7 @@ class FunctionDraws(nn.Module):
 
     def _features(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return inputs, kernel functions, what is unknown, and the variance."""
-        kept = self._buffers  # as attributes they take as long as sums of a sample
+        kept: dict[str, Any] = self._buffers  # as attributes they take as long as sums of a sample
         z = self.encoder.forward(x.double())
         distance = torch.linalg.vector_norm(z, dim=-1, keepdim=True).clamp(self.radius, _LARGEST)
         deviation = torch.addcmul(kept["within"], distance, kept["slope"])
