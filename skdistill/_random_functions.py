@@ -466,7 +466,9 @@ def _unseen_values(
     columns, lower, upper, units, deviations = zip(*found, strict=True) if found else [()] * 5
     return UnseenValues(
         np.array(columns, dtype=np.int64),
-        *(np.array(numbers, dtype=float) for numbers in (lower, upper, units)),
+        np.array(lower, dtype=float),
+        np.array(upper, dtype=float),
+        np.array(units, dtype=float),
         np.array(deviations, dtype=float).reshape(-1, y.shape[1]),
     )
 

@@ -15,7 +15,7 @@ from sklearn.utils import ClassifierTags, RegressorTags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ._estimator import NetEstimator, available_if
-from ._reading import check_rows, read_distribution, read_in_chunks
+from ._reading import check_rows, read_distribution, read_rows
 from ._rules import Number, OneOf, Seed, errors_about
 from ._training import SEED_LIMIT
 from ._warnings import calls_of
@@ -85,12 +85,7 @@ class DistributionEstimator(NetEstimator):
         def read_outputs(outputs: torch.Tensor, rows: torch.Tensor) -> Any:
             return read(module.of_outputs(outputs, rows))
 
-        return self._read_outputs(X, read_outputs, **kwargs)
-
-    def _read_outputs(self, X, read: Callable[[torch.Tensor, torch.Tensor], Any], **kwargs):
-        """Check rows, predict them and return what `read` takes, see :func:`read_in_chunks`."""
-        X = check_rows(self, X, self._recipe.row_shape)
-        return read_in_chunks(self.module_, X, read, **kwargs)
+        return read_rows(self, X, read_outputs, **kwargs)
 
     @overload
     def predict(self, X: Any, return_std: Literal[False] = False) -> np.ndarray: ...
@@ -118,7 +113,7 @@ class DistributionEstimator(NetEstimator):
             task = self._plan_of_fit().task
             if task.kind == "classifier":
                 return task.decode(self._read(X, task.point))
-            return task.decode(self._read_outputs(X, self.module_.mean))
+            return task.decode(read_rows(self, X, self.module_.mean))
         check_return_std(self, return_std)
         mean, variance = self._read(X, lambda d: (d.mean, d.variance))
         per_target = self._plan.task.per_target
@@ -290,7 +285,7 @@ class DistributionEstimator(NetEstimator):
             squared units.
         """
         self._plan_of_fit()
-        return self._read_outputs(X, self.module_.members)
+        return read_rows(self, X, self.module_.members)
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Draw targets or labels from the predicted distribution.

@@ -185,6 +185,12 @@ def read_distribution(
     return module.of_parts(*(torch.from_numpy(part).transpose(0, -2) for part in parts))
 
 
+def read_rows(estimator: Any, X: Any, read: Callable[[Tensor, Tensor], Any], **kwargs: Any) -> Any:
+    """Check rows, predict them by a fitted estimator and return what `read` takes."""
+    X = check_rows(estimator, X, estimator._recipe.row_shape)
+    return read_in_chunks(estimator.module_, X, read, **kwargs)
+
+
 def rows_first(outputs: Tensor, rows: Tensor) -> Tensor:
     """Return outputs (S, n, p) as (n, S, p), to be read."""
     return outputs.transpose(0, 1)

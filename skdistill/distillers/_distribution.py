@@ -17,6 +17,7 @@ from sklearn.utils import check_random_state
 from .._estimator import available_if, fit_task, with_callbacks
 from .._ranks import current_ranks
 from .._read_offs import DistributionEstimator
+from .._reading import read_rows
 from .._rules import AnyOf, Number, OneOf, Schedule, Seed
 from .._streams import is_stream
 from .._tasks import Task
@@ -667,7 +668,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
             found = (outputs,) if module.functions is None else (outputs, module.functions(rows))
             return tuple(part.transpose(0, 1) for part in found)
 
-        parts = (torch.from_numpy(part).transpose(0, 1) for part in self._read_outputs(X, read))
+        parts = (torch.from_numpy(part).transpose(0, 1) for part in read_rows(self, X, read))
         outputs, added = next(parts), torch.zeros(1)
         for values in parts:  # each member has one of the draws where X is unknown
             chosen = (seed + torch.arange(n_members)) % len(values)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from .._read_offs import DistributionEstimator
 from .._rules import OneOf, errors_about
-from ..modules import StackedSequential, unstack
+from ..modules import MultiHead, StackedLinear, StackedSequential, unstack
 from ..sequences import SequencePredictor
 from ._quantiles import has_closed_form, quantiles_of
 
@@ -68,9 +68,11 @@ class ReadOffs(nn.Module):
         super().__init__()
         self.plan = estimator._plan
         self.module = copy.deepcopy(estimator.module_).cpu().eval().requires_grad_(False)
-        network = getattr(self.module, "network", None)
+        network: Any = getattr(self.module, "network", None)
         if isinstance(network, StackedSequential) and network.lead == (1,):
             self.module.network = _OneNetwork(network)
+        elif _has_linear_heads(network):
+            self.module.network = _WideHeads(network)
         is_numeric = self.plan.task.kind == "regressor"
         with errors_about("quantiles"):
             levels = np.atleast_1d(np.asarray([] if quantiles is None else quantiles, float))
@@ -201,3 +203,30 @@ class _OneNetwork(nn.Module):
     def forward(self, X: Tensor) -> Tensor:
         """Map rows (1, n, in) to outputs (1, n, out)."""
         return self.network(X.squeeze(0)).unsqueeze(0)
+
+
+def _has_linear_heads(network: Any) -> bool:
+    """Whether a network is one core of layers that are known, with heads of one linear layer."""
+    if not isinstance(network, MultiHead) or not isinstance(network.core, StackedSequential):
+        return False
+    heads = list(network.heads) if isinstance(network.heads, StackedSequential) else []
+    is_linear = len(heads) == 1 and isinstance(heads[0], StackedLinear)
+    return is_linear and network.core.lead == (1,)
+
+
+class _WideHeads(nn.Module):
+    """A core with heads of one linear layer, which are one wide layer: then all are ONNX's Gemm."""
+
+    def __init__(self, stacked: MultiHead):
+        super().__init__()
+        (self.core,) = unstack(stacked.core)
+        heads: list[Any] = unstack(stacked.heads)
+        self.shape = len(heads), heads[0][0].out_features
+        self.weight = nn.Parameter(torch.cat([head[0].weight for head in heads]).t().contiguous())
+        self.bias = nn.Parameter(torch.cat([head[0].bias for head in heads]))
+        self.requires_grad_(False)
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Map rows (1, n, in) to the heads' outputs (1, M, n, out)."""
+        found = torch.addmm(self.bias, self.core(X.squeeze(0)), self.weight)
+        return found.unflatten(-1, self.shape).transpose(0, 1).unsqueeze(0)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -50,7 +50,8 @@ class UnknownDraws(nn.Module):
     @property
     def flop(self) -> int:
         """Operations of the matrix products for one sample's variance."""
-        return 2 * cast(Tensor, self._buffers["unknown_variance"]).numel()
+        kept: dict[str, Any] = self._buffers
+        return 2 * int(kept["unknown_variance"].numel())
 
     def vanish(self, x: Tensor) -> bool:
         """Whether all values are zero: nothing is unknown. A graph computes them all the same."""
@@ -58,12 +59,14 @@ class UnknownDraws(nn.Module):
 
     def variance(self, x: Tensor) -> Tensor:
         """Map samples (n, n_columns) to the variance of the draws, (n, k)."""
-        found: Tensor = x.isnan().double() @ self._buffers["unknown_variance"]
+        kept: dict[str, Any] = self._buffers
+        found: Tensor = x.isnan().double() @ kept["unknown_variance"]
         return found
 
     def forward(self, x: Tensor) -> Tensor:
         """Map samples (n, n_columns) to values of the draws, (S, n, k)."""
-        values = x.isnan().double() @ self._buffers["weights_of_unknown"]
+        kept: dict[str, Any] = self._buffers
+        values = x.isnan().double() @ kept["weights_of_unknown"]
         return self._with_variance(values, self.variance(x))
 
     def _with_variance(self, values: Tensor, variance: Tensor) -> Tensor:
@@ -163,8 +166,9 @@ class FunctionDraws(UnknownDraws):
 
     @property
     def flop(self) -> int:
-        kept = (self._buffers[name] for name in ("inducing", "minus_half_relevance", "whitening"))
-        return super().flop + 2 * sum(cast(Tensor, matrix).numel() for matrix in kept)
+        kept: dict[str, Any] = self._buffers
+        names = "inducing", "minus_half_relevance", "whitening"
+        return super().flop + 2 * sum(kept[name].numel() for name in names)
 
     def vanish(self, x: Tensor) -> bool:
         """Whether all values are zero, which is seldom."""
@@ -175,7 +179,7 @@ class FunctionDraws(UnknownDraws):
 
     def forward(self, x: Tensor) -> Tensor:
         z, kernel, unknown, variance = self._features(x)
-        kept = self._buffers
+        kept: dict[str, Any] = self._buffers
         # Sines, since ONNX Runtime has no cosine in float64.
         waves = torch.addmm(kept["phases"], z, kept["frequencies"]).sin()
         values = torch.addmm(waves @ kept["weights_of_waves"], kernel, kept["weights_of_kernel"])
@@ -184,7 +188,7 @@ class FunctionDraws(UnknownDraws):
 
     def _features(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return inputs, kernel functions, how unknown columns and gaps are, and the variance."""
-        kept = self._buffers  # as attributes they take as long as sums of a sample
+        kept: dict[str, Any] = self._buffers  # as attributes they take as long as sums of a sample
         x = x.double()
         z = self.encoder.forward(x)
         distance = torch.linalg.vector_norm(z, dim=-1, keepdim=True).clamp(self.radius, _LARGEST)

@@ -101,7 +101,7 @@ class InputEncoder(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map rows (..., n_columns) to inputs (..., n_inputs)."""
-        kept = self._buffers  # as attributes they take as long as sums of a row
+        kept: dict[str, Any] = self._buffers  # as attributes they take as long as sums of a row
         is_missing = x.isnan()
         x = torch.where(is_missing, kept["loc"], x)
         sources, sizes = kept["sources"], (self.n_numbers, self.n_bins)

@@ -53,7 +53,7 @@ class MultiHead(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map rows (S, n, ...) to the heads' outputs (S, M, n, out)."""
-        modules = self._modules
+        modules: dict[str, Any] = self._modules
         return modules["heads"](modules["core"](x).unsqueeze(1))
 
     def head_weights(self) -> list[Tensor]:

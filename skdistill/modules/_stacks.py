@@ -53,7 +53,8 @@ class StackedLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (*lead, n, in), or rows shared over the last lead axis, to (*lead, n, out)."""
-        weight, bias = self._parameters["weight"], self._parameters["bias"]
+        own: dict[str, Any] = self._parameters  # as attributes they take as long as a small product
+        weight, bias = own["weight"], own["bias"]
         if not torch.compiler.is_exporting():  # of any number of rows
             if x.shape[-2] > weight.shape[-1]:
                 return self._forward_units_first(x)

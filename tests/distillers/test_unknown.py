@@ -165,7 +165,7 @@ def drawn(*shape, seed=0):
 
 def test_one_network_has_the_total_of_displaced_members():
     before, added = EmpiricalGaussian(drawn(1, 3, 2), torch.ones(1, 3, 2).double()), drawn(9, 3, 2)
-    found = before.displaced(added)
+    found = before.with_mean_variance(added.square().mean(0))
     torch.testing.assert_close(found.mean, before.mean)
     torch.testing.assert_close(found.variance, before.variance + added.square().mean(0))
     logits, added = drawn(2, 3, 4)[:1], drawn(9, 3, 4, seed=1)
@@ -176,7 +176,8 @@ def test_one_network_has_the_total_of_displaced_members():
 def test_expectations_are_displaced_as_members_are():
     added = drawn(9, 3, 2)
     before = ExpectedGaussian(drawn(3, 2), torch.ones(3, 2), torch.ones(3, 2)).uncertainty()
-    after = ExpectedGaussian(drawn(3, 2), torch.ones(3, 2), torch.ones(3, 2)).displaced(added)
+    after = ExpectedGaussian(drawn(3, 2), torch.ones(3, 2), torch.ones(3, 2))
+    after = after.with_mean_variance(added.square().mean(0))
     torch.testing.assert_close(after.uncertainty().aleatoric, before.aleatoric)
     epistemic = before.epistemic.double() + added.square().mean(0)
     torch.testing.assert_close(after.uncertainty().epistemic.double(), epistemic)
@@ -192,7 +193,7 @@ def test_expectations_are_displaced_as_members_are():
 def test_targets_that_share_a_strength_of_belief_widen_by_the_mean_factor():
     before = NormalInverseWishart.from_outputs(drawn(3, 6))
     added = 2.0 * before.uncertainty().epistemic.sqrt() * torch.tensor([[[1.0]], [[-1.0]]])
-    found = before.displaced(added)
+    found = before.with_mean_variance(added.square().mean(0))
     torch.testing.assert_close(found.mean, before.mean)
     torch.testing.assert_close(found.uncertainty().aleatoric, before.uncertainty().aleatoric)
     torch.testing.assert_close(found.uncertainty().epistemic, 5 * before.uncertainty().epistemic)
