@@ -722,6 +722,9 @@ def test_amounts_compares_the_rule_with_settings_around_it(run, data_dir, tmp_pa
             assert len(set(settings)) == len(settings) >= 5
             assert settings == sorted(settings, key=lambda pair: (pair[0], -pair[1]))
     assert by_rule["epochs"] == 400  # of students on small tables
+    students = result["results"]["smooth"]["students"]
+    fastest = min(students, key=lambda row: row["cpu_seconds"])
+    assert fastest["on_front"] and not all(row["on_front"] is None for row in students)
     assert -1 <= by_rule["rank_correlation"] <= 1
     (cost,) = result["costs"]
     assert cost["teacher"] > 0 < cost["student"]

@@ -348,12 +348,12 @@ class Search:
             if not self.rounds:
                 raise ValueError(
                     "The first learner's loss became infinite, not a number, or exploded. Try a "
-                    f"smaller lr than {parameters.lr} or clip_norm than {parameters.clip_norm}; "
+                    f"smaller lr than {net.lr} or clip_norm than {parameters.clip_norm}; "
                     "teacher_ is kept."
                 )
             return None
         if guard.worse_.any():
-            self.setup.training.warn_of_worse(f"Learner {len(self.rounds)} is")
+            self.setup.training.warn_of_worse(f"Learner {len(self.rounds)} is", net.lr)
         (trained,) = unstack(module)
         learner.load_trained(trained)
         return list(net.history)

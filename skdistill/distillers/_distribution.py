@@ -312,7 +312,9 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         targets have one strength of belief in common.
     group_lasso, prune_threshold, finetune_epochs
         As in :class:`HydraPlusRegressor`.
-    optimizer, lr, lr_schedule, clip_norm
+    lr
+        As in :class:`HydraPlusRegressor`.
+    optimizer, lr_schedule, clip_norm
         As in :class:`BayesianEnsembleRegressor`.
     normalize_X, categorical_features
         As in :class:`BayesianEnsembleRegressor`. The teacher gets the columns as they are.
@@ -461,7 +463,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         prune_threshold: float = 1e-3,
         finetune_epochs: int | str = "auto",
         optimizer: Any = "Adam",
-        lr: float = 0.01,
+        lr: float | str = "auto",
         lr_schedule: str | None = "cosine",
         max_epochs: int | str = "auto",
         max_time: float | None = None,

@@ -136,7 +136,9 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         running means of the whole transfer set, if all estimates are "online", and else not.
     teacher_cv, memory, max_epochs, max_time
         As in :class:`HydraPlusRegressor`; with chains they must have their defaults.
-    optimizer, lr, lr_schedule, batch_size, clip_norm
+    lr
+        As in :class:`HydraPlusRegressor`.
+    optimizer, lr_schedule, batch_size, clip_norm
         As in :class:`BayesianEnsembleRegressor`, for the student.
     normalize_X, categorical_features
         As in :class:`BayesianEnsembleRegressor`. The teacher gets the columns as they are.
@@ -236,7 +238,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         prune_threshold: float = 1e-3,
         finetune_epochs: int | str = "auto",
         optimizer: Any = "Adam",
-        lr: float = 0.01,
+        lr: float | str = "auto",
         lr_schedule: str | None = "cosine",
         max_epochs: int | str = "auto",
         max_time: float | None = None,

@@ -187,7 +187,10 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
     batch_size : int or "auto", default="auto"
         Rows of a minibatch; "auto" is 128, or a third of the rows if that is less, but at least 32;
         on tables of more than 19,200 rows it is one in 150 of them, up to 256.
-    optimizer, lr, lr_schedule, clip_norm
+    lr : float or "auto", default="auto"
+        Learning rate; "auto" is .01, and for layers whose units have more than 150 inputs 1.5 over
+        their number: each step moves a unit by so much.
+    optimizer, lr_schedule, clip_norm
         As in :class:`BayesianEnsembleRegressor`.
     normalize_X, categorical_features
         As in :class:`BayesianEnsembleRegressor`. The teacher gets the columns as they are.
@@ -299,7 +302,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         prune_threshold: float = 1e-3,
         finetune_epochs: int | str = "auto",
         optimizer: Any = "Adam",
-        lr: float = 0.01,
+        lr: float | str = "auto",
         lr_schedule: str | None = "cosine",
         max_epochs: int | str = "auto",
         max_time: float | None = None,
@@ -446,8 +449,8 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         As in :class:`HydraPlusRegressor`.
     group_lasso, prune_threshold, finetune_epochs
         As in :class:`HydraPlusRegressor`.
-    lr : float, default=0.01
-        Learning rate.
+    lr : float or "auto", default="auto"
+        As in :class:`HydraPlusRegressor`.
     optimizer, lr_schedule, clip_norm
         As in :class:`BayesianEnsembleRegressor`.
     normalize_X, categorical_features
@@ -537,7 +540,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         prune_threshold: float = 1e-3,
         finetune_epochs: int | str = "auto",
         optimizer: Any = "Adam",
-        lr: float = 0.01,
+        lr: float | str = "auto",
         lr_schedule: str | None = "cosine",
         max_epochs: int | str = "auto",
         max_time: float | None = None,

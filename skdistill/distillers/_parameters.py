@@ -58,6 +58,7 @@ class MemoryRule:
 
 PARAMETER_TABLE = {
     **DistributionEstimator._parameter_table,
+    "lr": Number(Real, 0, closed="neither", others=("auto",)),
     "max_epochs": Number(Integral, 1, others=("auto",)),
     "transfer": TransferRule(),
     "transfer_only": OneOf((True, False)),

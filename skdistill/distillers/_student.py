@@ -391,7 +391,7 @@ class Student(NamedTuple):
         if net.interrupted_:
             raise KeyboardInterrupt
         if guard.worse_.any() and not self.is_pass:
-            self.training.warn_of_worse("The student is")
+            self.training.warn_of_worse("The student is", net.lr)
 
     def pruned(self) -> Student:
         """Remove the silent units of the fitted module."""
