@@ -17,14 +17,14 @@ A file whose "defaults" are not those of today is marked as older (_defaults.py)
 the pages about students rest on, cheapest first, with the minutes that it takes two idle cores
 (each file has the "minutes" that its own run took):
 
+    python benchmarks/predict.py                                            2
     python benchmarks/serving.py                                            3
-    python benchmarks/predict.py                                            5
     python benchmarks/uci.py --student distribution --splits 5 --jobs 2
         --output benchmarks/results/uci_distribution.json                  10
     python benchmarks/uci.py --jobs 2                                      20
     python benchmarks/amounts.py                                           30
     python benchmarks/unseen.py --max-rows 1500 --slow-columns 1 --resume  35
-    python benchmarks/fidelity.py                                          45
+    python benchmarks/fidelity.py                                          75
 
 All but the first two write their file after each set or fit, and unseen.py goes on where it was
 stopped. The other commands are in COMMANDS.
@@ -496,6 +496,8 @@ def unseen_moved(which: str) -> Table | str:
     """Samples moved in one feature, or in all: AUROC by distance."""
     rows: list[list[Any]] = []
     for (name, model), cases in found_unseen("moved").items():
+        if not any(AUROC in row for row in cases):
+            continue  # it has no epistemic part
         by = {row["case"]: row for row in cases}
         row: list[Any] = [name, model]
         for distance in unseen.DISTANCES:
