@@ -28,9 +28,9 @@ SEED_LIMIT = 2**31 - 1
 # For batch_size="auto": samples of a minibatch are such a share of all, within limits.
 _SHARE_OF_BATCH, _BATCH_SIZES_WITHIN = 1 / 150, (32, 256)
 
-# For lr="auto": the learning rate, and what it times the inputs of a unit is at most. A step of Adam
-# moves each weight by about the learning rate, and so a unit by this product: on 900 inputs that
-# depend on one another .01 left errors 15 times those of .0015, on 72 to 180 inputs .003 to .005
+# For lr="auto": the learning rate, and what it times the inputs of a unit is at most. A step of
+# Adam moves each weight by about the learning rate, and so a unit by this product: on 900 inputs
+# that depend on one another .01 left errors 15 times those of .0015, on 72 to 180 inputs .003
 # lowered the rank correlation with the teacher's epistemic part by .01 to .05.
 _RATE, _RATE_TIMES_INPUTS = 0.01, 1.5
 
@@ -216,8 +216,8 @@ class Training:
         """Warn that a network trained at the rate `lr` is worse than a constant prediction."""
         warn(
             f"{who_is} worse than a constant prediction on the training rows: the last loss is far "
-            f"above that of outputs of zero. Try a smaller lr than {lr or self.lr}, clip_norm, more "
-            "epochs, or X with scaled columns.",
+            f"above that of outputs of zero. Try a smaller lr than {lr or self.lr}, clip_norm, "
+            "more epochs, or X with scaled columns.",
             ConvergenceWarning,
         )
 

@@ -723,8 +723,17 @@ def test_amounts_compares_the_rule_with_settings_around_it(run, data_dir, tmp_pa
             assert settings == sorted(settings, key=lambda pair: (pair[0], -pair[1]))
     assert by_rule["epochs"] == 400  # of students on small tables
     students = result["results"]["smooth"]["students"]
-    fastest = min(students, key=lambda row: row["cpu_seconds"])
-    assert fastest["on_front"] and not all(row["on_front"] is None for row in students)
+    assert min(students, key=lambda row: row["cpu_seconds"])["on_front"]
+    for row in students:  # another is at least as good in all three where it is not on the front
+        better = [
+            other
+            for other in students
+            if other is not row
+            and other["cpu_seconds"] <= row["cpu_seconds"]
+            and other["rank_correlation"] >= row["rank_correlation"]
+            and other["nll_gap"] <= row["nll_gap"]
+        ]
+        assert row["on_front"] == (not better)
     assert -1 <= by_rule["rank_correlation"] <= 1
     (cost,) = result["costs"]
     assert cost["teacher"] > 0 < cost["student"]

@@ -37,8 +37,9 @@ from torch import nn
 
 from skdistill import BDistilBooster, DistributionDistiller, predict_members
 from skdistill._engine import PooledRows
-from skdistill._training import batch_size_for
+from skdistill._training import batch_size_for, learning_rate_for
 from skdistill.distillers import _setup, _student
+from skdistill.modules import MLP, stack
 from skdistill.teachers import as_teacher
 from skdistill.transfer import GaussianNoise, Mixup, Munge, TransferSet, UniformBox
 
@@ -990,6 +991,13 @@ def test_auto_takes_larger_batches_of_larger_tables(n_rows, of_members, of_stude
     student = DistributionDistiller(None)
     assert _student._batch_size(student, n_rows) == of_student
     assert _student._batch_size(student.set_params(batch_size=7), n_rows) == 7
+
+
+@pytest.mark.parametrize(("n_inputs", "rate"), [(10, 0.01), (150, 0.01), (600, 0.0025)])
+def test_auto_takes_smaller_steps_where_units_have_many_inputs(n_inputs, rate):
+    network = stack([MLP(n_inputs, 2, hidden_units=(16,))])
+    assert learning_rate_for("auto", network) == pytest.approx(rate)
+    assert learning_rate_for(0.3, network) == 0.3
 
 
 @pytest.mark.parametrize(
