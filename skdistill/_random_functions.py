@@ -274,31 +274,23 @@ def find_functions(
     if len(X) < LEAST_SAMPLES:
         return None
     outputs = predict(X)
-    values = np.eye(outputs.shape[1])[y] if are_classes else y.reshape(outputs.shape)
-    deviation = values.std(axis=0)
-    if not (varies := deviation > 0).any():
+    targets, unit, varies = _targets(y, outputs, are_classes)
+    if not varies.any():
         return None
-    unit = np.where(varies, deviation, 1.0)
-    standardised = partial(_standardised, predict, unit, are_classes)
     encoder = (encoding := InputEncoding.unbounded(X, n_categories)).module(torch.float64)
     inputs = encoder(torch.from_numpy(X)).numpy()
+    standardised = partial(_standardised, predict, unit, are_classes)
     relevance = _relevance(X, standardised, random_state)[encoder.columns]
-    weighted, few = relevance * inputs, slice(_N_IN_BLOCKS)
-    targets = ((values - values.mean(axis=0)) / unit)[few]
-    ridge = _Ridge.of(weighted[few], targets[:, varies])
+    weighted, few = relevance * inputs, targets[:_N_IN_BLOCKS]
+    ridge = _Ridge.of(weighted[:_N_IN_BLOCKS], few[:, varies])
     points, others = _inducing_points(weighted, ridge.length_scale)
     usual, left_out = _usual(others, _left_out(weighted[:_N_LEFT_OUT], ridge.length_scale))
-    groups = [varies] if are_classes else np.eye(len(unit), dtype=bool)[varies]
-    blocks = _blocks(inputs[few], random_state)
-    scale = _scales(ridge, targets, groups, blocks, held_out_error, usual, left_out)
-    radius, slope = _radius(inputs, _WITHIN_OF_CLASSES if are_classes else 1.0), _SLOPE
-    if are_classes:
-        beyond = _moved_to(X, encoding, (radius + 1) / np.linalg.norm(inputs, axis=1))
-        slope = max(map(_margin, (outputs, predict(beyond)))) / _LOGITS_PER_DEVIATION
-    in_units = _LOGITS_PER_DEVIATION if are_classes else unit
+    blocks = _blocks(inputs[:_N_IN_BLOCKS], random_state)
+    scale = _scales(ridge, few, varies, are_classes, blocks, held_out_error, usual, left_out)
+    radius, slope = _radius_and_slope(X, encoding, inputs, outputs, predict, are_classes)
+    in_units = np.full_like(unit, _LOGITS_PER_DEVIATION) if are_classes else unit
     unknown = _effects_of_unknown(X, predict, are_classes)
-    unseen = _unseen_values(X, limits, encoding, ridge, targets, are_classes, unknown / in_units)
-    shape = (_N_WAVES, inputs.shape[1])
+    waves = random_state.standard_normal((_N_WAVES, inputs.shape[1])) / ridge.length_scale
     return RandomFunctions(
         encoding=encoding,
         relevance=relevance,
@@ -306,15 +298,25 @@ def find_functions(
         radius=radius,
         growth=max(1.0, slope / scale[varies].min()),
         inducing=weighted[points].astype(np.float32),
-        frequencies=(random_state.standard_normal(shape) / ridge.length_scale).astype(np.float32),
+        frequencies=waves.astype(np.float32),
         phases=random_state.uniform(0, 2 * np.pi, _N_WAVES).astype(np.float32),
         scale=scale * in_units,
         usual=usual,
         left_out=left_out,
         unknown=unknown,
-        unseen=replace(unseen, deviation=unseen.deviation * in_units),
+        unseen=_unseen_values(X, limits, encoding, ridge, few, are_classes, unknown, in_units),
         seed=seed,
     )
+
+
+def _targets(
+    y: np.ndarray, outputs: np.ndarray, are_classes: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return standardised targets or indicators of classes, their units, and which of them vary."""
+    values = np.eye(outputs.shape[1])[y] if are_classes else y.reshape(outputs.shape)
+    deviation = values.std(axis=0)
+    unit = np.where(deviation > 0, deviation, 1.0)
+    return (values - values.mean(axis=0)) / unit, unit, deviation > 0
 
 
 def _standardised(
@@ -328,27 +330,45 @@ def _standardised(
 def _scales(
     ridge: _Ridge,
     y: np.ndarray,
-    groups: Iterable[np.ndarray],
+    varies: np.ndarray,
+    are_classes: bool,
     blocks: Sequence[np.ndarray],
     held_out_error: np.ndarray | None,
     usual: float,
     left_out: float,
 ) -> np.ndarray:
-    """Return the scale for each target, (k,), that suits a group of them; 0 for those in none."""
+    """Return the scale for each target, (k,), or for all classes; 0 for those that do not vary."""
     scale = np.zeros(y.shape[1])
+    groups = [varies] if are_classes else np.eye(len(varies), dtype=bool)[varies]
     for columns in groups:
         error = None if held_out_error is None else float(held_out_error[columns].mean())
         scale[columns] = ridge.scale(y[:, columns], blocks, error, usual, left_out)
     return scale
 
 
-def _radius(inputs: np.ndarray, share: float) -> float:
-    """Distance from the mean within which this share of the samples is."""
-    return float(np.quantile(np.linalg.norm(inputs, axis=1), share))
+def _radius_and_slope(
+    X: np.ndarray,
+    encoding: InputEncoding,
+    inputs: np.ndarray,
+    outputs: np.ndarray,
+    predict: Predict,
+    are_classes: bool,
+) -> tuple[float, float]:
+    """Return the distance from the mean beyond which functions grow, and by how much at least.
+
+    That is a share of the deviation of y, or of logits that stand for it, for each deviation.
+    """
+    distances = np.linalg.norm(inputs, axis=1)
+    if not are_classes:
+        return float(distances.max()), _SLOPE
+    radius = float(np.quantile(distances, _WITHIN_OF_CLASSES))
+    beyond = predict(_moved(X, encoding, distances, radius + 1))
+    return radius, max(map(_margin, (outputs, beyond))) / _LOGITS_PER_DEVIATION
 
 
-def _moved_to(X: np.ndarray, encoding: InputEncoding, factor: np.ndarray) -> np.ndarray:
-    """Return samples whose distance from the mean is so many times as large, (n,)."""
+def _moved(X: np.ndarray, encoding: InputEncoding, at: np.ndarray, to: float) -> np.ndarray:
+    """Return samples moved along rays from the mean, of which they are `at` (n,) distances."""
+    factor = to / np.maximum(at, np.finfo(float).eps)
     moved = X + (factor - 1)[:, None] * (X - encoding.loc)
     return np.where(encoding.n_categories > 0, X, moved)
 
@@ -434,16 +454,17 @@ def _unseen_values(
     y: np.ndarray,
     are_classes: bool,
     unknown: np.ndarray,
+    unit_of_y: np.ndarray,
 ) -> UnseenValues:
-    """Find the gaps of columns of numbers, and the deviation of targets y (m, k) in them.
+    """Find the gaps of columns of numbers, and the deviation in them, in units as of `unknown`.
 
     `limits` are the least and the largest values of columns; `unknown` are the deviations where
-    they are not known, (n_columns, k), in units of y; the first m samples are those of the ridge
-    regression.
+    they are not known, (n_columns, k). The first m samples and their standardised targets, (m, k),
+    are those of the ridge regression; a deviation of these is one `unit_of_y`, (k,).
     """
     inverse = ridge.inverse(ridge.noise)
     solved = inverse @ y
-    noise = np.square(solved / np.diag(inverse)[:, None])  # Rasmussen & Williams, Eq 5.12
+    noise = _error_without(inverse, solved, np.arange(len(y))[:, None])
     found: list[tuple] = []
     for column in np.flatnonzero((encoding.n_categories == 0) & unknown.any(axis=1)):
         values = np.sort(X[:, column])
@@ -451,26 +472,34 @@ def _unseen_values(
         unit = _UNIT_OF_GAP * values.std()
         if not unit > 0:
             continue
-        missed, shares = [], []
-        for block, share in _thirds(X[: len(y), column], unit):
-            missed.append(np.linalg.solve(inverse[np.ix_(block, block)], solved[block]))
-            shares.append(share)
+        thirds = list(_thirds(X[: len(y), column], unit))
         deviation = _UNTOLD * unknown[column]
-        if missed:
-            excess = np.square(np.concatenate(missed)).mean(axis=0) - noise.mean(axis=0)
+        if thirds:
+            excess = _error_without(inverse, solved, [block for block, _ in thirds]) - noise
             excess = np.full_like(excess, excess.mean()) if are_classes else excess
-            deviation = np.sqrt(excess.clip(min=0) / np.concatenate(shares).mean())
+            share = np.concatenate([shares for _, shares in thirds]).mean()
+            deviation = unit_of_y * np.sqrt(excess.clip(min=0) / share)
         deviation = deviation.clip(_LEAST_UNKNOWN * unknown[column], unknown[column])
-        ends = [(-np.inf, limits[0][column]), (limits[1][column], np.inf)]
-        found += [(column, *between, unit, deviation) for between in (*ends, *_wide_gaps(values))]
+        gaps = [(-np.inf, limits[0][column]), (limits[1][column], np.inf), *_wide_gaps(values)]
+        found += [(column, *gap, unit, deviation) for gap in gaps]
     columns, lower, upper, units, deviations = zip(*found, strict=True) if found else [()] * 5
+    ends = np.array(lower, dtype=float), np.array(upper, dtype=float)
+    of_gaps = np.array(deviations, dtype=float).reshape(-1, y.shape[1])
     return UnseenValues(
-        np.array(columns, dtype=np.int64),
-        np.array(lower, dtype=float),
-        np.array(upper, dtype=float),
-        np.array(units, dtype=float),
-        np.array(deviations, dtype=float).reshape(-1, y.shape[1]),
+        np.array(columns, dtype=np.int64), *ends, np.array(units, dtype=float), of_gaps
     )
+
+
+def _error_without(
+    inverse: np.ndarray, solved: np.ndarray, blocks: Iterable[np.ndarray]
+) -> np.ndarray:
+    """Mean squared errors, (k,), of a kernel regression for blocks of samples it goes without.
+
+    Given are the inverse kernel matrix, with noise, and its product with the targets (m, k).
+    """
+    missed = [np.linalg.solve(inverse[np.ix_(block, block)], solved[block]) for block in blocks]
+    found: np.ndarray = np.square(np.concatenate(missed)).mean(axis=0)
+    return found
 
 
 def _wide_gaps(values: np.ndarray) -> list[tuple[float, float]]:

@@ -16,7 +16,7 @@ class Gaps(nn.Module):
 
     Its share is the variance of a Wiener process that is known at both ends of the interval, a
     Brownian bridge, or at one where the other is infinite. It is 1 in the middle of an interval of
-    one unit, and at most.
+    one unit, and at most there; beyond all samples it grows.
 
     Parameters
     ----------
@@ -31,11 +31,14 @@ class Gaps(nn.Module):
     columns: Tensor
     lower: Tensor
     upper: Tensor
+    most: Tensor
     per_unit: Tensor
 
     def __init__(self, columns: np.ndarray, lower: np.ndarray, upper: np.ndarray, unit: np.ndarray):
         super().__init__()
-        arrays = {"columns": columns, "lower": lower, "upper": upper, "per_unit": 4 / unit}
+        most = np.where(np.isfinite(lower) & np.isfinite(upper), 1.0, np.inf)
+        arrays = {"columns": columns, "lower": lower, "upper": upper, "most": most}
+        arrays["per_unit"] = 4 / unit
         for name, values in arrays.items():
             tensor = torch.tensor(values, device="cpu")  # also where networks have no memory
             self.register_buffer(name, tensor, persistent=False)
@@ -45,5 +48,5 @@ class Gaps(nn.Module):
         values = x.index_select(-1, self.columns)
         below = ((values - self.lower) * self.per_unit).clamp(0.0, _FARTHEST)
         above = ((self.upper - values) * self.per_unit).clamp(0.0, _FARTHEST)
-        share = (below * above / (below + above)).clamp(max=1.0)
+        share = (below * above / (below + above)).minimum(self.most)
         return torch.where(values.isnan(), 0.0, share)
