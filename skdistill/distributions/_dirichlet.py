@@ -104,7 +104,9 @@ class Dirichlet(Predictive, Calibratable):
         spread = (self.precision + 1) * variance + impurity
         precision = self.precision * impurity / spread.clamp(min=least)
         precision = precision.clamp(min=_LEAST_PRECISION)
-        return Dirichlet((precision.unsqueeze(-1) * mean).clamp(min=_LEAST_CONCENTRATION))
+        found = (precision.unsqueeze(-1) * mean).clamp(min=_LEAST_CONCENTRATION)
+        are_added = (values != 0).any(0).any(-1, keepdim=True)
+        return Dirichlet(torch.where(are_added, found, self.concentrations))
 
     @property
     def precision(self) -> Tensor:

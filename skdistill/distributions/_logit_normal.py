@@ -199,13 +199,13 @@ def latin_hypercube(n_draws: int, n_coordinates: int, seed: int) -> np.ndarray:
     """Standard normal draws (n_draws, n_coordinates), in float64.
 
     Of each coordinate, one draw falls into each of `n_draws` equal parts of the distribution, in
-    random order.
+    random order. The first coordinates do not depend on how many others there are.
     """
     order, place = torch.rand(
-        (2, n_draws, n_coordinates),
+        (n_coordinates, 2, n_draws),
         generator=torch.Generator().manual_seed(seed),
         dtype=torch.float64,
-    )
+    ).permute(1, 2, 0)
     levels = (order.argsort(dim=0) + place.clamp(_EDGE, 1 - _EDGE)) / n_draws
     draws: np.ndarray = torch.special.ndtri(levels).numpy()
     return draws

@@ -89,7 +89,10 @@ class ReadOffs(nn.Module):
         with torch.no_grad():
             is_cheap = is_numeric and has_closed_form(self.module.distribution(self.inputs["X"]))
             self.interval = is_cheap if interval == "auto" else interval
-            found = dict(self._read(self.inputs["X"]))
+            example = self.inputs["X"].clone()
+            if self.module.functions is not None:
+                example[0] = torch.nan  # a graph has all that is computed where X is unknown
+            found = dict(self._read(example))
         self.names, self.examples = list(found), list(found.values())
         self.options = dict(quantiles=quantiles, members=members, interval=interval)
 

@@ -7,8 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-# Units from an edge beyond which a value is no farther.
-_FARTHEST = 1e9
+# Units from an edge beyond which a value is no farther, and up to which it is at the edge: the
+# deviation of a Wiener process grows with the root of the distance, that of rounding too.
+_FARTHEST, _AT_EDGE = 1e9, 1e-5
 
 
 class Gaps(nn.Module):
@@ -46,7 +47,7 @@ class Gaps(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Map samples (n, n_columns) to the shares of the intervals, (n, G); 0 where one is NaN."""
         values = x.index_select(-1, self.columns)
-        below = ((values - self.lower) * self.per_unit).clamp(0.0, _FARTHEST)
-        above = ((self.upper - values) * self.per_unit).clamp(0.0, _FARTHEST)
+        below = ((values - self.lower) * self.per_unit - _AT_EDGE).clamp(0.0, _FARTHEST)
+        above = ((self.upper - values) * self.per_unit - _AT_EDGE).clamp(0.0, _FARTHEST)
         share = (below * above / (below + above)).minimum(self.most)
         return torch.where(values.isnan(), 0.0, share)
