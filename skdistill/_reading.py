@@ -178,8 +178,12 @@ def read_distribution(
 ) -> Any:
     """Predict the distribution for all of X; `run` is that of :func:`read_in_chunks`."""
 
+    functions = module.functions
+    has_none = functions is None or functions.vanish(torch.from_numpy(X))
+
     def read(outputs: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
-        return tuple(part.transpose(0, -2) for part in module.parts(outputs, rows))
+        parts = (outputs,) if has_none else module.parts(outputs, rows)
+        return tuple(part.transpose(0, -2) for part in parts)
 
     parts = read_in_chunks(module, X, read, run=run)
     return module.of_parts(*(torch.from_numpy(part).transpose(0, -2) for part in parts))

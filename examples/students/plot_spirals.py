@@ -11,9 +11,9 @@ Hydra has lost most of the disagreement, and Hydra+ has kept most of it.
 
 Hydra+ asks the teacher about points around the training points too, and minimises the difference
 of the spreads; what each of the two does is measured in :doc:`/measured/classification`. Neither
-student knows more than the teacher, though, which is still certain of wide regions where it has
-seen nothing: there the logits of its networks are larger than the random functions that are
-added to them (:doc:`/user_guide/unseen`).
+student knows more than the teacher, though. Beyond the arms the teacher is unsure; between their
+ends it is still certain, where the logits of its networks are larger than the random functions that
+are added to them (:doc:`/user_guide/unseen`).
 
 The problem is that of the first figure of Ferianc & Rodrigues (2022).
 """

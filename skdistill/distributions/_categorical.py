@@ -175,7 +175,17 @@ class EmpiricalCategorical(Predictive, Calibratable):
         return EmpiricalCategorical.from_logits(log_mean + deviations)
 
     def displaced(self, values: Tensor) -> EmpiricalCategorical:
-        """Add values, (S, n, K), to the members' logits; one member is less sure by them."""
+        """Add a function to each member's logits; a single member is less sure by all of them.
+
+        Parameters
+        ----------
+        values : Tensor of shape (S, n, K)
+            Values of the functions at the samples, of mean 0 over the functions.
+
+        Returns
+        -------
+        EmpiricalCategorical
+        """
         found = EmpiricalCategorical.from_logits(self.log_probs + values.to(self.log_probs))
         is_one = len(self.log_probs) == 1
         return EmpiricalCategorical(found.log_mean.unsqueeze(0)) if is_one else found

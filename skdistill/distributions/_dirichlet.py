@@ -88,10 +88,19 @@ class Dirichlet(Predictive, Calibratable):
         return Dirichlet(self.concentrations / factor.unsqueeze(-1))
 
     def displaced(self, values: Tensor) -> Dirichlet:
-        """Add S equally likely functions to the logits, by their values (S, n, K).
+        """Add equally likely functions to the logits.
 
         The result has the mean, and the expected sum of squares, of the mixture of S distributions
         of the same precision whose means have displaced logits.
+
+        Parameters
+        ----------
+        values : Tensor of shape (S, n, K)
+            Values of the functions at the samples, of mean 0 over the functions.
+
+        Returns
+        -------
+        Dirichlet
         """
         # Sums of positive terms: near a corner of the simplex, 1 minus the squares would have no
         # digit left.

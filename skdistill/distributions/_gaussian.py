@@ -162,13 +162,33 @@ class EmpiricalGaussian(Marginal, Calibratable):
         return EmpiricalGaussian(means, self.variances, further)
 
     def with_mean_variance(self, variance: Tensor) -> EmpiricalGaussian:
-        """Add variance, (n, t), to that of the mean, which is the epistemic part."""
+        """Add variance to that of the mean, which is the epistemic part.
+
+        Parameters
+        ----------
+        variance : Tensor of shape (n, t)
+            In squared units of y.
+
+        Returns
+        -------
+        EmpiricalGaussian
+        """
         variance = variance.to(self.means)
         further = variance if self.mean_variance is None else self.mean_variance + variance
         return EmpiricalGaussian(self.means, self.variances, further)
 
     def displaced(self, values: Tensor) -> EmpiricalGaussian:
-        """Add values, (S, n, t), to the members' means; one member is less sure by them."""
+        """Add a function to each member's mean; a single member is less sure by all of them.
+
+        Parameters
+        ----------
+        values : Tensor of shape (S, n, t)
+            Values of the functions at the samples, of mean 0 over the functions.
+
+        Returns
+        -------
+        EmpiricalGaussian
+        """
         values = values.to(self.means)
         if len(self.means) == 1:
             return replace(self, variances=self.variances + values.square().mean(0))
