@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from .._memory import rows_asked, rows_in_memory, stays_in_cache
+from .._memory import rows_asked, rows_in_memory, stays_in_cache, working_memory
 from .._ranks import Ranks
 from ..modules import InputEncoder
 from ._answers import AnswersOnFile
@@ -104,15 +104,17 @@ class Rows(torch.utils.data.Dataset):
         for generator, value in zip(self._all_generators(), state, strict=True):
             generator.set_state(value)
 
-    def encode_by(self, inputs: InputEncoder | None) -> None:
+    def encode_by(self, inputs: InputEncoder | None, n_sharing: int = 1) -> None:
         """Let batches have their rows encoded; new rows are drawn, and teachers asked, before it.
 
-        Rows that stay as they are are encoded once, if they are so few that calls take the time.
+        Rows that stay as they are are encoded once, if what they become fits the memory that so
+        many objects share. Every member's batches would else be encoded in every epoch.
         """
         if inputs is None:
             return
-        if self._stays and len(self) * inputs.n_inputs * self.X.element_size() <= _GATHER_BYTES:
-            self._dealt = inputs(self.X)
+        n_bytes = len(self) * inputs.n_inputs * self.X.element_size()
+        if self._stays and n_bytes * n_sharing <= working_memory():
+            self._dealt = _encoded(self.X, inputs)
         else:
             self._encode = inputs
 
@@ -396,7 +398,7 @@ class PooledRows(torch.utils.data.Dataset):
         """Let batches have their rows encoded, as :meth:`Rows.encode_by` does."""
         self._inputs = inputs
         for rows in self._copies.values():
-            rows.encode_by(inputs)
+            rows.encode_by(inputs, self.n_copies)
 
     def __iter__(self) -> Iterator[Batch]:
         rows = self.of_epoch()
@@ -410,7 +412,7 @@ class PooledRows(torch.utils.data.Dataset):
         number = self.epoch % self.n_copies
         if number not in self._copies:
             self._copies[number] = self._make(number)
-            self._copies[number].encode_by(self._inputs)
+            self._copies[number].encode_by(self._inputs, self.n_copies)
         return self._copies[number]
 
 
@@ -484,6 +486,17 @@ def _one_by_one(batches: Batch) -> Iterator[Batch]:
     weights = itertools.repeat(None) if weight is None else weight.unbind()
     dealt = zip(*(target.unbind() for target in targets), strict=True)
     yield from zip(X.unbind(), zip(dealt, weights, strict=False), strict=True)
+
+
+def _encoded(X: Tensor, inputs: InputEncoder) -> Tensor:
+    """Encode rows (n, ...), some at a time, so that what is computed on the way stays small."""
+    if len(X) * inputs.n_inputs * X.element_size() <= _GATHER_BYTES:
+        return inputs(X)
+    encoded = X.new_empty(*X.shape[:-1], inputs.n_inputs)
+    size = max(1, _GATHER_BYTES // encoded[:1].nbytes)
+    for rows, into in zip(X.split(size), encoded.split(size), strict=True):
+        into.copy_(inputs(rows))
+    return encoded
 
 
 def _rows_at(values: Tensor, index: Tensor) -> Tensor:

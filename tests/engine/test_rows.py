@@ -272,6 +272,37 @@ def test_rows_are_encoded_once_however_often_they_are_trained_on():
         assert_array_equal(X[X[:, 0].argsort()], expected)
 
 
+@pytest.mark.parametrize("gather_bytes", [100, 2**22])
+def test_rows_are_encoded_before_they_are_dealt_if_the_memory_holds_them(monkeypatch, gather_bytes):
+    monkeypatch.setattr(_rows, "_GATHER_BYTES", gather_bytes)  # 100 bytes: in portions of two rows
+    encoder, calls = InputEncoder(np.ones(2), np.full(2, 3.0), edges=[np.arange(3.0)] * 2), []
+    encoder.register_forward_hook(lambda *call: calls.append(call))
+    once, in_batches = numbered_rows(), numbered_rows()
+    once.encode_by(encoder)
+    n_calls = len(calls)
+    assert n_calls == (12 if gather_bytes == 100 else 1)
+    of_once = [dealt(once)[0] for _ in range(2)]
+    assert len(calls) == n_calls
+    with config_context(working_memory=1e-3):  # 1,048 bytes; encoded rows take 6 * 8 * 23
+        in_batches.encode_by(encoder)
+    for epoch in of_once:
+        for found, expected in zip(epoch, dealt(in_batches)[0], strict=True):
+            assert_array_equal(found, expected)
+    assert len(calls) == n_calls + 2 * 5
+
+
+@pytest.mark.parametrize(("n_too_few", "n_calls"), [(0, 1), (1, 5)])
+def test_copies_share_the_memory_of_encoded_rows(n_too_few, n_calls):
+    rows, _ = pooled_rows()
+    encoder, calls = InputEncoder(np.zeros(2), np.full(2, 2.0)), []
+    encoder.register_forward_hook(lambda *call: calls.append(call))
+    rows.encode_by(encoder)
+    n_bytes = rows.n_copies * 23 * 2 * 8
+    with config_context(working_memory=(n_bytes - n_too_few) / 2**20):
+        list(rows)
+    assert len(calls) == n_calls  # all at once, or batch by batch
+
+
 def test_the_noise_has_a_fifth_of_the_variance_asked_for():
     # A standard normal d times a share s, the square of a uniform number from 0 to 1, times the
     # noise asked for: E[s^k] = 1 / (2 k + 1), so E[(d s)^2] = 1/5, E[(d s)^4] = 3/9 and
