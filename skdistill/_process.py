@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
+from threadpoolctl import threadpool_limits
 
 
 def _in_forked_children(act: Callable[[], None]) -> None:
@@ -85,6 +86,40 @@ def torch_threads(n_threads: int) -> Iterator[None]:
         with threads.lock.held():
             threads.n_users -= 1
             threads.set(before if threads.n_users else threads.usual)
+
+
+class _BlasThreads:
+    """Limit of the threads of numpy's and scipy's linear algebra, by how many want it."""
+
+    def __init__(self) -> None:
+        self.lock = ProcessLock()
+        self.n_users = 0
+        self.limits: Any = None
+
+
+_BLAS_THREADS = _BlasThreads()
+
+
+@contextlib.contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Let numpy and scipy multiply and decompose matrices with one thread.
+
+    Where other processes keep cores busy, threads of BLAS wait for one another: decompositions of
+    matrices of a few hundred rows took 30 times as long with two threads. The last of several
+    concurrent users restores the number before the first.
+    """
+    blas = _BLAS_THREADS
+    with blas.lock.held():
+        if not blas.n_users:
+            blas.limits = threadpool_limits(1, user_api="blas")
+        blas.n_users += 1
+    try:
+        yield
+    finally:
+        with blas.lock.held():
+            blas.n_users -= 1
+            if not blas.n_users:
+                blas.limits.restore_original_limits()
 
 
 # As many as torch may be set to on large machines; they are started one by one, as they are wanted.

@@ -154,6 +154,11 @@ def clock() -> float:
     return time.monotonic() + (0.0 if progress is None else progress.seconds_restored)
 
 
+def work_clock() -> float:
+    """Return the seconds for which this thread has had a processor."""
+    return time.thread_time()
+
+
 @contextmanager
 def progress_is(progress: Progress | TaskProgress | None) -> Iterator[None]:
     """Make `progress` the current one."""

@@ -180,7 +180,8 @@ class Training:
             return None
         from ._engine import TimeLimit
 
-        return TimeLimit(self.budget.left * share, clock, self.lr_schedule == "cosine")
+        seconds, further = self.budget.left * share, self.budget.further_for_work(share)
+        return TimeLimit(seconds, clock, self.lr_schedule == "cosine", further)
 
     def _step(self, optimizer: type[torch.optim.Optimizer], ranks: Ranks | None = None) -> str:
         """How the engine runs a training step, by `compile` and the device."""

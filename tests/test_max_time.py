@@ -42,7 +42,7 @@ SMALL = {
     "random_state": 0,
 }
 ONE_BLOCK = {"calibrate": None, "distance_aware": False}
-CLOCK = SimpleNamespace(seconds=0.0)
+CLOCK = SimpleNamespace(seconds=0.0, waited=0.0)  # of these without a processor
 
 
 def ensemble(n_members=2, **params):
@@ -52,8 +52,12 @@ def ensemble(n_members=2, **params):
 @pytest.fixture(autouse=True)
 def clock(monkeypatch):
     """Seconds that pass only as the tests say."""
-    CLOCK.seconds = 1000.0
-    monkeypatch.setattr(_resume, "time", SimpleNamespace(monotonic=lambda: CLOCK.seconds))
+    CLOCK.seconds, CLOCK.waited = 1000.0, 0.0
+    clocks = {
+        "monotonic": lambda: CLOCK.seconds,
+        "thread_time": lambda: CLOCK.seconds - CLOCK.waited,
+    }
+    monkeypatch.setattr(_resume, "time", SimpleNamespace(**clocks))
     return CLOCK
 
 
@@ -68,13 +72,14 @@ class Passing(Callback):
 
 
 class PassingInBatches(Callback):
-    """Lets a number of seconds pass in each training step."""
+    """Lets a number of seconds pass in each training step, some of them without a processor."""
 
-    def __init__(self, seconds=1.0):
-        self.seconds = seconds
+    def __init__(self, seconds=1.0, share_waited=0.0):
+        self.seconds, self.share_waited = seconds, share_waited
 
     def on_batch_end(self, net, training=False, **kwargs):
         CLOCK.seconds += self.seconds * training
+        CLOCK.waited += self.share_waited * self.seconds * training
 
 
 def rates(model):
@@ -133,6 +138,15 @@ def test_an_epoch_ends_within_with_the_least_learning_rate(clock, optimizer):
     assert (n_steps, len(model.history_)) == (23, 6)
     assert rates(model)[-1] == pytest.approx(0.01 * cosine(0.125 * (n_steps - 1) / left))
     assert rates(model)[-1] < 1e-4
+
+
+@pytest.mark.parametrize(("share_waited", "factor"), [(0.0, 1), (0.5, 2), (0.75, 4), (0.99, 4)])
+def test_a_busy_machine_is_given_more_time_for_what_follows_training(clock, share_waited, factor):
+    """What is kept is for a processor of its own; it is taken to be slower by 4 times at most."""
+    passing = PassingInBatches(0.125, share_waited)
+    ensemble(max_time=6.0, max_epochs=20, callbacks=[passing]).fit(X, Y)
+    n_steps = math.ceil((6.0 - factor * kept_for_later(6.0)) / 0.125)
+    assert clock.seconds == 1000.0 + 0.125 * n_steps
 
 
 @pytest.mark.parametrize("optimizer", ["Adam", "SGD"])

@@ -37,6 +37,9 @@ class TimeLimit(Callback):
         Returns the time in seconds.
     anneals : bool
         Whether to lower the learning rate.
+    further : callable, default=None
+        Returns how many of the seconds are to be kept for what follows, as it seems at the moment;
+        None is none.
 
     Attributes
     ----------
@@ -44,16 +47,24 @@ class TimeLimit(Callback):
         Whether the time was up before the end of the first epoch.
     """
 
-    def __init__(self, seconds: float, clock: Callable[[], float], anneals: bool):
+    def __init__(
+        self,
+        seconds: float,
+        clock: Callable[[], float],
+        anneals: bool,
+        further: Callable[[], float] | None = None,
+    ):
         self.seconds = seconds
         self.clock = clock
         self.anneals = anneals
+        self.further = further
         self.begin = clock()
 
     @property
     def left(self) -> float:
         """Seconds until the time is up."""
-        return max(0.0, self.seconds - (self.clock() - self.begin))
+        kept = 0.0 if self.further is None else self.further()
+        return max(0.0, self.seconds - kept - (self.clock() - self.begin))
 
     def on_train_begin(self, net, **kwargs):
         self.is_short_ = False

@@ -25,6 +25,7 @@ from .._estimator import (
 from .._fingerprint import digest
 from .._inputs import EMBEDDED_FROM, MANY_ROWS
 from .._plans import Extent, weights_of
+from .._process import one_blas_thread
 from .._random_functions import RandomFunctions, find_functions
 from .._ranks import refuse_ranks
 from .._read_offs import DistributionEstimator
@@ -288,9 +289,8 @@ def _keeping_time(ensemble: Any, training: Training, n_rows: int) -> Training:
     if budget is None:
         return training
     share = min(1.0, n_rows / _SAMPLES_OF_FUNCTIONS) if ensemble.distance_aware else 0.0
-    seconds = share * _SECONDS_OF_FUNCTIONS
-    after = min(_SHARE_AFTER * budget.seconds + seconds, _MOST_AFTER * budget.seconds)
-    return replace(training, budget=budget.keeping(after))
+    seconds = _SHARE_AFTER * budget.seconds + share * _SECONDS_OF_FUNCTIONS
+    return replace(training, budget=budget.keeping_for_work(seconds, _MOST_AFTER))
 
 
 def _settings_found(ensemble: Any) -> dict[str, Any]:
@@ -500,9 +500,10 @@ def _functions_of(
         read = _mean_log_probs if are_classes else _mean
         predict = partial(read_in_chunks, module, read=read)
         held_out_error = None if out_of_bag is None else out_of_bag.squared_error()
-        found = find_functions(
-            X, y, n_categories, predict, held_out_error, are_classes, random_state
-        )
+        with one_blas_thread():
+            found = find_functions(
+                X, y, n_categories, predict, held_out_error, are_classes, random_state
+            )
     return None if found is None else found.of_members(members)
 
 
