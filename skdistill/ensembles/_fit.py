@@ -26,7 +26,7 @@ from .._estimator import (
 from .._fingerprint import digest
 from .._inputs import EMBEDDED_FROM, MANY_ROWS
 from .._plans import Extent, weights_of
-from .._process import one_blas_thread
+from .._process import one_blas_thread, torch_threads
 from .._random_functions import RandomFunctions, find_functions
 from .._ranks import refuse_ranks
 from .._read_offs import DistributionEstimator
@@ -433,6 +433,9 @@ def split(ensemble: Any, task: Task, data: Any, random_state) -> tuple[Any, Data
     return data.at(train), data.at(valid)
 
 
+# Its many small operations would wait for threads where other processes keep the cores busy.
+@one_blas_thread()
+@torch_threads(1)
 def _keep_members(ensemble: Any, trainer: Trainer, random_state: np.random.RandomState) -> None:
     """Stack the members that were trained, and keep them as the fitted module."""
     job, numbers = trainer.job, sorted(trainer.weights)
