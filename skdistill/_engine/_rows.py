@@ -104,19 +104,24 @@ class Rows(torch.utils.data.Dataset):
         for generator, value in zip(self._all_generators(), state, strict=True):
             generator.set_state(value)
 
-    def encode_by(self, inputs: InputEncoder | None, n_sharing: int = 1) -> None:
+    def encode_by(self, inputs: InputEncoder | None) -> None:
         """Let batches have their rows encoded; new rows are drawn, and teachers asked, before it.
 
-        Rows that stay as they are are encoded once, if what they become fits the memory that so
-        many objects share. Every member's batches would else be encoded in every epoch.
+        Rows that stay as they are are encoded once, if there is memory for what they become. Every
+        member's batches would else be encoded in every epoch.
         """
         if inputs is None:
             return
         n_bytes = len(self) * inputs.n_inputs * self.X.element_size()
-        if self._stays and n_bytes * n_sharing <= working_memory():
+        if self._stays and n_bytes <= self._most_encoded:
             self._dealt = _encoded(self.X, inputs)
         else:
             self._encode = inputs
+
+    @property
+    def _most_encoded(self) -> int:
+        """Bytes, at most, of encoded rows that are kept."""
+        return working_memory()
 
     @property
     def _stays(self) -> bool:
@@ -273,6 +278,11 @@ class DistillationRows(Rows):
             self.predictions = self._kept_predictions(answer, answers)
 
     @property
+    def _most_encoded(self) -> int:
+        """As much as calls take, beside a transfer set and its answers."""
+        return _GATHER_BYTES
+
+    @property
     def _stays(self) -> bool:
         return self.draw is None and self._are_known
 
@@ -398,7 +408,7 @@ class PooledRows(torch.utils.data.Dataset):
         """Let batches have their rows encoded, as :meth:`Rows.encode_by` does."""
         self._inputs = inputs
         for rows in self._copies.values():
-            rows.encode_by(inputs, self.n_copies)
+            rows.encode_by(inputs)
 
     def __iter__(self) -> Iterator[Batch]:
         rows = self.of_epoch()
@@ -412,7 +422,7 @@ class PooledRows(torch.utils.data.Dataset):
         number = self.epoch % self.n_copies
         if number not in self._copies:
             self._copies[number] = self._make(number)
-            self._copies[number].encode_by(self._inputs, self.n_copies)
+            self._copies[number].encode_by(self._inputs)
         return self._copies[number]
 
 

@@ -201,7 +201,7 @@ def test_the_defaults_are_a_faithful_student():
         "spread_weight": 0.3,
         "aggregate_temperature": 1.0,
         "member_temperature": 4.0,
-        "lr": 0.01,
+        "lr": "auto",
         "transfer": "auto",
         "max_epochs": "auto",
     }

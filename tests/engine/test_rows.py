@@ -291,18 +291,6 @@ def test_rows_are_encoded_before_they_are_dealt_if_the_memory_holds_them(monkeyp
     assert len(calls) == n_calls + 2 * 5
 
 
-@pytest.mark.parametrize(("n_too_few", "n_calls"), [(0, 1), (1, 5)])
-def test_copies_share_the_memory_of_encoded_rows(n_too_few, n_calls):
-    rows, _ = pooled_rows()
-    encoder, calls = InputEncoder(np.zeros(2), np.full(2, 2.0)), []
-    encoder.register_forward_hook(lambda *call: calls.append(call))
-    rows.encode_by(encoder)
-    n_bytes = rows.n_copies * 23 * 2 * 8
-    with config_context(working_memory=(n_bytes - n_too_few) / 2**20):
-        list(rows)
-    assert len(calls) == n_calls  # all at once, or batch by batch
-
-
 def test_the_noise_has_a_fifth_of_the_variance_asked_for():
     # A standard normal d times a share s, the square of a uniform number from 0 to 1, times the
     # noise asked for: E[s^k] = 1 / (2 k + 1), so E[(d s)^2] = 1/5, E[(d s)^4] = 3/9 and
