@@ -24,16 +24,24 @@ The problem is that of the first figure of Ferianc & Rodrigues (2022).
 #
 # The ensemble is fitted once. Frozen, it teaches both students.
 
+import warnings
+
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import log_loss
 
-from skdistill import BayesianEnsembleClassifier, HydraPlusClassifier, predict_uncertainty
+from skdistill import (
+    BayesianEnsembleClassifier,
+    HydraPlusClassifier,
+    SchemaWarning,
+    predict_uncertainty,
+)
 from skdistill.datasets import make_spirals
 from skdistill.displays import DecisionUncertaintyDisplay
 from skdistill.metrics import epistemic_fidelity
 
+warnings.simplefilter("ignore", SchemaWarning)  # the maps are beyond the samples on purpose
 n_members = 20  # networks of the ensemble
 max_epochs = 200  # epochs of each model
 settings = {
