@@ -177,9 +177,9 @@ def read_distribution(
     module: Any, X: np.ndarray, run: Callable[[Tensor], Tensor] | None = None
 ) -> Any:
     """Predict the distribution for all of X; `run` is that of :func:`read_in_chunks`."""
-
     functions = module.functions
-    has_none = functions is None or functions.vanish(torch.from_numpy(X))
+    # A tensor needs writable memory without negative strides: another array is copied.
+    has_none = functions is None or functions.vanish(torch.from_numpy(np.require(X, None, "CW")))
 
     def read(outputs: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
         parts = (outputs,) if has_none else module.parts(outputs, rows)
