@@ -23,7 +23,7 @@ from ..modules import StackedModule
 from ._callbacks import listens_to_batches
 from ._closed_form import ClosedFormGradient
 from ._flat import FlatGradient
-from ._flat_update import FlatUpdate
+from ._flat_update import FlatUpdate, flush_optimizer
 from ._rows import Batch
 from ._shared_form import SharedFormGradient
 from ._traced import TracedGradient
@@ -70,6 +70,7 @@ class TrainingSteps:
         if on_flat is None or not _trains_all(on_flat.gradient.parameters):
             step = skorchs_step if self.listens_to_batches else self.on_module
             yield step, self._after_step()
+            flush_optimizer(self.net.optimizer_)
             return
         on_flat.gradient.load()
         on_flat.update.begin_epoch()

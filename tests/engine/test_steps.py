@@ -23,6 +23,7 @@ from torch import nn
 
 from skdistill import HydraPlusRegressor
 from skdistill._engine import suited_threads
+from skdistill._engine._flat_update import flush
 from skdistill._engine._steps import clip_each_member
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
@@ -154,3 +155,51 @@ def test_a_student_captured_is_the_eager_one():
         for compile in ("auto", False)
     )
     assert_same_weights(captured, eager, atol=1e-9)
+
+
+# ------------------------------------------------------------------------------------------
+# Denormal numbers
+# ------------------------------------------------------------------------------------------
+
+
+class DeadUnit(Spy):
+    """Gives a hidden unit tiny weights that no sample's gradient reaches."""
+
+    def on_train_begin(self, net, X=None, **kwargs):
+        super().on_train_begin(net, X, **kwargs)
+        weight, bias = list(net.module_.parameters())[:2]
+        for values in (weight.detach()[0], bias.detach()[0]):
+            assert values.shape[-1] == 6
+        weight.detach()[0, :, 0] = 5e-31
+        bias.detach()[0, ..., 0] = -1e3
+
+
+class ListensToBatches(DeadUnit):
+    def on_batch_end(self, net, **kwargs):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("spy", "optimizer"),
+    [(DeadUnit, "Adam"), (DeadUnit, torch.optim.NAdam), (ListensToBatches, "Adam")],
+    ids=["flat", "unknown to the engine", "module"],
+)
+def test_an_epoch_sets_tiny_numbers_to_zero(spy, optimizer):
+    # They decay to denormal numbers, with which a step takes ten times as long.
+    X, y = data(np.float32)
+    spy = spy()
+    settings = {"module__activation": "relu", "prior_scale": 1e3, "optimizer": optimizer}
+    model = ensemble(callbacks=[spy], **settings).fit(X, y)
+    weight = parameters_of(model)[0]
+    assert (weight[0, :, 0] == 0).all()
+    assert (weight[0, :, 1:] != 0).all()
+    for state in spy.net.optimizer_.state.values():
+        tiny = state["exp_avg"].abs() < 1e-30
+        assert (state["exp_avg"][tiny] == 0).all()
+
+
+def test_only_tiny_numbers_are_flushed():
+    values = torch.tensor([1e-31, -1e-40, 1e-29, -1.0, 0.0, torch.inf, torch.nan])
+    flush(values)
+    expected = torch.tensor([0.0, 0.0, 1e-29, -1.0, 0.0, torch.inf, torch.nan])
+    torch.testing.assert_close(values, expected, rtol=0, atol=0, equal_nan=True)
