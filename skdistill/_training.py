@@ -50,7 +50,7 @@ class Training:
 
     `optimizer_settings` and `callback_settings` are the parameters ``optimizer__<name>`` and
     ``callbacks__<callback>__<name>``. The time of `budget` runs from when the parameters are read,
-    at the beginning of a fit.
+    at the beginning of a fit. ``lr="auto"`` is divided by `refinement`.
     """
 
     optimizer: type[torch.optim.Optimizer]
@@ -65,6 +65,7 @@ class Training:
     n_threads: int | str
     verbose: int
     budget: TimeBudget | None = None
+    refinement: float = 1.0
 
     @classmethod
     def of(cls, estimator: Any) -> Training:
@@ -113,7 +114,7 @@ class Training:
         from . import _engine  # skorch takes most of a second to import, and predicting needs none
 
         optimizer, settings = sampler or (self.optimizer, self.optimizer_settings)
-        lr = learning_rate_for(self.lr, module)
+        lr = learning_rate_for(self.lr, module, self.refinement)
         step = self._step(optimizer, net_settings.get("ranks"))
         if sampler is None:
             fast = _engine.optimizer_defaults(optimizer, lr, step, self.device)
@@ -257,12 +258,12 @@ def n_epochs_for(
     return min(max(n_seen // n_rows, low), high, most)
 
 
-def learning_rate_for(lr: float | str, module: nn.Module) -> float:
-    """Return `lr`; "auto" is .01, and less where units have more than 150 inputs."""
+def learning_rate_for(lr: float | str, module: nn.Module, refinement: float = 1.0) -> float:
+    """Return `lr`; "auto" is .01 / refinement, and less where units have more than 150 inputs."""
     if lr != "auto":
         return float(lr)
     n_inputs = max((fan_in for _, fan_in in weights_and_fan_ins(module)), default=1)
-    return min(_RATE, _RATE_TIMES_INPUTS / n_inputs)
+    return min(_RATE, _RATE_TIMES_INPUTS / n_inputs) / refinement
 
 
 def batch_size_for(batch_size: int | str, n_rows: int) -> int:

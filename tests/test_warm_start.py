@@ -24,6 +24,7 @@ from skdistill import (
     save,
 )
 from skdistill._engine import SavedTraining
+from skdistill.distillers import _student
 from skdistill.samplers import SGLD, MCDropout
 
 SMALL = {"max_epochs": 4, "batch_size": 16, "module__hidden_units": (6,), "random_state": 0}
@@ -239,13 +240,16 @@ class Rates(Callback):
         Rates.seen.append(net.optimizer_.param_groups[0]["lr"])
 
 
-def test_epochs_that_are_all_there_leave_the_student_with_a_warning():
+def test_epochs_that_are_all_there_leave_the_student_with_a_warning(monkeypatch):
     student = STUDENTS["hydra of numbers"]().set_params(warm_start=True).fit(X, NUMBERS)
     before = weights(student)
     with pytest.warns(UserWarning, match="all of the 4 epochs that max_epochs=4 stands for"):
         student.fit(X, NUMBERS)
     with pytest.raises(ValueError, match=r"max_epochs must be at least 4 .*; got 2"):
         student.set_params(max_epochs=2).fit(X, NUMBERS)
+    monkeypatch.setattr(_student, "_EPOCHS_WITHIN", (1, 3))
+    with pytest.warns(UserWarning, match="all of the 3 epochs that max_epochs='auto' stands for"):
+        student.set_params(max_epochs="auto").fit(X, NUMBERS)
     for name, value in weights(student).items():
         np.testing.assert_array_equal(value, before[name])
 

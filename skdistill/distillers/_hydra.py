@@ -178,6 +178,8 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         `max_epochs`.
     max_epochs : int or "auto", default="auto"
         Number of epochs; "auto" is 9,000 over the root of the number of rows, between 10 and 400.
+        Where the teacher's variance is below .003 of that of y it is more, by the fourth root of
+        this ratio and at most four times as much, and ``lr="auto"`` is less by the same factor.
     max_time : float, default=None
         Seconds that `fit` may take in all, as in :class:`BayesianEnsembleRegressor`, the fit of the
         teacher included. An ensemble that is fitted here, and has no `max_time` of its own, gets
@@ -189,7 +191,8 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         on tables of more than 19,200 rows it is one in 150 of them, up to 256.
     lr : float or "auto", default="auto"
         Learning rate; "auto" is .01, and for layers whose units have more than 150 inputs 1.5 over
-        their number: each step moves a unit by so much.
+        their number: each step moves a unit by so much. See `max_epochs` for tables next to
+        without noise.
     optimizer, lr_schedule, clip_norm
         As in :class:`BayesianEnsembleRegressor`.
     normalize_X, categorical_features

@@ -96,18 +96,18 @@ class Stage(NamedTuple):
         n_of_first = distiller._extent.n_epochs if self.goes_on else n_planned
         if self.is_pass:
             return n_before, 1, n_of_first
-        if n_planned < n_before:
+        if n_planned < n_before and distiller.max_epochs != "auto":
             raise ValueError(
                 f"max_epochs must be at least {n_before} with warm_start=True, as the student has "
                 f"been trained for so many; got {distiller.max_epochs!r}, {n_planned} epochs."
             )
-        if n_planned == n_before:
+        if n_planned <= n_before:
             warn(
                 f"With warm_start=True, all of the {n_planned} epochs that "
                 f"max_epochs={distiller.max_epochs!r} stands for are trained already, and the "
                 "student stays as it is."
             )
-        return n_before, n_planned - n_before, n_of_first
+        return n_before, max(0, n_planned - n_before), n_of_first
 
 
 def _checked_classes(classes: Any, known: Classes | None) -> Classes:

@@ -6,13 +6,14 @@ from __future__ import annotations
 import copy
 import pickle
 import warnings
+from typing import ClassVar
 
 import joblib
 import numpy as np
 import pytest
 import torch
 from sklearn import config_context
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone, is_regressor
 from sklearn.cluster import KMeans
 from sklearn.ensemble import (
     BaggingClassifier,
@@ -33,6 +34,7 @@ from sklearn.model_selection import GridSearchCV, KFold, ShuffleSplit, cross_val
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from skorch.callbacks import Callback
 from torch import nn
 
 from skdistill import BDistilBooster, DistributionDistiller, predict_members
@@ -802,8 +804,12 @@ def test_a_pipeline_transforms_the_transfer_rows_too(frozen, further, task, rows
 
 
 def asked_in_training(model):
-    """Rows that the teacher was asked about in training, all batches together."""
-    return np.concatenate([rows for rows in model.teacher_.asked_ if len(rows) > 1])
+    """Rows that the teacher was asked about in training, all batches together.
+
+    Before, a regressor was asked how much variance it predicts.
+    """
+    asked = [rows for rows in model.teacher_.asked_ if len(rows) > 1]
+    return np.concatenate(asked[is_regressor(model) :])
 
 
 def test_noise_is_in_units_of_each_columns_deviation(task, witness):
@@ -997,7 +1003,83 @@ def test_auto_takes_larger_batches_of_larger_tables(n_rows, of_members, of_stude
 def test_auto_takes_smaller_steps_where_units_have_many_inputs(n_inputs, rate):
     network = stack([MLP(n_inputs, 2, hidden_units=(16,))])
     assert learning_rate_for("auto", network) == pytest.approx(rate)
-    assert learning_rate_for(0.3, network) == 0.3
+    assert learning_rate_for("auto", network, refinement=4.0) == pytest.approx(rate / 4)
+    assert learning_rate_for(0.3, network, refinement=4.0) == 0.3
+
+
+def encoded(means, variances):
+    """Predictions of M members for n rows and one target, from arrays that broadcast to (n, M)."""
+    return np.stack(np.broadcast_arrays(means, variances), axis=-1)[:, :, None].astype(float)
+
+
+@pytest.mark.parametrize(
+    ("means", "variances", "weight", "expected"),
+    [
+        ([[0, 0]], [[3e-3, 3e-3]], [1], 1),
+        ([[0, 0]], [[0.5, 0.5]], [1], 1),
+        ([[5, 5]], [[1e-5, 3e-3 / 8 - 1e-5]], [1], 2),  # the mean is 3e-3 / 16
+        ([[-0.01, 0.01]], [[3e-3 / 16 - 1e-4] * 2], [1], 2),  # 1e-4 of which is epistemic
+        ([[0, 0]] * 2, [[3e-3] * 2, [3e-3 / 256] * 2], [1, 1], 2),  # the geometric mean of rows
+        ([[0, 0]] * 2, [[3e-3] * 2, [3e-3 / 256] * 2], [3, 1], 2**0.5),
+        ([[0, 0]], [[0, 0]], [1], 4),
+    ],
+)
+def test_auto_is_finer_where_the_teacher_predicts_little_variance(
+    means, variances, weight, expected
+):
+    found = _student._refinement_for(encoded(means, variances), np.array(weight))
+    assert found == pytest.approx(expected, abs=0.005)
+
+
+@pytest.mark.parametrize("refinement", [1.0, 1.7, 4.0])
+def test_auto_never_shows_fewer_rows_of_larger_tables(refinement):
+    sizes = np.unique(np.geomspace(1, 1e7, 500).astype(int))
+    epochs = np.array([_student._n_epochs("auto", n, refinement) for n in sizes])
+    assert (np.diff(epochs) <= 0).all()
+    shown, rounding = sizes * epochs, 1 + 1 / epochs.min()
+    assert (shown[1:] * rounding >= shown[:-1]).all()
+
+
+class Rates(Callback):
+    """Notes the learning rate at the beginning of each epoch."""
+
+    seen: ClassVar[list[float]] = []
+
+    def on_train_begin(self, net, **kwargs):
+        self.seen.clear()
+
+    def on_epoch_begin(self, net, **kwargs):
+        self.seen.append(net.optimizer_.param_groups[0]["lr"])
+
+
+@pytest.mark.parametrize("family", ["gaussian", "mixture", "latent_factor"])
+def test_students_of_teachers_without_noise_are_trained_finer(family, regression):
+    X, y = regression.data
+    members = np.stack([y, np.full_like(y, 1e-9 * y.var())], axis=-1)[:, None, None]
+    members = np.repeat(members, 2, axis=1)
+    members[:, 1, :, 0] += 1e-5 * y.std()
+    settings = {"module__hidden_units": (4,), "family": family, "random_state": 0}
+    student = DistributionDistiller("regressor", callbacks=[Rates()], **settings)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_student, "_SEEN_PER_ROOT", 110)  # 14 epochs of 60 rows
+        patch.setattr(_student, "_EPOCHS_WITHIN", (1, 24))
+        student.fit(X, y, member_predictions=members)
+        assert student.n_epochs_ == len(Rates.seen) == 57
+        assert Rates.seen[0] == 0.01 / 4
+        # With little time left, training is as fine, and has as many epochs as that allows.
+        student.set_params(max_time=0.05).fit(X, y, member_predictions=members)
+    assert 1 <= student.n_epochs_ < 57
+
+
+def test_a_pass_is_as_coarse_as_ever(regression, monkeypatch):
+    monkeypatch.setattr(_student, "_refinement_for", lambda *arguments: 4.0)
+    teacher = FrozenEstimator(regression.ensemble(max_epochs=2).fit(*regression.data))
+    settings = {"module__hidden_units": (4,), "random_state": 0}
+    student = DistributionDistiller(teacher, callbacks=[Rates()], **settings)
+    student.partial_fit(*regression.data)
+    assert Rates.seen == [0.01]
+    student.set_params(max_epochs=1).fit(*regression.data)
+    assert Rates.seen == [0.01 / 4]
 
 
 @pytest.mark.parametrize(

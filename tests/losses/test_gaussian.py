@@ -314,9 +314,19 @@ def test_spread_mismatch_by_hand():
 
 def test_spread_mismatch_takes_other_numbers_of_heads_than_members():
     members, heads = gaussians(5, 4, 1), gaussians(2, 4, 1, seed=7)
-    ratio = (heads.mean.numpy().var(0) + 1e-5) / (members.mean.numpy().var(0) + 1e-5)
+    ratio = (heads.mean.numpy().var(0) + 1e-6) / (members.mean.numpy().var(0) + 1e-6)
     expected = torch.tensor(np.log(ratio) ** 2).squeeze(-1)
     close(losses.spread_mismatch(heads, members), expected)
+
+
+def test_floors_leave_the_spread_of_members_next_to_without_noise():
+    # Epistemic variances 1e-5 of the members and 4e-5 of the heads: residuals twice as large.
+    members = Mixture(torch.tensor([-1.0, 1.0]).view(2, 1, 1) * 1e-5**0.5, torch.ones(2, 1, 1))
+    heads = Mixture(2 * members.mean, members.variance)
+    close(losses.residual_mismatch(heads, members), torch.tensor([1e-5 / (1e-5 + 1e-5)]), rtol=1e-6)
+    expected = torch.tensor([math.log(41 / 11) ** 2])
+    close(losses.spread_mismatch(heads, members), expected, rtol=1e-6)
+    close(losses.spread_error(heads, members).square().squeeze(-1), expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["residual_mismatch", "spread_mismatch"])
@@ -490,12 +500,12 @@ def plain_residual_mismatch(heads, members, pairs):
     epistemic, mean = torch.var_mean(members.mean, dim=-3, correction=0, keepdim=True)
     teacher = (members.mean - mean)[:, pairs[0]]
     student = (heads.mean - heads.mean.mean(-3, keepdim=True))[:, pairs[1]]
-    return ((student - teacher).square() / (epistemic + 1e-4)).mean(-3).sum(-1)
+    return ((student - teacher).square() / (epistemic + 1e-5)).mean(-3).sum(-1)
 
 
 def plain_spread_mismatch(heads, members):
     teacher, student = (torch.var(g.mean, dim=-3, correction=0) for g in (members, heads))
-    return (torch.log(student + 1e-5) - torch.log(teacher + 1e-5)).square().sum(-1)
+    return (torch.log(student + 1e-6) - torch.log(teacher + 1e-6)).square().sum(-1)
 
 
 def plain_correctness(heads, y):

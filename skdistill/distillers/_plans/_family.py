@@ -26,7 +26,7 @@ from ...modules import GaussianHead
 
 # Loss of a row, per class or target and in nats, beyond which it grows logarithmically. In ordinary
 # fits, but for the first steps of some, rows stay below a tenth of it.
-_LARGE_LOSS = 300.0
+LARGE_LOSS = 300.0
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ class DistributionObjective(Objective):
         super().__init__()
         self.plan = plan
         self.n_rows = n_rows
-        self.limit = _LARGE_LOSS * plan.size
+        self.limit = LARGE_LOSS * plan.size
         first = float(value_at_epoch(plan.temperature, 0, end=1.0))
         self.register_buffer("temperature", torch.tensor(first))
         given = plan.given(0)

@@ -19,6 +19,7 @@ from ..._tasks import Numbers, Task
 from ...distributions import EmpiricalGaussian, Gaussian
 from ...losses import Term, weighted_sum
 from ...modules import MultiHead, split_head, stack
+from ._family import LARGE_LOSS
 
 # Weights of the two spread-matching terms for numbers, for `spread_weight=1`.
 _RESIDUAL_WEIGHT = 0.5
@@ -186,6 +187,8 @@ def gained(outputs: Tensor) -> EmpiricalGaussian:
 class GaussianHydraObjective(HydraObjective):
     """The loss for numbers: members (S, n, N, t, 2), labels (S, n, t), outputs (S, M, n, 2 t).
 
+    Very large losses of a row grow logarithmically, as in :class:`DistributionObjective`.
+
     With a gain there is one more network, whose first t outputs are the raw logarithm of it.
     """
 
@@ -201,13 +204,18 @@ class GaussianHydraObjective(HydraObjective):
         heads = losses.Mixture(*Gaussian.from_outputs(own))
         loss, gradient = weighted_sum(self._terms(members, y, labelled, log_gain), heads)
         slope = losses.gradient_of_outputs(own, gradient)
-        if log_gain is None:
-            return loss, slope
-        d_log_gain = losses.spread_error(heads, members, log_gain) * self.spread_weight
-        d_log_gain = d_log_gain.mul_(2 * _SPREAD_WEIGHT)
-        d_raw = d_log_gain * (1 - (log_gain / _LARGEST_LOG_GAIN).square())  # d tanh = 1 - tanh^2
-        d_last = torch.cat((d_raw, torch.zeros_like(raw)), dim=-1)
-        return loss, torch.cat((slope, d_last.unsqueeze(-3)), dim=-3)
+        if log_gain is not None:
+            d_log_gain = losses.spread_error(heads, members, log_gain) * self.spread_weight
+            d_log_gain = d_log_gain.mul_(2 * _SPREAD_WEIGHT)
+            d_raw = d_log_gain * (
+                1 - (log_gain / _LARGEST_LOG_GAIN).square()
+            )  # d tanh = 1 - tanh^2
+            d_last = torch.cat((d_raw, torch.zeros_like(raw)), dim=-1)
+            slope = torch.cat((slope, d_last.unsqueeze(-3)), dim=-3)
+        # Where members agree to a floor, residuals of heads that are not trained yet are far off.
+        limit = LARGE_LOSS * y.shape[-1]
+        loss, slope = losses.logarithmic_beyond(loss.unsqueeze(-2), slope, limit)
+        return loss.squeeze(-2), slope
 
     def _terms(
         self, members: losses.Mixture, y: Tensor, labelled: Tensor, log_gain: Tensor | None
