@@ -179,7 +179,7 @@ def read_distribution(
     """Predict the distribution for all of X; `run` is that of :func:`read_in_chunks`."""
     functions = module.functions
     # A tensor needs writable memory without negative strides: another array is copied.
-    has_none = functions is None or functions.vanish(torch.from_numpy(np.require(X, None, "CW")))
+    has_none = functions is None or functions.vanish(torch.from_numpy(np.require(X, None, ["C", "W"])))
 
     def read(outputs: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
         parts = (outputs,) if has_none else module.parts(outputs, rows)
