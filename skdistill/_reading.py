@@ -179,7 +179,8 @@ def read_distribution(
     """Predict the distribution for all of X; `run` is that of :func:`read_in_chunks`."""
     functions = module.functions
     # A tensor needs writable memory without negative strides: another array is copied.
-    has_none = functions is None or functions.vanish(torch.from_numpy(np.require(X, None, ["C", "W"])))
+    writable = np.require(X, None, ["C", "W"])
+    has_none = functions is None or functions.vanish(torch.from_numpy(writable))
 
     def read(outputs: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
         parts = (outputs,) if has_none else module.parts(outputs, rows)
