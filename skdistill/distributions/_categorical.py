@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -24,11 +25,25 @@ _SMALL = 0.05
 _SERIES = [(-1) ** k / (k * (k - 1)) for k in range(2, 11)]
 
 
-class Predictive:
+class Predictive(ABC):
     """Base of distributions over class probabilities that predict by their mean.
 
     Subclasses provide ``mean`` and its logarithm, ``log_mean``.
     """
+
+    @abstractmethod
+    def displaced(self, values: Tensor) -> Predictive:
+        """Add a function to each member's logits; one distribution is less sure by all of them.
+
+        Parameters
+        ----------
+        values : Tensor of shape (S, n, K)
+            Values of the functions at the samples, of mean 0 over the functions.
+
+        Returns
+        -------
+        Distribution of the same kind.
+        """
 
     def log_prob(self, codes: Tensor) -> Tensor:
         """Log probability of classes under the mean.
@@ -175,17 +190,6 @@ class EmpiricalCategorical(Predictive, Calibratable):
         return EmpiricalCategorical.from_logits(log_mean + deviations)
 
     def displaced(self, values: Tensor) -> EmpiricalCategorical:
-        """Add a function to each member's logits; a single member is less sure by all of them.
-
-        Parameters
-        ----------
-        values : Tensor of shape (S, n, K)
-            Values of the functions at the samples, of mean 0 over the functions.
-
-        Returns
-        -------
-        EmpiricalCategorical
-        """
         found = EmpiricalCategorical.from_logits(self.log_probs + values.to(self.log_probs))
         is_one = len(self.log_probs) == 1
         return EmpiricalCategorical(found.log_mean.unsqueeze(0)) if is_one else found

@@ -88,20 +88,8 @@ class Dirichlet(Predictive, Calibratable):
         return Dirichlet(self.concentrations / factor.unsqueeze(-1))
 
     def displaced(self, values: Tensor) -> Dirichlet:
-        """Add equally likely functions to the logits.
-
-        The result has the mean, and the expected sum of squares, of the mixture of S distributions
-        of the same precision whose means have displaced logits.
-
-        Parameters
-        ----------
-        values : Tensor of shape (S, n, K)
-            Values of the functions at the samples, of mean 0 over the functions.
-
-        Returns
-        -------
-        Dirichlet
-        """
+        # The result has the mean, and the expected sum of squares, of the mixture of S
+        # distributions of the same precision whose means have displaced logits.
         # Sums of positive terms: near a corner of the simplex, 1 minus the squares would have no
         # digit left.
         means = (self.log_mean + values.to(self.concentrations)).softmax(-1)

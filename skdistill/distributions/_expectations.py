@@ -44,20 +44,8 @@ class ExpectedCategorical(Predictive):
         return self.log_mean.exp()
 
     def displaced(self, values: Tensor) -> ExpectedCategorical:
-        """Add functions to the logits, as :meth:`EmpiricalCategorical.displaced` does.
-
-        The expected entropy changes by the factor by which that of the predictive distribution
-        does, on average over the functions.
-
-        Parameters
-        ----------
-        values : Tensor of shape (S, n, K)
-            Values of the functions at the samples, of mean 0 over the functions.
-
-        Returns
-        -------
-        ExpectedCategorical
-        """
+        # The expected entropy changes by the factor by which that of the predictive distribution
+        # does, on average over the functions.
         found = EmpiricalCategorical.from_logits(self.log_mean + values.to(self.log_mean))
         entropy = self.entropy
         if entropy is not None:
@@ -112,17 +100,6 @@ class ExpectedGaussian(Marginal):
         return ExpectedGaussian(loc + scale * self.mean, *variances)
 
     def with_mean_variance(self, variance: Tensor) -> ExpectedGaussian:
-        """Add variance to that of the mean, which is the epistemic part.
-
-        Parameters
-        ----------
-        variance : Tensor of shape (n, t)
-            In squared units of y.
-
-        Returns
-        -------
-        ExpectedGaussian
-        """
         return replace(self, epistemic=self.epistemic + variance.to(self.epistemic))
 
     def uncertainty(self) -> Uncertainty:

@@ -162,17 +162,6 @@ class EmpiricalGaussian(Marginal, Calibratable):
         return EmpiricalGaussian(means, self.variances, further)
 
     def with_mean_variance(self, variance: Tensor) -> EmpiricalGaussian:
-        """Add variance to that of the mean, which is the epistemic part.
-
-        Parameters
-        ----------
-        variance : Tensor of shape (n, t)
-            In squared units of y.
-
-        Returns
-        -------
-        EmpiricalGaussian
-        """
         variance = variance.to(self.means)
         further = variance if self.mean_variance is None else self.mean_variance + variance
         return EmpiricalGaussian(self.means, self.variances, further)

@@ -141,17 +141,6 @@ class GaussianNormal(Marginal, Calibratable):
         return replace(self, conditional_variance=conditional_variance, slope=slope)
 
     def with_mean_variance(self, variance: Tensor) -> GaussianNormal:
-        """Add variance to that of the mean, which is the epistemic part.
-
-        Parameters
-        ----------
-        variance : Tensor of shape (n, t)
-            In squared units of y.
-
-        Returns
-        -------
-        GaussianNormal
-        """
         added = variance.to(self.conditional_variance)
         return replace(self, conditional_variance=self.conditional_variance + added)
 

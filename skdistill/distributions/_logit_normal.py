@@ -119,17 +119,7 @@ class LogitNormal(Predictive, Calibratable):
         return replace(self, logit_variance=factor * self.logit_variance, factor=shared)
 
     def displaced(self, values: Tensor) -> LogitNormal:
-        """Add the covariance of equally likely functions to that of the logits.
-
-        Parameters
-        ----------
-        values : Tensor of shape (S, n, K)
-            Values of the functions at the samples, of mean 0 over the functions.
-
-        Returns
-        -------
-        LogitNormal
-        """
+        # Adds the covariance of equally likely functions to that of the logits.
         added = (values[..., :-1] - values[..., -1:]).permute(1, 2, 0) / len(values) ** 0.5
         added = added.to(self.logit_mean)
         known = [] if self.factor is None else [self.factor]

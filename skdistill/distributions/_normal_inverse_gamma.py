@@ -103,17 +103,6 @@ class NormalInverseGamma(Marginal, Calibratable):
         return replace(self, nu=self.nu / factor)
 
     def with_mean_variance(self, variance: Tensor) -> NormalInverseGamma:
-        """Add variance to that of the mean, which is the epistemic part.
-
-        Parameters
-        ----------
-        variance : Tensor of shape (n, t)
-            In squared units of y.
-
-        Returns
-        -------
-        NormalInverseGamma
-        """
         aleatoric = self.beta / (self.alpha - 1)
         return replace(self, nu=aleatoric / (aleatoric / self.nu + variance.to(self.nu)))
 

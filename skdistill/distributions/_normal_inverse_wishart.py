@@ -87,19 +87,7 @@ class NormalInverseWishart(Marginal):
         return NormalInverseWishart(loc + scale * self.mean, self.nu, self.degrees, psi)
 
     def with_mean_variance(self, variance: Tensor) -> NormalInverseWishart:
-        """Add variance to that of the mean, which is the epistemic part.
-
-        Targets share nu: the epistemic part of each grows by the mean factor of all.
-
-        Parameters
-        ----------
-        variance : Tensor of shape (n, t)
-            In squared units of y.
-
-        Returns
-        -------
-        NormalInverseWishart
-        """
+        # Targets share nu: the epistemic part of each grows by the mean factor of all.
         epistemic = self.uncertainty().epistemic
         ratio = variance.to(epistemic) / epistemic
         return replace(self, nu=self.nu / (1 + ratio.mean(-1, keepdim=True)))

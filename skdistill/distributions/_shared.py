@@ -54,6 +54,20 @@ class Marginal(ABC):
         """
 
     @abstractmethod
+    def with_mean_variance(self, variance: Tensor) -> Marginal:
+        """Add variance to that of the mean, which is the epistemic part.
+
+        Parameters
+        ----------
+        variance : Tensor of shape (n, t)
+            In squared units of y.
+
+        Returns
+        -------
+        Distribution of the same kind.
+        """
+
+    @abstractmethod
     def log_prob(self, y: Tensor) -> Tensor:
         """Log density of y, per row and target.
 

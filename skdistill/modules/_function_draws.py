@@ -150,9 +150,9 @@ class FunctionDraws(UnknownDraws):
         self.radius = radius
         # -|a x - p|^2 / 2 = -p^2 / 2 + (a p) x - (a^2 / 2) x^2, of relevance a and points p.
         factor, points = relevance / length_scale, inducing / length_scale
-        self._keep("inducing", (factor * points).T)
+        minus_half_squares = -0.5 * np.square(factor)[:, None].repeat(len(points), 1)
+        self._keep("inducing", np.concatenate([(factor * points).T, minus_half_squares]))
         self._keep("minus_half_squares", -0.5 * np.square(points).sum(1))
-        self._keep("minus_half_relevance", -0.5 * np.square(factor)[:, None].repeat(len(points), 1))
         self._keep("whitening", whitening)
         self._keep("most", np.array(1.0 - usual))
         self._keep("within", scale * (1 - growth * radius))
@@ -166,7 +166,7 @@ class FunctionDraws(UnknownDraws):
     @property
     def flop(self) -> int:
         kept: dict[str, Any] = self._buffers
-        names = "inducing", "minus_half_relevance", "whitening", "unknown_variance"
+        names = "inducing", "whitening", "unknown_variance"
         return 2 * sum(kept[name].numel() for name in names)
 
     def vanish(self, x: Tensor) -> bool:
@@ -193,10 +193,10 @@ class FunctionDraws(UnknownDraws):
         distance = torch.linalg.vector_norm(z, dim=-1, keepdim=True).clamp(self.radius, _LARGEST)
         deviation = torch.addcmul(kept["within"], distance, kept["slope"])
         z = z.clamp(-_FARTHEST, _FARTHEST)
-        products = torch.addmm(kept["minus_half_squares"], z, kept["inducing"])
-        kernel = torch.addmm(products, z * z, kept["minus_half_relevance"]).exp()
-        white = kernel @ kept["whitening"]
-        left = kept["most"] - (white * white).sum(-1, keepdim=True)
+        both = torch.cat([z, z * z], dim=-1)
+        kernel = torch.addmm(kept["minus_half_squares"], both, kept["inducing"]).exp()
+        white = torch.linalg.vector_norm(kernel @ kept["whitening"], dim=-1, keepdim=True)
+        left = torch.addcmul(kept["most"], white, white, value=-1)
         of_process = left.relu() * (deviation * deviation)
         unknown = torch.cat([x.isnan().to(x), self.gaps.forward(x)], dim=-1)
         variance = torch.addmm(of_process, unknown, kept["unknown_variance"])

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 # Units from an edge beyond which a value is no farther, and up to which it is at the edge: the
 # deviation of a Wiener process grows with the root of the distance, that of rounding too.
-_FARTHEST, _AT_EDGE = 1e9, 1e-5
+_FARTHEST, _AT_EDGE = 5e8, 1e-5
 
 
 class Gaps(nn.Module):
@@ -29,25 +31,21 @@ class Gaps(nn.Module):
         Width of an interval in whose middle the share is 1.
     """
 
-    columns: Tensor
-    lower: Tensor
-    upper: Tensor
-    most: Tensor
-    per_unit: Tensor
-
     def __init__(self, columns: np.ndarray, lower: np.ndarray, upper: np.ndarray, unit: np.ndarray):
         super().__init__()
-        most = np.where(np.isfinite(lower) & np.isfinite(upper), 1.0, np.inf)
-        arrays = {"columns": columns, "lower": lower, "upper": upper, "most": most}
-        arrays["per_unit"] = 4 / unit
+        slopes = np.stack([4 / unit, -4 / unit])  # distances from both ends, in quarters of a unit
+        arrays = {"columns": columns, "slopes": slopes}
+        arrays["offsets"] = -np.stack([lower, upper]) * slopes - _AT_EDGE
+        arrays["most"] = np.where(np.isfinite(lower) & np.isfinite(upper), 1.0, _FARTHEST)
         for name, values in arrays.items():
             tensor = torch.tensor(values, device="cpu")  # also where networks have no memory
             self.register_buffer(name, tensor, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map samples (n, n_columns) to the shares of the intervals, (n, G); 0 where one is NaN."""
-        values = x.index_select(-1, self.columns)
-        below = ((values - self.lower) * self.per_unit - _AT_EDGE).clamp(0.0, _FARTHEST)
-        above = ((self.upper - values) * self.per_unit - _AT_EDGE).clamp(0.0, _FARTHEST)
-        share = (below * above / (below + above)).minimum(self.most)
-        return torch.where(values.isnan(), 0.0, share)
+        kept: dict[str, Any] = self._buffers  # as attributes they take as long as sums of a sample
+        values = x.index_select(-1, kept["columns"]).unsqueeze(-2)
+        distances = torch.addcmul(kept["offsets"], values, kept["slopes"]).relu()
+        # b a / (b + a) for distances b and a, which may be 0, or infinite.
+        share = distances.reciprocal().sum(-2).reciprocal().minimum(kept["most"])
+        return share.masked_fill(share.isnan(), 0.0)
