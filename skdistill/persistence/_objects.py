@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 import os
+from collections import UserList
 from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import Any
@@ -39,6 +40,8 @@ def _encode_object(include_teacher: bool, encoder: Encoder, value: Any, place: s
     kind = type(value)
     if isinstance(value, os.PathLike):
         return os.fspath(value)
+    if isinstance(value, UserList):  # of a ColumnTransformer's remainder, before scikit-learn 1.9
+        return encoder.encode(value.data, place)
     if _has_state(kind) and (name := name_of(kind)) is not None:
         return {"object": [name, encoder.encode(_state_of(value, include_teacher), place)]}
     if callable(value) and (name := name_of(value)) is not None:
