@@ -15,7 +15,7 @@ DOCS := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format measured doc clean fuzz kill-test browser
+.PHONY: help demo test test-fast lint format measured doc clean fuzz kill-test browser
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z.]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -43,6 +43,9 @@ demo: $(BASE)  ## distil an ensemble into one network on real data, print a tabl
 
 test: $(ENVIRONMENT)  ## run the whole test suite (PYTEST_ARGS="-k engine" chooses which)
 	OMP_NUM_THREADS=1 SCIPY_ARRAY_API=1 $(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-fast: $(ENVIRONMENT)  ## one case of each test that is not slow: what one runs after an edit
+	OMP_NUM_THREADS=1 SCIPY_ARRAY_API=1 $(BIN)/python -m pytest --fast $(PYTEST_ARGS)
 
 # Ten times the cases and many times the seeds of `make test`, and other ones each time.
 SEEDS ?= 100# of each family and loss; 2000 take four hours of one core

@@ -112,6 +112,20 @@ def ray() -> Iterator[Any]:
         ray.shutdown()
 
 
+def pytest_addoption(parser) -> None:
+    parser.addoption("--fast", action="store_true", help="one case of each test, and no slow ones")
+
+
+def pytest_collection_modifyitems(config, items) -> None:
+    if not config.getoption("fast"):
+        return
+    quick = [item for item in items if not item.get_closest_marker("slow")]
+    first = {item.nodeid.partition("[")[0]: item for item in reversed(quick)}
+    kept = set(first.values())
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = [item for item in items if item in kept]
+
+
 def pytest_terminal_summary(terminalreporter) -> None:
     reports = [report for group in terminalreporter.stats.values() for report in group]
     tallies: Counter[str] = Counter()
