@@ -207,9 +207,8 @@ class GaussianHydraObjective(HydraObjective):
         if log_gain is not None:
             d_log_gain = losses.spread_error(heads, members, log_gain) * self.spread_weight
             d_log_gain = d_log_gain.mul_(2 * _SPREAD_WEIGHT)
-            d_raw = d_log_gain * (
-                1 - (log_gain / _LARGEST_LOG_GAIN).square()
-            )  # d tanh = 1 - tanh^2
+            d_tanh = 1 - (log_gain / _LARGEST_LOG_GAIN).square()  # 1 - tanh^2
+            d_raw = d_log_gain * d_tanh
             d_last = torch.cat((d_raw, torch.zeros_like(raw)), dim=-1)
             slope = torch.cat((slope, d_last.unsqueeze(-3)), dim=-3)
         # Where members agree to a floor, residuals of heads that are not trained yet are far off.
