@@ -717,4 +717,6 @@ def report_protocol(protocol: str, found: dict[tuple[str, str], list[dict]], sco
 
 
 if __name__ == "__main__":
-    main()
+    import unseen  # what is cached is found by the name of a module in the processes of --jobs
+
+    unseen.main()

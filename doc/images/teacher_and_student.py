@@ -26,7 +26,7 @@ COLORS = ["0.45", "#0072b2"]  # of teacher and student; also told apart as grey 
 
 
 def fitted(n_members: int, epochs: int) -> tuple[np.ndarray, dict]:
-    """Rows around three spirals, and Pipelines around a teacher and its student."""
+    """Samples around three spirals, and Pipelines around a teacher and its student."""
     X, y = make_spirals(240, random_state=0)
     settings = {
         "module__hidden_units": (100, 100, 100),
@@ -42,7 +42,7 @@ def fitted(n_members: int, epochs: int) -> tuple[np.ndarray, dict]:
 
 
 def milliseconds(models: dict, rows: np.ndarray) -> list[float]:
-    """Time in which each model predicts the uncertainty of rows, a median; they take turns."""
+    """Time in which each model predicts the uncertainty of samples, a median; they take turns."""
     seconds: dict[str, list[float]] = {name: [] for name in models}
     for _ in range(15):
         for name, model in models.items():
@@ -53,7 +53,7 @@ def milliseconds(models: dict, rows: np.ndarray) -> list[float]:
 
 
 def draw_maps(axes: list[plt.Axes], models: dict, X: np.ndarray) -> None:
-    """Epistemic uncertainty around the rows, on one scale for both models."""
+    """Epistemic uncertainty around the samples, on one scale for both models."""
     line = np.linspace(-EXTENT, EXTENT, 160)
     grid = np.column_stack([axis.ravel() for axis in np.meshgrid(line, line)])
     maps = [predict_uncertainty(model, grid).epistemic for model in models.values()]
@@ -65,7 +65,7 @@ def draw_maps(axes: list[plt.Axes], models: dict, X: np.ndarray) -> None:
             vmin=0,
             vmax=np.max(maps),
         )
-        ax.scatter(*X.T, s=7, c="white", edgecolors="black", lw=0.3, label="training rows")
+        ax.scatter(*X.T, s=7, c="white", edgecolors="black", lw=0.3, label="training samples")
         ax.set(xticks=[], yticks=[])
         ax.set_title(title, fontsize="medium")
     axes[0].legend(loc="lower right", fontsize=12, markerscale=2, handletextpad=0)
@@ -84,7 +84,7 @@ def draw_bars(ax: plt.Axes, title: str, values: list[float], spec: str) -> None:
 
 
 def draw(n_members: int, epochs: int) -> plt.Figure:
-    """Maps of teacher and student, their parameters, and their time for many rows."""
+    """Maps of teacher and student, their parameters, and their time for many samples."""
     torch.set_num_threads(1)
     X, models = fitted(n_members, epochs)
     plt.rcParams["font.size"] = 15
@@ -98,7 +98,7 @@ def draw(n_members: int, epochs: int) -> plt.Figure:
     sizes = [n_parameters(model[-1].module_) for model in models.values()]
     draw_bars(axes["size"], "Parameters", sizes, ",")
     rows = np.resize(X, (10_000, X.shape[1]))
-    draw_bars(axes["time"], "10,000 rows [ms]", milliseconds(models, rows), ".0f")
+    draw_bars(axes["time"], "10,000 samples [ms]", milliseconds(models, rows), ".0f")
     return figure
 
 
