@@ -304,6 +304,16 @@ def test_members_differ_by_what_they_learnt_at_samples_like_those_of_training():
     assert (teacher._recipe.functions.module()(torch.tensor(further + 9)).var(0) > 0).all()
 
 
+def test_functions_vanish_at_samples_that_are_dense_and_without_noise():
+    # What the inducing points leave there is by chance: two ensembles would rank samples by it.
+    rng = np.random.RandomState(0)
+    rows, further = rng.uniform(-1, 1, (1_200, 2)), rng.uniform(-1, 1, (1_000, 2))
+    found = find_functions(rows, _smooth(rows), None, _smooth, None, False, rng)
+    among, beyond = (variance(found.of_members(range(2)), x) for x in (further, further + 3))
+    assert (among > 0).mean() < 0.05
+    assert (beyond > 0).all()
+
+
 def test_columns_of_one_unit_have_one_scale():
     rng = np.random.RandomState(0)
     pixels = rng.randint(0, 17, (100, 20)).astype(float)
