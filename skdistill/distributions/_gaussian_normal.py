@@ -79,7 +79,9 @@ class GaussianNormal(Marginal, Calibratable):
     scale: Tensor
 
     outputs_per_target: ClassVar[dict[str, int]] = {"diagonal": 4, "full": 5}
-    min_variance: ClassVar[float] = 1e-6
+    min_variance: ClassVar[float] = 1e-6  # of y given z
+    # Of z on standardised targets: members that learn a noise-free y agree to 1e-3 and better.
+    min_variance_of_z: ClassVar[float] = 1e-8
     component_weights: ClassVar[Tensor] = _WEIGHTS
 
     @classmethod
@@ -91,7 +93,7 @@ class GaussianNormal(Marginal, Calibratable):
         outputs : Tensor of shape (n, 4 t) or (n, 5 t), or with an axis of length 1 before
             Blocks of t columns: expectation of z1, expectation of z2, raw variance of z1 given
             z2, raw variance of z2 and, for a full covariance, slope. Variances are
-            ``softplus(raw) + 1e-6``.
+            ``softplus(raw) + 1e-8``.
         covariance : {"diagonal", "full"}, default="diagonal"
             Of z1 and z2; targets are independent.
 
@@ -112,7 +114,7 @@ class GaussianNormal(Marginal, Calibratable):
         what = f"{n_blocks} t for a {covariance} covariance and t targets"
         outputs = of_one_network(outputs, n_blocks, what)
         n_targets = outputs.shape[1] // n_blocks
-        means, variances = Gaussian.from_outputs(outputs[:, : 4 * n_targets])
+        means, variances = Gaussian.from_outputs(outputs[:, : 4 * n_targets], cls.min_variance_of_z)
         mean, raw_mean = means.chunk(2, dim=-1)
         conditional_variance, raw_variance = variances.chunk(2, dim=-1)
         slope = (

@@ -25,7 +25,7 @@ from ..distributions import (
     NormalInverseGamma,
     NormalInverseWishart,
 )
-from ._gaussian import gaussian_cross_entropy, gradient_of_outputs, of_gaussian_outputs
+from ._gaussian import gaussian_cross_entropy, gradient_of_outputs
 from ._loss import Loss, loss_with_gradient
 
 _TINY = 1e-12  # keeps logarithms finite where members agree
@@ -262,7 +262,9 @@ def _half_of_gap(gap: Tensor, size: int) -> Tensor:
 
 
 @loss_with_gradient
-def normal_nll(outputs: Tensor, target: Gaussian) -> tuple[Tensor, Tensor]:
+def normal_nll(
+    outputs: Tensor, target: Gaussian, min_variance: float = 1e-6
+) -> tuple[Tensor, Tensor]:
     """Mean negative log density of the members' parameters, diagonal covariance (Eq 7).
 
     Given the moments of the members' Gaussians instead, ``moments(members)[0]``, it is the
@@ -275,16 +277,22 @@ def normal_nll(outputs: Tensor, target: Gaussian) -> tuple[Tensor, Tensor]:
         The means, then as many raw variances, see ``Gaussian.from_outputs``.
     target : Gaussian of shape (..., n, p)
         See :func:`normal_target`.
+    min_variance : float, default=1e-6
+        Floor added to the variances.
 
     Returns
     -------
     loss : Tensor of shape (..., n)
     """
-    return of_gaussian_outputs.and_gradient(outputs, gaussian_cross_entropy, target)
+    prediction = Gaussian.from_outputs(outputs, min_variance)
+    loss, gradient = gaussian_cross_entropy.and_gradient(prediction, target)
+    return loss, gradient_of_outputs(outputs, gradient)
 
 
 @loss_with_gradient
-def paired_normal_nll(outputs: Tensor, target: PairedNormal) -> tuple[Tensor, Tensor]:
+def paired_normal_nll(
+    outputs: Tensor, target: PairedNormal, min_variance: float = GaussianNormal.min_variance_of_z
+) -> tuple[Tensor, Tensor]:
     """Mean negative log density of pairs of parameters, full covariance (Eqs 7 and 13).
 
     Parameters
@@ -293,6 +301,8 @@ def paired_normal_nll(outputs: Tensor, target: PairedNormal) -> tuple[Tensor, Te
         As ``GaussianNormal.from_outputs`` reads them with ``covariance="full"``.
     target : PairedNormal of shape (..., n, t)
         Its minimiser, see :func:`paired_normal_target`.
+    min_variance : float, default=1e-8
+        Floor added to the variances.
 
     Returns
     -------
@@ -300,7 +310,7 @@ def paired_normal_nll(outputs: Tensor, target: PairedNormal) -> tuple[Tensor, Te
     """
     n_targets = target.slope.shape[-1]
     diagonal, slope = outputs[..., : 4 * n_targets], outputs[..., 4 * n_targets :]
-    prediction = Gaussian.from_outputs(diagonal)
+    prediction = Gaussian.from_outputs(diagonal, min_variance)
     # z1 less slope (z2 - its predicted mean) has these moments, and is independent of z2.
     excess = slope - target.slope
     first, second = target.mean.expand_as(prediction.mean).chunk(2, dim=-1)
@@ -322,7 +332,11 @@ def paired_normal_nll(outputs: Tensor, target: PairedNormal) -> tuple[Tensor, Te
 
 @loss_with_gradient
 def matched_moments(
-    outputs: Tensor, nll: Loss[..., Any], target: Gaussian | PairedNormal, precision: Tensor
+    outputs: Tensor,
+    nll: Loss[..., Any],
+    target: Gaussian | PairedNormal,
+    precision: Tensor,
+    min_variance: float = 1e-6,
 ) -> tuple[Tensor, Tensor]:
     r"""Moments of the members' parameters, each matched by a term of its own.
 
@@ -340,13 +354,15 @@ def matched_moments(
         What `nll` takes, of the mean (..., n, 2 t).
     precision : Tensor of shape (..., n, 2 t)
         Weights :math:`\pi` of the means, see :func:`precision_of_means`.
+    min_variance : float, default=1e-6
+        What `nll` takes.
 
     Returns
     -------
     loss : Tensor of shape (..., n)
     """
     mean = outputs[..., : precision.shape[-1]]
-    loss, gradient = nll.and_gradient(outputs, target._replace(mean=mean))
+    loss, gradient = nll.and_gradient(outputs, target._replace(mean=mean), min_variance)
     error = mean - target.mean
     slope = error * precision
     gradient[..., : precision.shape[-1]] += slope

@@ -14,6 +14,8 @@ from torch.autograd import gradcheck
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from skdistill import losses
+from skdistill._tasks import Numbers
+from skdistill.distillers._plans._gaussian import GaussianPlan
 from skdistill.distributions import (
     EmpiricalGaussian,
     Gaussian,
@@ -163,8 +165,8 @@ def test_full_loss_is_the_density_of_scipy():
 def test_full_loss_without_slope_is_the_diagonal_one():
     outputs = randn(N, 5 * T)
     outputs[:, 4 * T :] = 0
-    expected = losses.normal_nll(outputs[:, : 4 * T], diagonal_target())
-    close(losses.paired_normal_nll(outputs, paired_target()), expected)
+    expected = losses.normal_nll(outputs[:, : 4 * T], diagonal_target(), min_variance=0.1)
+    close(losses.paired_normal_nll(outputs, paired_target(), min_variance=0.1), expected)
 
 
 def test_low_rank_loss_is_the_density_of_scipy():
@@ -336,10 +338,29 @@ def test_errors_of_the_mean_do_not_reach_the_covariance(form):
 
 def test_diagonal_minimiser_is_mean_and_biased_variance():
     z = losses.gaussian_parameters(members_of())
-    student = GaussianNormal.from_outputs(minimised(losses.normal_nll, diagonal_target(), 4 * T))
+    loss = partial(losses.normal_nll, min_variance=GaussianNormal.min_variance_of_z)
+    student = GaussianNormal.from_outputs(minimised(loss, diagonal_target(), 4 * T))
     close(torch.cat((student.mean, student.raw_mean), -1), z.mean(0), rtol=1e-5, atol=1e-6)
     close(student.conditional_variance, z[..., :T].var(0, correction=0), rtol=1e-5)
     close(student.raw_variance, z[..., T:].var(0, correction=0), rtol=1e-5)
+
+
+@pytest.mark.parametrize("loss", GaussianPlan.known_losses)
+@pytest.mark.parametrize("covariance", ["diagonal", "full"])
+def test_members_that_agree_to_less_than_the_least_noise_are_matched(covariance, loss):
+    """As on a noise-free table; with a floor of 1e-6 no outputs have this variance of z1."""
+    std = 1e-7**0.5
+    mean = torch.tensor([-std, std, -std, std]).double()  # not correlated with the noise
+    members = Gaussian(*(x.view(4, 1, 1) for x in (mean, torch.tensor([1.0, 1, 2, 2]).double())))
+    raw = losses.gaussian_parameters(members)[..., 1]
+    variance = torch.stack((mean.var(correction=0), raw.var(correction=0)))
+    outputs = [torch.zeros(1), raw.mean().view(1), torch.log(torch.expm1(variance - 1e-8))]
+    outputs = torch.cat((*outputs, *[torch.zeros(1)] * (covariance == "full"))).view(1, -1)
+    plan = GaussianPlan(Numbers(1, True), covariance=covariance, loss=loss)
+    close(plan.distribution(outputs).uncertainty().epistemic, [[1e-7]])
+    term = plan.term(members, torch.ones(()))
+    _, gradient = term.loss.and_gradient(outputs, *term.arguments)
+    close(gradient, torch.zeros_like(outputs), atol=1e-7)  # it is the minimiser
 
 
 def test_full_minimiser_is_mean_and_biased_covariance():
@@ -362,7 +383,7 @@ def test_students_mean_and_epistemic_part_are_the_members(covariance):
     z = losses.gaussian_parameters(members)
     ensemble = EmpiricalGaussian(*members).uncertainty()
     target = losses.paired_normal_target(z) if covariance == "full" else losses.normal_target(z)
-    raw_variances = torch.log(torch.expm1(target.variance - 1e-6))
+    raw_variances = torch.log(torch.expm1(target.variance - 1e-8))
     slope = [target.slope] if covariance == "full" else []
     outputs = torch.cat((target.mean, raw_variances, *slope), -1)
     student = GaussianNormal.from_outputs(outputs, covariance)

@@ -64,10 +64,10 @@ class GaussianPlan(OfGaussians):
     def term(self, members: Gaussian, temperature: Tensor) -> Term:
         z = losses.gaussian_parameters(members)  # Eq 12
         nll, target_of = _NLL[self.covariance]
-        target = target_of(z)
+        target, floor = target_of(z), GaussianNormal.min_variance_of_z
         if self.loss == "nll":
-            return Term(nll, (target,))
+            return Term(nll, (target, floor))
         # An error of the mean counts as in the likelihood of y, one of the raw variance as it is.
         precision = losses.moments(members)[0].variance.reciprocal()
         precision = torch.cat((precision, torch.ones_like(precision)), dim=-1)
-        return Term(losses.matched_moments, (nll, target, precision))
+        return Term(losses.matched_moments, (nll, target, precision, floor))
