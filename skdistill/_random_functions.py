@@ -280,10 +280,7 @@ def find_functions(
     weighted, few = relevance * inputs, targets[:_N_IN_BLOCKS]
     ridge = _Ridge.of(weighted[:_N_IN_BLOCKS], few[:, varies])
     inducing = weighted[_inducing_points(weighted, ridge.length_scale)].astype(np.float32)
-    usual, left_out = _usual(
-        _left_given(inducing, weighted, ridge.length_scale),
-        _left_out(weighted[:_N_LEFT_OUT], ridge.length_scale),
-    )
+    usual, left_out = _usual(inducing, weighted, ridge.length_scale)
     blocks = _blocks(inputs[:_N_IN_BLOCKS], random_state)
     scale = _scales(ridge, few, varies, are_classes, blocks, held_out_error, usual, left_out)
     radius, slope = _radius_and_slope(X, encoding, inputs, outputs, predict, are_classes)
@@ -541,11 +538,13 @@ def _inducing_points(points: np.ndarray, length_scale: float) -> np.ndarray:
     return np.array(chosen)
 
 
-def _usual(given: np.ndarray, left_out: np.ndarray) -> tuple[float, float]:
+def _usual(inducing: np.ndarray, points: np.ndarray, length_scale: float) -> tuple[float, float]:
     """Return the variance that most samples like those of training have, and what others add.
 
     There are variances of samples given the inducing points, and of samples left out one by one.
     """
+    given = _left_given(inducing, points, length_scale)
+    left_out = _left_out(points[:_N_LEFT_OUT], length_scale)
     usual = max(float(np.quantile(given, _USUAL_GIVEN)), float(np.quantile(left_out, _USUAL_OUT)))
     return usual, max(float(np.maximum(v - usual, 0.0).mean()) for v in (given, left_out))
 

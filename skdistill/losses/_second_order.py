@@ -353,7 +353,7 @@ def matched_moments(
     target : Gaussian or PairedNormal
         What `nll` takes, of the mean (..., n, 2 t).
     precision : Tensor of shape (..., n, 2 t)
-        Weights :math:`\pi` of the means, see :func:`precision_of_means`.
+        Weights :math:`\pi` of the means.
     min_variance : float, default=1e-6
         What `nll` takes.
 
