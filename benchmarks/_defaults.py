@@ -89,8 +89,8 @@ def rows_of(found: dict[str, Any]) -> list[dict[str, Any]]:
 
 def kept(found: dict[str, Any], ours: Container[str]) -> list[dict[str, Any]]:
     """Rows of a file to be resumed; those of our models are marked where defaults have changed."""
-    if not changed(found):
-        return rows_of(found)
+    if found.get("defaults") == defaults():
+        return rows_of(found)  # some of which may have been older before
     return [row | {"older": True} if row["model"] in ours else row for row in rows_of(found)]
 
 

@@ -149,6 +149,9 @@ def test_a_resumed_file_replaces_what_is_older_and_keeps_models_of_others(defaul
     assert defaults.kept(today, {"ours"}) == rows
     kept = defaults.kept({"results": rows}, {"ours"})
     assert kept == [{"model": "ours", "nll": 1, "older": True}, rows[1]]
+    # one that is older does not make others so
+    mixed = [*kept, {"model": "ours", "nll": 4}]
+    assert defaults.kept(today | {"results": mixed}, {"ours"}) == mixed
     # as long as one of them is left, the file is older, whatever wrote it
     assert defaults.changed(today | {"results": kept})
     new = defaults.replaced(kept, [{"model": "ours", "nll": 3}], lambda row: row["model"])
