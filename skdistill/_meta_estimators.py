@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from copy import deepcopy
+from copy import copy, deepcopy
 from typing import Any
 
 import numpy as np
@@ -107,6 +107,39 @@ def _or_of(composites: tuple[type, ...]) -> str:
         return ""
     names = ", ".join(cls.__name__ for cls in composites)
     return f", or {names} of such. skdistill.teachers.as_teacher makes one of other estimators"
+
+
+def ensemble_inside(model: Any, classes: tuple[type, ...], *, fitted: bool = True) -> Any:
+    """Return the model of one of these classes that :func:`innermost` finds, or None.
+
+    With ``fitted=False`` it is the one to fit, which is none in a FrozenEstimator.
+    """
+    while model is not None and not isinstance(model, classes):
+        if isinstance(model, FrozenEstimator) and not fitted:
+            return None
+        if isinstance(model, TransformedTargetRegressor):
+            model = getattr(model, "regressor_" if fitted else "regressor")
+        else:
+            model = inside(model, fitted=fitted)
+    return model
+
+
+def with_inside(model: Any, innermost_model: Any) -> Any:
+    """Return a copy of fitted meta-estimators around another model, with the same other steps."""
+    inner = inside(model, fitted=True)
+    if inner is None and not isinstance(model, TransformedTargetRegressor):
+        return innermost_model
+    copied = copy(model)
+    if isinstance(model, FrozenEstimator):
+        copied.estimator = with_inside(inner, innermost_model)
+    elif isinstance(model, Pipeline):
+        name, inner = model.steps[-1]
+        copied.steps = [*model.steps[:-1], (name, with_inside(inner, innermost_model))]
+    elif inner is not None:
+        copied.best_estimator_ = with_inside(inner, innermost_model)
+    else:
+        copied.regressor_ = with_inside(model.regressor_, innermost_model)
+    return copied
 
 
 def members_and_rows(

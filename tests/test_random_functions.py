@@ -8,7 +8,10 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -44,6 +47,7 @@ X = np.concatenate([RNG.uniform(-4, -1, (60, 1)), RNG.uniform(1, 4, (60, 1))])
 Y = np.sin(2 * X[:, 0]) + 0.1 * RNG.standard_normal(120)
 LABELS = (Y > 0).astype(int) + (np.abs(X[:, 0]) > 2.5)
 FAR = np.array([[-1e6], [-100.0], [100.0], [1e6]])
+SHUFFLED = KFold(2, shuffle=True, random_state=0)
 FAST = {"n_members": 4, "max_epochs": 5, "random_state": 0}
 
 
@@ -641,6 +645,8 @@ def test_students_have_the_functions_of_their_teacher(student, ensembles):
     student.fit(X, Y if is_numeric else LABELS)
     own, of_teacher = (model._recipe.functions for model in (student, teacher))
     assert own.members == of_teacher.members[: len(own.members)]
+    assert own.seed == of_teacher.seed
+    np.testing.assert_array_equal(own.inducing, of_teacher.inducing)
     near, far = (student.predict_uncertainty(rows).epistemic for rows in (X, FAR))
     assert ood_auroc(near, far) == 1
     if own.members == of_teacher.members:
@@ -648,11 +654,62 @@ def test_students_have_the_functions_of_their_teacher(student, ensembles):
         np.testing.assert_allclose(ratio, 1, atol=0.1 if is_numeric else 0.7)
 
 
-def test_students_whose_teacher_reads_other_columns_imitate_all_that_it_predicts():
-    teacher = make_pipeline(StandardScaler(), BayesianEnsembleRegressor(**FAST))
+def _ensemble(**params):
+    return BayesianEnsembleRegressor(**{**FAST, **params})
+
+
+@pytest.mark.parametrize(
+    "teacher",
+    [
+        make_pipeline(StandardScaler(), _ensemble()),
+        TransformedTargetRegressor(_ensemble(), transformer=StandardScaler()),
+        GridSearchCV(make_pipeline(StandardScaler(), _ensemble()), {"memory": [None]}, cv=SHUFFLED),
+    ],
+    ids=lambda teacher: type(teacher).__name__,
+)
+def test_students_of_an_ensemble_inside_have_functions_of_their_own(teacher, tmp_path):
+    teacher = clone(teacher).fit(X, Y)
+    student = DistributionDistiller(FrozenEstimator(teacher), max_epochs=30, random_state=0)
+    student.fit(X, Y)
+    rows = np.array([[0.0], [-20.0], [20.0], [1000.0]])
+    found, expected = (skdistill.predict_uncertainty(m, rows) for m in (student, teacher))
+    ratio = np.sqrt(found.epistemic / expected.epistemic)
+    assert ratio.min() > 0.7
+    assert ratio.max() < 1.4
+    skdistill.save(student, tmp_path / "student.skd")
+    again = skdistill.load(tmp_path / "student.skd").predict_uncertainty(rows)
+    np.testing.assert_allclose(again.epistemic, found.epistemic, rtol=1e-5)
+    runtime = pytest.importorskip("onnxruntime")
+    skdistill.export.export_onnx(student, tmp_path / "student.onnx")
+    session = runtime.InferenceSession(tmp_path / "student.onnx")
+    given = session.get_inputs()[0]
+    kind = np.float32 if "float)" in given.type else np.float64
+    (total,) = session.run(["total"], {given.name: rows.astype(kind)})
+    np.testing.assert_allclose(np.ravel(total), found.total, rtol=1e-5)
+
+
+def test_classes_of_a_pipeline_have_functions_of_their_own():
+    teacher = make_pipeline(StandardScaler(), BayesianEnsembleClassifier(**FAST)).fit(X, LABELS)
+    student = HydraPlusClassifier(FrozenEstimator(teacher), max_epochs=20, random_state=0)
+    student.fit(X, LABELS)
+    assert isinstance(student._recipe.functions, RandomFunctions)
+    assert student.predict_proba(FAR).max(axis=1).mean() < 0.9
+
+
+def test_the_teacher_in_a_pipeline_keeps_its_functions():
+    teacher = make_pipeline(StandardScaler(), _ensemble()).fit(X, Y)
+    before = skdistill.predict_uncertainty(teacher, FAR).epistemic
+    settings = {"max_epochs": 2, "random_state": 0, "teacher_cv": 2}
+    student = HydraPlusRegressor(clone(teacher), **settings).fit(X, Y)
+    assert student.teacher_[-1]._recipe.functions is not None
+    after = skdistill.predict_uncertainty(student.teacher_, FAR).epistemic
+    np.testing.assert_allclose(after, before, rtol=1e-6)
+
+
+def test_students_have_none_where_the_ensemble_inside_has_none():
+    teacher = make_pipeline(StandardScaler(), _ensemble(distance_aware=False))
     student = HydraPlusRegressor(teacher, max_epochs=2, random_state=0).fit(X, Y)
     assert type(student._recipe.functions) is UnknownColumns
-    assert student.teacher_[-1]._recipe.functions is not None
 
 
 def test_targets_have_functions_in_their_own_units():

@@ -16,7 +16,15 @@ from .._estimator import attributes_in_training
 from .._fingerprint import digests
 from .._memory import rows_asked, rows_in_memory
 from .._plans import Extent, as_tensors, build_module
-from .._random_functions import LEAST_SAMPLES, RandomFunctions, UnknownColumns, find_unknown
+from .._process import one_blas_thread
+from .._random_functions import (
+    LEAST_SAMPLES,
+    Predict,
+    RandomFunctions,
+    UnknownColumns,
+    find_functions,
+    find_unknown,
+)
 from .._ranks import Ranks, current_ranks
 from .._reading import as_rows, read_in_chunks
 from .._resume import NO_MATTER
@@ -296,7 +304,8 @@ def train_student(
     facts["n_epochs_"] = n_before + n_epochs
     continued = _continued(distiller, setup.stage, rows, module)
     parts = distiller, setup.training, plan, setup.recipe, extent
-    student = Student(*parts, facts, continued, setup.stage.is_pass, setup.X)
+    find = partial(_find_functions, setup) if predictions.without_functions else None
+    student = Student(*parts, facts, continued, setup.stage.is_pass, setup.X, find)
     per_epoch = student.task_per_epoch(subtask, setup.for_callbacks)
     training = {"proximal": group_lasso(distiller, module), "share": n_epochs / (n_epochs + n_more)}
     student.train(module, objective, rows, n_epochs, [per_epoch], **training)
@@ -329,6 +338,18 @@ def _with_functions(recipe: Any, predictions: MemberPredictions, plan: Any) -> A
         known = functions.members
         functions = functions.of_members([known[head % len(known)] for head in range(n_heads)])
     return replace(recipe, functions=functions)
+
+
+def _find_functions(setup: Setup, predict: Predict) -> RandomFunctions | None:
+    """Find random functions for a student that predicts so, if its table has some."""
+    y, scaling, columns = setup.y, setup.scaling, setup.columns
+    are_classes = setup.plan.task.kind == "classifier"
+    if not are_classes:
+        y = y * scaling["y_scale"] + scaling["y_loc"]
+    n_categories = None if columns is None else columns.n_categories
+    rng = np.random.RandomState(0)
+    with one_blas_thread():
+        return find_functions(setup.X, y, n_categories, predict, None, are_classes, rng)
 
 
 def _check_ranks(ranks: Ranks, distiller: Any, setup: Setup, rows: Any, n_epochs: int) -> None:
@@ -366,7 +387,7 @@ class Student(NamedTuple):
     `facts` become attributes of the distiller, and so does the state of `continued`, a
     ContinuedTraining. A student that is worse than a constant prediction is warned of, but not
     after one pass of several, `is_pass`. On samples of a table, `X`, is measured what the answer
-    changes by without a column.
+    changes by without a column; `find` finds random functions for what predicts it, if not None.
     """
 
     distiller: Any
@@ -378,6 +399,7 @@ class Student(NamedTuple):
     continued: Any = None
     is_pass: bool = False
     X: np.ndarray | None = None
+    find: Callable[[Predict], RandomFunctions | None] | None = None
 
     def task_per_epoch(self, context: Any, given: dict[str, Any]) -> Any:
         """Return the callback that reports epochs to scikit-learn's, as subtasks of `context`."""
@@ -440,7 +462,7 @@ class Student(NamedTuple):
         module.zero_grad()  # it keeps no gradients
         recipe = self.recipe
         if self.X is not None:
-            functions = widen_where_unknown(module, recipe, self.plan.task, self.X)
+            functions = widen_where_unknown(module, recipe, self.plan.task, self.X, self.find)
             recipe = replace(recipe, functions=functions)
         self.distiller._keep(self.plan, recipe, module, history, self.extent)
         vars(self.distiller).update(self.facts)
@@ -450,12 +472,15 @@ class Student(NamedTuple):
         self.distiller.flops_ = count_flop(module, self.recipe.row_shape)
 
 
-def widen_where_unknown(module: Any, recipe: Any, task: Any, X: np.ndarray) -> Any:
+def widen_where_unknown(
+    module: Any, recipe: Any, task: Any, X: np.ndarray, find: Any = None
+) -> Any:
     """Let a trained module widen its answer where columns are unknown.
 
     Random functions of the teacher do that already, and nothing is added to models of images and
-    series. Further passes over few samples leave all as it was. Returned are the functions, as the
-    recipe keeps them.
+    series. What `find` finds for the module, if it is not None, are random functions. Further
+    passes over few samples leave all as it was. Returned are the functions, as the recipe keeps
+    them.
     """
     known: UnknownColumns | None = recipe.functions
     is_kept = isinstance(known, RandomFunctions) or (known and len(X) < LEAST_SAMPLES)
@@ -469,7 +494,9 @@ def widen_where_unknown(module: Any, recipe: Any, task: Any, X: np.ndarray) -> A
         return found
 
     predict = partial(read_in_chunks, module, read=log_mean if are_classes else module.mean)
-    found = find_unknown(X, predict, are_classes, np.random.RandomState(0))
+    found: UnknownColumns | None = None if find is None else find(predict)
+    if found is None:
+        found = find_unknown(X, predict, are_classes, np.random.RandomState(0))
     with torch.inference_mode():
         example = module.distribution(as_rows(module, X, slice(1)))
     is_empirical = isinstance(example, (EmpiricalCategorical, EmpiricalGaussian))

@@ -20,10 +20,17 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_memory
 
 from .._columns import Columns, date_columns
-from .._meta_estimators import has_members, is_prefitted, seed_where_unset, weights_for
+from .._meta_estimators import (
+    ensemble_inside,
+    has_members,
+    is_prefitted,
+    seed_where_unset,
+    weights_for,
+    with_inside,
+)
 from .._plans import rebuild_module, weights_of
 from .._predict import predict_members
-from .._random_functions import RandomFunctions
+from .._random_functions import LEAST_SAMPLES, RandomFunctions
 from .._ranks import current_ranks
 from .._tasks import Numbers
 from .._verbose import print_line
@@ -53,6 +60,7 @@ class MemberPredictions(NamedTuple):
     of_X: np.ndarray | None  # for X, (n, S, ...), if they are known already
     predict: Predict | None  # rows (m, ...) to predictions (m, S, ...); None without a teacher
     functions: RandomFunctions | None = None  # of the teacher, which the student has too
+    without_functions: bool = False  # the teacher has some, and the student finds its own
 
     def count(self, X: np.ndarray) -> int:
         """Return the number of members."""
@@ -114,28 +122,32 @@ def fit_teacher_of(
         answer = predictor_of(distiller.teacher_, setup, setup.plan.task)
         warn_of_answers(distiller, setup, model, given, answer)
     networks, functions = networks_and_functions(distiller.teacher_, setup)
-    return MemberPredictions(of_X, predictor_of(networks, setup), functions)
+    finds_own = functions is None and networks is not distiller.teacher_
+    return MemberPredictions(of_X, predictor_of(networks, setup), functions, finds_own)
 
 
 def networks_and_functions(teacher: Any, setup: Setup) -> tuple[Any, RandomFunctions | None]:
     """Divide a fitted ensemble into its networks and its random functions.
 
-    The student imitates the networks, and has the same functions. They are None, and the teacher is
-    all there is, where it has none, or where the student cannot have them: if it predicts no
-    distribution that they displace, or reads other columns or categories.
+    The student imitates the networks, and has the same functions. It finds its own, and they are
+    None, where the ensemble reads another table or predicts another target, as in a Pipeline. The
+    teacher is all there is if it has none, or if the student predicts no distribution that they
+    displace, or has too few samples to find its own.
     """
-    model = inside_wrappers(teacher, FrozenEstimator)
-    if not (setup.plan.takes_functions and isinstance(model, _ENSEMBLES)):
+    model = ensemble_inside(teacher, _ENSEMBLES)
+    is_table = len(setup.recipe.row_shape) == 1
+    if not (setup.plan.takes_functions and is_table and model is not None):
         return teacher, None
     recipe = model._recipe
     is_same_table = recipe.row_shape == setup.recipe.row_shape and model._columns == setup.columns
-    if recipe.functions is None or not is_same_table:
+    is_same = is_same_table and inside_wrappers(teacher, FrozenEstimator) is model
+    if recipe.functions is None or not (is_same or len(setup.X) >= LEAST_SAMPLES):
         return teacher, None
     networks = copy.copy(model)
     networks._recipe = replace(recipe, functions=None)
     module = rebuild_module(model._plan, networks._recipe, weights_of(model.module_))
     networks.module_ = module.to(next(model.module_.parameters()).device)
-    return networks, recipe.functions
+    return (networks, recipe.functions) if is_same else (with_inside(teacher, networks), None)
 
 
 def inside_wrappers(model: Any, *wrappers: Any) -> Any:
@@ -185,8 +197,10 @@ def has_fitted_teacher(distiller: Any) -> bool:
 def _out_of_fold(distiller: Any, teacher: Any, setup: Setup, seed: int) -> np.ndarray:
     """Out-of-fold predictions of members for X, encoded, with `teacher_cv`."""
     predict = check_memory(distiller.memory).cache(out_of_fold_members, ignore=["verbose"])
-    if setup.plan.takes_functions and isinstance(teacher, _ENSEMBLES):
-        teacher = clone(teacher).set_params(distance_aware=False)
+    has_ensemble = ensemble_inside(teacher, _ENSEMBLES, fitted=False) is not None
+    if setup.plan.takes_functions and has_ensemble:
+        teacher = clone(teacher)
+        ensemble_inside(teacher, _ENSEMBLES, fitted=False).set_params(distance_aware=False)
     X, y, sample_weight = setup.arguments
     members = predict(
         teacher,
