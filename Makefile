@@ -55,7 +55,7 @@ fuzz: $(ENVIRONMENT)  ## try 20,000 calls with anything, and small fits of SEEDS
 		tests/fuzz tests/distillers/test_small_fits.py
 
 kill-test: $(ENVIRONMENT)  ## kill 140 fits at moments of chance, and resume them bit for bit
-	SKDISTILL_KILLS=20 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/test_resume.py -k killed
+	SKDISTILL_KILLS=20 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/_training/test_resume.py -k killed
 
 # One that npm has, with the libraries it needs; it is unpacked, not installed, hence without root.
 BROWSER := $(VENV)/browser

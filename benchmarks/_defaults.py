@@ -18,8 +18,6 @@ import skdistill
 WITHOUT_RULES = {
     *("_engine", "_report", "_serialization", "_utils", "datasets", "displays", "distributed"),
     *("export", "integrations", "metrics", "model_selection", "persistence", "streams"),
-    *("_rules", "_settings", "_warnings", "_process", "_verbose", "_memory", "_special", "_ranks"),
-    *("_standardisation", "_archive", "_files", "_values", "_fingerprint"),
 }
 
 

@@ -53,9 +53,9 @@ from skdistill import (
     HydraPlusClassifier,
     HydraPlusRegressor,
 )
-from skdistill._training import batch_size_for
+from skdistill._training.trainer import batch_size_for
 from skdistill.datasets import fetch_tabular_classification, fetch_uci_regression
-from skdistill.distillers import _student
+from skdistill.distillers._fit import _student
 from skdistill.metrics import epistemic_fidelity, gaussian_nll
 
 N_MEMBERS = {"teacher": 3, "student": 20}

@@ -29,12 +29,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skdistill import BayesianEnsembleRegressor, DistributionDistiller, HydraPlusRegressor
 from skdistill.datasets import fetch_uci_regression
-from skdistill.metrics import (
-    ause,
-    epistemic_fidelity,
-    gaussian_nll,
-    interval_coverage,
-)
+from skdistill.metrics import ause, epistemic_fidelity, gaussian_nll, interval_coverage
 from skdistill.modules import n_parameters
 
 # Deep Ensembles (Lakshminarayanan et al., 2017, Table 1): RMSE and NLL; NGBoost's NLL (Duan et

@@ -6,19 +6,19 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from ._predict import (
+from ._data.schema import Schema
+from ._estimator.functions import (
     predict_frame,
     predict_interval,
     predict_members,
     predict_quantiles,
     predict_uncertainty,
 )
+from ._estimator.validate import validate
 from ._report import ModelReport, report
-from ._rules import did_you_mean as _did_you_mean
-from ._schema import Schema
-from ._validate import validate
+from ._utils.validation import did_you_mean as _did_you_mean
+from ._utils.warnings import SchemaWarning
 from ._version import __version__ as __version__
-from ._warnings import SchemaWarning
 from .distillers import (
     BDistilBooster,
     DistributionDistiller,
@@ -38,7 +38,6 @@ if TYPE_CHECKING:  # imported when they are asked for
     from . import estimator_checks as estimator_checks
     from . import integrations as integrations
     from . import metrics as metrics
-    from . import mlflow as mlflow
     from . import model_selection as model_selection
     from . import streams as streams
 
@@ -49,7 +48,6 @@ _LAZY = (
     "estimator_checks",
     "integrations",
     "metrics",
-    "mlflow",
     "model_selection",
     "streams",
 )

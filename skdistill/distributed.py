@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from ._predict import predict_interval, predict_members, predict_uncertainty
-from ._ranks import Ranks, ranks_are
-from ._rules import OneOf
+from ._estimator.functions import predict_interval, predict_members, predict_uncertainty
+from ._utils.ranks import Ranks, ranks_are
+from ._utils.validation import OneOf
 
 __all__ = ["data_parallel", "predict"]
 

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._rules import AnyOf, IsCallable, Number, OneOf, check_parameters
-from ._settings import Settings
+from ._utils.settings import Settings
+from ._utils.validation import AnyOf, IsCallable, Number, OneOf, check_parameters
 from .losses import (
     EXPECTATION_LINKS,
     EXPECTATION_LOSSES,

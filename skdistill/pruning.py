@@ -26,8 +26,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ._rules import Number
-from ._warnings import warn
+from ._utils.validation import Number
+from ._utils.warnings import warn
 from .modules import (
     ELEMENTWISE,
     MultiHead,

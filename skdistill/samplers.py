@@ -21,8 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ._rules import AnyOf, Number, OneOf, check_parameters
-from ._settings import Settings
+from ._utils.settings import Settings
+from ._utils.validation import AnyOf, Number, OneOf, check_parameters
 
 __all__ = [
     "SGLD",

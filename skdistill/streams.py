@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from numbers import Integral
 from typing import Any
 
-from ._rules import Number
-from ._streams import BUFFER_ROWS, is_stream
+from ._training.stream import BUFFER_ROWS, is_stream
+from ._utils.validation import Number
 
 __all__ = ["Batches"]
 

@@ -37,7 +37,7 @@ from skdistill import (
     HydraPlusClassifier,
     HydraPlusRegressor,
 )
-from skdistill._rules import Number
+from skdistill._utils.validation import Number
 from skdistill.estimator_checks import expected_failed_checks
 from skdistill.modules import MLP
 from skdistill.samplers import SGHMC, SGLD, MCDropout

@@ -18,7 +18,7 @@ import ranks
 import torch
 
 from skdistill import load
-from skdistill._ranks import Ranks
+from skdistill._utils.ranks import Ranks
 from skdistill.distributed import data_parallel
 
 pytestmark = pytest.mark.skipif(

@@ -12,12 +12,7 @@ from scipy.stats import entropy
 from sklearn.base import clone
 
 from skdistill.distributions import Gaussian
-from skdistill.expectations import (
-    KNOWN,
-    DirichletExpectation,
-    EntropyExpectation,
-    Expectation,
-)
+from skdistill.expectations import KNOWN, DirichletExpectation, EntropyExpectation, Expectation
 from skdistill.losses import dirichlet_nll
 
 

@@ -17,18 +17,8 @@ ROOT = Path(__file__).parents[1]
 # From the bottom up. A part may import its own layer and those before it, and nothing after it.
 # What begins with an underscore inside a part is that part's own business.
 LAYERS = {
+    "foundations": {"_serialization", "_utils", "_version"},
     "pure torch": {
-        "_calibration",
-        "_objective",
-        "_standardisation",
-        "_process",
-        "_ranks",
-        "_rules",
-        "_settings",
-        "_special",
-        "_version",
-        "_verbose",
-        "_warnings",
         "distributions",
         "expectations",
         "losses",
@@ -37,31 +27,10 @@ LAYERS = {
         "samplers",
         "transfer",
     },
-    "engine": {"_archive", "_engine", "_files", "_memory", "_values"},
-    "tasks and plans": {
-        "_checks",
-        "_columns",
-        "_conversions",
-        "_inputs",
-        "_plans",
-        "_random_functions",
-        "_schema",
-        "_streams",
-        "_tasks",
-    },
-    "shared": {
-        "_budget",
-        "_estimator",
-        "_fingerprint",
-        "_meta_estimators",
-        "_predict",
-        "_read_offs",
-        "_reading",
-        "_resume",
-        "_training",
-        "_validate",
-        "_warm_start",
-    },
+    "data and methods": {"_data", "_method"},
+    "engine": {"_engine"},
+    "training": {"_training"},
+    "estimator": {"_estimator"},
     "estimators": {"ensembles", "teachers", "sequences", "distillers"},
     "around": {
         "_report",
@@ -74,7 +43,6 @@ LAYERS = {
         "streams",
         "export",
         "integrations",
-        "mlflow",
         "datasets",
     },
 }
@@ -84,11 +52,11 @@ HEIGHT = {layer: height for height, layer in enumerate(LAYERS)}
 # Libraries that only these parts may name.
 IMPORTERS = {
     "skorch": {"_engine"},
-    "sklearn": {"_archive", "_memory"}.union(
-        *(LAYERS[name] for name in ("tasks and plans", "shared", "estimators", "around"))
+    "sklearn": LAYERS["foundations"].union(
+        *(LAYERS[name] for name in LAYERS if name not in ("pure torch", "engine"))
     ),
     "matplotlib": {"displays"},
-    "mlflow": {"mlflow"},
+    "mlflow": {"integrations"},
     "botorch": {"integrations"},
 }
 
@@ -158,22 +126,38 @@ def test_the_package_holds_its_layers():
     [
         ("skdistill.losses", "import sklearn.metrics", "may import sklearn"),
         ("skdistill.losses", "from skorch import NeuralNet", "only _engine may import skorch"),
-        ("skdistill.losses", "from ._training import x", "pure torch may not import shared"),
+        ("skdistill.losses", "from ._training import x", "pure torch may not import training"),
         (
             "skdistill.distributions._gaussian",
             "from ..metrics import crps",
             "pure torch may not import around",
         ),
-        ("skdistill._training", "def f():\n    import skorch", "only _engine may import skorch"),
-        ("skdistill._engine._net", "from .._training import x", "engine may not import shared"),
-        ("skdistill._training", "from . import ensembles", "shared may not import estimators"),
-        ("skdistill._training", "from ._engine._net import StackNet", "an internal of _engine"),
         (
-            "skdistill.distillers._hydra",
-            "from ..ensembles._regressor import BayesianEnsembleRegressor",
+            "skdistill._training.trainer",
+            "def f():\n    import skorch",
+            "only _engine may import skorch",
+        ),
+        ("skdistill._engine._net", "from .._training import x", "engine may not import training"),
+        (
+            "skdistill._training.trainer",
+            "from .. import ensembles",
+            "training may not import estimators",
+        ),
+        (
+            "skdistill._training.trainer",
+            "from .._engine._net import StackNet",
+            "an internal of _engine",
+        ),
+        (
+            "skdistill.distillers.hydra._estimator",
+            "from ...ensembles._regressor import BayesianEnsembleRegressor",
             "an internal of ensembles",
         ),
-        ("skdistill.distillers._hydra", "import skdistill.ensembles._x", "internal of ensembles"),
+        (
+            "skdistill.distillers.hydra._estimator",
+            "import skdistill.ensembles._x",
+            "an internal of",
+        ),
         ("skdistill.teachers", "from .ensembles import _fit_member", "an internal of ensembles"),
         ("skdistill.teachers", "from .displays import X", "estimators may not import around"),
         ("skdistill.teachers", "import matplotlib.pyplot as plt", "may import matplotlib"),
@@ -192,15 +176,15 @@ def test_a_planted_violation_is_found(module, source, reason):
     [
         ("skdistill.losses", False, "import torch\nfrom .distributions import EmpiricalGaussian"),
         ("skdistill.distributions", True, "from ._gaussian import EmpiricalGaussian"),
-        ("skdistill._engine._net", False, "import skorch\nfrom .._memory import x"),
+        ("skdistill._engine._net", False, "import skorch\nfrom .._utils.memory import x"),
         (
-            "skdistill.distillers._hydra",
+            "skdistill.distillers.hydra._estimator",
             False,
-            "from ..ensembles import BayesianEnsembleRegressor\nfrom .._engine import Engine",
+            "from ...ensembles import BayesianEnsembleRegressor\nfrom ..._engine import Engine",
         ),
         ("skdistill.displays", False, "def plot():\n    import matplotlib.pyplot"),
         ("skdistill.persistence", False, "from . import __version__, ensembles"),
-        ("skdistill", True, "from ._predict import predict_uncertainty"),
+        ("skdistill", True, "from ._estimator.functions import predict_uncertainty"),
     ],
 )
 def test_an_allowed_import_passes(module, is_package, source):
@@ -214,7 +198,7 @@ def test_importing_skdistill_loads_nothing_heavy():
 import sys
 sys.modules["pandas"] = None
 import skdistill
-import skdistill.mlflow
+import skdistill.integrations.mlflow
 late = {"matplotlib", "mlflow", "skdistill.displays", "skorch", "torch._dynamo"}
 print(*sorted(late & set(sys.modules)))
 sys.modules["matplotlib"] = None

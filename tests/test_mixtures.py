@@ -26,11 +26,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from small_models import assert_same, ensemble
 
-from skdistill import (
-    BayesianEnsembleClassifier,
-    DistributionDistiller,
-    predict_uncertainty,
-)
+from skdistill import BayesianEnsembleClassifier, DistributionDistiller, predict_uncertainty
 from skdistill.distributions import EmpiricalCategorical, EmpiricalGaussian, Uncertainty
 from skdistill.teachers import as_teacher
 

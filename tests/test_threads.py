@@ -28,9 +28,9 @@ from skdistill import (
     HydraPlusClassifier,
     HydraPlusRegressor,
     SequenceDistributionDistiller,
-    _reading,
 )
 from skdistill._engine import _traced
+from skdistill._estimator import batched
 from skdistill.datasets import TRANSLATION_TOKENS, make_translation
 from skdistill.model_selection import flops
 from skdistill.modules import MLP, ConvNet, Recurrent, RecurrentSequenceModel, ResNet, count_flop
@@ -51,7 +51,7 @@ pytestmark = [
 @pytest.fixture(autouse=True)
 def _restless(monkeypatch):
     """Threads take turns all the time, and few rows are many."""
-    monkeypatch.setattr(_reading, "_FEW", 100)
+    monkeypatch.setattr(batched, "_FEW", 100)
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -144,7 +144,7 @@ def student(name: str, classes: bool, dtype):
 # What is asked of them
 # ------------------------------------------------------------------------------------------
 
-READ_OFFS: dict[str, Callable[[Any, np.ndarray], Any]] = {
+PREDICTIONS: dict[str, Callable[[Any, np.ndarray], Any]] = {
     "predict": lambda model, X: model.predict(X),
     "predict_proba": lambda model, X: model.predict_proba(X),
     "predict_log_proba": lambda model, X: model.predict_log_proba(X),
@@ -175,8 +175,8 @@ def can(model, name: str) -> bool:
 
 
 def questions(model, X) -> list[tuple[Callable[[], Any], list[np.ndarray]]]:
-    """Every read-off of single rows and of batches, with the answers that one thread gets."""
-    reads = [read for name, read in READ_OFFS.items() if can(model, name)]
+    """Every prediction method of single samples and of batches, with the answers of one thread."""
+    reads = [read for name, read in PREDICTIONS.items() if can(model, name)]
     batches = [X[:1], X[1:2], X, X[:13]]
     calls = [lambda read=read, X=X: read(model, X) for read in reads for X in batches]
     return [(call, arrays(call())) for call in calls]

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._warnings import warn
+from .._utils.warnings import warn
 
 
 class AnswersOnFile:

@@ -17,7 +17,7 @@ import torch
 from skorch.callbacks import Callback, LRScheduler, PrintLog
 from torch import Tensor
 
-from .._verbose import print_line, time_left
+from .._utils.messages import print_line, time_left
 from ..modules import member_state
 
 # How far a member's loss may be above that of a constant prediction, in units of 1 + |the latter|:
@@ -289,7 +289,7 @@ class SavedTraining(Callback):
 
     Parameters
     ----------
-    progress : skdistill._resume.Progress
+    progress : skdistill._training.resume.Progress
         Of the fit.
     number : int
         How many trainings of the fit come before this one.

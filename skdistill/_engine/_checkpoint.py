@@ -15,11 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._archive import pack, unpack
-from .._files import remove_leftovers, write_atomically
-from .._rules import epochs_in
-from .._values import Decoder, Encoder
-from .._warnings import warn
+from .._serialization.atomic import remove_leftovers, write_atomically
+from .._serialization.container import pack, unpack
+from .._serialization.json import Decoder, Encoder
+from .._utils.validation import epochs_in
+from .._utils.warnings import warn
 
 if sys.platform != "win32":
     import fcntl
@@ -46,7 +46,8 @@ class Checkpoint:
     interval : float or str
         Least number of seconds between two writings, or "<n> epochs".
     belongs_to : dict of str to str
-        Digests of the fit's data and parameters, see :func:`skdistill._fingerprint.digests`.
+        Digests of the fit's data and parameters, see
+        :func:`skdistill._serialization.digest.digests`.
     """
 
     def __init__(self, path, interval: float | str, belongs_to: dict[str, str]):

@@ -13,12 +13,12 @@ from skorch.callbacks import EpochTimer
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from .._ranks import Ranks
-from .._rules import did_you_mean
+from .._utils.ranks import Ranks
+from .._utils.validation import did_you_mean
 from ._callbacks import ProgressLog, StopTraining, asks_to_stop
 from ._rows import Batch
+from ._running_loss import RunningLoss, weighted
 from ._steps import CompiledStep, TrainingSteps, clip_each_member, current_device, engine_of
-from ._tally import LossTally, weighted
 from ._time import DurationEstimate, TimeLimit
 
 
@@ -322,7 +322,7 @@ class StackNet(NeuralNet):
         if iterator is None:
             return
         is_first = training and len(self.history) == 1
-        tally = LossTally(self.criterion_ if is_first else None)
+        running_loss = RunningLoss(self.criterion_ if is_first else None)
         if training:
             iterator = self._timed(iterator)
         with self.steps_.epoch(step_fn, training) as (step, after_step):
@@ -331,7 +331,7 @@ class StackNet(NeuralNet):
                 result = step(batch, **fit_params)
                 for call in after_step:
                     call()
-                tally.add(result, batch)
+                running_loss.add(result, batch)
                 return result
 
             if self.steps_.listens_to_batches:
@@ -340,9 +340,9 @@ class StackNet(NeuralNet):
                 self.history.new_batch()  # its number is in the names of skorch's Checkpoint
                 for batch in iterator:
                     tallied(batch)
-        losses = [tally.means()] + ([tally.constant_means()] if is_first else [])
+        losses = [running_loss.means()] + ([running_loss.constant_means()] if is_first else [])
         if self.ranks is not None:
-            self.ranks.average(losses, tally.n_rows)
+            self.ranks.average(losses, running_loss.n_rows)
         self.member_losses_[prefix], *constant = losses
         if constant:
             (self.constant_losses_,) = constant

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from .._process import is_forked, torch_threads
-from .._warnings import warn
+from .._utils.process import is_forked, torch_threads
+from .._utils.warnings import warn
 from ..modules import StackedModule
 from ._callbacks import listens_to_batches
 from ._closed_form import ClosedFormGradient
@@ -294,7 +294,8 @@ def current_device(device: torch.device) -> contextlib.AbstractContextManager:
 def suited_threads(flop_per_step: float, n_threads: int | str = "auto") -> Iterator[None]:
     """Use `n_threads` threads; "auto" is one where a training step is too small for more.
 
-    The caller's setting is restored. A forked child always uses one, see :mod:`skdistill._process`.
+    The caller's setting is restored. A forked child always uses one, see
+    :mod:`skdistill._utils.process`.
     """
     is_small = flop_per_step < _FLOP_OF_SMALL_STEP
     automatic = 1 if is_small else torch.get_num_threads()

@@ -11,7 +11,7 @@ from typing import Any
 from skorch.callbacks import Callback
 from torch import Tensor
 
-from .._verbose import duration, print_line
+from .._utils.messages import duration, print_line
 from ._callbacks import StopTraining
 from ._rows import Batch
 

@@ -22,8 +22,8 @@ from torch.func import functional_call
 from torch.fx.node import map_aggregate
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .._process import DISPATCH_MODE_LOCK
-from .._warnings import warn
+from .._utils.process import DISPATCH_MODE_LOCK
+from .._utils.warnings import warn
 from ..modules import StackedModule
 from ._flat import FlatGradient
 

@@ -12,8 +12,8 @@ import numpy as np
 from sklearn.base import is_classifier
 from sklearn.metrics import accuracy_score, log_loss, r2_score, root_mean_squared_error
 
-from .._meta_estimators import has_inside, has_members
-from .._predict import predict_members, predict_quantiles, predict_uncertainty
+from .._estimator.functions import predict_members, predict_quantiles, predict_uncertainty
+from .._estimator.unwrapping import has_inside, has_members
 from ..distributions import EmpiricalGaussian, Uncertainty
 from ..metrics import (
     aurc,

@@ -13,20 +13,13 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
-from .._archive import LIBRARIES
-from .._checks import check_trainable, refuse_masked
-from .._meta_estimators import final_step, has_inside, inside
-from .._rules import errors_about
+from .._data.checks import check_trainable, refuse_masked
+from .._estimator.unwrapping import final_step, has_inside, inside
+from .._serialization.container import LIBRARIES
+from .._utils.validation import errors_about
 from ._answers import Answers
 from ._figures import of_agreement, of_profiles, of_scores
-from ._measurements import (
-    agreement,
-    costs,
-    explained,
-    parts_of_uncertainty,
-    profiles,
-    scores,
-)
+from ._measurements import agreement, costs, explained, parts_of_uncertainty, profiles, scores
 from ._model_report import ModelReport
 
 # Fewer rows say nothing of calibration, nor of groups of rows.

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from .._columns import column_of
-from .._meta_estimators import has_inside, innermost
+from .._data.columns import column_of
+from .._estimator.unwrapping import has_inside, innermost
 from ..metrics import UncertaintyProfile, fidelity, uncertainty_profile
 from ..model_selection import flops, latency, n_parameters
 from ..persistence import save

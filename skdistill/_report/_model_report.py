@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from .._files import write_atomically
-from .._read_offs import as_frame
-from .._rules import FilePath
+from .._estimator.predicting import as_frame
+from .._serialization.atomic import write_atomically
+from .._utils.validation import FilePath
 from ._values import Measurement, Picture
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.datasets import fetch_openml, get_data_home
 from sklearn.utils import Bunch
 
-from .._rules import OneOf
+from .._utils.validation import OneOf
 
 # Errors that a failed download, or the parsing of a broken file, may raise.
 _DOWNLOAD_ERRORS = (OSError, HTTPException, ValueError)

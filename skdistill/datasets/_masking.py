@@ -11,7 +11,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_consistent_length
 
-from .._rules import Number
+from .._utils.validation import Number
 
 
 def mask_squares(

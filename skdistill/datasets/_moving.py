@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_array
 
-from .._rules import Number
+from .._utils.validation import Number
 
 
 def move(X: Any, by: float, feature: int | None = None, scale: Any = None) -> np.ndarray:

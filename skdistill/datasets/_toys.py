@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from .._rules import Number
+from .._utils.validation import Number
 
 
 def make_hydra_regression(

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import check_random_state
 
-from .._rules import Number, OneOf
+from .._utils.validation import Number, OneOf
 
 _N_ADJECTIVES, _N_NOUNS, _N_VERBS = 12, 24, 8
 _N_WORDS = _N_ADJECTIVES + _N_NOUNS + _N_VERBS

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import Bunch, check_random_state
 
-from .._rules import Number
+from .._utils.validation import Number
 from ._fetching import address, from_csv, from_openml, load_or_download, source_of
 
 _SPLIT_SEED = 1

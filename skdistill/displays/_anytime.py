@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils import check_consistent_length
 
-from .._meta_estimators import innermost
+from .._estimator.unwrapping import innermost
 from ._drawing import (
     CLASS_COLORS,
     LINE_COLOR,

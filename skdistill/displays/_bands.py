@@ -9,9 +9,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from .._predict import predict_uncertainty
-from .._rules import Number
-from .._warnings import without_schema_warnings
+from .._estimator.functions import predict_uncertainty
+from .._utils.validation import Number
+from .._utils.warnings import without_schema_warnings
 from ._drawing import (
     ALEATORIC_COLOR,
     LINE_COLOR,

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from .._predict import predict_quantiles
+from .._estimator.functions import predict_quantiles
 from ..metrics import regression_calibration_curve, regression_calibration_error
 from ._drawing import (
     REFERENCE_COLOR,

@@ -10,8 +10,8 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import is_classifier
 
-from .._predict import predict_uncertainty
-from .._warnings import without_schema_warnings
+from .._estimator.functions import predict_uncertainty
+from .._utils.warnings import without_schema_warnings
 from ..distributions import Uncertainty
 from ._drawing import (
     PARTS,

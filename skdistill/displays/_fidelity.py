@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from .._predict import predict_uncertainty
+from .._estimator.functions import predict_uncertainty
 from ..metrics import epistemic_fidelity
 from ._drawing import (
     LINE_COLOR,

@@ -9,8 +9,8 @@ from numbers import Integral, Real
 import numpy as np
 from sklearn.utils import check_array
 
-from .._columns import column_of
-from .._rules import Number
+from .._data.columns import column_of
+from .._utils.validation import Number
 
 
 def check_line(values, name):

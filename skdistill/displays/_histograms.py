@@ -11,8 +11,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from .._predict import predict_uncertainty
-from .._rules import Number
+from .._estimator.functions import predict_uncertainty
+from .._utils.validation import Number
 from ..metrics import uncertainty_total_variation
 from ._drawing import (
     CONTRAST_COLOR,

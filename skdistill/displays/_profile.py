@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from .._predict import predict_uncertainty
+from .._estimator.functions import predict_uncertainty
 from ..metrics import uncertainty_profile
 from ._drawing import (
     REFERENCE_COLOR,

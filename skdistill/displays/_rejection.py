@@ -10,8 +10,8 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import is_classifier
 
-from .._predict import predict_uncertainty
-from .._rules import OneOf
+from .._estimator.functions import predict_uncertainty
+from .._utils.validation import OneOf
 from ..metrics import aurc, prediction_rejection_ratio, risk_coverage_curve
 from ._drawing import given_or_new_axes, import_pyplot, known_parts, labelled, merge_style
 from ._grids import check_target

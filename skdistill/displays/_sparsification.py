@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from .._predict import predict_uncertainty
+from .._estimator.functions import predict_uncertainty
 from ..metrics import ause, sparsification_curve
 from ._drawing import given_or_new_axes, import_pyplot, labelled, merge_style
 

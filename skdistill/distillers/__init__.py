@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from .._calibration import Calibration as Calibration
-from ._bdistil import BDistilBooster
-from ._bdistil_search import Round as Round
-from ._distribution import DistributionDistiller
-from ._gped import GPEDDistiller
-from ._hydra import HydraPlusClassifier, HydraPlusRegressor
-from ._plans import LearnerRecipes as LearnerRecipes
-from ._sequence import SequenceDistributionDistiller
+from .._estimator.calibration import Calibration as Calibration
+from .bdistil._estimator import BDistilBooster
+from .bdistil._plan import LearnerRecipes as LearnerRecipes
+from .bdistil._search import Round as Round
+from .distribution._estimator import DistributionDistiller
+from .gped._estimator import GPEDDistiller
+from .hydra._estimator import HydraPlusClassifier, HydraPlusRegressor
+from .sequence._estimator import SequenceDistributionDistiller
 
 __all__ = [
     "BDistilBooster",

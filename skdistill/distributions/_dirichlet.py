@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from .._special import digamma_excess
+from .._utils.special import digamma_excess
 from ._calibratable import Calibratable
 from ._categorical import Predictive
 from ._shared import of_one_network, row_chunks

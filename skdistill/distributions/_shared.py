@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._rules import Number
+from .._utils.validation import Number
 from ._uncertainty import Uncertainty
 
 

@@ -7,8 +7,8 @@ from typing import Any, Self
 
 from sklearn.base import ClassifierMixin
 
-from .._read_offs import DistributionEstimator
-from .._rules import ClassWeight
+from .._estimator.predicting import DistributionEstimator
+from .._utils.validation import ClassWeight
 from ..modules import MLP
 from ._fit import PARAMETER_TABLE, fit_ensemble
 

@@ -9,8 +9,8 @@ import numpy as np
 from scipy.special import fdtri
 from sklearn.exceptions import ConvergenceWarning
 
-from .._reading import read_in_chunks
-from .._warnings import warn
+from .._estimator.batched import read_in_chunks
+from .._utils.warnings import warn
 from ..samplers import effective_sample_size, r_hat_of_chains, split_r_hat
 
 # Diagnostics look at the predictions for at most so many rows, evenly spaced in the data.

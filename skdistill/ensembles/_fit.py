@@ -14,30 +14,30 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from torch import Tensor
 
-from .._columns import COLUMN_PARAMETERS
-from .._estimator import (
+from .._data.columns import COLUMN_PARAMETERS
+from .._data.encoding import EMBEDDED_FROM, MANY_ROWS
+from .._estimator.base import (
     checked_training,
     fit_task,
     for_callbacks,
-    forget,
     recipe_for,
+    reset_fitted,
     with_callbacks,
 )
-from .._fingerprint import digest
-from .._inputs import EMBEDDED_FROM, MANY_ROWS
-from .._plans import Extent, weights_of
-from .._process import one_blas_thread, torch_threads
-from .._random_functions import RandomFunctions, find_functions
-from .._ranks import refuse_ranks
-from .._read_offs import DistributionEstimator
-from .._reading import read_in_chunks
-from .._resume import resumable
-from .._rules import Number, NumberOfJobs, OneOf, did_you_mean
-from .._streams import Stream, is_stream, refuse_with_stream
-from .._tasks import TASKS, Task, prepare_to_compute
-from .._training import Training
-from .._warm_start import all_weights, in_dtype_of, is_trained, same_recipe, scaling_of
-from .._warnings import warn
+from .._estimator.batched import read_in_chunks
+from .._estimator.predicting import DistributionEstimator
+from .._estimator.warm_start import all_weights, in_dtype_of, is_trained, same_recipe, scaling_of
+from .._method.plan import TrainingBudget, weights_of
+from .._method.random_functions import RandomFunctions, find_functions
+from .._method.task import TASKS, Task, prepare_to_compute
+from .._serialization.digest import digest
+from .._training.resume import resumable
+from .._training.stream import Stream, is_stream, refuse_with_stream
+from .._training.trainer import Training
+from .._utils.process import one_blas_thread, torch_threads
+from .._utils.ranks import refuse_ranks
+from .._utils.validation import Number, NumberOfJobs, OneOf, did_you_mean
+from .._utils.warnings import warn
 from ..modules import shares_weights
 from ..samplers import SGHMC, SGLD, MCDropout
 from ._diagnostics import diagnose
@@ -159,7 +159,7 @@ def fit_ensemble(ensemble: Any, X, y, sample_weight=None, observer: ChainObserve
         X, y, task = TASKS[ensemble._kind].check(ensemble, X, y, ensemble._plan.task, reset=False)
         X = in_dtype_of(ensemble, X)
     else:
-        forget(ensemble)
+        reset_fitted(ensemble)
         X, y, task = TASKS[ensemble._kind].check(ensemble, X, y)
         X, task = prepare_to_compute(ensemble, X, task)
     if goes_on and ensemble.n_members == len(_numbers_of(ensemble)):
@@ -188,7 +188,7 @@ def _fit_on_stream(ensemble: Any, training: Training, X, y, sample_weight) -> An
         _WITH_STREAM if ensemble.calibrate == "auto" else {**_WITH_STREAM, "calibrate": None}
     )
     refuse_with_stream(ensemble, with_stream, {"y": y, "sample_weight": sample_weight})
-    forget(ensemble)
+    reset_fitted(ensemble)
     stream = Stream(ensemble, X)
     _warn_of_small_weights(stream.total_weight, stream.n_rows)
     vars(ensemble).update(stream.task.fitted_attributes)
@@ -455,7 +455,7 @@ def _keep_members(ensemble: Any, trainer: Trainer, random_state: np.random.Rando
     ensemble.n_epochs_, ensemble.n_restarts_ = job.n_epochs, trainer.n_restarts.repeat(n_sharing)
     if job.training.budget is not None:
         ensemble.n_epochs_ = max(row["epoch"] for row in trainer.history)
-    if ensemble.early_stopping or trainer.judges_left_out:
+    if ensemble.early_stopping or trainer.validates_out_of_bag:
         best = np.array([trainer.best_epochs[number] for number in numbers])
         ensemble.best_epochs_ = best.repeat(n_sharing)
     functions = _functions_of(ensemble, job, module, out_of_bag, random_state)
@@ -463,7 +463,7 @@ def _keep_members(ensemble: Any, trainer: Trainer, random_state: np.random.Rando
         ensemble.calibration_ = out_of_bag.temperature(_added_variance(functions, job))
     recipe = replace(job.recipe, functions=functions)
     plan, module = trainer.stacked(getattr(ensemble, "calibration_", None), recipe)
-    ensemble._keep(plan, recipe, module, trainer.history, Extent())
+    ensemble._keep(plan, recipe, module, trainer.history, TrainingBudget())
 
 
 def _first_that_left_out(ensemble: Any, drawn: str) -> int:

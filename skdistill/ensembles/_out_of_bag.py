@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._calibration import Temperature, crps_or_log_loss, fit_temperature
-from .._inputs import MANY_ROWS
-from .._reading import read_in_chunks
-from .._tasks import Task
+from .._data.encoding import MANY_ROWS
+from .._estimator.batched import read_in_chunks
+from .._estimator.calibration import Temperature, crps_or_log_loss, fit_temperature
+from .._method.task import Task
 
 # Each member leaves out one of so many parts of the rows: two of 20 members judge each row, and a
 # member loses little. On five small tables NLL fell by .10, and RMSE rose by 1 %; with a fifth left

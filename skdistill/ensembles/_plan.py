@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._objective import Objective
-from .._plans import Extent, NetworkRecipe, Plan
-from .._tasks import Numbers, Task
+from .._method.objective import Objective
+from .._method.plan import NetworkRecipe, Plan, TrainingBudget
+from .._method.task import RegressionTask, Task
 from ..losses import cross_entropy, gaussian_nll
 from ..modules import shares_weights, stack, with_dropout
 
@@ -24,7 +24,7 @@ class EnsemblePlan(Plan):
 
     Parameters
     ----------
-    task : Numbers or Classes
+    task : RegressionTask or ClassificationTask
     n_networks : int
         Number of networks.
     beta : float, default=0.0
@@ -65,8 +65,8 @@ class EnsemblePlan(Plan):
             ]
         return stack(members)
 
-    def objective(self, module: Any, extent: Extent) -> Objective:
-        is_numeric = isinstance(self.task, Numbers)
+    def objective(self, module: Any, training_budget: TrainingBudget) -> Objective:
+        is_numeric = isinstance(self.task, RegressionTask)
         objective = GaussianObjective(self.beta) if is_numeric else CategoricalObjective()
         has_shared = len(module.network.lead) > 1
         return ValidatedTogether(objective, module.read) if has_shared else objective

@@ -8,8 +8,8 @@ from typing import Any, Self
 
 from sklearn.base import RegressorMixin
 
-from .._read_offs import DistributionEstimator
-from .._rules import Number, OneOf
+from .._estimator.predicting import DistributionEstimator
+from .._utils.validation import Number, OneOf
 from ..modules import MLP
 from ._fit import PARAMETER_TABLE, fit_ensemble
 

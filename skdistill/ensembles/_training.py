@@ -19,20 +19,20 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.parallel import delayed
 from torch import Tensor, nn
 
-from .._estimator import attributes_in_training
-from .._inputs import MANY_ROWS, InputEncoding, encoding_for
-from .._plans import (
-    Extent,
+from .._data.encoding import MANY_ROWS, InputEncoding, encoding_for
+from .._estimator.base import attributes_in_training
+from .._method.plan import (
     NetworkRecipe,
+    TrainingBudget,
     as_tensors,
     build_module,
     rebuild_module,
     weights_of,
 )
-from .._resume import TaskProgress, current_progress, progress_is
-from .._streams import Part, Stream, rows_of_stream
-from .._tasks import Buffers
-from .._training import (
+from .._method.task import Buffers
+from .._training.resume import TaskProgress, current_progress, progress_is
+from .._training.stream import Part, Stream, rows_of_stream
+from .._training.trainer import (
     SEED_LIMIT,
     Training,
     batch_size_for,
@@ -40,8 +40,8 @@ from .._training import (
     n_epochs_for,
     on_device,
 )
-from .._verbose import print_line, time_left
-from .._warnings import warn
+from .._utils.messages import print_line, time_left
+from .._utils.warnings import warn
 from ..modules import shares_weights, weights_and_fan_ins, widest_activation
 from ..samplers import SGHMC, SGLD, kept_iterations
 from ._diagnostics import SamplerDiagnostics
@@ -204,7 +204,7 @@ class Trainer(ABC):
 
     _ends_with = staticmethod(torch.all)  # training ends when all, or any, networks have diverged
     network_is = "Member"
-    judges_left_out = False  # whether the rows that a network leaves out tell its best epoch
+    validates_out_of_bag = False  # whether the rows that a network leaves out tell its best epoch
 
     def __init__(self, job: Job, observer: ChainObserver | None = None):
         self.job = job
@@ -276,7 +276,7 @@ class Trainer(ABC):
         net_settings.setdefault("weight_decay", self._prior(module))
         net = self.job.training.fit(
             module,
-            net_settings.pop("objective", None) or plan.objective(module, Extent()),
+            net_settings.pop("objective", None) or plan.objective(module, TrainingBudget()),
             rows,
             self.job.n_epochs,
             callbacks=callbacks,
@@ -289,7 +289,7 @@ class Trainer(ABC):
     def _attributes(self, net: Any) -> dict[str, Any]:
         """Attributes of the ensemble of the networks that a net trains, as they are now."""
         plan = replace(self.job.plan, n_networks=net.n_members)
-        return attributes_in_training(plan, self.job.recipe, net, Extent())
+        return attributes_in_training(plan, self.job.recipe, net, TrainingBudget())
 
     def _rows(self, weight: Tensor | None, seeds: list[int]) -> Any:
         """The training rows as the engine takes them; of a stream, `weight` is its own."""
@@ -358,7 +358,7 @@ class EnsembleTrainer(Trainer):
         return max(_LEAST_PATIENCE, self.job.n_epochs // _PATIENCE_SHARE)
 
     @property
-    def judges_left_out(self) -> bool:  # type: ignore[override]
+    def validates_out_of_bag(self) -> bool:  # type: ignore[override]
         """Whether the rows that a member leaves out tell which epoch's weights it keeps.
 
         So the log loss of adult's validation rows fell from .335 to .312, and those of letter,
@@ -521,8 +521,8 @@ class EnsembleTrainer(Trainer):
         phase = f"members {numbers[0] + 1} to {numbers[-1] + 1} of {self.job.ensemble.n_members}"
         lines = {"phase": phase, "n_epochs_later": self.job.n_epochs * n_later / len(seeds)}
         weight = self._weights_of_rows(seeds)
-        objective = self.job.plan.objective(module, Extent())
-        if self.judges_left_out:
+        objective = self.job.plan.objective(module, TrainingBudget())
+        if self.validates_out_of_bag:
             objective = ValidatedByBrier(objective)
         share = len(seeds) / (len(seeds) + n_later)
         settings = {"valid": valid, "objective": objective, "share": share, **lines}
@@ -551,7 +551,7 @@ class EnsembleTrainer(Trainer):
             X, y, weight = self.valid
             return Rows(X, (y,), weight)
         parts = self.job.parts
-        if parts is None or not self.judges_left_out:
+        if parts is None or not self.validates_out_of_bag:
             return None
         X, y, weight = self.train
         left_out = torch.as_tensor(parts.left_out(members), device=X.device)

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from .._inputs import MANY_ROWS
-from .._verbose import print_line
+from .._data.encoding import MANY_ROWS
+from .._utils.messages import print_line
 from ..modules import MLP, PiecewiseLinear
 from ._out_of_bag import OutOfBag
 from ._training import EnsembleTrainer, EveryMemberDiverged, Job

@@ -12,8 +12,8 @@ import torch
 
 from .._version import __version__
 from ._elementary import DECOMPOSITIONS, TRANSLATIONS
+from ._outputs import GraphOutputs, RoundOutputs
 from ._program import traced
-from ._read_offs import ReadOffs, RoundReadOffs
 from ._simplification import bodies, simplify
 
 OPSET = {"": 18, "ai.onnx.ml": 3}
@@ -30,23 +30,23 @@ def import_onnx() -> Any:
     return onnx
 
 
-def graph_of(read_offs: ReadOffs | RoundReadOffs, opset: int = OPSET[""]) -> Any:
-    """Export read-offs."""
+def graph_of(graph_outputs: GraphOutputs | RoundOutputs, opset: int = OPSET[""]) -> Any:
+    """Export prediction methods."""
     onnx = import_onnx()
     with torch.no_grad():
-        program = traced(read_offs).run_decompositions(DECOMPOSITIONS)
+        program = traced(graph_outputs).run_decompositions(DECOMPOSITIONS)
     exported: Any = torch.onnx.export(
         program,
-        input_names=list(read_offs.inputs),
+        input_names=list(graph_outputs.inputs),
         opset_version=opset,
         verbose=False,
         custom_translation_table=TRANSLATIONS,
     )
     proto = exported.model_proto
     simplify(onnx, proto.graph)
-    names = ["codes" if name == "label" else name for name in read_offs.names]
+    names = ["codes" if name == "label" else name for name in graph_outputs.names]
     outputs = (output.name for output in proto.graph.output)
-    names_of = {name: name for name in ("", *read_offs.inputs)}
+    names_of = {name: name for name in ("", *graph_outputs.inputs)}
     names_of |= dict(zip(outputs, names, strict=True))
     rename(proto.graph, lambda name: names_of.get(name, f"_{name}"))
     for graph in (proto.graph, *bodies(proto.graph)):
@@ -56,8 +56,8 @@ def graph_of(read_offs: ReadOffs | RoundReadOffs, opset: int = OPSET[""]) -> Any
         graph.ClearField("value_info")
     _count_steps_of_loops(onnx, proto.graph)
     proto.producer_name, proto.producer_version = "skdistill", __version__
-    if "label" in read_offs.names:
-        _add_labels(onnx, proto.graph, labels_of(read_offs.plan.task))
+    if "label" in graph_outputs.names:
+        _add_labels(onnx, proto.graph, labels_of(graph_outputs.plan.task))
     onnx.checker.check_model(proto)
     return proto
 
@@ -83,7 +83,7 @@ def _count_steps_of_loops(onnx: Any, graph: Any) -> None:
         graph.initializer.append(onnx.numpy_helper.from_array(most, "most_steps"))
 
 
-def with_facts(proto: Any, estimator: Any, read_offs: ReadOffs, first: Any = None) -> Any:
+def with_facts(proto: Any, estimator: Any, graph_outputs: GraphOutputs, first: Any = None) -> Any:
     """Note in a graph's metadata what it is; `first` is the step that takes X."""
     facts = {"skdistill_version": __version__, "estimator": type(estimator).__name__}
     names = getattr(estimator if first is None else first, "feature_names_in_", None)
@@ -91,8 +91,8 @@ def with_facts(proto: Any, estimator: Any, read_offs: ReadOffs, first: Any = Non
         facts["feature_names"] = json.dumps(list(names))
     if first is None and hasattr(estimator, "schema_"):
         facts["schema"] = json.dumps(estimator.schema_.to_list())
-    if read_offs.levels:
-        facts["quantiles"] = json.dumps(read_offs.levels)
+    if graph_outputs.levels:
+        facts["quantiles"] = json.dumps(graph_outputs.levels)
     import_onnx().helper.set_model_props(proto, facts)
     return proto
 

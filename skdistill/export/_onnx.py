@@ -6,11 +6,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from .._files import check_folder, write_atomically
-from .._meta_estimators import final_step
+from .._estimator.unwrapping import final_step
+from .._serialization.atomic import check_folder, write_atomically
 from ._graph import graph_of, with_facts
+from ._outputs import GraphOutputs, check_has_prediction_methods
 from ._pipelines import pipeline_graph, steps_before
-from ._read_offs import ReadOffs, check_has_read_offs
 
 
 def export_onnx(
@@ -64,9 +64,9 @@ def export_onnx(
     check_folder(Path(path))  # before the graph is made, which takes a while
     estimator, _ = final_step(model)
     wanted = "a fitted estimator of skdistill, or a Pipeline, search or FrozenEstimator around one"
-    check_has_read_offs(estimator, "export_onnx", wanted, model)
-    read_offs = ReadOffs(estimator, quantiles, members, interval)
+    check_has_prediction_methods(estimator, "export_onnx", wanted, model)
+    graph_outputs = GraphOutputs(estimator, quantiles, members, interval)
     steps = steps_before(model)
-    proto = pipeline_graph(steps, read_offs, estimator) if steps else graph_of(read_offs)
-    with_facts(proto, estimator, read_offs, *steps[:1])
+    proto = pipeline_graph(steps, graph_outputs, estimator) if steps else graph_of(graph_outputs)
+    with_facts(proto, estimator, graph_outputs, *steps[:1])
     write_atomically(Path(path), proto.SerializeToString())

@@ -14,10 +14,10 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 
 from .. import distillers, ensembles
-from .._meta_estimators import inside
-from .._read_offs import DistributionEstimator
+from .._estimator.predicting import DistributionEstimator
+from .._estimator.unwrapping import inside
 from ._graph import OPSET, graph_of, import_onnx, labels_of, rename
-from ._read_offs import ReadOffs
+from ._outputs import GraphOutputs
 
 
 def register_converters() -> None:
@@ -28,7 +28,7 @@ def register_converters() -> None:
     """
     from skl2onnx import update_registered_converter
 
-    options = {"zipmap": [True, False, "columns"], **dict.fromkeys(ReadOffs.defaults)}
+    options = {"zipmap": [True, False, "columns"], **dict.fromkeys(GraphOutputs.defaults)}
     for part in (ensembles, distillers):
         for name in part.__all__:
             kind = getattr(part, name)
@@ -52,7 +52,7 @@ def steps_before(model: Any) -> list[Any]:
     return steps
 
 
-def pipeline_graph(steps: list[Any], read_offs: ReadOffs, estimator: Any) -> Any:
+def pipeline_graph(steps: list[Any], graph_outputs: GraphOutputs, estimator: Any) -> Any:
     """Convert the fitted steps of a Pipeline, and the estimator after them."""
     from skl2onnx import convert_sklearn
 
@@ -62,9 +62,9 @@ def pipeline_graph(steps: list[Any], read_offs: ReadOffs, estimator: Any) -> Any
         return convert_sklearn(
             pipeline,
             initial_types=[
-                ("X", _tensor_type(read_offs.inputs["X"].numpy(), [steps[0].n_features_in_]))
+                ("X", _tensor_type(graph_outputs.inputs["X"].numpy(), [steps[0].n_features_in_]))
             ],
-            options={id(estimator): {"zipmap": False, **read_offs.options}},
+            options={id(estimator): {"zipmap": False, **graph_outputs.options}},
             target_opset=OPSET,
             custom_conversion_functions={SimpleImputer: _convert_imputer},
         )
@@ -88,19 +88,21 @@ def _by_position(step: Any) -> Any:
     return step
 
 
-def _read_offs_of(scope: Any, estimator: Any) -> ReadOffs:
-    """Return the read-offs that the options of a conversion ask for."""
-    given = scope.get_options(estimator, dict(ReadOffs.defaults), fail=False)  # it fills in a copy
-    return ReadOffs(estimator, **{name: given[name] for name in ReadOffs.defaults})
+def _graph_outputs_of(scope: Any, estimator: Any) -> GraphOutputs:
+    """Return the prediction methods that the options of a conversion ask for."""
+    given = scope.get_options(
+        estimator, dict(GraphOutputs.defaults), fail=False
+    )  # it fills in a copy
+    return GraphOutputs(estimator, **{name: given[name] for name in GraphOutputs.defaults})
 
 
 def _parse(alias: str, scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:
     """Declare the outputs of an estimator."""
     operator = scope.declare_local_operator(alias, model)
     operator.inputs = inputs
-    read_offs = _read_offs_of(scope, model)
-    for name, example in zip(read_offs.names, read_offs.examples, strict=True):
-        like = labels_of(read_offs.plan.task) if name == "label" else example.numpy()
+    graph_outputs = _graph_outputs_of(scope, model)
+    for name, example in zip(graph_outputs.names, graph_outputs.examples, strict=True):
+        like = labels_of(graph_outputs.plan.task) if name == "label" else example.numpy()
         kind = _tensor_type(like, example.shape[1:])
         operator.outputs.append(scope.declare_local_variable(name, kind))
     return operator.outputs
@@ -145,11 +147,11 @@ def _infer_nothing(operator: Any) -> None:
 
 def _convert(scope: Any, operator: Any, container: Any) -> None:
     """Add the graph of an estimator, under names of its own."""
-    read_offs = _read_offs_of(scope, operator.raw_operator)
+    graph_outputs = _graph_outputs_of(scope, operator.raw_operator)
     opset = container.target_opset
-    graph = graph_of(read_offs, opset).graph
+    graph = graph_of(graph_outputs, opset).graph
     outputs = [output.full_name for output in operator.outputs]
-    names = dict(zip(read_offs.names, outputs, strict=True))
+    names = dict(zip(graph_outputs.names, outputs, strict=True))
     names["X"] = scope.get_unique_variable_name("rows")
     dtype = graph.input[0].type.tensor_type.elem_type
     given = [operator.inputs[0].full_name]

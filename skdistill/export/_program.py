@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from sklearn.frozen import FrozenEstimator
 
-from .._files import check_folder, write_atomically
-from ._read_offs import ReadOffs, RoundReadOffs, check_has_read_offs
+from .._serialization.atomic import check_folder, write_atomically
+from ._outputs import GraphOutputs, RoundOutputs, check_has_prediction_methods
 
 
 def export_program(
@@ -58,23 +58,25 @@ def export_program(
     """
     check_folder(Path(path))
     model = model.estimator if isinstance(model, FrozenEstimator) else model
-    check_has_read_offs(model, "export_program", "a fitted estimator of skdistill", model)
-    read_offs = ReadOffs(model, quantiles, members, interval)
-    facts: dict[str, Any] = {"names": read_offs.names, "quantiles": read_offs.levels}
-    if "label" in read_offs.names:
+    check_has_prediction_methods(model, "export_program", "a fitted estimator of skdistill", model)
+    graph_outputs = GraphOutputs(model, quantiles, members, interval)
+    facts: dict[str, Any] = {"names": graph_outputs.names, "quantiles": graph_outputs.levels}
+    if "label" in graph_outputs.names:
         facts["labels"] = model.classes_.tolist()
     buffer = io.BytesIO()
-    torch.export.save(traced(read_offs), buffer, extra_files={"outputs.json": json.dumps(facts)})
+    torch.export.save(
+        traced(graph_outputs), buffer, extra_files={"outputs.json": json.dumps(facts)}
+    )
     write_atomically(Path(path), buffer.getvalue())
 
 
-def traced(read_offs: ReadOffs | RoundReadOffs) -> Any:
-    """Trace read-offs, for any number of rows."""
+def traced(graph_outputs: GraphOutputs | RoundOutputs) -> Any:
+    """Trace prediction methods, for any number of rows."""
     rows, shapes = torch.export.Dim("batch", min=1), torch.export.ShapesCollection()
-    inputs = tuple(read_offs.inputs.values())
+    inputs = tuple(graph_outputs.inputs.values())
     for tensor in inputs:
         shapes[tensor] = {0: rows}
     with torch.no_grad():
         return torch.export.export(
-            read_offs, inputs, dynamic_shapes=shapes.dynamic_shapes(read_offs, inputs)
+            graph_outputs, inputs, dynamic_shapes=shapes.dynamic_shapes(graph_outputs, inputs)
         )

@@ -10,10 +10,10 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from .._files import check_folder, write_atomically
+from .._serialization.atomic import check_folder, write_atomically
 from ..distillers import BDistilBooster
 from ._graph import graph_of, with_facts
-from ._read_offs import ReadOffs, RoundReadOffs
+from ._outputs import GraphOutputs, RoundOutputs
 
 
 def export_rounds(booster: Any, folder: Any, quantiles: Any = None) -> list[Path]:
@@ -66,13 +66,13 @@ def export_rounds(booster: Any, folder: Any, quantiles: Any = None) -> list[Path
     if not isinstance(booster, BDistilBooster):
         raise TypeError(f"booster must be a BDistilBooster, got {type(booster).__name__}.")
     check_is_fitted(booster)
-    read_offs = ReadOffs(booster, quantiles)
+    graph_outputs = GraphOutputs(booster, quantiles)
     paths = [Path(folder) / f"round_{number + 1}.onnx" for number in range(booster.n_rounds_)]
     check_folder(paths[0])
     state: dict[str, Tensor] = {}
     for number, path in enumerate(paths, start=1):
-        of_round = RoundReadOffs(read_offs, number, state)
+        of_round = RoundOutputs(graph_outputs, number, state)
         state = of_round.state
-        proto = with_facts(graph_of(of_round), booster, read_offs)
+        proto = with_facts(graph_of(of_round), booster, graph_outputs)
         write_atomically(path, proto.SerializeToString())
     return paths

@@ -15,8 +15,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from .._meta_estimators import inside
-from .._read_offs import DistributionEstimator
+from .._estimator.predicting import DistributionEstimator
+from .._estimator.unwrapping import inside
 
 try:
     from botorch.models.ensemble import EnsembleModel

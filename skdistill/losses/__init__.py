@@ -76,7 +76,7 @@ from ._gaussian import (
     spread_mismatch,
 )
 from ._heads import diversity, pairing
-from ._influence import logarithmic_beyond
+from ._influence import log_tailed_clip
 from ._logit_normal import logit_normal_moments
 from ._loss import Term as Term
 from ._loss import by_autograd as by_autograd
@@ -144,7 +144,7 @@ __all__ = [
     "log_barrier",
     "label_nll",
     "largest_precision",
-    "logarithmic_beyond",
+    "log_tailed_clip",
     "logit_normal_moments",
     "low_rank_normal_nll",
     "matched_moments",

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from .._special import digamma_excess
+from .._utils.special import digamma_excess
 from ..distributions import Dirichlet
 from ._loss import Term, loss_with_gradient
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from torch import Tensor
 
 
-def logarithmic_beyond(loss: Tensor, gradient: Tensor, limit: float) -> tuple[Tensor, Tensor]:
+def log_tailed_clip(loss: Tensor, gradient: Tensor, limit: float) -> tuple[Tensor, Tensor]:
     """Loss that grows as its logarithm from a limit on: ``limit (1 + ln(loss / limit))``.
 
     A network's outputs for a row far from all others move a long way with each step, and a

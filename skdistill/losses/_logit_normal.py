@@ -8,12 +8,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ..distributions import Gaussian
-from ._categorical import (
-    Categories,
-    Members,
-    categorical_aggregation,
-    information_mismatch,
-)
+from ._categorical import Categories, Members, categorical_aggregation, information_mismatch
 from ._gaussian import gradient_of_outputs
 from ._loss import Term, loss_with_gradient, weighted_sum
 

@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils import check_array
 
-from .._checks import check_weights, refuse_masked
-from .._rules import Number, errors_about
-from .._warnings import warn
+from .._data.checks import check_weights, refuse_masked
+from .._utils.validation import Number, errors_about
+from .._utils.warnings import warn
 
 
 def check_floats(values: Any, name: str, ndims: tuple[int, ...]) -> np.ndarray:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._rules import Number, OneOf
+from .._utils.validation import Number, OneOf
 from ._checks import (
     check_floats,
     check_labels,

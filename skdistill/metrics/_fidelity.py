@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import is_classifier
 from sklearn.metrics import accuracy_score, log_loss, root_mean_squared_error
 
-from .._predict import predict_uncertainty
+from .._estimator.functions import predict_uncertainty
 from ..distributions import Uncertainty
 from ._regression import gaussian_nll
 from ._uncertainty import epistemic_fidelity, uncertainty_total_variation

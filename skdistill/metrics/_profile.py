@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._columns import values_of
-from .._rules import Number, is_number
+from .._data.columns import values_of
+from .._utils.validation import Number, is_number
 from ._checks import check_same_length, check_vector, warn_undefined
 from ._ordering import midranks
 

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.metrics import log_loss
 from sklearn.utils.metadata_routing import MetadataRequest
 
-from .._predict import predict_interval, predict_members, predict_uncertainty
+from .._estimator.functions import predict_interval, predict_members, predict_uncertainty
 from ._checks import check_coverage, check_label_pair
 from ._classification import brier_score, expected_calibration_error
 from ._regression import crps, gaussian_nll, interval_score, mixture_nll

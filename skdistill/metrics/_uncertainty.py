@@ -12,7 +12,7 @@ from sklearn.metrics import ndcg_score, roc_auc_score
 from sklearn.utils import check_random_state
 from sklearn.utils.random import sample_without_replacement
 
-from .._rules import Number
+from .._utils.validation import Number
 from ._checks import (
     check_columns,
     check_nonnegative,

@@ -11,8 +11,8 @@ import numpy as np
 from sklearn.utils import indexable
 from threadpoolctl import threadpool_limits
 
-from .._meta_estimators import innermost
-from .._rules import Number
+from .._estimator.unwrapping import innermost
+from .._utils.validation import Number
 from ..metrics import EstimatorScorer
 from ..modules import count_flop
 from ..modules import n_parameters as n_parameters_of_module

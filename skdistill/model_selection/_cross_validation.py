@@ -10,8 +10,8 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.model_selection import cross_val_predict
 from sklearn.utils.metadata_routing import get_routing_for_object
 
-from .._meta_estimators import tags_of
-from .._predict import predict_uncertainty
+from .._estimator.functions import predict_uncertainty
+from .._estimator.unwrapping import tags_of
 from ..distributions import Uncertainty
 
 

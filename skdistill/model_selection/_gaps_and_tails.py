@@ -13,8 +13,8 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils import indexable
 
-from .._columns import column_of, values_of
-from .._rules import Number
+from .._data.columns import column_of, values_of
+from .._utils.validation import Number
 
 
 @dataclass

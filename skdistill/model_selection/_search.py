@@ -13,8 +13,8 @@ import numpy as np
 from sklearn.metrics import check_scoring, get_scorer
 from sklearn.model_selection import GridSearchCV
 
-from .._rules import AnyOf, IsCallable, Number, OneOf
-from .._warnings import without_schema_warnings
+from .._utils.validation import AnyOf, IsCallable, Number, OneOf
+from .._utils.warnings import without_schema_warnings
 from ..metrics import EstimatorScorer
 from ._costs import SCORERS, make_cost_scorer
 from ._pareto import costs_and_scores

@@ -17,10 +17,10 @@ from sklearn.model_selection import check_cv, train_test_split
 from sklearn.utils import Bunch, check_random_state, indexable
 from sklearn.utils.parallel import Parallel, delayed
 
-from .._meta_estimators import has_inside, innermost
-from .._predict import predict_interval, predict_members, predict_uncertainty
-from .._rules import Number, NumberOfJobs
-from .._warnings import without_schema_warnings
+from .._estimator.functions import predict_interval, predict_members, predict_uncertainty
+from .._estimator.unwrapping import has_inside, innermost
+from .._utils.validation import Number, NumberOfJobs
+from .._utils.warnings import without_schema_warnings
 from ..metrics import aurc, gaussian_nll, interval_coverage, mixture_nll, ood_auroc
 
 _COVERAGE = 0.9

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import nn
 
-from .._process import ProcessLock
+from .._utils.process import ProcessLock
 
 # Modules that draw from torch's global generator are built, and trained, one at a time.
 GLOBAL_GENERATOR_LOCK = ProcessLock()

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._rules import OneOf
+from .._utils.validation import OneOf
 from ._layers import activation_named, one_for_each, row_shape, started, whole_number, whole_numbers
 from ._networks import MLP
 

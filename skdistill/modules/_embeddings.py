@@ -9,8 +9,8 @@ from numbers import Integral, Real
 import torch
 from torch import Tensor, nn
 
-from .._rules import Number, OneOf
-from .._settings import Settings
+from .._utils.settings import Settings
+from .._utils.validation import Number, OneOf
 
 
 class PiecewiseLinear(Settings):

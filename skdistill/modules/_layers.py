@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from .._rules import Number, OneOf
+from .._utils.validation import Number, OneOf
 from ._networks import ACTIVATIONS, as_tuple
 
 Layer = TypeVar("Layer", bound=nn.Module)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .._rules import Number, OneOf, check_parameters
+from .._utils.validation import Number, OneOf, check_parameters
 from ._embeddings import Periodic, PeriodicLayer, PiecewiseLinear
 
 _SIZE = Number(Integral, 1)

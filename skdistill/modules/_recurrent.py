@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .._rules import OneOf
+from .._utils.validation import OneOf
 from ._layers import row_shape, started, whole_numbers
 from ._networks import MLP
 

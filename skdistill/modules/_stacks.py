@@ -16,8 +16,8 @@ from torch.func import functional_call, stack_module_state, vmap
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from .._process import DISPATCH_MODE_LOCK
-from .._warnings import warn
+from .._utils.process import DISPATCH_MODE_LOCK
+from .._utils.warnings import warn
 from ._networks import ELEMENTWISE, ResidualLayer
 from ._recurrent import written_out
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .._rules import Number, OneOf
+from .._utils.validation import Number, OneOf
 from ._embeddings import Periodic
 from ._layers import activation_named
 from ._networks import as_tuple, check_embeddings

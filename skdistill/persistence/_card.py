@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from .._meta_estimators import innermost
-from .._plans import name_of
+from .._estimator.unwrapping import innermost
+from .._method.plan import name_of
 
 # Facts of a fitted model, by attribute, in words.
 _FACTS = {

@@ -11,9 +11,9 @@ from typing import Any
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from .._archive import LIBRARIES, pack, read, unpack
-from .._files import write_atomically
-from .._rules import FilePath, OneOf
+from .._serialization.atomic import write_atomically
+from .._serialization.container import LIBRARIES, pack, read, unpack
+from .._utils.validation import FilePath, OneOf
 from ._card import card_of, config_of
 from ._objects import decoder_of_models, encoder_of_models
 

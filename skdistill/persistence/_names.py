@@ -14,14 +14,14 @@ import torch
 from sklearn import compose, frozen, impute, pipeline, preprocessing
 
 from .. import distillers, ensembles, modules
-from .._calibration import Calibration, Temperature
-from .._columns import Columns
-from .._inputs import InputEncoding
-from .._plans import Extent, NetworkRecipe, Plan
-from .._random_functions import RandomFunctions, UnknownColumns, UnseenValues
-from .._schema import TableSummary
-from .._settings import Settings
-from .._tasks import TASKS
+from .._data.columns import Columns
+from .._data.encoding import InputEncoding
+from .._data.schema import TableSummary
+from .._estimator.calibration import Calibration, Temperature
+from .._method.plan import NetworkRecipe, Plan, TrainingBudget
+from .._method.random_functions import RandomFunctions, UnknownColumns, UnseenValues
+from .._method.task import TASKS
+from .._utils.settings import Settings
 from ..distillers import LearnerRecipes, Round
 from ..ensembles import SamplerDiagnostics
 from ..expectations import KNOWN
@@ -63,7 +63,7 @@ def _optimizers() -> list[type]:
 _OURS = [
     *_public(ensembles),
     *_public(distillers),
-    *(*TASKS.values(), Extent, LearnerRecipes, NetworkRecipe, Round, SamplerDiagnostics),
+    *(*TASKS.values(), TrainingBudget, LearnerRecipes, NetworkRecipe, Round, SamplerDiagnostics),
     *(
         Calibration,
         Columns,

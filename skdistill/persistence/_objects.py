@@ -15,9 +15,9 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from sklearn.compose import make_column_selector
 from torch.overrides import TorchFunctionMode
 
-from .._estimator import NetEstimator
-from .._settings import Settings
-from .._values import Decoder, Encoder
+from .._estimator.base import NetEstimator
+from .._serialization.json import Decoder, Encoder
+from .._utils.settings import Settings
 from .._version import __version__
 from ._names import NAMES, name_of
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from .._rules import Number
+from .._utils.validation import Number
 from ..distributions import Uncertainty
 from ._scored import ScoredSequences
 from ._search import beam_search
@@ -50,7 +50,7 @@ class SequencePredictor(ABC):
     def _distribution(self, source: Tensor | None, target_in: Tensor, at: Tensor) -> Any:
         """Distribution of the tokens after those of `target_in`, (n, T), where `at`, (n, T)."""
 
-    # --- read-offs ----------------------------------------------------------------------------
+    # --- prediction methods -----------------------------------------------------------------
 
     def predict(self, X: Any, max_length: int | None = None) -> np.ndarray:
         """Predict sequences greedily, the most probable token after the other.

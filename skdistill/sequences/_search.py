@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._rules import Number
+from .._utils.validation import Number
 from ._tokens import check_tokens
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.utils import check_array
 
-from .._rules import Number, errors_about
+from .._utils.validation import Number, errors_about
 
 # Tokens pass through float32, which holds all whole numbers up to here.
 _TOO_LARGE = 2**24

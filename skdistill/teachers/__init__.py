@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from .._meta_estimators import is_prefitted
-from .._predict import align_classes
+from .._estimator.functions import align_classes
+from .._estimator.unwrapping import is_prefitted
 from . import _gaussian_process  # noqa: F401 -- registers its members
 from ._fitted import FittedModels
 from ._mixed import MixedModels

@@ -12,9 +12,9 @@ from sklearn.utils import check_array, gen_batches
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from .._meta_estimators import has_members, tags_of
-from .._predict import align_classes
-from .._rules import OneOf, errors_about
+from .._estimator.functions import align_classes
+from .._estimator.unwrapping import has_members, tags_of
+from .._utils.validation import OneOf, errors_about
 from .._version import API_PAGE_OF_MODULE
 from ..distributions import Gaussian
 from ._members import (

@@ -32,9 +32,9 @@ from sklearn.utils import check_array
 from sklearn.utils.parallel import Parallel, delayed
 from torch import nn
 
-from .._estimator import NetEstimator
-from .._meta_estimators import final_step, has_members, members_and_rows, weights_of_voters
-from .._predict import align_classes, predict_members, transformed_members
+from .._estimator.base import NetEstimator
+from .._estimator.functions import align_classes, predict_members, transformed_members
+from .._estimator.unwrapping import final_step, has_members, members_and_rows, weights_of_voters
 from ._predictions import without_rounding
 from ._predictive import predictive_moments
 

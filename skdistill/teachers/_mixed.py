@@ -13,15 +13,15 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from .._calibration import Temperature, fit_temperature, negative_log_likelihood
-from .._checks import check_weights
-from .._meta_estimators import final_step, is_prefitted, seeded_clone, tags_of, weights_for
-from .._predict import align_classes
-from .._rules import Number, OneOf, Seed, errors_about
-from .._standardisation import standardisation
-from .._training import SEED_LIMIT
+from .._data.checks import check_weights
+from .._estimator.calibration import Temperature, fit_temperature, negative_log_likelihood
+from .._estimator.functions import align_classes
+from .._estimator.unwrapping import final_step, is_prefitted, seeded_clone, tags_of, weights_for
+from .._training.trainer import SEED_LIMIT
+from .._utils.moments import standardisation
+from .._utils.validation import Number, OneOf, Seed, errors_about
+from .._utils.warnings import without_schema_warnings
 from .._version import API_PAGE_OF_MODULE
-from .._warnings import without_schema_warnings
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian
 from ._members import (
     group_moments,

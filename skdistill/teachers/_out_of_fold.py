@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from sklearn.base import is_classifier
 
-from .._checks import check_weights
-from .._meta_estimators import final_step, is_prefitted
-from .._predict import align_classes, predict_members
+from .._data.checks import check_weights
+from .._estimator.functions import align_classes, predict_members
+from .._estimator.unwrapping import final_step, is_prefitted
 from ._rows_and_folds import as_rows, folds_of, read_out_of_fold, rows_at
 from ._teacher import Teacher, as_teacher
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from .._checks import refuse_masked
-from .._rules import errors_about
+from .._data.checks import refuse_masked
+from .._utils.validation import errors_about
 
 # Largest deviation of a sum of probabilities from one: half precision has three digits.
 _TOLERANCE = 1e-3

@@ -10,9 +10,9 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from .._meta_estimators import seeded_clone, weights_for
-from .._rules import Seed, errors_about
-from .._training import SEED_LIMIT
+from .._estimator.unwrapping import seeded_clone, weights_for
+from .._training.trainer import SEED_LIMIT
+from .._utils.validation import Seed, errors_about
 from .._version import API_PAGE_OF_MODULE
 from ._predictive import moments_of_quantiles
 

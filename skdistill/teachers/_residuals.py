@@ -8,9 +8,9 @@ from collections.abc import Callable
 import numpy as np
 from sklearn.model_selection import KFold
 
-from .._checks import check_weights
-from .._meta_estimators import final_step, is_prefitted, is_search
-from .._standardisation import standardisation
+from .._data.checks import check_weights
+from .._estimator.unwrapping import final_step, is_prefitted, is_search
+from .._utils.moments import standardisation
 from ._members import group_moments
 from ._rows_and_folds import fits_on_folds, in_chunks, rows_at
 

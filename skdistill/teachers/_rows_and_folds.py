@@ -13,11 +13,11 @@ from sklearn.base import clone
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 from sklearn.utils import gen_batches, indexable
 
-from .._columns import as_table
-from .._memory import rows_in_memory
-from .._meta_estimators import weights_for
-from .._rules import Number
-from .._verbose import print_line, time_left
+from .._data.columns import as_table
+from .._estimator.unwrapping import weights_for
+from .._utils.memory import rows_in_memory
+from .._utils.messages import print_line, time_left
+from .._utils.validation import Number
 
 # Predictions that will be averaged are computed in chunks of about this many bytes: large ones, as
 # every chunk reads all trees of a forest from memory again.

@@ -13,11 +13,11 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from .._checks import check_trainable, check_weights
-from .._columns import as_table
-from .._meta_estimators import final_step, has_members, tags_of, weights_for
-from .._rules import Number
-from .._standardisation import resolves, standardisation
+from .._data.checks import check_trainable, check_weights
+from .._data.columns import as_table
+from .._estimator.unwrapping import final_step, has_members, tags_of, weights_for
+from .._utils.moments import resolves, standardisation
+from .._utils.validation import Number
 from .._version import API_PAGE_OF_MODULE
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian, Uncertainty
 from ._fitted import FittedModels

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._rules import did_you_mean
+from .._utils.validation import did_you_mean
 from ._box import UniformBox
 from ._disagreement import Disagreement, MemberDisagreement
 from ._disagreement import Measure as Measure

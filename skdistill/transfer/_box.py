@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._rules import Number
+from .._utils.validation import Number
 from ._maker import Draw, TransferMaker
 
 

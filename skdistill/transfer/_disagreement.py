@@ -11,8 +11,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from .._rules import Number, OneOf
-from .._standardisation import standardisation
+from .._utils.moments import standardisation
+from .._utils.validation import Number, OneOf
 from ._maker import Draw, TransferMaker
 from ._noise import GaussianNoise
 

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._rules import check_parameters, did_you_mean, is_number
-from .._settings import Settings
+from .._utils.settings import Settings
+from .._utils.validation import check_parameters, did_you_mean, is_number
 
 # Rows of shape (..., *row), their index of shape (...), a generator on their device -> new rows.
 Draw = Callable[[Tensor, Tensor, torch.Generator], Tensor]

@@ -10,7 +10,7 @@ import torch
 from scipy.special import betaincinv
 from torch import Tensor
 
-from .._rules import Number
+from .._utils.validation import Number
 from ._maker import Draw, TransferMaker, per_row
 
 

@@ -11,8 +11,8 @@ import torch
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from .._rules import Number
-from .._standardisation import standardisation
+from .._utils.moments import standardisation
+from .._utils.validation import Number
 from ._maker import Draw, TransferMaker, Variables
 
 # With more dimensions than this a tree visits nearly every point, and products are faster; sooner

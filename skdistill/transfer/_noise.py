@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._rules import Number, OneOf
-from .._standardisation import correlation, standardisation
+from .._utils.moments import correlation, standardisation
+from .._utils.validation import Number, OneOf
 from ._maker import Draw, TransferMaker, Variables, per_row
 
 # Columns, at most, whose noise can be correlated: a row takes the square of them multiplications.

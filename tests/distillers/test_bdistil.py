@@ -28,10 +28,10 @@ from sklearn.neural_network import MLPClassifier
 from torch.testing import assert_close
 
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor, BDistilBooster
-from skdistill._reading import chunk_size
-from skdistill.distillers import _bdistil_anytime
-from skdistill.distillers._bdistil_search import Barrier
-from skdistill.distillers._plans._rounds import WeakLearnerObjective
+from skdistill._estimator.batched import chunk_size
+from skdistill.distillers.bdistil import _anytime
+from skdistill.distillers.bdistil._plan import WeakLearnerObjective
+from skdistill.distillers.bdistil._search import Barrier
 from skdistill.losses import cross_entropy, log_barrier
 from skdistill.model_selection import flops
 from skdistill.modules import MLP, Booster, Learner, Recurrent, Rounds
@@ -475,7 +475,7 @@ def test_limits_are_rounds(booster, digits):
 def test_a_number_of_rounds_needs_no_bookkeeping(booster, digits, monkeypatch):
     """Neither state nor distribution is made for each round where only their number is limited."""
     expected = booster.predict_proba(digits[2], max_rounds=2, return_exits=True)[0]
-    monkeypatch.setattr(_bdistil_anytime, "LimitedRun", None)
+    monkeypatch.setattr(_anytime, "LimitedRun", None)
     assert_array_equal(booster.predict_proba(digits[2], max_rounds=2), expected)
     flop = booster.rounds_[0].flop
     labels = booster.predict(digits[2], max_flops=1.5 * flop)
@@ -772,7 +772,7 @@ def test_rows_go_through_the_rounds_in_chunks_that_fit_working_memory(kind, monk
         "stages": lambda: np.stack(list(model.staged_predict(X))),
     }
     whole = {name: call() for name, call in calls.items()}
-    monkeypatch.setattr(_bdistil_anytime, "Rounds", Witness)
+    monkeypatch.setattr(_anytime, "Rounds", Witness)
     with config_context(working_memory=0.05):
         assert 1 < chunk_size(model.module_, (4,)) < 300
         for name, call in calls.items():

@@ -40,8 +40,8 @@ from torch import nn
 
 from skdistill import BDistilBooster, DistributionDistiller, predict_members
 from skdistill._engine import PooledRows
-from skdistill._training import batch_size_for, learning_rate_for
-from skdistill.distillers import _setup, _student
+from skdistill._training.trainer import batch_size_for, learning_rate_for
+from skdistill.distillers._fit import _student, _validate
 from skdistill.modules import MLP, stack
 from skdistill.teachers import as_teacher
 from skdistill.transfer import GaussianNoise, Mixup, Munge, TransferSet, UniformBox
@@ -842,7 +842,7 @@ def test_auto_is_noise(frozen, task):
 
 
 def test_auto_draws_no_rows_for_numbers_on_large_tables(witness, task, monkeypatch):
-    monkeypatch.setattr(_setup, "_MANY_ROWS", 59)
+    monkeypatch.setattr(_validate, "_MANY_ROWS", 59)
     model = task.student(witness, batch_size=20).fit(*task.data)
     is_asked_once = np.array_equal(asked_in_training(model), task.X)
     assert is_asked_once != task.is_classification

@@ -24,8 +24,8 @@ from skdistill import (
     losses,
     predict_uncertainty,
 )
-from skdistill.distillers._plans import FAMILY_SETTINGS
-from skdistill.distillers._plans._zeros import without_zeros
+from skdistill.distillers.distribution._families import FAMILY_SETTINGS
+from skdistill.distillers.distribution._zeros import without_zeros
 from skdistill.distributions import (
     Dirichlet,
     EmpiricalCategorical,
@@ -217,7 +217,7 @@ def test_the_logit_normal_family_learns_mean_and_information_of_the_members(smoo
 
 def test_draws_of_a_logit_normal_are_others_in_every_epoch(data):
     model = small_student("classifier", family="logit_normal").fit(data[0], data[2])
-    objective = model._plan.objective(model.module_, model._extent)
+    objective = model._plan.objective(model.module_, model._training_budget)
     first = objective.given.clone()
     objective.begin_epoch(1)
     assert (objective.given != first).any()
@@ -365,7 +365,7 @@ def test_every_family_on_data(kind, family, distribution, data):
     assert model.sample_y(data[0], 3, random_state=0).shape == (60, 3)
 
 
-def test_read_offs_of_a_regressor_are_those_of_its_distribution(data):
+def test_prediction_methods_of_a_regressor_are_those_of_its_distribution(data):
     model = small_student("regressor").fit(data[0], data[1])
     found = model.predict_distribution(data[0])
     mean, std = model.predict(data[0], return_std=True)
@@ -386,9 +386,9 @@ def test_read_offs_of_a_regressor_are_those_of_its_distribution(data):
 def test_the_supervised_term_is_the_likelihood_of_the_labels(kind, data):
     y = target_of(kind, data)
     model = small_student(kind, supervised_weight=2.0).fit(data[0], y)
-    objective = model._plan.objective(model.module_, model._extent)
+    objective = model._plan.objective(model.module_, model._training_budget)
     other = clone(model).set_params(supervised_weight=0.0).fit(data[0], y)
-    plain = other._plan.objective(other.module_, other._extent)
+    plain = other._plan.objective(other.module_, other._training_budget)
     n = 5
     outputs = torch.randn(1, n, model._plan.n_outputs, dtype=torch.float64)
     if kind == "regressor":
@@ -424,7 +424,7 @@ def test_labels_mend_what_members_have_wrong():
 @pytest.mark.parametrize("family", ["dirichlet", "mixture"])
 def test_the_temperature_softens_both_sides_and_falls_to_one(family, data):
     model = small_student("classifier", family=family, temperature=(3.0, 2, 6)).fit(*data[::2])
-    objective = model._plan.objective(model.module_, model._extent)
+    objective = model._plan.objective(model.module_, model._training_budget)
     temperatures = []
     for epoch in range(9):
         objective.begin_epoch(epoch)
@@ -500,7 +500,7 @@ def test_the_penalty_of_a_gaussian_head_is_its_divergence_from_the_prior(data):
         q = torch.distributions.Normal(mean, torch.nn.functional.softplus(raw))
         prior = torch.distributions.Normal(torch.zeros_like(mean), torch.ones_like(mean))
         expected = expected + torch.distributions.kl_divergence(q, prior).sum()
-    penalty = model._plan.objective(model.module_, model._extent).penalty(model.module_)
+    penalty = model._plan.objective(model.module_, model._training_budget).penalty(model.module_)
     torch.testing.assert_close(penalty, expected.view(1) / 60)
 
 
@@ -508,15 +508,15 @@ def test_the_prior_of_a_gaussian_head_weighs_as_one_against_all_rows(data):
     X, _, y = data
     model = small_student("classifier", family="gauss_head", transfer=None)
     n_rows = {
-        "plain": model.fit(X, y)._extent.n_rows,
-        "weighted": model.fit(X, y, sample_weight=np.full(60, 2.0))._extent.n_rows,
-        "with more": model.fit(X, y, X_transfer=X[:7])._extent.n_rows,
+        "plain": model.fit(X, y)._training_budget.n_rows,
+        "weighted": model.fit(X, y, sample_weight=np.full(60, 2.0))._training_budget.n_rows,
+        "with more": model.fit(X, y, X_transfer=X[:7])._training_budget.n_rows,
     }
     assert n_rows == {"plain": 60, "weighted": 120, "with more": 67}
     model.set_params(transfer_only=True).fit(X, y, X_transfer=X[:7])
-    assert model._extent.n_rows == 7
+    assert model._training_budget.n_rows == 7
     model.set_params(transfer="box").fit(X, y)
-    assert model._extent.n_rows == 60
+    assert model._training_budget.n_rows == 60
 
 
 def test_the_likelihood_is_smoothed_by_default_also_where_the_family_is_chosen(data):

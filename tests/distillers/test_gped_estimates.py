@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from skdistill.distillers._gped_estimates import RunningMean, Targets, pooled
-from skdistill.distillers._plans._expectations import ExpectationObjective, ReplayObjective
+from skdistill.distillers.gped._estimates import RunningMean, Targets, pooled
+from skdistill.distillers.gped._plan import ExpectationObjective, ReplayObjective
 from skdistill.distributions import Gaussian
 from skdistill.expectations import KNOWN, Expectation
 from skdistill.losses import cross_entropy

@@ -20,8 +20,9 @@ from sklearn.model_selection import GridSearchCV
 
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from skdistill._engine._checkpoint import Checkpoint
-from skdistill.distillers import GPEDDistiller, _gped_loop
-from skdistill.distillers._gped_loop import OnlineDistillation
+from skdistill.distillers import GPEDDistiller
+from skdistill.distillers.gped import _loop
+from skdistill.distillers.gped._loop import OnlineDistillation
 from skdistill.expectations import Expectation
 from skdistill.samplers import SGHMC, SGLD
 from skdistill.transfer import GaussianNoise
@@ -168,7 +169,7 @@ def test_a_fit_that_was_stopped_between_two_epochs_gives_the_same_student(
     epoch, together, tmp_path, monkeypatch
 ):
     # After the first epoch of the chains the guard against divergence knows its scale.
-    monkeypatch.setattr(_gped_loop, "_ITERATIONS_TOGETHER", together)
+    monkeypatch.setattr(_loop, "_ITERATIONS_TOGETHER", together)
     path = tmp_path / "checkpoint"
     with monkeypatch.context() as patch:
         patch.setattr(

@@ -19,9 +19,9 @@ from torch.distributions import Categorical, Normal, kl_divergence
 
 from skdistill import predict_members
 from skdistill._engine import _traced
-from skdistill._plans import Extent
-from skdistill._tasks import Classes, Numbers
-from skdistill.distillers._hydra import hydra_plan
+from skdistill._method.plan import TrainingBudget
+from skdistill._method.task import ClassificationTask, RegressionTask
+from skdistill.distillers.hydra._estimator import hydra_plan
 from skdistill.modules import MLP
 
 
@@ -272,8 +272,12 @@ def test_a_users_own_sequential_with_normalisation(frozen, task):
 def objective_of(task, n_epochs, **settings):
     """The objective of a student of three members that trains for `n_epochs`."""
     model = task.Student(**settings)
-    task_ = Classes(np.arange(2)) if "Classifier" in task.Student.__name__ else Numbers(1, True)
-    return hydra_plan(model, task_, 3).objective(None, Extent(n_epochs))
+    task_ = (
+        ClassificationTask(np.arange(2))
+        if "Classifier" in task.Student.__name__
+        else RegressionTask(1, True)
+    )
+    return hydra_plan(model, task_, 3).objective(None, TrainingBudget(n_epochs))
 
 
 def test_the_spread_weight_grows_linearly_to_its_full_size(task):

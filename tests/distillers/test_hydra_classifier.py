@@ -18,10 +18,10 @@ from sklearn.model_selection import KFold, cross_val_predict
 from torch.autograd import gradcheck
 
 from skdistill import BayesianEnsembleClassifier, HydraPlusClassifier, losses, predict_members
-from skdistill._plans import Extent
-from skdistill._tasks import Classes
-from skdistill.distillers._hydra import hydra_plan
-from skdistill.distillers._plans import _hydra
+from skdistill._method.plan import TrainingBudget
+from skdistill._method.task import ClassificationTask
+from skdistill.distillers.hydra import _plan
+from skdistill.distillers.hydra._estimator import hydra_plan
 from skdistill.modules import ConvNet
 from skdistill.teachers import as_teacher
 
@@ -54,8 +54,8 @@ def objective_of(case, epoch=3, **settings):
     """The objective of a student in an epoch, by default the last of four."""
     model = HydraPlusClassifier(**settings)
     model.set_params(n_heads=len(case.heads))
-    plan = hydra_plan(model, Classes(np.arange(4)), len(case.members))
-    objective = plan.objective(None, Extent(n_epochs=4))
+    plan = hydra_plan(model, ClassificationTask(np.arange(4)), len(case.members))
+    objective = plan.objective(None, TrainingBudget(n_epochs=4))
     objective.begin_epoch(epoch)
     return objective
 
@@ -71,7 +71,7 @@ def test_rows_may_be_taken_a_few_at_a_time(n_rows_at_a_time, monkeypatch):
     case = answers_and_outputs(5, 2)
     objective = objective_of(case, epoch=3, alpha=0.5, spread_weight=1.0)
     expected = objective.loss_and_gradient(case.outputs, case.targets)
-    monkeypatch.setattr(_hydra, "_CHUNK", n_rows_at_a_time * case.heads[:, 0].numel())
+    monkeypatch.setattr(_plan, "_CHUNK", n_rows_at_a_time * case.heads[:, 0].numel())
     found = objective.loss_and_gradient(case.outputs, case.targets)
     for some, all_ in zip(found, expected, strict=True):
         torch.testing.assert_close(some, all_, rtol=1e-12, atol=0)

@@ -19,10 +19,10 @@ from torch import nn
 from torch.distributions import Normal, kl_divergence
 
 from skdistill import HydraPlusRegressor, losses, predict_members
-from skdistill._plans import Extent, NetworkRecipe
-from skdistill._tasks import Numbers
-from skdistill.distillers._hydra import hydra_plan
-from skdistill.distillers._plans._hydra import gained
+from skdistill._method.plan import NetworkRecipe, TrainingBudget
+from skdistill._method.task import RegressionTask
+from skdistill.distillers.hydra._estimator import hydra_plan
+from skdistill.distillers.hydra._plan import gained
 from skdistill.distributions import EmpiricalGaussian
 from skdistill.modules import MLP
 
@@ -105,7 +105,9 @@ def objective_of(n_members, n_heads, n_epochs=4, **settings):
     """The objective of a student that trains for `n_epochs`."""
     model = HydraPlusRegressor(**settings)
     model.set_params(n_heads=n_heads)
-    return hydra_plan(model, Numbers(1, True), n_members).objective(None, Extent(n_epochs))
+    return hydra_plan(model, RegressionTask(1, True), n_members).objective(
+        None, TrainingBudget(n_epochs)
+    )
 
 
 def loss(case, epoch=3, **settings):
@@ -236,12 +238,12 @@ def test_only_heads_whose_spread_is_matched_have_a_gain(settings, n_heads, n_net
 
 
 def test_the_gain_is_no_part_of_the_diversity_of_the_heads():
-    plan = hydra_plan(HydraPlusRegressor(diversity_weight=0.5), Numbers(1, True), 3)
+    plan = hydra_plan(HydraPlusRegressor(diversity_weight=0.5), RegressionTask(1, True), 3)
     recipe = NetworkRecipe.of(MLP, (3,), 2, {"hidden_units": (4,)})
     module = SimpleNamespace(network=plan.build(recipe, [0, 1, 2, 3]))
     (weight,) = module.network.head_weights()
     expected = 0.5 * losses.diversity([weight[:, :3]])
-    torch.testing.assert_close(plan.objective(module, Extent(2)).penalty(module), expected)
+    torch.testing.assert_close(plan.objective(module, TrainingBudget(2)).penalty(module), expected)
 
 
 def test_the_defaults_are_a_faithful_student():

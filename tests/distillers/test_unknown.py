@@ -21,7 +21,7 @@ from skdistill import (
     HydraPlusClassifier,
     HydraPlusRegressor,
 )
-from skdistill.distillers._plans import FAMILIES
+from skdistill.distillers.distribution._families import FAMILIES
 from skdistill.distributions import (
     EmpiricalCategorical,
     EmpiricalGaussian,

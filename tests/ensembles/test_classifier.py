@@ -25,12 +25,12 @@ from torch import nn
 
 from skdistill import (
     BayesianEnsembleClassifier,
-    _reading,
     predict_interval,
     predict_members,
     predict_uncertainty,
 )
-from skdistill._tasks import Classes
+from skdistill._estimator import batched
+from skdistill._method.task import ClassificationTask
 from skdistill.distributions import EmpiricalCategorical
 from skdistill.ensembles._fit import split
 from skdistill.ensembles._training import Data
@@ -498,17 +498,17 @@ def test_a_row_does_not_depend_on_its_chunk(read, fitted, data, monkeypatch):
     whole = READS[read](fitted, X)
     single = np.concatenate([READS[read](fitted, X[i : i + 1]) for i in range(len(X))])
     np.testing.assert_allclose(single, whole, rtol=1e-11)
-    monkeypatch.setattr(_reading, "_FEW", 0)
-    monkeypatch.setattr(_reading, "chunk_size", lambda module, row_shape: 7)
+    monkeypatch.setattr(batched, "_FEW", 0)
+    monkeypatch.setattr(batched, "chunk_size", lambda module, row_shape: 7)
     np.testing.assert_allclose(READS[read](fitted, X), whole, rtol=1e-11)
     assert READS[read](fitted, X).dtype == whole.dtype
 
 
 def test_chunks_follow_working_memory(fitted, data, monkeypatch):
     expected = fitted.predict_proba(data[0])
-    monkeypatch.setattr(_reading, "_FEW", 0)
+    monkeypatch.setattr(batched, "_FEW", 0)
     with config_context(working_memory=1e-6):
-        assert _reading.chunk_size(fitted.module_, (fitted.n_features_in_,)) == 1
+        assert batched.chunk_size(fitted.module_, (fitted.n_features_in_,)) == 1
         np.testing.assert_allclose(fitted.predict_proba(data[0]), expected, rtol=1e-11)
 
 
@@ -527,7 +527,10 @@ def test_validation_rows_are_a_share_of_every_class(data):
     X, y = data
     model = ensemble(early_stopping=True, validation_fraction=0.2).fit(X, y)
     weight = np.arange(1.0, 61.0)
-    task, data = Classes(np.unique(y)), Data(X, np.unique(y, return_inverse=True)[1], weight)
+    task, data = (
+        ClassificationTask(np.unique(y)),
+        Data(X, np.unique(y, return_inverse=True)[1], weight),
+    )
     train, valid = split(model, task, data, np.random.RandomState(0))
     assert np.bincount(train.y).tolist() == [28, 12, 8]
     assert np.bincount(valid.y).tolist() == [7, 3, 2]

@@ -17,7 +17,7 @@ from sklearn.metrics import log_loss
 from small_models import assert_same_weights, weights
 
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor, load, save
-from skdistill._tasks import TASKS
+from skdistill._method.task import TASKS
 from skdistill.ensembles import _tuning
 from skdistill.ensembles._out_of_bag import N_PARTS, Parts
 from skdistill.metrics import interval_coverage

@@ -20,8 +20,8 @@ from skdistill import (
     DistributionDistiller,
     HydraPlusRegressor,
 )
-from skdistill._calibration import fit_temperature
-from skdistill._tasks import TASKS
+from skdistill._estimator.calibration import fit_temperature
+from skdistill._method.task import TASKS
 from skdistill.ensembles._out_of_bag import Parts
 from skdistill.export import export_program
 from skdistill.modules import TabM, n_parameters

@@ -45,7 +45,7 @@ from skdistill import (
 )
 from skdistill.export import export_program, register_converters
 from skdistill.export._elementary import expm1, log1p, softplus
-from skdistill.export._read_offs import ReadOffs
+from skdistill.export._outputs import GraphOutputs
 
 onnxruntime = pytest.importorskip("onnxruntime")
 skl2onnx = pytest.importorskip("skl2onnx")
@@ -93,7 +93,7 @@ def test_float32_stays_float32(name, tmp_path):
 )
 def test_outputs_have_the_names_of_further_expectations(name, wanted):
     model = MODELS[name]().set_params(max_epochs=1).fit(*data_of(name))
-    names = ReadOffs(model).names
+    names = GraphOutputs(model).names
     assert {name for name in names if name.startswith("expectation")} == wanted
 
 

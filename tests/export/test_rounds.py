@@ -12,7 +12,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from skdistill import BDistilBooster
 from skdistill.export import export_rounds
-from skdistill.export._read_offs import ReadOffs, RoundReadOffs
+from skdistill.export._outputs import GraphOutputs, RoundOutputs
 from skdistill.modules import MLP, Recurrent
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -43,9 +43,9 @@ def graphs(paths):
 
 def modules(booster):
     """Rounds as the modules that are exported."""
-    read_offs, state = ReadOffs(booster), {}
+    graph_outputs, state = GraphOutputs(booster), {}
     for number in range(1, booster.n_rounds_ + 1):
-        module = RoundReadOffs(read_offs, number, state)
+        module = RoundOutputs(graph_outputs, number, state)
         state = module.state
         yield lambda given, module=module: dict(
             zip(module.names, module(*(given[name] for name in module.inputs)), strict=True)

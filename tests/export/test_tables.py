@@ -12,7 +12,7 @@ from exported_models import MAGNITUDES, MODELS, all_outputs, assert_same, predic
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skdistill.export import export_onnx
-from skdistill.export._read_offs import ReadOffs
+from skdistill.export._outputs import GraphOutputs
 
 pytest.importorskip("onnxruntime")
 
@@ -47,7 +47,7 @@ def fitted_and_exported(name: str, X: np.ndarray, y: np.ndarray, path: Any) -> t
     model.fit(X[:400], y[:400])
     options = all_outputs(name, model)
     export_onnx(model, path, **options)
-    return model, ReadOffs(model, **options)
+    return model, GraphOutputs(model, **options)
 
 
 @pytest.mark.slow
@@ -78,16 +78,16 @@ def test_float32_to_its_own_rounding(name, table, data_dir, tmp_path):
     infinite, and what is no number.
     """
     X, y = standardised(data_dir, table, np.float32)
-    model, read_offs = fitted_and_exported(name, X, y, tmp_path / "model.onnx")
+    model, graph_outputs = fitted_and_exported(name, X, y, tmp_path / "model.onnx")
     torch32 = {}
     for magnitude in MAGNITUDES:
         rows = torch.tensor(X * np.float32(magnitude))
         found = run(tmp_path / "model.onnx", rows.numpy())
-        torch32[magnitude] = dict(zip(read_offs.names, read_offs(rows), strict=True)), found
-    read_offs.double()
+        torch32[magnitude] = dict(zip(graph_outputs.names, graph_outputs(rows), strict=True)), found
+    graph_outputs.double()
     for magnitude, (expected, found) in torch32.items():
         rows = torch.tensor(X * np.float32(magnitude)).double()
-        exact = dict(zip(read_offs.names, read_offs(rows), strict=True))
+        exact = dict(zip(graph_outputs.names, graph_outputs(rows), strict=True))
         for output, value in expected.items():
             if output == "label":
                 same = found[output] == model.classes_[value]

@@ -44,7 +44,7 @@ def student(cls, teacher, **params):
     return cls(frozen(teacher), **{**TINY, **params})
 
 
-def beside_chains(teacher, inference):
+def runs_online(teacher, inference):
     params = {name: value for name, value in TINY.items() if name != "max_epochs"}
     return GPEDDistiller(teacher(inference=inference, **CHAIN), **params)
 
@@ -63,7 +63,7 @@ MAKERS = {
         DistributionDistiller, BayesianEnsembleClassifier, family="logit_normal", n_samples=5
     ),
     "gped_regressor": lambda: student(GPEDDistiller, BayesianEnsembleRegressor),
-    "gped_classifier": lambda: beside_chains(BayesianEnsembleClassifier, SGLD(1e-5)),
+    "gped_classifier": lambda: runs_online(BayesianEnsembleClassifier, SGLD(1e-5)),
     "b_distil_regressor": lambda: BDistilBooster(
         DecisionTreeRegressor(), n_rounds=2, max_search=1, **TINY
     ),

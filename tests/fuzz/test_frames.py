@@ -25,7 +25,7 @@ from skdistill import (
     GPEDDistiller,
     HydraPlusClassifier,
 )
-from skdistill._warnings import SchemaWarning
+from skdistill._utils.warnings import SchemaWarning
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")

@@ -3,8 +3,9 @@
 
 What else is tested with other libraries: dask and ray as backends of joblib in
 ``tests/ensembles/test_jobs.py`` and on their own tables in ``tests/test_distributed.py``, ONNX in
-``tests/export``, MLflow in ``tests/test_mlflow.py``, skops in ``tests/persistence/test_names.py``,
-and scikit-learn's callbacks in ``tests/test_training.py``.
+``tests/export``, MLflow in ``tests/integrations/test_mlflow.py``, skops in
+``tests/persistence/test_names.py``, and scikit-learn's callbacks in
+``tests/_training/test_trainer.py``.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from torch.autograd import gradcheck
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from skdistill import losses
-from skdistill._tasks import Numbers
-from skdistill.distillers._plans._gaussian import GaussianPlan
+from skdistill._method.task import RegressionTask
+from skdistill.distillers.distribution._gaussian import GaussianPlan
 from skdistill.distributions import (
     EmpiricalGaussian,
     Gaussian,
@@ -356,7 +356,7 @@ def test_members_that_agree_to_less_than_the_least_noise_are_matched(covariance,
     variance = torch.stack((mean.var(correction=0), raw.var(correction=0)))
     outputs = [torch.zeros(1), raw.mean().view(1), torch.log(torch.expm1(variance - 1e-8))]
     outputs = torch.cat((*outputs, *[torch.zeros(1)] * (covariance == "full"))).view(1, -1)
-    plan = GaussianPlan(Numbers(1, True), covariance=covariance, loss=loss)
+    plan = GaussianPlan(RegressionTask(1, True), covariance=covariance, loss=loss)
     close(plan.distribution(outputs).uncertainty().epistemic, [[1e-7]])
     term = plan.term(members, torch.ones(()))
     _, gradient = term.loss.and_gradient(outputs, *term.arguments)

@@ -14,7 +14,8 @@ NAMES_1 = set(
     """
 BDistilBooster BayesianEnsembleClassifier BayesianEnsembleRegressor DistributionDistiller
 GPEDDistiller HydraPlusClassifier HydraPlusRegressor SequenceDistributionDistiller
-Classes Numbers Extent LearnerRecipes NetworkRecipe Round SamplerDiagnostics Calibration
+ClassificationTask RegressionTask TrainingBudget LearnerRecipes NetworkRecipe Round
+SamplerDiagnostics Calibration
 CategoricalExpectationsPlan CategoricalMixturePlan DirichletLikelihoodPlan DirichletPlan
 DropoutHeadPlan EnsemblePlan GaussianExpectationsPlan GaussianHeadPlan GaussianMixturePlan
 GaussianPlan HydraPlan LogitNormalPlan NormalInverseGammaPlan NormalInverseWishartPlan RoundsPlan

@@ -24,9 +24,7 @@ from torch import nn
 
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from skdistill.distributions import Gaussian
-from skdistill.teachers import (
-    as_teacher,
-)
+from skdistill.teachers import as_teacher
 
 LABELS = np.array(["ash", "elm", "oak"])
 

@@ -47,10 +47,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import skdistill
 from skdistill import BayesianEnsembleRegressor
-from skdistill.teachers import (
-    Teacher,
-    as_teacher,
-)
+from skdistill.teachers import Teacher, as_teacher
 
 LABELS = np.array(["ash", "elm", "oak"])
 N_TREES = 12

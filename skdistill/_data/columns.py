@@ -1,0 +1,614 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The columns of X: which of them hold categories or dates, and how missing values are read."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.utils import assert_all_finite, check_array, check_X_y
+from sklearn.utils.validation import validate_data
+
+from .._utils.validation import OneOf, errors_about
+from .._utils.warnings import warn
+from .checks import refuse_masked
+from .conversions import in_words, known_categories
+
+# Categories of a column at most, the most frequent ones; others are read as if they were missing.
+_MOST_CATEGORIES = 255
+
+# What files can hold as categories.
+_KINDS_OF_CATEGORIES = (str, bool, int, float, np.bool_, np.integer, np.floating, tuple)
+
+# Text is nearly numeric if such a share of its values are numbers, more than so many different.
+_SHARE_OF_NUMBERS, _FEW_NUMBERS = 0.9, 10
+
+# A column of text with so many values, of which more than this share differ, holds names, or is
+# free text.
+_LEAST_VALUES, _SHARE_OF_NAMES = 20, 0.5
+
+# Names of columns that are IDs: "id", "user_id", "UserID", "passengerId".
+_ID = re.compile(r"(^|[^A-Za-z])(id|ID|Id)$|[a-z](Id|ID)$")
+
+# How the names of dtypes begin, of pandas and polars, whose columns hold categories or text.
+_OF_CATEGORIES = ("cat", "dictionary", "enum", "large_string", "object", "str")
+
+# How the names of dtypes of dates and durations begin, of NumPy, pandas, polars and Arrow.
+OF_DATES = ("date", "duration", "period", "timedelta", "timestamp")
+
+_DURATIONS = (np.timedelta64, timedelta)
+_DATES = (date, np.datetime64, *_DURATIONS)
+
+# torch knows no negative strides
+_SETTINGS = {"dtype": (np.float64, np.float32), "order": "C", "allow_nd": True}
+
+
+class CategoricalFeaturesRule:
+    """Rule of `categorical_features`; that its columns exist is seen with X."""
+
+    def check(self, value: Any, name: str) -> None:
+        is_named = isinstance(value, str) and value == "from_dtype"
+        with errors_about(name):
+            is_list = value is None or is_named or np.ndim(_as_array(value)) == 1
+        if not is_list:
+            raise ValueError(
+                f"{name} must be 'from_dtype', None, or a list of names or numbers of columns, or "
+                f"a mask; got {value!r}."
+            )
+
+
+COLUMN_PARAMETERS = {
+    "normalize_X": OneOf((True, False)),
+    "categorical_features": CategoricalFeaturesRule(),
+}
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a table that hold categories, as `fit` has found them.
+
+    Rows become numbers: of a categorical column the code of its category, which is its place among
+    them, and NaN for one that is not known.
+
+    Parameters
+    ----------
+    n_columns : int
+    categories : dict of int to list
+        Those of each categorical column, by its number.
+    others : dict of int to list
+        Categories beyond the most frequent ones. Networks read them as missing, and files do not
+        hold them; teachers are asked about them as they are.
+    """
+
+    n_columns: int
+    categories: dict[int, list]
+    others: dict[int, list] = field(
+        default_factory=dict, compare=False, repr=False, metadata={"is_saved": False}
+    )
+
+    @classmethod
+    def of(cls, X: Any, categorical_features: Any) -> Columns | None:
+        """Find the categories in X; None if no column holds any.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_columns)
+        categorical_features : "from_dtype", None or array-like
+            As a parameter of an estimator.
+
+        Raises
+        ------
+        ValueError
+            If `categorical_features` names columns that X does not have.
+        """
+        if categorical_features is None:
+            return None
+        numbers = _categorical_columns(X, categorical_features)
+        if not numbers:
+            return None
+        found = {number: _categories(column_of(X, number)) for number in numbers}
+        for number, categories in found.items():
+            _refuse_kinds(categories, name_of_column(X, number))
+        if isinstance(categorical_features, str):
+            _warn_of_text(X, numbers)
+        kept = {
+            number: sorted(categories[:_MOST_CATEGORIES], key=_order)
+            for number, categories in found.items()
+        }
+        others = {number: categories[_MOST_CATEGORIES:] for number, categories in found.items()}
+        return cls(np.shape(X)[1], kept, others)
+
+    def grown(self, X: Any) -> Columns:
+        """Return the columns with the categories of further rows; the codes of others stay."""
+        if np.ndim(X) != 2 or np.shape(X)[1] != self.n_columns:
+            return self  # the check that follows says what is wrong
+        kept, others = {}, {}
+        for number in self.categories:
+            known = self._in_training(number)
+            new = set(_categories(column_of(X, number))).difference(known)
+            _refuse_kinds(list(new), name_of_column(X, number))
+            known = [*known, *sorted(new, key=_order)]
+            kept[number], others[number] = known[:_MOST_CATEGORIES], known[_MOST_CATEGORIES:]
+        return replace(self, categories=kept, others=others)
+
+    @property
+    def n_categories(self) -> np.ndarray:
+        """How many each column has, (n_columns,); 0 for numbers."""
+        sizes = np.zeros(self.n_columns, dtype=int)
+        for column, known in self.categories.items():
+            sizes[column] = len(known)
+        return sizes
+
+    def encode(self, X: Any, is_training: bool = False) -> np.ndarray:
+        """Return rows as numbers, (n, n_columns).
+
+        Training rows keep the categories of `others`, by codes beyond those of `categories`.
+        """
+        if len(np.shape(X)) != 2 or np.shape(X)[1] != self.n_columns:
+            return X  # the check that follows says what is wrong
+        numeric = [column for column in range(self.n_columns) if column not in self.categories]
+        settings: dict[str, Any] = {"dtype": _SETTINGS["dtype"], "ensure_all_finite": "allow-nan"}
+        numbers = np.zeros((len(X), 0), dtype=np.float32)
+        if numeric:
+            numbers = check_array(some_columns(X, numeric), input_name="X", **settings)
+        out = np.empty((len(X), self.n_columns), dtype=numbers.dtype)
+        out[:, numeric] = numbers
+        for column in self.categories:
+            out[:, column] = self.codes(X, column, is_training)
+        return out
+
+    def encode_floats(self, X: np.ndarray) -> np.ndarray:
+        """Return what :meth:`encode` does, for finite floats of shape (n, n_columns)."""
+        out = X.copy()
+        for column in self.categories:
+            out[:, column] = self._codes(X, column, X[:, column].tolist())
+        return out
+
+    def codes(self, X: Any, column: int, is_training: bool = False) -> list[float]:
+        """Return the codes of a column's values in X; NaN for those missing or unknown.
+
+        Raises
+        ------
+        ValueError
+            If values are of another type than the categories, and cannot be converted.
+        """
+        return self._codes(X, column, values_of(column_of(X, column)), is_training)
+
+    def _codes(self, X: Any, column: int, values: list, is_training: bool = False) -> list[float]:
+        known = self._in_training(column) if is_training else self.categories[column]
+        codes: dict[Any, float] = {category: code for code, category in enumerate(known)}
+
+        def refusal(value: Any, values: list) -> ValueError:
+            kind = "text" if known and isinstance(known[0], str) else "numbers"
+            line = line_that_converts(X, column, kind)
+            categories = in_words(known) if known else "all of them missing"
+            return ValueError(
+                f"Column {name_of_column(X, column)!r} of X must hold categories as in fit, "
+                f"{categories}; got {in_words(values)}. {line}"
+            )
+
+        try:
+            others = set(values) - codes.keys() - {None}
+        except TypeError:  # a value has no hash
+            others = {value for value in values if _has_hash(value)} - codes.keys() - {None}
+            if unhashable := [value for value in values if not _has_hash(value)]:
+                raise refusal(unhashable[0], unhashable) from None
+        if others:
+            found = known_categories(others, self._in_training(column), refusal)
+            codes |= {value: codes.get(found.get(value), np.nan) for value in others}
+        return [codes.get(value, np.nan) for value in values]
+
+    def _in_training(self, column: int) -> list:
+        return [*self.categories[column], *self.others.get(column, [])]
+
+    def decode(self, rows: np.ndarray, like: Any) -> Any:
+        """Return encoded rows as a table like another, which `fit` was given."""
+        columns: list[Any] = list(rows.T)
+        for column in self.categories:
+            code_of = dict(enumerate(self._in_training(column)))
+            values = [code_of.get(code) for code in rows[:, column].tolist()]
+            columns[column] = np.array(values, dtype=object)
+        for column in date_columns(like):
+            columns[column] = _dates_like(columns[column].astype(float), column_of(like, column))
+        if not hasattr(like, "columns"):
+            table = np.empty(rows.shape, dtype=object)
+            for column, values in enumerate(columns):
+                table[:, column] = values
+            dtype = np.asarray(like).dtype
+            return table.astype(dtype if dtype.kind in "mMO" else float)
+        for column in self.categories.keys() - set(date_columns(like)):
+            columns[column] = _series_like(column_of(like, column), columns[column])
+        return type(like)(dict(zip(like.columns, columns, strict=True)))
+
+
+def read_rows(
+    estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool, **settings: Any
+) -> Any:
+    """Check X, and y if it is given, as ``validate_data`` of scikit-learn does; return numbers.
+
+    Categories are encoded; ``reset=True`` finds them, as the attribute `_columns` of the estimator.
+    Values may be missing, NaN, in tables of an estimator with ``normalize_X=True``.
+    """
+    _refuse_sparse(X)
+    X = with_days(as_table(X))
+    refuse_masked(y, "y")
+    settings = {**_SETTINGS, **settings}
+    may_lack = getattr(estimator, "normalize_X", False)
+    settings["ensure_all_finite"] = "allow-nan" if may_lack else True
+    if reset:
+        estimator._columns = None
+        wanted = getattr(estimator, "categorical_features", None)
+        if wanted is not None:
+            with errors_about("categorical_features"):
+                estimator._columns = Columns.of(X, wanted)
+        if isinstance(wanted, str):
+            _warn_of_numbered_samples(X)
+    columns: Columns | None = estimator._columns
+    is_alone = isinstance(y, str) and y == "no_validation"
+    if columns is None or y is None:  # which scikit-learn knows what to say of
+        found = validate_data(estimator, X, y, reset=reset, **settings)
+    else:
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+        X = columns.encode(X, is_training=not is_alone)
+        found = check_array(X, **settings) if is_alone else check_X_y(X, y, **settings)
+    rows = found if is_alone else found[0]
+    if may_lack and rows.ndim != 2:
+        assert_all_finite(rows, input_name="X")
+    return found
+
+
+def as_table(X: Any, name: str = "X") -> Any:
+    """Return X as an array or a frame of pandas or polars, in which missing values are marked.
+
+    Tables of pyarrow become frames of pandas, and masked values of arrays NaN.
+    """
+    library = type(X).__module__.partition(".")[0]
+    if library == "polars" and hasattr(X, "collect"):
+        raise TypeError(
+            f"{name} must be in memory, got a polars LazyFrame. Give {name}.collect(), or batches "
+            "of it, see skdistill.streams.Batches."
+        )
+    if library == "pyarrow" and hasattr(X, "to_pandas"):
+        return X.to_pandas(date_as_object=False)
+    if isinstance(X, np.ma.MaskedArray):
+        is_plain = X.dtype.kind in "biu" and np.ma.is_masked(X)
+        missing = {"O": None, "M": np.datetime64("NaT"), "m": np.timedelta64("NaT")}
+        X = X.astype(float) if is_plain else X
+        return X.filled(missing.get(X.dtype.kind, np.nan)) if np.ma.is_masked(X) else X.data
+    return X
+
+
+def with_days(X: Any) -> Any:
+    """Return a table with dates and durations as days, in float64; dates count from 1970.
+
+    Units, such as the nanoseconds of older versions of pandas, have no effect, and dates with a
+    time zone are those of UTC. NaT is NaN.
+    """
+    return with_columns(X, {column: _days_in(X, column) for column in date_columns(X)})
+
+
+def with_columns(X: Any, values: dict[int, np.ndarray]) -> Any:
+    """Return a table with other numbers in some columns."""
+    if not values:
+        return X
+    if not hasattr(X, "columns"):
+        X = np.asarray(X)
+        if len(values) == X.shape[1]:
+            return np.column_stack([values[column] for column in range(X.shape[1])])
+        X = X.astype(object)
+        for column, numbers in values.items():
+            X[:, column] = numbers
+        return X
+    if hasattr(X, "iloc"):
+        X = X.copy(deep=False)
+        for column, numbers in values.items():
+            X.isetitem(column, numbers)
+        return X
+    named = ((X.columns[column], numbers) for column, numbers in values.items())
+    return X.with_columns(type(column_of(X, 0))(name, numbers) for name, numbers in named)
+
+
+def date_columns(X: Any) -> list[int]:
+    """Numbers of the columns that hold dates or durations."""
+    is_frame = hasattr(X, "iloc") or hasattr(X, "schema")
+    if not is_frame and not (isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "mMO"):
+        return []
+    return [column for column in range(np.shape(X)[1]) if holds_dates(column_of(X, column))]
+
+
+def holds_dates(column: Any) -> bool:
+    """Whether a column is of dates or durations; objects are if all of them are dates."""
+    kind = str(column.dtype).lower()
+    if kind != "object":
+        return kind.startswith(OF_DATES)
+    held = (value for value in values_of(column) if value is not None)
+    first = next(held, None)
+    return isinstance(first, _DATES) and all(isinstance(value, _DATES) for value in held)
+
+
+def _days_in(X: Any, number: int) -> np.ndarray:
+    """Dates or durations of a column as days."""
+    column = column_of(X, number)
+    if hasattr(column, "dt") and getattr(column.dtype, "tz", None) is not None:
+        column = column.dt.tz_convert("UTC").dt.tz_localize(None)
+    values = np.asarray(column)
+    if values.dtype.kind in "mM":
+        return _days(values)
+    found = values_of(column)
+    if len({isinstance(value, _DURATIONS) for value in found if value is not None}) > 1:
+        raise ValueError(
+            f"Column {name_of_column(X, number)!r} of X must hold dates, or durations; got both."
+        )
+    return np.array([_days_of(value) for value in found], dtype=float)
+
+
+def _days(values: np.ndarray) -> np.ndarray:
+    since = values - np.datetime64(0, "D") if values.dtype.kind == "M" else values
+    return since / np.timedelta64(1, "D")
+
+
+def _days_of(value: Any) -> float:
+    """Days of a date or duration that Python, pandas or NumPy has."""
+    if value is None:
+        return np.nan
+    value = value.to_timestamp() if hasattr(value, "to_timestamp") else value  # of a period
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        value = value.astimezone(UTC).replace(tzinfo=None)
+    as_numpy = np.timedelta64 if isinstance(value, _DURATIONS) else np.datetime64
+    return float(_days(np.asarray(as_numpy(value))))
+
+
+def _dates_like(days: np.ndarray, column: Any) -> Any:
+    """Return days as dates or durations of the dtype of a column."""
+    kind = str(column.dtype).lower()
+    values = values_of(column) if kind == "object" else []
+    first = next((value for value in values if value is not None), None)
+    is_duration = isinstance(first, _DURATIONS)
+    is_duration |= kind.startswith(("timedelta", "duration"))
+    if kind in ("date", "datetime64[d]") or kind.startswith(("date32", "period")):
+        days = np.round(days)
+    microseconds = np.round(days * 86_400e6)
+    counts = np.where(np.isnan(days), np.iinfo(np.int64).min, microseconds).astype(np.int64)
+    dates = counts.view("m8[us]" if is_duration else "M8[us]")
+    if kind == "object":
+        return dates.astype(object)
+    if isinstance(column, np.ndarray):
+        return dates.astype(column.dtype)
+    if hasattr(column, "iloc"):
+        series, zone = type(column)(dates), getattr(column.dtype, "tz", None)
+        if zone is not None:
+            series = series.dt.tz_localize("UTC").dt.tz_convert(zone)
+        return series.astype(column.dtype)
+    return type(column)(dates).cast(column.dtype)
+
+
+def _series_like(column: Any, values: np.ndarray) -> Any:
+    """Return values as a column of a frame, of the dtype of another."""
+    if hasattr(column, "iloc"):
+        known = getattr(column.dtype, "categories", None)
+        # A batch of a stream may have fewer categories than another.
+        has_all = known is None or {value for value in values if value is not None} <= set(known)
+        return type(column)(values, dtype=column.dtype if has_all else "category")
+    return type(column)(values.tolist(), dtype=column.dtype)
+
+
+def _refuse_sparse(X: Any) -> None:
+    """Raise a TypeError for a sparse X.
+
+    A network's first layer is dense, so X would become dense in any case: its memory, which may be
+    a thousand times that of X, is the user's to spend.
+    """
+    if not issparse(X):
+        return
+    gigabytes = np.prod(X.shape, dtype=float) * np.dtype(float).itemsize / 1e9
+    raise TypeError(
+        f"X must be dense, got a sparse {type(X).__name__} of shape {X.shape}. X.toarray() is "
+        f"dense, and takes {gigabytes:.2g} GB. If that is too much, reduce the columns first, "
+        "make_pipeline(TruncatedSVD(50), model), or give fit dense rows batch by batch, see "
+        "skdistill.streams."
+    )
+
+
+def _categorical_columns(X: Any, wanted: Any) -> list[int]:
+    """Numbers of the columns that a parameter names."""
+    names = list(X.columns) if hasattr(X, "columns") else None
+    if isinstance(wanted, str):
+        if names is None or (not hasattr(X, "iloc") and not hasattr(X, "schema")):
+            return []
+        return [column for column in range(len(names)) if _holds_categories(column_of(X, column))]
+    given, shape = _as_array(wanted), np.shape(X)
+    if len(shape) < 2:
+        return []  # the check that follows says what is wrong
+    n_columns = shape[1]
+    if given.dtype == bool and len(given) == n_columns:
+        return np.flatnonzero(given).tolist()
+    places = {name: column for column, name in enumerate(names or ())}
+    found = [places.get(item, item) for item in given.tolist()]
+    for item, column in zip(given.tolist(), found, strict=True):
+        if isinstance(column, (bool, str)) or not (-n_columns <= column < n_columns):
+            raise ValueError(
+                "categorical_features must be names or numbers of columns of X, or a mask of "
+                f"{n_columns} booleans; got {item!r}, and X has "
+                f"{n_columns if names is None else names}."
+            )
+    return sorted({int(column) % n_columns for column in found})
+
+
+def _as_array(value: Any) -> np.ndarray:
+    return np.asarray(value, dtype=None if len(np.shape(value)) == 1 and len(value) else object)
+
+
+def _holds_categories(column: Any) -> bool:
+    """Whether a column of a frame is categorical or text; objects are if one of them is text."""
+    kind = str(column.dtype).lower()
+    if kind == "object":
+        return any(isinstance(value, str) for value in values_of(column))
+    return kind.startswith(_OF_CATEGORIES)
+
+
+def _categories(column: Any) -> list:
+    """The categories in a column, the most frequent ones first."""
+    counts = Counter(value for value in values_of(column) if value is not None)
+    return [value for value, _ in counts.most_common()]
+
+
+def _order(category: Any) -> tuple:
+    return type(category).__name__, category
+
+
+def _refuse_kinds(categories: list, name: Any) -> None:
+    """Raise a TypeError for categories that files cannot hold."""
+    for category in categories:
+        if not isinstance(category, _KINDS_OF_CATEGORIES):
+            raise TypeError(
+                "categorical_features must be columns of text, numbers or booleans; the categories "
+                f"of column {name!r} of X are of {type(category).__name__}, such as {category!r}. "
+                f"Make text of them, X[{name!r}].astype(str) in pandas; dates need not be "
+                "categories."
+            )
+
+
+def _warn_of_text(X: Any, columns: list[int]) -> None:
+    """Warn of columns of text that are hardly meant as categories: numbers, names, free text."""
+    for number in columns:
+        column = column_of(X, number)
+        if str(column.dtype).lower().startswith(("cat", "dictionary", "enum")):
+            continue
+        counts = Counter(value for value in values_of(column) if value is not None)
+        name, n_values = name_of_column(X, number), counts.total()
+        others = [value for value in counts if not _is_number(value)]
+        n_numbers = n_values - sum(counts[value] for value in others)
+        if len(counts) - len(others) > _FEW_NUMBERS and n_numbers >= _SHARE_OF_NUMBERS * n_values:
+            _warn_of_numbers(column, name, len(counts), n_values, sorted(map(repr, others)))
+        elif n_values >= _LEAST_VALUES and len(counts) > _SHARE_OF_NAMES * n_values:
+            warn(
+                f"Column {name!r} of X is text, and is read as categories, although {len(counts)} "
+                f"of its {n_values} values differ, as names and free text do: a model learns "
+                "nothing of a category that has one sample. Leave the column out, or make numbers "
+                "of it, by scikit-learn's TargetEncoder or TfidfVectorizer for instance."
+            )
+
+
+def _warn_of_numbered_samples(X: Any) -> None:
+    """Warn of columns of a frame, beside others, that number its samples.
+
+    Their values are whole numbers which all differ, and have no gaps or are called an ID. Numbers
+    of customers by another name are not found: incomes may all differ too.
+    """
+    is_frame = hasattr(X, "columns") and (hasattr(X, "iloc") or hasattr(X, "schema"))
+    if not is_frame or X.shape[1] < 2 or len(X) < _LEAST_VALUES:
+        return
+    for number, (name, dtype) in enumerate(zip(X.columns, X.dtypes, strict=True)):
+        is_whole = str(dtype).lower().startswith(("int", "uint"))
+        if not (is_whole and all(_all_differ(part, number) for part in (X[:1000], X))):
+            continue
+        column = column_of(X, number)
+        if int(column.max()) - int(column.min()) < len(X) or _ID.search(str(name)):
+            warn(
+                f"Column {name!r} of X has another whole number for each of its {len(X)} samples, "
+                "as their numbers or IDs do: a model that learns by them fails on new ones. Leave "
+                "the column out. To keep it, a time for instance, make it float."
+            )
+
+
+def _all_differ(X: Any, number: int) -> bool:
+    values = values_of(column_of(X, number))
+    return None not in (found := set(values)) and len(found) == len(values)
+
+
+def _warn_of_numbers(column: Any, name: Any, n_found: int, n_values: int, others: list) -> None:
+    """Warn of a column of text that is numbers, but for a few other values."""
+    mend = f"X[{name!r}].cast(pl.Float64, strict=False)"
+    if hasattr(column, "iloc"):
+        mend = f"pd.to_numeric(X[{name!r}], errors='coerce')"
+    few = ", ".join(others[:5])
+    but = f", but for {few}{' and more' if len(others) > 5 else ''}" if few else ""
+    read = f"read the file with na_values=[{few}], or " if few else ""
+    warn(
+        f"Column {name!r} of X is text, and is read as {n_found} categories, although nearly all "
+        f"of its {n_values} values are numbers{but}. To have numbers, {read}take {mend}. To have "
+        "categories, make the column categorical."
+    )
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def line_that_converts(X: Any, number: int, kind: str, value: Any = None) -> str:
+    """Say how to make "text", "numbers", "dates", "durations" or "booleans" of a column.
+
+    `value` is one of those that it has.
+    """
+    name = name_of_column(X, number)
+    if hasattr(X, "schema"):
+        cast = {
+            "text": "cast(pl.String)",
+            "numbers": "cast(pl.Float64, strict=False)",
+            "dates": "str.to_datetime()",
+            "durations": "cast(pl.Duration)",
+            "booleans": f"eq({value!r})",
+        }
+        return f"Convert it, X = X.with_columns(pl.col({name!r}).{cast[kind]})."
+    column = f"X[{name!r}]" if hasattr(X, "iloc") else f"X[:, {number}]"
+    made = {
+        "text": f"{column}.astype(str)",
+        "numbers": f"pd.to_numeric({column}, errors='coerce')",
+        "dates": f"pd.to_datetime({column})",
+        "durations": f"pd.to_timedelta({column})",
+        "booleans": f"{column} == {value!r}",
+    }
+    return f"Convert it, {column} = {made[kind]}."
+
+
+def _has_hash(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def name_of_column(X: Any, number: int) -> Any:
+    return X.columns[number] if hasattr(X, "columns") else number
+
+
+def column_of(X: Any, number: int) -> Any:
+    if hasattr(X, "iloc"):
+        return X.iloc[:, number]
+    return X[:, number] if hasattr(X, "schema") else np.asarray(X)[:, number]
+
+
+def some_columns(X: Any, numbers: list[int]) -> Any:
+    if hasattr(X, "iloc"):
+        return X.iloc[:, numbers]
+    return X[:, numbers] if hasattr(X, "schema") else np.asarray(X)[:, numbers]
+
+
+def values_of(column: Any) -> list:
+    """Values of a column as Python has them; None for missing ones."""
+    is_missing: Callable[..., Any] | None
+    is_missing = getattr(column, "isna", None) or getattr(column, "is_null", None)
+    values = np.asarray(column, dtype=object).tolist()
+    if is_missing is None:
+        return [None if _is_missing(value) else value for value in values]
+    missing = np.asarray(is_missing()).tolist()
+    return [
+        None if lacks or value != value else value
+        for value, lacks in zip(values, missing, strict=True)
+    ]
+
+
+def _is_missing(value: Any) -> bool:
+    """Tell None, NaN, NaT and pandas' NA, whose comparisons have no truth value."""
+    return value is None or type(value).__name__ == "NAType" or bool(value != value)

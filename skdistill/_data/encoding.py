@@ -1,0 +1,344 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How a fit prepares the columns of X for networks."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+from .._utils.moments import Moments, standardisation
+from ..modules import InputEncoder, PiecewiseLinear
+
+# Columns whose mean is within so many standard deviations of 0, and whose standard deviation is
+# as near to 1, are standardised already: a scaler stands before the estimator.
+_NEAR = 0.01
+
+# From so many rows on a table is large: members for classes keep their best epoch, for instance.
+MANY_ROWS = 10_000
+
+# Columns that may have one unit: so many at least, of which such a share begins at the same value,
+# and whose median range is such a share of the largest.
+_LEAST_OF_UNIT, _BEGIN_ALIKE, _ALIKE = 16, 0.9, 0.5
+
+# With embeddings="auto" tables of so many rows, and of at most so many columns, are embedded for
+# numbers to predict.
+EMBEDDED_FROM, _MOST_EMBEDDED_COLUMNS = 200, 100
+
+# A gap is wide if it takes so many equal shares of the range of a column, and such a share of the
+# samples at least is on either side of it.
+_WIDTH_OF_GAP, _BEYOND_GAP = 1.0, 0.05
+
+# A leaf of a tree that finds bins holds at least this part of an equal share of the rows.
+_LEAVES_OF_LEAST_SIZE = 10
+
+
+@dataclass(frozen=True, eq=False)
+class InputEncoding:
+    """What :class:`skdistill.modules.InputEncoder` is made of, as a fit has found it.
+
+    Parameters
+    ----------
+    loc, scale : ndarray of shape (n_columns,)
+    n_categories : ndarray of int of shape (n_columns,)
+    has_indicator : ndarray of bool of shape (n_columns,)
+    edges : tuple of ndarray, default=()
+    compresses : bool, default=False
+    """
+
+    loc: np.ndarray
+    scale: np.ndarray
+    n_categories: np.ndarray
+    has_indicator: np.ndarray
+    edges: tuple[np.ndarray, ...] = ()
+    compresses: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        X: np.ndarray,
+        weight: np.ndarray | None,
+        *,
+        normalize: bool = True,
+        n_categories: np.ndarray | None = None,
+        bins: Bins | None = None,
+    ) -> InputEncoding | None:
+        """Find the encoding of columns, or None where rows can be taken as they are.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, n_columns)
+            Missing values are NaN.
+        weight : ndarray of shape (n,) or None
+        normalize : bool, default=True
+            Whether to standardise numbers.
+        n_categories : ndarray of int of shape (n_columns,), default=None
+            As of an InputEncoder; None is no categorical columns.
+        bins : Bins, default=None
+            How to find the bins of a piecewise-linear encoding, if there is to be one.
+        """
+        found = cls._of_columns(X, weight, normalize, n_categories)
+        return found._with_bins(X, weight, bins)
+
+    @classmethod
+    def unbounded(cls, X: np.ndarray, n_categories: np.ndarray | None) -> InputEncoding:
+        """Find the standardisation of columns, and nothing else, for distances between samples.
+
+        Numbers far from the mean are as far as they are, and there are no bins.
+        """
+        return replace(cls._of_columns(X, None, True, n_categories), compresses=False)
+
+    @classmethod
+    def _of_columns(
+        cls,
+        X: np.ndarray,
+        weight: np.ndarray | None,
+        normalize: bool,
+        n_categories: np.ndarray | None,
+    ) -> InputEncoding:
+        """Find the encoding of columns, without bins."""
+        is_missing = np.isnan(X.sum(axis=0))
+        if is_missing.any():
+            is_missing = np.isnan(X).any(axis=0)
+        loc, scale = np.zeros(X.shape[1]), np.ones(X.shape[1])
+        if normalize:
+            loc, scale = _standardisation(X, weight, is_missing)
+            limits = np.fmin.reduce(X), np.fmax.reduce(X)
+            loc, scale = _unless_flags(loc, scale, limits)
+            if n_categories is None:
+                scale = _of_common_unit(scale, limits)
+        n_categories = np.zeros(X.shape[1], dtype=int) if n_categories is None else n_categories
+        is_number = n_categories == 0
+        loc, scale = np.where(is_number, loc, 0.0), np.where(is_number, scale, 1.0)
+        return cls(loc, scale, n_categories, is_missing & is_number, compresses=normalize)
+
+    @classmethod
+    def of_moments(
+        cls,
+        moments: Moments,
+        limits: tuple[np.ndarray, np.ndarray],
+        X: np.ndarray,
+        weight: np.ndarray | None,
+        bins: Bins | None = None,
+        *,
+        normalize: bool = True,
+        n_categories: np.ndarray | None = None,
+    ) -> InputEncoding | None:
+        """Find the encoding of numbers by their moments, and smallest and largest values.
+
+        Bins are those of some of the rows, X.
+        """
+        loc, scale = _unless_flags(*moments.standardisation(), limits)
+        if n_categories is None:
+            scale = _of_common_unit(scale, limits)
+        none = np.zeros(len(loc), dtype=int)
+        n_categories = none if n_categories is None else n_categories
+        is_scaled = (n_categories == 0) & normalize
+        loc, scale = np.where(is_scaled, loc, 0.0), np.where(is_scaled, scale, 1.0)
+        found = cls(loc, scale, n_categories, none.astype(bool), compresses=normalize)
+        return found._with_bins(X, weight, bins)
+
+    def _with_bins(
+        self, X: np.ndarray, weight: np.ndarray | None, bins: Bins | None
+    ) -> InputEncoding | None:
+        """Return the encoding with bins of numbers; None where rows can be taken as they are."""
+        found = self
+        if bins is not None:
+            edges = [
+                bins.edges(X[:, column], weight) if size == 0 else np.zeros(0)
+                for column, size in enumerate(self.n_categories)
+            ]
+            # Found in the units of the columns, which tell values apart also far from 0.
+            units = zip(edges, self.loc, self.scale, strict=True)
+            found = replace(self, edges=tuple((own - loc) / scale for own, loc, scale in units))
+        return None if found._is_identity else found
+
+    @property
+    def _is_identity(self) -> bool:
+        is_near = (np.abs(self.loc) <= _NEAR * self.scale) & (np.abs(self.scale - 1) <= _NEAR)
+        has_more = self.n_categories.any() or self.has_indicator.any() or self.has_bins
+        return bool(is_near.all()) and not has_more
+
+    @property
+    def has_bins(self) -> bool:
+        """Whether some column has a piecewise-linear encoding."""
+        return any(map(len, self.edges))
+
+    @property
+    def n_inputs(self) -> int:
+        """Number of inputs of a network."""
+        return self._encoder().n_inputs
+
+    def module(self, dtype: torch.dtype) -> InputEncoder:
+        """Return the module that encodes rows."""
+        return self._encoder().to(dtype)
+
+    def _encoder(self) -> InputEncoder:
+        arrays = self.loc, self.scale, self.n_categories, self.has_indicator
+        return InputEncoder(*arrays, self.edges, self.compresses)
+
+
+class Bins(NamedTuple):
+    """How bins of columns are found.
+
+    Parameters
+    ----------
+    settings : PiecewiseLinear
+    y : ndarray of shape (n, ...)
+        What a tree predicts.
+    are_classes : bool, default=False
+    """
+
+    settings: PiecewiseLinear
+    y: np.ndarray
+    are_classes: bool = False
+
+    def edges(self, column: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+        """Find the edges of a column's bins, in ascending order; none where there is one bin."""
+        held = ~np.isnan(column)
+        if not held.all():
+            column, weight = column[held], None if weight is None else weight[held]
+        column = column.astype(np.float64)
+        if not len(column) or column.min() == column.max():
+            return np.zeros(0)
+        if self.settings.bins == "quantile":
+            levels = np.linspace(0, 1, self.settings.n_bins + 1)
+            # Of the inverse distribution function, weights have the effect of repetitions.
+            found = np.quantile(column, levels, method="inverted_cdf", weights=weight)
+            found = np.concatenate([found, _ends_of_gaps(column, self.settings.n_bins)])
+        else:
+            thresholds = self._leaves(column, self.y[held], weight)
+            found = np.concatenate([[column.min()], thresholds, [column.max()]])
+        edges = np.unique(found)
+        return edges if len(edges) > 2 else np.zeros(0)
+
+    def _leaves(self, column: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+        """Where a decision tree cuts the column to predict y (Gorishniy et al., Section 3.2.2)."""
+        kind = DecisionTreeClassifier if self.are_classes else DecisionTreeRegressor
+        least = max(1, len(column) // (_LEAVES_OF_LEAST_SIZE * self.settings.n_bins))
+        tree = kind(max_leaf_nodes=self.settings.n_bins, min_samples_leaf=least, random_state=0)
+        found = tree.fit(column[:, None], y, sample_weight=weight).tree_
+        return found.threshold[found.feature >= 0]
+
+
+def _ends_of_gaps(column: np.ndarray, n_bins: int) -> np.ndarray:
+    """Return the values on both sides of each wide gap, with some values beyond it on both sides.
+
+    In a bin that holds a gap a network would be nearly linear from the one side to the other, also
+    where there are samples.
+    """
+    values = np.sort(column)
+    n_beyond = max(1, int(_BEYOND_GAP * len(values)))
+    before = np.arange(n_beyond - 1, len(values) - n_beyond)
+    widths = values[before + 1] - values[before]
+    first = before[widths > _WIDTH_OF_GAP / n_bins * (values[-1] - values[0])]
+    return np.concatenate([values[first], values[first + 1]])
+
+
+def bins_for(
+    estimator: Any, shape: tuple[int, ...], y: np.ndarray, embedded_from: int
+) -> Bins | None:
+    """Return how to find the bins that an estimator's parameters ask for, if they do.
+
+    Parameters
+    ----------
+    estimator : estimator
+    shape : tuple of int
+        That of X.
+    y : ndarray of shape (n, ...)
+    embedded_from : int
+        Rows of a table that "auto" embeds, at least.
+    """
+    embeddings = _embeddings_of(estimator, shape, embedded_from)
+    if not isinstance(embeddings, PiecewiseLinear):
+        return None
+    return Bins(embeddings, y, estimator._kind == "classifier")
+
+
+def _embeddings_of(estimator: Any, shape: tuple[int, ...], embedded_from: int) -> Any:
+    """Return the embeddings that the parameter ``module__embeddings`` stands for."""
+    found = estimator._params_of("module").get("embeddings", "auto")
+    if not (isinstance(found, str) and found == "auto"):
+        return found
+    modules = (
+        estimator.module if isinstance(estimator.module, (list, tuple)) else [estimator.module]
+    )
+    can_be = all("embeddings" in inspect.signature(module).parameters for module in modules)
+    is_suited = shape[0] >= embedded_from and shape[1] <= _MOST_EMBEDDED_COLUMNS
+    is_asked = estimator._kind == "regressor" and is_suited
+    return PiecewiseLinear() if can_be and is_asked else None
+
+
+def encoding_for(
+    estimator: Any,
+    X: np.ndarray,
+    y: np.ndarray,
+    weight: np.ndarray | None,
+    embedded_from: int,
+) -> InputEncoding | None:
+    """Return the encoding that an estimator's parameters ask for; None for no table.
+
+    `embedded_from` is as in :func:`bins_for`.
+    """
+    if X.ndim != 2 or not hasattr(estimator, "normalize_X"):
+        return None
+    columns = estimator._columns
+    n_categories = None if columns is None else columns.n_categories
+    return InputEncoding.of(
+        X,
+        weight,
+        normalize=estimator.normalize_X,
+        n_categories=n_categories,
+        bins=bins_for(estimator, X.shape, y, embedded_from),
+    )
+
+
+def _unless_flags(
+    loc: np.ndarray, scale: np.ndarray, limits: tuple[np.ndarray, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Take columns of zeros and ones as they are; a rare 1 would be far from all else.
+
+    From 0 to 1, no other values have the variance p (1 - p), where p is the mean.
+    """
+    low, high = limits
+    is_flag = (low == 0) & (high == 1) & np.isclose(scale**2, loc * (1 - loc), rtol=1e-6)
+    return np.where(is_flag, 0.0, loc), np.where(is_flag, 1.0, scale)
+
+
+def _of_common_unit(scale: np.ndarray, limits: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """Give columns of one unit, such as pixels, one scale: the root of their mean variance.
+
+    By its own scale a pixel that is hardly ever lit would be far from all else where it is. Columns
+    have one unit where there are many that begin at the same value, and whose ranges are alike.
+    """
+    low, high = limits
+    varies = high > low
+    if np.count_nonzero(varies) < _LEAST_OF_UNIT:
+        return scale
+    ranges, starts = high[varies] - low[varies], np.unique(low[varies], return_counts=True)[1]
+    begin_alike = starts.max() >= _BEGIN_ALIKE * len(ranges)
+    if not (begin_alike and np.median(ranges) >= _ALIKE * ranges.max()):
+        return scale
+    return np.full_like(scale, np.sqrt(np.square(scale[varies]).mean()))
+
+
+def _standardisation(
+    X: np.ndarray, weight: np.ndarray | None, is_missing: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of what columns hold; 0 and 1 where they hold nothing."""
+    if not is_missing.any():
+        return standardisation(X, weight)
+    loc, scale = np.zeros(X.shape[1]), np.ones(X.shape[1])
+    if not is_missing.all():
+        loc[~is_missing], scale[~is_missing] = standardisation(X[:, ~is_missing], weight)
+    for column in np.flatnonzero(is_missing):
+        held = ~np.isnan(X[:, column])
+        if held.any() and (weight is None or weight[held].any()):
+            of_held = None if weight is None else weight[held]
+            found = standardisation(X[held, column][:, None], of_held)
+            loc[column], scale[column] = (float(values[0]) for values in found)
+    return loc, scale

@@ -1,0 +1,365 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The base of all estimators: their parameters and their state."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from numbers import Integral, Real
+from typing import Any, Self, TypeVar, cast
+
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils import metaestimators
+from sklearn.utils.validation import check_is_fitted
+
+from .._data.columns import Columns
+from .._data.encoding import InputEncoding
+from .._data.schema import Schema, TableSummary
+from .._method.plan import NetworkRecipe, Plan, TrainingBudget, rebuild_module, weights_of
+from .._training.trainer import Training, check_modules, device_of
+from .._utils.process import torch_threads
+from .._utils.settings import check_nested
+from .._utils.validation import (
+    FilePath,
+    Interval,
+    Number,
+    OneOf,
+    Seed,
+    check_parameters,
+    did_you_mean,
+)
+from .._utils.warnings import warn, without_schema_warnings
+from .._version import API_PAGE, __version__
+from ..modules import MLP, shares_weights
+
+try:
+    from sklearn.callback import CallbackSupportMixin
+    from sklearn.callback import with_callbacks as _with_callbacks
+except ImportError:  # scikit-learn < 1.9 has no callbacks
+
+    class _NoTask:
+        """A task without callbacks."""
+
+        def subcontext(self, **kwargs):
+            return self
+
+        def call_on_fit_task_begin(self, **kwargs):
+            return self
+
+        def call_on_fit_task_end(self, **kwargs):
+            return False
+
+        def propagate_callback_context(self, sub_estimator):
+            return contextlib.nullcontext()
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]  # the same name for both versions
+        def _init_callback_context(self, **kwargs):
+            return _NoTask()
+
+    def _with_callbacks(method):
+        return method
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def with_callbacks(fit: Method) -> Method:
+    """scikit-learn's decorator of `fit`, which carries no types, with those of the method."""
+    return cast(Method, _with_callbacks(fit))
+
+
+def available_if(check: Callable[[Any], bool]) -> Callable[[Method], Method]:
+    """scikit-learn's decorator of methods that some estimators lack, with the method's types."""
+    return cast(Callable[[Method], Method], metaestimators.available_if(check))
+
+
+# Parts of an estimator whose parameters it takes, as ``<part>__<name>``.
+_PARTS = ("module", "optimizer", "callbacks")
+
+# Private attributes that a fit sets.
+_PRIVATE = ("_columns", "_summary", "_plan", "_recipe", "_training_budget", "_history") + (
+    "_parts_drawn",
+    "_training_state",
+    "_member_numbers",
+)
+
+
+class NetEstimator(CallbackSupportMixin, BaseEstimator):
+    """Base of everything that trains a stack of networks and holds the result.
+
+    Parameters of the module and of the optimiser are given as ``module__<name>`` and
+    ``optimizer__<name>``, those of named callbacks as ``callbacks__<callback>__<name>``. They are
+    attributes like any other parameter, and ``get_params``, ``set_params`` and ``clone`` know them.
+    """
+
+    _doc_link_module, _doc_link_template = "skdistill", API_PAGE
+
+    # Rules of the parameters; classes add their own.
+    _parameter_table: dict[str, Any] = {
+        "lr": Number(Real, 0, closed="neither"),
+        "max_epochs": Number(Integral, 1),
+        "max_time": Number(Real, 0, closed="neither", others=(None,)),
+        "batch_size": Number(Integral, 1),
+        "clip_norm": Number(Real, 0, closed="neither", others=(None,)),
+        "lr_schedule": OneOf((None, "cosine")),
+        "compile": OneOf(("auto", True, False)),
+        "n_threads": Number(Integral, 1, others=("auto",)),
+        "verbose": Number(Integral, 0, others=(True, False)),
+        "checkpoint": FilePath(),
+        "checkpoint_every": Interval(),
+        "random_state": Seed(),
+    }
+
+    # Parameters of an MLP whose defaults differ from its own, for classifiers and regressors.
+    _module_defaults: dict[str, dict[str, Any]]
+
+    module_: Any  # a stack that predicts distributions
+    _columns: Columns | None = None  # those of X that hold categories
+    _summary: TableSummary | None = None  # of X, if it was a table
+    n_epochs_: int
+    n_features_in_: int
+    _plan: Plan
+    _recipe: Any
+    _history: list[dict[str, Any]]
+
+    # --- parameters
+
+    def _set_extra_params(self, params: dict[str, Any]) -> None:
+        """Store the keyword arguments of the constructor; unknown ones are reported by fit."""
+        self.__dict__.update(params)
+        unknown = [name for name in params if name.split("__")[0] not in _PARTS]
+        if unknown:
+            self._unknown_params = unknown
+
+    def _params_of(self, part: str) -> dict[str, Any]:
+        """Parameters given as ``<part>__<name>``, by name."""
+        start = f"{part}__"
+        return {
+            name.removeprefix(start): value
+            for name, value in vars(self).items()
+            if name.startswith(start)
+        }
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        own = [name for name in vars(self) if _is_of_part(name)]
+        own += getattr(self, "_unknown_params", ())
+        return {**super().get_params(deep=deep), **{name: getattr(self, name) for name in own}}
+
+    def set_params(self, **params: Any) -> Self:
+        own = {k: v for k, v in params.items() if not _is_of_part(k)}
+        check_nested(self, own)
+        known = self.get_params(deep=False)
+        for name in own:
+            if name.partition("__")[0] not in known:
+                raise ValueError(
+                    f"Invalid parameter {name!r} for estimator {self}. Valid parameters are: "
+                    f"{sorted(known)}, and {[f'{part}__<name>' for part in _PARTS]}."
+                    f"{_names_like(name, known)}"
+                )
+        super().set_params(**own)
+        self.__dict__.update({k: v for k, v in params.items() if _is_of_part(k)})
+        return self
+
+    # --- state: numpy arrays and plain Python only, so that pickle, joblib and skops work
+
+    def _keep(
+        self, plan: Plan, recipe: Any, module: Any, history: list, training_budget: TrainingBudget
+    ) -> None:
+        """Keep a trained stack as the fitted module."""
+        self.__dict__.update(fitted_attributes(plan, recipe, module, history, training_budget))
+
+    @property
+    def history_(self) -> Any:
+        """Losses, learning rate and seconds of each epoch, as skorch's ``History``.
+
+        It is a list of dicts, of which ``history_[:, "train_loss"]`` gives a column.
+        """
+        from .._engine import History  # skorch takes most of a second to import
+
+        if "_history" not in vars(self):
+            raise AttributeError(f"{type(self).__name__} has no history_ before fit.")
+        return History(self._history)
+
+    @property
+    def net_(self):
+        """A skorch net around the fitted module, built anew, with the history of its training.
+
+        It is for inspection; predict with the estimator.
+        """
+        check_is_fitted(self)
+        objective = self._plan.objective(self.module_, self._training_budget)
+        net = Training.of(self).net(self.module_, objective, self.n_epochs_).initialize()
+        net.history.extend(self._history)
+        return net
+
+    @property
+    def categories_(self) -> dict[int, list]:
+        """Categories of each categorical column of X, by its number.
+
+        The place of a category in the list is the code that exported models take.
+        """
+        check_is_fitted(self)
+        return {} if self._columns is None else dict(self._columns.categories)
+
+    @property
+    def schema_(self) -> Schema:
+        """The columns of X in `fit`: names, kinds, ranges, categories, shares of missing values.
+
+        Models of images and series have none.
+        """
+        if self._summary is None:
+            raise AttributeError(
+                f"{type(self).__name__} has no schema_: it is one of tables, in fit."
+            )
+        return self._summary.schema(getattr(self, "feature_names_in_", None), self._columns)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "module_")
+
+    def __getstate__(self):
+        state = {**super().__getstate__(), "_skdistill_version": __version__}
+        if "module_" in state:
+            state["_weights"] = weights_of(state.pop("module_"))
+        return state
+
+    def __setstate__(self, state):
+        state = dict(state)
+        _warn_of_other_version(type(self).__name__, state.pop("_skdistill_version", None))
+        weights = state.pop("_weights", None)
+        if "history_" in state:  # of before it was a property
+            state["_history"] = state.pop("history_")
+        super().__setstate__(state)
+        if weights is not None:
+            with torch_threads(1):  # torch's threads would not be there in a forked child
+                module = rebuild_module(self._plan, self._recipe, weights)
+            self.module_ = module.to(available_device(self.device))
+
+
+def fitted_attributes(
+    plan: Plan, recipe: Any, module: Any, history: list, training_budget: TrainingBudget
+) -> dict[str, Any]:
+    """Return the private attributes, and the module, of an estimator that holds a stack."""
+    return {
+        "_plan": plan,
+        "_recipe": recipe,
+        "_training_budget": training_budget,
+        "_history": list(history),
+        "module_": module,
+    }
+
+
+def attributes_in_training(
+    plan: Plan, recipe: Any, net: Any, training_budget: TrainingBudget
+) -> dict[str, Any]:
+    """Return :func:`fitted_attributes` of a stack that a net trains, as it is now."""
+    module = rebuild_module(plan, recipe, weights_of(net.module_))  # a copy, ready to predict
+    return fitted_attributes(plan, recipe, module.to(net.device), net.history, training_budget)
+
+
+def _is_of_part(name: str) -> bool:
+    """Tell whether a parameter is one of a part, given as ``<part>__<name>``."""
+    part, delimiter, _ = name.partition("__")
+    return bool(delimiter) and part in _PARTS
+
+
+def _names_like(name: str, known: Iterable[str]) -> str:
+    """Ask whether a parameter that is spelt like an unknown one was meant, if there is one."""
+    _, delimiter, inner = name.partition("__")
+    if not delimiter:
+        return did_you_mean(name, known)
+    return did_you_mean(name, [f"{one}__{inner}" for one in (*_PARTS, *known)])
+
+
+def checked_training(estimator: NetEstimator, modules: list[Any] | None = None) -> Training:
+    """Check every parameter by its rule, and return how stacks are trained.
+
+    `modules` are the model classes where `module` may give several.
+    """
+    if unknown := getattr(estimator, "_unknown_params", ()):
+        raise TypeError(
+            f"{type(estimator).__name__} got unknown parameters {sorted(unknown)}; it takes "
+            f"{estimator._get_param_names()}, and parameters of its parts as "
+            f"{[f'{part}__<name>' for part in _PARTS]}."
+            + _names_like(sorted(unknown)[0], estimator._get_param_names())
+        )
+    check_parameters(estimator)
+    given = [estimator.module] if modules is None else modules
+    check_modules(given, estimator._params_of("module"))
+    return Training.of(estimator)
+
+
+def recipe_for(
+    estimator: NetEstimator,
+    plan: Plan,
+    row_shape: tuple[int, ...],
+    inputs: InputEncoding | None,
+    module: Any = None,
+) -> NetworkRecipe:
+    """Return how to build the networks of a plan, by the estimator's parameters.
+
+    They take rows of a shape, encoded; `module` is the model class where the parameter of that name
+    may give several.
+    """
+    module = estimator.module if module is None else module
+    defaults = estimator._module_defaults[plan.task.kind] if module is MLP else {}
+    settings = {**defaults, **estimator._params_of("module")}
+    if shares_weights(module):
+        if plan.n_sharing is None:
+            raise ValueError(
+                f"module must build one network, got {module.__name__}, an ensemble in one: "
+                "BayesianEnsembleRegressor and BayesianEnsembleClassifier take it."
+            )
+        settings["n_members"] = plan.n_sharing
+    return NetworkRecipe.of(module, row_shape, plan.n_outputs, settings, inputs)
+
+
+def reset_fitted(estimator: NetEstimator) -> None:
+    """Remove all attributes of an earlier fit, so that a failing one leaves no outdated model."""
+    parameters = estimator.get_params(deep=False)
+    for name in list(vars(estimator)):
+        is_fitted = name.endswith("_") and not name.startswith("_") and name not in parameters
+        if is_fitted or name in _PRIVATE:
+            delattr(estimator, name)
+
+
+def for_callbacks(X: Any, y: Any, sample_weight: Any = None) -> dict[str, Any]:
+    """Return what `fit` is given as keywords of the hooks of scikit-learn's callbacks."""
+    metadata = None if sample_weight is None else {"sample_weight": sample_weight}
+    return {"X": X, "y": y, "metadata": metadata}
+
+
+@contextlib.contextmanager
+def fit_task(estimator: NetEstimator, given: dict[str, Any], n_subtasks: int) -> Iterator[Any]:
+    """Tell scikit-learn's callbacks that a fit begins, and that it has ended well.
+
+    `given` is what :func:`for_callbacks` returns.
+    """
+    task = estimator._init_callback_context(max_subtasks=n_subtasks)
+    task.call_on_fit_task_begin(estimator=estimator, **given)
+    with without_schema_warnings():  # transfer rows and folds may be unlike the table
+        yield task
+    task.call_on_fit_task_end(estimator=estimator, **given, reconstruction_attributes={})
+
+
+def available_device(device: Any) -> torch.device:
+    """Return a torch device; the CPU, with a warning, where there is no such GPU."""
+    found = device_of(device)
+    if found.type == "meta":
+        raise ValueError("device must be one that holds values, got 'meta'.")
+    if found.type == "cuda" and not torch.cuda.is_available():
+        warn(f"device={device!r} is not there; the model is put on the CPU.")
+        return torch.device("cpu")
+    return found
+
+
+def _warn_of_other_version(estimator: str, version: str | None) -> None:
+    """Warn unless `version`, which pickled an estimator, is the one that loads it."""
+    if version == __version__:
+        return
+    writer = "an older version, which noted no number" if version is None else version
+    warn(
+        f"{estimator} was pickled by skdistill {writer} and is loaded by {__version__}: its "
+        "predictions may be wrong, or fail. Load it with the version that pickled it, or fit it "
+        "anew.",
+    )

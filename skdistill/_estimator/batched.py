@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Prediction of checked rows by a fitted module, chunk by chunk."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn import config_context, get_config
+from torch import Tensor
+
+from .._data.checks import check_magnitude, check_outputs, is_finite, is_small
+from .._data.schema import read_table, warn_of_shares
+from .._utils.memory import working_memory
+from .._utils.process import on_threads, torch_threads
+from .._utils.validation import errors_about
+from .._utils.warnings import warn
+from ..modules import activations_per_row, first_parameter
+
+# Rows are predicted in chunks whose activations take about this many bytes, to stay in the cache.
+_CHUNK_BYTES = 2**22
+
+# Up to this many numbers, arrays of rows are checked by hand and predicted in one piece.
+_FEW = 4096
+
+_FLOATS = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
+
+# So many chunks are worth the start of threads, which then get about so many spans of chunks each:
+# few calls, and all threads are busy to the end.
+_CHUNKS_FOR_THREADS = 4
+_SPANS = 16
+
+
+def check_rows(estimator: Any, X: Any, row_shape: tuple[int, ...]) -> np.ndarray:
+    """Check rows to predict, of the shape of those in `fit`."""
+    columns = estimator._columns
+    if _is_plain(estimator, X, row_shape):
+        if hasattr(estimator, "feature_names_in_"):
+            _warn_of_no_names(estimator)
+        rows = X if columns is None else columns.encode_floats(X)
+        warn_of_shares(estimator, X, rows)
+        return rows
+    n_axes = 1 + len(row_shape)
+    with errors_about("X"):
+        if n_axes > 2 and np.ndim(X) != n_axes:  # before scikit-learn takes an axis for features
+            raise ValueError(
+                f"X must have {n_axes} axes, rows of shape {row_shape} as in fit; got an array of "
+                f"shape {np.shape(X)}. A single row is X[None]."
+            )
+        X = read_table(estimator, X, reset=False)
+    if X.shape[1:] != row_shape:
+        raise ValueError(f"X must have rows of shape {row_shape}, as in fit; got {X.shape[1:]}.")
+    return X
+
+
+def _is_plain(estimator: Any, X: Any, row_shape: tuple[int, ...]) -> bool:
+    """Whether `X` is a small array of numbers that `validate_data` would return as it is.
+
+    Checking one row by `validate_data` takes longer than predicting it.
+    """
+    return (
+        type(X) is np.ndarray
+        and X.dtype in _FLOATS
+        and 0 < X.size <= _FEW
+        and X.shape[1:] == row_shape
+        and not (estimator._summary is not None and estimator._summary.units)
+        # Of squares, whose sum says so in half the time of `isfinite`, if they do not overflow.
+        and math.isfinite(np.vdot(X, X))
+    )
+
+
+def _warn_of_no_names(estimator: Any) -> None:
+    """Warn as `validate_data` does."""
+    warn(
+        f"X does not have valid feature names, but {type(estimator).__name__} was fitted with "
+        "feature names"
+    )
+
+
+def as_rows(module: Any, X: np.ndarray, part: slice = slice(None)) -> Tensor:
+    """Return rows, or a part of them, as a tensor of a module's dtype, on its device."""
+    weight = first_parameter(module)
+    # A copy, since a module may change its input.
+    rows = torch.tensor(np.ascontiguousarray(X[part]), dtype=weight.dtype, device=weight.device)
+    if X.dtype.itemsize > weight.dtype.itemsize and not is_finite(rows):
+        check_magnitude(X, torch.finfo(weight.dtype).max)
+    return rows
+
+
+def rows_at_a_time(module: Any, X: np.ndarray) -> int:
+    """Return how many rows to predict at a time: all, if they are few."""
+    return len(X) if X.size <= _FEW else chunk_size(module, X.shape[1:])
+
+
+def chunk_size(module: Any, row_shape: tuple[int, ...]) -> int:
+    """Return how many rows to predict at a time, within scikit-learn's ``working_memory``.
+
+    On a CPU they also fit the cache; a GPU is faster with more, each chunk being waited for.
+    """
+    is_on_cpu = first_parameter(module).device.type == "cpu"
+    return rows_within(activations_per_row(module, row_shape), is_on_cpu)
+
+
+def rows_within(n_activations: int, is_on_cpu: bool = True) -> int:
+    """Return how many rows to run at a time, given how many activations one of them has."""
+    affordable = min(_CHUNK_BYTES, working_memory()) if is_on_cpu else working_memory()
+    return max(1, affordable // (8 * n_activations))
+
+
+def read_in_chunks(
+    module: Any,
+    X: np.ndarray,
+    read: Callable[[Tensor, Tensor], Any],
+    may_be_infinite: bool = False,
+    run: Callable[[Tensor], Tensor] | None = None,
+) -> Any:
+    """Predict chunk by chunk, and return what `read` takes from each, rows first, as numpy.
+
+    Parameters
+    ----------
+    module : DistributionStack
+    X : ndarray of shape (n, ...)
+        Checked rows.
+    read : callable
+        Takes outputs (S, n, p), and their rows, to a tensor or a tuple of tensors.
+    may_be_infinite : bool, default=False
+        Outputs must be finite, and so must the tensors be that are read unless this is true.
+    run : callable, default=None
+        Takes rows (n, ...) to outputs (S, n, p); None is the module's.
+
+    Returns
+    -------
+    arrays : ndarray, or tuple of ndarray
+    """
+    size = rows_at_a_time(module, X)
+    run = run or module.outputs
+
+    def predict(start: int) -> Any:
+        rows = as_rows(module, X, slice(start, start + size))
+        outputs = run(rows)
+        outputs_are_small = is_small(outputs)
+        if not outputs_are_small:
+            check_outputs(outputs, X[start:], range(start, len(X)), axis=-2)
+        found = read(outputs, rows)
+        if not (outputs_are_small or may_be_infinite):
+            for part in _parts(found):
+                check_outputs(part, X[start:], range(start, len(X)))
+        return found
+
+    # Written into place: results kept chunk by chunk would fragment the memory.
+    def fill(starts: range) -> None:
+        with torch.inference_mode():
+            for start in starts:
+                for array, part in zip(out, _parts(predict(start)), strict=True):
+                    array[start : start + size] = part.cpu().numpy()
+
+    n_threads = _n_threads(module, -(-len(X) // size))
+    with nullcontext() if n_threads == 1 else torch_threads(1):
+        with torch.inference_mode():
+            first = predict(0)
+        out = [_with_room(part.cpu().numpy(), len(X)) for part in _parts(first)]
+        starts = range(size, len(X), size)
+        if n_threads == 1 and starts:
+            fill(starts)
+        elif starts:
+            step = max(1, len(starts) // (_SPANS * n_threads))
+            spans = [starts[k : k + step] for k in range(0, len(starts), step)]
+            on_threads(_configured(fill), spans, n_threads)
+    return tuple(out) if isinstance(first, tuple) else out[0]
+
+
+def read_distribution(
+    module: Any, X: np.ndarray, run: Callable[[Tensor], Tensor] | None = None
+) -> Any:
+    """Predict the distribution for all of X; `run` is that of :func:`read_in_chunks`."""
+    functions = module.functions
+    # A tensor needs writable memory without negative strides: another array is copied.
+    has_none = functions is None or functions.vanish(
+        torch.from_numpy(np.require(X, requirements=["C", "W"]))
+    )
+
+    def read(outputs: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
+        parts = (outputs,) if has_none else module.parts(outputs, rows)
+        return tuple(part.transpose(0, -2) for part in parts)
+
+    parts = read_in_chunks(module, X, read, run=run)
+    return module.of_parts(*(torch.from_numpy(part).transpose(0, -2) for part in parts))
+
+
+def read_rows(estimator: Any, X: Any, read: Callable[[Tensor, Tensor], Any], **kwargs: Any) -> Any:
+    """Check rows, predict them by a fitted estimator and return what `read` takes."""
+    X = check_rows(estimator, X, estimator._recipe.row_shape)
+    return read_in_chunks(estimator.module_, X, read, **kwargs)
+
+
+def rows_first(outputs: Tensor, rows: Tensor) -> Tensor:
+    """Return outputs (S, n, p) as (n, S, p), to be read."""
+    return outputs.transpose(0, 1)
+
+
+def _configured(fill: Callable[[range], None]) -> Callable[[range], None]:
+    """Let another thread have scikit-learn's configuration of this one."""
+    config = get_config()
+
+    def act(starts: range) -> None:
+        with config_context(**config):
+            fill(starts)
+
+    return act
+
+
+def _parts(found: Any) -> tuple[Any, ...]:
+    return found if isinstance(found, tuple) else (found,)
+
+
+def _n_threads(module: Any, n_chunks: int) -> int:
+    """Return how many threads to predict chunks with, each in memory of its own: as torch has.
+
+    Each chunk is computed by one thread then, and so has the numbers that it has on one core.
+    """
+    if n_chunks < _CHUNKS_FOR_THREADS or first_parameter(module).device.type != "cpu":
+        return 1
+    return min(torch.get_num_threads(), n_chunks, max(1, working_memory() // _CHUNK_BYTES))
+
+
+def _with_room(part: np.ndarray, n_rows: int) -> np.ndarray:
+    """Return an array for `n_rows` rows like those of `part`, which are the first."""
+    out = np.empty((n_rows, *part.shape[1:]), dtype=part.dtype)
+    out[: len(part)] = part
+    return out

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Finding the model inside scikit-learn's meta-estimators, with its rows and weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from copy import copy, deepcopy
+from typing import Any
+
+import numpy as np
+from sklearn import get_config
+from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.ensemble import BaggingClassifier, BaggingRegressor, VotingClassifier, VotingRegressor
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
+from sklearn.utils import ClassifierTags, RegressorTags, Tags, get_tags
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .._training.trainer import SEED_LIMIT
+from .._utils.warnings import calls_of
+
+# Parameters for the candidates of a search: in scikit-learn and Optuna, and in scikit-optimize.
+_SEARCHED = ("param_grid", "param_distributions", "search_spaces")
+
+
+def is_search(model: Any) -> bool:
+    """Tell whether a model is a search over the parameters of an estimator, of any library."""
+    return hasattr(model, "estimator") and any(hasattr(model, name) for name in _SEARCHED)
+
+
+def inside(model: Any, *, fitted: bool = False) -> Any:
+    """Return the model in a Pipeline, search or FrozenEstimator; None in anything else.
+
+    In a search it is the best one; before fit, the one to fit, or None if `fitted`.
+    """
+    if isinstance(model, FrozenEstimator):
+        return model.estimator
+    if isinstance(model, Pipeline):
+        return model.steps[-1][1]
+    if is_search(model):
+        return getattr(model, "best_estimator_", None if fitted else model.estimator)
+    return None
+
+
+def rows_inside(model: Any, X: Any) -> Any:
+    """Return X as the model inside gets it: transformed by a Pipeline's other steps."""
+    if X is None or not isinstance(model, Pipeline):
+        return X
+    # imbalanced-learn's Pipelines have samplers too, which change the rows of a fit only.
+    steps = [named for named in model.steps[:-1] if not hasattr(named[1], "fit_resample")]
+    return Pipeline(steps).transform(X) if steps else X
+
+
+def pipelines_around() -> list[Pipeline]:
+    """Return the Pipelines with other steps too whose last step is being fitted, if any."""
+    around: list[Pipeline] = [call["self"] for call in calls_of(Pipeline, "fit")]
+    return [
+        pipeline
+        for pipeline in around
+        if any(step not in (None, "passthrough") for _, step in pipeline.steps[:-1])
+    ]
+
+
+def final_step(model: Any, X: Any = None) -> tuple[Any, Any]:
+    """Return the model at the end of Pipelines, searches and FrozenEstimators, and its X.
+
+    Without X nothing is transformed, and the steps need not be fitted.
+    """
+    while (inner := inside(model)) is not None:
+        model, X = inner, rows_inside(model, X)
+    return model, X
+
+
+def innermost(
+    model: Any, X: Any, method: str, caller: str = "", composites: tuple[type, ...] = ()
+) -> tuple[Any, Any, list[Callable[[Any], Any]]]:
+    """Return the fitted estimator inside `model` that has `method`, and its X.
+
+    The third value lists the inverse transforms of the targets, in the order in which they apply.
+    `method` may be any attribute. `caller` is the function to name in errors. X may be None.
+    `composites` are classes of models of several estimators that are returned as well.
+    """
+    inverses: list[Callable[[Any], Any]] = []
+    # FrozenEstimator delegates all attributes.
+    while not (hasattr(model, method) or isinstance(model, composites)):
+        inner = inside(model, fitted=True)
+        if inner is not None:
+            model, X = inner, rows_inside(model, X)
+        elif hasattr(model, "regressor_"):  # TransformedTargetRegressor
+            inverses.insert(0, model.transformer_.inverse_transform)
+            model = model.regressor_
+        else:
+            if hasattr(model, "estimator") or hasattr(model, "regressor"):
+                check_is_fitted(model)  # the model inside exists only after fit
+            raise TypeError(
+                f"{type(model).__name__} has no {method}; skdistill.{caller or method} takes a "
+                "fitted skdistill estimator, or a Pipeline, search (with refit=True), "
+                f"FrozenEstimator or TransformedTargetRegressor around one{_or_of(composites)}."
+            )
+    return model, X, inverses
+
+
+def _or_of(composites: tuple[type, ...]) -> str:
+    """Say, at the end of an error, which models of several estimators will do."""
+    if not composites:
+        return ""
+    names = ", ".join(cls.__name__ for cls in composites)
+    return f", or {names} of such. skdistill.teachers.as_teacher makes one of other estimators"
+
+
+def ensemble_inside(model: Any, classes: tuple[type, ...], *, fitted: bool = True) -> Any:
+    """Return the model of one of these classes that :func:`innermost` finds, or None.
+
+    With ``fitted=False`` it is the one to fit, which is none in a FrozenEstimator.
+    """
+    while model is not None and not isinstance(model, classes):
+        if isinstance(model, FrozenEstimator) and not fitted:
+            return None
+        if isinstance(model, TransformedTargetRegressor):
+            model = getattr(model, "regressor_" if fitted else "regressor")
+        else:
+            model = inside(model, fitted=fitted)
+    return model
+
+
+def with_inside(model: Any, innermost_model: Any) -> Any:
+    """Return a copy of fitted meta-estimators around another model, with the same other steps."""
+    inner = inside(model, fitted=True)
+    if inner is None and not isinstance(model, TransformedTargetRegressor):
+        return innermost_model
+    copied = copy(model)
+    if isinstance(model, FrozenEstimator):
+        copied.estimator = with_inside(inner, innermost_model)
+    elif isinstance(model, Pipeline):
+        name, inner = model.steps[-1]
+        copied.steps = [*model.steps[:-1], (name, with_inside(inner, innermost_model))]
+    elif inner is not None:
+        copied.best_estimator_ = with_inside(inner, innermost_model)
+    else:
+        copied.regressor_ = with_inside(model.regressor_, innermost_model)
+    return copied
+
+
+def members_and_rows(
+    model: BaggingClassifier | BaggingRegressor | VotingClassifier | VotingRegressor, X: Any
+) -> Iterator[tuple[Any, Any]]:
+    """Iterate over the fitted estimators of a bag or of voters, each with its X.
+
+    Classes that an estimator of a classifier predicts are places in the ``classes_`` of `model`.
+    """
+    if isinstance(model, (VotingClassifier, VotingRegressor)):
+        for member in model.estimators_:
+            yield member, X
+        return
+    X = validate_data(
+        model,
+        X,
+        reset=False,
+        dtype=None,
+        accept_sparse=["csr", "csc"],
+        ensure_all_finite=False,  # the members check, as in Bagging
+    )
+    for member, columns in zip(model.estimators_, model.estimators_features_, strict=True):
+        yield member, X[:, columns]
+
+
+def weights_of_voters(voting: VotingClassifier | VotingRegressor) -> np.ndarray:
+    """Return the weight of each of the fitted estimators; they sum to one."""
+    if voting.weights is None:
+        return np.full(len(voting.estimators_), 1 / len(voting.estimators_))
+    named = zip(voting.estimators, voting.weights, strict=True)
+    weights = np.array([weight for (_, voter), weight in named if voter != "drop"], dtype=float)
+    return weights / weights.sum()
+
+
+def has_inside(model: Any, method: str) -> bool:
+    """Tell whether :func:`innermost` finds the method in the model, once fitted."""
+    model, _ = final_step(model)
+    if isinstance(model, TransformedTargetRegressor):
+        return has_inside(model.regressor, method)
+    return hasattr(model, method)
+
+
+def has_members(model: Any) -> bool:
+    """Tell whether :func:`skdistill.predict_members` finds members in the model, once fitted."""
+    return has_inside(model, "predict_members")
+
+
+def tags_of(model: Any) -> Tags:
+    """Return a copy of a model's tags, with the type of one that tells it in the old way only.
+
+    Packages from before scikit-learn 1.6, NGBoost among them, have ``_estimator_type``.
+    """
+    tags = deepcopy(get_tags(model))
+    if tags.estimator_type is None:
+        tags.estimator_type = getattr(final_step(model)[0], "_estimator_type", None)
+        if tags.estimator_type == "classifier":
+            tags.classifier_tags = ClassifierTags()
+        elif tags.estimator_type == "regressor":
+            tags.regressor_tags = RegressorTags()
+    return tags
+
+
+def is_prefitted(model: Any) -> bool:
+    """Tell whether a model, or one inside it, is fitted and stays so when cloned.
+
+    Parameters
+    ----------
+    model : estimator
+
+    Returns
+    -------
+    is_prefitted : bool
+    """
+    return model is not None and (clone(model) is model or is_prefitted(inside(model)))
+
+
+def weights_for(model: Any, sample_weight: Any) -> dict[str, Any]:
+    """Keywords that pass sample weights to the model's fit; none for None."""
+    if sample_weight is None:
+        return {}
+    routed = get_config()["enable_metadata_routing"]
+    return {"sample_weight" if routed else _name_of_weights(model): sample_weight}
+
+
+def _name_of_weights(model: Any) -> str:
+    if is_search(model):
+        return _name_of_weights(model.estimator)
+    if isinstance(model, Pipeline):
+        return f"{model.steps[-1][0]}__{_name_of_weights(model[-1])}"
+    return "sample_weight"
+
+
+def seeded_clone(estimator: Any, seed: int) -> Any:
+    """Return a clone with seeds where the estimator has none."""
+    copied = clone(estimator)
+    seed_where_unset(copied, seed)
+    return copied
+
+
+def seed_where_unset(estimator: Any, seed: int) -> None:
+    """Give every ``random_state`` in an estimator that is None a seed drawn from `seed`."""
+    draw = np.random.RandomState(seed)
+    seeds = {
+        name: int(draw.randint(SEED_LIMIT))
+        for name, value in sorted(estimator.get_params(deep=True).items(), key=lambda p: p[0])
+        if name.split("__")[-1] == "random_state" and value is None
+    }
+    estimator.set_params(**seeds)

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A table of how rows to predict compare with the schema of a fitted model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_is_fitted
+
+from .._data.columns import as_table, column_of, some_columns, values_of, with_days
+from .._data.schema import (
+    Column,
+    columns_to_convert,
+    dtypes_of,
+    numbers_in,
+    range_in_words,
+    shift_of,
+    table_like_fit,
+)
+from .base import NetEstimator
+from .unwrapping import innermost
+
+# Categories that a cell shows at most.
+_FEW = 5
+
+
+def validate(model: Any, X: Any) -> Any:
+    """Compare a table with that of `fit`, column by column, without predicting.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted estimator of skdistill, or a Pipeline, search, FrozenEstimator or
+        TransformedTargetRegressor around one. Behind the other steps of a Pipeline the columns are
+        those that these make of X.
+    X : array-like of shape (n_samples, n_features)
+
+    Returns
+    -------
+    table : pandas.DataFrame, or list of dict where pandas is not installed
+        A row for each column of X, with
+
+        - `name` and `kind`, as in ``schema_``;
+        - `fitted` and `given`: dtype, and range or categories, in `fit` and in X;
+        - `n_missing`, `n_unknown` and `n_outside`: values of X that are missing, of unknown
+          categories, or outside the range of `fit`; None where values are refused;
+        - `verdict`: "ok"; "converted", of another dtype, without loss; "suspicious", what
+          :class:`SchemaWarning` warns of; or "refused", what is an error in prediction;
+        - `message`: that of the warning or error.
+
+    Raises
+    ------
+    TypeError
+        If there is no estimator of skdistill in `model`, or it was not fitted on a table.
+    ValueError
+        If X has not the columns of `fit`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import skdistill
+    >>> X = np.random.default_rng(0).uniform(size=(100, 2))
+    >>> model = skdistill.BayesianEnsembleRegressor(2, max_epochs=2).fit(X, X[:, 0])
+    >>> table = skdistill.validate(model, X + [0, 5])
+    >>> print(table[["name", "n_outside", "verdict"]])
+       name  n_outside     verdict
+    0     0          0          ok
+    1     1        100  suspicious
+    """
+    if isinstance(model, NetEstimator):
+        check_is_fitted(model)
+    estimator, X, _ = innermost(model, X, "schema_", "validate")
+    X = as_table(X)
+    table = table_like_fit(estimator, X)
+    columns = estimator.schema_.columns
+    if table is None:
+        names = [column.name for column in columns]
+        given = list(X.columns) if hasattr(X, "columns") else f"the shape {np.shape(X)}"
+        raise ValueError(f"X must have the columns of fit, {names}; got {given}.")
+    to_convert = set(columns_to_convert(estimator, table))
+    dtypes = dtypes_of(table)
+    records = [
+        _record(estimator, table, number, column, dtypes[number], number in to_convert)
+        for number, column in enumerate(columns)
+    ]
+    try:
+        import pandas
+    except ImportError:
+        return records
+    counts = dict.fromkeys(("n_missing", "n_unknown", "n_outside"), "Int64")
+    return pandas.DataFrame(records).astype(counts)
+
+
+def _record(
+    estimator: Any, X: Any, number: int, column: Column, dtype: str, may_convert: bool
+) -> dict[str, Any]:
+    """Compare a column of X with that of fit."""
+    record: dict[str, Any] = {
+        "name": column.name,
+        "kind": column.kind,
+        "fitted": _in_words(column.dtype, column.range, column.categories, column.unit),
+        "given": dtype,
+        "n_missing": None,
+        "n_unknown": None,
+        "n_outside": None,
+        "verdict": "refused",
+        "message": "",
+    }
+    try:
+        values = _numbers(estimator, X, number, column, may_convert)
+    except (TypeError, ValueError) as error:
+        return {**record, "message": str(error)}
+    shift = shift_of(estimator, X, values, number)
+    verdict = "ok" if dtype == column.dtype else "converted"
+    return {
+        **record,
+        "given": _in_words(dtype, *_held(X, number, column, values), column.unit),
+        "n_missing": shift.n_missing,
+        "n_unknown": shift.n_unknown,
+        "n_outside": shift.n_outside,
+        "verdict": "suspicious" if shift.reasons else verdict,
+        "message": "; ".join(shift.reasons),
+    }
+
+
+def _numbers(estimator: Any, X: Any, number: int, column: Column, may_convert: bool) -> np.ndarray:
+    """Encode a column; raise an error if prediction would."""
+    if column.kind == "category":
+        return np.array(estimator._columns.codes(X, number), dtype=np.float64)
+    values = numbers_in(estimator, X, number) if may_convert else None
+    values = with_days(some_columns(X, [number])) if values is None else values[:, None]
+    finite = "allow-nan" if estimator.normalize_X else True
+    settings: dict[str, Any] = {"dtype": np.float64, "ensure_all_finite": finite}
+    return check_array(values, input_name=f"column {column.name!r} of X", **settings)[:, 0]
+
+
+def _held(
+    X: Any, number: int, column: Column, values: np.ndarray
+) -> tuple[tuple[float, float] | None, tuple | None]:
+    """Return the range or the categories of a column of X."""
+    if column.kind == "category":
+        held = (value for value in values_of(column_of(X, number)) if value is not None)
+        return None, tuple(dict.fromkeys(held))
+    if np.isnan(values).all():
+        return None, None
+    return (float(np.nanmin(values)), float(np.nanmax(values))), None
+
+
+def _in_words(
+    dtype: str, limits: tuple[float, float] | None, categories: tuple | None, unit: str | None
+) -> str:
+    """Say what a column holds."""
+    if categories is not None:
+        shown = ", ".join(map(repr, categories[:_FEW]))
+        more = len(categories) - _FEW
+        return f"{dtype}: {shown}{f' and {more} more' if more > 0 else ''}"
+    return f"{dtype}: {'nothing' if limits is None else range_in_words(limits, unit)}"

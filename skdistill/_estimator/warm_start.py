@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Training that goes on from a fitted model: with ``warm_start``, or part by part."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from .._data.checks import check_trainable
+from .._method.plan import NetworkRecipe, scaling_in, weights_of
+from .._method.task import Buffers
+from .._serialization.digest import digest
+from .._training.trainer import FILLED_IN
+
+
+def is_trained(estimator: Any) -> bool:
+    """Tell whether an estimator has a model that training can go on from."""
+    return hasattr(estimator, "module_")
+
+
+def in_dtype_of(estimator: Any, X: np.ndarray) -> np.ndarray:
+    """Return rows in the dtype that the fitted networks compute in."""
+    dtype = next(estimator.module_.parameters()).cpu().detach().numpy().dtype
+    check_trainable(X, dtype)
+    return X.astype(dtype, copy=False)
+
+
+def scaling_of(estimator: Any) -> Buffers:
+    """Return the location and scale of the targets that the fitted networks have learnt in."""
+    return scaling_in(weights_of(estimator.module_))
+
+
+def all_weights(estimator: Any) -> np.ndarray:
+    """Return the weights of the fitted networks as one array, which tells models apart."""
+    return np.concatenate([value.ravel() for value in weights_of(estimator.module_).values()])
+
+
+def same_recipe(estimator: Any, recipe: NetworkRecipe) -> NetworkRecipe:
+    """Return a recipe with the encoding of rows, and the units, that the fitted networks have.
+
+    A ValueError names what else of the two recipes differs.
+    """
+    fitted: NetworkRecipe = estimator._recipe
+    if recipe.row_shape != fitted.row_shape:
+        raise ValueError(
+            f"X must have rows of shape {fitted.row_shape}, as in the fit before; got "
+            f"{recipe.row_shape}."
+        )
+    changed = [] if digest(recipe.module) == digest(fitted.module) else ["module"]
+    changed += [
+        f"module__{name}"
+        for name in {**fitted.settings, **recipe.settings}.keys() - FILLED_IN
+        if digest(fitted.settings.get(name)) != digest(recipe.settings.get(name))
+    ]
+    if changed:
+        raise ValueError(
+            f"{' and '.join(sorted(changed))} must be as in the fit that training goes on from; "
+            "warm_start=False begins anew."
+        )
+    settings = recipe.settings | {"in_features": fitted.settings["in_features"]}
+    kept = {"widths": fitted.widths, "inputs": fitted.inputs, "functions": fitted.functions}
+    return replace(recipe, settings=settings, **kept)
+
+
+def load_weights(module: Any, estimator: Any) -> None:
+    """Give a module the weights of the fitted one; a ValueError if they have other shapes."""
+    given, fitted = module.state_dict(), estimator.module_.state_dict()
+    for name in {**fitted, **given}:
+        shapes = [tuple(w[name].shape) if name in w else None for w in (fitted, given)]
+        if shapes[0] != shapes[1]:
+            raise ValueError(
+                "The parameters that shape the network must be as in the fit that training goes on "
+                f"from, which gave {name} the shape {shapes[0]}; got {shapes[1]}."
+            )
+    module.load_state_dict(fitted)

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Objectives of stacks of networks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from ..losses import by_autograd, differentiable
+
+
+class Objective(nn.Module):
+    """The objective of a stack: a loss for each row, and perhaps a penalty on the weights.
+
+    Subclasses define `loss_and_gradient` or `forward`, from which the other is derived. A row's
+    loss must not depend on the outputs of other rows.
+    """
+
+    def forward(self, outputs: Tensor, targets: tuple[Tensor, ...]) -> Tensor:
+        """Return the loss of every member and row, of shape (S, n), for autograd."""
+        return differentiable(self.loss_and_gradient, outputs, targets)
+
+    def loss_and_gradient(
+        self, outputs: Tensor, targets: tuple[Tensor, ...]
+    ) -> tuple[Tensor, Tensor]:
+        """Return the losses, (S, n), and the gradient of their sum, of the shape of `outputs`."""
+        return by_autograd(self, outputs, targets)
+
+    def penalty(self, module: Any) -> Tensor | None:
+        """Return what is added to each member's loss, of shape (S,), or None."""
+        return None
+
+    first_epoch = 0  # number of the epoch that training begins with
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Prepare for epoch number `epoch`, counted from 0."""

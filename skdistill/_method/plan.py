@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Plans, which describe a method as a value, and recipes for its networks."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from .._data.encoding import InputEncoding
+from .._utils.process import DISPATCH_MODE_LOCK
+from ..modules import (
+    MLP,
+    ConvNet,
+    Recurrent,
+    RecurrentSequenceModel,
+    ResNet,
+    TabM,
+    build_members,
+    stack,
+)
+from ..pruning import narrow
+from .objective import Objective
+from .random_functions import RandomFunctions
+from .task import Buffers, Task
+
+_OURS = (MLP, ConvNet, ResNet, Recurrent, RecurrentSequenceModel, TabM)
+
+
+@dataclass(frozen=True)
+class NetworkRecipe:
+    """How to build a network, independent of later changes of the estimator's parameters.
+
+    Parameters
+    ----------
+    module : callable
+        A model class, or a function that builds a network.
+    settings : dict
+        Its arguments.
+    row_shape : tuple of int
+        Shape of a row of X.
+    widths : object, default=None
+        Units that pruning has left, see :func:`skdistill.pruning.narrow`.
+    inputs : InputEncoding, default=None
+        What is done to rows before networks take them; None is nothing.
+    functions : RandomFunctions, default=None
+        By which members differ away from the training samples; None is none.
+    """
+
+    module: Callable[..., nn.Module]
+    settings: dict[str, Any]
+    row_shape: tuple[int, ...]
+    widths: Any = None
+    inputs: InputEncoding | None = None
+    functions: RandomFunctions | None = None
+
+    @classmethod
+    def of(
+        cls,
+        module: Any,
+        row_shape: tuple[int, ...],
+        n_outputs: int,
+        settings: dict[str, Any],
+        inputs: InputEncoding | None = None,
+    ) -> NetworkRecipe:
+        """Return the recipe for a network that takes rows of this shape, encoded."""
+        shape = row_shape if inputs is None else (inputs.n_inputs,)
+        in_features = shape[0] if len(shape) == 1 else shape
+        widths = {"in_features": in_features, "out_features": n_outputs}
+        return cls(module, {**widths, **copy.deepcopy(settings)}, row_shape, inputs=inputs)
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of what networks take for a row."""
+        return self.row_shape if self.inputs is None else (self.inputs.n_inputs,)
+
+    @property
+    def is_builtin(self) -> bool:
+        """Whether the networks are of :mod:`skdistill.modules`, whose weights are all they hold."""
+        return self.module in _OURS
+
+    def with_outputs(self, n_outputs: int) -> NetworkRecipe:
+        """Return the recipe for networks with so many outputs."""
+        return replace(self, settings={**self.settings, "out_features": n_outputs})
+
+    def build(self, seeds: Sequence[int]) -> list[nn.Module]:
+        """Build a network for each seed."""
+        networks = build_members(self.module, seeds, **self.settings)
+        if self.widths is None:
+            return networks
+        return [narrow(network, self.widths) for network in networks]
+
+
+class TrainingBudget(NamedTuple):
+    """Amount of training, as far as an objective depends on it."""
+
+    n_epochs: int = 1
+    n_rows: float = 1.0  # sum of the rows' weights
+
+
+class Plan(Protocol):
+    """The parts of a method: network, start, objective, and distribution that is predicted.
+
+    Subclasses are frozen dataclasses and define the objective; the defaults are those of a network
+    that predicts the task directly.
+    """
+
+    task: Task
+
+    n_sharing: int | None = None  # members of one network; None where members cannot share one
+
+    read: Callable[[Tensor], Any] | None = None  # takes outputs (S, n, p) to a distribution
+
+    calibration: Callable[[Any], Any] | None = None  # takes this to the one that is predicted
+
+    @property
+    def n_networks(self) -> int:
+        """Number of seeds that `build` takes."""
+        return 1
+
+    @property
+    def tells_parts(self) -> bool:
+        """Whether aleatoric and epistemic uncertainty can be told apart."""
+        return True
+
+    @property
+    def takes_functions(self) -> bool:
+        """Whether random functions of the teacher can displace what is predicted."""
+        return False
+
+    @property
+    def has_members(self) -> bool:
+        """Whether members, or draws that stand for them, can be predicted."""
+        return True
+
+    @property
+    def has_start(self) -> bool:
+        """Whether `start` initialises the module."""
+        return False
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of outputs for a row."""
+        return self.task.n_outputs
+
+    @property
+    def meaning_of_outputs(self) -> str:
+        """Description of the outputs, for messages."""
+        return self.task.meaning_of_outputs
+
+    def build(self, recipe: Any, seeds: Sequence[int]) -> Any:
+        """Build the stack, with a network (or head) for each seed."""
+        return stack(recipe.build(seeds))
+
+    def wrap(self, network: Any, buffers: dict[str, Tensor]) -> Any:
+        """Return a stack that predicts distributions."""
+        stack = self.task.wrap(network, buffers, self.read)
+        stack.calibration, stack.read_mean = self.calibration, self.read_mean
+        return stack
+
+    def read_mean(self, outputs: Tensor) -> Tensor:
+        """Return what numbers are expected to be, (n, t): the first of the outputs (S, n, p)."""
+        return outputs.narrow(-1, 0, self.task.size).mean(dim=0)
+
+    def encode_members(self, members: np.ndarray, scaling: Buffers, dtype) -> np.ndarray:
+        """Return members' predictions, rows first, in the form that the objective takes."""
+        return self.task.encode_members(members, scaling, dtype)
+
+    def beside(self, outputs: Tensor, module: Any) -> dict[str, Tensor]:
+        """Return by name what is predicted beside the distribution of outputs (S, n, p)."""
+        return {}
+
+    def complete(self, module: Any) -> None:
+        """Prepare a module for prediction once it has its weights."""
+        return None
+
+    def start(self, module: Any, predictions: Tensor, weight: Tensor) -> None:
+        """Initialise a module by encoded predictions of members, (n, S, ...), if `has_start`."""
+        return None
+
+    def objective(self, module: Any, training_budget: TrainingBudget) -> Objective:
+        """Return the objective of a module, as it is when training begins."""
+        ...
+
+
+def build_module(
+    plan: Plan,
+    recipe: Any,
+    seeds: Sequence[int],
+    dtype: torch.dtype,
+    buffers: dict[str, Tensor] | None = None,
+) -> Any:
+    """Build the stack that predicts distributions; raise a ValueError for other outputs."""
+    module = _built(plan, recipe, seeds, dtype, buffers or {})
+    with torch.no_grad():
+        outputs = module(torch.zeros(1, 3, *recipe.input_shape, dtype=dtype))
+    n_axes = len(getattr(module, "network", module).lead)
+    shape, expected = tuple(outputs.shape[n_axes:]), (3, plan.n_outputs)
+    if shape != expected:
+        raise ValueError(
+            f"module must give a tensor of shape (n, {expected[1]}), {plan.meaning_of_outputs}; "
+            f"{name_of(recipe.module)} gives {shape} for 3 rows."
+        )
+    return module
+
+
+def _built(
+    plan: Plan, recipe: Any, seeds: Sequence[int], dtype: torch.dtype, buffers: dict[str, Tensor]
+) -> Any:
+    module = plan.wrap(plan.build(recipe, seeds).to(dtype=dtype), buffers)
+    module.inputs = None if recipe.inputs is None else recipe.inputs.module(dtype)
+    if recipe.functions is not None:
+        module.functions = recipe.functions.module()
+    return module.eval()
+
+
+def as_tensors(arrays: dict[str, np.ndarray]) -> dict[str, Tensor]:
+    """Return copies of arrays as tensors."""
+    return {name: torch.tensor(value) for name, value in arrays.items()}
+
+
+def weights_of(module: nn.Module) -> dict[str, np.ndarray]:
+    """Return parameters and buffers of a module as numpy arrays."""
+    return {name: value.detach().cpu().numpy() for name, value in module.state_dict().items()}
+
+
+def scaling_in(weights: dict[str, Any]) -> dict[str, Any]:
+    """Return the location and scale of the targets, if any, among a module's buffers."""
+    return {name: value for name, value in weights.items() if "." not in name}
+
+
+def rebuild_module(plan: Plan, recipe: Any, weights: dict[str, np.ndarray]) -> Any:
+    """Build a fitted module anew, with these parameters and buffers."""
+    tensors = as_tensors(weights)
+    buffers = scaling_in(tensors)
+    # The location and scale of the targets may be kept more precisely than the network.
+    dtypes = {value.dtype for value in tensors.values() if value.is_floating_point()}
+    dtype = min(dtypes, key=lambda dtype: dtype.itemsize)
+    with _without_memory() if recipe.is_builtin else contextlib.nullcontext():
+        module = _built(plan, recipe, [0] * plan.n_networks, dtype, buffers)
+    module.load_state_dict(tensors, assign=True)
+    plan.complete(module)
+    return module.eval()
+
+
+@contextlib.contextmanager
+def _without_memory() -> Iterator[None]:
+    """Build modules whose weights have shapes, but take no memory."""
+    with DISPATCH_MODE_LOCK.held(), torch.device("meta"):
+        yield
+
+
+def name_of(module: Callable) -> str:
+    """Return the name of a model class or function."""
+    return getattr(module, "__name__", type(module).__name__)

@@ -1,0 +1,424 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Regression and classification as tasks.
+
+A task checks and encodes targets and members' predictions, and decodes predictions. It is
+independent of networks and losses.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from sklearn.exceptions import DataConversionWarning
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils.multiclass import check_classification_targets
+from torch import Tensor, nn
+
+from .._data.checks import SMALL_OUTPUT, check_trainable, check_weights
+from .._data.schema import read_table
+from .._utils.moments import pieces, resolves, standardisation
+from .._utils.validation import errors_about
+from .._utils.warnings import warn
+from ..distributions import EmpiricalCategorical, EmpiricalGaussian
+from ..modules import CategoricalStack, GaussianStack
+
+Buffers = dict[str, np.ndarray]
+
+# Tables of so many samples are computed in float32 with dtype="auto", if they can be: in half of
+# the time, and on tables of 500 to 5,000 samples with the same NLL to four digits.
+_MANY_ROWS = 200
+
+
+@dataclass(frozen=True)
+class RegressionTask:
+    """Predicting t real numbers for each row, each by a mean and a variance.
+
+    Parameters
+    ----------
+    size : int
+        Number of targets t.
+    is_1d : bool
+        Whether y had no axis of targets, so that predictions have none either.
+    dtype : str, default=None
+        Of the predictions; None is that of the networks.
+    """
+
+    size: int
+    is_1d: bool
+    dtype: str | None = None
+
+    kind: ClassVar[str] = "regressor"
+    measure: ClassVar[str] = "variance"  # of the uncertainty
+    score = staticmethod(r2_score)
+
+    @classmethod
+    def check(
+        cls, estimator, X, y, known: RegressionTask | None = None, reset: bool = True
+    ) -> tuple[np.ndarray, np.ndarray, RegressionTask]:
+        """Check inputs and targets of `fit`; targets are returned in the shape (n, t).
+
+        `known` is the task, if it is known before y is, and ``reset=False`` holds the columns of X
+        against those of an earlier fit.
+        """
+        X, y = cls.check_part(estimator, X, y, reset)
+        task = cls.of_targets(y)
+        if known is not None and task.size != known.size:
+            raise ValueError(
+                f"y must have {known.size} target(s), as in the fit before; got {task.size}."
+            )
+        with errors_about("y"):
+            return X, y.reshape(len(y), -1).astype(np.float64), task
+
+    @classmethod
+    def of_targets(cls, y: np.ndarray) -> RegressionTask:
+        """Return the task of predicting targets of shape (n,) or (n, t)."""
+        return cls(1 if y.ndim == 1 else y.shape[1], y.ndim == 1)
+
+    @classmethod
+    def check_part(cls, estimator, X, y, reset: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Check a part of inputs and targets; the latter are returned as (n,) or (n, t)."""
+        with errors_about("X and y"):
+            X, y = read_table(estimator, X, y, reset=reset, multi_output=True, y_numeric=True)
+        if np.iscomplexobj(y):
+            raise ValueError(f"y must be real numbers, got {y.dtype}.")
+        check_trainable(X, X.dtype)
+        if y.ndim == 2 and y.shape[1] == 1:
+            warn(
+                "A column-vector y was passed when a 1d array was expected. Please change the "
+                "shape of y to (n_samples,), for example using ravel().",
+                DataConversionWarning,
+            )
+            y = y.ravel()
+        return X, y
+
+    @property
+    def fitted_attributes(self) -> dict[str, Any]:
+        """Public attributes of an estimator fitted to the task."""
+        return {"n_outputs_": self.size}
+
+    # --- targets ------------------------------------------------------------------------------
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of outputs of a network that predicts the task directly."""
+        return 2 * self.size
+
+    @property
+    def meaning_of_outputs(self) -> str:
+        return f"a mean and a raw variance for each of {self.size} target(s)"
+
+    def weights_of_rows(self, y, sample_weight, class_weight=None) -> np.ndarray | None:
+        """Check the weights of the rows."""
+        return check_weights(sample_weight, len(y))
+
+    def scaling(self, y, weight, dtype, normalize_y: bool = True) -> Buffers:
+        """Location and scale by which targets (n, t) are standardised, for the module's buffers."""
+        if not normalize_y:
+            check_trainable(y, dtype, "y, with normalize_y=False,")
+            return self.scaling_by(np.zeros_like(y[0]), np.ones_like(y[0]), dtype)
+        return self.scaling_by(*standardisation(y, weight), dtype)
+
+    def scaling_by(self, y_loc: np.ndarray, y_scale: np.ndarray, dtype) -> Buffers:
+        """Buffers of a location and scale, (t,); a ValueError if `dtype` cannot hold them."""
+        limits = np.finfo(dtype)
+        held = (y_scale > np.sqrt(limits.tiny)) & (SMALL_OUTPUT * y_scale < np.sqrt(limits.max))
+        if not (held & np.isfinite(y_loc)).all():
+            raise ValueError(
+                f"y has a standard deviation of {y_scale.tolist()}, whose square "
+                f"{np.dtype(dtype)} cannot hold; rescale y, or pass X as float64."
+            )
+        # Predictions have the dtype of these: float32 would round targets far from 0 (dates, say)
+        # to the same value.
+        dtype = self.dtype or dtype
+        if not resolves(dtype, y_loc, y_scale):
+            dtype = np.float64
+        return {"y_loc": y_loc.astype(dtype), "y_scale": y_scale.astype(dtype)}
+
+    def encode(self, y, scaling: Buffers, dtype) -> np.ndarray:
+        """Return standardised targets."""
+        return ((y - scaling["y_loc"]) / scaling["y_scale"]).astype(dtype)
+
+    @property
+    def shape_of_members(self) -> dict[str, int]:
+        """Expected size of members' predictions, for `check_member_predictions`."""
+        return {"n_targets": self.size}
+
+    def encode_members(self, members: np.ndarray, scaling: Buffers, dtype) -> np.ndarray:
+        """Return moments of standardised targets, (n, S, t, 2)."""
+        y_loc, y_scale = scaling["y_loc"], scaling["y_scale"]
+        if not resolves(members.dtype, y_loc, y_scale):
+            raise ValueError(
+                f"The teacher's predictions, or member_predictions, are {members.dtype}, which "
+                f"cannot tell apart means around {y_loc.tolist()} whose standard deviation is "
+                f"{y_scale.tolist()}; give them as float64."
+            )
+        encoded = np.empty(members.shape, dtype)
+        is_held = True
+        for part in pieces(members):
+            moments = members[part].astype(np.float64)  # a copy
+            moments[..., 0] = (moments[..., 0] - y_loc) / y_scale
+            moments[..., 1] /= np.square(y_scale)
+            with np.errstate(over="ignore"):
+                encoded[part] = moments
+            is_held &= bool(np.isfinite(encoded[part]).all() and (encoded[part, ..., 1] > 0).all())
+        if not is_held:
+            raise ValueError(
+                "The teacher's predictions, or member_predictions, must have means and variances "
+                f"that {np.dtype(dtype)} can hold in units of y's standard deviation "
+                f"{y_scale.tolist()}."
+            )
+        return encoded
+
+    # --- predictions --------------------------------------------------------------------------
+
+    def wrap(self, network: nn.Module, buffers: dict[str, Tensor], read=None) -> GaussianStack:
+        """Return a stack that predicts distributions; `buffers` may be empty."""
+        like = next(network.parameters())
+        y_loc = buffers.get("y_loc", like.new_zeros(self.size)).to(like.device)
+        y_scale = buffers.get("y_scale", like.new_ones(self.size)).to(like.device)
+        return GaussianStack(network, y_loc, y_scale, read or EmpiricalGaussian.from_outputs)
+
+    def per_target(self, array: Any) -> Any:
+        """Drop the axis of the targets, the second, if y had none."""
+        return array.squeeze(1) if self.is_1d else array
+
+    def point(self, distribution: Any) -> Tensor:
+        """Return the point prediction: the mean, (n, t)."""
+        return distribution.mean
+
+    def draws(self, distribution: Any, n_samples: int, generator: torch.Generator) -> Tensor:
+        """Draw targets, (n, t, n_samples)."""
+        return distribution.sample(n_samples, generator).permute(1, 2, 0)
+
+    def decode(self, array: np.ndarray) -> np.ndarray:
+        """Return points or draws in the shape of y."""
+        return self.per_target(array)
+
+
+@dataclass(frozen=True, eq=False)
+class ClassificationTask:
+    """Predicting one of K classes for each row, by their probabilities.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (K,)
+        Sorted.
+    dtype : str, default=None
+        Of the predictions; None is that of the networks.
+    """
+
+    labels: np.ndarray
+    dtype: str | None = None
+
+    kind: ClassVar[str] = "classifier"
+    measure: ClassVar[str] = "entropy"
+    score = staticmethod(accuracy_score)
+
+    @classmethod
+    def check(
+        cls, estimator, X, y, known: ClassificationTask | None = None, reset: bool = True
+    ) -> tuple[np.ndarray, np.ndarray, ClassificationTask]:
+        """Check inputs and labels of `fit`; the latter become codes, positions in `labels`.
+
+        `known` and `reset` are as for numbers.
+        """
+        X, y = cls.check_part(estimator, X, y, reset)
+        labels, codes = np.unique(y, return_inverse=True)
+        if known is not None:
+            return X, known.codes_of(labels)[codes], known
+        return X, codes, cls.of_labels(labels, "y")
+
+    @classmethod
+    def check_part(cls, estimator, X, y, reset: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Check a part of inputs and labels."""
+        with errors_about("X and y"):
+            X, y = read_table(estimator, X, y, reset=reset)
+        with errors_about("y"):
+            check_classification_targets(y)
+        check_trainable(X, X.dtype)
+        return X, y
+
+    @classmethod
+    def of_labels(cls, labels, name: str) -> ClassificationTask:
+        """Return the task of telling labels apart; a ValueError about `name` if there are none."""
+        found = np.unique(labels)
+        if len(found) < 2:
+            raise ValueError(
+                f"{name} must hold at least two classes to tell apart; it has one class, "
+                f"{found.tolist()}."
+            )
+        return cls(found)
+
+    def codes_of(self, labels: np.ndarray) -> np.ndarray:
+        """Return the codes of labels of y; a ValueError names those that are not known."""
+        codes = {label: code for code, label in enumerate(self.labels.tolist())}
+        if unknown := [label for label in labels.tolist() if label not in codes]:
+            raise ValueError(
+                f"y must hold labels of the classes {self.labels.tolist()}, which are known from "
+                f"before; got {unknown}."
+            )
+        return np.array([codes[label] for label in labels.tolist()])
+
+    @property
+    def size(self) -> int:
+        """Number of classes K."""
+        return len(self.labels)
+
+    @property
+    def fitted_attributes(self) -> dict[str, Any]:
+        """Public attributes of an estimator fitted to the task."""
+        return {"classes_": self.labels}
+
+    # --- targets ------------------------------------------------------------------------------
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of outputs of a network that predicts the task directly."""
+        return self.size
+
+    @property
+    def meaning_of_outputs(self) -> str:
+        return "a logit for each class"
+
+    def weights_of_rows(self, codes, sample_weight, class_weight=None) -> np.ndarray | None:
+        """Weights of the rows, times those of their classes."""
+        weight = check_weights(sample_weight, len(codes))
+        if class_weight is None:
+            return weight
+        weight = np.ones(len(codes)) if weight is None else weight
+        totals = np.bincount(codes, weight, minlength=self.size)
+        of_class = _weights_of_classes(class_weight, self.labels, totals)
+        return check_weights(of_class[codes] * weight, len(codes), "class_weight")
+
+    def scaling(self, y, weight, dtype, normalize_y: bool = True) -> Buffers:
+        """Nothing: classes have no scale."""
+        return {}
+
+    def scaling_by(self, y_loc, y_scale, dtype) -> Buffers:
+        """Nothing, as :meth:`scaling` does."""
+        return {}
+
+    def encode(self, y, scaling: Buffers, dtype) -> np.ndarray:
+        """Return the class codes as they are."""
+        return y
+
+    @property
+    def shape_of_members(self) -> dict[str, int]:
+        """Expected size of members' predictions, for `check_member_predictions`."""
+        return {"n_classes": self.size}
+
+    def encode_members(self, members: np.ndarray, scaling: Buffers, dtype) -> np.ndarray:
+        """Return log-probabilities, (n, S, K); ``-inf`` for a probability of zero."""
+        encoded = np.empty(members.shape, dtype)
+        with np.errstate(divide="ignore"):
+            for part in pieces(members):
+                encoded[part] = np.log(members[part])
+        return encoded
+
+    # --- predictions --------------------------------------------------------------------------
+
+    def wrap(self, network: nn.Module, buffers: dict[str, Tensor], read=None) -> CategoricalStack:
+        """Return a stack that predicts distributions."""
+        dtype = None if self.dtype is None else getattr(torch, self.dtype)
+        return CategoricalStack(network, read or EmpiricalCategorical.from_logits, dtype)
+
+    def per_target(self, array: Any) -> Any:
+        """Return the array: there is no axis of targets."""
+        return array
+
+    def point(self, distribution: Any) -> Tensor:
+        """Return the point prediction: the code of the most probable class, (n,)."""
+        return distribution.mean.argmax(-1)
+
+    def draws(self, distribution: Any, n_samples: int, generator: torch.Generator) -> Tensor:
+        """Draw codes of classes, (n, n_samples)."""
+        return distribution.sample(n_samples, generator).t()
+
+    def decode(self, codes: np.ndarray) -> np.ndarray:
+        """Return the labels of codes."""
+        return self.labels[codes]
+
+
+Task = RegressionTask | ClassificationTask
+
+
+def prepare_to_compute(
+    estimator: Any, X: np.ndarray, task: Task
+) -> tuple[np.ndarray, RegressionTask | ClassificationTask]:
+    """Return rows in the dtype to compute in, by the parameter `dtype`, and the task so adapted."""
+    is_open = estimator.dtype == "auto" and is_large_table(X.shape)
+    # The smallest and largest values that are not missing.
+    limits = (np.fmin.reduce(X), np.fmax.reduce(X)) if is_open else None
+    wanted = dtype_to_compute(estimator, X.dtype.name, limits)
+    if wanted == X.dtype.name:
+        return X, task
+    check_trainable(X, wanted)
+    return X.astype(wanted), replace(task, dtype=X.dtype.name)
+
+
+def is_large_table(shape: tuple[int, ...]) -> bool:
+    """Tell whether rows are a table of so many that float32 is enough."""
+    return len(shape) == 2 and shape[0] >= _MANY_ROWS
+
+
+def dtype_to_compute(
+    estimator: Any, given: str, limits: tuple[np.ndarray, np.ndarray] | None
+) -> str:
+    """Return the dtype to compute in: "auto" is that of X, `given`, or float32 for large tables.
+
+    On Apple's GPUs, which have no float64, it is float32; ValueError for ``dtype="float64"``.
+
+    `limits` are the smallest and largest values of the columns of a large table, else None. float32
+    must resolve them. It is faster by a factor of two to three, and on a large table the noise of
+    training is far above its rounding.
+    """
+    wanted = estimator.dtype
+    if str(estimator.device).startswith("mps"):
+        if wanted == "float64":
+            raise ValueError(
+                "dtype must be 'auto' or 'float32' with device='mps', which has no float64; got "
+                f"{wanted!r}. Take device='cpu' for float64."
+            )
+        return "float32"
+    if wanted != "auto":
+        return wanted
+    return "float32" if limits is not None and _is_held_by_float32(*limits) else given
+
+
+def _is_held_by_float32(low: np.ndarray, high: np.ndarray) -> bool:
+    """Whether float32 tells values between these apart, and its squares do not overflow."""
+    low, high = low.astype(np.float64), high.astype(np.float64)
+    largest, spread = np.maximum(np.abs(low), np.abs(high)), high - low
+    varies = spread > 0
+    is_held = largest.max(initial=0) < math.sqrt(np.finfo(np.float32).max)
+    return is_held and resolves(np.float32, largest[varies], spread[varies])
+
+
+TASKS: dict[str, type[RegressionTask] | type[ClassificationTask]] = {
+    "regressor": RegressionTask,
+    "classifier": ClassificationTask,
+}
+
+
+def _weights_of_classes(class_weight, classes: np.ndarray, totals: np.ndarray) -> np.ndarray:
+    """Weight of each class, whose rows' own weights add up to `totals`.
+
+    scikit-learn's function takes labels such as "1" for numbers, and knows weights of rows only
+    from version 1.7 on.
+    """
+    if class_weight == "balanced":
+        n_present = np.count_nonzero(totals)
+        return np.divide(totals.sum(), n_present * totals, np.ones_like(totals), where=totals > 0)
+    labels = classes.tolist()
+    missing = [label for label in labels if label not in class_weight]
+    unknown = [label for label in class_weight if label not in labels]
+    if missing and unknown:
+        raise ValueError(
+            f"class_weight has weights for {unknown}, which are no classes of y, and none for "
+            f"{missing}, which are."
+        )
+    return np.array([class_weight.get(label, 1.0) for label in labels])

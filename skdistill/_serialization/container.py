@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Arrays and a text in one file of the safetensors format, with a checksum of every byte."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sklearn
+import torch
+from safetensors.numpy import load
+
+from .._utils.memory import fits_twice
+from .._version import __version__
+
+LIBRARIES = {
+    "skdistill": __version__,
+    "numpy": np.__version__,
+    "scikit-learn": sklearn.__version__,
+    "torch": torch.__version__,
+}
+
+# The digest of a file is that of the same file with zeros in its place. What precedes it stands
+# nowhere else in the header: quotes in texts are escaped there.
+_ZEROS = b"0" * 64
+_DIGEST = b'"sha256":"'
+
+_LONGEST_HEADER = 10**8  # bytes, as safetensors has it
+
+
+def pack(kind: str, version: str, text: str, arrays: dict[str, np.ndarray]) -> list[Any]:
+    """Return the parts of a file, the same for the same arguments; arrays are not copied.
+
+    Parameters
+    ----------
+    kind, version : str
+        What is in the file, and the version of its format.
+    text : str
+    arrays : dict of str to ndarray
+        Of booleans or numbers, C-contiguous.
+
+    Returns
+    -------
+    parts : list of bytes and of ndarray of uint8
+    """
+    header: dict[str, Any] = {
+        "__metadata__": {
+            "format": kind,
+            "version": version,
+            "libraries": json.dumps(LIBRARIES),
+            "content": text,
+            "sha256": _ZEROS.decode(),
+        }
+    }
+    data, start = [], 0
+    for name in sorted(arrays, key=lambda name: (-arrays[name].itemsize, name)):  # for alignment
+        array = arrays[name].astype(arrays[name].dtype.newbyteorder("<"), copy=False)
+        stop = start + array.nbytes
+        dtype = "BOOL" if array.dtype.kind == "b" else f"{array.dtype.kind}{8 * array.itemsize}"
+        header[name] = {
+            "data_offsets": [start, stop],
+            "dtype": dtype.upper(),
+            "shape": list(array.shape),
+        }
+        data.append(array.reshape(-1).view(np.uint8))
+        start = stop
+    begin = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+    begin += b" " * (-len(begin) % 8)
+    begin = len(begin).to_bytes(8, "little") + begin
+    start, stop = _place_of_digest(begin)
+    return [begin[:start], _digest_of(begin, *data), begin[stop:], *data]
+
+
+def read(path: Path) -> bytes:
+    """Return the content of a file; refuse what cannot be of skdistill before it is read.
+
+    Raises
+    ------
+    ValueError
+        If it is no regular file, such as a pipe, does not begin as files of skdistill do, or what
+        it holds does not fit in memory.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise ValueError("it is no regular file")
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        begin = file.read(8)
+        end = _end_of_header(begin)
+        if end <= min(size, _LONGEST_HEADER):
+            begin += file.read(end - len(begin))
+        _place_of_digest(begin)
+        header = json.loads(begin[8:end])
+        ends = (of["data_offsets"][1] for name, of in header.items() if name != "__metadata__")
+        if size != end + max(ends, default=0):
+            raise ValueError("it is damaged: its size is not that of its contents")
+        if not fits_twice(size):  # the content, and what is made of it
+            raise ValueError(f"it is larger than half of the memory, {size / 1e9:.3g} GB")
+        file.seek(0)
+        return file.read()
+
+
+def unpack(content: bytes, kind: str, version: str) -> tuple[str, dict[str, np.ndarray]]:
+    """Return the text and the arrays of a file.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged, foreign or of another version. Whoever makes a file with intent may
+        bring about errors of other kinds.
+    """
+    start, stop = _place_of_digest(content)
+    view = memoryview(content)
+    if _digest_of(view[:start], _ZEROS, view[stop:]) != content[start:stop]:
+        raise ValueError("it is damaged: its checksum is not that of its contents")
+    metadata = json.loads(content[8 : _end_of_header(content)])["__metadata__"]
+    if metadata["format"] != kind:
+        raise ValueError(f"it is a {metadata['format']}, not a {kind}")
+    if metadata["version"] != version:
+        raise ValueError(
+            f"it is of format version {metadata['version']}, and skdistill {__version__} reads "
+            f"{version}; it was written with {metadata['libraries']}"
+        )
+    return metadata["content"], load(content)
+
+
+def _end_of_header(content: bytes) -> int:
+    return 8 + int.from_bytes(content[:8], "little")
+
+
+def _place_of_digest(content: bytes) -> tuple[int, int]:
+    found = content.find(_DIGEST, 8, _end_of_header(content))
+    if found < 0:
+        raise ValueError("it is no file of skdistill, or its beginning is damaged")
+    start = found + len(_DIGEST)
+    return start, start + len(_ZEROS)
+
+
+def _digest_of(*parts: Any) -> bytes:
+    """SHA-256 of what is made of these parts, in hexadecimal digits."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest().encode()

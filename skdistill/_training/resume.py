@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Going on with a fit that was killed.
+
+A fit that goes on runs again from its beginning, with the same seeds. Each of its trainings that
+had ended, those of its teacher included, is restored from the checkpoint instead of run. The one
+that was interrupted goes on after the last epoch that was saved. So what an estimator does between
+trainings needs no saving of its own.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+# Parameters that change nothing about a fitted model.
+NO_MATTER = ("checkpoint", "checkpoint_every", "verbose", "n_threads", "n_jobs")
+
+
+class Progress:
+    """The trainings of a fit, one after the other, and the checkpoint that they are saved in.
+
+    Parameters
+    ----------
+    checkpoint : Checkpoint
+    """
+
+    def __init__(self, checkpoint: Any):
+        self.checkpoint = checkpoint
+        self.n_begun = 0  # trainings
+        self.is_loading = False
+        self.seconds_restored = 0.0  # that the trainings have taken that were restored
+        self.trainings: list[dict[str, Any] | None]
+        self.random_state: np.random.RandomState | None
+        saved = checkpoint.read()
+        match {"trainings": [], "random_state": None} if saved is None else saved:
+            case {
+                "trainings": list(trainings),
+                "random_state": (None | np.random.RandomState()) as random_state,
+            }:
+                self.trainings, self.random_state = trainings, random_state
+            case _:
+                raise checkpoint.misfit(ValueError("it has no trainings"))
+
+    def restored(self, given: Any, drawn_from: np.random.RandomState) -> np.random.RandomState:
+        """Return the generator of the fit, as it was when the fit began; `given` may be a seed."""
+        if isinstance(given, Integral):
+            return drawn_from
+        if self.random_state is None:
+            self.random_state = copy.deepcopy(drawn_from)
+            return drawn_from
+        return copy.deepcopy(self.random_state)
+
+    def next_training(self, rows: Any, draws_globally: bool) -> Any:
+        """Return the callback that restores and saves the training that is about to begin."""
+        from .._engine import SavedTraining
+
+        self.n_begun += 1
+        return SavedTraining(self, self.n_begun - 1, rows, draws_globally, clock)
+
+    def next_tasks(self, n_tasks: int) -> list[TaskProgress]:
+        """Return what trainings that run side by side, as tasks of their own, go on from."""
+        first, self.n_begun = self.n_begun, self.n_begun + n_tasks
+        return [TaskProgress(k, self._state_of(k)) for k in range(first, self.n_begun)]
+
+    def saved(self, number: int) -> dict[str, Any] | None:
+        """Return the state of a training, if there is one."""
+        state = self._state_of(number)
+        self.is_loading = state is not None
+        return state
+
+    def end_epoch(self, number: int, state: Any) -> None:
+        """Write what `state` returns of a training, if it is time to."""
+        self.is_loading = False
+        if self.checkpoint.is_due():
+            self._write(self._with(number, state()))
+
+    def end_training(self, number: int, state: dict[str, Any]) -> None:
+        """Keep the state of a training that has ended, for the next writing."""
+        if not self.is_loading:  # else it is that which was restored
+            self.trainings = self._with(number, copy.deepcopy(state))
+        self.is_loading = False
+
+    def end_task(self, task: TaskProgress) -> None:
+        """Write the state of a training that has ended as a task."""
+        if task.state is not None:
+            self.trainings = self._with(task.number, task.state)
+            self._write(self.trainings)
+
+    def _state_of(self, number: int) -> dict[str, Any] | None:
+        return self.trainings[number] if number < len(self.trainings) else None
+
+    def _with(self, number: int, state: dict[str, Any]) -> list[dict[str, Any] | None]:
+        """The trainings with this state of one; None are those that have not been saved."""
+        n_missing = max(0, number + 1 - len(self.trainings))
+        trainings = [*self.trainings, *[None] * n_missing]
+        trainings[number] = state
+        return trainings
+
+    def _write(self, trainings: list[dict[str, Any] | None]) -> None:
+        self.checkpoint.write({"trainings": trainings, "random_state": self.random_state})
+
+
+class TaskProgress:
+    """The progress of one training that runs as a task, maybe in another process.
+
+    Nothing is written there: `state` is handed to :meth:`Progress.end_task` when it has ended.
+
+    Parameters
+    ----------
+    number : int
+        How many trainings of the fit come before this one.
+    state : dict, default=None
+        What the training goes on from, and at its end the state to save.
+    """
+
+    def __init__(self, number: int, state: dict[str, Any] | None = None):
+        self.number = number
+        self.state = state
+        self.seconds_restored = 0.0
+
+    def next_training(self, rows: Any, draws_globally: bool) -> Any:
+        from .._engine import SavedTraining
+
+        return SavedTraining(self, self.number, rows, draws_globally, clock)
+
+    def saved(self, number: int) -> dict[str, Any] | None:
+        return self.state
+
+    def end_epoch(self, number: int, state: Any) -> None:
+        """Keep nothing: the process that writes has the whole training at its end."""
+
+    def end_training(self, number: int, state: dict[str, Any]) -> None:
+        self.state = copy.deepcopy(state)
+
+
+_ACTIVE: ContextVar[Any] = ContextVar("progress of the outermost fit", default=None)
+
+
+def current_progress() -> Any:
+    """Return the Progress, or TaskProgress, of what is running, if it has a checkpoint."""
+    return _ACTIVE.get()
+
+
+def clock() -> float:
+    """Return the time in seconds, from any beginning; what was restored has taken its time too."""
+    progress = current_progress()
+    return time.monotonic() + (0.0 if progress is None else progress.seconds_restored)
+
+
+def work_clock() -> float:
+    """Return the seconds for which this thread has had a processor."""
+    return time.thread_time()
+
+
+@contextmanager
+def progress_is(progress: Progress | TaskProgress | None) -> Iterator[None]:
+    """Make `progress` the current one."""
+    token = _ACTIVE.set(progress)
+    try:
+        yield
+    finally:
+        _ACTIVE.reset(token)
+
+
+@contextmanager
+def resumable(
+    estimator: Any, random_state: np.random.RandomState, data: dict[str, Any]
+) -> Iterator[np.random.RandomState]:
+    """Let a fit go on from the estimator's checkpoint, and save what it trains there.
+
+    Within the fit of another estimator that has a checkpoint, as a teacher's is within its
+    student's, everything is saved in that one's.
+
+    Parameters
+    ----------
+    estimator : NetEstimator
+        Its parameters `checkpoint` and `checkpoint_every` are used.
+    random_state : RandomState
+        The generator of the fit, of which nothing has been drawn yet.
+    data : dict
+        What `fit` was given; it must be the same when the fit goes on.
+
+    Yields
+    ------
+    random_state : RandomState
+        The generator to use.
+    """
+    if estimator.checkpoint is None or current_progress() is not None:
+        yield random_state
+        return
+    from .._engine import Checkpoint
+    from .._serialization.digest import digests
+
+    arrays = {k: None if value is None else np.asarray(value) for k, value in data.items()}
+    belongs_to = digests(estimator, arrays, NO_MATTER)
+    with Checkpoint(estimator.checkpoint, estimator.checkpoint_every, belongs_to) as checkpoint:
+        progress = Progress(checkpoint)
+        try:
+            with progress_is(progress):
+                yield progress.restored(estimator.random_state, random_state)
+        except Exception as error:  # of any kind: a state that does not fit fails anywhere
+            if progress.is_loading:
+                raise checkpoint.misfit(error) from error
+            raise
+        checkpoint.remove()

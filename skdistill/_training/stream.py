@@ -1,0 +1,401 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Rows that come in batches and need not fit in memory: checked, counted, and read again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from joblib.externals.loky.backend.reduction import dumps  # as loky pickles
+from sklearn.utils import assert_all_finite
+
+from .._data.checks import check_trainable, check_weights
+from .._data.columns import as_table
+from .._data.encoding import InputEncoding, bins_for
+from .._method.task import (
+    TASKS,
+    Buffers,
+    ClassificationTask,
+    RegressionTask,
+    Task,
+    dtype_to_compute,
+    is_large_table,
+)
+from .._utils.moments import Moments
+from .._utils.ranks import Ranks
+
+# Rows of the shuffle buffer, for batches that do not say how many.
+BUFFER_ROWS = 100_000
+
+# Rows, about, that are kept of a stream: they set where a student's training begins and the noise
+# of its transfer rows, and measure the residuals of a fitted teacher.
+_N_EXAMPLES = 10_000
+
+# Kinds of labels that are numbers, which numpy would turn into words beside words.
+_NUMBERS = "biuf"
+
+# What iterable arrays, frames, tensors and sparse matrices have.
+_OF_ARRAYS = ("shape", "__array__", "__dataframe__", "columns")
+
+
+def is_stream(X: Any) -> bool:
+    """Tell whether X gives batches, being iterable but no array, frame or list of rows."""
+    is_iterable = hasattr(X, "__iter__") and not isinstance(X, type)
+    is_collection = isinstance(X, (Sequence, Mapping, Set))
+    return is_iterable and not is_collection and not any(hasattr(X, name) for name in _OF_ARRAYS)
+
+
+def refuse_with_stream(estimator: Any, neutral: dict[str, Any], arguments: dict[str, Any]) -> None:
+    """Raise a ValueError for what does not go with batches.
+
+    Parameters
+    ----------
+    estimator : NetEstimator
+    neutral : dict
+        The only value with batches of parameters that the estimator has.
+    arguments : dict
+        Further arguments of `fit`, all of which must be None.
+    """
+    given = {name: getattr(estimator, name) for name in neutral if hasattr(estimator, name)}
+    for name, value in {**given, **arguments}.items():
+        wanted = neutral.get(name)
+        is_same = isinstance(value, (str, int, np.bool_)) and value == wanted
+        if not (value is wanted or is_same):
+            raise ValueError(
+                f"{name} must be {wanted!r} where X gives batches, (X, y) or (X, y, "
+                f"sample_weight); got {value!r}."
+            )
+
+
+class Part(NamedTuple):
+    """Some rows, their targets and their weights."""
+
+    X: np.ndarray
+    y: np.ndarray
+    weight: np.ndarray  # ones, if there are none
+
+
+class Stream:
+    """Batches of rows and targets, which are read once to learn what they hold.
+
+    Parameters
+    ----------
+    estimator : NetEstimator
+        It gets the attributes that describe the columns, and checks batches by them.
+    source : iterable
+        Gives all batches, ``(X, y)`` or ``(X, y, sample_weight)``, each time that it is iterated
+        over.
+
+    Attributes
+    ----------
+    task : RegressionTask or ClassificationTask
+    n_rows : int
+        Rows of positive weight.
+    total_weight : float
+    is_weighted : bool
+    row_shape : tuple of int
+    dtype : dtype
+        What is computed in.
+    X_moments : Moments
+        Of the columns, if rows are those of a table.
+    X_limits : tuple of ndarray
+        Smallest and largest values of the columns.
+    y_moments : Moments
+        Of the targets, if they are numbers.
+    examples : Part
+        Up to 10,000 rows, evenly spaced, with targets as they were given.
+    first_X : object
+        X of the first batch, as it was given.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there are no batches, if they can be read once only, or if one differs from the others.
+    """
+
+    def __init__(self, estimator: Any, source: Any):
+        if isinstance(source, Iterator):
+            raise TypeError(
+                "X must be batches that can be read again, an object whose __iter__ begins anew "
+                f"each time, got {type(source).__name__}, which can be read once only. Put what "
+                "makes it into the __iter__ of a class."
+            )
+        self.estimator, self.source = estimator, source
+        self.buffer_rows = getattr(source, "buffer_rows", BUFFER_ROWS)
+        seen = _Seen(estimator)
+        for number, batch in enumerate(source):
+            with _errors_of_batch(number):
+                seen.add(*self._taken_apart(batch))
+                if number == 0:
+                    self.first_X = as_table(batch[0])
+        if not seen.n_rows:
+            raise ValueError("X must give at least one batch with a row of positive weight.")
+        self.n_rows, self.row_shape = seen.n_rows, seen.row_shape
+        self.is_weighted, self.given_dtype = seen.is_weighted, seen.dtype
+        self.total_weight = seen.total_weight
+        self.X_moments, self.y_moments = seen.X_moments, seen.y_moments
+        self.X_limits = seen.limits
+        if estimator._summary is not None:
+            estimator._summary = estimator._summary.with_limits(*seen.limits, seen.n_rows)
+        self.examples = seen.examples.part()
+        limits = seen.limits if is_large_table((self.n_rows, *self.row_shape)) else None
+        self.dtype = np.dtype(dtype_to_compute(estimator, self.given_dtype.name, limits))
+        self.task = seen.task()
+        if self.dtype != self.given_dtype:
+            self.task = replace(self.task, dtype=self.given_dtype.name)
+
+    @staticmethod
+    def _taken_apart(batch: Any) -> tuple[Any, Any, Any]:
+        """X, y and weights, or None for the latter."""
+        if not isinstance(batch, (tuple, list)) or len(batch) not in (2, 3):
+            raise TypeError(
+                "a batch must be a tuple (X, y) or (X, y, sample_weight), got "
+                f"{type(batch).__name__}."
+            )
+        X, y, weight = (*batch, None)[:3]
+        return X, y, weight
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a task in another process needs: no rows."""
+        return {**vars(self), "first_X": None, "examples": None}
+
+    def check_pickle(self, n_jobs: int) -> None:
+        """Raise a TypeError unless the batches can be sent to other processes."""
+        try:
+            dumps(self.source)
+        except Exception as error:  # whatever an object does that is not made for it
+            raise TypeError(
+                f"X must be batches that can be sent to other processes, by pickle, with n_jobs="
+                f"{n_jobs}; got {type(self.source).__name__}: {error}. Leave n_jobs=None, or take "
+                'threads, which each iterate over X: with joblib.parallel_config("threading").'
+            ) from error
+
+    def scaling(self, task: Task, normalize_y: bool) -> Buffers:
+        """Location and scale of the targets, for the module's buffers."""
+        loc, scale = self.y_moments.standardisation()
+        if not normalize_y:
+            loc, scale = np.zeros_like(loc), np.ones_like(scale)
+        return task.scaling_by(loc, scale, self.dtype)
+
+    def inputs(self, estimator: Any, embedded_from: int) -> InputEncoding | None:
+        """Return how an estimator's parameters ask for rows to be encoded."""
+        normalize, columns = getattr(estimator, "normalize_X", False), estimator._columns
+        if len(self.row_shape) > 1 or not (normalize or columns is not None):
+            return None
+        X, y, weight = self.examples
+        moments = self.X_moments, self.X_limits
+        weights = weight if self.is_weighted else None
+        bins = bins_for(estimator, (self.n_rows, *self.row_shape), y, embedded_from)
+        n_categories = None if columns is None else columns.n_categories
+        return InputEncoding.of_moments(
+            *moments, X, weights, bins, normalize=normalize, n_categories=n_categories
+        )
+
+    def encoded_examples(self, scaling: Buffers) -> Part:
+        """Return `examples` as :meth:`stretches` gives rows."""
+        X, y, weight = self.checked_examples
+        return Part(*self._encoded(X, y, scaling), weight)
+
+    @property
+    def checked_examples(self) -> Part:
+        """`examples` with codes of classes, or with targets of shape (n, t)."""
+        X, y, weight = self.examples
+        if isinstance(self.task, ClassificationTask):
+            labels, codes = np.unique(y, return_inverse=True)
+            y = self.task.codes_of(labels)[codes]
+        else:
+            y = y.reshape(len(y), -1).astype(np.float64)
+        return Part(X, y, weight)
+
+    def stretches(self, scaling: Buffers, size: int) -> Iterator[Part]:
+        """Read all rows again, `size` at a time; the memory of a stretch is used for the next."""
+        buffer, n_held, n_read = None, 0, 0
+        for part in self._parts(scaling):
+            if buffer is None:
+                buffer = Part(*(np.empty((size, *a.shape[1:]), a.dtype) for a in part))
+            n_read += len(part.X)
+            start = 0
+            while start < len(part.X):
+                n_taken = min(size - n_held, len(part.X) - start)
+                for held, array in zip(buffer, part, strict=True):
+                    held[n_held : n_held + n_taken] = array[start : start + n_taken]
+                start, n_held = start + n_taken, n_held + n_taken
+                if n_held == size:
+                    yield buffer
+                    n_held = 0
+        if buffer is not None and n_held:
+            yield Part(*(held[:n_held] for held in buffer))
+        if n_read != self.n_rows:
+            raise ValueError(
+                f"X must give the same rows each time that it is read, got {self.n_rows} rows of "
+                f"positive weight the first time and {n_read} later."
+            )
+
+    def _parts(self, scaling: Buffers) -> Iterator[Part]:
+        """Batches, checked and encoded; rows of weight zero are left out."""
+        for number, batch in enumerate(self.source):
+            with _errors_of_batch(number):
+                X, y, weight = self._taken_apart(batch)
+                X, y, _ = self.task.check(self.estimator, X, y, self.task, reset=False)  # type: ignore[arg-type]
+                assert_all_finite(_numbers_of(self.estimator, X), input_name="X")
+                weights = _weights(weight, len(X))
+                part = Part(*self._encoded(X, y, scaling), weights)
+            is_kept = weights > 0
+            yield part if is_kept.all() else Part(*(array[is_kept] for array in part))
+
+    def _encoded(self, X: np.ndarray, y: np.ndarray, scaling: Buffers) -> tuple[Any, Any]:
+        if X.dtype != self.dtype:
+            check_trainable(X, self.dtype)
+            X = X.astype(self.dtype)
+        y = self.task.encode(y, scaling, self.dtype)
+        check_trainable(y, self.dtype, "y")
+        return X, y
+
+
+class _Seen:
+    """What the batches of a stream hold, as far as they have been read."""
+
+    def __init__(self, estimator: Any):
+        self.estimator = estimator
+        self.kind = TASKS[estimator._kind]
+        self.n_rows, self.total_weight = 0, 0.0
+        self.row_shape: Any = None
+        self.X_moments, self.y_moments = Moments(), Moments()
+        self.examples = _Examples(_N_EXAMPLES)
+        self.labels: Any = None
+
+    def add(self, X: Any, y: Any, weight: Any) -> None:
+        """Check a batch, and hold it against those before."""
+        is_first = self.row_shape is None
+        if not is_first and self.estimator._columns is not None:
+            self.estimator._columns = self.estimator._columns.grown(as_table(X))
+        X, y = self.kind.check_part(self.estimator, X, y, is_first)
+        numbers = _numbers_of(self.estimator, X)
+        assert_all_finite(numbers, input_name="X")  # what is missing would have to be known before
+        facts = (X.shape[1:], X.dtype, y.shape[1:], weight is not None)
+        if is_first:
+            self.row_shape, self.dtype, self.y_shape, self.is_weighted = self.facts = facts
+            self.limits = np.fmin.reduce(numbers), np.fmax.reduce(numbers)
+        self._refuse_change(facts)
+        weights = _weights(weight, len(X))
+        is_kept = weights > 0
+        if not is_kept.all():
+            kept = (array[is_kept] for array in (X, numbers, y, weights))
+            X, numbers, y, weights = kept
+        if not len(X):
+            return
+        low, high = self.limits
+        self.limits = np.fmin(low, np.fmin.reduce(numbers)), np.fmax(high, np.fmax.reduce(numbers))
+        self.n_rows += len(X)
+        self.total_weight += float(weights.sum())
+        if X.ndim == 2:
+            # Of equal weights the sums are rounded in another way.
+            self.X_moments.add(numbers, weights if self.is_weighted else None)
+        self._add_targets(y, weights)
+        self.examples.add(Part(X, y, weights))
+
+    def _refuse_change(self, facts: tuple) -> None:
+        names = ("X with rows of shape", "X of dtype", "y with rows of shape", "sample_weight:")
+        for name, first, found in zip(names, self.facts, facts, strict=True):
+            if found != first:
+                raise ValueError(f"it must have {name} {first}, as the first; got {found}.")
+
+    def _add_targets(self, y: np.ndarray, weights: np.ndarray) -> None:
+        if self.kind is RegressionTask:
+            self.y_moments.add(y.reshape(len(y), -1), weights)
+            return
+        labels = np.unique(y)
+        if self.labels is None:
+            self.labels = labels
+        elif (self.labels.dtype.kind in _NUMBERS) != (labels.dtype.kind in _NUMBERS):
+            raise ValueError(
+                f"it must have y of labels like {self.labels.tolist()[0]!r}, of the first; got "
+                f"{labels.tolist()[0]!r}."
+            )
+        self.labels = np.union1d(self.labels, labels)
+
+    def task(self) -> Task:
+        """Return the task of predicting the targets."""
+        if self.kind is RegressionTask:
+            return RegressionTask.of_targets(np.empty((0, *self.y_shape)))
+        return ClassificationTask.of_labels(self.labels, "y")
+
+
+def _numbers_of(estimator: Any, X: np.ndarray) -> np.ndarray:
+    """Rows with zeros in place of the codes of categories, of which some may be missing."""
+    if estimator._columns is None:
+        return X
+    return np.where(estimator._columns.n_categories > 0, X.dtype.type(0), X)
+
+
+class _Examples:
+    """Keeps rows that are evenly spaced among all: each 1st, then 2nd, 4th and so on."""
+
+    def __init__(self, n_most: int):
+        self.n_most, self.every, self.n_seen, self.n_kept = n_most, 1, 0, 0
+        self.parts: list[Part] = []
+
+    def add(self, part: Part) -> None:
+        first = -self.n_seen % self.every
+        self.n_seen += len(part.X)
+        self.parts.append(Part(*(array[first :: self.every].copy() for array in part)))
+        self.n_kept += len(self.parts[-1].X)
+        while self.n_kept > self.n_most:
+            self.every *= 2
+            self.parts = [Part(*(array[::2] for array in self.part()))]
+            self.n_kept = len(self.parts[0].X)
+
+    def part(self) -> Part:
+        return Part(*map(np.concatenate, zip(*self.parts, strict=True)))
+
+
+def _weights(weight: Any, n_rows: int) -> np.ndarray:
+    """Weights of a batch's rows, which may all be zero."""
+    if weight is None:
+        return np.ones(n_rows)
+    is_zero = np.shape(weight) == (n_rows,) and not np.any(np.asarray(weight))
+    checked = None if is_zero else check_weights(weight, n_rows)
+    return np.zeros(n_rows) if checked is None else checked
+
+
+@contextmanager
+def _errors_of_batch(number: int) -> Iterator[None]:
+    """Name the batch in an error about it."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"X must give batches that go together. Batch {number}: {error}") from error
+
+
+def stretch_size(stream: Stream, batch_size: int) -> int:
+    """Return how many rows to shuffle together: whole batches, as many as the buffer holds."""
+    n_batches = max(1, stream.buffer_rows // batch_size)
+    return min(n_batches * batch_size, stream.n_rows)
+
+
+Deal = Callable[[Part], Any]  # rows in memory to those of the engine
+
+
+def rows_of_stream(
+    stream: Stream,
+    scaling: Buffers,
+    batch_size: int,
+    seeds: Sequence[int],
+    deal: Deal,
+    ranks: Ranks | None = None,
+) -> Any:
+    """Return the rows of a stream as the engine takes them, stretch by stretch as `deal` does."""
+    from .._engine import StreamedRows
+
+    size = stretch_size(stream, batch_size)
+    none = torch.from_numpy(np.empty((0, *stream.row_shape), stream.dtype))
+    stretches = partial(stream.stretches, scaling, size)
+    return StreamedRows(
+        lambda: map(deal, stretches()), stream.n_rows, batch_size, seeds, none, ranks
+    )

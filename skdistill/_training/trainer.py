@@ -1,0 +1,398 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How an estimator's parameters train a stack of networks."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor, nn
+
+from .._method.objective import Objective
+from .._method.plan import name_of
+from .._utils.ranks import Ranks
+from .._utils.validation import did_you_mean
+from .._utils.warnings import warn
+from ..modules import GLOBAL_GENERATOR_LOCK, flop_per_row, weights_and_fan_ins
+from .budget import TimeBudget
+from .resume import clock, current_progress
+
+SEED_LIMIT = 2**31 - 1
+
+# For batch_size="auto": samples of a minibatch are such a share of all, within limits.
+_SHARE_OF_BATCH, _BATCH_SIZES_WITHIN = 1 / 150, (32, 256)
+
+# For lr="auto": the learning rate, and what it times the inputs of a unit is at most. A step of
+# Adam moves each weight by about the learning rate, and so a unit by this product: on 900 inputs
+# that depend on one another .01 left errors 15 times those of .0015, on 72 to 180 inputs .003
+# lowered the rank correlation with the teacher's epistemic part by .01 to .05.
+_RATE, _RATE_TIMES_INPUTS = 0.01, 1.5
+
+# For max_epochs="auto": epochs, at least.
+_LEAST_EPOCHS = 10
+
+# They want a closure, sparse gradients, or matrices only.
+_UNSUITED_OPTIMIZERS = frozenset({"LBFGS", "Muon", "Optimizer", "SparseAdam"})
+
+# Arguments of modules and optimizers that are filled in.
+FILLED_IN = frozenset({"in_features", "out_features", "generator", "params", "lr"})
+
+
+@dataclass(frozen=True)
+class Training:
+    """How stacks are trained: an estimator's parameters, checked.
+
+    `optimizer_settings` and `callback_settings` are the parameters ``optimizer__<name>`` and
+    ``callbacks__<callback>__<name>``. The time of `budget` runs from when the parameters are read,
+    at the beginning of a fit. ``lr="auto"`` is divided by `refinement`.
+    """
+
+    optimizer: type[torch.optim.Optimizer]
+    optimizer_settings: dict[str, Any]
+    lr: float | str
+    lr_schedule: str | None
+    clip_norm: float | None
+    callbacks: Sequence[Any]
+    callback_settings: dict[str, Any]
+    device: torch.device
+    compile: bool | str
+    n_threads: int | str
+    verbose: int
+    budget: TimeBudget | None = None
+    refinement: float = 1.0
+
+    @classmethod
+    def of(cls, estimator: Any) -> Training:
+        """Read an estimator's parameters, and raise a TypeError or ValueError for what is wrong."""
+        if not isinstance(estimator.callbacks, (list, tuple, type(None))):
+            raise TypeError(
+                "callbacks must be a list of skorch callbacks or of (name, callback) pairs, got "
+                f"{estimator.callbacks!r}."
+            )
+        optimizer = _optimizer_class(estimator.optimizer)
+        settings = estimator._params_of("optimizer")
+        check_signature(optimizer, settings, "optimizer")
+        device = device_of(estimator.device)
+        lr = _RATE if estimator.lr == "auto" else estimator.lr
+        _try_out(optimizer, {"lr": lr, **settings}, settings, device)
+        plain = ("lr", "lr_schedule", "clip_norm", "compile", "n_threads", "verbose")
+        return cls(
+            optimizer=optimizer,
+            optimizer_settings=settings,
+            callbacks=estimator.callbacks or (),
+            callback_settings=estimator._params_of("callbacks"),
+            device=device,
+            budget=None if estimator.max_time is None else TimeBudget(estimator.max_time),
+            **{name: getattr(estimator, name) for name in plain},
+        )
+
+    @property
+    def is_out_of_time(self) -> bool:
+        """Whether `max_time` leaves no time for further training."""
+        return self.budget is not None and self.budget.is_spent
+
+    def net(
+        self,
+        module: nn.Module,
+        objective: Objective,
+        n_epochs: int,
+        callbacks: Sequence[Any] = (),
+        sampler: tuple[type[torch.optim.Optimizer], dict[str, Any]] | None = None,
+        time_limit: Any = None,
+        **net_settings,
+    ) -> Any:
+        """Return the skorch net around a stack.
+
+        `sampler`, an optimizer class and its settings, replaces the user's optimizer and schedule.
+        """
+        from .. import _engine  # skorch takes most of a second to import, and predicting needs none
+
+        optimizer, settings = sampler or (self.optimizer, self.optimizer_settings)
+        lr = learning_rate_for(self.lr, module, self.refinement)
+        step = self._step(optimizer, net_settings.get("ranks"))
+        if sampler is None:
+            fast = _engine.optimizer_defaults(optimizer, lr, step, self.device)
+            settings = {**fast, **settings}
+            if self.lr_schedule == "cosine" and time_limit is None:
+                callbacks = [("lr_schedule", _engine.cosine_schedule(n_epochs)), *callbacks]
+        if time_limit is not None:
+            callbacks = [time_limit, *callbacks]
+        return _engine.StackNet(
+            module,
+            objective,
+            optimizer=optimizer,
+            lr=lr,
+            max_epochs=n_epochs,
+            clip_norm=self.clip_norm,
+            step=step,
+            time_limit=time_limit,
+            **net_settings,
+            callbacks=[*self.callbacks, *callbacks],
+            device=str(self.device),
+            verbose=self.verbose,
+            **{f"optimizer__{name}": value for name, value in settings.items()},
+            **{f"callbacks__{name}": value for name, value in self.callback_settings.items()},
+        )
+
+    def fit(
+        self,
+        module: nn.Module,
+        objective: Objective,
+        rows: Any,
+        n_epochs: int,
+        valid: Any = None,
+        share: float = 1.0,
+        **net_settings,
+    ) -> Any:
+        """Train a stack on `rows` and return its net; the caller's threads and seeds are kept.
+
+        `share` is that of the time left that the training may take, with `max_time`.
+        """
+        from .._engine import suited_threads
+
+        ranks: Ranks | None = rows.ranks
+        flop = flop_per_step(module, rows) / (1 if ranks is None else ranks.size)
+        for dealt in (rows, valid):
+            if dealt is not None:
+                dealt.encode_by(getattr(module, "inputs", None))
+        progress = current_progress()
+        if progress is not None:
+            saved = progress.next_training(rows, draws_globally(module))
+            net_settings["callbacks"] = [*net_settings.get("callbacks", ()), saved]
+        net_settings |= {"batch_size": rows.batch_size, "flop_per_step": flop, "ranks": ranks}
+        limit = self._time_limit(share)
+        net = self.net(module, objective, n_epochs, time_limit=limit, **net_settings)
+        with (
+            suited_threads(flop, self.n_threads),
+            # Each rank drops out for rows of its own.
+            own_dropout(module, rows.seeds[0] + (0 if ranks is None else ranks.rank)),
+        ):
+            net.fit(rows, valid)
+        if limit is not None and limit.is_short_:
+            warn(
+                f"max_time was too short: it ended {net.phase} before the first epoch did, so that "
+                "some samples were not trained on. Give more time, fewer members or smaller "
+                "networks.",
+                ConvergenceWarning,
+            )
+        return net
+
+    def _time_limit(self, share: float) -> Any:
+        """Return the limit of a training that may take this share of the time left, or None."""
+        if self.budget is None:
+            return None
+        from .._engine import TimeLimit
+
+        seconds, further = self.budget.left * share, self.budget.further_for_work(share)
+        return TimeLimit(seconds, clock, self.lr_schedule == "cosine", further)
+
+    def _step(self, optimizer: type[torch.optim.Optimizer], ranks: Ranks | None = None) -> str:
+        """How the engine runs a training step, by `compile` and the device."""
+        if self.compile != "auto":
+            return "compiled" if self.compile else "eager"
+        # An optimizer that is not made for capture would freeze its learning rate in the graph.
+        capturable = "capturable" in inspect.signature(optimizer).parameters
+        is_captured = self.device.type == "cuda" and capturable and ranks is None
+        return "captured" if is_captured else "eager"
+
+    def refuse_diverged(self, net: Any, guard: Any) -> None:
+        """Raise ValueError if a student diverged, KeyboardInterrupt before its first epoch."""
+        if net.interrupted_ and not has_epochs(net):
+            raise KeyboardInterrupt  # before the end of the first epoch: nothing to keep
+        if not guard.diverged_.any():
+            return
+        if net.interrupted_:
+            raise KeyboardInterrupt
+        raise ValueError(
+            "The student's loss became infinite, not a number, or exploded. Try a smaller lr "
+            f"than {net.lr} or clip_norm than {self.clip_norm}; teacher_, if any, is kept."
+        )
+
+    def warn_of_worse(self, who_is: str, lr: float | None = None) -> None:
+        """Warn that a network trained at the rate `lr` is worse than a constant prediction."""
+        warn(
+            f"{who_is} worse than a constant prediction on the training rows: the last loss is far "
+            f"above that of outputs of zero. Try a smaller lr than {lr or self.lr}, clip_norm, "
+            "more epochs, or X with scaled columns.",
+            ConvergenceWarning,
+        )
+
+
+def has_epochs(net: Any) -> bool:
+    """Tell whether a net has ended an epoch of training."""
+    return n_epochs_in(net.history) > 0
+
+
+def n_epochs_in(history: Sequence[dict]) -> int:
+    """Return how many epochs of a history have ended."""
+    return sum("train_loss" in row for row in history)
+
+
+def flop_per_step(module: nn.Module, rows: Any) -> float:
+    """Floating-point operations of a training step, forward and backward."""
+    return 3 * rows.batch_size * flop_per_row(module, rows.X.shape[1:])
+
+
+def decay_of_weights(module: nn.Module, strength: float) -> list[tuple[nn.Parameter, float]]:
+    """Give the weights of a stack's layers, not their biases, the same decay."""
+    return [(weight, strength) for weight, _ in weights_and_fan_ins(module)]
+
+
+def n_epochs_for(
+    max_epochs: int | str, n_rows: int, n_seen: int, low: int, high: int, n_seen_at_most: int
+) -> int:
+    """Return `max_epochs`; "auto" is `n_seen` rows in all, but `low` to `high` epochs.
+
+    On large tables, "auto" is fewer than `low` epochs: `n_seen_at_most` rows in all, but at least
+    10 epochs.
+    """
+    if max_epochs != "auto":
+        return int(max_epochs)
+    most = max(_LEAST_EPOCHS, n_seen_at_most // n_rows)
+    return min(max(n_seen // n_rows, low), high, most)
+
+
+def learning_rate_for(lr: float | str, module: nn.Module, refinement: float = 1.0) -> float:
+    """Return `lr`; "auto" is .01 / refinement, and less where units have more than 150 inputs."""
+    if lr != "auto":
+        return float(lr)
+    n_inputs = max((fan_in for _, fan_in in weights_and_fan_ins(module)), default=1)
+    return min(_RATE, _RATE_TIMES_INPUTS / n_inputs) / refinement
+
+
+def batch_size_for(batch_size: int | str, n_rows: int) -> int:
+    """Return `batch_size`; "auto" is 32 samples, from 4,800 on more, and 256 from 38,400 on."""
+    if batch_size != "auto":
+        return int(batch_size)
+    least, most = _BATCH_SIZES_WITHIN
+    return min(max(least, int(n_rows * _SHARE_OF_BATCH)), most)
+
+
+def device_of(device: Any) -> torch.device:
+    """Return a torch device; "auto" is CUDA if there is one."""
+    if isinstance(device, str) and device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.device(device)
+    except (RuntimeError, TypeError, ValueError, OverflowError) as error:
+        raise ValueError(
+            f"device must be 'auto' or a torch device such as 'cpu', got {device!r}."
+            + did_you_mean(device, ("auto", "cpu", "cuda", "mps"))
+        ) from error
+
+
+def _optimizer_class(optimizer: Any) -> type[torch.optim.Optimizer]:
+    """Return an optimizer class, given it or its name."""
+    found: Any = optimizer
+    if isinstance(optimizer, str):
+        found = getattr(torch.optim, optimizer, None)
+    is_class = isinstance(found, type) and issubclass(found, torch.optim.Optimizer)
+    if not is_class or found.__name__ in _UNSUITED_OPTIMIZERS:
+        raise ValueError(
+            "optimizer must be a torch optimizer class or the name of one in torch.optim, "
+            f"such as 'Adam', and none of {sorted(_UNSUITED_OPTIMIZERS)}; got {optimizer!r}."
+            + did_you_mean(optimizer, {*vars(torch.optim)} - _UNSUITED_OPTIMIZERS)
+        )
+    return found
+
+
+def _try_out(optimizer, settings: dict[str, Any], given: dict[str, Any], device) -> None:
+    """Try the device, and the settings of a torch optimizer, which may fail at its first step."""
+    try:
+        weight = torch.zeros(1, device=device)
+        weight.cpu()  # fails on a device without values, such as "meta"
+    except (AssertionError, RuntimeError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"device must be one that torch can use here, got {str(device)!r} ({error}). "
+            "device='auto' takes a GPU where there is one, else the CPU."
+        ) from error
+    if not given or not optimizer.__module__.startswith("torch."):
+        return
+    weight.requires_grad_().grad = torch.ones_like(weight)
+    try:
+        optimizer([weight], **settings).step()
+    except Exception as error:  # whatever an optimizer does with what it does not expect
+        named = {f"optimizer__{name}": value for name, value in given.items()}
+        raise ValueError(f"{optimizer.__name__} cannot take {named}: {error}") from error
+
+
+def check_modules(modules: Sequence[Any], settings: dict[str, Any]) -> None:
+    """Raise unless model classes build networks and take the arguments ``module__<name>``."""
+    for module in modules:
+        if isinstance(module, nn.Module) or not callable(module):
+            raise TypeError(
+                f"module must be a class or function that builds a network, got {module!r}."
+            )
+        check_signature(module, settings, "module")
+
+
+def check_signature(build: Callable, given: dict[str, Any], prefix: str) -> None:
+    """Raise a ValueError for arguments ``prefix__<name>`` that `build` does not take."""
+    try:
+        accepted = inspect.signature(build).parameters
+    except ValueError as error:
+        raise TypeError(f"{prefix} must tell which arguments it takes: {error}.") from error
+    if any(p.kind is p.VAR_KEYWORD for p in accepted.values()):
+        return
+    unknown = sorted(set(given) - set(accepted))
+    if unknown:
+        known = [f"{prefix}__{name}" for name in accepted if name not in FILLED_IN]
+        given_wrongly = [f"{prefix}__{name}" for name in unknown]
+        raise ValueError(
+            f"{name_of(build)} takes no {given_wrongly}; it takes {known}."
+            f"{did_you_mean(given_wrongly[0], known)}"
+        )
+
+
+@contextlib.contextmanager
+def own_dropout(module: nn.Module, seed: int) -> Iterator[None]:
+    """Seed torch's global generator for modules that draw from it, and restore its state.
+
+    For other modules, which are most, the generator is not touched, so threads do not interfere.
+    """
+    if not draws_globally(module):
+        yield
+        return
+    with GLOBAL_GENERATOR_LOCK.held(), torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield
+
+
+def draws_globally(module: nn.Module) -> bool:
+    """Tell whether a stack may draw from torch's global generator, for dropout."""
+    return any(getattr(part, "draws_globally", False) for part in module.modules())
+
+
+class _Readable:
+    """An array as torch takes it without a warning, which torch gives for a read-only one.
+
+    A filter of warnings would be that of all threads.
+    """
+
+    def __init__(self, array: np.ndarray):
+        self.array = array
+        address, _ = array.__array_interface__["data"]
+        self.__array_interface__ = array.__array_interface__ | {"data": (address, False)}
+
+
+def on_device(
+    values: np.ndarray, n_copies: int = 1, *, device: torch.device, dtype: Any = None
+) -> Tensor:
+    """Return an array as a tensor on a device, several times one after the other if so wanted.
+
+    On a CPU a single one shares the memory of the array, which may be a memory map and must not be
+    written to. `dtype`, of numpy, is for real numbers only.
+    """
+    is_real = dtype is not None and np.issubdtype(values.dtype, np.floating)
+    wanted = dtype if is_real else values.dtype
+    if n_copies > 1:
+        copies = np.concatenate([values] * n_copies, dtype=wanted, casting="unsafe")
+    else:
+        copies = np.asarray(values, dtype=wanted, order="C")
+    return torch.from_numpy(np.asarray(_Readable(copies))).to(device)

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Settings objects of the pure torch layer, which scikit-learn can clone and search over."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from .validation import did_you_mean
+
+__all__ = ["Settings"]
+
+
+def check_nested(owner: Any, params: dict[str, Any]) -> None:
+    """Raise a ValueError for ``<parameter>__<name>`` of a parameter that has none, such as a name.
+
+    Parameters
+    ----------
+    owner : estimator or Settings
+    params : dict
+        What `set_params` is given, which may set the parameter itself too.
+    """
+    for key in params:
+        name, delimiter, _ = key.partition("__")
+        if not (delimiter and hasattr(owner, name)):
+            continue
+        value = params.get(name, getattr(owner, name))
+        if not hasattr(value, "set_params"):
+            raise ValueError(
+                f"{name} must be an object with parameters of its own, not a name, for {key!r} to "
+                f"be set; got {value!r}.{_objects_with(owner, key)}"
+            )
+
+
+def _objects_with(owner: Any, key: str) -> str:
+    """Advice which objects have the parameter that ``<parameter>__<name>`` is to set."""
+    name, _, inner = key.partition("__")
+    rule = getattr(owner, "_parameter_table", {}).get(name)
+    found = [
+        f"{name}={kind.__name__}({inner}=...)"
+        for kind in getattr(rule, "objects", ())
+        if inner in kind._defaults()
+    ]
+    return f" Give {' or '.join(found)} instead." if found else ""
+
+
+class Settings:
+    """Base of objects that hold nothing but parameters.
+
+    The constructor of a subclass assigns its parameters, unchanged, to attributes of the same
+    names; they are checked against `_parameter_table` on use. So ``sklearn.base.clone`` can copy
+    the object, and a grid search over an estimator with the parameter ``transfer`` reaches the
+    object's parameter ``scale`` as ``transfer__scale``.
+    """
+
+    _parameter_table: dict[str, Any] = {}  # rule of each parameter
+
+    @classmethod
+    def _defaults(cls) -> dict[str, Any]:
+        """Names of the parameters, each with its default."""
+        parameters = inspect.signature(cls).parameters.values()
+        return {parameter.name: parameter.default for parameter in parameters}
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by name.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Whether to add the parameters of parameters that have some, as
+            ``<parameter>__<name>``.
+
+        Returns
+        -------
+        params : dict
+        """
+        params = {name: getattr(self, name) for name in self._defaults()}
+        if deep:
+            for name, value in list(params.items()):
+                if hasattr(value, "get_params") and not isinstance(value, type):
+                    params.update({f"{name}__{k}": v for k, v in value.get_params().items()})
+        return params
+
+    def set_params(self, **params: Any) -> Settings:
+        """Set parameters by name.
+
+        Parameters
+        ----------
+        **params
+            ``<parameter>``, or ``<parameter>__<name>`` for a parameter of a parameter.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If there is no parameter of such a name, or a parameter has none itself.
+        """
+        check_nested(self, params)
+        nested: dict[str, dict[str, Any]] = {}
+        for key, value in params.items():
+            name, delimiter, inner = key.partition("__")
+            if name not in self._defaults():
+                raise ValueError(
+                    f"Invalid parameter {name!r} for {self!r}. Valid parameters are: "
+                    f"{list(self._defaults())}.{did_you_mean(name, self._defaults())}"
+                )
+            if delimiter:
+                nested.setdefault(name, {})[inner] = value
+            else:
+                setattr(self, name, value)
+        for name, inner_params in nested.items():
+            getattr(self, name).set_params(**inner_params)
+        return self
+
+    def __repr__(self) -> str:
+        changed = [
+            f"{name}={getattr(self, name)!r}"
+            for name, default in self._defaults().items()
+            if repr(getattr(self, name)) != repr(default)
+        ]
+        return f"{type(self).__name__}({', '.join(changed)})"

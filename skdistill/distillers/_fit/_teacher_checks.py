@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a user is warned of before a student learns: mistakes that would else pass in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import accuracy_score, log_loss, r2_score
+from sklearn.utils.validation import check_is_fitted
+
+from ..._estimator.unwrapping import final_step, is_prefitted, is_search, pipelines_around, tags_of
+from ..._method.task import RegressionTask
+from ..._utils.warnings import warn
+from ...teachers import Teacher, interpolates
+from ._validate import FitArguments, Setup
+
+Predict = Callable[[np.ndarray], np.ndarray]
+
+# Rows, at most, by which a fitted teacher is judged, and at least: with fewer, chance decides.
+_ROWS_LOOKED_AT, _LEAST_ROWS = 1_000, 20
+
+
+def model_of(teacher: Any) -> Any:
+    """Return the model of which a teacher has been made."""
+    return teacher.estimator if isinstance(teacher, Teacher) else teacher
+
+
+def warn_of_refit(teacher: Any) -> None:
+    """Warn of a fitted teacher that is fitted anew."""
+    model = model_of(teacher)
+    if is_prefitted(model) or not (_is_fitted(teacher) or _is_fitted(model)):
+        return
+    search = (
+        " The search runs again; best_estimator_ is the model that it has found."
+        if is_search(model)
+        else ""
+    )
+    warn(
+        f"teacher is a fitted {type(model).__name__}, and a clone of it is fitted anew. To keep "
+        f"the fitted one, write teacher=FrozenEstimator(teacher).{search}"
+    )
+
+
+def _is_fitted(model: Any) -> bool:
+    try:
+        check_is_fitted(model)
+    except (NotFittedError, TypeError):  # the latter for what has no fit
+        return False
+    return tags_of(model).requires_fit  # others count as fitted always
+
+
+def warn_of_answers(
+    distiller: Any, setup: Setup, model: Any, given: FitArguments, predict: Predict
+) -> None:
+    """Warn of what the answers of `teacher_`, made of a model, are to the rows given to fit.
+
+    `predict` gives the predictions of its members, encoded by the task.
+    """
+    if distiller.teacher_cv is None:
+        _warn_of_interpolation(distiller.teacher_, model, given)
+    if is_prefitted(model):
+        _warn_of_useless(setup, model, predict)
+
+
+def _warn_of_interpolation(teacher: Any, model: Any, given: FitArguments) -> None:
+    """Warn of a teacher whose answers about these rows say little of those about others.
+
+    Ensembles of this package are regularised, and are not looked at.
+    """
+    if not isinstance(final_step(teacher)[0], Teacher) or not interpolates(teacher, *given):
+        return
+    name = type(final_step(model)[0]).__name__
+    if is_prefitted(model):
+        warn(
+            f"The fitted teacher, {name}, nearly hits the targets given to fit, as it hits those "
+            "that it was fitted on: its variance for these rows may say little of the others. "
+            "Give fit rows that the teacher has not seen; or give it the model unfitted, with "
+            "teacher_cv=5, so that models that have not seen a row answer for it."
+        )
+    else:
+        warn(
+            f"The teacher, {name}, nearly hits the targets that it "
+            "was fitted on, so that its variance for these rows may say little of the others. "
+            "teacher_cv=5 lets models that have not seen a row answer for it, and so does a "
+            "teacher fitted on other rows, in a FrozenEstimator."
+        )
+
+
+def _warn_of_useless(setup: Setup, model: Any, predict: Predict) -> None:
+    """Warn of a fitted teacher that gets other rows than it was fitted on.
+
+    It predicts X and y no better than a constant would, or twice as well before the steps of the
+    Pipeline around the student, where these can be undone.
+    """
+    some = slice(None, None, max(1, -(-len(setup.X) // _ROWS_LOOKED_AT)))
+    X, y, weight = setup.X[some], setup.y[some], setup.weight[some]
+    if len(X) < _LEAST_ROWS or not np.ptp(y, axis=0).any():
+        return
+    judge = (
+        _error_of_regression
+        if isinstance(setup.plan.task, RegressionTask)
+        else _error_of_classification
+    )
+    loss, words = judge(predict(X), y, weight)
+    pipelines = pipelines_around()
+    X_before, cause = _undone(pipelines, X), ""
+    if X_before is not None:
+        loss_before, words_before = judge(predict(X_before), y, weight)
+        if loss_before < loss / 2:
+            cause = f"For rows as they are before the steps of the Pipeline it has {words_before}."
+    if loss < 1 and not cause:
+        return
+    asked = "Have they been scaled, or have they other units or another order of columns?"
+    warn(
+        f"The fitted teacher, {type(final_step(model)[0]).__name__}, gets other rows than it was "
+        f"fitted on, or has learnt nothing: it has {words} for X and y. {cause or asked} Students "
+        "scale their columns themselves (normalize_X=True), so give fit the rows as they came, and "
+        "put what the teacher needs into it: "
+        "teacher=FrozenEstimator(make_pipeline(scaler, model).fit(X, y))."
+    )
+
+
+def _undone(pipelines: list[Any], X: np.ndarray) -> np.ndarray | None:
+    """Return rows as they were before the steps of Pipelines; None if that cannot be known."""
+    for pipeline in pipelines:
+        steps = pipeline[:-1]
+        if not hasattr(steps, "inverse_transform"):
+            return None
+        X = np.asarray(steps.inverse_transform(X), dtype=X.dtype)
+    return X if pipelines else None
+
+
+def _error_of_regression(
+    members: np.ndarray, y: np.ndarray, weight: np.ndarray
+) -> tuple[float, str]:
+    """Loss of members (n, S, t, 2), 1 for that of a constant, and the R2 in words."""
+    found = r2_score(y, members[..., 0].mean(axis=1), sample_weight=weight)
+    return 1 - found, f"an R2 of {round(found, 3) + 0.0:g}"
+
+
+def _error_of_classification(
+    members: np.ndarray, y: np.ndarray, weight: np.ndarray
+) -> tuple[float, str]:
+    """Loss of members' log probabilities (n, S, K), 1 for that of the frequencies, and in words.
+
+    It is the smaller one of two: a teacher of rare classes may say the most frequent one always,
+    and one with trees may be sure and wrong.
+    """
+    proba = np.exp(members.astype(np.float64)).mean(axis=1)
+    proba /= proba.sum(axis=1, keepdims=True)  # those of float32 sum to one to 1e-7 only
+    labels = np.arange(proba.shape[1])
+    shares = np.bincount(y, weight, len(labels)) / weight.sum()
+    constant = np.broadcast_to(shares, proba.shape)
+    loss, of_constant = (
+        log_loss(y, p, labels=labels, sample_weight=weight) for p in (proba, constant)
+    )
+    accuracy = accuracy_score(y, proba.argmax(axis=1), sample_weight=weight)
+    most = shares.max()
+    words = f"an accuracy of {accuracy:.3g} (the most frequent class has a share of {most:.3g})"
+    return min(loss / of_constant, (1 - accuracy) / (1 - most)), words

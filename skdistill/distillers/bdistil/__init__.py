@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""B-DISTIL: a model decomposed into a series of small networks."""

@@ -1,0 +1,320 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Predictions of a booster from as many rounds as there is time for, or as a row needs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from numbers import Integral, Real
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from sklearn.utils import gen_batches
+from torch import Tensor
+
+from ..._data.checks import check_outputs
+from ..._estimator.batched import as_rows, chunk_size, read_distribution, rows_at_a_time
+from ..._utils.validation import Number, OneOf
+from ..._utils.warnings import warn
+from ...modules import Rounds
+
+
+class EarlyExits(NamedTuple):
+    """Where the rows left when they were predicted with limits.
+
+    Attributes
+    ----------
+    rounds : ndarray of shape (n_samples,), int
+        How many rounds each row went through.
+    shares : ndarray of shape (n_rounds,)
+        Share of the rows that left after each round; they sum to 1.
+    flop : float
+        Mean over the rows of the floating-point operations that they took.
+    """
+
+    rounds: np.ndarray
+    shares: np.ndarray
+    flop: float
+
+    @classmethod
+    def after(cls, rounds: np.ndarray, costs: Sequence[float]) -> EarlyExits:
+        """Sum up after how many rounds the rows left, at these costs of each round."""
+        n_left = np.bincount(rounds - 1, minlength=len(costs))
+        return cls(rounds, n_left / len(rounds), float(np.cumsum(costs)[rounds - 1].mean()))
+
+
+class Limits(NamedTuple):
+    """What a prediction may cost; None is no limit. See :class:`BDistilBooster`."""
+
+    max_rounds: int | None = None
+    max_flops: float | None = None
+    deadline: float | None = None
+    early_exit: float | None = None
+    exit_on: str = "auto"
+
+    def check(self, n_rounds: int, can_tell_confidence: bool) -> None:
+        """Raise a TypeError or ValueError for limits that make no sense."""
+        Number(Integral, 1, n_rounds, others=(None,)).check(self.max_rounds, "max_rounds")
+        for name in ("max_flops", "deadline"):
+            Number(Real, 0, closed="neither", others=(None,)).check(getattr(self, name), name)
+        Number(Real, 0, others=(None,)).check(self.early_exit, "early_exit")
+        OneOf(("auto", "confidence", "spread")).check(self.exit_on, "exit_on")
+        if self.exit_on == "confidence" and not can_tell_confidence:
+            raise ValueError(
+                "exit_on must be 'spread' or 'auto' for a regressor, which has no class to be "
+                "confident of; got 'confidence'."
+            )
+
+    def affordable(self, costs: Sequence[float]) -> int:
+        """How many rounds there are at most, at these costs of each; at least one."""
+        n_rounds = len(costs) if self.max_rounds is None else min(self.max_rounds, len(costs))
+        if self.max_flops is None:
+            return n_rounds
+        if self.max_flops < costs[0]:
+            _warn("max_flops", self.max_flops, f"the {costs[0]:g} of one round for a row")
+        return max(1, min(n_rounds, int((np.cumsum(costs) <= self.max_flops).sum())))
+
+
+class OutOfTime(Exception):
+    """A round was given up."""
+
+
+class Stopwatch:
+    """Raises :class:`OutOfTime` when called after the deadline, or after `stop` was.
+
+    It does so only once the first round is over, which every prediction needs.
+    """
+
+    def __init__(self, deadline: float | None):
+        self.start = time.perf_counter()
+        self.deadline = deadline
+        self.stopped = threading.Event()
+        self.has_result = False
+
+    def is_late(self) -> bool:
+        is_over = self.deadline is not None and time.perf_counter() - self.start > self.deadline
+        return is_over or self.stopped.is_set()
+
+    def __call__(self) -> None:
+        if self.has_result and self.is_late():
+            raise OutOfTime
+
+
+class LimitedRun:
+    """Rounds of a booster within limits, which all rows go through together.
+
+    The activations that later rounds need are held for all rows. `n_rounds` is the largest number
+    of rounds, `chunk` the number of rows to run at a time (None is all of them), and `first` the
+    number of the first row, for errors.
+    """
+
+    def __init__(
+        self,
+        module: Any,
+        rows: Tensor,
+        n_rounds: int,
+        limits: Limits,
+        chunk: int | None = None,
+        first: int = 0,
+    ):
+        self.module, self.rows = module, rows
+        self.n_rounds = n_rounds
+        self.limits = limits
+        self.watch = Stopwatch(limits.deadline)
+        network = module.network
+        inputs = module.encode(rows)
+        self.played = Rounds(
+            network, inputs, chunk=chunk, before_chunk=self.watch, reach=network.reach
+        )
+        self.first = first
+        self.inside = torch.arange(len(rows), device=rows.device)  # rows that have not left
+
+    def advance(self) -> bool:
+        """Run a round more; False if there is none, or no time for it."""
+        if len(self.played.outputs) == self.n_rounds:
+            return False
+        try:
+            with torch.inference_mode():
+                outputs = self.played.advance()
+        except OutOfTime:
+            return False
+        check_outputs(outputs, self.played.x, self.first + self.inside)
+        if not self.watch.has_result and self.limits.deadline is not None and self.watch.is_late():
+            _warn("deadline", self.limits.deadline, "the seconds of one round")
+        self.watch.has_result = True
+        return True
+
+    def distribution(self) -> Any:
+        """The distribution that the rounds so far predict together."""
+        return self.module.of_outputs(self.played.mean.unsqueeze(0), self.rows[self.inside])
+
+    def outputs(self) -> tuple[Tensor, np.ndarray]:
+        """Outputs (n, L) after the rounds that each row takes, and how many these are, (n,)."""
+        rounds = np.zeros(len(self.played.x), dtype=np.int64)
+        outputs = None
+        while len(self.inside) and self.advance():
+            rounds[self.inside.cpu()] += 1
+            if self.limits.early_exit is None:
+                continue
+            mean = self.played.mean
+            outputs = mean.clone() if outputs is None else outputs.index_copy_(0, self.inside, mean)
+            stays = ~self._leaves()
+            self.played.keep(stays)
+            self.inside = self.inside[stays]
+        return self.played.mean if outputs is None else outputs, rounds
+
+    def _leaves(self) -> Tensor:
+        """Which of the rows inside are sure enough, (n,)."""
+        threshold, outputs = self.limits.early_exit, self.played.outputs
+        if self._exit_on == "confidence":
+            return self.distribution().mean.amax(-1) >= threshold
+        if len(outputs) == 1:  # one round has no spread
+            return torch.zeros(len(outputs[0]), dtype=torch.bool, device=outputs[0].device)
+        spread = self.module.predicted(torch.stack(outputs)).uncertainty().epistemic
+        return spread.view(len(spread), -1).amax(-1) <= threshold
+
+    @property
+    def _exit_on(self) -> str:
+        if self.limits.exit_on != "auto":
+            return self.limits.exit_on
+        return "confidence" if self.module.network.centred else "spread"
+
+
+class Anytime:
+    """Predictions that get better round by round.
+
+    Iterating runs a round and gives the prediction after it. The first round is run by the
+    constructor.
+
+    Parameters
+    ----------
+    run : LimitedRun
+        It has run no round yet.
+    read : callable
+        Takes a distribution to the prediction.
+
+    Attributes
+    ----------
+    result : ndarray
+        The best prediction so far, of all rounds that are finished.
+    n_rounds : int
+        How many that are.
+    """
+
+    def __init__(self, run: LimitedRun, read: Callable[[Any], Any]):
+        self._run = run
+        self._read = read
+        self._is_new = self._advance()  # a result that iteration has not given yet
+
+    def _advance(self) -> bool:
+        if not self._run.advance():
+            return False
+        with torch.inference_mode():
+            self.result = self._read(self._run.distribution())
+        self.n_rounds = len(self._run.played.outputs)
+        return True
+
+    def stop(self) -> None:
+        """End the iteration, from any thread; a round that is not finished is given up."""
+        self._run.watch.stopped.set()
+
+    def __iter__(self) -> Anytime:
+        """Return itself."""
+        return self
+
+    def __next__(self):
+        """Run a round, and return the prediction after it."""
+        if not self._is_new and (self._run.watch.is_late() or not self._advance()):
+            raise StopIteration
+        self._is_new = False
+        return self.result
+
+
+Read = Callable[[Any], Any]
+
+
+def predict_first(module: Any, X: np.ndarray, n_rounds: int) -> Any:
+    """Predict the distribution of the first rounds, with nothing kept of each."""
+
+    def run(rows: Tensor) -> Tensor:
+        return module.network.first(module.encode(rows), n_rounds).unsqueeze(0)
+
+    return read_distribution(module, X, run)
+
+
+def predict_within(
+    module: Any, X: np.ndarray, read: Read, n_rounds: int, limits: Limits
+) -> tuple[Any, np.ndarray]:
+    """Read off what rounds within limits predict, and after how many rounds each row left."""
+    size = rows_at_a_time(module, X)
+
+    def parts(rows: Tensor, first: int) -> list[np.ndarray]:
+        run = LimitedRun(module, rows, n_rounds, limits, size, first)
+        outputs, taken = run.outputs()
+        found = read(module.of_outputs(outputs.unsqueeze(0), rows))
+        return [*(found if isinstance(found, tuple) else (found,)), taken]
+
+    # Until a deadline all rows go from round to round together.
+    *found, taken = _by_chunks(module, X, parts, size if limits.deadline is None else len(X))
+    return (tuple(found) if len(found) > 1 else found[0]), taken
+
+
+def predict_after_each_round(
+    module: Any, X: np.ndarray, read: Read, n_rounds: int
+) -> Iterator[np.ndarray]:
+    """Read off what the rounds so far predict, after each."""
+
+    def parts(rows: Tensor, first: int) -> Iterator[np.ndarray]:
+        run = LimitedRun(module, rows, n_rounds, Limits(), first=first)
+        while run.advance():
+            yield read(run.distribution())
+
+    yield from _by_chunks(module, X, parts, rows_at_a_time(module, X))
+
+
+def predict_along_time(
+    module: Any, X: np.ndarray, n_rounds: int, threshold: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return codes of the classes, and how many time steps were read before each was predicted."""
+
+    @torch.inference_mode()
+    def parts(rows: Tensor, first: int) -> list[np.ndarray]:
+        rounds = Rounds(module.network, rows, over_time=True)
+        for _ in range(n_rounds):
+            rounds.advance()
+        check_outputs(rounds.mean, rows, range(first, first + len(rows)), axis=1)
+        proba = torch.softmax(rounds.mean, -1).cpu().numpy()  # (time, n, K)
+        is_sure = proba.max(-1) >= threshold
+        is_sure[-1] = True
+        step = is_sure.argmax(0)
+        return [proba[step, np.arange(len(rows))].argmax(-1), step + 1]
+
+    codes, steps = _by_chunks(module, X, parts, chunk_size(module, X.shape[1:]))
+    return codes, steps
+
+
+def _by_chunks(
+    module: Any,
+    X: np.ndarray,
+    parts: Callable[[Tensor, int], Iterable[np.ndarray]],
+    size: int,
+) -> list[np.ndarray]:
+    """Concatenate the arrays, rows first, that `parts` gives for `size` rows at a time.
+
+    `parts` takes the rows and the number of the first.
+    """
+    whole: list[np.ndarray] = []
+    for rows in gen_batches(len(X), size):
+        for number, part in enumerate(parts(as_rows(module, X[rows]), rows.start)):
+            if rows.start == 0:  # written into place: pieces would fragment the memory
+                whole.append(np.empty((len(X), *part.shape[1:]), dtype=part.dtype))
+            whole[number][rows] = part
+    return whole
+
+
+def _warn(name: str, value: float, needed: str) -> None:
+    warn(
+        f"{name}={value:g} is less than {needed}; the first round was run nevertheless.",
+    )

@@ -1,0 +1,591 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""B-DISTIL: a teacher decomposed into small networks, each of which improves on those before it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import MetaEstimatorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from ..._data.encoding import MANY_ROWS, InputEncoding
+from ..._estimator.base import available_if, fit_task, recipe_for, with_callbacks
+from ..._estimator.batched import as_rows, check_rows, rows_at_a_time
+from ..._estimator.predicting import DistributionEstimator, check_return_std, is_a
+from ..._method.plan import Plan
+from ..._method.task import Task
+from ..._utils.ranks import refuse_ranks
+from ..._utils.validation import Number, OneOf
+from ...modules import CONNECTIONS, MLP
+from .._fit._kinds import check_kind, kind_as_teacher
+from .._fit._parameters import NORMALIZE_Y, PARAMETER_TABLE
+from .._fit._teacher import fit_teacher_of
+from .._fit._validate import set_up
+from ._anytime import (
+    Anytime,
+    EarlyExits,
+    LimitedRun,
+    Limits,
+    predict_after_each_round,
+    predict_along_time,
+    predict_first,
+    predict_within,
+)
+from ._plan import LearnerRecipes, RoundsPlan
+from ._search import Round, play_game
+
+
+def model_classes(module: Any) -> list[Any]:
+    """Return the model classes of `module` as a list."""
+    if not isinstance(module, (list, tuple)):
+        return [module]
+    if not module:
+        raise ValueError("module must have at least one model class, got an empty list.")
+    return list(module)
+
+
+def recipes_of(
+    booster: Any, plan: Plan, row_shape: tuple[int, ...], inputs: InputEncoding | None
+) -> LearnerRecipes:
+    """Return how to build the networks of each model class."""
+    modules = model_classes(booster.module)
+    return LearnerRecipes(tuple(recipe_for(booster, plan, row_shape, inputs, m) for m in modules))
+
+
+def plan_of(booster: Any, task: Task) -> RoundsPlan:
+    """Return the plan of a booster; raise for parameters that do not go together."""
+    if task.kind == "regressor" and booster.temperature != 1:
+        raise ValueError(
+            "temperature must be 1 with a regressor as teacher, whose loss is the squared "
+            f"error; got {booster.temperature!r}."
+        )
+    if task.kind == "regressor" and booster.early:
+        raise ValueError(
+            "early must be False with a regressor as teacher, which has no class to be "
+            f"confident of early; got {booster.early!r}."
+        )
+    last = 0 if booster.connection == "none" else booster.expansions - 1
+    first = min(last, 1) if booster.connect == "always" else 0
+    numbers = range(len(model_classes(booster.module)))
+    return RoundsPlan(
+        task,
+        booster.head_layers,
+        booster.connection,
+        booster.early,
+        booster.gamma,
+        booster.temperature,
+        tuple(itertools.product(numbers, range(first, last + 1))),
+    )
+
+
+class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
+    """Decompose a teacher into small networks whose mean approaches it round by round [1]_.
+
+    Each round searches a *weak learner*, a network whose errors oppose the sum of the errors made
+    before it, and adds it to the mean if that comes nearer to the teacher on the training rows. The
+    first rounds alone already predict, so that accuracy can
+    be traded for time when predicting: by a number of rounds, of operations or of seconds, or row
+    by row. The booster is a classifier or a regressor as its teacher is.
+
+    Parameters
+    ----------
+    teacher : estimator, "classifier" or "regressor"
+        The model to decompose: one that predicts probabilities or numbers, such as a boosting model
+        of scikit-learn, an ensemble, whose mean is learnt, or ``as_teacher`` of a torch module. An
+        unfitted one is cloned and fitted as `teacher_`, one in ``sklearn.frozen.FrozenEstimator``
+        is used as it is. A name goes with `member_predictions` in `fit`.
+    n_rounds : int, default=7
+        Number of learners, T, at most.
+    module : callable or list of callables, default=MLP
+        Model class, or several of growing cost, of which the next is searched when there is no weak
+        learner in one. Each builds a network from ``in_features``, ``out_features`` and the
+        parameters ``module__<name>``, as an ``nn.Sequential``; for the MLP,
+        ``module__hidden_units=(32, 32)`` unless given.
+    head_layers : int, default=1
+        How many of a network's last layers with parameters come after the connections. With 2, the
+        learners of an MLP get deeper round by round.
+    connection : {"none", "residual", "dense", "lstm", "gru"}, default="residual"
+        How a learner uses the last hidden activations of an earlier one: not at all, added to its
+        own, concatenated with its own, or through the gates of an LSTM or a GRU, which have a
+        weight for each unit. Where widths differ they are projected, except for "dense".
+    expansions : int, default=2
+        Classes that a model class is expanded to, R. The first has no connections; the r-th reads
+        the r - 1 learners before it.
+    connect : {"when_needed", "always"}, default="when_needed"
+        Whether to search the class without connections first. Learners without connections can run
+        side by side; those with connections make more of the same number of rounds.
+    max_search : int, default=5
+        Networks to train in a class until one is added. The weight of the barrier is bisected: it
+        grows if there was no weak learner, and falls if the learner overshot. A round begins with
+        the weight of the last learner of its class.
+    gamma : float, default=1.0
+        Inverse weight of the barrier that a class begins with. The larger, the more a learner
+        imitates the teacher, and the less it corrects the errors made before it.
+    temperature : float, default=1.0
+        Temperature of the task loss, the cross-entropy between teacher and learner. 1 for
+        regressors, whose task loss is the squared error.
+    eta : float or "auto", default="auto"
+        Learning rate of the rows' weights; "auto" is that of Theorem 1 of [1]_, whose bound is of
+        use only for more than ``2.25 * log(2 * n_samples)`` rounds.
+    early : bool, default=False
+        Whether series are to be predicted before their end: the task loss is then a mean over the
+        time steps, as in E-RNN [2]_, and there is `predict_early`. For classifiers and networks
+        such as :class:`skdistill.modules.Recurrent`.
+    transfer : {"auto", "noise", "mixup", "munge", "box", "disagreement"}, TransferMaker or None, \
+            default=None
+        How as many further rows are generated, once, from X and `X_transfer` for the teacher to
+        predict.
+    transfer_only, teacher_cv, memory
+        As in :class:`HydraPlusRegressor`.
+    weight_decay : float, default=0.0
+        L2 penalty on the weights of the learners' layers; biases have none.
+    max_epochs : int or "auto", default="auto"
+        Number of epochs of each learner; "auto" shows it 300,000 rows in all, but each of them at
+        least 10 and at most 200 times.
+    max_time : float, default=None
+        Seconds that `fit` may take in all, as in :class:`HydraPlusRegressor`, the fit of the
+        teacher included. Each network that is searched has its share of what is left, the same for
+        all rounds to come; when the time is up the rounds found are kept, with a warning if they
+        are fewer than `n_rounds`.
+    batch_size : int, default=64
+        Rows of a minibatch.
+    optimizer, lr, lr_schedule, clip_norm
+        As in :class:`BayesianEnsembleRegressor`.
+    normalize_X, categorical_features
+        As in :class:`BayesianEnsembleRegressor`. The teacher gets the columns as they are.
+    normalize_y : bool, default=True
+        Whether to standardise the targets of a regressor for training.
+    checkpoint, checkpoint_every
+        As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
+    callbacks, device, compile, n_threads
+        As in :class:`BayesianEnsembleRegressor`.
+    verbose : int, default=0
+        As in :class:`DistributionDistiller`. 1 also prints a line after each round: what was found,
+        and about how long the rest takes.
+    random_state : int, RandomState instance or None, default=None
+        Unless None, it also seeds every ``random_state`` of the teacher that is None.
+    **kwargs
+        ``module__<name>``, ``optimizer__<name>`` and ``callbacks__<callback>__<name>``.
+
+    Attributes
+    ----------
+    teacher_ : estimator
+        The fitted teacher.
+    n_rounds_ : int
+        Number of learners that were found.
+    rounds_ : list of Round
+        The learner of each round and its cost: a named tuple of the number of the model class
+        (`module`), `n_connections`, `n_searches`, the smallest `edge` over the columns, the
+        `weight` in the mean, the `distance` of the mean from the teacher on the training rows,
+        which falls from round to round, and `flop`, `connection_flop`, `n_parameters` and
+        `n_connection_parameters`, all for one row.
+    eta_ : ndarray of shape (n_columns,)
+        Learning rate of the rows' weights for each logit or mean; 0 where the teacher is constant.
+    n_epochs_ : int
+        Number of epochs of each learner; with `max_time` the largest.
+    n_parameters_ : int
+        Number of parameters of all learners.
+    module_ : CategoricalStack or GaussianStack
+        The learners, as a torch module.
+    history_ : list of dict
+        One row for each epoch of each learner, with the number of its round.
+    classes_, n_outputs_, net_, n_features_in_, feature_names_in_
+        As in :class:`DistributionDistiller`.
+
+    Notes
+    -----
+    The spread of the rounds is not that of a posterior: learners correct each other. So
+    `predict_uncertainty` gives the total alone, the entropy of the probabilities, or the variance
+    that the learners have taken over from the teacher; its parts are None.
+
+    If no weak learner is found in any class, the rounds before are kept, with a warning. Ctrl-C
+    keeps the rounds that are finished and raises ``KeyboardInterrupt``.
+
+    References
+    ----------
+    .. [1] "Progressive Knowledge Distillation: Building Ensembles for Efficient Inference"
+           (B-DISTIL).
+    .. [2] Dennis et al. (2018), "Multiple Instance Learning for Efficient Sequential Data
+           Classification on Resource-constrained Devices".
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.ensemble import HistGradientBoostingClassifier
+    >>> from skdistill import BDistilBooster
+    >>> X, y = load_iris(return_X_y=True)
+    >>> teacher = HistGradientBoostingClassifier(max_iter=20)
+    >>> booster = BDistilBooster(teacher, n_rounds=2, max_epochs=20, random_state=0).fit(X, y)
+    >>> booster.predict_proba(X[:5], max_rounds=1).shape
+    (5, 3)
+    """
+
+    _kind = kind_as_teacher
+    _parameter_table = {
+        **PARAMETER_TABLE,
+        **NORMALIZE_Y,
+        "n_rounds": Number(Integral, 1),
+        "head_layers": Number(Integral, 1),
+        "connection": OneOf(("none", *CONNECTIONS)),
+        "expansions": Number(Integral, 1),
+        "connect": OneOf(("when_needed", "always")),
+        "max_search": Number(Integral, 1),
+        "gamma": Number(Real, 1e-30),
+        "temperature": Number(Real, 0, closed="neither"),
+        "eta": Number(Real, 0, closed="neither", others=("auto",)),
+        "early": OneOf((True, False)),
+    }
+    _module_defaults = {
+        "classifier": {"hidden_units": (32, 32)},
+        "regressor": {"hidden_units": (32, 32)},
+    }
+
+    rounds_: list[Round]
+
+    def __init__(
+        self,
+        teacher: Any,
+        *,
+        n_rounds: int = 7,
+        module: Any = MLP,
+        head_layers: int = 1,
+        connection: str = "residual",
+        expansions: int = 2,
+        connect: str = "when_needed",
+        max_search: int = 5,
+        gamma: float = 1.0,
+        temperature: float = 1.0,
+        eta: float | str = "auto",
+        early: bool = False,
+        transfer: Any = None,
+        transfer_only: bool = False,
+        teacher_cv: Any = None,
+        weight_decay: float = 0.0,
+        optimizer: Any = "Adam",
+        lr: float = 0.01,
+        lr_schedule: str | None = "cosine",
+        max_epochs: int | str = "auto",
+        max_time: float | None = None,
+        batch_size: int = 64,
+        clip_norm: float | None = 5.0,
+        normalize_X: bool = True,
+        categorical_features: Any = "from_dtype",
+        normalize_y: bool = True,
+        memory: Any = None,
+        checkpoint: Any = None,
+        checkpoint_every: Any = 60.0,
+        callbacks: Any = None,
+        device: Any = "auto",
+        compile: bool | str = "auto",
+        n_threads: int | str = "auto",
+        verbose: int | bool = 0,
+        random_state: Any = None,
+        **kwargs: Any,
+    ):
+        self.teacher = teacher
+        self.n_rounds = n_rounds
+        self.module = module
+        self.head_layers = head_layers
+        self.connection = connection
+        self.expansions = expansions
+        self.connect = connect
+        self.max_search = max_search
+        self.gamma = gamma
+        self.temperature = temperature
+        self.eta = eta
+        self.early = early
+        self.transfer = transfer
+        self.transfer_only = transfer_only
+        self.teacher_cv = teacher_cv
+        self.weight_decay = weight_decay
+        self.optimizer = optimizer
+        self.lr = lr
+        self.lr_schedule = lr_schedule
+        self.max_epochs = max_epochs
+        self.max_time = max_time
+        self.batch_size = batch_size
+        self.clip_norm = clip_norm
+        self.normalize_X = normalize_X
+        self.categorical_features = categorical_features
+        self.normalize_y = normalize_y
+        self.memory = memory
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.callbacks = callbacks
+        self.device = device
+        self.compile = compile
+        self.n_threads = n_threads
+        self.verbose = verbose
+        self.random_state = random_state
+        self._set_extra_params(kwargs)
+
+    @with_callbacks
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        X_transfer: Any = None,
+        member_predictions: Any = None,
+    ) -> Self:
+        """Fit the teacher, if it is not fitted, and decompose it.
+
+        Parameters
+        ----------
+        X, y, sample_weight : as in :meth:`DistributionDistiller.fit`
+        X_transfer, member_predictions : as in :meth:`DistributionDistiller.fit`
+
+        Returns
+        -------
+        self
+        """
+        refuse_ranks(self)
+        check_kind(self.teacher, member_predictions)
+        arguments = X, y, sample_weight, X_transfer, member_predictions
+        setup = set_up(
+            self,
+            lambda task: plan_of(self, task),
+            *arguments,
+            recipes_of=recipes_of,
+            modules=model_classes(self.module),
+            embedded_from=MANY_ROWS,  # inputs are most of what a weak learner costs
+        )
+        with fit_task(self, setup.for_callbacks, 2) as context, setup.resumable(self) as setup:
+            predictions = fit_teacher_of(self, setup, context)
+            play_game(self, setup, predictions, context)
+        return self
+
+    # --- predictions from some of the rounds
+
+    def predict(self, X: Any, return_std: bool = False, **limits: Any) -> Any:
+        """Predict the class of each row, or its mean.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        return_std : bool, default=False
+            Whether a regressor is to return the standard deviation too.
+        **limits : dict
+            What the prediction may cost:
+
+            - ``max_rounds``, a number of rounds, at most ``n_rounds``;
+            - ``max_flops``, a number of floating-point operations for a row;
+            - ``deadline``, in seconds from now: a round that is not finished then is given up. The
+              first is always run. All rows go from round to round together, and the activations
+              that later rounds need are in memory, regardless of ``working_memory``;
+            - ``early_exit``, a threshold at which a row skips the further rounds, and ``exit_on``,
+              its quantity: "confidence", the probability of the class, has to be at least the
+              threshold; "spread", the epistemic uncertainty that the rounds so far would have if
+              they were members (mutual information in nats, or variance in squared units of y), at
+              most. "auto" is the confidence of classifiers and the spread of regressors;
+            - ``return_exits=True``, to return also where the rows left.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,) or (n_samples, n_targets)
+            Labels, or means in units of y; with ``return_std`` a tuple of means and standard
+            deviations.
+        exits : EarlyExits, only with ``return_exits``
+            A named tuple: `rounds`, ndarray of shape (n_samples,), how many rounds each row went
+            through; `shares`, of shape (`n_rounds_`,), the share of the rows that left after each
+            round; and `flop`, the mean of the operations that the rows took.
+        """
+        check_return_std(self, return_std)
+        return self._predict_within(X, self._means_and_std if return_std else self._points, limits)
+
+    @available_if(is_a("classifier"))
+    def predict_proba(self, X: Any, **limits: Any) -> Any:
+        """Predict the probability of each class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        **limits : dict
+            What the prediction may cost, as in :meth:`predict`.
+
+        Returns
+        -------
+        proba : ndarray of shape (n_samples, n_classes)
+            Columns in the order of ``classes_``.
+        exits : EarlyExits, only with ``return_exits``
+            As in :meth:`predict`.
+        """
+        return self._predict_within(X, _probabilities, limits)
+
+    def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
+        """Predict after each round.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        predictions : iterator of ndarray of shape (n_samples,) or (n_samples, n_targets)
+        """
+        return self._after_each_round(X, self._points)
+
+    @available_if(is_a("classifier"))
+    def staged_predict_proba(self, X: Any) -> Iterator[np.ndarray]:
+        """Predict the probability of each class after each round.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        probabilities : iterator of ndarray of shape (n_samples, n_classes)
+        """
+        return self._after_each_round(X, _probabilities)
+
+    def staged_score(self, X: Any, y: Any, sample_weight: Any = None) -> np.ndarray:
+        """Return the accuracy, or R2, after each round.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        scores : ndarray of shape (`n_rounds_`,)
+        """
+        stages = list(self.staged_predict(X))
+        score = self._plan.task.score
+        return np.array([score(y, stage, sample_weight=sample_weight) for stage in stages])
+
+    def anytime(
+        self,
+        X: Any,
+        method: str = "predict",
+        *,
+        max_rounds: int | None = None,
+        max_flops: float | None = None,
+        deadline: float | None = None,
+    ) -> Anytime:
+        """Predict round by round, each time better, until you stop.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        method : {"predict", "predict_proba"}, default="predict"
+            What to predict.
+        max_rounds : int, default=None
+            Number of rounds at most.
+        max_flops : float, default=None
+            Number of floating-point operations for a row at most.
+        deadline : float, default=None
+            Seconds from now after which the iteration ends; a round that is not finished then is
+            given up.
+
+        Returns
+        -------
+        predictions : iterator
+            Each step runs a round and gives the prediction after it. ``predictions.result`` is the
+            best so far, at any time: that of the first round to begin with.
+            ``predictions.n_rounds`` tells how many rounds it is of, and ``predictions.stop()`` ends
+            the iteration, also from another thread.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_diabetes
+        >>> from sklearn.linear_model import LinearRegression
+        >>> from skdistill import BDistilBooster
+        >>> X, y = load_diabetes(return_X_y=True)
+        >>> booster = BDistilBooster(LinearRegression(), n_rounds=2, max_epochs=5, random_state=0)
+        >>> predictions = booster.fit(X, y).anytime(X, deadline=60)
+        >>> for prediction in predictions:
+        ...     if predictions.n_rounds == 1:  # good enough
+        ...         predictions.stop()
+        >>> predictions.result.shape
+        (442,)
+        """
+        X = self._rows(X)
+        reads = {"predict": self._points}
+        if self._kind == "classifier":
+            reads["predict_proba"] = _probabilities
+        OneOf(tuple(reads)).check(method, "method")
+        limits = self._limits(
+            {"max_rounds": max_rounds, "max_flops": max_flops, "deadline": deadline}
+        )
+        rows, size = as_rows(self.module_, X), rows_at_a_time(self.module_, X)
+        n_rounds = limits.affordable(self._costs)
+        return Anytime(LimitedRun(self.module_, rows, n_rounds, limits, size), reads[method])
+
+    @available_if(lambda self: self._kind == "classifier" and vars(self).get("_plan", self).early)
+    def predict_early(self, X: Any, threshold: float) -> tuple[np.ndarray, np.ndarray]:
+        """Predict the class of each series as soon as it is clear enough.
+
+        All rounds go along the series together; the first time step decides at which the
+        probability of a class is at least the threshold, or else the last.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_times, n_channels)
+        threshold : float
+            From 0 to 1.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+            Labels.
+        steps : ndarray of shape (n_samples,), int
+            How many time steps had been read, from 1 to `n_times`.
+        """
+        Number(Real, 0, 1).check(threshold, "threshold")
+        codes, steps = predict_along_time(self.module_, self._rows(X), self.n_rounds_, threshold)
+        return self._plan.task.decode(codes), steps
+
+    def _rows(self, X) -> np.ndarray:
+        """Check rows to predict."""
+        check_is_fitted(self)
+        return check_rows(self, X, self._recipe.row_shape)
+
+    def _limits(self, given: dict[str, Any]) -> Limits:
+        """Check what a prediction may cost."""
+        if unknown := sorted(set(given) - set(Limits._fields)):
+            raise TypeError(f"limits of a prediction are {list(Limits._fields)}, got {unknown}.")
+        limits = Limits(**given)
+        limits.check(max(self.n_rounds, self.n_rounds_), self._kind == "classifier")
+        return limits
+
+    @property
+    def _costs(self) -> list[float]:
+        """Floating-point operations of each round for a row."""
+        return [found.flop for found in self.rounds_]
+
+    def _points(self, distribution: Any) -> np.ndarray:
+        """Labels, or means in units of y."""
+        task = self._plan.task
+        return task.decode(task.point(distribution).cpu().numpy())
+
+    def _means_and_std(self, distribution: Any) -> tuple[np.ndarray, np.ndarray]:
+        variance = self._plan.task.per_target(distribution.variance.cpu().numpy())
+        return self._points(distribution), np.sqrt(variance)
+
+    def _predict_within(self, X, read: Callable[[Any], Any], limits: dict[str, Any]):
+        """Predict a distribution within limits, and return what `read` makes of it."""
+        return_exits = limits.pop("return_exits", False)
+        OneOf((True, False)).check(return_exits, "return_exits")
+        if not return_exits and all(limit is None for limit in limits.values()):
+            return read(self.predict_distribution(X))
+        X, given = self._rows(X), self._limits(limits)
+        n_rounds = given.affordable(self._costs)
+        if not return_exits and given.early_exit is given.deadline is None:
+            return read(predict_first(self.module_, X, n_rounds))
+        found, taken = predict_within(self.module_, X, read, n_rounds, given)
+        return (found, EarlyExits.after(taken, self._costs)) if return_exits else found
+
+    def _after_each_round(self, X, read: Callable[[Any], np.ndarray]):
+        X = self._rows(X)
+        return predict_after_each_round(self.module_, X, read, self.n_rounds_)
+
+
+def _probabilities(distribution: Any) -> np.ndarray:
+    return distribution.mean.cpu().numpy()

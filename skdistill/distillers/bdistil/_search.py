@@ -1,0 +1,371 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The search for weak learners, round by round (B-DISTIL, Algorithms 1 and 2)."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import gen_batches
+from torch import Tensor
+
+from ..._estimator.batched import rows_within
+from ..._method.plan import TrainingBudget, as_tensors
+from ..._training.trainer import decay_of_weights, n_epochs_for, on_device
+from ..._utils.memory import rows_asked
+from ..._utils.messages import print_line, time_left
+from ..._utils.warnings import warn
+from ...losses import DistillationGame
+from ...modules import Learner, Rounds, count_flop, n_parameters, stack, unstack
+from .._fit._disagreement import prepare_maker
+from .._fit._student import training_set, widen_where_unknown
+from .._fit._teacher import MemberPredictions
+from .._fit._validate import Setup
+from ._plan import RoundsPlan, WeakLearnerObjective
+
+# For max_epochs="auto": rows that each learner is shown in all, limits for the epochs, and rows at
+# most that it is shown on large tables.
+_ROWS_SEEN = 300_000
+_EPOCHS_WITHIN = (10, 200)
+_ROWS_SEEN_AT_MOST = 2_000_000
+
+# By this factor the barrier gets heavier or lighter until both kinds of failure have been seen.
+_STEP = 3.0
+
+# A learner whose weight in the mean is below this is of no use: a lighter barrier is tried instead.
+_LEAST_WEIGHT = 0.01
+
+
+class Round(NamedTuple):
+    """The learner found in a round, and its cost for one row.
+
+    Attributes
+    ----------
+    module : int
+        Number of the learner's model class in the list of them.
+    n_connections : int
+        How many earlier learners it reads.
+    n_searches : int
+        How many networks were trained until one was accepted.
+    edge : float or None
+        Smallest edge over the columns (Definition 1); None in the first round, which needs none.
+    weight : float
+        Weight of the learner in the mean: 1, or less if it would overshoot with 1.
+    distance : float
+        Distance of the mean from the teacher on the training rows after the round: root mean
+        squared difference of centred logits, or of means in the units of the training.
+    flop, connection_flop : float
+        Floating-point operations of the learner with its connections, and of these alone.
+    n_parameters, n_connection_parameters : int
+        The same for parameters.
+    """
+
+    module: int
+    n_connections: int
+    n_searches: int
+    edge: float | None
+    weight: float
+    distance: float
+    flop: float
+    connection_flop: float
+    n_parameters: int
+    n_connection_parameters: int
+
+
+def play_game(booster: Any, setup: Setup, predictions: MemberPredictions, context: Any) -> None:
+    """Search learners for a booster; those found are kept also if it is interrupted."""
+    (seed,) = setup.draw_seeds(1)
+    X, target, weight = _rows_and_targets(booster, setup, predictions, seed)
+    put = partial(on_device, device=setup.training.device)
+    rows = put(X)
+    booster.n_epochs_ = n_epochs_for(
+        booster.max_epochs, len(rows), _ROWS_SEEN, *_EPOCHS_WITHIN, _ROWS_SEEN_AT_MOST
+    )
+    game = DistillationGame(
+        put(target),
+        booster.n_rounds,
+        None if booster.eta == "auto" else booster.eta,
+        put(weight),
+        setup.plan.task.size,  # of regressors the means; raw variances are learnt beside them
+    )
+    subtask = context.subcontext(task_name="student", max_subtasks=None)
+    subtask.call_on_fit_task_begin(estimator=booster)
+    search = Search(booster, setup, game, rows, subtask)
+    try:
+        search.play()
+    finally:
+        if search.rounds:
+            _keep_rounds(booster, setup, search)
+    subtask.call_on_fit_task_end(estimator=booster)
+
+
+def _rows_and_targets(
+    booster: Any, setup: Setup, predictions: MemberPredictions, seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows of the game, the learners' targets there, and the rows' weights.
+
+    The rows of a game stay the same: those that `transfer` generates are generated once.
+    """
+    plan, maker = setup.plan, setup.maker
+    predict: Any = predictions.predict  # not None where it is called
+    X, _, weight, members, _ = training_set(booster, setup, predictions)
+    if maker is not None:
+        rows, weights = (on_device(values, device=torch.device("cpu")) for values in (X, weight))
+        draw = prepare_maker(maker, rows, weights, booster, setup)
+        generator = torch.Generator().manual_seed(seed)
+        drawn = draw(rows, torch.arange(len(X)), generator).numpy()
+        if booster.transfer_only:
+            X, members = drawn, None
+        else:
+            X, weight = np.concatenate([X, drawn]), np.concatenate([weight, weight])
+    targets: list[np.ndarray] = []
+    if members is not None:
+        targets += _in_portions(lambda rows: plan.target_of(members[rows]), members, members)
+    asked = X[sum(map(len, targets)) :]
+    if len(asked):
+        of_one = predict(asked[:1])
+        targets += _in_portions(lambda rows: plan.target_of(predict(asked[rows])), asked, of_one)
+    return X, np.concatenate(targets), weight
+
+
+def _in_portions(
+    target_of: Callable[[slice], np.ndarray], rows: np.ndarray, predictions: np.ndarray
+) -> list[np.ndarray]:
+    """Targets of portions of the rows; the predictions of which they are made take memory."""
+    return [target_of(portion) for portion in gen_batches(len(rows), rows_asked(predictions[:1]))]
+
+
+def _keep_rounds(booster: Any, setup: Setup, search: Search) -> None:
+    """Make the learners found the fitted module."""
+    structure = tuple((found.module, found.n_connections) for found in search.rounds)
+    plan = replace(setup.plan, structure=structure)
+    booster.rounds_ = search.rounds
+    booster.n_rounds_ = len(search.rounds)
+    booster.eta_ = search.game.eta.cpu().numpy()
+    booster.n_parameters_ = n_parameters(search.network)
+    if setup.training.budget is not None:
+        booster.n_epochs_ = max(row["epoch"] for row in search.history)
+    search.network.put_side_by_side()
+    module = plan.wrap(search.network, as_tensors(setup.scaling)).eval()
+    module.inputs = search.inputs
+    module = module.to(search.played.x.device)
+    functions = widen_where_unknown(module, setup.recipe, plan.task, setup.X)
+    recipe = setup.recipe._replace(functions=functions)
+    booster._keep(plan, recipe, module, search.history, TrainingBudget(booster.n_epochs_))
+
+
+class Barrier:
+    """Weight of the barrier of Eq 6 in a class, bisected.
+
+    One that is too light finds no weak learner, one that is too heavy a learner that overshoots.
+    """
+
+    def __init__(self, weight: float):
+        self.weight = weight
+        self._too_light, self._too_heavy = 0.0, math.inf
+
+    def change(self, was_too_light: bool) -> None:
+        """Choose the next weight: by steps, until it is known to be between two weights."""
+        if was_too_light:
+            self._too_light = self.weight
+        else:
+            self._too_heavy = self.weight
+        if not self._too_light:
+            self.weight /= _STEP
+        elif math.isinf(self._too_heavy):
+            self.weight *= _STEP
+        else:
+            self.weight = math.sqrt(self._too_light * self._too_heavy)
+
+
+class Search:
+    """The game, played until there are `n_rounds` learners or no further one is found.
+
+    X are the rows (N, ...), on the device of the training; `context` is the callback context whose
+    subtasks the trainings are. `network` and `rounds` are the learners found so far, and `history`
+    has a row for each epoch of theirs.
+    """
+
+    def __init__(self, booster: Any, setup: Setup, game: DistillationGame, X: Tensor, context: Any):
+        self.parameters = booster
+        self.setup = setup
+        self.plan: RoundsPlan = setup.plan
+        self.game = game
+        self.context = context
+        inputs = setup.recipe.inputs
+        self.inputs = None if inputs is None else inputs.module(X.dtype).to(X.device)
+        X = X if self.inputs is None else self.inputs(X)
+        self.target = game.target.to(X.dtype)
+        self.weight = _unless_equal(game.weight.to(X.dtype).T)
+        self.network = self.plan.new_booster([], game.loc.to(X), game.bound.to(X))
+        self.classes = list(self.plan.classes)
+        self.barrier_weights: dict[tuple[int, int], float] = {}  # by class, of its last learner
+        self.played = Rounds(self.network, X, reach=max(number for _, number in self.classes))
+        self.rounds: list[Round] = []
+        self.history: list[dict[str, Any]] = []
+
+    def play(self) -> None:
+        """Find learners (Algorithm 1)."""
+        start = time.monotonic()
+        while len(self.rounds) < self.parameters.n_rounds and not (
+            self.rounds and self.game.is_over
+        ):
+            found = self.find()
+            if not found and self._is_out_of_time:
+                warn(
+                    f"max_time={self.parameters.max_time!r} ended the search after "
+                    f"{len(self.rounds)} of n_rounds={self.parameters.n_rounds} rounds, which are "
+                    "kept. Give more time, or fewer rounds.",
+                    ConvergenceWarning,
+                )
+                return
+            if not found:
+                warn(
+                    f"No weak learner was found in round {len(self.rounds) + 1}; the rounds before "
+                    "it are kept. Try larger networks, a larger max_epochs, more connections "
+                    "or a larger max_search.",
+                    ConvergenceWarning,
+                )
+                return
+            if self.parameters.verbose:
+                self._print_round(time.monotonic() - start)
+
+    def find(self) -> bool:
+        """Find a weak learner and add it (FIND-WL, Algorithm 2); return whether there is one.
+
+        The classes that a model class is expanded to are searched anew in each round. Of the model
+        classes one in which there is none is not searched again (Algorithm 1).
+        """
+        n_searches = 0
+        while self.classes:
+            number = self.classes[0][0]
+            expansions = (min(n, len(self.rounds)) for of, n in self.classes if of == number)
+            for n_sources in dict.fromkeys(expansions):
+                start = self.barrier_weights.get((number, n_sources), 1 / self.plan.gamma)
+                barrier = Barrier(start if self.rounds else 0.0)
+                for _ in range(self.parameters.max_search if self.rounds else 1):
+                    if self._is_out_of_time:
+                        return False
+                    n_searches += 1
+                    if self._try_learner(number, n_sources, n_searches, barrier):
+                        if len(self.rounds) > 1:
+                            self.barrier_weights[number, n_sources] = barrier.weight
+                        return True
+            self.classes = [later for later in self.classes if later[0] > number]
+        return False
+
+    def _try_learner(self, number: int, n_sources: int, n_searches: int, barrier: Barrier) -> bool:
+        """Train a learner and add it if it brings the mean nearer; else change the barrier."""
+        sources = self.network.learners[::-1][:n_sources]
+        recipe = self.setup.recipe.of_classes[number]
+        learner = self.plan.build_learner(recipe, sources, self._seed())
+        learner.to(self.played.x)
+        phase = f"round {len(self.rounds) + 1} of {self.parameters.n_rounds}, network {n_searches}"
+        history = self.train(learner, barrier.weight, phase)
+        if history is None:  # it diverged
+            barrier.change(was_too_light=False)
+            return False
+        self.played.chunk = rows_within(learner.n_activations)
+        with torch.no_grad():
+            hidden, outputs = self.played.run(learner)
+        if not self.game.is_weak_learner(outputs):
+            barrier.change(was_too_light=True)
+            return False
+        weight = self.game.weight_of(outputs)
+        if weight < _LEAST_WEIGHT:
+            barrier.change(was_too_light=False)
+            return False
+        edges = self.game.edges(outputs)[self.game.is_played] if self.rounds else None
+        self.game.add(outputs, weight)
+        self.played.keep_hidden(hidden)
+        self.network.append(learner, weight)
+        self._note(learner, number, n_searches, edges)
+        self.history += [{**row, "round": len(self.rounds)} for row in history]
+        return True
+
+    def _note(self, learner: Learner, number: int, n_searches: int, edges: Tensor | None) -> None:
+        """Note the round of the learner that was added last."""
+        before = sum(found.flop for found in self.rounds)
+        self.rounds.append(
+            Round(
+                module=number,
+                n_connections=len(learner.connections),
+                n_searches=n_searches,
+                edge=None if edges is None else edges.min().item(),
+                weight=self.network.weights[-1].item(),
+                distance=self.game.distance(),
+                flop=count_flop(self.network, learner.row_shape) - before,
+                connection_flop=learner.connection_flop,
+                n_parameters=n_parameters(learner),
+                n_connection_parameters=learner.n_connection_parameters,
+            )
+        )
+
+    def _print_round(self, seconds: float) -> None:
+        found, n_done, n_rounds = self.rounds[-1], len(self.rounds), self.parameters.n_rounds
+        print_line(
+            f"round {n_done} of {n_rounds}: network {found.n_searches} that was tried, of class "
+            f"{found.module} with {found.n_connections} connections, weight {found.weight:.2g}, "
+            f"distance {found.distance:.4g}, {time_left(seconds, n_done, n_rounds - n_done)}"
+        )
+
+    def train(
+        self, learner: Learner, barrier_weight: float, phase: str
+    ) -> list[dict[str, Any]] | None:
+        """Train a learner (Eq 6); return the history, None if it diverged."""
+        from ..._engine import DivergenceGuard, Rows, TaskPerEpoch
+
+        parameters, guard = self.parameters, DivergenceGuard()
+        X = learner.pack(self.played.x, self.played.sources_of(learner))
+        targets = self.target, self.game.wanted().to(self.target)
+        rows = Rows(X, targets, self.weight, parameters.batch_size, [self._seed()])
+        module = stack([learner.trainable()])
+        n_epochs = parameters.n_epochs_
+        subtask = self.context.subcontext(task_name="learner", max_subtasks=n_epochs)
+        subtask.call_on_fit_task_begin(estimator=parameters)
+        net = self.setup.training.fit(
+            module,
+            WeakLearnerObjective(self.network, self.plan.task_temperature, barrier_weight),
+            rows,
+            n_epochs,
+            callbacks=[TaskPerEpoch(subtask, parameters), guard],
+            weight_decay=decay_of_weights(module, parameters.weight_decay),
+            phase=phase,
+            share=1 / (parameters.n_rounds - len(self.rounds)),  # of the time left
+        )
+        subtask.call_on_fit_task_end(estimator=parameters)
+        if net.interrupted_:
+            raise KeyboardInterrupt
+        if guard.diverged_.any():
+            if not self.rounds:
+                raise ValueError(
+                    "The first learner's loss became infinite, not a number, or exploded. Try a "
+                    f"smaller lr than {net.lr} or clip_norm than {parameters.clip_norm}; "
+                    "teacher_ is kept."
+                )
+            return None
+        if guard.worse_.any():
+            self.setup.training.warn_of_worse(f"Learner {len(self.rounds)} is", net.lr)
+        (trained,) = unstack(module)
+        learner.load_trained(trained)
+        return list(net.history)
+
+    @property
+    def _is_out_of_time(self) -> bool:
+        """Whether `max_time` leaves no time to search a learner beside those that there are."""
+        return bool(self.rounds) and self.setup.training.is_out_of_time
+
+    def _seed(self) -> int:
+        return self.setup.draw_seeds(1)[0]
+
+
+def _unless_equal(weight: Tensor) -> Tensor | None:
+    """Weights of rows, None if they are all the same."""
+    return None if bool((weight == weight[0, 0]).all()) else weight

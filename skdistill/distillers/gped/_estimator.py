@@ -1,0 +1,386 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""GPED: a student learns expectations over a posterior while a chain draws from it."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.base import MetaEstimatorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from ..._estimator.base import fit_task, with_callbacks
+from ..._estimator.batched import check_rows, read_in_chunks
+from ..._estimator.predicting import DistributionEstimator
+from ..._method.task import Task
+from ..._utils.validation import Number, OneOf
+from ...ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
+from ...modules import MLP
+from ...samplers import SGHMC, SGLD
+from ...transfer import TransferSet, make_transfer
+from .._fit._kinds import check_kind, kind_as_teacher
+from .._fit._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING_PARAMETERS
+from .._fit._student import train_student
+from .._fit._teacher import MemberPredictions, fit_teacher_of
+from .._fit._validate import Setup, check_further_rows, set_up
+from ._estimates import pooled, targets_of
+from ._online import distil_online
+from ._plan import ExpectationsPlan, chosen_estimates, chosen_expectations, expectations_plan
+
+
+def runs_chains(teacher: Any) -> bool:
+    """Tell whether a teacher is an unfitted ensemble whose members are drawn by Markov chains."""
+    ensembles = BayesianEnsembleClassifier, BayesianEnsembleRegressor
+    return isinstance(teacher, ensembles) and isinstance(teacher.inference, (SGLD, SGHMC))
+
+
+def plan_of(distiller: Any, task: Task) -> ExpectationsPlan:
+    """Return the plan of a student; raise for parameters that do not go together."""
+    expectations = chosen_expectations(distiller.expectations, distiller.estimate, task.kind)
+    estimates = chosen_estimates(distiller.estimate, expectations)
+    runs_online = runs_chains(distiller.teacher)
+    if runs_online:
+        _check_runs_online(distiller, estimates)
+    return expectations_plan(task, expectations, estimates, replays=not runs_online)
+
+
+def _check_runs_online(distiller: Any, estimates: list[str]) -> None:
+    """Raise a ValueError for parameters that do not go with chains."""
+    defaults = {"max_epochs": "auto", "max_time": None, "teacher_cv": None, "memory": None}
+    for name, value in defaults.items():
+        if getattr(distiller, name) != value:
+            raise ValueError(
+                f"{name} must be {value!r} beside chains: the student learns while they run, for "
+                f"teacher__max_epochs epochs. Got {getattr(distiller, name)!r}."
+            )
+    is_auto = isinstance(distiller.transfer, str) and distiller.transfer == "auto"
+    maker = None if is_auto else make_transfer(distiller.transfer)
+    if maker is not None and maker.asks_teacher:
+        raise ValueError(
+            "transfer must not ask the teacher beside chains, whose samples are not kept; got "
+            f"{distiller.transfer!r}."
+        )
+    if distiller.transfer is not None and "online" in estimates:
+        raise ValueError(
+            "estimate must be 'stochastic' beside chains with a transfer, whose rows are new each "
+            f"time and have no running mean. Got {distiller.estimate!r} with "
+            f"transfer={distiller.transfer!r}."
+        )
+    if distiller.finetune_epochs not in ("auto", 0) and "stochastic" in estimates:
+        raise ValueError(
+            "finetune_epochs must be 'auto' or 0 beside chains unless all estimates are "
+            "'online': the last samples are gone when the student has been pruned. Got "
+            f"{distiller.finetune_epochs!r}."
+        )
+
+
+class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
+    """Distil posterior expectations into one network, while chains draw from the posterior [1]_.
+
+    With an unfitted teacher whose members are drawn by Markov chains, the student learns while
+    these run, and no sample is kept (Algorithm 1): after every H-th iteration the chains' states
+    predict a minibatch of the transfer set, and the student takes a step towards the mean of these
+    predictions. It learns posterior expectations directly: of a classifier the predictive
+    distribution and how its entropy splits into aleatoric and epistemic uncertainty;
+    of a regressor mean, aleatoric and epistemic variance; and expectations of your own.
+
+    With any other teacher, fitted or without chains, the student learns the expectations over its
+    stored members: see :class:`DistributionDistiller` for the teachers that there are.
+
+    Parameters
+    ----------
+    teacher : estimator, "classifier" or "regressor"
+        Best a :class:`BayesianEnsembleClassifier` or :class:`BayesianEnsembleRegressor` with
+        ``inference=SGLD(...)`` or ``SGHMC(...)``, whose ``max_epochs``, ``inference__burn_in`` and
+        ``inference__thinning`` are the paper's T, B and H; for H, "auto" is 1. The student learns
+        from all chains at once. The teacher's ``n_members`` has no effect.
+    expectations : tuple of str and Expectation, or "auto", default="auto"
+        What the student learns. By name, of a classifier: "predictive", the class probabilities,
+        which are always needed; "share", the share of the mutual information in their entropy;
+        "entropy", the expected entropy, as in the paper; "variance", the expected variance of each
+        class's indicator, p (1 - p). Of a regressor: "mean", "aleatoric" and "epistemic", which are
+        all needed. "auto" is ("predictive", "share"), or ("predictive", "entropy") with
+        ``estimate="stochastic"``, as one sample tells no share; or a regressor's three. Those of
+        your own are :class:`skdistill.expectations.Expectation` objects; an
+        :class:`~skdistill.expectations.EntropyExpectation` in the place of "entropy" learns it by
+        another loss. ``"dirichlet"`` alone is the paper's baseline, EnD2 inside the same loop: mean
+        log probabilities at temperature 2.5, to which a Dirichlet is fitted.
+    estimate : {"online", "stochastic"} or dict, default="online"
+        Estimate of an expectation for a row of the transfer set: "online" (U_o, Eq 10), the mean
+        over all samples that have predicted the row, or "stochastic" (U_s, Eq 9), the last one; a
+        dict gives it by the names of expectations, "online" for the others. "online" keeps a
+        float32 sum for each value of each row, and a count: for n rows and k values ``4 n (k + 1)``
+        bytes, 5.1 MiB for MNIST; sums beyond scikit-learn's ``working_memory`` are in a temporary
+        file. Of a teacher's stored members, "online" is the mean over all of them, "stochastic" one
+        of them, another for each row of a minibatch.
+    n_asked : int, default=4
+        How many minibatches of the transfer set the chains predict for each step of the student,
+        which learns from the first of them; of the others only the running means are updated, so
+        that these are over more samples. The paper has 1. It has no effect where no estimate is
+        "online", or where the members of the teacher are stored.
+    module : callable, default=MLP
+        Builds the student from ``in_features``, ``out_features`` and the parameters
+        ``module__<name>``; for the MLP, ``module__hidden_units=(128, 128)`` and, for regressors,
+        ``module__activation=("tanh", "silu")`` unless given.
+    transfer : {"noise", "mixup", "munge", "box", "disagreement", "auto"}, TransferMaker or None, \
+            default=None
+        None lets the student learn from X and `X_transfer` as they are. With chains, new rows are
+        drawn in their place each time, which needs ``estimate="stochastic"``, and "disagreement" is
+        refused. With other teachers, and for "auto", see :class:`HydraPlusRegressor`.
+    transfer_only, weight_decay
+        As in :class:`HydraPlusRegressor`.
+    group_lasso, prune_threshold, finetune_epochs
+        As in :class:`HydraPlusRegressor`. With chains, the pruned student is fine-tuned on the
+        running means of the whole transfer set, if all estimates are "online", and else not.
+    teacher_cv, memory, max_epochs, max_time
+        As in :class:`HydraPlusRegressor`; with chains they must have their defaults.
+    lr
+        As in :class:`HydraPlusRegressor`.
+    optimizer, lr_schedule, batch_size, clip_norm
+        As in :class:`BayesianEnsembleRegressor`, for the student.
+    normalize_X, categorical_features
+        As in :class:`BayesianEnsembleRegressor`. The teacher gets the columns as they are.
+    normalize_y : bool, default=True
+        Whether to standardise the targets of a regressor for training.
+    checkpoint, checkpoint_every
+        As in :class:`BayesianEnsembleRegressor`. Beside chains epochs are those of the chains.
+    callbacks, device, compile, n_threads
+        As in :class:`BayesianEnsembleRegressor`, for the student.
+    verbose : int, default=0
+        As in :class:`DistributionDistiller`. Beside chains 1 tells of these too, from their
+        first iteration on, and how long they will take.
+    random_state : int, RandomState instance or None, default=None
+        Unless None, it also seeds every ``random_state`` of the teacher that is None.
+    **kwargs
+        ``module__<name>``, ``optimizer__<name>`` and ``callbacks__<callback>__<name>``.
+
+    Attributes
+    ----------
+    teacher_ : estimator
+        The fitted teacher; of chains only the last states.
+    monitor_ : dict of str to ndarray
+        The teacher's expectations for the rows of `X_monitor`, by name, in the shape of
+        :meth:`predict_expectation`. Of chains, the mean over those of their states at which the
+        student was trained, at most 100 of its steps apart.
+    monitor_error_ : dict of str to float
+        Mean absolute difference between the student's expectations and those of `monitor_`.
+    n_epochs_ : int
+        Number of epochs that the student's training was set to. With chains one of them is the
+        student's steps in an epoch of the chains, or in as many as have 20 iterations if these are
+        short, but a hundred of these steps at most.
+    classes_, n_outputs_, n_parameters_, flops_, module_, net_, history_
+        As in :class:`DistributionDistiller`.
+    n_features_in_, feature_names_in_
+        As in :class:`DistributionDistiller`.
+
+    Notes
+    -----
+    Of a classifier the epistemic part is the predicted share of the predicted entropy, the
+    aleatoric part is the rest: neither is negative, and they add up. With "entropy" in the place of
+    "share", as in the paper, the aleatoric part is the expected entropy, but at most the total.
+    Expected entropies and variances are softplus of an output; the paper has exponentials.
+
+    Bayesian Dark Knowledge [2]_ is ``expectations="predictive", estimate="stochastic",
+    transfer=GaussianNoise(share_power=0)``, with a student of the teacher's architecture.
+
+    Ctrl-C keeps the student as trained so far and raises ``KeyboardInterrupt``; before the end of
+    its first epoch it stays unfitted. `teacher_` is not kept then.
+
+    References
+    ----------
+    .. [1] M. Vadera, B. Jalaian and B. Marlin, "Generalized Bayesian Posterior Expectation
+       Distillation for Deep Neural Networks", UAI 2020.
+    .. [2] A. K. Balan, V. Rathod, K. P. Murphy and M. Welling, "Bayesian Dark Knowledge",
+       NeurIPS 2015.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.preprocessing import scale
+    >>> from skdistill import BayesianEnsembleClassifier, GPEDDistiller
+    >>> from skdistill.samplers import SGLD
+    >>> X, y = load_iris(return_X_y=True)
+    >>> chain = BayesianEnsembleClassifier(inference=SGLD(1e-3, prior_precision=1), max_epochs=100)
+    >>> student = GPEDDistiller(chain, random_state=0).fit(scale(X), y)
+    >>> total, aleatoric, epistemic = student.predict_uncertainty(scale(X)[:3])
+    >>> student.predict_expectation(scale(X)[:3], "share").shape
+    (3,)
+    """
+
+    _plan: ExpectationsPlan
+    _kind = kind_as_teacher
+    _parameter_table = {
+        **PARAMETER_TABLE,
+        **NORMALIZE_Y,
+        **PRUNING_PARAMETERS,
+        "n_asked": Number(Integral, 1),
+    }
+    _module_defaults = {
+        "classifier": {"hidden_units": (128, 128)},
+        "regressor": {"hidden_units": (128, 128), "activation": ("tanh", "silu")},
+    }
+
+    def __init__(
+        self,
+        teacher: Any,
+        *,
+        expectations: Any = "auto",
+        estimate: Any = "online",
+        n_asked: int = 4,
+        module: Any = MLP,
+        transfer: Any = None,
+        transfer_only: bool = False,
+        teacher_cv: Any = None,
+        weight_decay: float = 0.0,
+        group_lasso: float = 0.0,
+        prune_threshold: float = 1e-3,
+        finetune_epochs: int | str = "auto",
+        optimizer: Any = "Adam",
+        lr: float | str = "auto",
+        lr_schedule: str | None = "cosine",
+        max_epochs: int | str = "auto",
+        max_time: float | None = None,
+        batch_size: int = 100,
+        clip_norm: float | None = 5.0,
+        normalize_X: bool = True,
+        categorical_features: Any = "from_dtype",
+        normalize_y: bool = True,
+        checkpoint: Any = None,
+        checkpoint_every: Any = 60.0,
+        memory: Any = None,
+        callbacks: Any = None,
+        device: Any = "auto",
+        compile: bool | str = "auto",
+        n_threads: int | str = "auto",
+        verbose: int | bool = 0,
+        random_state: Any = None,
+        **kwargs: Any,
+    ):
+        self.teacher = teacher
+        self.expectations = expectations
+        self.estimate = estimate
+        self.n_asked = n_asked
+        self.module = module
+        self.transfer = transfer
+        self.transfer_only = transfer_only
+        self.teacher_cv = teacher_cv
+        self.weight_decay = weight_decay
+        self.group_lasso = group_lasso
+        self.prune_threshold = prune_threshold
+        self.finetune_epochs = finetune_epochs
+        self.optimizer = optimizer
+        self.lr = lr
+        self.lr_schedule = lr_schedule
+        self.max_epochs = max_epochs
+        self.max_time = max_time
+        self.batch_size = batch_size
+        self.clip_norm = clip_norm
+        self.normalize_X = normalize_X
+        self.categorical_features = categorical_features
+        self.normalize_y = normalize_y
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.memory = memory
+        self.callbacks = callbacks
+        self.device = device
+        self.compile = compile
+        self.n_threads = n_threads
+        self.verbose = verbose
+        self.random_state = random_state
+        self._set_extra_params(kwargs)
+
+    @with_callbacks
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        X_transfer: Any = None,
+        member_predictions: Any = None,
+        X_monitor: Any = None,
+    ) -> Self:
+        """Fit teacher and student.
+
+        Parameters
+        ----------
+        X, y, sample_weight : as in :meth:`DistributionDistiller.fit`
+        X_transfer, member_predictions : as in :meth:`DistributionDistiller.fit`
+        X_monitor : array-like of shape (n_monitor, n_features) or TransferSet, default=None
+            Rows of interest, for which the teacher's expectations are kept as `monitor_`, and
+            compared with the student's, as `monitor_error_`.
+
+        Returns
+        -------
+        self
+        """
+        check_kind(self.teacher, member_predictions)
+        arguments = X, y, sample_weight, X_transfer, member_predictions
+        setup = set_up(self, lambda task: plan_of(self, task), *arguments)
+        monitored = None
+        if X_monitor is not None:
+            monitored = check_further_rows(self, X_monitor, setup.X, "X_monitor")
+        with fit_task(self, setup.for_callbacks, 2) as context:
+            if runs_chains(self.teacher) and member_predictions is None:
+                means = distil_online(self, setup, monitored, context)
+            else:
+                means = self._fit_on_members(setup, monitored, context)
+            if monitored is not None and means is not None:
+                self._note_monitored(X_monitor, means)
+        return self
+
+    def _fit_on_members(self, setup: Setup, monitored: np.ndarray | None, context: Any) -> Any:
+        """Train the student on the teacher's members; return what these expect of some rows."""
+        with setup.resumable(self) as setup:
+            predictions = fit_teacher_of(self, setup, context)
+            if monitored is not None and predictions.predict is None:
+                raise ValueError(
+                    "X_monitor must be None with member_predictions, which are for X alone."
+                )
+            predictions.count(setup.X)
+            train_student(self, setup, predictions, setup.plan, context)
+            return _means_of_members(setup, predictions, monitored)
+
+    def _note_monitored(self, given: Any, means: torch.Tensor) -> None:
+        """Set `monitor_` and `monitor_error_` for the rows of `X_monitor`."""
+        rows = given.rows if isinstance(given, TransferSet) else given
+        plan, self.monitor_, self.monitor_error_ = self._plan, {}, {}
+        for label, columns in zip(plan.labels, plan.columns, strict=True):
+            expected = plan.in_units(label, means[:, columns].cpu(), self.module_)
+            self.monitor_[label] = expected.numpy()
+            error = self.predict_expectation(rows, label) - self.monitor_[label]
+            self.monitor_error_[label] = float(np.abs(error).mean())
+
+    def predict_expectation(self, X: Any, name: str) -> np.ndarray:
+        """Predict an expectation.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        name : str
+            One of `expectations`.
+
+        Returns
+        -------
+        values : ndarray of shape (n_samples,), or (n_samples, n_values) where it has several
+            In units of y, or their square, for "mean", "aleatoric" and "epistemic"; otherwise
+            values of `g`.
+        """
+        check_is_fitted(self)
+        plan = self._plan
+        X = check_rows(self, X, self._recipe.row_shape)
+        OneOf(tuple(plan.labels)).check(name, "name")
+        columns = plan.columns_of(name)
+        outputs = read_in_chunks(self.module_, X, lambda o, _: o[0, :, columns])
+        values = plan.expectation(name).predict(torch.from_numpy(outputs))
+        return plan.in_units(name, values, self.module_).numpy()
+
+
+def _means_of_members(setup: Setup, predictions: MemberPredictions, rows: np.ndarray | None) -> Any:
+    """Return a student's targets for the rows of `X_monitor`: expectations over the members."""
+    if rows is None or predictions.predict is None:
+        return None
+    plan = setup.plan
+    values = torch.from_numpy(predictions.predict(rows)).movedim(1, 0).split(plan.n_values, dim=-1)
+    return targets_of(plan.expectations, plan.n_values, pooled(plan.expectations, values))

@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Posterior expectations, learnt by one network (GPED).
+
+Equations are those of Vadera et al. (2020), "Generalized Bayesian Posterior Expectation
+Distillation for Deep Neural Networks".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..._method.objective import Objective
+from ..._method.plan import Plan, TrainingBudget
+from ..._method.task import Buffers, RegressionTask, Task
+from ...distributions import Dirichlet, ExpectedCategorical, ExpectedGaussian, Gaussian
+from ...expectations import KNOWN, Expectation
+from ._estimates import pooled, targets_of
+
+_ESTIMATES = ("online", "stochastic")
+
+# Expectations that a student needs to predict, and those that it learns by default, by its task.
+_NEEDED = {
+    "classifier": (("predictive",), ("dirichlet",)),
+    "regressor": (("mean", "aleatoric", "epistemic"),),
+}
+_AUTO = {"classifier": ("predictive", "share"), "regressor": ("mean", "aleatoric", "epistemic")}
+_AUTO_OF_ONE = {**_AUTO, "classifier": ("predictive", "entropy")}  # what one sample tells
+
+
+@dataclass(frozen=True)
+class ExpectationsPlan(Plan):
+    """One network whose outputs are posterior expectations.
+
+    Parameters
+    ----------
+    task : RegressionTask or ClassificationTask
+    expectations : tuple of Expectation
+    estimates : tuple of {"online", "stochastic"}
+        Estimate of each of them.
+    n_values : tuple of int
+        How many values each g gives.
+    columns : tuple of slice
+        Place of each among the outputs.
+    replays : bool, default=True
+        Whether the student learns from stored members, not from running estimates.
+    """
+
+    task: Task
+    expectations: tuple[Expectation, ...]
+    estimates: tuple[str, ...]
+    n_values: tuple[int, ...]
+    columns: tuple[slice, ...]
+    replays: bool = True
+
+    has_members: ClassVar[bool] = False
+    in_distribution: ClassVar[tuple[str, ...]]  # expectations that the distribution tells
+
+    @property
+    def n_outputs(self) -> int:
+        return self.columns[-1].stop
+
+    @property
+    def meaning_of_outputs(self) -> str:
+        return f"as many as {self.labels} have values"
+
+    @property
+    def labels(self) -> list[str]:
+        """Names of the expectations."""
+        return [expectation.label for expectation in self.expectations]
+
+    def expectation(self, label: str) -> Expectation:
+        """Return the expectation of a name."""
+        return self.expectations[self.labels.index(label)]
+
+    def columns_of(self, label: str) -> slice | None:
+        """Return the place of an expectation among the outputs."""
+        return self.columns[self.labels.index(label)] if label in self.labels else None
+
+    def values(self, members: Any) -> np.ndarray:
+        """g of members, rows first: (n, S, sum of n_values); pooled, S = 1, if all is online."""
+        values = [expectation.of_members(members) for expectation in self.expectations]
+        if "stochastic" in self.estimates:
+            return torch.cat(values, dim=-1).transpose(0, 1).numpy()
+        return pooled(self.expectations, values).unsqueeze(1).numpy()
+
+    def in_units(self, label: str, values: Tensor, module: Any) -> Tensor:
+        """Return values (n, k) of an expectation in y's units, of shape (n,) if k is one."""
+        return values[:, 0] if values.shape[1] == 1 else values
+
+    def beside(self, outputs: Tensor, module: Any) -> dict[str, Tensor]:
+        """Return the other expectations, as ``expectation_<name>``."""
+        return {
+            f"expectation_{e.label}": self.in_units(e.label, e.predict(outputs[0, :, at]), module)
+            for e, at in zip(self.expectations, self.columns, strict=True)
+            if e.label not in self.in_distribution
+        }
+
+    def objective(self, module: Any, training_budget: TrainingBudget) -> Objective:
+        if not self.replays:
+            return ExpectationObjective(self.expectations, self.columns)
+        return ReplayObjective(self.expectations, self.columns, self.estimates, list(self.n_values))
+
+
+@dataclass(frozen=True)
+class CategoricalExpectationsPlan(ExpectationsPlan):
+    """Expectations of class probabilities."""
+
+    in_distribution: ClassVar[tuple[str, ...]] = ("predictive",)
+
+    @property
+    def tells_parts(self) -> bool:
+        return self.columns_of("predictive") is None or not {"share", "entropy"}.isdisjoint(
+            self.labels
+        )
+
+    def encode_members(self, members: np.ndarray, scaling: Buffers, dtype) -> np.ndarray:
+        return self.values(torch.from_numpy(members.astype(dtype)).transpose(0, 1))
+
+    def read(self, outputs: Tensor) -> ExpectedCategorical | Dirichlet:
+        known, predictive = KNOWN["classifier"], self.columns_of("predictive")
+        if predictive is None:
+            return Dirichlet.from_outputs(outputs[..., self.columns_of("dirichlet")], 0.0)
+        log_mean = outputs[0, :, predictive].log_softmax(-1)
+        if share := self.columns_of("share"):
+            rest = known["share"].predict(-outputs[0, :, share]).squeeze(-1)  # 1 - sigmoid(z)
+            return ExpectedCategorical(log_mean, rest * _entropy_of(log_mean))
+        if entropy := self.columns_of("entropy"):
+            expected = known["entropy"].predict(outputs[0, :, entropy])
+            return ExpectedCategorical(log_mean, expected.squeeze(-1))
+        return ExpectedCategorical(log_mean)
+
+    def members_of(self, student: Any, chains: Any, outputs: Tensor) -> Tensor:
+        """Return the members' predictions for outputs (S, n, p) of the chains' module."""
+        return outputs.softmax(-1)
+
+
+@dataclass(frozen=True)
+class GaussianExpectationsPlan(ExpectationsPlan):
+    """Expectations of the means and variances of numbers."""
+
+    in_distribution: ClassVar[tuple[str, ...]] = ("mean", "aleatoric", "epistemic")
+
+    def encode_members(self, members: np.ndarray, scaling: Buffers, dtype) -> np.ndarray:
+        moments = super().encode_members(members, scaling, dtype)
+        return self.values(Gaussian(*torch.from_numpy(moments).transpose(0, 1).unbind(-1)))
+
+    def read(self, outputs: Tensor) -> ExpectedGaussian:
+        pairs = zip(self.expectations, self.columns, strict=True)
+        values = {e.label: e.predict(outputs[0, :, columns]) for e, columns in pairs}
+        return ExpectedGaussian(*(values[label] for label in ("mean", "aleatoric", "epistemic")))
+
+    def read_mean(self, outputs: Tensor) -> Tensor:
+        return self.expectation("mean").predict(outputs[0, :, self.columns_of("mean")])
+
+    def members_of(self, student: Any, chains: Any, outputs: Tensor) -> Gaussian:
+        """Return the members' predictions for outputs (S, n, p) of the chains' module."""
+        # From the scale of the teacher's training to that of the student's, mostly the same.
+        scale = (chains.y_scale / student.y_scale).to(outputs)
+        mean, variance = Gaussian.from_outputs(outputs)
+        shift = ((chains.y_loc - student.y_loc) / student.y_scale).to(outputs)
+        return Gaussian(shift + scale * mean, scale.square() * variance)
+
+    def in_units(self, label: str, values: Tensor, module: Any) -> Tensor:
+        scale, loc = module.y_scale.cpu(), module.y_loc.cpu()
+        if label == "mean":
+            values = loc + scale * values
+        elif label in ("aleatoric", "epistemic"):
+            values = scale.square() * values
+        return super().in_units(label, values, module)
+
+
+def expectations_plan(
+    task: Task, expectations: Sequence[Expectation], estimates: Sequence[str], replays: bool
+) -> ExpectationsPlan:
+    """Return the plan for some expectations, tried out on two members and three rows."""
+    values = [expectation.of_members(_example(task)) for expectation in expectations]
+    pairs = zip(expectations, values, strict=True)
+    ends = accumulate((e.target(value).shape[-1] for e, value in pairs), initial=0)
+    is_numeric = isinstance(task, RegressionTask)
+    plan = GaussianExpectationsPlan if is_numeric else CategoricalExpectationsPlan
+    n_values = tuple(value.shape[-1] for value in values)
+    columns = tuple(slice(*ends) for ends in pairwise(ends))
+    return plan(task, tuple(expectations), tuple(estimates), n_values, columns, replays)
+
+
+def _example(task: Task) -> Any:
+    """Two members and three rows."""
+    shape = 2, 3, task.size
+    if isinstance(task, RegressionTask):
+        return Gaussian(torch.zeros(shape), torch.ones(shape))
+    return torch.full(shape, 1 / task.size)
+
+
+def _entropy_of(log_probs: Tensor) -> Tensor:
+    return torch.special.entr(log_probs.exp()).sum(-1)
+
+
+def chosen_expectations(expectations: Any, estimate: Any, task: str) -> list[Expectation]:
+    """Expectations by name or as they are, checked; "auto" is chosen by their estimate."""
+    known = KNOWN[task]
+    if isinstance(expectations, str):
+        auto = _AUTO_OF_ONE if isinstance(estimate, str) and estimate == "stochastic" else _AUTO
+        expectations = auto[task] if expectations == "auto" else (expectations,)
+    if not isinstance(expectations, (tuple, list)):
+        raise TypeError(
+            f"expectations must be a tuple of names, of {sorted(known)}, and of Expectation "
+            f"objects, or 'auto'; got {expectations!r}."
+        )
+    chosen: list[Expectation] = []
+    for expectation in expectations:
+        if isinstance(expectation, str) and expectation in known:
+            expectation = known[expectation]
+        elif not isinstance(expectation, Expectation):
+            raise ValueError(
+                f"expectations must be names, for a {task} of {sorted(known)}, or Expectation "
+                f"objects; got {expectation!r}."
+            )
+        elif type(expectation) is Expectation and expectation.label in known:
+            raise ValueError(
+                f"expectations of your own need names of their own, none of {sorted(known)}; got "
+                f"{expectation!r}."
+            )
+        expectation.check()
+        chosen.append(expectation)
+    labels = [expectation.label for expectation in chosen]
+    if len(set(labels)) < len(labels):
+        raise ValueError(f"expectations must have names of their own, got {labels}.")
+    if not any(set(needed) <= set(labels) for needed in _NEEDED[task]):
+        needed = " or ".join(map(repr, _NEEDED[task]))
+        raise ValueError(
+            f"expectations must contain {needed} for a {task} to predict; got {labels}."
+        )
+    return chosen
+
+
+def chosen_estimates(estimate: Any, expectations: list[Expectation]) -> list[str]:
+    """Estimate of each expectation, checked."""
+    labels = [expectation.label for expectation in expectations]
+    given = estimate if isinstance(estimate, dict) else dict.fromkeys(labels, estimate)
+    if not (
+        set(given) <= set(labels)
+        and all(isinstance(e, str) and e in _ESTIMATES for e in given.values())
+    ):
+        raise ValueError(
+            f"estimate must be one of {list(_ESTIMATES)}, or a dict of them by names of {labels}; "
+            f"got {estimate!r}."
+        )
+    for expectation in expectations:
+        if expectation.needs_several and given.get(expectation.label) == "stochastic":
+            raise ValueError(
+                f"estimate of {expectation.label!r} must be 'online': no one sample tells it; got "
+                f"{estimate!r}."
+            )
+    return [given.get(label, "online") for label in labels]
+
+
+class ExpectationObjective(Objective):
+    """Sum of the expectations' losses; the target is (..., n, n_outputs), the outputs are too.
+
+    Parameters
+    ----------
+    expectations : sequence of Expectation
+    columns : sequence of slice
+        Place of each among the outputs.
+    """
+
+    def __init__(self, expectations: Sequence[Expectation], columns: Sequence[slice]):
+        super().__init__()
+        self.expectations = expectations
+        self.columns = columns
+
+    def _target(self, targets: tuple[Tensor, ...]) -> Tensor:
+        return targets[0]
+
+    def loss_and_gradient(
+        self, outputs: Tensor, targets: tuple[Tensor, ...]
+    ) -> tuple[Tensor, Tensor]:
+        target = self._target(targets)
+        total, gradient = outputs.new_zeros(outputs.shape[:-1]), torch.empty_like(outputs)
+        for expectation, columns in zip(self.expectations, self.columns, strict=True):
+            loss, slope = expectation.loss_and_gradient(outputs[..., columns], target[..., columns])
+            total.add_(loss, alpha=expectation.weight)
+            torch.mul(slope, expectation.weight, out=gradient[..., columns])
+        return total, gradient
+
+
+class ReplayObjective(ExpectationObjective):
+    """The same for members that are stored: targets hold g of each, (..., n, S, sum of n_values).
+
+    Parameters
+    ----------
+    expectations, columns
+        As in :class:`ExpectationObjective`.
+    estimates : sequence of {"online", "stochastic"}
+        Of each expectation: the mean over members, which the running mean converges to, or one
+        member, another for every row. With rows in a new order in every epoch this is
+        a random draw; else the members take turns.
+    n_values : list of int
+        How many values each g gives.
+    """
+
+    is_online: Tensor
+    offset: Tensor
+
+    def __init__(self, expectations, columns, estimates: Sequence[str], n_values: list[int]):
+        super().__init__(expectations, columns)
+        self.n_values = n_values
+        online = torch.tensor([estimate == "online" for estimate in estimates])
+        self.all_online = bool(online.all())
+        self.register_buffer("is_online", online.repeat_interleave(torch.tensor(n_values)))
+        self.register_buffer("offset", torch.zeros((), dtype=torch.int64))
+
+    def begin_epoch(self, epoch: int) -> None:
+        self.offset.fill_(epoch)
+
+    def _target(self, targets: tuple[Tensor, ...]) -> Tensor:
+        members = targets[0]
+        mean = pooled(
+            self.expectations, members.movedim(-2, 0).split(self.n_values, dim=-1)
+        )  # Eq 4
+        if not self.all_online:
+            n_rows, n_members, n_values = members.shape[-3:]
+            turn = (torch.arange(n_rows, device=members.device) + self.offset) % n_members
+            turn = turn.view(-1, 1, 1).expand(*members.shape[:-2], 1, n_values)
+            one = members.gather(-2, turn).squeeze(-2)  # U_s, Eq 9
+            mean = torch.where(self.is_online, mean, one)
+        return targets_of(self.expectations, self.n_values, mean)

@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A core with heads, one for each member (Hydra+, Ferianc & Rodrigues, 2022)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ... import losses
+from ..._method.objective import Objective
+from ..._method.plan import NetworkRecipe, Plan, TrainingBudget
+from ..._method.task import RegressionTask, Task
+from ..._utils.validation import value_at_epoch
+from ...distributions import EmpiricalGaussian, Gaussian
+from ...losses import Term, weighted_sum
+from ...modules import MultiHead, split_head, stack
+from ..distribution._family import LARGE_LOSS
+
+# Weights of the two spread-matching terms for numbers, for `spread_weight=1`.
+_RESIDUAL_WEIGHT = 0.5
+_SPREAD_WEIGHT = 0.25
+
+# Bound of the logarithm of the gain: the heads' epistemic variance is at most ten times, and at
+# least a tenth of, what they say. Far from the data the gain would run away without.
+_LARGEST_LOG_GAIN = math.log(10.0)
+
+# Share of a head's variance that stays, at least, where the gain takes from it.
+_SHARE_KEPT = 0.5
+
+_CHUNK = 2**17  # outputs of the rows whose loss for classes is computed at a time
+
+
+@dataclass(frozen=True)
+class HydraPlan(Plan):
+    """A core with heads; member n is imitated by head n mod M.
+
+    Parameters
+    ----------
+    task : RegressionTask or ClassificationTask
+    head_layers, alpha, beta, diversity_weight, diversity, spread_weight
+        See :class:`skdistill.HydraPlusRegressor`.
+    aggregate_temperature, member_temperature
+        See :class:`skdistill.HydraPlusClassifier`.
+    n_networks, n_members : int
+        Number of heads M, and one more with a gain; number of the teacher's members. Both are 1
+        before the teacher is fitted.
+    has_gain : bool, default=False
+        Whether one more head, the last, tells by which factor the members' epistemic variance
+        exceeds that of the heads, which miss some of what sets the members apart.
+    calibration : Calibration, default=None
+        Of the fitted student.
+    has_several : bool, default=True
+        Whether several heads are wanted, as far as is known before the teacher is fitted.
+    """
+
+    task: Task
+    head_layers: int
+    alpha: float
+    beta: float
+    diversity_weight: Any
+    diversity: str
+    spread_weight: float
+    aggregate_temperature: float = 1.0
+    member_temperature: float = 1.0
+    n_networks: int = 1
+    n_members: int = 1
+    has_gain: bool = False
+    calibration: Any = None
+
+    has_several: bool = True
+
+    @property
+    def takes_functions(self) -> bool:
+        return self.has_several
+
+    @property
+    def n_heads(self) -> int:
+        """Number of heads M."""
+        return self.n_networks - self.has_gain
+
+    @property
+    def tells_parts(self) -> bool:
+        return self.n_heads > 1
+
+    @property
+    def read(self) -> Callable[[Tensor], Any] | None:  # type: ignore[override]
+        return gained if self.has_gain else None
+
+    def read_mean(self, outputs: Tensor) -> Tensor:
+        return outputs.narrow(0, 0, self.n_heads).narrow(2, 0, self.task.size).mean(dim=0)
+
+    def build(self, recipe: NetworkRecipe, seeds: Sequence[int]) -> MultiHead:
+        networks = recipe.build(seeds)
+        cores, heads = zip(*(split_head(net, self.head_layers) for net in networks), strict=True)
+        return MultiHead(stack(cores[:1]), stack(heads, lead=(1, len(heads))))
+
+    def objective(self, module: Any, training_budget: TrainingBudget) -> Objective:
+        is_numeric = isinstance(self.task, RegressionTask)
+        kind = GaussianHydraObjective if is_numeric else CategoricalHydraObjective
+        return kind(self, training_budget.n_epochs)
+
+
+class HydraObjective(Objective):
+    """The loss of Hydra+ (Eq 10) with a term that matches spreads; subclasses define the terms.
+
+    Targets are the teacher's members (S, n, N, ...), the labels (S, n, ...), and whether a row has
+    a label (S, n). Outputs are the heads', (S, M, n, ...).
+
+    Parameters
+    ----------
+    plan : HydraPlan
+    n_epochs : int
+    """
+
+    member_index: Tensor
+    head_index: Tensor
+    diversity_weight: Tensor
+    spread_weight: Tensor
+
+    def __init__(self, plan: HydraPlan, n_epochs: int):
+        super().__init__()
+        self.plan = plan
+        self.n_epochs = n_epochs
+        self.in_order = plan.n_members == plan.n_heads
+        member_index, head_index = losses.pairing(plan.n_members, plan.n_heads)
+        self.register_buffer("member_index", member_index)
+        self.register_buffer("head_index", head_index)
+        self.register_buffer("diversity_weight", torch.zeros(()))
+        self.register_buffer("spread_weight", torch.zeros(()))
+        self.begin_epoch(0)
+
+    def begin_epoch(self, epoch: int) -> None:
+        plan = self.plan
+        self.diversity_weight.fill_(value_at_epoch(plan.diversity_weight, epoch, start=0.0))
+        # Means first: in early epochs the steep gradients of the spread would drown theirs.
+        share = min(1.0, (epoch + 1) / self.n_epochs)
+        self.spread_weight.fill_(plan.spread_weight * share)
+
+    @property
+    def pairs(self) -> tuple[Tensor, Tensor] | None:
+        """Which member goes with which head; None in order."""
+        return None if self.in_order else (self.member_index, self.head_index)
+
+    def penalty(self, module: Any) -> Tensor | None:
+        if self.plan.diversity_weight == 0:
+            return None
+        weights = [weight[:, : self.plan.n_heads] for weight in module.network.head_weights()]
+        return self.diversity_weight * losses.diversity(weights, self.plan.diversity)  # L4
+
+
+def split_gain(outputs: Tensor) -> tuple[Tensor, Tensor]:
+    """Outputs (..., M, n, 2 t) of the heads, and the raw log gain (..., n, t) of the last network.
+
+    Its other outputs mean nothing.
+    """
+    n_heads, n_targets = outputs.shape[-3] - 1, outputs.shape[-1] // 2
+    raw = outputs.select(-3, n_heads).narrow(-1, 0, n_targets)
+    return outputs.narrow(-3, 0, n_heads), raw
+
+
+def bounded(raw: Tensor) -> Tensor:
+    """Logarithm of the gain, within its bounds."""
+    return _LARGEST_LOG_GAIN * torch.tanh(raw / _LARGEST_LOG_GAIN)
+
+
+def gained(outputs: Tensor) -> EmpiricalGaussian:
+    """Heads whose means are as far apart as the members', for outputs (M + 1, n, 2 t).
+
+    By the loss a head's variance covers what it misses of its members. What the gain adds to the
+    epistemic part is therefore taken from the variances, as far as they have it: the total stays.
+    """
+    own, raw = split_gain(outputs)
+    means, variances = Gaussian.from_outputs(own)
+    gain = bounded(raw).exp()
+    centre = means.mean(0)
+    residuals = means - centre
+    taken = (gain - 1) * (residuals * residuals).mean(0)
+    means = torch.addcmul(centre, gain.sqrt(), residuals)
+    return EmpiricalGaussian(means, torch.maximum(variances - taken, _SHARE_KEPT * variances))
+
+
+class GaussianHydraObjective(HydraObjective):
+    """The loss for numbers: members (S, n, N, t, 2), labels (S, n, t), outputs (S, M, n, 2 t).
+
+    Very large losses of a row grow logarithmically, as in :class:`DistributionObjective`.
+
+    With a gain there is one more network, whose first t outputs are the raw logarithm of it.
+    """
+
+    def loss_and_gradient(
+        self, outputs: Tensor, targets: tuple[Tensor, ...]
+    ) -> tuple[Tensor, Tensor]:
+        predictions, y, labelled = targets
+        members = losses.Mixture(*predictions.transpose(-4, -3).unbind(-1))  # (S, N, n, t)
+        own, log_gain = outputs, None
+        if self.plan.has_gain:
+            own, raw = split_gain(outputs)
+            log_gain = bounded(raw)
+        heads = losses.Mixture(*Gaussian.from_outputs(own))
+        loss, gradient = weighted_sum(self._terms(members, y, labelled, log_gain), heads)
+        slope = losses.gradient_of_outputs(own, gradient)
+        if log_gain is not None:
+            d_log_gain = losses.spread_error(heads, members, log_gain) * self.spread_weight
+            d_log_gain = d_log_gain.mul_(2 * _SPREAD_WEIGHT)
+            d_tanh = 1 - (log_gain / _LARGEST_LOG_GAIN).square()  # 1 - tanh^2
+            d_raw = d_log_gain * d_tanh
+            d_last = torch.cat((d_raw, torch.zeros_like(raw)), dim=-1)
+            slope = torch.cat((slope, d_last.unsqueeze(-3)), dim=-3)
+        # Where members agree to a floor, residuals of heads that are not trained yet are far off.
+        limit = LARGE_LOSS * y.shape[-1]
+        loss, slope = losses.log_tailed_clip(loss.unsqueeze(-2), slope, limit)
+        return loss.squeeze(-2), slope
+
+    def _terms(
+        self, members: losses.Mixture, y: Tensor, labelled: Tensor, log_gain: Tensor | None
+    ) -> Iterator[Term]:
+        """Terms of the heads whose weight is not zero."""
+        alpha, beta = self.plan.alpha, self.plan.beta
+        if alpha < 1:
+            yield Term(losses.correctness, (y,), (1 - alpha) * labelled)  # L1
+        if alpha > 0 and beta < 1:
+            yield Term(losses.aggregation, (members,), alpha * (1 - beta))  # L2
+        if alpha > 0 and beta > 0:
+            yield Term(losses.individuality, (members, self.pairs), alpha * beta)  # L3
+        if self.plan.spread_weight > 0:
+            weight = self.spread_weight
+            yield Term(losses.residual_mismatch, (members, self.pairs), _RESIDUAL_WEIGHT * weight)
+            yield Term(losses.spread_mismatch, (members, log_gain), _SPREAD_WEIGHT * weight)
+
+
+class CategoricalHydraObjective(HydraObjective):
+    """The loss for classes: members' log probabilities (S, n, N, K), codes (S, n), logits
+    (S, M, n, K).
+    """
+
+    def loss_and_gradient(
+        self, outputs: Tensor, targets: tuple[Tensor, ...]
+    ) -> tuple[Tensor, Tensor]:
+        _, n_heads, n_rows, n_classes = outputs.shape
+        size = max(1, _CHUNK // (n_heads * n_classes))
+        if size >= n_rows:
+            return weighted_sum(self._terms(*targets), losses.Categories(outputs))
+        loss, gradient = torch.empty_like(targets[-1]), torch.empty_like(outputs)
+        for start in range(0, n_rows, size):  # few rows at a time: temporaries stay in the cache
+            rows = slice(start, start + size)
+            terms = self._terms(*(target[:, rows] for target in targets))
+            heads = losses.Categories(outputs[:, :, rows])
+            loss[:, rows], gradient[:, :, rows] = weighted_sum(terms, heads)
+        return loss, gradient
+
+    def _terms(self, predictions: Tensor, y: Tensor, labelled: Tensor) -> Iterator[Term]:
+        """Terms whose weight is not zero."""
+        members = losses.KnownCategories(predictions.transpose(-3, -2))  # (S, N, n, K)
+        plan = self.plan
+        alpha, beta = plan.alpha, plan.beta
+        if alpha < 1:
+            yield Term(losses.categorical_correctness, (y,), (1 - alpha) * labelled)  # L1
+        if alpha > 0 and beta < 1:
+            arguments: tuple = members, plan.aggregate_temperature
+            yield Term(losses.categorical_aggregation, arguments, alpha * (1 - beta))  # L2
+        if alpha > 0 and beta > 0:
+            arguments = members, self.pairs, plan.member_temperature
+            yield Term(losses.categorical_individuality, arguments, alpha * beta)  # L3
+        if plan.spread_weight > 0:
+            yield Term(losses.information_mismatch, (members,), self.spread_weight)

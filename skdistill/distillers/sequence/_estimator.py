@@ -1,0 +1,430 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Distribution distillation of sequence models (Ryabinin, Malinin & Gales, 2021)."""
+
+from __future__ import annotations
+
+import inspect
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+
+from ..._data.checks import check_weights
+from ..._estimator.base import (
+    NetEstimator,
+    checked_training,
+    fit_task,
+    for_callbacks,
+    reset_fitted,
+    with_callbacks,
+)
+from ..._method.plan import NetworkRecipe, TrainingBudget, build_module
+from ..._training.resume import resumable
+from ..._training.trainer import SEED_LIMIT, Training
+from ..._utils.ranks import refuse_ranks
+from ..._utils.validation import Number, OneOf, Schedule
+from ..._utils.warnings import warn
+from ...modules import RecurrentSequenceModel
+from ...sequences import SequenceEnsemble, SequencePredictor, SpecialTokens
+from .._fit._student import Student
+from ._plan import TOKEN_LOSSES, TokensPlan
+
+# Members predict so many rows at a time that their predictions take about these bytes.
+_CHUNK_BYTES = 2**24
+
+
+class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
+    r"""Distil an ensemble of sequence models into one that knows where its members disagree [1]_.
+
+    At each token the student predicts a Dirichlet distribution over the probabilities of the next
+    one. It learns on given sequences (teacher forcing): at each token the members' probabilities
+    are summarised by a Dirichlet with their mean and about their spread (the proxy), from which the
+    student minimises the divergence of its own. Its mean is the prediction; its entropy and its
+    informations tell the total, aleatoric and epistemic uncertainty of the token, and, by the chain
+    rule, those of the sequence.
+
+    Parameters
+    ----------
+    teacher : list of nn.Module
+        Trained members with one vocabulary, as :class:`skdistill.sequences.SequenceEnsemble` takes
+        them: called as ``module(source, target)``, or ``module(target)`` for language models, with
+        logits of shape (n, T, K).
+    begin_token : int, default=1
+        Put before each target.
+    end_token : int, default=2
+        Last token of a sequence.
+    pad_token : int, default=0
+        Fills up the shorter rows, after their last token. It weighs nothing.
+    loss : str, default="reverse_kl"
+        What is minimised at each token. ``"reverse_kl"``: the divergence from the proxy (Eq 14),
+        over its precision, so that tokens on which members agree do not drown the others;
+        ``"reverse_kl_reference"``: the form that its authors released (Eq 18), whose proxy is
+        narrower; ``"forward_kl"``, ``"nll"`` or ``"mixture"``:
+        the divergence of the proxy from the student's (Eq 13); the negative log density of the
+        members' probabilities (EnD2, Eq 7); or the cross-entropy of their mean (EnD). The third
+        and the fourth hardly learn from members that are mostly sure. With the last the student
+        predicts probabilities only, and cannot tell the parts of the uncertainty.
+    max_precision : float or "auto", default="auto"
+        Largest precision of the proxy, where members agree; "auto" is 1000 for each token of the
+        vocabulary. In float32 it is 8,400 for each token at most, as much as losses hold. "nll" and
+        "mixture" have no proxy.
+    smoothing : float or "auto", default="auto"
+        Weight of the uniform distribution that is mixed into every member, from 0 to 1; "auto" is
+        1e-3 for ``loss="nll"``, else 0.
+    temperature : float or tuple (temperature, first_epoch, last_epoch), default=1.0
+        Divides logits of members and student. Of a tuple it falls linearly to 1 between two epochs,
+        as is usual for ``loss="nll"``.
+    module : callable, default=RecurrentSequenceModel
+        Builds the student, which is called as the members are, from what is given as
+        ``module__<name>`` and, if it takes them, ``in_features``, one more than the largest token
+        of X (None for a language model), ``out_features``, the number of tokens that members
+        predict, and ``pad_token``. Give ``module__in_features`` if there are other sources than
+        those of X.
+    optimizer, lr, lr_schedule, max_epochs, max_time, batch_size, clip_norm
+        As in :class:`skdistill.BayesianEnsembleRegressor`, but with other defaults.
+    checkpoint, checkpoint_every, callbacks, device, compile, n_threads, verbose
+        As in :class:`skdistill.BayesianEnsembleRegressor`.
+    random_state : int, RandomState instance or None, default=None
+        Source of the first weights and of the order of the rows.
+    **kwargs
+        ``module__<name>``, ``optimizer__<name>`` and ``callbacks__<callback>__<name>``.
+
+    Attributes
+    ----------
+    n_tokens_ : int
+        Number of tokens that are predicted: K.
+    n_members_ : int
+        Number of members of the teacher.
+    history_ : list of dict
+        One row for each epoch; losses are means over tokens.
+    module_, net_, n_epochs_, n_parameters_, flops_
+        As in :class:`skdistill.DistributionDistiller`.
+    n_features_in_ : int
+        Largest number of tokens of a source.
+
+    See Also
+    --------
+    skdistill.sequences.SequenceEnsemble : The members themselves, with the same methods.
+
+    Notes
+    -----
+    The members' predictions are summarised one member and a few rows at a time; once for all rows
+    if the summaries fit scikit-learn's ``working_memory``, or a file in half of the memory of the
+    computer, else for as many minibatches as do.
+
+    ``clone``, and hence every search, copies the members.
+
+    The members are part of the parameters, so that a pickle holds them as torch modules. After
+    ``set_params(teacher=None)`` it holds the fitted student alone, as arrays of numpy.
+
+    References
+    ----------
+    .. [1] M. Ryabinin, A. Malinin and M. Gales, "Scaling Ensemble Distribution Distillation to Many
+       Classes with Proxy Targets", NeurIPS 2021.
+
+    Examples
+    --------
+    >>> from skdistill import SequenceDistributionDistiller
+    >>> from skdistill.datasets import TRANSLATION_TOKENS, make_translation
+    >>> from skdistill.modules import RecurrentSequenceModel
+    >>> sizes = TRANSLATION_TOKENS.n_source, TRANSLATION_TOKENS.n_target
+    >>> members = [RecurrentSequenceModel(*sizes) for _ in range(3)]  # to be trained
+    >>> X, y = make_translation(100, random_state=0)
+    >>> student = SequenceDistributionDistiller(members, max_epochs=2, random_state=0).fit(X, y)
+    >>> sequences = student.generate(X[:4], beam_size=2)
+    >>> sequences.uncertainty().total.shape, sequences.reverse_mutual_information().shape
+    ((4,), (4,))
+    """
+
+    _plan: TokensPlan
+    _parameter_table = {
+        **NetEstimator._parameter_table,
+        "loss": OneOf(tuple(TOKEN_LOSSES)),
+        "max_precision": Number(Real, 0, closed="neither", others=("auto", float("inf"))),
+        "smoothing": Number(Real, 0, 1, closed="left", others=("auto",)),
+        "temperature": Schedule(positive=True),
+    }
+
+    def __init__(
+        self,
+        teacher: Any,
+        *,
+        begin_token: int = 1,
+        end_token: int = 2,
+        pad_token: int = 0,
+        loss: str = "reverse_kl",
+        max_precision: float | str = "auto",
+        smoothing: float | str = "auto",
+        temperature: Any = 1.0,
+        module: Any = RecurrentSequenceModel,
+        optimizer: Any = "Adam",
+        lr: float = 0.005,
+        lr_schedule: str | None = "cosine",
+        max_epochs: int = 30,
+        max_time: float | None = None,
+        batch_size: int = 64,
+        clip_norm: float | None = 5.0,
+        checkpoint: Any = None,
+        checkpoint_every: Any = 60.0,
+        callbacks: Any = None,
+        device: Any = "auto",
+        compile: bool | str = "auto",
+        n_threads: int | str = "auto",
+        verbose: int | bool = 0,
+        random_state: Any = None,
+        **kwargs: Any,
+    ):
+        self.teacher = teacher
+        self.begin_token = begin_token
+        self.end_token = end_token
+        self.pad_token = pad_token
+        self.loss = loss
+        self.max_precision = max_precision
+        self.smoothing = smoothing
+        self.temperature = temperature
+        self.module = module
+        self.optimizer = optimizer
+        self.lr = lr
+        self.lr_schedule = lr_schedule
+        self.max_epochs = max_epochs
+        self.max_time = max_time
+        self.batch_size = batch_size
+        self.clip_norm = clip_norm
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.callbacks = callbacks
+        self.device = device
+        self.compile = compile
+        self.n_threads = n_threads
+        self.verbose = verbose
+        self.random_state = random_state
+        self._set_extra_params(kwargs)
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Distil the members on given sequences.
+
+        Parameters
+        ----------
+        X : array-like of int of shape (n_samples, n_source)
+            Tokens of the sources, padded at the end; for language models, the sequences.
+        y : array-like of int of shape (n_samples, n_target), default=None
+            Tokens of the targets, without `begin_token`, each with `end_token` as its last token
+            unless it is cut short, and then padded. None is for language models, and sequences
+            without a token are left out.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the sequences' tokens.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a parameter or an argument is invalid, a member gives NaN or anything but
+            logits, members have different vocabularies, or the student diverged.
+        KeyboardInterrupt
+            On Ctrl-C; what was trained so far is kept.
+        """
+        refuse_ranks(self)
+        training = checked_training(self)
+        random_state = check_random_state(self.random_state)
+        has_source = y is not None
+        tokens = SpecialTokens(self.begin_token, self.end_token, self.pad_token)
+        teacher = SequenceTeacher(self.teacher, has_source=has_source, **tokens._asdict())
+        self._check_loss(len(teacher.members))
+        reset_fitted(self)
+        self._has_source, self._tokens, self.n_tokens_ = has_source, tokens, teacher.n_tokens_
+        self.n_members_ = len(teacher.members)
+        rows, is_token, weight = self._check_sequences(X, y, sample_weight)
+        plan, recipe = self._plan_and_recipe(rows)
+        self.n_epochs_ = self.max_epochs
+        data = rows, is_token, weight
+        named = {"X and y": rows, "tokens": is_token, "sample_weight": weight}
+        given = for_callbacks(X, y, sample_weight)
+        with (
+            fit_task(self, given, self.max_epochs) as context,
+            resumable(self, random_state, named) as random_state,
+        ):
+            seed, order_seed = random_state.randint(SEED_LIMIT, size=2).tolist()
+            module = build_module(plan, recipe, [seed], torch.float32)
+            objective = plan.objective(module, TrainingBudget())
+            learnt = _training_rows(self, training, plan, teacher, objective, data, order_seed)
+            student = Student(self, training, plan, recipe, TrainingBudget(self.n_epochs_))
+            callback = student.task_per_epoch(context, given)
+            self._train(student, module, objective, learnt, callback)
+        return self
+
+    def _check_loss(self, n_members: int) -> None:
+        """Hold parameters of the loss against each other, and against the number of members."""
+        loss = TOKEN_LOSSES[self.loss]
+        if self.max_precision != "auto" and not loss.has_proxy:
+            raise ValueError(
+                f"max_precision must be 'auto' with loss={self.loss!r}, which does not read it; "
+                f"got {self.max_precision!r}."
+            )
+        if n_members == 1 and loss.tells_parts:
+            warn(
+                "teacher has one member, which cannot disagree with itself: the student cannot "
+                "tell the parts of the uncertainty, which are None. Give several.",
+            )
+
+    def _check_sequences(self, X, y, sample_weight) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Rows of positive weight: source, begin token and target, (n, S + 1 + T), and more.
+
+        The second array tells where a target has a token, (n, T). The third are weights of the mean
+        over a row's tokens, such that tokens of all rows weigh alike.
+        """
+        source = super()._check_source(X)
+        self.n_features_in_ = source.shape[1]
+        source, target = self._check_pairs(source, y)
+        is_token = target != self._tokens.pad_token
+        if not is_token.any():
+            raise ValueError(
+                f"{'y' if self._has_source else 'X'} must hold a token to predict, got padding "
+                f"({self._tokens.pad_token}) only."
+            )
+        begin = np.full((len(target), 1), self._tokens.begin_token)
+        parts = [source, begin, target] if self._has_source else [begin, target]
+        rows = np.hstack(parts).astype(np.float32)
+        given = check_weights(sample_weight, len(is_token))
+        n_tokens = is_token.sum(1, dtype=np.float64)
+        weight = n_tokens if given is None else given * n_tokens
+        kept = weight > 0
+        return rows[kept], is_token[kept].astype(np.float32), weight[kept]
+
+    def _plan_and_recipe(self, rows: np.ndarray) -> tuple[TokensPlan, NetworkRecipe]:
+        n_source = self.n_features_in_ if self._has_source else 0
+        automatic, is_auto = TOKEN_LOSSES[self.loss].smoothing, self.smoothing == "auto"
+        plan = TokensPlan(
+            self.loss,
+            self.n_tokens_,
+            n_source,
+            rows.shape[1] - 1 - n_source,
+            self.n_members_,
+            automatic if is_auto else float(self.smoothing),
+            self.max_precision,
+            self.temperature,
+        )
+        filled_in = {
+            "in_features": int(rows[:, :n_source].max()) + 1 if n_source else None,
+            "out_features": self.n_tokens_,
+            "pad_token": self._tokens.pad_token,
+        }
+        accepted = inspect.signature(self.module).parameters
+        settings = {name: value for name, value in filled_in.items() if name in accepted}
+        settings |= self._params_of("module")
+        return plan, NetworkRecipe(self.module, settings, rows.shape[1:])
+
+    def _train(self, student: Student, module, objective, rows, callback) -> None:
+        """Train the student, and keep it as the fitted module."""
+        from ..._engine import DivergenceGuard
+
+        guard = DivergenceGuard()
+        callbacks = [callback, guard]
+        net = student.training.fit(
+            module, objective, rows, self.n_epochs_, callbacks=callbacks, phase="student"
+        )
+        student.keep(module, net, guard)
+        self.n_epochs_ = student.n_epochs_done(self.n_epochs_)
+
+    # --- prediction methods -----------------------------------------------------------------
+
+    @property
+    def _tells_parts(self) -> bool:
+        return self._plan.tells_parts
+
+    def _check_source(self, X):
+        check_is_fitted(self)
+        source = super()._check_source(X)
+        if not self._has_source:
+            return source
+        if source.shape[1] > self.n_features_in_:
+            raise ValueError(
+                f"X must have at most {self.n_features_in_} columns, as in fit; got "
+                f"{source.shape[1]}. Pad the sources of fit to have room for longer ones."
+            )
+        n_known = self._recipe.settings.get("in_features")
+        if n_known is not None and source.max() >= n_known:
+            raise ValueError(
+                f"X must hold tokens below {n_known}, the student's vocabulary; got "
+                f"{source.max()}. Give module__in_features to have room for more than X of fit has."
+            )
+        return source
+
+    def _distribution(self, source, target_in, at):
+        parts = [target_in, target_in[:, :1]]  # the last token of a row is read by nobody
+        if source is not None:
+            n_missing = self.n_features_in_ - source.shape[1]
+            parts.insert(0, nn.functional.pad(source, (0, n_missing), value=self._tokens.pad_token))
+        weight = next(self.module_.parameters())
+        rows = torch.cat(parts, 1).to(weight)
+        logits = self.module_(rows.unsqueeze(0)).view(*target_in.shape, self.n_tokens_)
+        return self._plan.kind.distribution(logits[at.to(logits.device)])
+
+
+def _training_rows(
+    distiller: Any,
+    training: Training,
+    plan: TokensPlan,
+    teacher: SequenceEnsemble,
+    objective: Any,
+    data: tuple[np.ndarray, np.ndarray, np.ndarray],
+    seed: int,
+) -> Any:
+    """Return the training set, with the targets at the tokens of its rows."""
+    from ..._engine import DistillationRows
+
+    rows, is_token, weight = (
+        torch.tensor(array, dtype=torch.float32, device=training.device) for array in data
+    )
+    size = max(1, _CHUNK_BYTES // (4 * plan.n_tokens * is_token.shape[1]))
+
+    def targets(batch: np.ndarray) -> Tensor:
+        """Targets at the tokens of some rows, (n, T, width)."""
+        parts = torch.from_numpy(batch).long().split(size)
+        temperature = float(objective.temperature)
+        pad = distiller._tokens.pad_token
+        return torch.cat([_targets_of(teacher, plan, temperature, pad, rows) for rows in parts])
+
+    return DistillationRows(
+        rows,
+        (is_token,),
+        weight[None],
+        distiller.batch_size,
+        [seed],
+        teacher=targets,
+        # While the temperature falls, what members predict changes from epoch to epoch.
+        draw=None if isinstance(plan.temperature, Real) else _unchanged,
+    )
+
+
+def _targets_of(
+    teacher: SequenceEnsemble, plan: TokensPlan, temperature: float, pad_token: int, rows: Tensor
+) -> Tensor:
+    """Targets at the tokens of a few rows; zeros where there is padding."""
+    source, target = rows.tensor_split([plan.n_source], dim=1)
+    is_token = target[:, 1:] != pad_token
+    statistics = teacher.member_statistics(
+        source if plan.n_source else None, target[:, :-1], is_token, temperature, plan.smoothing
+    )
+    at_tokens = plan.target_of(statistics)
+    targets = at_tokens.new_zeros(*is_token.shape, at_tokens.shape[-1])
+    targets[is_token.to(at_tokens.device)] = at_tokens
+    return targets
+
+
+class SequenceTeacher(SequenceEnsemble):
+    """The members, called "teacher" in messages."""
+
+    _called = "teacher"
+
+
+def _unchanged(X: Tensor, index: Tensor, generator: torch.Generator) -> Tensor:
+    """Return the rows, which the teacher predicts anew as if they had been drawn."""
+    return X

@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What a fitted estimator predicts, as a module whose outputs have names."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+
+from .._estimator.predicting import DistributionEstimator
+from .._utils.validation import OneOf, errors_about
+from ..modules import MultiHead, StackedLinear, StackedSequential, unstack
+from ..sequences import SequencePredictor
+from ._quantiles import has_closed_form, quantiles_of
+
+_COVERAGE = 0.9  # of the output `interval`
+
+
+def check_has_prediction_methods(estimator: Any, name: str, wanted: str, model: Any) -> None:
+    """Raise a TypeError for what the function of that name does not take."""
+    if isinstance(estimator, SequencePredictor):
+        raise TypeError(
+            f"model must predict rows, got {type(estimator).__name__}: {name} has no graph for "
+            "models of sequences, since torch.export ties recurrent networks to one number of "
+            "tokens."
+        )
+    if not isinstance(estimator, DistributionEstimator):
+        raise TypeError(f"{name} takes {wanted}; got {type(model).__name__}.")
+    check_is_fitted(estimator)
+
+
+class GraphOutputs(nn.Module):
+    """All that a fitted estimator predicts for rows, as a tuple of tensors that have names.
+
+    Parameters
+    ----------
+    estimator : DistributionEstimator
+        A fitted one, on any device; its module is copied to the CPU.
+    quantiles, members, interval
+        As in :func:`export_onnx`.
+
+    Attributes
+    ----------
+    names : list of str
+        What the tensors are.
+    examples : list of Tensor
+        The tensors for `inputs`.
+    inputs : dict of str to Tensor
+        ``{"X": X}``, two rows of zeros.
+    options : dict
+        What to construct it with again.
+    """
+
+    defaults: ClassVar[dict[str, Any]] = {"quantiles": None, "members": False, "interval": "auto"}
+
+    def __init__(
+        self,
+        estimator: DistributionEstimator,
+        quantiles: Any = None,
+        members: bool = False,
+        interval: Any = "auto",
+    ):
+        super().__init__()
+        self.plan = estimator._plan
+        self.module = copy.deepcopy(estimator.module_).cpu().eval().requires_grad_(False)
+        network: Any = getattr(self.module, "network", None)
+        if isinstance(network, StackedSequential) and network.lead == (1,):
+            self.module.network = _OneNetwork(network)
+        elif _has_linear_heads(network):
+            self.module.network = _WideHeads(network)
+        is_numeric = self.plan.task.kind == "regressor"
+        with errors_about("quantiles"):
+            levels = np.atleast_1d(np.asarray([] if quantiles is None else quantiles, float))
+        if not (is_numeric or quantiles is None) or not all(0 < level < 1 for level in levels):
+            raise ValueError(
+                "quantiles must be numbers strictly between 0 and 1, for a regressor, or None; got "
+                f"{quantiles!r}."
+            )
+        OneOf((True, False) if self.plan.has_members else (False,)).check(members, "members")
+        OneOf(("auto", True, False) if is_numeric else ("auto", False)).check(interval, "interval")
+        self.levels, self.members = [float(level) for level in levels], members
+        dtype = next(self.module.parameters()).dtype
+        self.inputs = {"X": torch.zeros(2, *estimator._recipe.row_shape, dtype=dtype)}
+        with torch.no_grad():
+            is_cheap = is_numeric and has_closed_form(self.module.distribution(self.inputs["X"]))
+            self.interval = is_cheap if interval == "auto" else interval
+            example = self.inputs["X"].clone()
+            if self.module.functions is not None:
+                example[0] = torch.nan  # a graph has all that is computed where X is unknown
+            found = dict(self._read(example))
+        self.names, self.examples = list(found), list(found.values())
+        self.options = dict(quantiles=quantiles, members=members, interval=interval)
+
+    def forward(self, X: Tensor) -> tuple[Tensor, ...]:
+        """Map rows (n, ...) to tensors whose first axis is n."""
+        return tuple(value for _, value in self._read(X))
+
+    def _read(self, X: Tensor) -> Iterator[tuple[str, Tensor]]:
+        """Name what is predicted for rows."""
+        outputs = self.module.outputs(X)
+        yield from self.read(outputs, self.module.of_outputs(outputs, X))
+        if self.members:
+            yield "members", self.module.members(outputs, X)
+
+    def read(self, outputs: Tensor, distribution: Any) -> Iterator[tuple[str, Tensor]]:
+        """Name what outputs of the network, (S, n, p), and their distribution predict."""
+        task, parts = self.plan.task, distribution.uncertainty()
+        if task.kind == "classifier":
+            yield "label", task.point(distribution)
+            yield "probabilities", distribution.mean
+        else:
+            yield "mean", task.per_target(distribution.mean)
+            yield "std", task.per_target(parts.total.sqrt())
+            yield from self._read_quantiles(distribution)
+        if self.plan.tells_parts:
+            yield "aleatoric", task.per_target(parts.aleatoric)
+            yield "epistemic", task.per_target(parts.epistemic)
+        yield "total", task.per_target(parts.total)
+        yield from self.plan.beside(outputs, self.module).items()
+
+    def _read_quantiles(self, distribution: Any) -> Iterator[tuple[str, Tensor]]:
+        tail = (1 - _COVERAGE) / 2
+        ends = [tail, 1 - tail] if self.interval else []
+        levels = [*ends, *self.levels]
+        if not levels:
+            return
+        found = self.plan.task.per_target(quantiles_of(distribution, levels))
+        if self.interval:
+            yield "interval", found[..., :2]
+        if self.levels:
+            yield "quantiles", found[..., len(ends) :]
+
+
+class RoundOutputs(nn.Module):
+    """What a booster predicts after a round, given the state that the rounds before it have left.
+
+    The state is `so_far`, the mean of the rounds' outputs, and `activations_<round>`.
+
+    Parameters
+    ----------
+    graph_outputs : GraphOutputs
+        Those of the booster.
+    number : int
+        Number of the round, from 1.
+    before : dict of str to Tensor
+        The state after the round before, for rows of zeros; empty for the first.
+
+    Attributes
+    ----------
+    plan, names, inputs
+        As those of :class:`GraphOutputs`; the state is an input, and as ``next_<name>`` an output.
+    state : dict of str to Tensor
+        The state after the round, for rows of zeros.
+    """
+
+    def __init__(self, graph_outputs: GraphOutputs, number: int, before: dict[str, Tensor]):
+        super().__init__()
+        self.plan, self.graph_outputs, self.number = graph_outputs.plan, graph_outputs, number
+        self.booster = graph_outputs.module.network
+        self.inputs = {**graph_outputs.inputs, **before}
+        # Later rounds read the activations of this round and of those before it from here on.
+        n_read = [len(learner.connections) for learner in self.booster.learners]
+        later = range(number + 1, len(n_read) + 1)
+        self.first_kept = min((n - n_read[n - 1] for n in later), default=number + 1)
+        self.is_last = not later
+        with torch.no_grad():
+            found, self.state = self._advance(self.inputs)
+        self.names = [*found, *(f"next_{name}" for name in self.state)]
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """Map rows (n, ...) and the state before to tensors whose first axis is n."""
+        found, state = self._advance(dict(zip(self.inputs, inputs, strict=True)))
+        return *found.values(), *state.values()
+
+    def _advance(self, given: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return what is predicted, and the state for the next round."""
+        number, learner = self.number, self.booster.learners[self.number - 1]
+        before = (number - back for back in range(1, len(learner.connections) + 1))
+        inputs = self.graph_outputs.module.encode(given["X"])
+        hidden = learner.hidden(inputs, [given[f"activations_{n}"] for n in before])
+        mean = self.booster.bounded(learner.outputs(hidden))
+        if number > 1:
+            mean = torch.lerp(given["so_far"], mean, self.booster.shares[number - 1])
+        outputs = mean.unsqueeze(0)
+        distribution = self.graph_outputs.module.of_outputs(outputs, given["X"])
+        found = dict(self.graph_outputs.read(outputs, distribution))
+        if self.is_last:
+            return found, {}
+        known = {**given, f"activations_{number}": hidden}
+        kept = (f"activations_{n}" for n in range(self.first_kept, number + 1))
+        return found, {"so_far": mean, **{name: known[name] for name in kept}}
+
+
+class _OneNetwork(nn.Module):
+    """A stack of one network, without the axis of members inside: then layers are ONNX's Gemm."""
+
+    def __init__(self, stacked: Any):
+        super().__init__()
+        (self.network,) = unstack(stacked)
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Map rows (1, n, in) to outputs (1, n, out)."""
+        return self.network(X.squeeze(0)).unsqueeze(0)
+
+
+def _has_linear_heads(network: Any) -> bool:
+    """Whether a network is one core of layers that are known, with heads of one linear layer."""
+    if not isinstance(network, MultiHead) or not isinstance(network.core, StackedSequential):
+        return False
+    heads = list(network.heads) if isinstance(network.heads, StackedSequential) else []
+    is_linear = len(heads) == 1 and isinstance(heads[0], StackedLinear)
+    return is_linear and network.core.lead == (1,)
+
+
+class _WideHeads(nn.Module):
+    """A core with heads of one linear layer, which are one wide layer: then all are ONNX's Gemm."""
+
+    def __init__(self, stacked: MultiHead):
+        super().__init__()
+        (self.core,) = unstack(stacked.core)
+        heads: list[Any] = unstack(stacked.heads)
+        self.shape = len(heads), heads[0][0].out_features
+        self.weight = nn.Parameter(torch.cat([head[0].weight for head in heads]).t().contiguous())
+        self.bias = nn.Parameter(torch.cat([head[0].bias for head in heads]))
+        self.requires_grad_(False)
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Map rows (1, n, in) to the heads' outputs (1, M, n, out)."""
+        found = torch.addmm(self.bias, self.core(X.squeeze(0)), self.weight)
+        return found.unflatten(-1, self.shape).transpose(0, 1).unsqueeze(0)

@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Tables of any library: dates, gaps, masks, and text that is nearly numbers."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor, load, save
+from skdistill._data.columns import _warn_of_numbered_samples
+from skdistill.teachers import as_teacher
+
+pd = pytest.importorskip("pandas")
+pl = pytest.importorskip("polars")
+pa = pytest.importorskip("pyarrow")
+
+SMALL = {"max_epochs": 2, "module__hidden_units": (4,), "random_state": 0}
+N = 60
+NUMBERS = np.random.default_rng(0).normal(size=N)
+y = np.arange(N) + NUMBERS
+
+ensemble = partial(BayesianEnsembleRegressor, 2, **SMALL)
+hydra = partial(HydraPlusRegressor, **SMALL)
+
+
+# ------------------------------------------------------------------------------------------
+# Dates
+# ------------------------------------------------------------------------------------------
+
+DAYS = (np.datetime64("2020-01-01") + np.arange(N)).astype("M8[us]")
+DAYS[::7] = np.datetime64("NaT")
+OF_PANDAS = pd.Series(DAYS)
+DATES = {
+    "seconds": lambda: pd.DataFrame({"day": DAYS.astype("M8[s]"), "x": NUMBERS}),
+    "microseconds": lambda: pd.DataFrame({"day": DAYS, "x": NUMBERS}),
+    "nanoseconds": lambda: pd.DataFrame({"day": DAYS.astype("M8[ns]"), "x": NUMBERS}),
+    "time zone": lambda: pd.DataFrame(
+        {"day": OF_PANDAS.dt.tz_localize("UTC").dt.tz_convert("Asia/Tokyo"), "x": NUMBERS}
+    ),
+    "periods": lambda: pd.DataFrame({"day": OF_PANDAS.dt.to_period("D"), "x": NUMBERS}),
+    "Arrow's in pandas": lambda: pd.DataFrame(
+        {"day": OF_PANDAS.astype(pd.ArrowDtype(pa.timestamp("us"))), "x": NUMBERS}
+    ),
+    "Python's": lambda: pd.DataFrame(
+        {"day": pl.Series(DAYS).cast(pl.Date).to_list(), "x": NUMBERS}, dtype=object
+    ).astype({"x": float}),
+    "polars": lambda: pl.DataFrame({"day": DAYS, "x": NUMBERS}),
+    "dates of polars": lambda: pl.DataFrame({"day": DAYS.astype("M8[D]"), "x": NUMBERS}),
+    "pyarrow": lambda: pa.table({"day": pa.array(DAYS), "x": NUMBERS}),
+    "dates of pyarrow": lambda: pa.table({"day": pa.array(DAYS.astype("M8[D]")), "x": NUMBERS}),
+}
+
+
+@pytest.fixture(scope="module")
+def days():
+    """What tables of dates are read as: days since 1970, and NaN for NaT."""
+    days = np.where(np.isnat(DAYS), np.nan, DAYS.astype("M8[D]").astype(float))
+    return pd.DataFrame({"day": days, "x": NUMBERS})
+
+
+@pytest.mark.parametrize("form", DATES)
+def test_dates_are_days_in_every_form_and_unit(form, days):
+    frame = DATES[form]()
+    expected = ensemble().fit(days, y)
+    np.testing.assert_array_equal(ensemble().fit(frame, y).predict(frame), expected.predict(days))
+    with pytest.raises(
+        ValueError, match="Column 'day' of X must hold numbers as in fit; got dates"
+    ):
+        expected.predict(frame)  # of which unit and origin its numbers are, nobody knows
+
+
+@pytest.mark.parametrize("form", DATES)
+def test_teachers_are_asked_about_dates(form, days):
+    frame = DATES[form]()
+    found, expected = (hydra(ensemble()).fit(X, y).predict(X) for X in (frame, days))
+    # Rows with noise are asked about at the next day or second in coarser units.
+    np.testing.assert_allclose(found, expected, rtol=1e-2)
+
+
+@pytest.mark.parametrize("dtype", ["M8[D]", "M8[ns]", "m8[s]"])
+def test_arrays_of_dates(dtype, days):
+    counts = DAYS if dtype[0] == "M" else DAYS - np.datetime64(0, "D")
+    X = counts[:, None].astype(dtype)
+    expected = ensemble().fit(days[["day"]].to_numpy(), y).predict(days[["day"]].to_numpy())
+    np.testing.assert_array_equal(ensemble().fit(X, y).predict(X), expected)
+    seen = []
+
+    class Spy(LinearRegression):
+        def fit(self, X, y):
+            return super().fit(np.nan_to_num(X.astype(float)), y)
+
+        def predict(self, X):
+            seen.append(X.dtype)
+            return super().predict(np.nan_to_num(X.astype(float)))
+
+    hydra(as_teacher(Spy())).fit(X, y)
+    assert set(seen) == {np.dtype(dtype)}
+
+
+def test_objects_that_are_dates(days):
+    X = np.empty((N, 2), dtype=object)
+    X[:, 0], X[:, 1] = DAYS.astype("M8[D]").tolist(), NUMBERS
+    expected = ensemble().fit(days.to_numpy(), y).predict(days.to_numpy())
+    np.testing.assert_array_equal(ensemble().fit(X, y).predict(X), expected)
+
+
+def test_dates_beside_categories(days):
+    kinds = pd.Categorical(np.resize(["a", "b"], N))
+    tables = DATES["nanoseconds"]().assign(kind=kinds), days.assign(kind=kinds)
+    found, expected = (hydra(ensemble()).fit(X, y, X_transfer=X[:9]).predict(X) for X in tables)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+# ------------------------------------------------------------------------------------------
+# Other forms
+# ------------------------------------------------------------------------------------------
+
+
+def test_masked_values_are_missing():
+    X = np.ma.array(np.column_stack([NUMBERS, y]), mask=np.arange(2 * N).reshape(N, 2) % 5 == 0)
+    filled = X.filled(np.nan)
+    model, expected = ensemble().fit(X, y), ensemble().fit(filled, y)
+    np.testing.assert_array_equal(model.predict(X), expected.predict(filled))
+    found, expected = (hydra(ensemble()).fit(rows, y).predict(rows) for rows in (X, filled))
+    np.testing.assert_array_equal(found, expected)
+    integers = np.ma.array(np.arange(N)[:, None], mask=np.arange(N)[:, None] == 3)
+    assert np.isfinite(ensemble().fit(integers, y).predict(integers)).all()
+    with pytest.raises(ValueError, match="y must be known for every row"):
+        ensemble().fit(filled, np.ma.array(y, mask=y > 50))
+    with pytest.raises(ValueError, match="sample_weight must be known for every row"):
+        ensemble().fit(filled, y, sample_weight=np.ma.array(np.ones(N), mask=y > 50))
+
+
+def test_tables_of_pyarrow_are_read():
+    table = pa.table({"x": NUMBERS, "kind": ["a", None, "b"] * (N // 3)})
+    frame = table.to_pandas()
+    for model in (ensemble(), hydra(ensemble()), hydra(as_teacher(ensemble(), max_members=1))):
+        expected = model.fit(frame, y).predict(frame)
+        np.testing.assert_array_equal(model.fit(table, y).predict(table), expected)
+
+
+@pytest.mark.parametrize("make", [ensemble, hydra])
+def test_a_lazy_frame_is_to_be_collected(make):
+    lazy = pl.DataFrame({"x": NUMBERS}).lazy()
+    with pytest.raises(TypeError, match=r"X must be in memory.*X\.collect\(\)"):
+        make().fit(lazy, y)
+    model = ensemble().fit(lazy.collect(), y)
+    with pytest.raises(TypeError, match=r"X must be in memory.*X\.collect\(\)"):
+        model.predict(lazy)
+
+
+@pytest.mark.parametrize("dtype", [pl.Categorical, pl.Enum(["a", "b"]), pl.String])
+def test_polars_may_lack_the_first_category(dtype):
+    kinds = pl.Series([None, "a", "b"] * (N // 3), dtype=dtype)
+    frame = pl.DataFrame({"x": NUMBERS, "kind": kinds})
+    assert np.isfinite(hydra(ensemble()).fit(frame, y).predict(frame)).all()
+
+
+# ------------------------------------------------------------------------------------------
+# Categories
+# ------------------------------------------------------------------------------------------
+
+NEARLY = [f"{value:.3f}" for value in NUMBERS[:-2]] + ["?", None]
+
+
+@pytest.mark.parametrize(
+    ("make", "mend"),
+    [
+        (pd.DataFrame, r"pd\.to_numeric\(X\['a'\], errors='coerce'\)"),
+        (pl.DataFrame, r"X\['a'\]\.cast\(pl\.Float64, strict=False\)"),
+        (partial(pd.DataFrame, dtype=object), r"na_values=\['\?'\]"),
+    ],
+)
+def test_text_that_is_nearly_numbers_is_warned_of(make, mend):
+    with pytest.warns(UserWarning, match=f"Column 'a' of X is text.*but for '\\?'.*{mend}"):
+        ensemble().fit(make({"a": NEARLY, "b": NUMBERS}), y)
+
+
+@pytest.mark.parametrize(
+    "values", [["1", "2", "3"] * 20, ["a", "1"] * 30, pd.Categorical(NEARLY), [*"abc"] * 20]
+)
+def test_other_text_is_not(values, recwarn):
+    ensemble().fit(pd.DataFrame({"a": values}), y)
+    assert not [warning for warning in recwarn if "is text" in str(warning.message)]
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame])
+def test_names_and_free_text_are_warned_of(make):
+    names = [f"customer {number}" for number in range(N)]
+    with pytest.warns(
+        UserWarning, match=f"Column 'a' of X is text.*although {N} of its {N} .* differ"
+    ):
+        ensemble().fit(make({"a": names, "b": NUMBERS}), y)
+
+
+SHUFFLED = np.random.default_rng(0).permutation(N)
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [("row", SHUFFLED + 7), ("user_id", 97 * SHUFFLED), ("PassengerId", SHUFFLED * 10)],
+)
+def test_numbers_of_samples_are_warned_of(make, name, values):
+    with pytest.warns(UserWarning, match=f"'{name}' of X has another whole number for each of its"):
+        ensemble().fit(make({name: values, "b": NUMBERS}), y)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"row": SHUFFLED},  # a time, if it is all there is
+        {"row": SHUFFLED.astype(float), "b": NUMBERS},
+        {"income": 97 * SHUFFLED, "paid": 13 * SHUFFLED, "valid": 2 * SHUFFLED, "b": NUMBERS},
+        {"user_id": SHUFFLED // 2, "b": NUMBERS},
+        {"row": SHUFFLED[:19], "b": NUMBERS[:19]},
+    ],
+)
+def test_other_whole_numbers_are_not(table, recwarn):
+    ensemble().fit(pd.DataFrame(table), y[: len(table.get("row", y))])
+    assert not [warning for warning in recwarn if "whole number" in str(warning.message)]
+
+
+def test_no_column_of_known_tables_is_taken_for_numbers_of_samples(data_dir, recwarn):
+    n_columns = 0
+    for path in [*data_dir.glob("uci/*.npz"), *data_dir.glob("tabular/*.npz")]:
+        with np.load(path, allow_pickle=True) as file:
+            tables = [file[key] for key in file.files if file[key].ndim == 2]
+        for rows in (table[:1000, :100].astype(float) for table in tables):
+            is_whole = (rows == np.round(rows)).all(axis=0)
+            frame = pd.DataFrame(rows[:, is_whole].astype(int)).add_prefix("x")
+            n_columns += frame.shape[1]
+            for n in (20, 100, len(frame)):
+                _warn_of_numbered_samples(frame[:n])
+    assert n_columns > 50
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (pd.Categorical(pd.date_range("2020", periods=3)[np.arange(N) % 3]), "Timestamp"),
+        (pd.cut(NUMBERS, 3), "Interval"),
+        (pd.Categorical([b"a", b"b"] * 30), "bytes"),
+    ],
+)
+def test_categories_that_cannot_be_saved_are_refused_by_fit(values, kind):
+    with pytest.raises(TypeError, match=f"categories of column 'when' of X are of {kind}"):
+        ensemble().fit(pd.DataFrame({"when": values}), y)
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame])
+def test_teachers_are_asked_about_categories_beyond_the_most_frequent(make, tmp_path):
+    towns = [f"town {k:03}" for k in range(300)]
+    X = make({"x": np.arange(600.0), "town": np.resize(towns, 600)})
+    encoder = OneHotEncoder(categories=[towns], handle_unknown="error", sparse_output=False)
+    steps = make_column_transformer((encoder, ["town"]), remainder="passthrough")
+    teacher = as_teacher(make_pipeline(steps, LinearRegression()))
+    model = hydra(teacher).fit(X, np.arange(600.0), X_transfer=X[-20:])
+    assert len(model.categories_[1]) == 255
+    assert np.isfinite(model.predict(X)).all()
+    save(model, tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    assert not loaded._columns.others  # files hold the categories that predictions tell apart

@@ -1,0 +1,802 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Callbacks of skorch and of ours, and who may end training."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import signal
+import warnings
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.datasets import load_diabetes, load_iris
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from skorch import callbacks as skorch_callbacks
+from skorch.callbacks import Callback
+from skorch.utils import noop
+from small_stacks import (
+    BATCH,
+    EPOCHS,
+    LR,
+    N,
+    Spy,
+    assert_same_weights,
+    batch_normalised,
+    data,
+    ensemble,
+    parameters_of,
+    plain_member,
+    trained_stack,
+)
+from torch import nn
+
+from skdistill import (
+    BayesianEnsembleClassifier,
+    BayesianEnsembleRegressor,
+    DistributionDistiller,
+    HydraPlusClassifier,
+    HydraPlusRegressor,
+)
+from skdistill._engine import DivergenceGuard, MemberEarlyStopping, Rows, TaskPerEpoch, _callbacks
+from skdistill._engine._callbacks import asks_to_stop, listens_to_batches
+from skdistill._engine._steps import FlatStep
+from skdistill._utils.messages import time_left
+
+# --- callbacks of skorch and of users --------------------------------------------------------
+
+
+class BatchCounter(Callback):
+    def __init__(self):
+        self.training = self.validation = 0
+
+    def on_batch_end(self, net, training=None, **kwargs):
+        self.training += training
+        self.validation += not training
+
+
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_a_callback_that_listens_to_batches_hears_each_and_changes_nothing(early_stopping):
+    X, y = data()
+    counter = BatchCounter()
+    heard = ensemble(callbacks=[counter], early_stopping=early_stopping).fit(X, y)
+    assert_same_weights(heard, ensemble(early_stopping=early_stopping).fit(X, y), atol=1e-9)
+    n_train = N - math.ceil(0.1 * N) if early_stopping else N
+    assert counter.training == EPOCHS * math.ceil(n_train / BATCH)
+    assert counter.validation == (EPOCHS if early_stopping else 0)
+    heard_per_epoch = (counter.training + counter.validation) / EPOCHS
+    assert [len(row["batches"]) for row in heard.history_] == [heard_per_epoch] * EPOCHS
+
+
+@pytest.mark.parametrize(
+    "callback",
+    [
+        pytest.param(lambda: skorch_callbacks.GradientNormClipping(1e9), id="clipping"),
+        pytest.param(Spy, id="epochs only"),
+    ],
+)
+def test_callbacks_that_do_nothing_change_nothing(callback):
+    X, y = data()
+    plain = ensemble().fit(X, y)
+    heard = ensemble(callbacks=[callback()]).fit(X, y)
+    assert_same_weights(heard, plain, atol=1e-9)
+    losses = [[row["train_loss"] for row in model.history_] for model in (heard, plain)]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-9)
+
+
+def test_gradient_clipping_by_skorch_takes_effect():
+    X, y = data()
+    clipped = ensemble(callbacks=[skorch_callbacks.GradientNormClipping(1e-12)], optimizer="SGD")
+    spy = Spy()
+    clipped.set_params(callbacks=[*clipped.callbacks, spy], prior_scale=np.inf).fit(X, y)
+    for before, after in zip(spy.start, parameters_of(clipped), strict=True):
+        assert_allclose(after, before, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("callback", "listens"),
+    [
+        (skorch_callbacks.EpochTimer(), False),
+        (skorch_callbacks.PrintLog(), False),
+        (skorch_callbacks.EarlyStopping(), False),
+        (skorch_callbacks.Checkpoint(), False),
+        (skorch_callbacks.LRScheduler("StepLR", step_size=1), False),
+        (skorch_callbacks.LRScheduler("StepLR", step_size=1, step_every="batch"), True),
+        (skorch_callbacks.GradientNormClipping(1.0), True),
+        (skorch_callbacks.ProgressBar(), True),
+        (BatchCounter(), True),
+        (DivergenceGuard(), False),
+        (MemberEarlyStopping(1, 0.0), False),
+    ],
+)
+def test_who_listens_to_batches(callback, listens):
+    assert listens_to_batches(callback) is listens
+
+
+def test_history_holds_losses_durations_and_learning_rates():
+    X, y = data()
+    fitted = ensemble(early_stopping=True).fit(X, y)
+    assert [row["epoch"] for row in fitted.history_] == list(range(1, EPOCHS + 1))
+    for name in ("train_loss", "valid_loss", "dur"):
+        assert all(math.isfinite(row[name]) for row in fitted.history_)
+    best = np.minimum.accumulate([row["train_loss"] for row in fitted.history_])
+    assert_array_equal(
+        [row["train_loss_best"] for row in fitted.history_], np.diff(best, prepend=np.inf) < 0
+    )
+    cosine = LR * (1 + np.cos(np.pi * np.arange(EPOCHS) / EPOCHS)) / 2
+    assert_allclose([row["event_lr"] for row in fitted.history_], cosine, rtol=1e-12)
+    assert fitted.net_.history[:, "train_loss"] == [row["train_loss"] for row in fitted.history_]
+
+
+class EpochScore(Callback):
+    """Scores the net on rows of its own, as skorch's EpochScoring does, and records it."""
+
+    def __init__(self, X, y):
+        self.X, self.y = X, y
+
+    def on_epoch_end(self, net, **kwargs):
+        with torch.no_grad():
+            outputs = net.infer(self.X.unsqueeze(0))  # (S, n, 2)
+        net.history.record("rmse", (outputs[..., 0].mean(0) - self.y).square().mean().sqrt().item())
+
+
+def test_a_scoring_callback_sees_the_net_of_each_epoch():
+    X, y = data()
+    score = EpochScore(torch.tensor(X), torch.tensor((y - y.mean()) / y.std()))
+    fitted = ensemble(callbacks=[("score", score)]).fit(X, y)
+    expected = np.sqrt(np.mean((fitted.predict(X) - y) ** 2)) / y.std()
+    assert fitted.history_[-1]["rmse"] == pytest.approx(expected)
+    assert fitted.history_[0]["rmse"] > fitted.history_[-1]["rmse"]
+
+
+@pytest.mark.parametrize("use_caching", [False, True])
+def test_skorchs_epoch_scoring_works(use_caching):
+    X, y = data()
+
+    def score(net, dataset, _):
+        assert isinstance(dataset, Rows)
+        with torch.no_grad():
+            return net.infer(dataset.X.unsqueeze(0)).shape[0]
+
+    scoring = skorch_callbacks.EpochScoring(
+        score, on_train=True, name="score", use_caching=use_caching
+    )
+    fitted = ensemble(callbacks=[scoring], max_epochs=2).fit(X, y)
+    assert [row["score"] for row in fitted.history_] == [3, 3]
+
+
+def test_a_schedule_of_the_users():
+    X, y = data()
+    schedule = skorch_callbacks.LRScheduler("StepLR", step_size=2, gamma=0.5)
+    fitted = ensemble(lr_schedule=None, callbacks=[schedule]).fit(X, y)
+    expected = LR * 0.5 ** (np.arange(EPOCHS) // 2)
+    assert_allclose([row["event_lr"] for row in fitted.history_], expected)
+
+
+def test_a_schedule_of_the_users_over_batches():
+    X, y = data()
+    schedule = skorch_callbacks.LRScheduler("StepLR", step_size=1, gamma=0.5, step_every="batch")
+    spy = Spy()
+    ensemble(lr_schedule=None, callbacks=[schedule, spy], max_epochs=2).fit(X, y)
+    (group,) = spy.net.optimizer_.param_groups
+    assert float(group["lr"]) == pytest.approx(LR * 0.5 ** (2 * math.ceil(N / BATCH)))
+
+
+@pytest.mark.parametrize("load_best", [False, True])
+def test_skorchs_early_stopping_ends_training_without_a_word(load_best):
+    X, y = data()
+    stopping = skorch_callbacks.EarlyStopping(
+        monitor="train_loss", patience=3, threshold=10.0, sink=noop, load_best=load_best
+    )
+    fitted = ensemble(callbacks=[stopping]).fit(X, y)
+    assert len(fitted.history_) == 4  # no epoch is better than the first by 1000 %
+    same = ensemble(max_epochs=4, lr_schedule=None).fit(X, y)
+    stopped = ensemble(callbacks=[stopping], lr_schedule=None).fit(X, y)
+    if load_best:
+        same = ensemble(max_epochs=1, lr_schedule=None).fit(X, y)
+    assert_same_weights(stopped, same)
+
+
+def test_a_checkpoint_keeps_the_best_epoch(tmp_path):
+    X, y = data()
+    checkpoint = skorch_callbacks.Checkpoint(dirname=tmp_path, monitor="train_loss_best")
+    fitted = ensemble(callbacks=[checkpoint], max_epochs=4).fit(X, y)
+    saved = torch.load(tmp_path / "params.pt", weights_only=True)
+    assert fitted.history_[0]["event_cp"]
+    best = 1 + int(np.argmin([row["train_loss"] for row in fitted.history_]))
+    assert best == 4  # so that the weights saved are those of the end
+    for name, value in fitted.module_.state_dict().items():
+        assert torch.equal(saved[name], value)
+
+
+# --- members that stop, members that diverge -------------------------------------------------
+
+
+@pytest.mark.parametrize("module", [plain_member, batch_normalised])
+def test_members_stop_one_by_one_with_the_weights_they_would_have_alone(module):
+    seeds = [1, 2, 3]
+    together = MemberEarlyStopping(patience=3, tol=1e-3)
+    net = trained_stack(seeds, [together], module)
+    assert together.stopped_.all()
+    assert len(set(together.best_epoch_.tolist())) > 1
+    assert len(net.history) == together.best_epoch_.max() + 3
+    for m, seed in enumerate(seeds):
+        alone = MemberEarlyStopping(patience=3, tol=1e-3)
+        own = trained_stack([seed], [alone], module)
+        assert alone.best_epoch_.item() == together.best_epoch_[m].item()
+        assert len(own.history) == alone.best_epoch_.item() + 3
+        assert together.best_loss_[m].item() == pytest.approx(alone.best_loss_.item())
+        alone_state = own.module_.state_dict()
+        for name, value in net.module_.state_dict().items():
+            torch.testing.assert_close(value[m], alone_state[name][0], rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("module", [plain_member, batch_normalised])
+def test_a_member_that_stopped_predicts_as_in_its_best_epoch(module):
+    stopping = MemberEarlyStopping(patience=3, tol=1e-3)
+    net = trained_stack([1, 2, 3], [stopping], module)
+    X, y = (torch.tensor(a) for a in data(n=60))
+    y = ((y - y.mean()) / y.std()).unsqueeze(1)
+    with torch.no_grad():
+        losses = (net.module_(X[30:].unsqueeze(0)) - y[30:]).square().sum(-1).mean(1)
+    torch.testing.assert_close(losses, stopping.best_loss_.double(), rtol=1e-6, atol=0)
+
+
+def follow(callback, validation_losses, constant=1.0):
+    """Feed a callback losses (epochs, S) and weights that tell the epoch; return the net.
+
+    `constant` is the loss of a constant prediction.
+    """
+    n_members = len(validation_losses[0])
+    module = nn.ParameterDict({"w": torch.zeros(n_members, 2)})
+    net = SimpleNamespace(n_members=n_members, module_=module, history=[], member_losses_={})
+    net.constant_losses_ = torch.full((n_members,), float(constant))
+    callback.on_train_begin(net)
+    with contextlib.suppress(KeyboardInterrupt):
+        for epoch, losses in enumerate(validation_losses, start=1):
+            net.history.append({})
+            net.member_losses_ = {"train": torch.tensor(losses), "valid": torch.tensor(losses)}
+            module["w"].data.fill_(epoch)
+            callback.on_epoch_end(net)
+    callback.on_train_end(net)
+    return net
+
+
+def test_early_stopping_by_hand():
+    losses = [  # member 0 improves throughout, 1 stops after epoch 3, 2 too and would improve later
+        [5.0, 1.0, 2.0],
+        [4.0, 2.0, 1.95],  # .05 is less than tol
+        [3.0, 2.0, 2.1],
+        [2.0, 0.1, 0.2],
+        [1.0, 0.1, 0.1],
+    ]
+    stopping = MemberEarlyStopping(patience=2, tol=0.1)
+    net = follow(stopping, losses)
+    assert stopping.best_epoch_.tolist() == [5, 1, 1]
+    assert stopping.best_loss_.tolist() == [1.0, 1.0, 2.0]
+    assert stopping.stopped_.tolist() == [False, True, True]
+    assert net.module_["w"][:, 0].tolist() == [5.0, 1.0, 1.0]
+
+
+def test_training_ends_when_all_members_have_stopped():
+    net = follow(MemberEarlyStopping(patience=2, tol=0.0), [[1.0, 1.0]] * 10)
+    assert len(net.history) == 3
+
+
+def test_a_member_without_a_finite_loss_does_not_hold_up_the_others():
+    stopping = MemberEarlyStopping(patience=2, tol=0.0)
+    net = follow(stopping, [[1.0, math.nan], [0.5, math.nan], [0.6, math.inf], [0.6, math.nan]])
+    assert stopping.best_epoch_.tolist() == [2, 0]
+    assert net.module_["w"][:, 0].tolist() == [2.0, 0.0]
+
+
+def spoil(stacked):
+    """Give member 1 weights that explode and member 3 weights that are not numbers."""
+    with torch.no_grad():
+        for parameter in stacked.parameters():
+            parameter[1] *= 1e4
+            parameter[3] = math.nan
+
+
+@pytest.mark.parametrize("module", [plain_member, batch_normalised])
+def test_members_that_diverge_leave_the_others_alone(module):
+    guard, healthy = DivergenceGuard(), DivergenceGuard()
+    settings = {"epochs": 8, "optimizer": torch.optim.SGD, "lr": 0.1, "clip_norm": 10.0}
+    module_settings = {"module": module, "valid": False, **settings}
+    net = trained_stack([1, 2, 3, 4], [guard], edit=spoil, **module_settings)
+    alone = trained_stack([1, 3], [healthy], **module_settings)
+    assert guard.diverged_[[0, 2, 3]].tolist() == [False, False, True]
+    assert not healthy.diverged_.any()
+    assert len(net.history) == 8
+    for name, value in net.module_.state_dict().items():
+        expected = alone.module_.state_dict()[name]
+        torch.testing.assert_close(value[[0, 2]], expected, rtol=0, atol=1e-9)
+
+
+def test_a_loss_that_explodes_is_found():
+    class Inflate(Callback):
+        def on_epoch_begin(self, net, **kwargs):
+            with torch.no_grad():
+                net.module_[2].weight[1] *= 10
+
+    guard, healthy = DivergenceGuard(), DivergenceGuard()
+    settings = {"optimizer": torch.optim.SGD, "lr": 0.01, "epochs": 5, "valid": False}
+    net = trained_stack([1, 2, 3], [Inflate(), guard], **settings)
+    assert guard.diverged_.tolist() == [False, True, False]
+    assert all(value.isfinite().all() for value in net.module_.parameters())
+    alone = trained_stack([1, 3], [healthy], **settings)
+    for stacked, expected in zip(net.module_.parameters(), alone.module_.parameters(), strict=True):
+        torch.testing.assert_close(stacked[[0, 2]], expected, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("constant", "losses", "verdict"),
+    [
+        (1.0, [1.0, 0.5, 0.4], "fine"),
+        (1.0, [1.5, 1.9], "fine"),  # within half of 1 + 1 of the constant's
+        (1.0, [0.1, 2.1], "worse"),
+        (1.0, [1.0, 2000.0], "worse"),
+        (1.0, [1.0, 2002.0], "diverged"),  # a thousand times 1 + 1 above
+        (-3.0, [-3.0, -1.1], "fine"),
+        (-3.0, [-3.0, -0.9], "worse"),
+        (-3.0, [-3.0, 3998.0], "diverged"),
+        (-3.0, [-3.0, -1e9], "fine"),
+        (1.0, [1.0, 1e9, 1.0], "fine"),  # a spike
+        (1.0, [1e9] * 10 + [1.0], "fine"),  # the first is a new lowest loss, nine are not
+        (1.0, [1e9] * 11 + [1.0], "diverged"),
+        (1.0, [10.0 ** (20 - epoch) for epoch in range(21)], "fine"),  # a bad start, ever better
+        (1.0, ([1e9] * 9 + [1.0]) * 3, "fine"),  # ten in a row count, not ten
+        (1.0, [1.0, math.nan, 1.0], "diverged"),
+        (1.0, [1.0, math.inf, 1.0], "diverged"),
+        (1.0, [math.nan, 1.0], "diverged"),
+        (1.0, [math.inf, 1.0], "diverged"),
+    ],
+)
+def test_divergence_by_hand(constant, losses, verdict):
+    guard = DivergenceGuard()
+    follow(guard, [[loss, constant] for loss in losses], constant)
+    assert guard.diverged_.tolist() == [verdict == "diverged", False]
+    assert guard.worse_.tolist() == [verdict == "worse", False]
+
+
+@pytest.mark.parametrize("epoch", [3, 12])
+def test_a_guard_goes_on_from_its_state(epoch):
+    losses = [[1e9, 1.0, 3.0]] * 15  # member 0 is given up after epoch 11
+    guard, first, second = DivergenceGuard(), DivergenceGuard(), DivergenceGuard()
+    follow(guard, losses)
+    follow(first, losses[:epoch])
+    second.on_train_begin(SimpleNamespace(n_members=3))
+    second.load_state_dict(first.state_dict())
+    net = follow(MemberEarlyStopping(99, 0.0), [[0.0] * 3])  # any net
+    for row in losses[epoch:]:
+        net.member_losses_["train"] = torch.tensor(row)
+        second.on_epoch_end(net)
+    second.on_train_end(net)
+    assert guard.diverged_.tolist() == second.diverged_.tolist() == [True, False, False]
+    assert guard.worse_.tolist() == second.worse_.tolist() == [False, False, True]
+
+
+def test_a_member_is_judged_by_the_epoch_that_early_stopping_keeps():
+    stopping = MemberEarlyStopping(patience=2, tol=0.0)
+    guard = DivergenceGuard(stopping)
+
+    class Both(Callback):
+        def __getattribute__(self, name):
+            if not name.startswith("on_"):
+                return super().__getattribute__(name)
+            return lambda net, **kwargs: [getattr(cb, name)(net) for cb in (stopping, guard)]
+
+    follow(Both(), [[1.0, 9.0, 5e9], [0.5, 8.0, 4e9], [6.0, 9e9, 5e9], [0.7, 9.0, 4.5e9]])
+    assert stopping.best_epoch_.tolist() == [2, 2, 2]
+    assert guard.diverged_.tolist() == [False, False, True]
+    assert guard.worse_.tolist() == [False, True, False]
+
+
+RATES = (1.0, 10.0, 1e3, 1e6, 1e30)
+
+
+@pytest.mark.parametrize("lr", RATES)
+@pytest.mark.parametrize("task", ["regressor", "classifier"])
+def test_no_learning_rate_fails_in_silence(task, lr, tally):
+    """Every fit raises the error that says why, warns, or has a bounded score.
+
+    Numbers are predicted with at most twice the squared error of a constant: a network that is a
+    little worse on 221 samples is no failure. Classes are no worse than a constant.
+    """
+    is_regressor = task == "regressor"
+    X, y = (load_diabetes if is_regressor else load_iris)(return_X_y=True)
+    X, y = X[::2] / X.std(0), y[::2]
+    teacher = (BayesianEnsembleRegressor if is_regressor else BayesianEnsembleClassifier)(
+        2, max_epochs=5, random_state=0
+    )
+    settings = {"lr": lr, "max_epochs": 10, "random_state": 0}
+    least = -1.0 if is_regressor else 1 / 3
+    for model in (
+        clone(teacher).set_params(**settings, max_restarts=1),
+        clone(teacher).set_params(**settings, max_restarts=0, optimizer="SGD"),
+        (HydraPlusRegressor if is_regressor else HydraPlusClassifier)(teacher, **settings),
+        DistributionDistiller(teacher, **settings),
+    ):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            error, score = "", math.nan
+            try:
+                score = model.fit(X, y).score(X, y)
+            except ValueError as raised:
+                error = str(raised)
+        is_warned = any(w.category is ConvergenceWarning for w in caught)
+        assert f"smaller lr than {lr}" in error or is_warned or score >= least
+        tally("learning rates", 1)
+
+
+def test_a_learning_rate_that_ruins_an_ensemble_is_named():
+    X, y = load_diabetes(return_X_y=True)
+    model = BayesianEnsembleRegressor(2, max_epochs=20, max_restarts=0, random_state=0)
+    with pytest.warns(ConvergenceWarning, match=r"Member\(s\) \[0, 1\] are worse than a constant"):
+        model.set_params(lr=1.0).fit(X / X.std(0), y)
+    with pytest.raises(ValueError, match=r"Every member diverged.*smaller lr than 1000\.0"):
+        model.set_params(lr=1e3).fit(X / X.std(0), y)
+
+
+@pytest.mark.parametrize(
+    ("seed", "batch_size", "lr"), [(5, 8, 0.05), (5, 32, 0.03), (12, 32, 0.03)]
+)
+def test_members_that_recover_are_not_trained_anew(seed, batch_size, lr):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_t(1, size=(40, 4))  # has neither a variance nor a mean
+    y = np.tanh(X[:, 0]) + 0.3 * rng.normal(size=40)
+    peaks = Peaks()
+    model = BayesianEnsembleRegressor(
+        4,
+        lr=lr,
+        batch_size=batch_size,
+        max_epochs=30,
+        module__activation="relu",
+        normalize_X=False,
+        callbacks=[peaks],
+        random_state=seed,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that some are worse than a constant is another matter
+        model.fit(X, y)
+    assert peaks.highest.max() > 1e3
+    assert_array_equal(model.n_restarts_, 0)
+    assert model.n_members_ == 4
+
+
+class Peaks(Callback):
+    """Notes each member's highest loss, relative to that of its first epoch."""
+
+    def on_epoch_end(self, net, **kwargs):
+        loss = net.member_losses_["train"]
+        if len(net.history) == 1:
+            self.first, self.highest = 1 + loss.abs(), torch.ones_like(loss)
+        self.highest = torch.maximum(self.highest, loss / self.first)
+
+
+def test_weights_that_are_no_numbers_at_the_end_are_found():
+    guard = DivergenceGuard()
+    net = follow(guard, [[1.0, 1.0]])
+    net.module_["w"].data[1, 0] = math.nan
+    guard.on_train_end(net)
+    assert guard.diverged_.tolist() == [False, True]
+
+
+def test_training_ends_when_all_members_have_diverged():
+    assert len(follow(DivergenceGuard(), [[math.nan, math.inf]] * 5).history) == 1
+
+
+class Poison(Callback):
+    """Ruins the weights of the members that have stopped already."""
+
+    def on_epoch_begin(self, net, **kwargs):
+        (stopping,) = (cb for _, cb in net.callbacks_ if isinstance(cb, MemberEarlyStopping))
+        self.stopped_early = bool(stopping.stopped_.any())
+        with torch.no_grad():
+            for parameter in net.module_.parameters():
+                parameter[stopping.stopped_] = math.nan
+
+
+def test_a_member_that_diverges_after_it_has_stopped_is_not_trained_anew():
+    X, y = data()
+    settings = {"early_stopping": True, "n_iter_no_change": 2, "max_epochs": 40, "lr": 0.1}
+    settings |= {"tol": 0.01, "validation_fraction": 0.4}
+    clean = ensemble(**settings).fit(X, y)
+    poison = Poison()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        poisoned = ensemble(**settings, callbacks=[poison]).fit(X, y)
+    assert poison.stopped_early  # while others went on
+    assert_array_equal(poisoned.n_restarts_, 0)
+    assert_array_equal(poisoned.best_epochs_, clean.best_epochs_)
+    assert_same_weights(poisoned, clean)
+
+
+# --- stopping by hand ------------------------------------------------------------------------
+
+
+def interrupt_at(monkeypatch, n_batches):
+    """Let Ctrl-C arrive in the training step after `n_batches` of them."""
+    step, seen = FlatStep.__call__, []
+
+    def interrupted(self, batch):
+        if len(seen) == n_batches:
+            raise KeyboardInterrupt
+        seen.append(1)
+        return step(self, batch)
+
+    monkeypatch.setattr(FlatStep, "__call__", interrupted)
+
+
+class StopAt(Callback):
+    def __init__(self, epoch):
+        self.epoch = epoch
+
+    def on_epoch_end(self, net, **kwargs):
+        if len(net.history) == self.epoch:
+            raise KeyboardInterrupt
+
+
+def test_a_callback_may_end_training():
+    X, y = data()
+    fitted = ensemble(callbacks=[StopAt(3)], lr_schedule=None).fit(X, y)
+    assert len(fitted.history_) == 3
+    assert_same_weights(fitted, ensemble(max_epochs=3, lr_schedule=None).fit(X, y))
+
+
+def test_the_last_epoch_counts_also_where_a_callback_ends_training_in_it():
+    X, y = data()
+    settings = {"early_stopping": True, "lr_schedule": None}
+    fitted = ensemble(callbacks=[StopAt(1)], **settings).fit(X, y)
+    assert_array_equal(fitted.best_epochs_, 1)
+    assert_same_weights(fitted, ensemble(max_epochs=1, **settings).fit(X, y))
+
+
+class Task:
+    """Stands for the context of scikit-learn's callbacks and counts what it is told."""
+
+    def __init__(self, stop_at=None):
+        self.begun = self.ended = 0
+        self.stop_at = stop_at
+
+    def subcontext(self, task_name):
+        assert task_name == "epoch"
+        return self
+
+    def call_on_fit_task_begin(self, estimator):
+        self.begun += 1
+
+    def call_on_fit_task_end(self, estimator, reconstruction_attributes):
+        assert reconstruction_attributes is None
+        self.ended += 1
+        return self.ended == self.stop_at
+
+
+@pytest.mark.parametrize("stopped_by", ["nobody", "a skorch callback", "scikit-learn"])
+def test_every_epoch_is_one_task_of_scikit_learns_callbacks(stopped_by):
+    task = Task(stop_at=2 if stopped_by == "scikit-learn" else None)
+    callbacks = [StopAt(2)] if stopped_by == "a skorch callback" else []
+    net = trained_stack([1, 2], [*callbacks, TaskPerEpoch(task, None)], epochs=4)
+    n_epochs = 4 if stopped_by == "nobody" else 2
+    assert (task.begun, task.ended, len(net.history)) == (n_epochs, n_epochs, n_epochs)
+
+
+def test_a_net_tells_ctrl_c_from_a_callback_that_stops(monkeypatch):
+    assert not trained_stack([1, 2], [StopAt(2)]).interrupted_
+    assert not trained_stack([1, 2], [], epochs=2).interrupted_
+    interrupt_at(monkeypatch, n_batches=7)
+    net = trained_stack([1, 2], [])
+    assert net.interrupted_
+    assert len([row for row in net.history if "train_loss" in row]) == 2  # of three batches each
+    assert not net.module_.training
+
+
+class Stops(Callback):
+    """Ends training in three ways, of which the last raises nothing of its own."""
+
+    def directly(self):
+        raise KeyboardInterrupt
+
+    def by_a_method(self):
+        self.directly()
+
+    def by_what_others_raise(self):
+        interrupted_elsewhere()
+
+
+class StopsToo(Stops):
+    def directly(self):
+        super().directly()
+
+
+def interrupted_elsewhere():
+    raise KeyboardInterrupt  # as a fit within a callback does when it was interrupted
+
+
+@pytest.mark.parametrize("kind", [Stops, StopsToo])
+@pytest.mark.parametrize(
+    ("way", "expected"),
+    [("directly", True), ("by_a_method", True), ("by_what_others_raise", False)],
+)
+def test_a_callback_asks_to_stop_by_a_raise_statement_of_its_own(kind, way, expected):
+    with pytest.raises(KeyboardInterrupt) as caught:
+        getattr(kind(), way)()
+    assert asks_to_stop(caught.value) is expected
+
+
+class Busy(Callback):
+    """Is at work when the signal arrives, and might ask to stop in each round."""
+
+    def on_epoch_end(self, net, delay=0.0, **kwargs):
+        signal.setitimer(signal.ITIMER_REAL, delay)
+        for i in range(10**8):
+            if str(i) == "":
+                raise KeyboardInterrupt
+
+
+def handler_in_python(signum, frame):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs an interval timer")
+@pytest.mark.parametrize("handler", [signal.default_int_handler, handler_in_python])
+def test_a_signal_at_any_moment_of_a_callback_is_no_wish_to_stop(handler):
+    before = signal.signal(signal.SIGALRM, handler)  # pytest itself needs SIGINT
+    try:
+        for delay in np.random.RandomState(0).uniform(1e-5, 3e-3, 200):
+            with pytest.raises(KeyboardInterrupt) as caught:
+                Busy().on_epoch_end(None, delay)
+            assert not asks_to_stop(caught.value)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_ctrl_c_keeps_the_members_as_they_are(monkeypatch):
+    X, y = data()
+    expected = ensemble(max_epochs=2, lr_schedule=None).fit(X, y)
+    interrupt_at(monkeypatch, n_batches=2 * math.ceil(N / BATCH))
+    model = ensemble(lr_schedule=None)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y)
+    assert_same_weights(model, expected)
+    assert model.predict(X).shape == (N,)
+
+
+def test_ctrl_c_in_the_first_epoch_leaves_the_estimator_unfitted(monkeypatch):
+    X, y = data()
+    interrupt_at(monkeypatch, n_batches=1)
+    model = ensemble()
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y)
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+
+
+# ------------------------------------------------------------------------------------------
+# What `verbose` prints
+# ------------------------------------------------------------------------------------------
+
+
+def test_lines_tell_the_phase_and_the_time_left(capsys, monkeypatch):
+    monkeypatch.setattr(_callbacks, "_SECONDS_BETWEEN_LINES", 0.0)
+    X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
+    small = {"max_epochs": 3, "module__hidden_units": (4,), "random_state": 0}
+    teacher = BayesianEnsembleRegressor(3, verbose=1, member_block=2, **small)
+    HydraPlusRegressor(teacher, verbose=1, group_lasso=0.01, **small).fit(X, y)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "teacher: BayesianEnsembleRegressor"
+    phases = ["members 1 to 2 of 3", "members 3 to 3 of 3", "student"]
+    numbers = [(phase, epoch, 3) for phase in phases for epoch in (1, 2, 3)]
+    numbers.append(("student after pruning", 1, 1))
+    starts = [f"{phase}: epoch {epoch} of {n}, loss " for phase, epoch, n in numbers]
+    assert [line[: len(start)] for line, start in zip(lines[1:], starts, strict=True)] == starts
+    assert all(line.endswith(" s left") for line in lines[1:])
+
+
+def test_the_table_of_epochs_has_no_colours_where_there_is_no_terminal(capsys):
+    X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
+    BayesianEnsembleRegressor(2, max_epochs=2, verbose=2).fit(X, y)
+    out = capsys.readouterr().out
+    assert "train_loss" in out
+    assert "\x1b" not in out
+
+
+def test_lines_of_a_student_tell_of_its_teacher(capsys):
+    X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
+    small = {"max_epochs": 3, "module__hidden_units": (4,), "random_state": 0}
+    teacher = BayesianEnsembleRegressor(3, **small)
+    lines_of_teacher = ["members 1 to 3 of 3: epoch 3 of 3"]
+    cases = {
+        "BayesianEnsembleRegressor": (teacher, lines_of_teacher),
+        "Pipeline": (make_pipeline(StandardScaler(), teacher), lines_of_teacher),
+        "GridSearchCV": (
+            GridSearchCV(teacher, {"lr": [0.01, 0.02]}, cv=2),
+            ["Fitting 2 folds for each of 2 candidates"],
+        ),
+        "FrozenEstimator": (FrozenEstimator(clone(teacher).fit(X, y)), []),
+        "RandomForestRegressor": (RandomForestRegressor(3, random_state=0), []),
+    }
+    for name, (given, expected) in cases.items():
+        student = HydraPlusRegressor(given, verbose=1, **small).fit(X, y)
+        out = capsys.readouterr().out
+        starts = [f"teacher: {name}", *expected, "student: epoch 3 of 3"]
+        assert [line.partition(",")[0] for line in out.splitlines()] == starts
+        assert "".join(out.split("\n")).isprintable()  # no colour, no carriage return
+        student.set_params(verbose=0).fit(X, y)
+        assert capsys.readouterr().out == ""
+    assert teacher.verbose == 0
+
+
+def test_lines_tell_of_the_folds_of_a_teacher(capsys):
+    X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
+    small = {"max_epochs": 3, "module__hidden_units": (4,), "random_state": 0}
+    teacher = BayesianEnsembleRegressor(3, **small)
+    HydraPlusRegressor(teacher, teacher_cv=2, verbose=1, **small).fit(X, y)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(",")[0] for line in lines[:3]] == [
+        "teacher_cv: fold 1 of 2", "teacher_cv: fold 2 of 2", "teacher: BayesianEnsembleRegressor"
+    ]  # fmt: skip
+    assert all(line.endswith(" s left") for line in lines[:2])
+
+
+def test_lines_name_the_settings_that_are_tried(capsys):
+    X, y = np.random.default_rng(0).normal(size=(60, 2)), np.arange(60.0)
+    model = BayesianEnsembleRegressor(6, tune="oob", calibrate="auto", max_epochs=2, verbose=1)
+    model.fit(X, y)
+    lines = capsys.readouterr().out.splitlines()
+    named = [line for line in lines if line.startswith("tuning: setting ")]
+    params = [trial["params"] for trial in model.tuning_]
+    assert named == [f"tuning: setting {i} of 3, {p}" for i, p in enumerate(params, 1)]
+
+
+def test_the_time_left_is_that_of_all_members(capsys, monkeypatch):
+    monkeypatch.setattr(_callbacks, "_SECONDS_BETWEEN_LINES", 0.0)
+    clock = SimpleNamespace(monotonic=itertools.count().__next__)  # an epoch takes a second
+    monkeypatch.setattr(_callbacks, "time", clock)
+    X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
+    BayesianEnsembleRegressor(6, member_block=2, max_epochs=3, verbose=1).fit(X, y)
+    left = [line.split(", ")[-1] for line in capsys.readouterr().out.splitlines()]
+    assert left == [f"{seconds} s left" for seconds in range(8, -1, -1)]
+
+
+def test_long_times_are_told_in_minutes_and_hours():
+    assert time_left(10.0, 2, 4) == "20 s left"
+    assert time_left(1.0, 1, 300) == "5 min left"
+    assert time_left(60.0, 0.5, 75) == "2.5 h left"
+
+
+def test_the_table_of_epochs_is_headed_by_what_is_trained(capsys):
+    X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
+    teacher = BayesianEnsembleRegressor(3, max_epochs=2, member_block=2)
+    HydraPlusRegressor(teacher, max_epochs=2, verbose=2).fit(X, y)
+    lines = capsys.readouterr().out.splitlines()
+    headings = [line for line in lines if line.endswith(":")]
+    assert headings == ["members 1 to 2 of 3:", "members 3 to 3 of 3:", "student:"]
+
+
+def test_nothing_is_printed_by_default(capsys):
+    X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
+    BayesianEnsembleRegressor(2, max_epochs=2).fit(X, y)
+    assert capsys.readouterr().out == ""
+
+
+def test_errors_about_callbacks_name_those_that_users_know():
+    X, y = data()
+    with pytest.raises(ValueError, match="belong to no callback") as caught:
+        ensemble(callbacks__print_lig__sink=noop).fit(X, y)
+    message = str(caught.value)
+    assert "'epoch_timer', 'lr_schedule', 'print_log']. Did you mean 'print_log'?" in message
+    assert "TaskPerEpoch" not in message
+    assert "DivergenceGuard" not in message
+    with pytest.raises(ValueError, match="Invalid parameter 'snk' for estimator print_log"):
+        ensemble(callbacks__print_log__snk=noop).fit(X, y)

@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The training loop against bare torch loops over single networks."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+
+import numpy as np
+import pytest
+import torch
+from joblib import Parallel, delayed
+from numpy.testing import assert_allclose, assert_array_equal
+from skorch import callbacks as skorch_callbacks
+from skorch.callbacks import Callback
+from small_stacks import (
+    BATCH,
+    BETA,
+    EPOCHS,
+    LR,
+    PRIOR_SCALE,
+    D,
+    N,
+    Spy,
+    assert_same_weights,
+    batch_normalised,
+    data,
+    ensemble,
+    parameters_of,
+)
+from torch import nn
+from torch.nn import functional as F
+
+from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
+from skdistill.ensembles import _training
+from skdistill.modules import MLP
+
+# --- a stack is its members ------------------------------------------------------------------
+
+
+class PlainNet(nn.Module):
+    """One member as anybody would write it."""
+
+    def __init__(self, start, m):
+        super().__init__()
+        self.hidden, self.out = nn.Linear(D, 6), nn.Linear(6, 2)
+        self.to(start[0].dtype)
+        with torch.no_grad():
+            layers = (self.hidden, self.out)
+            for layer, weight, bias in zip(layers, start[::2], start[1::2], strict=True):
+                layer.weight.copy_(weight[m].t())
+                layer.bias.copy_(bias[m, 0])
+
+    def forward(self, x):
+        return self.out(torch.tanh(self.hidden(x)))
+
+
+def trained_alone(spy, m, X, y, weight, n_rows, batch_size=BATCH):
+    """Train member m by itself, in a bare loop."""
+    net = PlainNet(spy.start, m)
+    optimizer = torch.optim.Adam(net.parameters(), lr=LR)
+    order = torch.Generator().manual_seed(spy.order_seeds[m])
+    weight = weight / weight.mean()
+    for epoch in range(EPOCHS):
+        optimizer.param_groups[0]["lr"] = LR * (1 + math.cos(math.pi * epoch / EPOCHS)) / 2
+        permutation = torch.randperm(len(X), generator=order)
+        for rows in permutation.split(batch_size):
+            mean, raw = net(X[rows]).T
+            variance = F.softplus(raw) + 1e-6
+            nll = 0.5 * (variance.log() + (y[rows] - mean) ** 2 / variance)
+            loss = (weight[rows] * variance.detach() ** BETA * nll).mean()
+            for layer in (net.hidden, net.out):
+                precision = layer.in_features / PRIOR_SCALE**2
+                loss = loss + 0.5 * precision / n_rows * layer.weight.square().sum()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return net
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-9), (np.float32, 1e-5)])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("bootstrap", [False, True])
+def test_a_stack_trains_as_its_members_do_alone(dtype, tolerance, weighted, bootstrap):
+    X, y = data(dtype)
+    sample_weight = np.random.RandomState(1).uniform(0.2, 3, N).astype(dtype) if weighted else None
+    spy = Spy()
+    fitted = ensemble(bootstrap=bootstrap, callbacks=[spy]).fit(X, y, sample_weight)
+
+    weight = np.ones(N, dtype) if sample_weight is None else sample_weight
+    loc = np.average(y, weights=weight)
+    scale = np.sqrt(np.average((y - loc) ** 2, weights=weight))
+    X_tensor, y_tensor = torch.tensor(X), torch.tensor(((y - loc) / scale).astype(dtype))
+    members = fitted.predict_members(X)
+    assert members.dtype == dtype
+    for m in range(3):
+        own = torch.tensor(weight)
+        if bootstrap:
+            own = spy.row_weight[m] * (N / spy.row_weight[m].sum())
+            assert_allclose(own, own.round(), atol=1e-5)  # how often each row was drawn
+            assert own.sum().item() == pytest.approx(N)
+        alone = trained_alone(spy, m, X_tensor, y_tensor, own, n_rows=weight.sum())
+        with torch.no_grad():
+            mean, raw = alone(X_tensor).T
+        stacked = [p[m] for p in parameters_of(fitted)]
+        for layer, W, b in zip((alone.hidden, alone.out), stacked[::2], stacked[1::2], strict=True):
+            assert_allclose(W.T, layer.weight.detach(), rtol=0, atol=tolerance)
+            assert_allclose(b[0], layer.bias.detach(), rtol=0, atol=tolerance)
+        variance = F.softplus(raw) + 1e-6
+        assert_allclose((members[:, m, 0, 0] - loc) / scale, mean, atol=2 * tolerance)
+        assert_allclose(members[:, m, 0, 1] / scale**2, variance, atol=2 * tolerance)
+
+
+def test_members_that_share_all_rows_train_as_alone_too():
+    X, y = data()
+    spy = Spy()
+    fitted = ensemble(batch_size=1000, callbacks=[spy]).fit(X, y)
+    standardised = torch.tensor((y - y.mean()) / y.std())
+    for m in range(3):
+        alone = trained_alone(
+            spy, m, torch.tensor(X), standardised, torch.ones(N, dtype=torch.float64), N, N
+        )
+        W, b, *_ = (p[m] for p in parameters_of(fitted))
+        assert_allclose(W.T, alone.hidden.weight.detach(), atol=1e-9)
+        assert_allclose(b[0], alone.hidden.bias.detach(), atol=1e-9)
+
+
+def test_bootstrap_samples_differ_and_follow_the_weights():
+    X, y = data(n=400)
+    weight = np.repeat([1.0, 3.0], 200)
+    spy = Spy()
+    ensemble(bootstrap=True, max_epochs=1, callbacks=[spy]).fit(X, y, weight)
+    counts = spy.row_weight.numpy()
+    assert not np.array_equal(counts[0], counts[1])
+    assert_allclose(counts[:, 200:].sum(1) / counts.sum(1), 0.75, atol=0.08)  # 3.5 sd
+
+
+def test_blocks_of_members_train_as_one_stack(monkeypatch):
+    X, y = data()
+    whole = ensemble(n_members=5).fit(X, y)
+    monkeypatch.setattr(_training, "block_size", lambda *arguments: 2)
+    assert_same_weights(ensemble(n_members=5).fit(X, y), whole, atol=1e-10)
+
+
+# --- layers ----------------------------------------------------------------------------------
+
+
+def test_layers_can_be_frozen():
+    X, y = data()
+    spy = Spy()
+    freezer = skorch_callbacks.Freezer("network.0.*")
+    fitted = ensemble(callbacks=[spy, freezer]).fit(X, y)
+    changed = [not torch.equal(a, b) for a, b in zip(spy.start, parameters_of(fitted), strict=True)]
+    assert changed == [False, False, True, True]
+
+
+class TrainingMode(Callback):
+    """Asks every part of the net, when a gradient has been computed, whether it is in training."""
+
+    def __init__(self):
+        self.heard = []
+
+    def on_grad_computed(self, net, **kwargs):
+        self.heard.append(all(part.training for part in net.module_.modules()))
+
+
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_dropout_and_normalisation_layers_are_in_training_mode_in_training(early_stopping):
+    X, y = data()
+    mode = TrainingMode()
+    settings = {"early_stopping": early_stopping, "callbacks": [mode], "max_epochs": 3}
+    fitted = ensemble(**settings).fit(X, y)
+    assert mode.heard
+    assert all(mode.heard)
+    assert not any(part.training for part in fitted.module_.modules())
+
+
+def test_running_statistics_are_learnt():
+    X, y = data()
+    fitted = BayesianEnsembleRegressor(
+        2, module=batch_normalised, max_epochs=3, batch_size=BATCH, device="cpu", random_state=0
+    ).fit(X, y)
+    buffers = dict(fitted.module_.named_buffers())
+    (n_batches,) = (value for name, value in buffers.items() if name.endswith("tracked"))
+    assert n_batches.tolist() == [3 * math.ceil(N / BATCH)] * 2
+
+
+# --- generators ------------------------------------------------------------------------------
+
+
+def dropping(in_features, out_features):
+    """A module that draws from the global generator, when built and in training."""
+    return nn.Sequential(nn.Linear(in_features, 6), nn.Dropout(0.3), nn.Linear(6, out_features))
+
+
+def models():
+    with_dropout = BayesianEnsembleRegressor(
+        3, module=dropping, max_epochs=3, batch_size=BATCH, device="cpu", random_state=0
+    )
+    student = HydraPlusRegressor(
+        ensemble(n_members=2, max_epochs=2),
+        max_epochs=2,
+        device="cpu",
+        random_state=0,
+        module__hidden_units=(6,),
+    )
+    return [
+        pytest.param(ensemble(), id="ensemble"),
+        pytest.param(ensemble(bootstrap=True, early_stopping=True), id="bootstrap"),
+        pytest.param(with_dropout, id="dropout"),
+        pytest.param(student, id="student"),
+    ]
+
+
+@pytest.mark.parametrize("model", models())
+def test_fit_leaves_the_global_generators_alone_and_does_not_look_at_them(model):
+    X, y = data()
+    torch.manual_seed(3)
+    np.random.seed(3)
+    before = torch.get_rng_state(), np.random.get_state()[1].copy()
+    model.fit(X, y)
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert_array_equal(np.random.get_state()[1], before[1])
+    first = parameters_of(model)
+    torch.manual_seed(4)
+    np.random.seed(4)
+    for value, again in zip(first, parameters_of(model.fit(X, y)), strict=True):
+        assert torch.equal(value, again)
+
+
+class Meet(Callback):
+    """Lets fits in several threads begin each epoch together, as far as they can."""
+
+    def __init__(self, barrier):
+        self.barrier = barrier
+
+    def on_epoch_begin(self, net, **kwargs):
+        with contextlib.suppress(threading.BrokenBarrierError):
+            self.barrier.wait(timeout=0.3)
+
+
+@pytest.mark.usefixtures("two_threads")
+@pytest.mark.parametrize("module", [MLP, dropping])
+def test_fits_in_threads_are_those_one_after_the_other(module):
+    X, y = data()
+
+    def build(seed, callbacks=None):
+        return BayesianEnsembleRegressor(
+            3,
+            module=module,
+            max_epochs=5,
+            batch_size=BATCH,
+            device="cpu",
+            random_state=seed,
+            callbacks=callbacks,
+        )
+
+    alone = [build(seed).fit(X, y) for seed in range(2)]
+    before = torch.get_rng_state()
+    meet = [Meet(threading.Barrier(2))]
+    together = Parallel(n_jobs=2, backend="threading")(
+        delayed(build(seed, meet).fit)(X, y) for seed in range(2)
+    )
+    for first, second in zip(alone, together, strict=True):
+        assert_same_weights(first, second)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+@pytest.mark.parametrize("module", [MLP, dropping])
+def test_fit_leaves_the_global_generator_of_the_gpu_alone(module):
+    X, y = data()
+    torch.cuda.manual_seed_all(3)
+    before = torch.cuda.get_rng_state()
+    BayesianEnsembleRegressor(2, module=module, max_epochs=2, device="cuda").fit(X, y)
+    assert torch.equal(torch.cuda.get_rng_state(), before)

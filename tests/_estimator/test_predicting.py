@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""All that is read off the predicted distribution."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from sklearn import config_context
+from sklearn.preprocessing import StandardScaler
+from small_models import assert_same, ensemble, student, target_transformed
+
+from skdistill import (
+    BayesianEnsembleRegressor,
+    BDistilBooster,
+    DistributionDistiller,
+    GPEDDistiller,
+    HydraPlusRegressor,
+    predict_interval,
+    predict_quantiles,
+)
+from skdistill._estimator import batched
+from skdistill._estimator.batched import chunk_size
+from skdistill.distillers.distribution._families import FAMILIES
+from skdistill.distributions import EmpiricalGaussian
+from skdistill.modules import GaussianStack
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module", params=[1, 2], ids=["one target", "two targets"])
+def fitted(request, data, two_targets):
+    return ensemble().fit(*(data if request.param == 1 else two_targets))
+
+
+def test_all_is_read_off_the_distribution(fitted, data):
+    X, _ = data
+    distribution = fitted.predict_distribution(X)
+    assert isinstance(distribution, EmpiricalGaussian)
+    per_target = fitted._plan.task.per_target
+    mean, std = fitted.predict(X, return_std=True)
+    np.testing.assert_allclose(mean, per_target(distribution.mean.numpy()))
+    np.testing.assert_allclose(std, per_target(distribution.variance.sqrt().numpy()))
+    assert_same(
+        fitted.predict_uncertainty(X),
+        [per_target(part.numpy()) for part in distribution.uncertainty()],
+    )
+    np.testing.assert_array_equal(fitted.predict_members(X), distribution.members.numpy())
+    levels = [0.05, 0.3, 0.9]
+    quantiles = per_target(distribution.quantile(levels).numpy())
+    np.testing.assert_allclose(fitted.predict_quantiles(X, levels), quantiles)
+    interval = per_target(distribution.interval(0.7).numpy())
+    np.testing.assert_allclose(fitted.predict_interval(X, 0.7), interval)
+
+
+STUDENTS = {
+    **{family: partial(DistributionDistiller, family=family) for family in FAMILIES["regressor"]},
+    "hydra": HydraPlusRegressor,
+    "hydra with a gain": partial(HydraPlusRegressor, n_heads=2),
+    "expectations": GPEDDistiller,
+    "boosting": partial(BDistilBooster, n_rounds=2),
+}
+
+
+@pytest.mark.parametrize("name", STUDENTS)
+def test_the_mean_alone_is_that_of_the_distribution(name, two_targets):
+    X, Y = two_targets
+    settings = {"max_epochs": 2, "module__hidden_units": (8,), "random_state": 0}
+    model = STUDENTS[name](ensemble(), **settings).fit(X, Y)
+    expected = model.predict_distribution(X).mean.numpy()
+    np.testing.assert_allclose(model.predict(X), expected, rtol=1e-9)
+    if name == "hydra with a gain":
+        assert model._plan.has_gain
+
+
+def test_the_parts_add_up_and_are_the_members_moments(fitted, data):
+    X, _ = data
+    means, variances = np.moveaxis(fitted.predict_members(X), -1, 0)
+    total, aleatoric, epistemic = fitted.predict_uncertainty(X)
+    np.testing.assert_allclose(aleatoric, fitted._plan.task.per_target(variances.mean(axis=1)))
+    np.testing.assert_allclose(epistemic, fitted._plan.task.per_target(means.var(axis=1)))
+    np.testing.assert_array_equal(total, aleatoric + epistemic)
+    _, std = fitted.predict(X, return_std=True)
+    np.testing.assert_allclose(std, fitted.predict_uncertainty(X).std().total)
+
+
+def test_quantiles_are_those_of_the_mixture(data):
+    X, _ = data
+    model = ensemble().fit(*data)
+    levels = [0.025, 0.4, 0.975]
+    quantiles = model.predict_quantiles(X, levels)
+    means, variances = np.moveaxis(model.predict_members(X)[:, :, 0], -1, 0)
+    for k, level in enumerate(levels):
+        cdf = stats.norm.cdf(quantiles[:, k, None], means, np.sqrt(variances)).mean(axis=1)
+        np.testing.assert_allclose(cdf, level, rtol=1e-9)
+    np.testing.assert_allclose(model.predict_interval(X, 0.95), quantiles[:, [0, 2]])
+
+
+@pytest.mark.parametrize("coverage", [0.0, 1.0, -0.1, 90])
+def test_coverage_out_of_range_is_named(coverage, data):
+    model = ensemble().fit(*data)
+    for predict in (model.predict_interval, lambda X, c: predict_interval(model, X, c)):
+        with pytest.raises(ValueError, match=f"coverage must be strictly.*{coverage}"):
+            predict(data[0], coverage)
+
+
+def test_a_coverage_that_is_no_number_is_named(data):
+    with pytest.raises(ValueError, match="coverage must be strictly between 0 and 1, got 'a'"):
+        ensemble().fit(*data).predict_interval(data[0], "a")
+
+
+@pytest.mark.parametrize("levels", [0.0, [0.1, 1.0], [1.5], [[0.1]]])
+def test_quantiles_out_of_range_are_named(levels, data):
+    bare = ensemble().fit(*data)
+    through, _ = target_transformed(data, transformer=StandardScaler())
+    for model in (bare, through):
+        message = "quantiles must be a number or a 1-D sequence.*got"
+        with pytest.raises(ValueError, match=message) as error:
+            predict_quantiles(model, data[0], levels)
+        assert str(np.ravel(levels)[-1]) in str(error.value)
+
+
+def test_one_network_cannot_tell_the_parts(data):
+    X, _ = data
+    model = ensemble(n_members=1).fit(*data)
+    total, aleatoric, epistemic = model.predict_uncertainty(X)
+    np.testing.assert_allclose(total, model.predict_members(X)[:, 0, 0, 1])
+    assert aleatoric is None
+    assert epistemic is None
+    assert model.predict_uncertainty(X).std().aleatoric is None
+
+
+def test_samples_have_the_predicted_moments(data):
+    X, _ = data
+    model = ensemble().fit(*data)
+    mean, std = model.predict(X, return_std=True)
+    draws = model.sample_y(X, n_samples=20_000, random_state=0)
+    np.testing.assert_allclose(draws.mean(axis=1), mean, atol=0.03 * std.max())
+    np.testing.assert_allclose(draws.std(axis=1), std, rtol=0.03)
+    below = (draws < model.predict_quantiles(X, 0.2)).mean(axis=1)
+    np.testing.assert_allclose(below, 0.2, atol=0.02)
+
+
+def test_targets_are_drawn_apart(two_targets):
+    X, _ = two_targets
+    model = ensemble(n_members=1).fit(*two_targets)
+    draws = model.sample_y(X[:1], n_samples=20_000, random_state=0)[0]
+    assert abs(np.corrcoef(draws)[0, 1]) < 0.03  # one member: the noises of targets are independent
+
+
+def test_samples_repeat_with_their_seed(fitted, data):
+    X, _ = data
+    first = fitted.sample_y(X, 5, random_state=3)
+    np.testing.assert_array_equal(first, fitted.sample_y(X, 5, random_state=3))
+    np.testing.assert_array_equal(
+        first, fitted.sample_y(X, 5, random_state=np.random.RandomState(3))
+    )
+    assert (first != fitted.sample_y(X, 5, random_state=4)).any()
+    assert (fitted.sample_y(X, 5) != fitted.sample_y(X, 5)).any()
+
+
+@pytest.mark.parametrize(("n_samples", "error"), [(-1, ValueError), (1.5, TypeError)])
+def test_numbers_of_samples_out_of_range_are_named(n_samples, error, data):
+    with pytest.raises(error, match="n_samples"):
+        ensemble().fit(*data).sample_y(data[0], n_samples)
+
+
+READS = {
+    "predict": lambda model, X: model.predict(X),
+    "std": lambda model, X: model.predict(X, return_std=True)[1],
+    "epistemic": lambda model, X: model.predict_uncertainty(X).epistemic,
+    "members": lambda model, X: model.predict_members(X),
+    "quantiles": lambda model, X: model.predict_quantiles(X, [0.1, 0.9]),
+    "interval": lambda model, X: model.predict_interval(X),
+    "samples": lambda model, X: model.sample_y(X, 3, random_state=0),
+    "distribution": lambda model, X: model.predict_distribution(X).members.numpy(),
+}
+
+
+@pytest.fixture
+def chunks(monkeypatch):
+    """Numbers of rows that networks are asked about at a time, as they are asked."""
+    sizes: list[int] = []
+    original = GaussianStack.outputs
+
+    def spy(self, x):
+        sizes.append(len(x))
+        return original(self, x)
+
+    monkeypatch.setattr(GaussianStack, "outputs", spy)
+    return sizes
+
+
+@pytest.mark.parametrize("read", READS)
+def test_a_row_does_not_depend_on_its_chunk(read, fitted, data, chunks, monkeypatch):
+    X, _ = data
+    whole = READS[read](fitted, X)
+    assert chunks == [60]
+    single = np.concatenate([READS[read](fitted, X[i : i + 1]) for i in range(len(X))])
+    np.testing.assert_allclose(single, whole, rtol=1e-11)
+    monkeypatch.setattr(batched, "_FEW", 0)
+    with config_context(working_memory=1e-6):  # less than a row's worth: one row at a time
+        assert chunk_size(fitted.module_, fitted._recipe.row_shape) == 1
+        chunks.clear()
+        np.testing.assert_allclose(READS[read](fitted, X), whole, rtol=1e-11)
+        assert chunks == 60 * [1]
+    activations = 3 * (8 + 2 * fitted.n_outputs_)  # of a row, in three networks of two layers
+    monkeypatch.setattr(batched, "_CHUNK_BYTES", 7 * 8 * activations)
+    chunks.clear()
+    np.testing.assert_allclose(READS[read](fitted, X), whole, rtol=1e-11)
+    assert chunks == [*8 * [7], 4]
+
+
+@pytest.mark.parametrize("n_rows", [1, 6, 7, 8, 14])
+def test_chunks_hold_every_row_once(n_rows, data, chunks, monkeypatch):
+    model = ensemble().fit(*data)
+    expected = model.predict_members(data[0][:n_rows])
+    monkeypatch.setattr(batched, "_FEW", 0)
+    monkeypatch.setattr(batched, "chunk_size", lambda module, row_shape: 7)
+    chunks.clear()
+    members = model.predict_members(data[0][:n_rows])
+    np.testing.assert_allclose(members, expected, rtol=1e-11)
+    assert members.dtype == expected.dtype
+    assert chunks == [7] * (n_rows // 7) + [n_rows % 7] * (n_rows % 7 > 0)
+
+
+def test_a_few_rows_are_predicted_in_one_piece(data, chunks, monkeypatch):
+    X, y = data
+    model = ensemble().fit(X, y)
+    chunks.clear()
+    with config_context(working_memory=1e-6):
+        monkeypatch.setattr(batched, "_FEW", X.size)
+        model.predict(X)
+        assert chunks == [60]
+        chunks.clear()
+        monkeypatch.setattr(batched, "_FEW", X.size - 1)
+        model.predict(X)
+        assert chunks == 60 * [1]
+
+
+def test_chunks_follow_the_cache_and_working_memory(data, monkeypatch):
+    model = ensemble(n_members=10, module__hidden_units=(100, 30), max_epochs=1).fit(*data)
+    per_row = 10 * (100 + 30 + 2) * 8  # activations of all layers and members, in float64
+    assert chunk_size(model.module_, model._recipe.row_shape) == batched._CHUNK_BYTES // per_row
+    with config_context(working_memory=1):
+        assert chunk_size(model.module_, model._recipe.row_shape) == 2**20 // per_row
+    monkeypatch.setattr(batched, "_CHUNK_BYTES", 2 * per_row)
+    assert chunk_size(model.module_, model._recipe.row_shape) == 2
+    monkeypatch.setattr(batched, "_CHUNK_BYTES", per_row - 1)
+    assert chunk_size(model.module_, model._recipe.row_shape) == 1  # never less than a row
+
+
+def test_the_chunks_of_a_student_count_its_core_once(data):
+    model = student(module__hidden_units=(100, 30), max_epochs=1).fit(*data)
+    assert chunk_size(model.module_, model._recipe.row_shape) == batched._CHUNK_BYTES // (
+        (100 + 30 + (3 + 1) * 2) * 8
+    )
+
+
+class WithScalar(torch.nn.Module):
+    """A network with a parameter that has no axis at all."""
+
+    def __init__(self, in_features, out_features):
+        super().__init__()
+        self.linear = torch.nn.Linear(in_features, out_features)
+        self.gain = torch.nn.Parameter(torch.ones(()))
+
+    def forward(self, x):
+        return self.gain * self.linear(x)
+
+
+def test_parameters_without_axes_are_chunked_too(data):
+    model = BayesianEnsembleRegressor(2, module=WithScalar, max_epochs=1).fit(*data)
+    assert model.predict(data[0]).shape == (60,)
+    assert chunk_size(model.module_, model._recipe.row_shape) == batched._CHUNK_BYTES // (2 * 2 * 8)

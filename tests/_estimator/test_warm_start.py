@@ -1,0 +1,388 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""``warm_start``: further members of an ensemble, further epochs of a student."""
+
+from __future__ import annotations
+
+import os
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
+from skorch.callbacks import Callback
+from small_models import assert_same_weights, weights
+
+from skdistill import (
+    BayesianEnsembleClassifier,
+    BayesianEnsembleRegressor,
+    DistributionDistiller,
+    HydraPlusClassifier,
+    HydraPlusRegressor,
+    load,
+    save,
+)
+from skdistill._engine import SavedTraining
+from skdistill.distillers._fit import _student
+from skdistill.samplers import SGLD, MCDropout
+
+SMALL = {"max_epochs": 4, "batch_size": 16, "module__hidden_units": (6,), "random_state": 0}
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(60, 3))
+NUMBERS = 5 + X @ [1.0, -2.0, 0.5] + 0.3 * RNG.normal(size=60)
+LABELS = np.array(["elm", "ash", "oak"])[np.digitize(NUMBERS, [4.0, 6.0])]
+ENSEMBLES = [(BayesianEnsembleRegressor, NUMBERS), (BayesianEnsembleClassifier, LABELS)]
+
+
+def members(model, first=0, last=None):
+    """Weights of some members."""
+    return {
+        name: value[first:last]
+        for name, value in weights(model).items()
+        if name.startswith("network.")
+    }
+
+
+# ------------------------------------------------------------------------------------------
+# More members
+# ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "params",
+    [{}, {"member_block": 1}, {"bootstrap": True}, {"early_stopping": True, "member_block": 3}],
+)
+@pytest.mark.parametrize(("cls", "y"), ENSEMBLES)
+def test_members_are_added_to_those_that_are_there(cls, y, params):
+    ensemble = cls(3, warm_start=True, **SMALL, **params).fit(X, y)
+    before, n_rows = members(ensemble), len(ensemble.history_)
+    ensemble.set_params(n_members=5).fit(X, y)
+    for name, value in members(ensemble, 0, 3).items():
+        np.testing.assert_array_equal(value, before[name])
+    at_once = cls(5, **SMALL, **params).fit(X, y)
+    for name, value in members(ensemble).items():
+        np.testing.assert_allclose(value, members(at_once)[name], rtol=1e-12, atol=1e-12)
+    assert ensemble.n_members_ == len(ensemble.n_restarts_) == 5
+    assert {tuple(row["members"]) for row in ensemble.history_[n_rows:]} <= {(3, 4), (3,), (4,)}
+    if "early_stopping" in params:
+        np.testing.assert_array_equal(ensemble.best_epochs_, at_once.best_epochs_)
+
+
+@pytest.mark.parametrize(("cls", "y"), ENSEMBLES)
+def test_further_members_have_the_temperature_of_all(cls, y):
+    params = {**SMALL, "distance_aware": False, "max_epochs": 20}
+    ensemble = cls(3, warm_start=True, **params).fit(X, y)
+    before = ensemble.calibration_
+    ensemble.set_params(n_members=5).fit(X, y)
+    at_once = cls(5, **params).fit(X, y)
+    found, expected = (model.calibration_.temperature for model in (ensemble, at_once))
+    assert found == pytest.approx(expected, rel=1e-4)
+    assert before.temperature != pytest.approx(expected, rel=1e-2)
+
+
+def test_temperature_of_members_with_other_rows_is_that_of_the_further_ones():
+    params = {**SMALL, "max_epochs": 20}
+    ensemble = BayesianEnsembleRegressor(3, warm_start=True, **params).fit(X, NUMBERS)
+    narrow = ensemble.calibration_.temperature
+    noisy = NUMBERS + 3 * np.random.default_rng(1).normal(size=60)
+    ensemble.set_params(n_members=6).fit(X, noisy)
+    assert ensemble.calibration_.temperature > 1.2 * narrow
+
+
+def test_blocks_that_begin_at_the_same_members_give_the_same_bits():
+    params = {**SMALL, "member_block": 2}
+    ensemble = BayesianEnsembleRegressor(2, warm_start=True, **params).fit(X, NUMBERS)
+    ensemble.set_params(n_members=6).fit(X, NUMBERS)
+    assert_same_weights(ensemble, BayesianEnsembleRegressor(6, **params).fit(X, NUMBERS))
+
+
+def test_new_members_learn_from_other_rows_on_the_scale_of_the_first():
+    ensemble = BayesianEnsembleRegressor(2, warm_start=True, **SMALL).fit(X, NUMBERS)
+    before = ensemble.predict_members(X)[..., 0]  # the variances have another temperature then
+    y_scale = weights(ensemble)["y_scale"]
+    ensemble.set_params(n_members=4, max_epochs=60).fit(X[:40], NUMBERS[:40] + 4)
+    np.testing.assert_allclose(ensemble.predict_members(X)[:, :2, ..., 0], before, rtol=1e-12)
+    assert weights(ensemble)["y_scale"] == y_scale
+    shift = ensemble.predict_members(X)[:, 2:, ..., 0].mean() - before.mean()
+    assert shift > 1
+
+
+def test_members_that_are_all_there_are_left_with_a_warning():
+    ensemble = BayesianEnsembleRegressor(3, warm_start=True, **SMALL).fit(X, NUMBERS)
+    before = pickle.loads(pickle.dumps(ensemble))
+    with pytest.warns(UserWarning, match="all of the n_members=3 members are trained already"):
+        ensemble.set_params(max_epochs=9).fit(X, NUMBERS)
+    assert_same_weights(ensemble, before)
+    assert ensemble.n_epochs_ == 4
+
+
+def test_fewer_members_are_refused():
+    ensemble = BayesianEnsembleRegressor(3, warm_start=True, **SMALL).fit(X, NUMBERS)
+    message = "n_members must be at least 3, as many as have been trained, .*; got 2"
+    with pytest.raises(ValueError, match=message):
+        ensemble.set_params(n_members=2).fit(X, NUMBERS)
+    assert ensemble.set_params(warm_start=False).fit(X, NUMBERS).n_members_ == 2
+
+
+class Interrupts(Callback):
+    """Ctrl-C at the first epoch of the block with that number."""
+
+    def __init__(self, block):
+        self.block = block
+        self.n_begun = 0
+
+    def on_train_begin(self, net, **kwargs):
+        self.n_begun += 1
+
+    def on_epoch_begin(self, net, **kwargs):
+        if self.n_begun == self.block:
+            press_ctrl_c()
+
+
+def press_ctrl_c():
+    raise KeyboardInterrupt
+
+
+def test_members_that_an_interrupt_has_left_out_are_trained():
+    params = {**SMALL, "member_block": 1}
+    ensemble = BayesianEnsembleRegressor(4, warm_start=True, callbacks=[Interrupts(3)], **params)
+    with pytest.raises(KeyboardInterrupt):
+        ensemble.fit(X, NUMBERS)
+    assert ensemble.n_members_ == 2
+    ensemble.set_params(callbacks=None).fit(X, NUMBERS)
+    assert_same_weights(ensemble, BayesianEnsembleRegressor(4, **params).fit(X, NUMBERS))
+
+
+def test_balanced_classes_may_be_missing_from_later_rows():
+    ensemble = BayesianEnsembleClassifier(2, warm_start=True, class_weight="balanced", **SMALL)
+    ensemble.fit(X, LABELS)
+    some = LABELS != "oak"
+    ensemble.set_params(n_members=3).fit(X[some], LABELS[some])
+    assert ensemble.predict_proba(X).shape == (60, 3)
+
+
+@pytest.mark.parametrize("inference", [SGLD(1e-4), MCDropout()])
+def test_draws_cannot_be_added_to(inference):
+    ensemble = BayesianEnsembleRegressor(4, inference=inference, warm_start=True, **SMALL)
+    with pytest.raises(ValueError, match="warm_start must be False with inference="):
+        ensemble.fit(X, NUMBERS)
+    ensemble.set_params(warm_start=False).fit(X, NUMBERS)
+    with pytest.raises(ValueError, match="warm_start must be False where the fitted members are"):
+        ensemble.set_params(warm_start=True, inference="deep_ensemble").fit(X, NUMBERS)
+
+
+# ------------------------------------------------------------------------------------------
+# More epochs
+# ------------------------------------------------------------------------------------------
+
+FROZEN = {
+    "numbers": FrozenEstimator(BayesianEnsembleRegressor(3, **SMALL).fit(X, NUMBERS)),
+    "labels": FrozenEstimator(BayesianEnsembleClassifier(3, **SMALL).fit(X, LABELS)),
+}
+Y = {"numbers": NUMBERS, "labels": LABELS}
+HYDRA = {"spread_weight": 0.0}  # whose weight would grow over all epochs
+STUDENTS = {
+    "hydra of numbers": lambda: HydraPlusRegressor(FROZEN["numbers"], **HYDRA, **SMALL),
+    "hydra of labels": lambda: HydraPlusClassifier(FROZEN["labels"], **HYDRA, **SMALL),
+    "gaussian numbers": lambda: DistributionDistiller(FROZEN["numbers"], **SMALL),
+    "mixup numbers": lambda: DistributionDistiller(
+        FROZEN["numbers"], transfer="mixup", optimizer="SGD", optimizer__momentum=0.9, **SMALL
+    ),
+    "dirichlet labels": lambda: DistributionDistiller(FROZEN["labels"], **SMALL),
+    "head of labels": lambda: DistributionDistiller(
+        FROZEN["labels"], family="dropout_head", **SMALL
+    ),
+}
+
+
+def y_of(name):
+    return Y[name.split()[-1]]
+
+
+@pytest.mark.parametrize("name", STUDENTS)
+def test_further_epochs_make_the_student_of_all_of_them(name):
+    student = STUDENTS[name]().set_params(warm_start=True, lr_schedule=None)
+    student.fit(X, y_of(name))
+    student = pickle.loads(pickle.dumps(student))  # the state of the training goes with it
+    student.set_params(max_epochs=9).fit(X, y_of(name))
+    whole = clone(student).fit(X, y_of(name))
+    assert_same_weights(student, whole)
+    assert student.n_epochs_ == 9
+    assert [row["epoch"] for row in student.history_] == list(range(1, 10))
+    losses = [[row["train_loss"] for row in model.history_] for model in (student, whole)]
+    assert losses[0] == losses[1]
+
+
+def test_the_teacher_is_not_fitted_again():
+    student = HydraPlusRegressor(BayesianEnsembleRegressor(2, **SMALL), warm_start=True, **SMALL)
+    teacher = student.fit(X, NUMBERS).teacher_
+    assert student.set_params(max_epochs=6).fit(X, NUMBERS).teacher_ is teacher
+    assert len(student.history_) == 6
+
+
+def test_the_learning_rate_falls_anew_over_the_further_epochs():
+    student = STUDENTS["gaussian numbers"]().set_params(warm_start=True).fit(X, NUMBERS)
+    rates = Rates()
+    student.set_params(max_epochs=8, callbacks=[rates]).fit(X, NUMBERS)
+    expected = 0.01 * (1 + np.cos(np.pi * np.arange(4) / 4)) / 2
+    np.testing.assert_allclose(rates.seen, expected, rtol=1e-6)
+
+
+class Rates(Callback):
+    seen: list[float]
+
+    def on_train_begin(self, net, **kwargs):
+        Rates.seen = []
+
+    def on_epoch_begin(self, net, **kwargs):
+        Rates.seen.append(net.optimizer_.param_groups[0]["lr"])
+
+
+def test_epochs_that_are_all_there_leave_the_student_with_a_warning(monkeypatch):
+    student = STUDENTS["hydra of numbers"]().set_params(warm_start=True).fit(X, NUMBERS)
+    before = weights(student)
+    with pytest.warns(UserWarning, match="all of the 4 epochs that max_epochs=4 stands for"):
+        student.fit(X, NUMBERS)
+    with pytest.raises(ValueError, match=r"max_epochs must be at least 4 .*; got 2"):
+        student.set_params(max_epochs=2).fit(X, NUMBERS)
+    monkeypatch.setattr(_student, "_EPOCHS_WITHIN", (1, 3))
+    with pytest.warns(UserWarning, match="all of the 3 epochs that max_epochs='auto' stands for"):
+        student.set_params(max_epochs="auto").fit(X, NUMBERS)
+    for name, value in weights(student).items():
+        np.testing.assert_array_equal(value, before[name])
+
+
+def test_an_optimizer_of_another_class_begins_without_a_state():
+    student = STUDENTS["hydra of numbers"]().set_params(warm_start=True).fit(X, NUMBERS)
+    other = {"optimizer": "SGD", "optimizer__momentum": 0.9, "lr": 1e-3, "max_epochs": 6}
+    assert len(student.set_params(**other).fit(X, NUMBERS).history_) == 6
+    moments = student._training_state["moments"]
+    assert {name for state in moments.values() for name in state} == {"momentum_buffer"}
+
+
+def test_a_student_of_a_fit_without_warm_start_goes_on_too():
+    student = STUDENTS["gaussian numbers"]().fit(X, NUMBERS)
+    loss = student.history_[-1]["train_loss"]
+    student.set_params(warm_start=True, max_epochs=30).fit(X, NUMBERS)
+    assert len(student.history_) == 30
+    assert student.history_[-1]["train_loss"] < loss
+
+
+def test_an_interrupted_fit_goes_on():
+    params = {"warm_start": True, "lr_schedule": None}
+    student = STUDENTS["gaussian numbers"]().set_params(**params, callbacks=[CtrlCAfter(2)])
+    with pytest.raises(KeyboardInterrupt):
+        student.fit(X, NUMBERS)
+    student.set_params(callbacks=None).fit(X, NUMBERS)
+    assert_same_weights(student, clone(student).fit(X, NUMBERS))
+
+
+class CtrlCAfter(Callback):
+    def __init__(self, epoch):
+        self.epoch = epoch
+
+    def on_epoch_end(self, net, **kwargs):
+        if len(net.history) == self.epoch:
+            press_ctrl_c()
+
+
+def test_a_pruned_student_goes_on_without_group_lasso():
+    student = STUDENTS["hydra of numbers"]().set_params(
+        group_lasso=0.5, module__hidden_units=(12,), prune_threshold=0.05
+    )
+    size = student.fit(X, NUMBERS).n_parameters_
+    student.set_params(warm_start=True)
+    with pytest.raises(ValueError, match="group_lasso must be 0 with warm_start=True"):
+        student.fit(X, NUMBERS)
+    student.set_params(group_lasso=0.0, max_epochs=9).fit(X, NUMBERS)
+    assert student.n_parameters_ == size
+    assert len(student.history_) == 9
+
+
+# ------------------------------------------------------------------------------------------
+# Both
+# ------------------------------------------------------------------------------------------
+
+GOING_ON = {
+    "ensemble": (BayesianEnsembleRegressor(2, **SMALL), {"n_members": 3}, NUMBERS),
+    "ensemble of labels": (BayesianEnsembleClassifier(2, **SMALL), {"n_members": 3}, LABELS),
+    "student": (STUDENTS["hydra of numbers"](), {"max_epochs": 6}, NUMBERS),
+    "student of labels": (STUDENTS["dirichlet labels"](), {"max_epochs": 6}, LABELS),
+}
+
+
+@pytest.fixture(params=GOING_ON)
+def going_on(request):
+    """A fitted model that has more to train, with its y."""
+    model, more, y = GOING_ON[request.param]
+    model = clone(model).set_params(warm_start=True).fit(X, y)
+    return model.set_params(**more), y
+
+
+def test_what_is_other_than_before_is_refused_by_name(going_on):
+    model, y = going_on
+    before = pickle.dumps(weights(model))
+    other_y = np.where(y == "elm", "fir", y) if y is LABELS else np.stack([y, y], axis=1)
+    named = r"known from before; got \['fir'\]" if y is LABELS else "y must have 1 target.*got 2"
+    with pytest.raises(ValueError, match=named):
+        model.fit(X, other_y)
+    with pytest.raises(ValueError, match=r"X has 2 features, but .* is expecting 3 features"):
+        model.fit(X[:, :2], y)
+    with pytest.raises(ValueError, match="module__hidden_units must be as in the fit that train"):
+        clone_of(model, module__hidden_units=(7,)).fit(X, y)
+    with pytest.raises(ValueError, match=r"X must be within .* of 0"):
+        clone_of(model).fit(np.where(X > 2, 1e200, X), y)
+    assert pickle.dumps(weights(model)) == before
+    model.fit(X, y)
+
+
+def clone_of(model, **params):
+    """A copy with its fitted attributes."""
+    return pickle.loads(pickle.dumps(model)).set_params(**params)
+
+
+def test_names_of_columns_are_compared(going_on):
+    model, y = going_on
+    frame = pd.DataFrame(X, columns=list("abc"))
+    with pytest.warns(UserWarning, match="X has feature names"):
+        model.fit(frame, y)
+
+
+def test_rows_are_computed_in_the_dtype_of_the_first_fit(going_on):
+    model, y = going_on
+    model.fit(X.astype(np.float32), y)
+    assert {value.dtype for value in weights(model).values()} == {np.dtype(np.float64)}
+
+
+def test_a_saved_model_goes_on(going_on, tmp_path):
+    model, y = going_on
+    save(model, tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    if hasattr(model, "teacher"):
+        loaded.set_params(teacher=model.teacher)
+    assert_same_weights(loaded.fit(X, y), model.fit(X, y))
+
+
+def test_a_fit_that_goes_on_has_a_checkpoint_of_its_own(going_on, tmp_path, monkeypatch):
+    model, y = going_on
+    params = {"checkpoint": tmp_path / "checkpoint", "checkpoint_every": 0}
+    killed, resumed = clone_of(model, **params), clone_of(model, **params)
+    with monkeypatch.context() as patched:
+        patched.setattr(SavedTraining, "on_epoch_end", save_and_end)
+        with pytest.raises(Killed):
+            killed.fit(X, y)
+    with pytest.raises(ValueError, match=r"what differs: the fitted (members|student)"):
+        clone(resumed).fit(X, y)
+    assert_same_weights(resumed.fit(X, y), model.fit(X, y))
+    assert os.listdir(tmp_path) == []
+
+
+class Killed(BaseException):
+    """Ends a fit at once, as a kill does."""
+
+
+def save_and_end(self, net, on_epoch_end=SavedTraining.on_epoch_end, **kwargs):
+    on_epoch_end(self, net, **kwargs)
+    raise Killed

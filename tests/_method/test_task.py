@@ -1,0 +1,381 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Targets in, predictions out: shapes, dtypes and scales."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import re
+import warnings
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn import config_context
+from sklearn.ensemble import BaggingRegressor
+from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
+from sklearn.linear_model import LinearRegression
+from small_models import METHODS, assert_same, ensemble, student
+
+from skdistill import (
+    BayesianEnsembleClassifier,
+    BayesianEnsembleRegressor,
+    BDistilBooster,
+    DistributionDistiller,
+    GPEDDistiller,
+    HydraPlusClassifier,
+    HydraPlusRegressor,
+    load,
+    save,
+)
+from skdistill._method.task import ClassificationTask, RegressionTask, prepare_to_compute
+from skdistill._utils import moments as _standardisation
+from skdistill._utils.moments import standardisation
+from skdistill.samplers import SGLD
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("make", [ensemble, student])
+@pytest.mark.parametrize("n_targets", [None, 1, 2, 3])
+def test_shapes_follow_y(make, n_targets, data):
+    X, y = data
+    n = len(X)
+    if n_targets is not None:
+        y = np.column_stack([y * (k + 1) for k in range(n_targets)])
+    if n_targets == 1:
+        with pytest.warns(DataConversionWarning, match="column-vector"):
+            model = make().fit(X, y)
+    else:
+        model = make().fit(X, y)
+    t = n_targets or 1
+    row = (n,) if t == 1 else (n, t)
+    mean, std = model.predict(X, return_std=True)
+    assert model.predict(X).shape == mean.shape == std.shape == row
+    assert {part.shape for part in model.predict_uncertainty(X)} == {row}
+    assert model.predict_uncertainty(X).measure == "variance"
+    assert model.predict_interval(X).shape == (*row, 2)
+    assert model.predict_quantiles(X, [0.1, 0.5, 0.9]).shape == (*row, 3)
+    assert model.predict_quantiles(X, 0.5).shape == (*row, 1)
+    assert model.sample_y(X, n_samples=4).shape == (*row, 4)
+    assert model.predict_members(X).shape == (n, 3, t, 2)
+    assert model.predict_distribution(X).means.shape == (3, n, t)
+    assert model.n_outputs_ == t
+    assert np.isscalar(model.score(X, y))
+
+
+@pytest.mark.parametrize("make", [ensemble, student])
+def test_a_column_is_never_broadcast(make, data):
+    X, y = data
+    with pytest.warns(DataConversionWarning):
+        column = make().fit(X, y[:, None])
+    np.testing.assert_array_equal(column.predict(X), make().fit(X, y).predict(X))
+
+
+@pytest.mark.parametrize("kind", [np.asarray, np.ndarray.tolist], ids=["array", "list"])
+@pytest.mark.parametrize("make", [ensemble, student])
+def test_a_column_is_warned_of_once(make, kind, data):
+    X, y = data
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        make().fit(X, kind(y[:, None]))
+    categories = [warning.category for warning in caught]
+    assert [found for found in categories if found is not ConvergenceWarning] == [
+        DataConversionWarning
+    ]
+
+
+@pytest.mark.parametrize("make", [ensemble, student])
+@pytest.mark.parametrize("factor", [1e100, 1e-100])
+def test_targets_of_any_scale_are_learnt_alike(make, factor, data):
+    X, y = data
+    plain, scaled = make().fit(X, y), make().fit(X, factor * y)
+    np.testing.assert_allclose(scaled.predict(X), factor * plain.predict(X), rtol=1e-6)
+    intervals = scaled.predict_interval(X), factor * plain.predict_interval(X)
+    np.testing.assert_allclose(*intervals, rtol=1e-6)
+
+
+@pytest.mark.parametrize("make", [ensemble, student])
+@pytest.mark.parametrize("factor", [1e25, 1e-25])
+def test_targets_that_their_dtype_cannot_hold_are_named(make, factor, data):
+    X, y = data
+    with pytest.raises(ValueError, match=r"^y has a standard deviation of .*float32 cannot hold"):
+        make().fit(X.astype(np.float32), factor * y)
+
+
+@pytest.mark.parametrize("make", [ensemble, student])
+def test_a_large_offset_of_the_targets_does_no_harm(make, data):
+    X, y = data
+    as_is = {"normalize_X": False}
+    plain, shifted = make(**as_is).fit(X, y), make(**as_is).fit(X, y + 1e8)
+    np.testing.assert_allclose(shifted.predict(X) - 1e8, plain.predict(X), atol=1e-5 * y.std())
+    parts = shifted.predict_uncertainty(X), plain.predict_uncertainty(X)
+    assert_same(*parts, rtol=1e-5)
+
+
+FAST = {"max_epochs": 2, "random_state": 0}
+FAR_FROM_ZERO = {
+    "ensemble": ensemble,
+    "hydra": student,
+    "folds": lambda: student(teacher_cv=3),
+    "bdistil": lambda: BDistilBooster(ensemble(), n_rounds=2, **FAST),
+    "replayed": lambda: GPEDDistiller(ensemble(), **FAST),
+    "chains": lambda: GPEDDistiller(ensemble(inference=SGLD(1e-5), max_epochs=20), random_state=0),
+    **{
+        family: lambda family=family: DistributionDistiller(ensemble(), family=family, **FAST)
+        for family in (
+            "gaussian",
+            "latent_factor",
+            "normal_inverse_gamma",
+            "normal_inverse_wishart",
+            "mixture",
+        )
+    },
+}
+
+
+def read_around(offset, model, X):
+    """Everything that is in units of y, with the offset taken off."""
+    mean, std = model.predict(X, return_std=True)
+    located = [mean, model.predict_quantiles(X, [0.1, 0.9]), model.sample_y(X, 2, random_state=0)]
+    assert {array.dtype for array in located} == {np.dtype(float)} or not offset
+    return [std, *(array - offset for array in located)]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", FAR_FROM_ZERO)
+def test_targets_far_from_zero_are_predicted_as_well(kind, dtype, data, tally):
+    X, y = data[0].astype(dtype), data[1] - 5
+    make = FAR_FROM_ZERO[kind]
+    near = read_around(0, make().fit(X, y), X)[:-1]  # draws depend on the dtype
+    for offset in (1e6, 1e8, 1e12):
+        model = make().fit(X, y + offset)
+        for found, expected in zip(read_around(offset, model, X), near, strict=False):
+            np.testing.assert_allclose(found, expected, atol=0.02)
+        copied = pickle.loads(pickle.dumps(model))
+        np.testing.assert_array_equal(copied.predict(X), model.predict(X))
+        assert next(copied.module_.parameters()).dtype == getattr(torch, np.dtype(dtype).name)
+        tally("offsets of y")
+
+
+def test_answers_in_float32_that_cannot_hold_the_targets_are_refused(data):
+    X, y = data
+    answers = np.stack([y, np.ones(len(y))], axis=1)[:, None, None]
+    answers = np.concatenate([answers, answers + 0.1], axis=1)
+    model = DistributionDistiller("regressor", **FAST)
+    for offset, dtype in ((0, np.float32), (1e8, np.float64)):
+        shifted = answers + [offset, 0]
+        model.fit(X, y + offset, member_predictions=shifted.astype(dtype))
+    with pytest.raises(ValueError, match=r"member_predictions, are float32.* \[1000.*float64"):
+        model.fit(X, y + 1e8, member_predictions=shifted.astype(np.float32))
+    teacher = BaggingRegressor(LinearRegression(), n_estimators=3)  # float32 for such X
+    with pytest.raises(ValueError, match=r"teacher's predictions.* are float32.*float64"):
+        HydraPlusRegressor(teacher, **FAST).fit(X.astype(np.float32), y + 1e8)
+
+
+def classifier(**params):
+    settings = {"n_members": 3, "max_epochs": 2, "module__activation": "relu", "random_state": 0}
+    return BayesianEnsembleClassifier(**{**settings, **params})
+
+
+ALL_KINDS = {
+    "regressor": lambda: ensemble(module__activation="relu"),
+    "bounded": ensemble,  # by tanh
+    "classifier": classifier,
+    "hydra": student,
+    "hydra, classes": lambda: HydraPlusClassifier(classifier(), **FAST),
+    "bdistil": lambda: BDistilBooster(ensemble(), n_rounds=2, **FAST),
+    "bdistil, classes": lambda: BDistilBooster(classifier(), n_rounds=2, **FAST),
+    "gped": lambda: GPEDDistiller(ensemble(), **FAST),
+    "gped, classes": lambda: GPEDDistiller(classifier(), **FAST),
+    "gaussian": lambda: DistributionDistiller(ensemble(), **FAST),
+    "mixture": lambda: DistributionDistiller(ensemble(), family="mixture", **FAST),
+    "gauss_head": lambda: DistributionDistiller(ensemble(), family="gauss_head", **FAST),
+    "dirichlet": lambda: DistributionDistiller(classifier(), **FAST),
+    "logit_normal": lambda: DistributionDistiller(classifier(), family="logit_normal", **FAST),
+}
+PREDICTIONS = {
+    **{
+        name: lambda model, X, name=name: [getattr(model, name)(X)]
+        for name in ("predict", "predict_proba", "predict_members", "predict_interval", "sample_y")
+    },
+    "predict_uncertainty": lambda model, X: list(model.predict_uncertainty(X)),
+    "predict_quantiles": lambda model, X: [model.predict_quantiles(X, [0.1, 0.9])],
+    "staged_predict": lambda model, X: list(model.staged_predict(X)),
+    "anytime": lambda model, X: list(model.anytime(X)),
+    "early exit": lambda model, X: [model.predict(X, early_exit=0.5)],
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", ALL_KINDS)
+def test_a_row_that_overflows_is_named_and_never_predicted_as_nonsense(kind, dtype, data, tally):
+    X, y = data
+    model = ALL_KINDS[kind]()
+    fits_classes = "class" in kind or kind in ("dirichlet", "logit_normal")
+    model.fit(X.astype(dtype), y > y.mean() if fits_classes else y)
+    rows, outcomes = X[:5].copy(), Counter()
+    for value in (1e10, 1e25, 1e38, 1e100, 1e300, 1.7e308):
+        rows[3, 1:] = value, -value
+        for name, read in PREDICTIONS.items():
+            if not hasattr(model, {"early exit": "staged_predict"}.get(name, name)):
+                continue
+            arrays, error = [], ""
+            try:
+                arrays = read(model, rows)
+            except ValueError as raised:
+                error = str(raised)
+            assert all(np.isfinite(a).all() for a in arrays if a is not None)
+            assert arrays or re.search(r"^X must .*(row 3 .* X\[3, 1\]|\[3, 1\], its row)", error)
+            outcomes["named" if error else "predicted"] += 1
+    assert len(outcomes) == 2 or dtype == np.float64  # tanh is none the worse for 1e300
+    tally("rows that overflow", outcomes.total())
+
+
+def test_the_row_is_named_whatever_the_chunk(data):
+    X, y = data
+    model = ensemble(module__activation="relu", normalize_X=False).fit(X, y)
+    many = np.tile(X, (100, 1))
+    many[5_432, 2] = -1e200  # whose square overflows
+    with (
+        config_context(working_memory=0.01),
+        pytest.raises(ValueError, match=r"row 5432 .* X\[5432, 2\] = -1e\+200"),
+    ):
+        model.predict_uncertainty(many)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("make", [ensemble, classifier, student])
+def test_inputs_too_large_to_train_on_are_named(make, dtype, data):
+    X, y = data[0].astype(dtype), data[1]
+    y = y > y.mean() if make is classifier else y
+    X[7, 2] = -1e300 if dtype == np.float64 else -1e30
+    with pytest.raises(ValueError, match=r"^X must be within .*-1e\+.* at \[7, 2\], its row"):
+        make().fit(X, y)
+    if make is student:
+        with pytest.raises(ValueError, match=r"^X_transfer must be within .* at \[7, 2\]"):
+            make().fit(data[0].astype(dtype), y, X_transfer=X)
+
+
+def test_targets_and_answers_too_large_for_the_dtype_are_named(data):
+    X, y = data[0].astype(np.float32), data[1]
+    with pytest.raises(ValueError, match=r"^y, with normalize_y=False, must be within"):
+        ensemble(normalize_y=False).fit(X, 1e30 * y)
+    answers = np.stack([y, np.full(len(y), 1e-60)], axis=1)[:, None, None]
+    with pytest.raises(ValueError, match="member_predictions, must have means and variances"):
+        DistributionDistiller("regressor", **FAST).fit(X, y, member_predictions=answers)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e8, 1e15])
+def test_the_standardisation_of_a_column_is_exact_far_from_zero(offset):
+    values = np.random.default_rng(0).integers(-50, 50, size=(10_000, 1)).astype(float)
+    weight = np.random.default_rng(1).random(10_000)
+    shares = weight / weight.sum()
+    loc = math.fsum(shares * values[:, 0])
+    scale = math.sqrt(math.fsum(shares * (values[:, 0] - loc) ** 2))
+    found_loc, found_scale = standardisation(values + offset, weight)
+    assert found_loc[0] - offset == pytest.approx(loc, abs=np.spacing(offset) + 1e-12)
+    assert found_scale[0] == pytest.approx(scale, rel=1e-5)
+
+
+@pytest.mark.parametrize("make", [ensemble, student])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_computes_in_the_dtype_of_X(make, dtype, data):
+    X, y = data
+    model = make().fit(X.astype(dtype), y)
+    wide = X.astype(np.float64)
+    mean, std = model.predict(wide, return_std=True)
+    arrays = [mean, std, *model.predict_uncertainty(wide), model.sample_y(wide)]
+    arrays += [METHODS[name](model, wide) for name in METHODS if name != "predict_uncertainty"]
+    assert {array.dtype for array in arrays} == {np.dtype(dtype)}
+    assert model.predict_distribution(wide).means.dtype == getattr(torch, np.dtype(dtype).name)
+
+
+@pytest.mark.parametrize("make", [ensemble, student])
+@pytest.mark.parametrize("dtype", [np.float16, np.int64, np.uint8, bool])
+def test_other_dtypes_compute_in_float64(make, dtype, data):
+    X, y = data
+    X = (10 * X).astype(dtype)
+    expected = make().fit(X.astype(np.float64), y).predict(X)
+    actual = make().fit(X, y).predict(X)
+    assert actual.dtype == np.float64
+    np.testing.assert_array_equal(actual, expected)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "n_rows", "computed"),
+    [
+        ("auto", 200, torch.float32),
+        ("auto", 199, torch.float64),
+        ("float32", 50, torch.float32),
+        ("float64", 200, torch.float64),
+    ],
+)
+@pytest.mark.parametrize("kind", [BayesianEnsembleRegressor, BayesianEnsembleClassifier])
+def test_large_tables_are_computed_in_float32(dtype, n_rows, computed, kind, tmp_path):
+    X = np.random.default_rng(0).standard_normal((n_rows, 2))
+    model = kind(2, max_epochs=1, dtype=dtype, random_state=0).fit(X, X[:, 0] > 0)
+    assert {parameter.dtype for parameter in model.module_.parameters()} == {computed}
+    save(model, tmp_path / "model")
+    for found in (model, pickle.loads(pickle.dumps(model)), load(tmp_path / "model")):
+        total = found.predict_uncertainty(X[:9]).total
+        assert total.dtype == np.float64
+        np.testing.assert_array_equal(total, model.predict_uncertainty(X[:9]).total)
+
+
+def test_targets_far_from_zero_stay_apart_where_predictions_are_of_float32():
+    X = np.linspace(-1, 1, 60, dtype=np.float32)[:, np.newaxis]
+    y = 1e9 + X[:, 0].astype(np.float64)  # float32 has steps of 64 there
+    settings = {"max_epochs": 20, "dtype": "float64", "random_state": 0}
+    far, near = (BayesianEnsembleRegressor(2, **settings).fit(X, v) for v in (y, y - 1e9))
+    assert near.predict(X).dtype == np.float32
+    np.testing.assert_allclose(far.predict(X) - 1e9, near.predict(X), atol=1e-3)
+    again = pickle.loads(pickle.dumps(near))
+    np.testing.assert_array_equal(again.predict(X), near.predict(X))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pytest.param(1e7 + np.arange(10_000), id="values that float32 cannot tell apart"),
+        pytest.param(np.full(10_000, 1e25), id="squares that overflow"),
+    ],
+)
+def test_columns_that_float32_cannot_hold_are_computed_in_float64(column):
+    X = np.stack([np.linspace(0, 1, 10_000), column], axis=1)
+    model = BayesianEnsembleRegressor()
+    for rows, dtype in ((X, "float64"), (X[:, :1], "float32")):
+        found, task = prepare_to_compute(model, rows, RegressionTask(1, is_1d=True))
+        assert found.dtype == dtype
+        assert task.dtype == (None if dtype == "float64" else "float64")
+
+
+def test_dtype_must_be_one_that_is_known():
+    with pytest.raises(ValueError, match=r"dtype must be one of .*'float16'"):
+        BayesianEnsembleRegressor(2, dtype="float16").fit(np.ones((9, 1)), np.arange(9.0))
+
+
+@pytest.mark.parametrize("given", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_members_are_encoded_in_pieces(given, dtype, monkeypatch):
+    monkeypatch.setattr(_standardisation, "_PIECE", 40)  # of 20 rows, or of 10
+    rng = np.random.default_rng(0)
+    moments = np.stack([rng.normal(3, 1, (23, 2, 1)), rng.gamma(2, size=(23, 2, 1))], -1)
+    moments = moments.astype(given)
+    scaling = {"y_loc": np.array([3.0]), "y_scale": np.array([2.0])}
+    found = RegressionTask(1, True).encode_members(moments, scaling, dtype)
+    exact = moments.astype(np.float64)
+    expected = np.stack([(exact[..., 0] - 3.0) / 2.0, exact[..., 1] / 4.0], -1)
+    np.testing.assert_array_equal(found, expected.astype(dtype))
+    assert found.dtype == dtype
+    moments[22, 1, 0, 1] = 1e-300 if given == "float64" else 1e-45
+    if dtype == "float32":  # in the last piece
+        with pytest.raises(ValueError, match="that float32 can hold"):
+            RegressionTask(1, True).encode_members(moments, scaling, dtype)
+    proba = rng.dirichlet(np.ones(4), size=(23, 2)).astype(given)
+    proba[5, 1] = [0, 0, 0, 1]
+    found = ClassificationTask(np.arange(4)).encode_members(proba, {}, dtype)
+    with np.errstate(divide="ignore"):
+        np.testing.assert_array_equal(found, np.log(proba).astype(dtype))

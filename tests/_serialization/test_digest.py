@@ -1,0 +1,407 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Digests tell values apart by what they are made of, in every process alike."""
+
+from __future__ import annotations
+
+import collections
+import copy
+import enum
+import functools
+import importlib
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from skorch.callbacks import Callback, EpochScoring
+
+from skdistill import (
+    BayesianEnsembleClassifier,
+    BayesianEnsembleRegressor,
+    DistributionDistiller,
+    GPEDDistiller,
+)
+from skdistill._serialization.digest import digest, digests
+from skdistill.expectations import Expectation
+from skdistill.modules import MLP
+from skdistill.samplers import SGHMC, SGLD
+from skdistill.teachers import as_teacher
+from skdistill.transfer import GaussianNoise
+
+SCALE = 3.0
+
+
+def scaled(x):
+    return SCALE * x
+
+
+def uses_scaled(x):
+    return scaled(x).sum(-1)
+
+
+def is_even(n):
+    return n == 0 or is_odd(n - 1)
+
+
+def is_odd(n):
+    return n != 0 and is_even(n - 1)
+
+
+def times(factor):
+    def product(x):
+        return factor * x
+
+    return product
+
+
+@functools.lru_cache
+def cached(x):
+    return x
+
+
+class Network(torch.nn.Module):
+    slope = 0.1
+
+    @functools.cached_property
+    def width(self):
+        return 3
+
+    @property
+    def depth(self):
+        return 2
+
+    def forward(self, x):
+        return super().forward(x)
+
+
+class Colour(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+class Unread:
+    """An object with parameters that holds more than these, and is used as it is."""
+
+    def __init__(self, secret):
+        self._secret = secret
+
+    def get_params(self, deep=True):
+        return {}
+
+
+class Slots:
+    __slots__ = ("a",)
+
+    def __init__(self, a):
+        self.a = a
+
+
+class Listening(Callback):
+    def __init__(self, hook):
+        self.hook = hook
+
+
+class Loop:
+    def __init__(self, value):
+        self.itself, self.value = self, value
+
+
+def with_attribute(scale):
+    def product(x):
+        return product.scale * x
+
+    product.scale = scale
+    return product
+
+
+def linear(requires_grad=True):
+    torch.manual_seed(0)
+    return torch.nn.Linear(2, 2).requires_grad_(requires_grad)
+
+
+def network(**changes):
+    return type("Network", (torch.nn.Module,), {**vars(Network), **changes})
+
+
+def with_globals(function, **changes):
+    """The same function, in a module with other globals."""
+    return type(function)(function.__code__, {**function.__globals__, **changes}, "same")
+
+
+Pair = collections.namedtuple("Pair", "a b")
+
+# Pairs of values of the same type and name that are not the same.
+PAIRS = {
+    "numbers": (1, 2),
+    "types of numbers": (1, 1.0),
+    "types of scalars": (0.5, np.float32(0.5)),
+    "scalars of NumPy": (np.int64(1), np.int64(2)),
+    "truth": (1, True),
+    "texts": ("1", 1),
+    "dicts": ({"a": 1, "b": 2}, {"a": 2, "b": 1}),
+    "nested lists": ([[1], [2]], [[1, 2]]),
+    "sets": ({1, 2}, {1, 3}),
+    "tuples": ((1, 2), (2, 1)),
+    "named tuples": (Pair(1, 2), Pair(2, 1)),
+    "arrays": (np.zeros(3), np.array([0, 0, 1e-300])),
+    "shapes": (np.zeros((2, 3)), np.zeros((3, 2))),
+    "dtypes": (np.zeros(2, "f4"), np.zeros(1, "f8")),
+    "arrays of objects": (np.array(["a", None]), np.array(["a", 1], dtype=object)),
+    "tensors": (torch.zeros(2), torch.tensor([0.0, 1.0])),
+    "bfloat16": (torch.zeros(2, dtype=torch.bfloat16), torch.ones(2, dtype=torch.bfloat16)),
+    "generators": (np.random.RandomState(0), np.random.RandomState(1)),
+    "new generators": (np.random.default_rng(0), np.random.default_rng(1)),
+    "generators of torch": (torch.Generator().manual_seed(0), torch.Generator().manual_seed(1)),
+    "constants of code": (lambda x: x + 1, lambda x: x + 2),
+    "operators": (lambda x, y: x + y, lambda x, y: x - y),
+    "attributes": (lambda x: x.sum(), lambda x: x.mean()),
+    "inner functions": (lambda x: lambda: x + 1, lambda x: lambda: x + 2),
+    "defaults": (lambda x=1: x, lambda x=2: x),
+    "closures": (times(2), times(3)),
+    "partials": (functools.partial(scaled, 1), functools.partial(scaled, 2)),
+    "attributes of functions": (with_attribute(2), with_attribute(3)),
+    "globals": (with_globals(scaled), with_globals(scaled, SCALE=4.0)),
+    "functions that are called": (
+        with_globals(uses_scaled),
+        with_globals(uses_scaled, scaled=with_globals(scaled, SCALE=4.0)),
+    ),
+    "methods": (Slots(1).__init__, Slots(2).__init__),
+    "functions of libraries": (torch.sigmoid, torch.relu),
+    "functions of NumPy": (np.exp, np.log),
+    "classes": (SGLD, SGHMC),
+    "attributes of classes": (network(), network(slope=0.2)),
+    "methods of classes": (network(), network(forward=lambda self, x: x)),
+    "properties": (network(), network(depth=property(lambda self: 3))),
+    "bases": (network(), type("Network", (torch.nn.Linear,), dict(vars(Network)))),
+    "members": (Colour.RED, Colour.BLUE),
+    "slots": (Slots(1), Slots(2)),
+    "objects that hold themselves": (Loop(1), Loop(2)),
+    "modules": (torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)),
+    "modules that train": (linear(), linear(requires_grad=False)),
+    "modules in evaluation": (linear(), linear().eval()),
+    "objects with private attributes": (Unread(1), Unread(2)),
+    "losses of expectations": (Expectation(scaled), Expectation(scaled, loss="absolute")),
+    "weights of expectations": (Expectation(scaled), Expectation(scaled, weight=2.0)),
+    "settings": (SGLD(1e-3), SGLD(2e-3)),
+    "callbacks": (Listening(times(2)), Listening(times(3))),
+    "callbacks of skorch": (EpochScoring("r2"), EpochScoring("accuracy")),
+    "devices": (torch.device("cpu"), torch.device("meta")),
+    "types of torch": (torch.float32, torch.float64),
+}
+
+
+@pytest.mark.parametrize("what", PAIRS)
+def test_values_that_differ_are_told_apart(what):
+    one, other = PAIRS[what]
+    assert digest(one) == digest(one)
+    assert digest(one) != digest(other)
+    assert digest([{"deep": (one,)}]) != digest([{"deep": (other,)}])
+
+
+def test_values_that_are_made_alike_are_the_same():
+    for make in (
+        lambda: {"a": [1, np.arange(3), {3, 1, 2}]},
+        lambda: times(2),
+        lambda: functools.partial(scaled, x=[1]),
+        lambda: Listening(lambda x: x + 1),
+        lambda: Loop(Slots(1)),
+        lambda: np.random.RandomState(0),
+        lambda: np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        lambda: Expectation(uses_scaled, weight=2.0),
+        network,
+    ):
+        assert digest(make()) == digest(make())
+    assert digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
+    assert digest(np.arange(6).reshape(2, 3)[:, ::-1]) == digest(np.array([[2, 1, 0], [5, 4, 3]]))
+
+
+helper = None  # a module that the test writes
+HELPER = "import constants\nfrom constants import FACTOR\ndef times(x): return FACTOR * x\n"
+
+
+def uses_a_module(x):
+    return helper.times(x)
+
+
+def imports_a_module(x):
+    import helper
+
+    return helper.times(x)
+
+
+def imports_a_name(x):
+    from helper import times
+
+    return times(x)
+
+
+@pytest.mark.parametrize("function", [uses_a_module, imports_a_module, imports_a_name])
+@pytest.mark.parametrize("changed", ["helper", "constants"])
+def test_modules_and_what_they_import_in_turn_are_read(function, changed, tmp_path, monkeypatch):
+    def written(**files):
+        for name, text in files.items():
+            (tmp_path / f"{name}.py").write_text(text)
+            sys.modules.pop(name, None)
+        importlib.invalidate_caches()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "dont_write_bytecode", True)
+            patch.setitem(function.__globals__, "helper", importlib.import_module("helper"))
+            return digest(function)
+
+    monkeypatch.syspath_prepend(tmp_path)
+    files = {"constants": "FACTOR = 2\n", "helper": HELPER}
+    before = written(**files)
+    assert written(**files) == before
+    assert written(**{**files, changed: files[changed] + "OTHER = 3\n"}) != before
+    for name in files:
+        del sys.modules[name]
+
+
+def test_an_import_of_what_is_not_there_is_read():
+    def of(name):
+        code = f"def optional():\n  try:\n    import {name}\n  except ImportError: pass"
+        exec(code, namespace := {"__name__": "same"})
+        return digest(namespace["optional"])
+
+    assert of("not_there") == of("not_there") != of("nor_this")
+
+
+def test_what_is_installed_without_a_version_is_read(tmp_path, monkeypatch):
+    (tmp_path / "site-packages").mkdir()
+    monkeypatch.syspath_prepend(tmp_path / "site-packages")
+    (tmp_path / "site-packages" / "without_version.py").write_text("def f(x): return x")
+    f = importlib.import_module("without_version").f
+    before = digest(f)
+    f.__code__ = (lambda x: -x).__code__
+    assert digest(f) != before
+
+
+ROWS = np.random.default_rng(0).normal(size=(30, 2))
+FITTED = {
+    "an ensemble": lambda y: BayesianEnsembleRegressor(2, max_epochs=2, random_state=0).fit(
+        ROWS, y
+    ),
+    "a forest": lambda y: RandomForestRegressor(2, random_state=0).fit(ROWS, y),
+}
+
+
+@pytest.mark.parametrize("what", FITTED)
+@pytest.mark.parametrize(
+    "kept",
+    [
+        FrozenEstimator,
+        lambda model: as_teacher([model]),
+        lambda model: as_teacher(FrozenEstimator(model)),
+        lambda model: make_pipeline(StandardScaler(), FrozenEstimator(model)),
+    ],
+)
+def test_what_a_teacher_has_learnt_counts_where_it_is_kept(what, kept):
+    def of(y, around=kept):
+        return digests(DistributionDistiller(around(FITTED[what](y))), {})
+
+    one, same, other = of(ROWS[:, 0]), of(ROWS[:, 0]), of(ROWS[:, 1])
+    assert one == same  # though fitting has taken another time
+    (differs,) = (name for name in one if one[name] != other[name])
+    assert differs.startswith("teacher")
+    assert of(ROWS[:, 0], clone) == of(ROWS[:, 1], lambda model: model)  # it is fitted anew
+
+
+def test_classes_of_estimators_are_told_apart():
+    class Distiller(DistributionDistiller):
+        pass
+
+    one, other = digests(DistributionDistiller(None), {}), digests(Distiller(None), {})
+    assert [name for name in one if one[name] != other[name]] == ["the estimator"]
+
+
+def test_what_a_callback_has_learnt_is_no_matter():
+    fresh, used = Listening(scaled), Listening(scaled)
+    used.seen_ = 3
+    assert digest(fresh) == digest(used)
+
+
+def digests_of_many():
+    """Of things whose order or address could show."""
+    words = {f"word {i}" for i in range(20)}
+    more = [uses_scaled, is_even, cached, Network, Colour, MLP, np, words, frozenset(words)]
+    more += [lambda: "x" in {"a", "b", "c"}, Network().forward, Pair(words, Slots(3))]
+    return [digest(value) for value in more]
+
+
+def test_pickling_a_callback_is_no_matter():
+    class Plain(Callback):
+        def __init__(self, number):
+            self.number = number
+
+    callback = Plain(1)
+    before = digest(callback)
+    copy.copy(callback)  # as pickle does, it notes the names of slots in the class
+    assert "__slotnames__" in vars(Plain)
+    assert digest(callback) == before
+
+
+def test_digests_are_the_same_in_another_process():
+    code = "from tests._serialization.test_digest import digests_of_many; print(*digests_of_many())"
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONHASHSEED": "1"},
+        cwd=Path(__file__).parents[2],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.split()
+    assert found == digests_of_many()
+    assert len(set(found)) == len(found) - 1  # the set and the frozen one
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        threading.Lock(),
+        (i for i in ()),
+        np.frompyfunc(scaled, 1, 1),
+        torch.ones(2).to_sparse(),
+        [Slots(threading.Lock())],
+        lambda: LOCK.locked(),
+    ],
+)
+def test_what_cannot_be_seen_is_refused_by_name(value):
+    teacher = BayesianEnsembleClassifier(inference=SGLD(1e-3), callbacks=value)
+    with pytest.raises(ValueError, match="teacher__callbacks cannot be compared with other values"):
+        digests(GPEDDistiller(teacher), {})
+
+
+LOCK = threading.Lock()
+
+
+def test_parts_have_names():
+    def of(noise=1.0, verbose=0, X=0, teacher_verbose=0, inference=None, **params):
+        teacher = BayesianEnsembleClassifier(
+            inference=inference or SGLD(1e-3), verbose=teacher_verbose
+        )
+        distiller = GPEDDistiller(teacher, transfer=GaussianNoise(noise), verbose=verbose, **params)
+        return digests(distiller, {"X": np.full(3, X)}, ("verbose",))
+
+    def changed(**changes):
+        one, other = of(), of(**changes)
+        return {name for name in {**one, **other} if one.get(name) != other.get(name)}
+
+    assert changed() == set()
+    assert changed(verbose=1, teacher_verbose=3) == set()
+    assert changed(noise=2.0) == {"transfer__scale"}
+    assert changed(X=1) == {"X"}
+    assert changed(lr=0.1, estimate={"entropy": "online"}) == {"lr", "estimate"}
+    assert changed(module__verbose=1) == {"module__verbose"}
+    assert changed(inference=SGLD(2e-3)) == {"teacher__inference__step_size"}
+    expected = {"teacher__inference", "teacher__inference__friction"}
+    assert changed(inference=SGHMC(1e-3)) >= expected
+    assert {"the version of torch", "the version of skdistill"} <= of().keys()

@@ -1,0 +1,390 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Fits that were killed go on from their checkpoint, to the same model bit for bit."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from damage import NOT_KNOWN, count_refused
+from sklearn.base import clone
+from sklearn.datasets import make_regression
+from sklearn.ensemble import RandomForestRegressor
+from small_models import assert_same_weights
+
+from skdistill import (
+    BayesianEnsembleClassifier,
+    BayesianEnsembleRegressor,
+    BDistilBooster,
+    DistributionDistiller,
+    GPEDDistiller,
+    HydraPlusClassifier,
+    HydraPlusRegressor,
+    SequenceDistributionDistiller,
+    load,
+    save,
+)
+from skdistill._engine import SavedTraining
+from skdistill.datasets import TRANSLATION_TOKENS, make_translation
+from skdistill.modules import RecurrentSequenceModel, TabM
+from skdistill.samplers import SGLD, MCDropout
+
+ROOT = Path(__file__).parents[2]
+X, Y = make_regression(60, 4, random_state=0)
+CLASSES = np.where(Y > 0, "up", "down")
+SMALL = {"max_epochs": 8, "batch_size": 16, "module__hidden_units": (6,), "random_state": 0}
+TEACHER = BayesianEnsembleRegressor(3, member_block=2, **SMALL)
+OF_CLASSES = BayesianEnsembleClassifier(3, **SMALL)
+SIZES = TRANSLATION_TOKENS.n_source, TRANSLATION_TOKENS.n_target
+SEQUENCES = make_translation(40, random_state=0)
+
+
+def sequence_distiller():
+    torch.manual_seed(0)
+    members = [RecurrentSequenceModel(*SIZES, hidden_units=6) for _ in range(2)]
+    return SequenceDistributionDistiller(members, max_epochs=6, batch_size=16, random_state=0)
+
+
+FITS = {
+    "ensemble": (TEACHER, (X, Y)),
+    "ensemble with early stopping": (
+        clone(TEACHER).set_params(early_stopping=True, n_iter_no_change=2, lr=0.05),
+        (X, Y),
+    ),
+    "ensemble of classes": (OF_CLASSES, (X, CLASSES)),
+    "chains": (
+        BayesianEnsembleRegressor(4, inference=SGLD(1e-5, n_chains=2), **SMALL),
+        (X, Y),
+    ),
+    "dropout": (BayesianEnsembleRegressor(3, inference=MCDropout(0.2), **SMALL), (X, Y)),
+    "shared weights": (
+        BayesianEnsembleRegressor(3, **SMALL | {"module": TabM, "module__hidden_units": (4,)}),
+        (X, Y),
+    ),
+    "hydra": (HydraPlusRegressor(TEACHER, group_lasso=0.05, **SMALL), (X, Y)),
+    "hydra of classes": (HydraPlusClassifier(OF_CLASSES, **SMALL), (X, CLASSES)),
+    "distribution": (DistributionDistiller(TEACHER, transfer="mixup", **SMALL), (X, Y)),
+    "distribution of a forest": (
+        DistributionDistiller(RandomForestRegressor(5), teacher_cv=2, **SMALL),
+        (X, Y),
+    ),
+    "random head": (DistributionDistiller(OF_CLASSES, family="gauss_head", **SMALL), (X, CLASSES)),
+    "GPED": (GPEDDistiller(TEACHER, estimate="online", **SMALL), (X, Y)),
+    "booster": (BDistilBooster(TEACHER, n_rounds=3, **SMALL), (X, Y)),
+    "sequences": (sequence_distiller(), SEQUENCES),
+}
+
+
+# Its chains and its student save their state together, in another way than all others.
+ONLINE = {
+    "GPED online": (
+        GPEDDistiller(
+            BayesianEnsembleClassifier(
+                inference=SGLD(2e-3, burn_in=7, thinning=2), **{**SMALL, "max_epochs": 30}
+            ),
+            **{**SMALL, "max_epochs": "auto"},
+        ),
+        (X, CLASSES),
+    )
+}
+
+
+# The second epoch without improvement ends this training: it must not go on after that.
+STOPPING = "ensemble with early stopping"
+
+
+class Stopped(BaseException):
+    """Ends a fit at once, as a kill does."""
+
+
+def stop():
+    raise Stopped
+
+
+@contextlib.contextmanager
+def ending(epoch, end=stop):
+    """Let fits end when the epoch of that number has been saved."""
+    countdown, real = itertools.count(epoch - 1, -1), SavedTraining.on_epoch_end
+
+    def end_epoch(self, net, **kwargs):
+        real(self, net, **kwargs)
+        if next(countdown) == 0:
+            end()
+
+    SavedTraining.on_epoch_end = end_epoch
+    try:
+        yield
+    finally:
+        SavedTraining.on_epoch_end = real
+
+
+def assert_same(model, expected):
+    assert_same_weights(model, expected)
+    losses = [[row["train_loss"] for row in m.history_] for m in (model, expected)]
+    assert losses[0] == losses[1]
+
+
+def fit(name, **params):
+    model, data = (FITS | ONLINE)[name]
+    return clone(model).set_params(**params).fit(*data)
+
+
+@pytest.fixture(scope="module")
+def expected():
+    """The model of each fit that nobody has disturbed."""
+    models = {}
+
+    def find(name):
+        if name not in models:
+            models[name] = fit(name)
+        return models[name]
+
+    return find
+
+
+@pytest.mark.parametrize("epoch", [3, 13])
+@pytest.mark.parametrize("name", FITS)
+def test_a_fit_goes_on_to_the_same_model(name, epoch, expected, tmp_path):
+    path = tmp_path / "checkpoint"
+    params = {"checkpoint": path, "checkpoint_every": 0}
+    try:
+        with ending(epoch):
+            fit(name, **params)
+    except Stopped:
+        assert path.exists()
+    assert_same(fit(name, **params), expected(name))
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_training_that_was_stopped_early_does_not_go_on(expected, tmp_path):
+    n_epochs = len(expected(STOPPING).history_)
+    for epoch in range(1, n_epochs + 1):
+        params = {"checkpoint": tmp_path / "checkpoint", "checkpoint_every": 0}
+        with ending(epoch), pytest.raises(Stopped):
+            fit(STOPPING, **params)
+        assert_same(fit(STOPPING, **params), expected(STOPPING))
+
+
+def test_a_fit_that_goes_on_trains_what_is_left_only(tmp_path):
+    begun = []
+    params = {"checkpoint": tmp_path / "checkpoint", "checkpoint_every": "3 epochs"}
+    with ending(20), pytest.raises(Stopped):
+        fit("hydra", **params)
+    real = SavedTraining.on_epoch_end
+    SavedTraining.on_epoch_end = lambda self, net, **kwargs: (
+        begun.append((self.number, len(net.history))),
+        real(self, net, **kwargs),
+    )
+    try:
+        fit("hydra", **params)
+    finally:
+        SavedTraining.on_epoch_end = real
+    # Two blocks of the teacher have eight epochs each; the student's second epoch was saved.
+    assert begun[0] == (2, 3)
+    assert [number for number, _ in begun] == [2] * 6 + [3] * 4
+
+
+def test_seeds_of_chance_are_kept(tmp_path):
+    params = {"checkpoint": tmp_path / "checkpoint", "checkpoint_every": 0, "random_state": None}
+    with ending(20), pytest.raises(Stopped):
+        fit("distribution", teacher__random_state=None, **params)
+    model = fit("distribution", teacher__random_state=None, **params)
+    assert len(model.history_) == 8
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [({"lr": 0.02}, "lr"), ({"teacher__lr": 0.02}, "teacher__lr"), ({"n_heads": 2}, "n_heads")],
+)
+def test_other_parameters_are_refused_by_name(change, named, tmp_path):
+    params = {"checkpoint": tmp_path / "checkpoint", "checkpoint_every": 0}
+    with ending(3), pytest.raises(Stopped):
+        fit("hydra", **params)
+    with pytest.raises(ValueError, match=rf"what differs: {named}\."):
+        fit("hydra", **params, **change)
+
+
+@pytest.mark.parametrize("name", ["X", "y", "sample_weight"])
+def test_other_data_are_refused_by_name(name, tmp_path):
+    params = {"checkpoint": tmp_path / "checkpoint", "checkpoint_every": 0}
+    with ending(3), pytest.raises(Stopped):
+        fit("hydra", **params)
+    data = {"X": X, "y": Y, "sample_weight": None}
+    data[name] = np.ones(60) * 2 if data[name] is None else data[name] + 1e-9
+    with pytest.raises(ValueError, match=f"what differs: {name}"):
+        clone(FITS["hydra"][0]).set_params(**params).fit(**data)
+
+
+# ------------------------------------------------------------------------------------------
+# Damaged files
+# ------------------------------------------------------------------------------------------
+
+STOPPED = clone(TEACHER).set_params(max_epochs=3, checkpoint_every=0)  # two trainings
+REFUSED = r"checkpoint='.*checkpoint' .*Delete it to begin anew, or name another file\.$"
+
+
+def stopped_at(path):
+    """The checkpoint of a fit that was stopped in its second training."""
+    with ending(5), pytest.raises(Stopped):
+        clone(STOPPED).set_params(checkpoint=path).fit(X, Y)
+    return path.read_bytes()
+
+
+def children(node):
+    """What a piece of JSON holds: a list, a dict, or a state dict."""
+    if isinstance(node, list):
+        return node
+    return node["dict"] if "dict" in node else node["state dict"][0]["dict"]
+
+
+def located(parts, place):
+    """Where in the JSON of a state something stands: what holds it, and its key there."""
+    *path, last = (int(step) if step.isdigit() else step for step in place.split("/"))
+    node = parts.content["state"]
+    for step in path:
+        node = children(node)[step]
+    return children(node), last
+
+
+def replacing(place, value):
+    """Put a value in the place of another, to whose arrays something else refers from now on."""
+
+    def change(parts):
+        holder, key = located(parts, place)
+        parts.content["state"]["dict"]["more"], holder[key] = holder[key], value
+
+    return change
+
+
+def swapping(place, other_place):
+    def change(parts):
+        (one, i), (other, j) = located(parts, place), located(parts, other_place)
+        one[i], other[j] = other[j], one[i]
+
+    return change
+
+
+def of_content(**values):
+    return lambda parts: parts.content.update(values)
+
+
+def adding(node):
+    return lambda parts: parts.content["state"]["dict"].update(extra=node)
+
+
+PARAMETERS = [f"network.{layer}.{part}" for layer in (0, 2) for part in ("weight", "bias")]
+TENSORS = [
+    *(f"net/module/{name}" for name in PARAMETERS),
+    "net/callbacks/DivergenceGuard/constant_",
+    "rows/0",
+]
+NODES = ("net", "rows", "net/module", "net/optimizer", "net/optimizer/param_groups")
+NODES += ("net/callbacks", "net/history", "net/lowest_losses", *TENSORS)
+CHANGES = [
+    lambda parts: parts.metadata.update(format="skdistill model"),
+    *(of_content(belongs_to=value) for value in (3, None, [], "x", {}, {"lr": "a"})),
+    *(of_content(state=value) for value in (3, None, [], "x", {"dict": {}}, *NOT_KNOWN)),
+    *(lambda parts, name=name: parts.content.pop(name) for name in ("state", "belongs_to")),
+    *(adding(node) for node in NOT_KNOWN),
+    *(adding({"bytes": [dtype, [1], "y"]}) for dtype in ("load", "Tensor", "float64")),
+    *(adding({"tensor": name}) for name in ("", "state/trainings/1/rows/0")),
+    *(adding({kind: 3}) for kind in ("state dict", "counter", "tensor", "bytes")),
+    *(replacing("trainings", value) for value in (3, None, {"dict": {}}, {"tuple": []}, [3])),
+    *(replacing("random_state", value) for value in (3, "x", [], {"dict": {}})),
+    *(replacing(f"trainings/{number}", 3) for number in (0, 1)),
+    *(replacing(f"trainings/1/{node}", value) for node in NODES for value in (3, "x", [3])),
+    *(
+        swapping(f"trainings/1/{one}", f"trainings/1/{other}")
+        for one, other in itertools.combinations(TENSORS, 2)
+    ),
+    swapping("trainings/0", "trainings/1"),
+]
+
+
+def test_damaged_checkpoints_are_refused(tmp_path, tally):
+    path = tmp_path / "checkpoint"
+    content = stopped_at(path)
+    model = clone(STOPPED).set_params(checkpoint=path)
+    n_files = count_refused(lambda: model.fit(X, Y), path, content, CHANGES, REFUSED)
+    assert n_files >= 200
+    tally("damaged checkpoints", n_files)
+
+
+@pytest.mark.parametrize("name", ["ensemble of classes", "hydra", "GPED"])
+def test_a_checkpoint_of_another_estimator_is_refused(name, tmp_path):
+    content = stopped_at(tmp_path / "checkpoint")
+    with pytest.raises(ValueError, match=r"is of a fit with other .*: .*the estimator") as caught:
+        fit(name, checkpoint=tmp_path / "checkpoint")
+    assert re.search(REFUSED, str(caught.value))
+    assert (tmp_path / "checkpoint").read_bytes() == content
+
+
+def test_a_saved_model_is_no_checkpoint_and_the_reverse(tmp_path):
+    path = tmp_path / "checkpoint"
+    save(fit("ensemble"), path)
+    with pytest.raises(ValueError, match="is a skdistill model, not a skdistill ch") as caught:
+        fit("ensemble", checkpoint=path)
+    assert re.search(REFUSED, str(caught.value))
+    path.unlink()
+    stopped_at(path)
+    with pytest.raises(ValueError, match=r"cannot be loaded: it is a skdistill checkpoint, not a"):
+        load(path)
+
+
+@pytest.mark.parametrize("every", [-1, "often", "0 epochs", "3 days", None])
+def test_intervals_that_are_none_are_refused(every):
+    with pytest.raises((TypeError, ValueError), match="checkpoint_every must be a number of sec"):
+        fit("ensemble", checkpoint_every=every)
+
+
+# ------------------------------------------------------------------------------------------
+# Kills
+# ------------------------------------------------------------------------------------------
+
+
+def kill_and_resume(name, n_kills, folder):
+    """Kill that many fits before their end, at moments of chance, and hold that they go on."""
+    fit(name)  # the first fit of a process takes longer
+    start = time.monotonic()
+    expected = fit(name)
+    duration, rng, n_killed = time.monotonic() - start, random.Random(), 0
+    while n_killed < n_kills:
+        path = Path(folder) / str(n_killed)
+        child = os.fork()
+        if child == 0:
+            fit(name, checkpoint=path, checkpoint_every=0)
+            os._exit(0)
+        time.sleep(duration * rng.uniform(0.05, 1.0))
+        os.kill(child, signal.SIGKILL)
+        n_killed += os.WIFSIGNALED(os.waitpid(child, 0)[1])  # else it was over before
+        assert_same(fit(name, checkpoint=path, checkpoint_every=0), expected)
+        assert os.listdir(folder) == []
+
+
+KILLED = ("ensemble", "ensemble of classes", "hydra", "distribution", "GPED online", "booster")
+KILLED += ("sequences",)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
+def test_fits_that_were_killed_at_any_moment_give_the_same_model(tmp_path, tally):
+    n_kills = int(os.environ.get("SKDISTILL_KILLS", "2"))
+    code = (
+        "import sys; sys.path.append('tests')\n"
+        "from tests._training.test_resume import KILLED, kill_and_resume\n"
+        f"for name in KILLED: kill_and_resume(name, {n_kills}, sys.argv[1])"
+    )
+    run = [sys.executable, "-W", "ignore", "-c", code, str(tmp_path)]
+    subprocess.run(run, cwd=ROOT, check=True)
+    tally("kills of fits, resumed bit for bit", n_kills * len(KILLED))

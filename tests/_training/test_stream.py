@@ -1,0 +1,638 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Data that do not fit in memory: batches that are read again and again, and memory maps."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import tracemalloc
+import warnings
+
+import joblib
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.frozen import FrozenEstimator
+
+from skdistill import (
+    BayesianEnsembleClassifier,
+    BayesianEnsembleRegressor,
+    DistributionDistiller,
+    HydraPlusClassifier,
+    HydraPlusRegressor,
+)
+from skdistill._training.stream import Part, Stream, _Examples, is_stream
+from skdistill._utils import moments
+from skdistill.samplers import SGLD
+from skdistill.streams import Batches
+
+SMALL = {"max_epochs": 3, "module__hidden_units": (8,), "random_state": 0}
+
+
+class Cut:
+    """Arrays or frames, cut into batches each time that they are read."""
+
+    def __init__(self, *arrays, size=70, buffer_rows=100_000):
+        self.arrays, self.size, self.buffer_rows = arrays, size, buffer_rows
+        self.n_passes = 0
+
+    def __iter__(self):
+        self.n_passes += 1
+        for start in range(0, len(self.arrays[0]), self.size):
+            yield tuple(array[start : start + self.size] for array in self.arrays)
+
+
+class Given:
+    """Batches that are listed, of which one reading may differ from the next."""
+
+    def __init__(self, *passes):
+        self.passes = list(passes)
+
+    def __iter__(self):
+        return iter(self.passes.pop(0) if len(self.passes) > 1 else self.passes[0])
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 3))
+    y = 100 + X @ [1.0, -2.0, 0.5] + 0.1 * rng.normal(size=500)
+    return X, y, rng.uniform(0.1, 3.0, size=500)
+
+
+def words(y):
+    return np.where(y > np.median(y), "high", "low")
+
+
+def ensemble(kind="regressor", **params):
+    is_regressor = kind == "regressor"
+    cls = BayesianEnsembleRegressor if is_regressor else BayesianEnsembleClassifier
+    return cls(**{"n_members": 3, "calibrate": None, **SMALL, **params})
+
+
+def forest(kind, X, y):
+    cls = RandomForestRegressor if kind == "regressor" else RandomForestClassifier
+    return FrozenEstimator(cls(4, min_samples_leaf=5, random_state=0).fit(X, y))
+
+
+def hydra(kind, *args, **params):
+    cls = HydraPlusRegressor if kind == "regressor" else HydraPlusClassifier
+    return cls(*args, **{**SMALL, **params})
+
+
+MODELS = {
+    "ensemble": lambda kind, X, y: ensemble(kind),
+    "hydra of an ensemble": lambda kind, X, y: hydra(kind, ensemble(kind)),
+    "hydra of a fitted ensemble": lambda kind, X, y: hydra(
+        kind, FrozenEstimator(ensemble(kind).fit(X, y)), transfer=None
+    ),
+    "distribution of a forest": lambda kind, X, y: DistributionDistiller(
+        forest(kind, X, y), **SMALL
+    ),
+}
+
+
+def targets_of(kind, y):
+    return y if kind == "regressor" else words(y)
+
+
+@pytest.mark.parametrize("is_weighted", [False, True])
+@pytest.mark.parametrize("kind", ["regressor", "classifier"])
+@pytest.mark.parametrize("model", MODELS)
+def test_one_batch_trains_what_the_arrays_train(model, kind, is_weighted, table):
+    X, y, weight = table
+    y = targets_of(kind, y)
+    data = (X, y, weight) if is_weighted else (X, y)
+    plain = MODELS[model](kind, X, y).set_params(dtype="float64")
+    if model != "ensemble":  # of a stream rows are drawn anew in each epoch, of arrays once
+        plain.set_params(transfer=None)
+    if model == "hydra of an ensemble":
+        plain.set_params(teacher__dtype="float64")
+    expected = clone(plain).fit(*data)
+    found = clone(plain).fit(Cut(*data, size=len(X)))
+    uncertainties = (model.predict_uncertainty(X).total for model in (found, expected))
+    # Sums of weights are rounded in another way.
+    np.testing.assert_allclose(*uncertainties, rtol=1e-6 if is_weighted else 0.0)
+    if not is_weighted:
+        np.testing.assert_array_equal(found.predict(X), expected.predict(X))
+    assert found.n_epochs_ == expected.n_epochs_
+    assert found.n_features_in_ == 3
+
+
+@pytest.mark.parametrize("kind", ["regressor", "classifier"])
+@pytest.mark.parametrize("model", ["ensemble", "hydra of an ensemble"])
+@pytest.mark.parametrize("buffer_rows", [500, 50, 1])
+def test_many_batches_train_as_well(model, kind, buffer_rows, table):
+    X, y, weight = table
+    y = targets_of(kind, y)
+    longer = {"max_epochs": 40, "module__hidden_units": (16,)}
+
+    def fitted(*arguments):
+        estimator = MODELS[model](kind, X, y).set_params(**longer)
+        if model != "ensemble":
+            estimator.teacher.set_params(**longer)
+        return estimator.fit(*arguments)
+
+    expected, batches = fitted(X, y, weight), Cut(X, y, weight, buffer_rows=buffer_rows)
+    found = fitted(batches)
+    # A student of a stream sees other noise in each epoch, and both end before they have converged.
+    assert abs(found.score(X, y, weight) - expected.score(X, y, weight)) < 0.02
+    # One reading tells what there is, and each epoch is one more; a teacher reads for itself.
+    assert batches.n_passes == 41 * (1 if model == "ensemble" else 2)
+    again = fitted(Cut(X, y, weight, buffer_rows=buffer_rows))
+    np.testing.assert_array_equal(found.predict_frame(X), again.predict_frame(X))
+
+
+def test_the_first_reading_finds_the_scales_of_the_arrays(table):
+    X, y, weight = table
+    y = np.column_stack([y, 1e-3 * y])
+    whole, parts = (Stream(ensemble(), Cut(X, y, weight, size=n)) for n in (500, 33))
+    assert parts.n_rows == 500
+    assert parts.total_weight == pytest.approx(weight.sum())
+    found, expected = parts.y_moments, whole.y_moments
+    np.testing.assert_allclose(found.loc, expected.loc, rtol=1e-13, atol=1e-15)
+    np.testing.assert_allclose(found.scale, expected.scale, rtol=1e-13)
+    in_memory = ensemble().fit(X, y, weight).module_
+    for name, value in parts.scaling(parts.task, True).items():
+        np.testing.assert_allclose(value, getattr(in_memory, name), rtol=1e-12)
+
+
+def test_the_amount_of_training_and_the_dtype_follow_the_rows_counted():
+    X = np.random.default_rng(0).normal(size=(10_000, 2))
+    params = {"max_epochs": 1, "n_members": 2, "module__hidden_units": (2,), "random_state": 0}
+    params["calibrate"] = None  # as there are no rows in memory to do it with
+    found = BayesianEnsembleRegressor(**params).fit(Cut(X, X[:, 0], size=3000))
+    expected = BayesianEnsembleRegressor(**params).fit(X, X[:, 0])
+    for model in (found, expected):
+        assert {p.dtype for p in model.module_.network.parameters()} == {torch.float32}
+        assert model.predict(X[:5]).dtype == np.float64
+    np.testing.assert_allclose(found.predict(X), expected.predict(X), rtol=1e-3, atol=1e-3)
+
+
+def test_rows_of_weight_zero_are_left_out(table):
+    X, y, weight = table
+    weight = weight.copy()
+    weight[70:140] = 0.0  # all of a batch
+    weight[200:220] = 0.0
+    kept = weight > 0
+    found = ensemble().fit(Cut(X, y, weight))
+    expected = ensemble().fit(X[kept], y[kept], weight[kept])
+    np.testing.assert_allclose(found.predict(X), expected.predict(X), rtol=1e-6)
+
+
+def test_a_label_may_come_late(table):
+    X, y, _ = table
+    order = np.argsort(y)
+    found = ensemble("classifier").fit(Cut(X[order], words(y)[order]))
+    assert found.classes_.tolist() == ["high", "low"]
+    assert found.score(X, words(y)) > 0.9
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+@pytest.mark.parametrize("is_categorical", [False, True])
+def test_categories_may_come_late_or_lack(library, is_categorical, table):
+    pd, frames = pytest.importorskip("pandas"), pytest.importorskip(library)
+    X, y, _ = table
+    town = np.repeat(["Rome", "Oslo", "Bern", "Oslo", None], 100)
+    y = y + 10 * (town == "Oslo")
+    parts = []
+    for rows in (slice(start, start + 100) for start in range(0, 500, 100)):
+        part = pd.DataFrame({"x": X[rows, 0], "z": X[rows, 1], "town": town[rows]})
+        part["town"] = part["town"].astype("category" if is_categorical else "str")
+        parts.append((frames.DataFrame(part), y[rows]))
+    whole = frames.DataFrame(pd.DataFrame({"x": X[:, 0], "z": X[:, 1], "town": town}))
+    settings = {"max_epochs": 40, "dtype": "float64", "module__embeddings": None}
+    for make in (ensemble, lambda **params: hydra("regressor", ensemble(**params), **params)):
+        model = make(**settings).fit(Given(parts))
+        assert model.categories_ == {2: ["Rome", "Oslo", "Bern"]}
+        assert model.score(whole, y) > 0.6 * make(**settings).fit(whole, y).score(whole, y)
+        np.testing.assert_array_equal(model._recipe.inputs.n_categories, [0, 0, 3])
+
+
+def test_one_batch_encodes_categories_as_the_frame_does(table):
+    pd = pytest.importorskip("pandas")
+    X, y, _ = table
+    frame = pd.DataFrame({"x": X[:, 0], "town": np.resize(["Rome", None, "Bern"], 500)})
+    found = ensemble().fit(Given([(frame, y)]))._recipe.inputs
+    expected = ensemble().fit(frame, y)._recipe.inputs
+    np.testing.assert_allclose(found.loc, expected.loc)
+    np.testing.assert_allclose(found.scale, expected.scale)
+    np.testing.assert_array_equal(found.n_categories, expected.n_categories)
+
+
+def test_examples_are_evenly_spaced():
+    examples = _Examples(100)
+    rows = np.arange(12_345)
+    for part in np.array_split(rows, 77):
+        examples.add(Part(part, part, part))
+    kept = examples.part().X
+    assert 50 <= len(kept) <= 100
+    np.testing.assert_array_equal(kept, rows[:: kept[1]])
+
+
+# ------------------------------------------------------------------------------------------
+# What is refused
+# ------------------------------------------------------------------------------------------
+
+ROWS = np.arange(12.0).reshape(4, 3)
+Y = np.arange(4.0)
+
+
+@pytest.mark.parametrize(
+    ("batches", "message"),
+    [
+        ([], "X must give at least one batch"),
+        ([(ROWS, Y, 0 * Y)], "X must give at least one batch with a row of positive weight"),
+        ([ROWS], r"Batch 0: a batch must be a tuple \(X, y\)"),
+        ([(ROWS, Y), (ROWS[:, :2], Y)], "Batch 1: X has 2 features, but .* expecting 3"),
+        ([(ROWS, Y), (ROWS.astype(np.float32), Y)], "Batch 1: .*X of dtype float64.* got float32"),
+        ([(ROWS, Y), (ROWS, ROWS)], r"Batch 1: .*y with rows of shape \(\), .* got \(3,\)"),
+        ([(ROWS, Y), (ROWS, Y, Y)], "Batch 1: it must have sample_weight: False"),
+        ([(ROWS, Y), (ROWS + np.nan, Y)], "Batch 1: .*contains NaN"),
+        ([(ROWS, Y), (ROWS, Y[:2])], "Batch 1: .*inconsistent numbers of samples"),
+        ([(ROWS, Y, -Y)], "Batch 0: sample_weight must not be negative"),
+    ],
+)
+def test_batches_that_do_not_go_together_are_refused(batches, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        ensemble().fit(Given(batches))
+
+
+def test_labels_of_other_kinds_are_refused():
+    with pytest.raises(ValueError, match=r"Batch 1: .*labels like 0.*got 'a'"):
+        ensemble("classifier").fit(Given([(ROWS, [0, 1, 0, 1]), (ROWS, ["a", "b", "a", "b"])]))
+    with pytest.raises(ValueError, match="y must hold at least two classes"):
+        ensemble("classifier").fit(Given([(ROWS, [1, 1, 1, 1])]))
+
+
+def test_what_can_be_read_once_only_is_refused_before_it_is_read(table):
+    X, y, _ = table
+    batches = iter(Cut(X, y))
+    for once in (batches, ((X, y) for _ in range(2)), zip([X], [y], strict=True)):
+        with pytest.raises(TypeError, match="can be read once only"):
+            ensemble().fit(once)
+    assert len(next(batches)[0]) == 70
+
+
+def test_batches_that_change_from_reading_to_reading_are_refused():
+    first = [(ROWS, Y), (ROWS, Y)]
+    for later in (first[:1], first + first[:1]):
+        with pytest.raises(ValueError, match="same rows each time that it is read, got 8 rows"):
+            ensemble().fit(Given(first, later))
+    labels = [(ROWS, [0, 1, 0, 1])]
+    with pytest.raises(ValueError, match=r"Batch 0: y must hold labels of the classes \[0, 1\]"):
+        ensemble("classifier").fit(Given(labels, [(ROWS, [0, 1, 2, 1])]))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("early_stopping", True),
+        ("bootstrap", True),
+        ("warm_start", True),
+        ("checkpoint", "file"),
+        ("inference", SGLD(1e-3)),
+    ],
+)
+def test_ensembles_name_what_batches_do_not_go_with(name, value, table):
+    X, y, _ = table
+    with pytest.raises(ValueError, match=f"{name} must be .* where X gives batches"):
+        ensemble(**{name: value}).fit(Cut(X, y))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("transfer", "munge"),
+        ("transfer", "disagreement"),
+        ("transfer", "mixup"),
+        ("teacher_cv", 3),
+        ("memory", "folder"),
+        ("warm_start", True),
+        ("checkpoint", "file"),
+    ],
+)
+@pytest.mark.parametrize("make", [HydraPlusRegressor, DistributionDistiller])
+def test_students_name_what_batches_do_not_go_with(make, name, value, table):
+    X, y, _ = table
+    with pytest.raises(ValueError, match=f"{name} must be .* where X gives batches"):
+        make(ensemble(), **{**SMALL, name: value}).fit(Cut(X, y))
+
+
+def test_arguments_beside_batches_are_refused(table):
+    X, y, weight = table
+    student = hydra("regressor", ensemble())
+    for given in ({"y": y}, {"sample_weight": weight}):
+        for model in (ensemble(), student):
+            with pytest.raises(ValueError, match=f"{next(iter(given))} must be None where X"):
+                model.fit(Cut(X, y), **given)
+    for name in ("X_transfer", "member_predictions"):
+        with pytest.raises(ValueError, match=f"{name} must be None where X gives batches"):
+            student.fit(Cut(X, y), **{name: X})
+    with pytest.raises(ValueError, match="requires y to be passed"):
+        ensemble().fit(X)
+    fitted = hydra("regressor", FrozenEstimator(ensemble().fit(X, y)))
+    with pytest.raises(TypeError, match="X must be an array or a frame in partial_fit"):
+        fitted.partial_fit(Cut(X, y), None)
+
+
+def test_other_teachers_must_be_fitted(table):
+    X, y, _ = table
+    with pytest.raises(ValueError, match="teacher must be fitted, in a FrozenEstimator, or be"):
+        hydra("regressor", RandomForestRegressor()).fit(Cut(X, y))
+
+
+@pytest.mark.parametrize("X", [ROWS, ROWS.tolist(), torch.tensor(ROWS), "words", {}, range(3)])
+def test_arrays_and_collections_are_no_batches(X):
+    assert not is_stream(X)
+
+
+# ------------------------------------------------------------------------------------------
+# Sources
+# ------------------------------------------------------------------------------------------
+
+
+class Iterable(torch.utils.data.IterableDataset):
+    def __init__(self, X, y):
+        self.X, self.y = torch.tensor(X), torch.tensor(y)
+
+    def __iter__(self):
+        yield from zip(self.X.split(100), self.y.split(100), strict=True)
+
+
+def test_a_torch_dataset_gives_batches(table):
+    X, y, _ = table
+    expected = ensemble().fit(Cut(X, y, size=100, buffer_rows=64)).predict(X)
+    data = Iterable(X, y)
+    np.testing.assert_array_equal(
+        ensemble().fit(Batches(data, buffer_rows=64)).predict(X), expected
+    )
+    loader = torch.utils.data.DataLoader(data, batch_size=None)
+    np.testing.assert_array_equal(
+        ensemble().fit(Batches(loader, buffer_rows=64)).predict(X), expected
+    )
+
+
+def frame_of(table):
+    pandas = pytest.importorskip("pandas")
+    X, y, weight = table
+    return pandas.DataFrame({**dict(zip("abc", X.T, strict=True)), "y": y, "w": weight})
+
+
+def lazy_frame(frame, folder):
+    return pytest.importorskip("polars").DataFrame(frame.to_dict("list")).lazy()
+
+
+def parquet_files(frame, folder):
+    pyarrow = pytest.importorskip("pyarrow")
+    dataset = pytest.importorskip("pyarrow.dataset")
+    arrow = pyarrow.Table.from_pandas(frame, preserve_index=False)
+    sizes: dict = {"max_rows_per_group": 64, "max_rows_per_file": 128}
+    dataset.write_dataset(
+        arrow, folder, format="parquet", **sizes, existing_data_behavior="overwrite_or_ignore"
+    )
+    return dataset.dataset(folder, format="parquet")
+
+
+def dask_frame(frame, folder):
+    return pytest.importorskip("dask.dataframe").from_pandas(frame, npartitions=8)
+
+
+def test_files_are_read_one_after_the_other_with_little_in_memory(tmp_path):
+    pandas, pyarrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    dataset = pytest.importorskip("pyarrow.dataset")
+    columns = {f"x{k}": np.random.default_rng(k).normal(size=20_000) for k in range(10)}
+    frame = pandas.DataFrame({**columns, "y": columns["x0"]})
+    for number in range(10):
+        frame.to_parquet(tmp_path / f"{number}.parquet", index=False)
+    batches = Batches(dataset.dataset(tmp_path, format="parquet"), target="y")
+    before, held = pyarrow.total_allocated_bytes(), []
+    for X, _ in batches:
+        held.append(pyarrow.total_allocated_bytes() - before)
+        assert X.shape == (20_000, 10)
+    assert len(held) == 10
+    assert max(held) < 3 * frame.to_numpy().nbytes  # a scan of all files holds eight times as much
+
+
+def test_partitions_and_filters_of_a_dataset(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    dataset = pytest.importorskip("pyarrow.dataset")
+    frame = pandas.DataFrame({"x": np.arange(10.0), "group": [0, 1] * 5, "y": np.arange(10.0)})
+    frame.to_parquet(tmp_path, partition_cols=["group"], index=False)
+    files = dataset.dataset(tmp_path, format="parquet", partitioning="hive")
+    read = pandas.concat([X.assign(y=y) for X, y in Batches(files, target="y")]).sort_values("y")
+    assert read["group"].tolist() == frame["group"].tolist()
+    some = files.filter(dataset.field("x") > 6)
+    assert sorted(y for _, part in Batches(some, target="y") for y in part) == [7, 8, 9]
+
+
+@pytest.mark.parametrize("make", [lazy_frame, parquet_files, dask_frame])
+def test_tables_give_batches(make, table, tmp_path):
+    frame = frame_of(table)
+    batches = Batches(make(frame, tmp_path), target="y", weight="w", batch_size=60, buffer_rows=128)
+    assert max(len(X) for X, _, _ in batches) <= 64
+    found = ensemble().fit(batches)
+    assert found.feature_names_in_.tolist() == ["a", "b", "c"]
+    X = frame[["a", "b", "c"]]
+    expected = ensemble().fit(Cut(X, frame["y"], frame["w"], buffer_rows=128))
+    np.testing.assert_allclose(found.predict(X), expected.predict(X), rtol=1e-6)
+    # Several targets, and a teacher that knows the columns by their names.
+    batches = Batches(make(frame, tmp_path), target=["y", "w"])
+    teacher = FrozenEstimator(
+        RandomForestRegressor(3, min_samples_leaf=5, random_state=0).fit(X, frame[["y", "w"]])
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        student = hydra("regressor", teacher).fit(batches)
+    assert student.n_outputs_ == 2
+
+
+def test_a_table_must_have_the_columns(table):
+    polars = pytest.importorskip("polars")
+    frame = polars.LazyFrame({"a": [1.0], "y": [2.0]})
+    for wrong in ({}, {"target": "z"}, {"target": "y", "weight": "z"}):
+        with pytest.raises(ValueError, match=r"columns of the table, \['a', 'y'\]; got target="):
+            Batches(frame, **wrong)
+    with pytest.raises(ValueError, match="batch_size must be an integer >= 1"):
+        Batches(frame, target="y", batch_size=0)
+    with pytest.raises(ValueError, match="target must be None where source gives batches itself"):
+        Batches(Cut(ROWS, Y), target="y")
+    for source in (iter([]), ROWS):
+        with pytest.raises(TypeError, match="source must be a pyarrow"):
+            Batches(source, target="y")
+
+
+def dask_arrays(table, chunks, columns=2):
+    array = pytest.importorskip("dask.array")
+    X, *others = table
+    return [
+        array.from_array(X, chunks=(chunks, columns)),
+        *(array.from_array(values, chunks=123) for values in others),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["regressor", "classifier"])
+def test_arrays_of_dask_give_their_blocks(kind, table):
+    X, y, weight = table
+    data = X, targets_of(kind, y), weight
+    expected = ensemble(kind).fit(Cut(*data, size=200, buffer_rows=128))
+    batches = Batches.from_dask(*dask_arrays(data, 200), buffer_rows=128)
+    assert [[len(part) for part in batch] for batch in batches] == [[200] * 3, [200] * 3, [100] * 3]
+    np.testing.assert_array_equal(
+        ensemble(kind).fit(batches).predict_frame(X), expected.predict_frame(X)
+    )
+    assert len(next(iter(Batches.from_dask(*dask_arrays(data[:2], 100))))) == 2
+    images = pytest.importorskip("dask.array").zeros((10, 4, 6), chunks=(4, 2, 3))
+    assert next(X.shape for X, _ in Batches.from_dask(images, images[:, 0, 0])) == (4, 4, 6)
+
+
+def test_frames_of_dask_give_their_partitions(table):
+    frame = frame_of(table)
+    lazy = dask_frame(frame, None)
+    X, y, weight = lazy[["a", "b", "c"]], lazy["y"], lazy["w"]
+    found = ensemble().fit(Batches.from_dask(X, y, weight))
+    assert found.feature_names_in_.tolist() == ["a", "b", "c"]
+    expected = ensemble().fit(Batches(lazy, target="y", weight="w"))
+    np.testing.assert_array_equal(
+        found.predict(frame[["a", "b", "c"]]), expected.predict(frame[["a", "b", "c"]])
+    )
+    some = lazy[lazy["a"] > frame["a"].nlargest(3).min()]  # most partitions are empty
+    lengths = [len(X) for X, _ in Batches.from_dask(some[["a"]], some["y"])]
+    assert min(lengths) > 0
+    assert sum(lengths) == 2
+    assert sum(len(X) for X, _ in Batches(some, target="y")) == 2
+
+
+def test_what_dask_cannot_divide_in_the_same_way_is_refused(table):
+    X, y, _ = dask_arrays(table, 200)
+    lazy = dask_frame(frame_of(table), None)
+    with pytest.raises(TypeError, match=r"y must be a dask Array.*numpy\.ndarray"):
+        Batches.from_dask(X, table[1])
+    with pytest.raises(TypeError, match=r"all be dask arrays .*\['Array', 'Series'\]"):
+        Batches.from_dask(X, lazy["y"])
+    with pytest.raises(ValueError, match=r"equally many rows, got .*'y': 499"):
+        Batches.from_dask(X, y[1:])
+    with pytest.raises(ValueError, match=r"compute_chunk_sizes\(\)"):
+        Batches.from_dask(X[X[:, 0] > 0], y[X[:, 0] > 0])
+    with pytest.raises(ValueError, match=r"same partitions, got \{'X': 8, 'y': 2\}"):
+        Batches.from_dask(lazy[["a"]], lazy["y"].repartition(npartitions=2))
+
+
+# ------------------------------------------------------------------------------------------
+# Jobs
+# ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", ["loky", "threading"])
+@pytest.mark.parametrize("make", [lazy_frame, parquet_files, dask_frame])
+def test_jobs_read_the_batches_for_themselves(make, backend, table, tmp_path):
+    frame = frame_of(table)
+    batches = Batches(make(frame, tmp_path), target="y", weight="w", batch_size=60, buffer_rows=128)
+    expected = ensemble(member_block=1).fit(batches)
+    with joblib.parallel_config(backend=backend, n_jobs=2):
+        found = ensemble(member_block=1).fit(batches)
+    for name, value in expected.module_.state_dict().items():
+        assert torch.equal(found.module_.state_dict()[name], value)
+    assert [row["members"] for row in found.history_] == [[m] for m in range(3) for _ in range(3)]
+
+
+def test_processes_need_batches_that_pickle(table):
+    X, y, _ = table
+    batches = Cut(X, y)
+    batches.lock = threading.Lock()
+    jobs = {"member_block": 1, "n_jobs": 2}
+    with pytest.raises(TypeError, match=r"X must be batches .* n_jobs=2; got Cut: .*lock"):
+        ensemble(**jobs).fit(batches)
+    with joblib.parallel_config(backend="threading"):
+        found = ensemble(**jobs).fit(batches)
+    np.testing.assert_array_equal(
+        found.predict(X), ensemble(member_block=1).fit(batches).predict(X)
+    )
+    assert ensemble(n_jobs=2).fit(batches).n_members_ == 3  # a single block stays here
+
+
+# ------------------------------------------------------------------------------------------
+# Memory
+# ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def mapped(tmp_path):
+    """A map of rows, 6.4 MB, that may not be written to."""
+    X = np.random.default_rng(0).normal(size=(20_000, 80)).astype(np.float32)
+    np.save(tmp_path / "rows.npy", X)
+    return np.load(tmp_path / "rows.npy", mmap_mode="r")
+
+
+@pytest.mark.parametrize("is_weighted", [False, True])
+@pytest.mark.parametrize("make", ["ensemble", "hydra"])
+def test_a_memory_map_is_not_copied(make, is_weighted, mapped, monkeypatch):
+    monkeypatch.setattr(moments, "_PIECE", 2**16)
+    params = {**SMALL, "max_epochs": 1, "batch_size": 100}
+    # Random functions take as much memory for some samples, however many there are.
+    teacher = ensemble(distance_aware=False, **params)
+    model = teacher
+    if make == "hydra":
+        model = hydra("regressor", FrozenEstimator(teacher.fit(mapped[:500], mapped[:500, 0])))
+        model.set_params(**params)
+    X, y = np.array(mapped), mapped[:, 0] - mapped[:, 1]
+    weight = np.linspace(1.0, 2.0, len(y)) if is_weighted else None
+    expected = model.fit(X, y, weight).predict(X)
+    tracemalloc.start()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model.fit(mapped, y, weight)
+            peak_of_fit = tracemalloc.get_traced_memory()[1]
+            tracemalloc.reset_peak()
+            found = model.predict(mapped)
+            peak_of_predict = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(X, mapped)
+    assert peak_of_fit < X.nbytes / 2, peak_of_fit
+    assert peak_of_predict < X.nbytes / 2, peak_of_predict
+
+
+PEAK = """
+import resource
+import numpy as np
+from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
+
+class Drawn:
+    buffer_rows = 20_000
+    def __init__(self, n_batches):
+        self.n_batches = n_batches
+    def __iter__(self):
+        rng = np.random.default_rng(0)
+        for _ in range(self.n_batches):
+            X = rng.standard_normal((50_000, 10), dtype=np.float32)
+            yield X, X[:, 0] - X[:, 1]
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+def fit(n_batches):
+    params = {"max_epochs": 1, "batch_size": 5000, "module__hidden_units": (4,)}
+    teacher = BayesianEnsembleRegressor(2, random_state=0, **params)
+    HydraPlusRegressor(teacher, random_state=0, **params).fit(Drawn(n_batches))
+
+fit(2)
+before = peak()
+fit(100)
+print(peak() - before)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the peak memory as Linux counts it")
+def test_memory_does_not_grow_with_the_rows():
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK], check=True, capture_output=True, text=True, timeout=600
+    )
+    # The rows would take 240 MB.
+    assert float(done.stdout.split()[-1]) < 80, done.stdout

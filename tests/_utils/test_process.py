@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Forked children predict and fit, and threads leave torch's setting as it was."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+
+import pytest
+import torch
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from skdistill import BayesianEnsembleRegressor
+from skdistill._utils.process import ProcessLock, one_blas_thread, torch_threads
+from skdistill.ensembles import _fit
+from skdistill.modules import GLOBAL_GENERATOR_LOCK
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+
+# Two threads for torch whatever the machine has, and a child that hangs is killed.
+PREAMBLE = """
+import os, pickle, sys, time, warnings
+import numpy as np, torch
+from skdistill import BayesianEnsembleRegressor
+warnings.simplefilter("ignore")
+torch.set_num_threads(2)
+rng = np.random.RandomState(0)
+X = rng.normal(size=(2000, 20)).astype(np.float32)
+y = X[:, 0] + rng.normal(size=len(X))
+
+def wide(**params):
+    settings = {"module__hidden_units": (100, 100), "max_epochs": 1, "batch_size": 1000}
+    return BayesianEnsembleRegressor(2, device="cpu", random_state=0, **settings, **params)
+
+def check_fit(model, expected):
+    np.testing.assert_allclose(model.predict(X), expected[:2000], rtol=1e-2, atol=1e-2)
+
+def in_child(act, seconds=25):
+    pid = os.fork()
+    if pid == 0:
+        try:
+            act()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            assert status == 0, "the child failed"
+            return
+        time.sleep(0.02)
+    os.kill(pid, 9)
+    os.waitpid(pid, 0)
+    sys.exit("the child hangs")
+"""
+
+
+def run(script: str) -> None:
+    """Run a script in a fresh process; one that hangs or fails fails the test."""
+    code = PREAMBLE + textwrap.dedent(script)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@needs_fork
+def test_a_child_of_a_process_that_used_two_threads_predicts_and_fits(tally):
+    run(
+        """
+        many = np.resize(X, (20_000, 20))
+        model = wide(n_threads=2).fit(X, y)  # as many threads as torch has: two
+        expected = model.predict(many)
+        assert torch.get_num_threads() == 2
+
+        def act():
+            np.testing.assert_allclose(model.predict(many), expected, rtol=1e-4, atol=1e-5)
+            check_fit(wide().fit(X, y), expected)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                wide(n_threads=2).fit(X, y)  # of no effect, and says so
+            assert any("n_threads=2 has no effect" in str(w.message) for w in caught)
+            assert torch.get_num_threads() == 1
+            torch.randn(800, 800) @ torch.randn(800, 800)
+
+        in_child(act)
+        in_child(lambda: in_child(act))
+        assert torch.get_num_threads() == 2
+        """
+    )
+    tally("forks", 3)
+
+
+@needs_fork
+def test_a_child_forked_within_a_fit_goes_on(tally):
+    run(
+        """
+        from skorch.callbacks import Callback
+
+        class Forks(Callback):
+            pid = None
+            def on_epoch_end(self, net, **kwargs):
+                if Forks.pid is None:
+                    Forks.pid = os.fork()
+
+        model = wide(n_threads=2, callbacks=[Forks()])
+        model.fit(X, y).predict(np.resize(X, (20_000, 20)))
+        if Forks.pid == 0:
+            os._exit(0)
+        end = time.monotonic() + 25
+        while os.waitpid(Forks.pid, os.WNOHANG)[0] == 0:
+            if time.monotonic() > end:
+                os.kill(Forks.pid, 9)
+                sys.exit("the child hangs")
+            time.sleep(0.02)
+        """
+    )
+    tally("forks")
+
+
+@needs_fork
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="needs Linux's /proc")
+def test_loading_a_model_starts_no_thread_and_a_child_predicts(tally):
+    run(
+        """
+        torch.set_num_threads(1)
+        data = pickle.dumps(wide(n_threads=1).fit(X, y))
+        torch.set_num_threads(2)
+        before = len(os.listdir("/proc/self/task"))
+        model = pickle.loads(data)
+        assert len(os.listdir("/proc/self/task")) == before, "loading has started threads"
+        assert torch.get_num_threads() == 2
+        in_child(lambda: model.predict(X[:1]))
+        """
+    )
+    tally("forks")
+
+
+@needs_fork
+def test_joblibs_multiprocessing_backend_predicts_and_fits(tally):
+    run(
+        """
+        from joblib import Parallel, delayed
+
+        many = np.resize(X, (20_000, 20))
+        model = wide(n_threads=2).fit(X, y)
+        expected = model.predict(many)
+        with Parallel(n_jobs=2, backend="multiprocessing", timeout=40) as pool:
+            for found in pool(delayed(model.predict)(many) for _ in range(2)):
+                np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+            for fitted in pool(delayed(wide().fit)(X, y) for _ in range(2)):
+                check_fit(fitted, expected)
+        """
+    )
+    tally("forks", 2)
+
+
+@needs_fork
+def test_a_child_does_not_wait_for_a_fit_of_another_thread(tally):
+    """Fits of modules with dropout go one at a time; the child has none of them."""
+    held, forked = threading.Event(), threading.Event()
+
+    def hold():
+        with GLOBAL_GENERATOR_LOCK.held():
+            held.set()
+            forked.wait(30)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait(30)
+    pid = os.fork()
+    if pid == 0:
+        is_free = GLOBAL_GENERATOR_LOCK._lock.acquire(timeout=5)
+        os._exit(0 if is_free else 1)
+    forked.set()
+    holder.join()
+    assert os.waitpid(pid, 0)[1] == 0
+    tally("forks")
+
+
+def test_a_lock_is_held_by_one_thread_and_reentrant():
+    lock = ProcessLock()
+    with lock.held(), lock.held():
+        other = threading.Thread(target=lambda: seen.append(lock._lock.acquire(blocking=False)))
+        seen: list[bool] = []
+        other.start()
+        other.join()
+    assert seen == [False]
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_the_setting_of_new_threads_comes_back_whoever_is_last():
+    """A thread that begins while another uses one thread would take that for the setting."""
+    begun, ended = threading.Event(), threading.Event()
+
+    def number():
+        seen.append(torch.get_num_threads())
+
+    def second():
+        with torch_threads(1):
+            begun.set()
+            ended.wait(30)
+
+    seen: list[int] = []
+    with torch_threads(1):
+        other = threading.Thread(target=second)
+        other.start()
+        begun.wait(30)
+    ended.set()
+    other.join()
+    new = threading.Thread(target=number)
+    new.start()
+    new.join()
+    assert (torch.get_num_threads(), seen) == (2, [2])
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_a_user_within_another_leaves_the_others_number():
+    with torch_threads(1):
+        with torch_threads(2):
+            assert torch.get_num_threads() == 2
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == 2
+
+
+def blas_threads() -> set[int]:
+    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+
+def test_the_last_user_of_one_blas_thread_restores_the_number_before():
+    with threadpool_limits(2, user_api="blas"):
+        first, second = one_blas_thread(), one_blas_thread()
+        first.__enter__()
+        second.__enter__()
+        assert blas_threads() == {1}
+        first.__exit__(None, None, None)
+        assert blas_threads() == {1}
+        second.__exit__(None, None, None)
+        assert blas_threads() == {2}
+
+
+def test_random_functions_are_found_with_one_thread_of_blas(monkeypatch):
+    found, find = [], _fit.find_functions
+
+    def watched(*arguments):
+        found.append(blas_threads())
+        return find(*arguments)
+
+    monkeypatch.setattr(_fit, "find_functions", watched)
+    X = torch.randn(120, 2, generator=torch.Generator().manual_seed(0)).numpy()
+    with threadpool_limits(2, user_api="blas"):
+        BayesianEnsembleRegressor(2, max_epochs=1, random_state=0).fit(X, X[:, 0])
+        assert blas_threads() == {2}
+    assert found == [{1}]

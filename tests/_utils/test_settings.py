@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: BSD-3-Clause
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.model_selection import GridSearchCV
+
+from skdistill import BayesianEnsembleRegressor, HydraPlusClassifier, HydraPlusRegressor
+from skdistill._utils.settings import Settings
+from skdistill.transfer import Disagreement, GaussianNoise
+
+
+class Inner(Settings):
+    def __init__(self, scale=1.0, columns=None):
+        self.scale = scale
+        self.columns = columns
+
+
+class Outer(Settings):
+    def __init__(self, inner=None, rate=0.5):
+        self.inner = inner
+        self.rate = rate
+
+
+def test_parameters_by_name():
+    inner = Inner(scale=2.0)
+    outer = Outer(inner)
+    assert inner.get_params() == {"scale": 2.0, "columns": None}
+    assert outer.get_params(deep=False) == {"inner": inner, "rate": 0.5}
+    nested = {"inner__scale": 2.0, "inner__columns": None}
+    assert outer.get_params() == {"inner": inner, "rate": 0.5, **nested}
+
+
+def test_set_params_reaches_parameters_of_parameters():
+    outer = Outer(Inner())
+    assert outer.set_params(rate=0.1, inner__scale=3.0) is outer
+    assert (outer.rate, outer.inner.scale) == (0.1, 3.0)
+    new = Inner(columns=[1])
+    outer.set_params(inner__scale=4.0, inner=new)  # the object first, whatever the order
+    assert outer.inner is new
+    assert new.scale == 4.0
+
+
+@pytest.mark.parametrize("name", ["scales", "scale_", "inner__scale"])
+def test_set_params_rejects_names_that_nobody_knows(name):
+    with pytest.raises(ValueError, match=r"Invalid parameter .* for Inner\(\).*'scale'"):
+        Inner().set_params(**{name: 1.0})
+
+
+def test_what_has_no_parameters_is_named():
+    message = r"inner must be an object with parameters of its own, .* 'inner__scale' .* got None"
+    with pytest.raises(ValueError, match=message):
+        Outer().set_params(inner__scale=2.0)
+    student = HydraPlusClassifier(transfer="disagreement")
+    with pytest.raises(ValueError, match=r"transfer must be an object .*; got 'disagreement'"):
+        student.set_params(transfer__share=0.3)
+    student.set_params(transfer__share=0.3, transfer=Disagreement())
+    assert student.transfer.share == 0.3
+
+
+def test_clone_copies_settings_and_not_their_identity():
+    columns = np.array([True, False])
+    outer = Outer(Inner(2.0, columns))
+    copied = clone(outer)
+    assert copied is not outer
+    assert copied.inner is not outer.inner
+    assert copied.inner.scale == 2.0
+    np.testing.assert_array_equal(copied.inner.columns, columns)
+    copied.set_params(inner__scale=5.0)
+    assert outer.inner.scale == 2.0
+
+
+def test_repr_shows_what_was_changed():
+    assert repr(Inner()) == "Inner()"
+    assert repr(Inner(2.0)) == "Inner(scale=2.0)"
+    assert (
+        repr(Outer(Inner(columns=np.array([1, 2])))) == "Outer(inner=Inner(columns=array([1, 2])))"
+    )
+    assert repr(pickle.loads(pickle.dumps(Inner(2.0)))) == "Inner(scale=2.0)"
+
+
+class Estimator(RegressorMixin, BaseEstimator):
+    """Predicts its settings' scale."""
+
+    def __init__(self, transfer=None):
+        self.transfer = transfer
+
+    def fit(self, X, y):
+        self.scale_ = self.transfer.scale
+        return self
+
+    def predict(self, X):
+        return np.full(len(X), self.scale_)
+
+
+def test_a_grid_search_reaches_them():
+    settings = Inner()
+    search = GridSearchCV(
+        Estimator(settings), {"transfer__scale": [1.0, 2.0, 3.0]}, scoring="neg_mean_squared_error"
+    )
+    search.fit(np.zeros((10, 1)), np.full(10, 2.0))
+    assert search.best_params_ == {"transfer__scale": 2.0}
+    assert settings.scale == 1.0
+    assert "transfer=Inner(scale=2.0)" in repr(search.best_estimator_)
+    assert "Inner" in search.best_estimator_._repr_html_()
+
+
+def raised(act) -> str:
+    """Message of the error that a call raises."""
+    with pytest.raises((TypeError, ValueError)) as caught:
+        act()
+    return str(caught.value)
+
+
+def test_settings_of_a_name_are_told_which_object_has_them():
+    student, ensemble = HydraPlusClassifier(), BayesianEnsembleRegressor()
+    message = raised(lambda: student.set_params(transfer__scale=0.3))
+    assert message.endswith(
+        "got 'auto'. Give transfer=GaussianNoise(scale=...) or transfer=Munge(scale=...) instead."
+    )
+    student.set_params(transfer=GaussianNoise(scale=0.3)).set_params(transfer__scale=0.4)
+    message = raised(lambda: ensemble.set_params(inference__step_size=0.1))
+    assert "inference=SGLD(step_size=...) or inference=SGHMC(step_size=...)" in message
+    assert "Give" not in raised(lambda: ensemble.set_params(inference__nonsense=0.1))
+
+
+X, Y = np.random.default_rng(0).normal(size=(2, 20, 2))
+
+
+@pytest.mark.parametrize(
+    ("params", "meant"),
+    [
+        ({"max_epoch": 3}, "max_epochs"),
+        ({"modul__hidden_units": (3,)}, "module__hidden_units"),
+        ({"module__hidden_unit": (3,)}, "module__hidden_units"),
+        ({"optimizer__weight_decy": 0.1}, "optimizer__weight_decay"),
+        ({"optimizer": "Adm"}, "Adam"),
+        ({"inference": "deep_ensembles"}, "deep_ensemble"),
+        ({"lr_schedule": "cosin"}, "cosine"),
+        ({"device": "cudda"}, "cuda"),
+    ],
+)
+def test_misspelt_parameters_are_asked_about(params, meant):
+    message = raised(lambda: BayesianEnsembleRegressor(2, max_epochs=1, **params).fit(X, Y[:, 0]))
+    assert f"Did you mean {meant!r}?" in message
+
+
+def test_misspelt_names_are_asked_about_by_set_params():
+    ensemble = BayesianEnsembleRegressor()
+    for name, meant in (("max_epoch", "max_epochs"), ("inferenc__rate", "inference__rate")):
+        message = raised(lambda name=name: ensemble.set_params(**{name: 3}))
+        assert message.startswith(f"Invalid parameter {name!r} for estimator")
+        assert message.endswith(f"Did you mean {meant!r}?")
+    message = raised(lambda: GaussianNoise().set_params(scal=1.0))
+    assert message.endswith("Did you mean 'scale'?")
+    transfer = HydraPlusRegressor(BayesianEnsembleRegressor(), transfer="nois")
+    assert "Did you mean 'noise'?" in raised(lambda: transfer.fit(X, Y[:, 0]))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is such a device")
+@pytest.mark.parametrize("model", [BayesianEnsembleRegressor, HydraPlusRegressor])
+def test_a_device_that_is_not_there_says_what_to_write(model):
+    message = raised(lambda: model(device="cuda").fit(X, Y[:, 0]))
+    assert "device must be one that torch can use here, got 'cuda' (" in message
+    assert "device='auto'" in message

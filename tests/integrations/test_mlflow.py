@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Models in MLflow answer as the estimators do; a store in a local folder, and no network."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import skdistill.integrations.mlflow
+from skdistill import (
+    BayesianEnsembleClassifier,
+    BayesianEnsembleRegressor,
+    DistributionDistiller,
+    export_onnx,
+    predict_frame,
+)
+
+SMALL = {"max_epochs": 3, "module__hidden_units": (4,), "random_state": 0}
+COLUMNS = ["prediction", "std", "aleatoric", "epistemic", "lower", "upper"]
+
+rng = np.random.default_rng(0)
+X = pd.DataFrame(rng.normal(size=(30, 3)), columns=["a", "b", "c"], index=range(100, 130))
+y = X["a"].to_numpy() + 10
+
+
+@pytest.fixture
+def mlflow(monkeypatch, tmp_path):
+    """MLflow, with its store in a folder."""
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    found = pytest.importorskip("mlflow")
+    before = found.get_tracking_uri()
+    found.set_tracking_uri((tmp_path / "store").as_uri())
+    yield found
+    found.set_tracking_uri(before)
+
+
+@pytest.fixture(scope="module")
+def student():
+    teacher = BayesianEnsembleRegressor(3, **SMALL)
+    return DistributionDistiller(teacher, family="normal_inverse_gamma", **SMALL)
+
+
+@pytest.fixture(scope="module")
+def model(student):
+    return make_pipeline(StandardScaler(), student).fit(X, y)
+
+
+@pytest.fixture
+def served(mlflow, model, tmp_path):
+    """The model as MLflow serves it, with a signature."""
+    skdistill.integrations.mlflow.save_model(model, tmp_path / "model", input_example=X[:3])
+    return mlflow.pyfunc.load_model(str(tmp_path / "model"))
+
+
+def test_a_saved_model_answers_with_the_table_of_its_estimator(mlflow, model, tmp_path):
+    folder = tmp_path / "model"
+    skdistill.integrations.mlflow.save_model(model, folder)
+    frame = mlflow.pyfunc.load_model(str(folder)).predict(X[5:9])
+    assert list(frame) == COLUMNS
+    pd.testing.assert_frame_equal(frame, predict_frame(model, X[5:9]), check_exact=True)
+    np.testing.assert_array_equal(frame["prediction"], model.predict(X[5:9]))
+
+
+def test_the_artifact_is_a_file_of_save_and_no_pickle(mlflow, model, tmp_path):
+    skdistill.integrations.mlflow.save_model(model, tmp_path / "model")
+    files = [path for path in (tmp_path / "model").rglob("*") if path.is_file()]
+    assert not [path for path in files if path.suffix in (".pkl", ".pickle", ".joblib")]
+    (file,) = (tmp_path / "model" / "data").iterdir()
+    loaded = skdistill.load(file)
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    needed = (tmp_path / "model" / "requirements.txt").read_text().split()
+    assert f"skdistill=={skdistill.__version__}" in needed
+    assert not [line for line in needed if "+" in line]  # of builds that PyPI does not have
+
+
+def test_a_run_keeps_the_model(mlflow, model):
+    with mlflow.start_run() as run:
+        info = skdistill.integrations.mlflow.log_model(model, "student", input_example=X[:3])
+    assert info.run_id == run.info.run_id
+    frame = mlflow.pyfunc.load_model(info.model_uri).predict(X)
+    pd.testing.assert_frame_equal(frame, predict_frame(model, X))
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (X[["c", "b", "a"]], "same order"),
+        (X.assign(d=1.0), "unseen at fit time"),
+        (X[["a", "b"]], "now missing"),
+    ],
+)
+def test_other_columns_are_refused_as_by_predict(mlflow, model, tmp_path, rows, message):
+    skdistill.integrations.mlflow.save_model(model, tmp_path / "model")
+    served = mlflow.pyfunc.load_model(str(tmp_path / "model"))
+    for predict in (served.predict, model.predict):
+        with pytest.raises(ValueError, match=message):
+            predict(rows)
+
+
+def test_with_a_signature_columns_are_put_in_order_and_missing_ones_refused(mlflow, model, served):
+    wanted = predict_frame(model, X)
+    pd.testing.assert_frame_equal(served.predict(X.assign(d=1.0)[["d", "c", "b", "a"]]), wanted)
+    with pytest.raises(mlflow.exceptions.MlflowException, match=r"missing inputs \['c'\]"):
+        served.predict(X[["a", "b"]])
+
+
+def test_callers_choose_the_coverage(model, served):
+    frame = served.predict(X, params={"coverage": 0.5})
+    pd.testing.assert_frame_equal(frame, predict_frame(model, X, coverage=0.5))
+    assert (frame["upper"] < served.predict(X)["upper"]).all()
+    assert served.metadata.signature.outputs.input_names() == COLUMNS
+
+
+def test_a_classifier_has_its_own_columns(mlflow, tmp_path):
+    model = BayesianEnsembleClassifier(3, **SMALL).fit(X, np.where(y > 10, "up", "down"))
+    skdistill.integrations.mlflow.save_model(model, tmp_path / "model", input_example=X[:3])
+    served = mlflow.pyfunc.load_model(str(tmp_path / "model"))
+    assert served.metadata.signature.params is None
+    frame = served.predict(X)
+    assert list(frame) == ["prediction", "total", *COLUMNS[2:4], "proba_down", "proba_up"]
+    pd.testing.assert_frame_equal(frame, model.predict_frame(X))
+
+
+def test_arguments_of_mlflow_are_handed_on(mlflow, model, tmp_path):
+    needed = ["skdistill @ file:///wheels/skdistill.whl"]
+    skdistill.integrations.mlflow.save_model(
+        model, tmp_path / "model", pip_requirements=needed, metadata={"data": "random"}
+    )
+    assert needed[0] in (tmp_path / "model" / "requirements.txt").read_text()
+    assert mlflow.models.get_model_info(str(tmp_path / "model")).metadata == {"data": "random"}
+
+
+def test_what_predicts_no_distribution_is_refused(mlflow, tmp_path):
+    with pytest.raises(TypeError, match=r"skdistill\.mlflow\.save_model takes a fitted skdistill"):
+        skdistill.integrations.mlflow.save_model(LinearRegression().fit(X, y), tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.filterwarnings("ignore:ONNX model declares execution providers")
+def test_the_graph_of_export_onnx_in_mlflow(mlflow, model, tmp_path):
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("skl2onnx")
+    export_onnx(model, tmp_path / "student.onnx")
+    graph = onnx.load(tmp_path / "student.onnx")
+    mlflow.onnx.save_model(graph, tmp_path / "model", pip_requirements=["onnxruntime"])
+    with mlflow.start_run():
+        info = mlflow.onnx.log_model(graph, name="student", pip_requirements=["onnxruntime"])
+    mean, std = model.predict(X, return_std=True)
+    uncertainty, interval = model[-1].predict_uncertainty, model[-1].predict_interval
+    rows = model[0].transform(X)
+    for uri in (str(tmp_path / "model"), info.model_uri):
+        outputs = mlflow.pyfunc.load_model(uri).predict(X.to_numpy())
+        np.testing.assert_allclose(outputs["mean"], mean, rtol=1e-5)
+        np.testing.assert_allclose(outputs["std"], std, rtol=1e-5)
+        np.testing.assert_allclose(outputs["epistemic"], uncertainty(rows).epistemic, rtol=1e-5)
+        np.testing.assert_allclose(outputs["interval"], interval(rows), rtol=1e-5)
+
+
+def test_without_mlflow_the_error_says_what_to_install():
+    code = """
+import sys
+sys.modules["mlflow"] = None
+import skdistill.integrations.mlflow
+try:
+    skdistill.integrations.mlflow.save_model(None, "folder")
+except ImportError as error:
+    print(error)
+"""
+    root = Path(__file__).parents[2]
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True
+    )
+    assert "pip install skdistill[mlflow]" in run.stdout
