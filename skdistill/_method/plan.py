@@ -102,6 +102,7 @@ class TrainingBudget(NamedTuple):
 
     n_epochs: int = 1
     n_rows: float = 1.0  # sum of the rows' weights
+    refinement: float = 1.0  # a student of a teacher next to without noise is trained finer
 
 
 class Plan(Protocol):

@@ -244,7 +244,7 @@ def individuality(
 
 @loss_with_gradient
 def residual_mismatch(
-    heads: Mixture, members: Mixture, pairs: Pairs | None = None, floor: float = 1e-5
+    heads: Mixture, members: Mixture, pairs: Pairs | None = None, floor: float = 1e-4
 ) -> tuple[Tensor, Gaussian]:
     """Squared distance between the residuals of paired members and heads, in epistemic units.
 
@@ -259,7 +259,7 @@ def residual_mismatch(
         On standardised targets.
     pairs : pair of Tensor, default=None
         As in :func:`individuality`.
-    floor : float, default=1e-5
+    floor : float, default=1e-4
         Added to the epistemic variance in the denominator.
 
     Returns
@@ -276,7 +276,7 @@ def residual_mismatch(
 
 
 def spread_error(
-    heads: Mixture, members: Mixture, log_gain: Tensor | None = None, floor: float = 1e-6
+    heads: Mixture, members: Mixture, log_gain: Tensor | None = None, floor: float = 1e-5
 ) -> Tensor:
     """Logarithm of the heads' epistemic variance, times a gain, less that of the members'.
 
@@ -295,7 +295,7 @@ def spread_error(
 
 @loss_with_gradient
 def spread_mismatch(
-    heads: Mixture, members: Mixture, log_gain: Tensor | None = None, floor: float = 1e-6
+    heads: Mixture, members: Mixture, log_gain: Tensor | None = None, floor: float = 1e-5
 ) -> tuple[Tensor, Gaussian]:
     """Squared difference between the log epistemic variances of members and heads.
 
@@ -309,7 +309,7 @@ def spread_mismatch(
     log_gain : Tensor of shape (..., n, t), default=None
         Logarithm of a factor by which the heads' epistemic variance is multiplied, a constant here:
         the slope with respect to it is twice :func:`spread_error`. None is 0.
-    floor : float, default=1e-6
+    floor : float, default=1e-5
         Added to both variances.
 
     Returns

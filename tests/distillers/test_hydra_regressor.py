@@ -184,14 +184,20 @@ def test_spread_matching_by_hand(n_members, n_heads, epoch):
     teacher, head = teacher - teacher.mean(0), head - head.mean(0)  # before they are paired
     n_pairs = max(n_members, n_heads)
     residual = torch.stack([head[k % n_heads] - teacher[k % n_members] for k in range(n_pairs)])
-    residuals = (residual.square() / (e_t + 1e-5)).mean(0).sum(-1)
+    residuals = (residual.square() / (e_t + 1e-4)).mean(0).sum(-1)
     log_gain = np.log(10) * (case.gain[0, 0, :, :2] / np.log(10)).tanh() if n_heads > 1 else 0.0
-    spreads = ((e_s + 1e-6).log() + log_gain - (e_t + 1e-6).log()).square().sum(-1)
+    spreads = ((e_s + 1e-5).log() + log_gain - (e_t + 1e-5).log()).square().sum(-1)
     weight = 2.0 * (epoch + 1) / 4
     total = loss(case, epoch, spread_weight=0.0) + weight * (0.5 * residuals + 0.25 * spreads)
     beyond = 600 * (1 + (total / 600).log())  # 300 for each of two targets
     found = loss(case, epoch, spread_weight=2.0)
     torch.testing.assert_close(found, torch.where(total > 600, beyond, total))
+
+
+def test_a_finer_training_has_smaller_floors():
+    plan = hydra_plan(HydraPlusRegressor(), RegressionTask(1, True), 3)
+    fine = plan.objective(None, TrainingBudget(3, refinement=4.0))
+    assert (fine.residual_floor, fine.spread_floor) == (1e-4 / 16, 1e-5 / 16)
 
 
 @pytest.mark.parametrize(("n_members", "n_heads"), [(3, 3), (5, 2), (2, 5)])

@@ -319,14 +319,16 @@ def test_spread_mismatch_takes_other_numbers_of_heads_than_members():
     close(losses.spread_mismatch(heads, members), expected)
 
 
-def test_floors_leave_the_spread_of_members_next_to_without_noise():
+def test_small_floors_leave_the_spread_of_members_next_to_without_noise():
     # Epistemic variances 1e-5 of the members and 4e-5 of the heads: residuals twice as large.
     members = Mixture(torch.tensor([-1.0, 1.0]).view(2, 1, 1) * 1e-5**0.5, torch.ones(2, 1, 1))
     heads = Mixture(2 * members.mean, members.variance)
-    close(losses.residual_mismatch(heads, members), torch.tensor([1e-5 / (1e-5 + 1e-5)]), rtol=1e-6)
+    found = losses.residual_mismatch(heads, members, floor=1e-5)
+    close(found, torch.tensor([1e-5 / (1e-5 + 1e-5)]), rtol=1e-6)
     expected = torch.tensor([math.log(41 / 11) ** 2])
-    close(losses.spread_mismatch(heads, members), expected, rtol=1e-6)
-    close(losses.spread_error(heads, members).square().squeeze(-1), expected, rtol=1e-6)
+    close(losses.spread_mismatch(heads, members, floor=1e-6), expected, rtol=1e-6)
+    error = losses.spread_error(heads, members, floor=1e-6)
+    close(error.square().squeeze(-1), expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["residual_mismatch", "spread_mismatch"])

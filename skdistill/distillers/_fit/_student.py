@@ -216,9 +216,9 @@ def _n_epochs(max_epochs: int | str, n_rows: int, refinement: float = 1.0) -> in
 
 def _refinement(distiller: Any, setup: Setup, predictions: MemberPredictions) -> float:
     """Return by how much finer a student is trained where its teacher predicts little variance."""
-    is_auto = distiller.max_epochs == "auto" or distiller.lr == "auto"
-    if setup.fit_mode.is_pass or setup.plan.task.kind == "classifier" or not is_auto:
-        return 1.0
+    is_numeric = setup.plan.task.kind == "regressor"
+    if setup.fit_mode.is_pass or not is_numeric or distiller.max_epochs != "auto":
+        return 1.0  # without more epochs smaller steps would not arrive
     members, weight = first_predictions(setup, predictions)
     if np.ndim(members) < 4:  # expectations, of GPED
         return 1.0
@@ -295,7 +295,7 @@ def train_student(
         return
     if rows.ranks is not None:
         _check_ranks(rows.ranks, distiller, setup, rows, n_epochs)
-    training_budget = TrainingBudget(n_of_first, total_weight)
+    training_budget = TrainingBudget(n_of_first, total_weight, refinement)
     n_more = _n_finetuning(distiller, n_epochs)
     subtask = context.subcontext(task_name="student", max_subtasks=n_epochs + n_more)
     subtask.call_on_fit_task_begin(estimator=distiller)

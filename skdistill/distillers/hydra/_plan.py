@@ -21,6 +21,11 @@ from ...losses import Term, weighted_sum
 from ...modules import MultiHead, split_head, stack
 from ..distribution._family import LARGE_LOSS
 
+# Added to epistemic variances, on standardised targets, in the terms that match spreads.
+# Less lets heads differ as little as members do on tables next to without noise, where the finer
+# training reaches it; in short trainings the steep terms keep the means from being learnt.
+_RESIDUAL_FLOOR, _SPREAD_FLOOR = 1e-4, 1e-5
+
 # Weights of the two spread-matching terms for numbers, for `spread_weight=1`.
 _RESIDUAL_WEIGHT = 0.5
 _SPREAD_WEIGHT = 0.25
@@ -102,7 +107,7 @@ class HydraPlan(Plan):
     def objective(self, module: Any, training_budget: TrainingBudget) -> Objective:
         is_numeric = isinstance(self.task, RegressionTask)
         kind = GaussianHydraObjective if is_numeric else CategoricalHydraObjective
-        return kind(self, training_budget.n_epochs)
+        return kind(self, training_budget.n_epochs, training_budget.refinement)
 
 
 class HydraObjective(Objective):
@@ -115,6 +120,8 @@ class HydraObjective(Objective):
     ----------
     plan : HydraPlan
     n_epochs : int
+    refinement : float, default=1.0
+        By how much finer than others the student is trained.
     """
 
     member_index: Tensor
@@ -122,10 +129,12 @@ class HydraObjective(Objective):
     diversity_weight: Tensor
     spread_weight: Tensor
 
-    def __init__(self, plan: HydraPlan, n_epochs: int):
+    def __init__(self, plan: HydraPlan, n_epochs: int, refinement: float = 1.0):
         super().__init__()
         self.plan = plan
         self.n_epochs = n_epochs
+        self.residual_floor = _RESIDUAL_FLOOR / refinement**2
+        self.spread_floor = _SPREAD_FLOOR / refinement**2
         self.in_order = plan.n_members == plan.n_heads
         member_index, head_index = losses.pairing(plan.n_members, plan.n_heads)
         self.register_buffer("member_index", member_index)
@@ -205,8 +214,8 @@ class GaussianHydraObjective(HydraObjective):
         loss, gradient = weighted_sum(self._terms(members, y, labelled, log_gain), heads)
         slope = losses.gradient_of_outputs(own, gradient)
         if log_gain is not None:
-            d_log_gain = losses.spread_error(heads, members, log_gain) * self.spread_weight
-            d_log_gain = d_log_gain.mul_(2 * _SPREAD_WEIGHT)
+            d_log_gain = losses.spread_error(heads, members, log_gain, self.spread_floor)
+            d_log_gain = d_log_gain.mul_(self.spread_weight).mul_(2 * _SPREAD_WEIGHT)
             d_tanh = 1 - (log_gain / _LARGEST_LOG_GAIN).square()  # 1 - tanh^2
             d_raw = d_log_gain * d_tanh
             d_last = torch.cat((d_raw, torch.zeros_like(raw)), dim=-1)
@@ -229,8 +238,10 @@ class GaussianHydraObjective(HydraObjective):
             yield Term(losses.individuality, (members, self.pairs), alpha * beta)  # L3
         if self.plan.spread_weight > 0:
             weight = self.spread_weight
-            yield Term(losses.residual_mismatch, (members, self.pairs), _RESIDUAL_WEIGHT * weight)
-            yield Term(losses.spread_mismatch, (members, log_gain), _SPREAD_WEIGHT * weight)
+            arguments: tuple = members, self.pairs, self.residual_floor
+            yield Term(losses.residual_mismatch, arguments, _RESIDUAL_WEIGHT * weight)
+            arguments = members, log_gain, self.spread_floor
+            yield Term(losses.spread_mismatch, arguments, _SPREAD_WEIGHT * weight)
 
 
 class CategoricalHydraObjective(HydraObjective):
