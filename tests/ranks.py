@@ -216,3 +216,4 @@ if __name__ == "__main__":
     )
     result = {"train": train, "refuse": refuse, "die": die}[case](rank)
     (folder / f"{rank}.pickle").write_bytes(pickle.dumps(result))
+    torch.distributed.destroy_process_group()  # or its threads may abort the process at its end
