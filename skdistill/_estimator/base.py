@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, Self, TypeVar, cast
 
@@ -189,7 +190,8 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         """
         check_is_fitted(self)
         objective = self._plan.objective(self.module_, self._training_budget)
-        net = Training.of(self).net(self.module_, objective, self.n_epochs_).initialize()
+        training = replace(Training.of(self), refinement=self._training_budget.refinement)
+        net = training.net(self.module_, objective, self.n_epochs_).initialize()
         net.history.extend(self._history)
         return net
 

@@ -9,6 +9,10 @@ from torch import Tensor, nn
 
 from ..losses import by_autograd, differentiable
 
+# Loss of a row, per class or target and in nats, beyond which it grows logarithmically. In ordinary
+# fits, but for the first steps of some, rows stay below a tenth of it.
+LARGE_LOSS = 300.0
+
 
 class Objective(nn.Module):
     """The objective of a stack: a loss for each row, and perhaps a penalty on the weights.

@@ -21,6 +21,7 @@ from scipy.linalg import cho_solve, cholesky, solve_triangular
 from scipy.spatial.distance import cdist
 
 from .._data.encoding import InputEncoding
+from .._utils.process import one_blas_thread
 from ..modules import FunctionDraws, Gaps, UnknownDraws
 
 # With fewer samples, distances say little.
@@ -236,6 +237,7 @@ class RandomFunctions(UnknownColumns):
         return weights * self.scale, of_unknown
 
 
+@one_blas_thread()
 def find_functions(
     X: np.ndarray,
     y: np.ndarray,

@@ -501,10 +501,9 @@ def _functions_of(
         read = mean_log_probs if are_classes else module.mean
         predict = partial(read_in_chunks, module, read=read)
         held_out_error = None if out_of_bag is None else out_of_bag.squared_error()
-        with one_blas_thread():
-            found = find_functions(
-                X, y, n_categories, predict, held_out_error, are_classes, random_state
-            )
+        found = find_functions(
+            X, y, n_categories, predict, held_out_error, are_classes, random_state
+        )
     return None if found is None else found.of_members(members)
 
 

@@ -1064,7 +1064,7 @@ def test_students_of_teachers_without_noise_are_trained_finer(family, regression
         patch.setattr(_student, "_EPOCHS_WITHIN", (1, 24))
         student.fit(X, y, member_predictions=members)
         assert student.n_epochs_ == len(Rates.seen) == 57
-        assert Rates.seen[0] == 0.01 / 4
+        assert Rates.seen[0] == student.net_.lr == 0.01 / 4
         # With little time left, training is as fine, and has as many epochs as that allows.
         student.set_params(max_time=0.05).fit(X, y, member_predictions=members)
     assert 1 <= student.n_epochs_ < 57

@@ -36,7 +36,6 @@ from ..._training.trainer import (
     on_device,
 )
 from ..._utils.memory import rows_asked, rows_in_memory
-from ..._utils.process import one_blas_thread
 from ..._utils.ranks import Ranks, current_ranks
 from ...distributions import EmpiricalCategorical, EmpiricalGaussian, Gaussian
 from ...losses import moments
@@ -64,6 +63,9 @@ _BATCH_SIZE, _MOST_OF_TABLE = 128, 1 / 3
 # twice the epochs alone, or half the rate, left .08 or more. Twice lowered it by up to .045 where
 # the variance is 3e-4, .01 where it is 7e-4, and .002 where it is 2e-3, in twice the seconds.
 _ORDINARY_VARIANCE, _FINEST = 3e-3, 4.0
+
+# Finds random functions for what predicts samples so, if their table has some.
+FindFunctions = Callable[[Predict], RandomFunctions | None]
 
 # A transfer set is made of at most so many copies of the training set, of so many samples in all
 # but two copies at least, and of so many bytes.
@@ -348,8 +350,7 @@ def _find_functions(setup: Setup, predict: Predict) -> RandomFunctions | None:
         y = y * scaling["y_scale"] + scaling["y_loc"]
     n_categories = None if columns is None else columns.n_categories
     rng = np.random.RandomState(0)
-    with one_blas_thread():
-        return find_functions(setup.X, y, n_categories, predict, None, are_classes, rng)
+    return find_functions(setup.X, y, n_categories, predict, None, are_classes, rng)
 
 
 def _check_ranks(ranks: Ranks, distiller: Any, setup: Setup, rows: Any, n_epochs: int) -> None:
@@ -399,7 +400,7 @@ class Student(NamedTuple):
     continued: Any = None
     is_pass: bool = False
     X: np.ndarray | None = None
-    find: Callable[[Predict], RandomFunctions | None] | None = None
+    find: FindFunctions | None = None
 
     def task_per_epoch(self, context: Any, given: dict[str, Any]) -> Any:
         """Return the callback that reports epochs to scikit-learn's, as subtasks of `context`."""
@@ -475,7 +476,7 @@ class Student(NamedTuple):
 
 
 def widen_where_unknown(
-    module: Any, recipe: Any, task: Any, X: np.ndarray, find: Any = None
+    module: Any, recipe: Any, task: Any, X: np.ndarray, find: FindFunctions | None = None
 ) -> Any:
     """Let a trained module widen its answer where columns are unknown.
 

@@ -16,17 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from ... import losses
-from ..._method.objective import Objective
+from ..._method.objective import LARGE_LOSS, Objective
 from ..._method.plan import Plan, TrainingBudget
 from ..._method.task import Task
 from ..._utils.validation import value_at_epoch
 from ...distributions import EmpiricalGaussian, Gaussian
 from ...losses import Term
 from ...modules import GaussianHead
-
-# Loss of a row, per class or target and in nats, beyond which it grows logarithmically. In ordinary
-# fits, but for the first steps of some, rows stay below a tenth of it.
-LARGE_LOSS = 300.0
 
 
 @dataclass(frozen=True)

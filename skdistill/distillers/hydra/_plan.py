@@ -12,14 +12,13 @@ import torch
 from torch import Tensor
 
 from ... import losses
-from ..._method.objective import Objective
+from ..._method.objective import LARGE_LOSS, Objective
 from ..._method.plan import NetworkRecipe, Plan, TrainingBudget
 from ..._method.task import RegressionTask, Task
 from ..._utils.validation import value_at_epoch
 from ...distributions import EmpiricalGaussian, Gaussian
 from ...losses import Term, weighted_sum
 from ...modules import MultiHead, split_head, stack
-from ..distribution._family import LARGE_LOSS
 
 # Added to epistemic variances, on standardised targets, in the terms that match spreads.
 # Less lets heads differ as little as members do on tables next to without noise, where the finer
