@@ -420,6 +420,28 @@ def test_unknown_categories_widen_the_answer():
     assert np.mean(np.abs(rent - mean) < 1.645 * std) > 0.8
 
 
+def test_a_combination_of_known_categories_that_was_never_seen_is_unknown():
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    first, second = rng.integers(0, 4, (2, 600))
+    y = rng.standard_normal((4, 4))[first, second] + 0.1 * rng.standard_normal(600)
+    codes = {
+        "first": first.astype(str),
+        "second": second.astype(str),
+        "size": rng.uniform(size=600),
+    }
+    table, is_new = pandas.DataFrame(codes), (first == 2) & (second == 3)
+    train = ~is_new & (rng.random(600) < 0.7)
+    teacher = BayesianEnsembleRegressor(5, max_epochs=30, random_state=0)
+    student = HydraPlusRegressor(teacher, max_epochs=30, random_state=0)
+    student.fit(table[train], y[train])
+    for model in (student.teacher_, student):
+        known, new = (
+            model.predict_uncertainty(table[rows]).epistemic for rows in (~train & ~is_new, is_new)
+        )
+        assert ood_auroc(known, new) > 0.95
+
+
 def test_classes_are_less_sure_without_a_column():
     labels = (RNG.logistic(size=400) < TABLE @ [1.0, 2.0, 0.0]).astype(int)
     teacher = BayesianEnsembleClassifier(20, max_epochs=30, random_state=0).fit(TABLE, labels)
