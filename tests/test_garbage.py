@@ -29,6 +29,7 @@ from skdistill.expectations import Expectation
 from skdistill.modules import RecurrentSequenceModel
 from skdistill.samplers import SGHMC, SGLD, MCDropout
 from skdistill.sequences import SequenceEnsemble
+from skdistill.settings import Runtime
 from skdistill.teachers import Teacher
 from skdistill.transfer import Disagreement, GaussianNoise, Mixup, Munge, UniformBox
 
@@ -135,6 +136,11 @@ MODELS = {
     },
 }
 
+# Groups of parameters, as objects.
+for model, _ in MODELS.values():
+    groups = {"runtime": Runtime()}
+    model.set_params(**{k: v for k, v in groups.items() if k in model.get_params()})
+
 # Of these what the others have not is tried, the parameters of a part.
 VARIANTS = ["SGLD", "SGHMC", "dropout", "distiller with Munge", "distiller with UniformBox"]
 VARIANTS += ["distiller with Disagreement"]
@@ -169,7 +175,7 @@ def parameters(name: str) -> list[str]:
     own = [] if name in VARIANTS else model.get_params(deep=False)
     return [
         *own,
-        *(part for part in model.get_params() if re.match("(inference|transfer)__", part)),
+        *(part for part in model.get_params() if re.match("(inference|runtime|transfer)__", part)),
     ]
 
 
@@ -180,7 +186,7 @@ def test_parameters(name, tally, tmp_path, monkeypatch):
     names = parameters(name)
 
     def fit(parameter, value):
-        if parameter == "compile" and value is np.True_:
+        if parameter == "runtime__compile" and value is np.True_:
             return  # it is taken, and compiling takes seconds
         clone(model).set_params(**{parameter: value}).fit(*data(kind))
 
@@ -271,7 +277,7 @@ def test_devices_that_are_not_there(device):
     if device == "mps" and torch.backends.mps.is_available():
         pytest.skip("this machine has the device, so nothing refuses it")
     with pytest.raises(ValueError, match="device"):
-        BayesianEnsembleRegressor(2, device=device, **SMALL).fit(X, Y["regressor"])
+        BayesianEnsembleRegressor(2, runtime=Runtime(device=device), **SMALL).fit(X, Y["regressor"])
 
 
 @pytest.mark.parametrize("weight", [1e-300, 1e300, np.repeat([1e-40, 0.0], 6), 10**400])

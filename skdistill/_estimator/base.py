@@ -20,7 +20,7 @@ from .._data.schema import Schema, TableSummary
 from .._method.plan import NetworkRecipe, Plan, TrainingBudget, rebuild_module, weights_of
 from .._training.trainer import Training, check_modules, device_of
 from .._utils.process import torch_threads
-from .._utils.settings import check_nested
+from .._utils.settings import SettingsRule, check_nested, objects_with
 from .._utils.validation import (
     FilePath,
     Interval,
@@ -33,6 +33,7 @@ from .._utils.validation import (
 from .._utils.warnings import warn, without_schema_warnings
 from .._version import API_PAGE, __version__
 from ..modules import MLP, shares_weights
+from ..settings import Runtime
 
 try:
     from sklearn.callback import CallbackSupportMixin
@@ -104,8 +105,7 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         "batch_size": Number(Integral, 1),
         "clip_norm": Number(Real, 0, closed="neither", others=(None,)),
         "lr_schedule": OneOf((None, "cosine")),
-        "compile": OneOf(("auto", True, False)),
-        "n_threads": Number(Integral, 1, others=("auto",)),
+        "runtime": SettingsRule(Runtime, OneOf((None,)), ("dtype", "member_block")),
         "verbose": Number(Integral, 0, others=(True, False)),
         "checkpoint": FilePath(),
         "checkpoint_every": Interval(),
@@ -156,7 +156,7 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
                 raise ValueError(
                     f"Invalid parameter {name!r} for estimator {self}. Valid parameters are: "
                     f"{sorted(known)}, and {[f'{part}__<name>' for part in _PARTS]}."
-                    f"{_names_like(name, known)}"
+                    f"{_advice(self, name, known)}"
                 )
         super().set_params(**own)
         self.__dict__.update({k: v for k, v in params.items() if _is_of_part(k)})
@@ -235,7 +235,7 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         if weights is not None:
             with torch_threads(1):  # torch's threads would not be there in a forked child
                 module = rebuild_module(self._plan, self._recipe, weights)
-            self.module_ = module.to(available_device(self.device))
+            self.module_ = module.to(available_device(Runtime.of(self.runtime).device))
 
 
 def fitted_attributes(
@@ -265,8 +265,11 @@ def _is_of_part(name: str) -> bool:
     return bool(delimiter) and part in _PARTS
 
 
-def _names_like(name: str, known: Iterable[str]) -> str:
-    """Ask whether a parameter that is spelt like an unknown one was meant, if there is one."""
+def _advice(estimator: NetEstimator, name: str, known: Iterable[str]) -> str:
+    """Advice for an unknown parameter: the object that has it, or one that is spelt alike."""
+    groups = (objects_with(estimator, group, name) for group in estimator._parameter_table)
+    if found := next(filter(None, groups), ""):
+        return found
     _, delimiter, inner = name.partition("__")
     if not delimiter:
         return did_you_mean(name, known)
@@ -283,7 +286,7 @@ def checked_training(estimator: NetEstimator, modules: list[Any] | None = None) 
             f"{type(estimator).__name__} got unknown parameters {sorted(unknown)}; it takes "
             f"{estimator._get_param_names()}, and parameters of its parts as "
             f"{[f'{part}__<name>' for part in _PARTS]}."
-            + _names_like(sorted(unknown)[0], estimator._get_param_names())
+            + _advice(estimator, sorted(unknown)[0], estimator._get_param_names())
         )
     check_parameters(estimator)
     given = [estimator.module] if modules is None else modules
@@ -348,7 +351,7 @@ def available_device(device: Any) -> torch.device:
     """Return a torch device; the CPU, with a warning, where there is no such GPU."""
     found = device_of(device)
     if found.type == "meta":
-        raise ValueError("device must be one that holds values, got 'meta'.")
+        raise ValueError("runtime__device must be one that holds values, got 'meta'.")
     if found.type == "cuda" and not torch.cuda.is_available():
         warn(f"device={device!r} is not there; the model is put on the CPU.")
         return torch.device("cpu")

@@ -25,6 +25,7 @@ from .._utils.validation import errors_about
 from .._utils.warnings import warn
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian
 from ..modules import CategoricalStack, GaussianStack
+from ..settings import Runtime
 
 Buffers = dict[str, np.ndarray]
 
@@ -349,8 +350,8 @@ Task = RegressionTask | ClassificationTask
 def prepare_to_compute(
     estimator: Any, X: np.ndarray, task: Task
 ) -> tuple[np.ndarray, RegressionTask | ClassificationTask]:
-    """Return rows in the dtype to compute in, by the parameter `dtype`, and the task so adapted."""
-    is_open = estimator.dtype == "auto" and is_large_table(X.shape)
+    """Return rows in the dtype to compute in, by `runtime`, and the task so adapted."""
+    is_open = Runtime.of(estimator.runtime).dtype == "auto" and is_large_table(X.shape)
     # The smallest and largest values that are not missing.
     limits = (np.fmin.reduce(X), np.fmax.reduce(X)) if is_open else None
     wanted = dtype_to_compute(estimator, X.dtype.name, limits)
@@ -370,18 +371,19 @@ def dtype_to_compute(
 ) -> str:
     """Return the dtype to compute in: "auto" is that of X, `given`, or float32 for large tables.
 
-    On Apple's GPUs, which have no float64, it is float32; ValueError for ``dtype="float64"``.
+    On Apple's GPUs, which have no float64, it is float32; ValueError for "float64".
 
     `limits` are the smallest and largest values of the columns of a large table, else None. float32
     must resolve them. It is faster by a factor of two to three, and on a large table the noise of
     training is far above its rounding.
     """
-    wanted = estimator.dtype
-    if str(estimator.device).startswith("mps"):
+    runtime = Runtime.of(estimator.runtime)
+    wanted = runtime.dtype
+    if str(runtime.device).startswith("mps"):
         if wanted == "float64":
             raise ValueError(
-                "dtype must be 'auto' or 'float32' with device='mps', which has no float64; got "
-                f"{wanted!r}. Take device='cpu' for float64."
+                "runtime__dtype must be 'auto' or 'float32' with device='mps', which has no "
+                f"float64; got {wanted!r}. Take device='cpu' for float64."
             )
         return "float32"
     if wanted != "auto":

@@ -146,7 +146,7 @@ class OneOf(Rule):
 
     @property
     def accepted(self) -> str:
-        return f"one of {list(self.values)}"
+        return f"one of {list(self.values)}" if len(self.values) > 1 else repr(self.values[0])
 
     def accepts(self, value: Any) -> bool:
         is_plain = isinstance(value, _PLAIN)  # a tensor may equal an option

@@ -46,7 +46,7 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         As in :class:`BayesianEnsembleRegressor`.
     normalize_X, categorical_features
         As in :class:`BayesianEnsembleRegressor`.
-    early_stopping, n_iter_no_change, tol, max_restarts, member_block, n_jobs
+    early_stopping, n_iter_no_change, tol, max_restarts, n_jobs
         As in :class:`BayesianEnsembleRegressor`.
     warm_start
         As in :class:`BayesianEnsembleRegressor`; y may hold no labels but those of the first fit.
@@ -62,7 +62,7 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
     distance_aware : bool, default=True
         As in :class:`BayesianEnsembleRegressor`; draws are added to the members' logits, so that no
         class is sure far from all samples.
-    checkpoint, checkpoint_every, callbacks, dtype, device, compile, n_threads, verbose
+    checkpoint, checkpoint_every, callbacks, runtime, verbose
         As in :class:`BayesianEnsembleRegressor`.
     random_state : int, RandomState instance or None, default=None
     **kwargs
@@ -138,7 +138,6 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         n_iter_no_change: int | str = "auto",
         tol: float = 1e-4,
         max_restarts: int = 3,
-        member_block: int | str = "auto",
         warm_start: bool = False,
         tune: str | None = None,
         calibrate: str | None = "auto",
@@ -147,10 +146,7 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         checkpoint: Any = None,
         checkpoint_every: Any = 60.0,
         callbacks: Any = None,
-        dtype: str = "auto",
-        device: Any = "auto",
-        compile: bool | str = "auto",
-        n_threads: int | str = "auto",
+        runtime: Any = None,
         verbose: int | bool = 0,
         random_state: Any = None,
         **kwargs: Any,
@@ -175,7 +171,6 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         self.n_iter_no_change = n_iter_no_change
         self.tol = tol
         self.max_restarts = max_restarts
-        self.member_block = member_block
         self.warm_start = warm_start
         self.tune = tune
         self.calibrate = calibrate
@@ -184,10 +179,7 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
         self.callbacks = callbacks
-        self.dtype = dtype
-        self.device = device
-        self.compile = compile
-        self.n_threads = n_threads
+        self.runtime = runtime
         self.verbose = verbose
         self.random_state = random_state
         self._set_extra_params(kwargs)

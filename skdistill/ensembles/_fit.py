@@ -36,10 +36,12 @@ from .._training.stream import Stream, is_stream, refuse_with_stream
 from .._training.trainer import Training
 from .._utils.process import one_blas_thread, torch_threads
 from .._utils.ranks import refuse_ranks
+from .._utils.settings import SettingsRule
 from .._utils.validation import Number, NumberOfJobs, OneOf, did_you_mean
 from .._utils.warnings import warn
 from ..modules import shares_weights
 from ..samplers import SGHMC, SGLD, MCDropout
+from ..settings import Runtime
 from ._diagnostics import diagnose
 from ._out_of_bag import LEAST_ROWS, OutOfBag, Parts
 from ._plan import EnsemblePlan
@@ -99,7 +101,7 @@ PARAMETER_TABLE = {
     "n_members": Number(Integral, 1),
     "max_epochs": Number(Integral, 1, others=("auto",)),
     "batch_size": Number(Integral, 1, others=("auto",)),
-    "dtype": OneOf(("auto", "float32", "float64")),
+    "runtime": SettingsRule(Runtime, OneOf((None,))),
     "inference": InferenceRule(),
     "prior_scale": Number(Real, 1e-15, 1e15, others=(np.inf,)),
     "bootstrap": OneOf((True, False)),
@@ -111,7 +113,6 @@ PARAMETER_TABLE = {
     "tol": Number(Real, 0),
     "max_restarts": Number(Integral, 0),
     "distance_aware": OneOf((True, False)),
-    "member_block": Number(Integral, 1, others=("auto",)),
     "warm_start": OneOf((True, False)),
     "n_jobs": NumberOfJobs(),
     **COLUMN_PARAMETERS,

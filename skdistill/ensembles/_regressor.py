@@ -100,19 +100,14 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
     max_restarts : int, default=3
         How often members whose loss becomes infinite, not a number or explodes are trained anew
         from another seed. Members that still diverge are left out, with a warning.
-    member_block : int or "auto", default="auto"
-        How many members are trained together, as one stack; "auto" takes as many as fit the cache
-        of a CPU, and all on a GPU. On a CPU it divides 20 members or more into blocks of at least
-        ten if the fit takes more than a few seconds, so that `n_jobs` has tasks to give out.
-        Members are the same to rounding, and with dropout differ, from one size to another.
     warm_start : bool, default=False
         Whether `fit` keeps the members of the fit before, bit for bit, and trains those that are
         missing: `n_members` is their number in all, so ``set_params(n_members=more)`` adds some.
         With an int as `random_state`, the same data and no member restarted, they are the members
         that one fit of all would have trained, to rounding (bit for bit if blocks of
-        `member_block` begin at the same members). Other data may be given, of the same columns and
-        targets; the location and scale of y stay those of the first fit, and so does the
-        setting that `tune` has found; `calibration_` is found anew. `max_epochs` and the other
+        ``runtime__member_block`` begin at the same members). Other data may be given, of the same
+        columns and targets; the location and scale of y stay those of the first fit, and so does
+        the setting that `tune` has found; `calibration_` is found anew. `max_epochs` and the other
         parameters of training hold for the new members. Only for deep ensembles.
     tune : {None, "oob"}, default=None
         "oob" lets the first 5 members be trained by each of three settings: the parameters given,
@@ -144,8 +139,8 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         cores. None is 1, or what ``joblib.parallel_config`` says, which also chooses where: in
         processes by default, in threads, or by dask or ray on other machines. The model is the same
         bit for bit for every number and backend, on the same kind of processor. There is nothing
-        to give out, and `n_jobs` has no effect, where `member_block` leaves one block, with
-        ``inference`` by Markov chains or dropout, and on a GPU.
+        to give out, and `n_jobs` has no effect, where ``runtime__member_block`` leaves one block,
+        with ``inference`` by Markov chains or dropout, and on a GPU.
     normalize_y : bool, default=True
         Whether to standardise the targets for training. Outputs are in y's units all the same.
     checkpoint : str or path, default=None
@@ -160,19 +155,9 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
     callbacks : list of skorch callbacks, default=None
         Also as (name, callback) pairs. With several jobs each block of members has copies of them,
         and what they note there stays there.
-    dtype : {"auto", "float32", "float64"}, default="auto"
-        What to compute in. "auto" is the dtype of X, but float32 for tables of 200 rows and more
-        whose columns it can hold. Predictions have the dtype of X in any case.
-    device : str, default="auto"
-        Torch device; "auto" is CUDA when there is one.
-    compile : bool or "auto", default="auto"
-        "auto" replays training steps as CUDA graphs on a GPU and does nothing on a CPU; True
-        passes them through ``torch.compile``, which takes seconds once; False does neither.
-    n_threads : int or "auto", default="auto"
-        Threads of torch during `fit`; "auto" is one where a training step is too small for more,
-        and else the caller's setting, which is restored in any case. If `n_jobs` is given, it is
-        the number of each job, and "auto" is one. Several threads may round large matrix products
-        in another way.
+    runtime : skdistill.settings.Runtime, default=None
+        The dtype to compute in, the device, the number of threads and of members that are trained
+        together; None is ``Runtime()``.
     verbose : int, default=0
         1 prints what is being trained and how long it will take, estimated from the first half
         second of steps and then every few seconds; 2 the estimate and a table of the epochs. With
@@ -284,7 +269,6 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         n_iter_no_change: int | str = "auto",
         tol: float = 1e-4,
         max_restarts: int = 3,
-        member_block: int | str = "auto",
         warm_start: bool = False,
         tune: str | None = None,
         calibrate: str | None = "auto",
@@ -294,10 +278,7 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         checkpoint: Any = None,
         checkpoint_every: Any = 60.0,
         callbacks: Any = None,
-        dtype: str = "auto",
-        device: Any = "auto",
-        compile: bool | str = "auto",
-        n_threads: int | str = "auto",
+        runtime: Any = None,
         verbose: int | bool = 0,
         random_state: Any = None,
         **kwargs: Any,
@@ -322,7 +303,6 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         self.n_iter_no_change = n_iter_no_change
         self.tol = tol
         self.max_restarts = max_restarts
-        self.member_block = member_block
         self.warm_start = warm_start
         self.tune = tune
         self.calibrate = calibrate
@@ -332,10 +312,7 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
         self.callbacks = callbacks
-        self.dtype = dtype
-        self.device = device
-        self.compile = compile
-        self.n_threads = n_threads
+        self.runtime = runtime
         self.verbose = verbose
         self.random_state = random_state
         self._set_extra_params(kwargs)

@@ -44,6 +44,7 @@ from .._utils.messages import print_line, time_left
 from .._utils.warnings import warn
 from ..modules import shares_weights, weights_and_fan_ins, widest_activation
 from ..samplers import SGHMC, SGLD, kept_iterations
+from ..settings import Runtime
 from ._diagnostics import SamplerDiagnostics
 from ._jobs import Threads, as_they_end, has_lost_rows, on_workers, shares_memory
 from ._out_of_bag import N_PARTS, Parts
@@ -804,8 +805,8 @@ def amount_of_training(ensemble: Any, n_rows: int, are_in_bins: bool = False) ->
 
 def block_size(ensemble: Any, recipe: NetworkRecipe, device: torch.device, n_rows: int) -> int:
     """Return how many members to train together on so many rows."""
-    if ensemble.member_block != "auto":
-        return ensemble.member_block
+    if (asked := Runtime.of(ensemble.runtime).member_block) != "auto":
+        return int(asked)
     if device.type != "cpu":
         return ensemble.n_members
     (member,) = recipe.build([0])

@@ -37,6 +37,7 @@ from skdistill.modules import (
     stack,
 )
 from skdistill.samplers import SGHMCOptimizer, SGLDOptimizer
+from skdistill.settings import Runtime
 
 N, D, BATCH, EPOCHS = 70, 3, 16, 20
 
@@ -58,7 +59,7 @@ def ensemble(**kwargs):
         "module__hidden_units": (12, 5),
         "max_epochs": EPOCHS,
         "batch_size": BATCH,
-        "device": "cpu",
+        "runtime": Runtime(device="cpu"),
         "random_state": 0,
     }
     return BayesianEnsembleRegressor(3, **{**settings, **kwargs})
@@ -143,7 +144,7 @@ def test_a_student_trains_as_by_autograd(settings, data, monkeypatch):
         teacher,
         **{"module__hidden_units": (12, 9), "max_epochs": EPOCHS, "batch_size": BATCH} | settings,
         normalize_X=False,
-        device="cpu",
+        runtime=Runtime(device="cpu"),
         random_state=0,
     )
     assert_same_training(*both_ways(student, monkeypatch, X, y, weight))
@@ -303,7 +304,7 @@ class Loops(nn.Module):
         ({}, "closed_form"),
         ({"module__hidden_units": ()}, "closed_form"),
         ({"module__hidden_units": (6, 6), "module__residual": True}, "closed_form"),
-        ({"compile": False}, "closed_form"),
+        ({"runtime": Runtime(compile=False)}, "closed_form"),
         ({"callbacks": [skorch_callbacks.GradientNormClipping(1.0)]}, "stacked"),
         ({"module": normalised}, "traced"),
         ({"module": Loops}, "loop"),

@@ -14,6 +14,7 @@ from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
 from skdistill._engine import _steps, _traced
 from skdistill._engine._traced import TracedGradient
 from skdistill.modules import MLP
+from skdistill.settings import Runtime
 
 N, D, BATCH = 120, 3, 16
 
@@ -53,7 +54,12 @@ def records(monkeypatch):
 
 
 def ensemble(module, **kwargs):
-    settings = {"max_epochs": 6, "batch_size": BATCH, "device": "cpu", "random_state": 0}
+    settings = {
+        "max_epochs": 6,
+        "batch_size": BATCH,
+        "runtime": Runtime(device="cpu"),
+        "random_state": 0,
+    }
     settings["calibrate"] = None  # whose search would end a little elsewhere
     return BayesianEnsembleRegressor(3, module=module, **{**settings, **kwargs})
 

@@ -26,6 +26,7 @@ from skdistill import (
 from skdistill._engine import SavedTraining
 from skdistill.distillers._fit import _student
 from skdistill.samplers import SGLD, MCDropout
+from skdistill.settings import Runtime
 
 SMALL = {"max_epochs": 4, "batch_size": 16, "module__hidden_units": (6,), "random_state": 0}
 
@@ -52,7 +53,12 @@ def members(model, first=0, last=None):
 
 @pytest.mark.parametrize(
     "params",
-    [{}, {"member_block": 1}, {"bootstrap": True}, {"early_stopping": True, "member_block": 3}],
+    [
+        {},
+        {"runtime": Runtime(member_block=1)},
+        {"bootstrap": True},
+        {"early_stopping": True, "runtime": Runtime(member_block=3)},
+    ],
 )
 @pytest.mark.parametrize(("cls", "y"), ENSEMBLES)
 def test_members_are_added_to_those_that_are_there(cls, y, params):
@@ -92,7 +98,7 @@ def test_temperature_of_members_with_other_rows_is_that_of_the_further_ones():
 
 
 def test_blocks_that_begin_at_the_same_members_give_the_same_bits():
-    params = {**SMALL, "member_block": 2}
+    params = {**SMALL, "runtime": Runtime(member_block=2)}
     ensemble = BayesianEnsembleRegressor(2, warm_start=True, **params).fit(X, NUMBERS)
     ensemble.set_params(n_members=6).fit(X, NUMBERS)
     assert_same_weights(ensemble, BayesianEnsembleRegressor(6, **params).fit(X, NUMBERS))
@@ -146,7 +152,7 @@ def press_ctrl_c():
 
 
 def test_members_that_an_interrupt_has_left_out_are_trained():
-    params = {**SMALL, "member_block": 1}
+    params = {**SMALL, "runtime": Runtime(member_block=1)}
     ensemble = BayesianEnsembleRegressor(4, warm_start=True, callbacks=[Interrupts(3)], **params)
     with pytest.raises(KeyboardInterrupt):
         ensemble.fit(X, NUMBERS)

@@ -34,6 +34,7 @@ from skdistill._method.task import ClassificationTask, RegressionTask, prepare_t
 from skdistill._utils import moments as _standardisation
 from skdistill._utils.moments import standardisation
 from skdistill.samplers import SGLD
+from skdistill.settings import Runtime
 
 ROOT = Path(__file__).parents[2]
 
@@ -354,7 +355,9 @@ def test_columns_that_float32_cannot_hold_are_computed_in_float64(column):
 
 def test_dtype_must_be_one_that_is_known():
     with pytest.raises(ValueError, match=r"dtype must be one of .*'float16'"):
-        BayesianEnsembleRegressor(2, dtype="float16").fit(np.ones((9, 1)), np.arange(9.0))
+        BayesianEnsembleRegressor(2, runtime=Runtime(dtype="float16")).fit(
+            np.ones((9, 1)), np.arange(9.0)
+        )
 
 
 @pytest.mark.parametrize("given", ["float32", "float64"])

@@ -39,12 +39,13 @@ from skdistill._engine import SavedTraining
 from skdistill.datasets import TRANSLATION_TOKENS, make_translation
 from skdistill.modules import RecurrentSequenceModel, TabM
 from skdistill.samplers import SGLD, MCDropout
+from skdistill.settings import Runtime
 
 ROOT = Path(__file__).parents[2]
 X, Y = make_regression(60, 4, random_state=0)
 CLASSES = np.where(Y > 0, "up", "down")
 SMALL = {"max_epochs": 8, "batch_size": 16, "module__hidden_units": (6,), "random_state": 0}
-TEACHER = BayesianEnsembleRegressor(3, member_block=2, **SMALL)
+TEACHER = BayesianEnsembleRegressor(3, runtime=Runtime(member_block=2), **SMALL)
 OF_CLASSES = BayesianEnsembleClassifier(3, **SMALL)
 SIZES = TRANSLATION_TOKENS.n_source, TRANSLATION_TOKENS.n_target
 SEQUENCES = make_translation(40, random_state=0)

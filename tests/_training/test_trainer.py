@@ -35,6 +35,7 @@ from skdistill import (
 )
 from skdistill.ensembles import _training
 from skdistill.samplers import SGLD, MCDropout
+from skdistill.settings import Runtime
 
 ROOT = Path(__file__).parents[2]
 
@@ -262,7 +263,7 @@ def test_every_epoch_is_a_task(data):
 def test_every_block_of_members_has_its_epochs(data, monkeypatch):
     monkeypatch.setattr(_training, "block_size", lambda *arguments: 2)
     tasks = Tasks()
-    model = ensemble(device="cpu").set_callbacks(tasks).fit(*data)
+    model = ensemble(runtime=Runtime(device="cpu")).set_callbacks(tasks).fit(*data)
     assert counted(tasks)["BayesianEnsembleRegressor", "epoch"] == 10
     assert len(model.history_) == 10
 

@@ -43,6 +43,7 @@ from skdistill._engine import PooledRows
 from skdistill._training.trainer import batch_size_for, learning_rate_for
 from skdistill.distillers._fit import _student, _validate
 from skdistill.modules import MLP, stack
+from skdistill.settings import Runtime
 from skdistill.teachers import as_teacher
 from skdistill.transfer import GaussianNoise, Mixup, Munge, TransferSet, UniformBox
 
@@ -1109,7 +1110,12 @@ def interrupted(ctrl_c, task):
     """Fit a student until Ctrl-C comes in step number `at`."""
 
     def fit(teacher, at):
-        settings = {"optimizer": ctrl_c, "optimizer__at": at, "batch_size": 20, "device": "cpu"}
+        settings = {
+            "optimizer": ctrl_c,
+            "optimizer__at": at,
+            "batch_size": 20,
+            "runtime": Runtime(device="cpu"),
+        }
         model = task.student(teacher, **settings)
         with pytest.raises(KeyboardInterrupt):
             model.fit(*task.data)
@@ -1134,7 +1140,9 @@ def test_ctrl_c_before_the_end_of_the_first_epoch_keeps_the_teacher_only(task, i
 
 @pytest.mark.parametrize("teacher_cv", [None, 3])
 def test_ctrl_c_while_the_teacher_learns(teacher_cv, task, ctrl_c):
-    teacher = task.ensemble(optimizer=ctrl_c, optimizer__at=8, batch_size=20, device="cpu")
+    teacher = task.ensemble(
+        optimizer=ctrl_c, optimizer__at=8, batch_size=20, runtime=Runtime(device="cpu")
+    )
     model = task.student(teacher, teacher_cv=teacher_cv)
     with pytest.raises(KeyboardInterrupt):
         model.fit(*task.data)

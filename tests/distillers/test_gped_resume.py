@@ -25,6 +25,7 @@ from skdistill.distillers.gped import _loop
 from skdistill.distillers.gped._loop import OnlineDistillation
 from skdistill.expectations import Expectation
 from skdistill.samplers import SGHMC, SGLD
+from skdistill.settings import Runtime
 from skdistill.transfer import GaussianNoise
 
 ROOT = Path(__file__).parents[2]
@@ -312,7 +313,12 @@ def test_a_parameter_that_cannot_be_told_is_refused(tmp_path):
 def test_what_changes_nothing_may_change(tmp_path):
     path = tmp_path / "checkpoint"
     stopped_fit(distiller(checkpoint=path))
-    gped = distiller(checkpoint=str(path), checkpoint_every=9, n_threads=1, teacher__n_threads=1)
+    gped = distiller(
+        checkpoint=str(path),
+        checkpoint_every=9,
+        runtime=Runtime(n_threads=1),
+        teacher__runtime=Runtime(n_threads=1),
+    )
     with ending(15):  # of the 20 steps, fewer are left
         fit(gped)
 

@@ -24,6 +24,7 @@ from skorch.callbacks import Callback
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor, DistributionDistiller
 from skdistill.ensembles import _training
 from skdistill.modules import MLP
+from skdistill.settings import Runtime
 
 ROOT = Path(__file__).parents[2]
 RNG = np.random.default_rng(0)
@@ -31,12 +32,11 @@ X = RNG.normal(size=(60, 3))
 Y = X @ [1.0, -2.0, 0.5] + 0.1 * RNG.normal(size=60)
 SMALL = {
     "n_members": 5,
-    "member_block": 2,
+    "runtime": Runtime(member_block=2, device="cpu"),
     "max_epochs": 4,
     "batch_size": 16,
     "module__hidden_units": (6,),
     "random_state": 0,
-    "device": "cpu",
 }
 REGRESSOR = BayesianEnsembleRegressor(**SMALL)
 FITS = {
@@ -120,7 +120,9 @@ def test_the_order_in_which_blocks_end_does_not_matter(monkeypatch):
     ],
 )
 def test_long_fits_get_several_blocks(n_members, n_rows, expected):
-    model = BayesianEnsembleRegressor(n_members, max_epochs=1, device="cpu").fit(X, Y)
+    model = BayesianEnsembleRegressor(n_members, max_epochs=1, runtime=Runtime(device="cpu")).fit(
+        X, Y
+    )
     model.set_params(max_epochs=100, batch_size=32)
     found = _training.block_size(model, model._recipe, torch.device("cpu"), n_rows)
     assert found == expected
@@ -358,6 +360,7 @@ import time
 import joblib, numpy as np
 from skorch.callbacks import Callback
 from skdistill import BayesianEnsembleRegressor
+from skdistill.settings import Runtime
 
 class Slow(Callback):
     def on_epoch_end(self, net, **kwargs):
@@ -366,8 +369,8 @@ class Slow(Callback):
 
 X = np.random.default_rng(0).normal(size=(60, 3))
 model = BayesianEnsembleRegressor(
-    4, member_block=1, max_epochs=100, n_jobs=2, callbacks=[Slow()], verbose=1, device="cpu",
-    random_state=0, module__hidden_units=(6,),
+    4, runtime=Runtime(member_block=1, device="cpu"), max_epochs=100, n_jobs=2, verbose=1,
+    callbacks=[Slow()], random_state=0, module__hidden_units=(6,),
 )
 try:
     with joblib.parallel_config(backend={backend!r}):

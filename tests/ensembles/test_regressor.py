@@ -16,6 +16,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from skdistill import BayesianEnsembleRegressor
 from skdistill.ensembles import _training
 from skdistill.modules import MLP
+from skdistill.settings import Runtime
 from skdistill.streams import Batches
 
 # Seed of networks of which only the widths are looked at; those of members are drawn.
@@ -221,7 +222,12 @@ def block_of(model, device="cpu"):
 
 def test_members_are_trained_in_blocks_as_they_would_be_together(data, monkeypatch):
     X, y = data
-    settings = {"n_members": 23, "max_epochs": 3, "batch_size": 32, "device": "cpu"}
+    settings = {
+        "n_members": 23,
+        "max_epochs": 3,
+        "batch_size": 32,
+        "runtime": Runtime(device="cpu"),
+    }
     together = ensemble(**settings).fit(X, y)
     assert [row["members"] for row in together.history_] == 3 * [list(range(23))]
     monkeypatch.setattr(_training, "_BLOCK_ACTIVATIONS", 20 * 32 * 8)  # of 20 members
@@ -241,7 +247,9 @@ def test_members_are_trained_in_blocks_as_they_would_be_together(data, monkeypat
 )
 def test_a_block_is_as_large_as_the_cache_allows(params, widest, data, monkeypatch):
     X, y = data
-    model = ensemble(max_epochs=1, device="cpu", **params).fit(X, np.column_stack([y, y]))
+    model = ensemble(max_epochs=1, runtime=Runtime(device="cpu"), **params).fit(
+        X, np.column_stack([y, y])
+    )
     per_member = params["batch_size"] * widest
     assert block_of(model) == _training._BLOCK_ACTIVATIONS // per_member
     monkeypatch.setattr(_training, "_BLOCK_ACTIVATIONS", 5 * per_member)
@@ -262,11 +270,11 @@ def test_blocks_of_a_module_without_layers_take_all_members(data):
         def forward(self, x):
             return self.value.expand(len(x), 2)
 
-    model = ensemble(module=Constant, max_epochs=1, device="cpu", batch_size=32)
+    model = ensemble(module=Constant, max_epochs=1, runtime=Runtime(device="cpu"), batch_size=32)
     del model.module__hidden_units
     model.fit(*data)
     assert block_of(model) == _training._BLOCK_ACTIVATIONS // (32 * 2)
-    assert block_of(model.set_params(member_block=2)) == 2
+    assert block_of(model.set_params(runtime=Runtime(member_block=2))) == 2
     assert len(model.history_) == 1
 
 
@@ -278,7 +286,12 @@ def test_sizing_the_blocks_costs_the_caller_no_random_numbers(data):
         seeds.append(generator.initial_seed())
         return MLP(in_features, out_features, (8,), generator=generator)
 
-    settings = {"max_epochs": 1, "device": "cpu", "calibrate": None, "random_state": 0}
+    settings = {
+        "max_epochs": 1,
+        "runtime": Runtime(device="cpu"),
+        "calibrate": None,
+        "random_state": 0,
+    }
     BayesianEnsembleRegressor(3, module=build, **settings).fit(X, y)
     drawn = np.random.RandomState(0).randint(2**31 - 1, size=3)
     assert [seed for seed in seeds if seed != THROW_AWAY] == drawn.tolist()
@@ -550,7 +563,9 @@ class ExplodesLate(torch.optim.Adam):
 
 
 def test_a_loss_that_explodes_is_noticed(data):
-    model = ensemble(optimizer=ExplodesLate, batch_size=60, max_epochs=20, device="cpu")
+    model = ensemble(
+        optimizer=ExplodesLate, batch_size=60, max_epochs=20, runtime=Runtime(device="cpu")
+    )
     with pytest.warns(ConvergenceWarning, match=r"member\(s\) \[1\]"):
         model.fit(*data)
     assert model.n_restarts_.tolist() == [0, 1, 0]
@@ -575,7 +590,13 @@ def interrupted(ctrl_c):
     """Fit a model until Ctrl-C comes in step number `at`."""
 
     def fit(data, at, **params):
-        model = ensemble(optimizer=ctrl_c, optimizer__at=at, batch_size=20, device="cpu", **params)
+        model = ensemble(
+            optimizer=ctrl_c,
+            optimizer__at=at,
+            batch_size=20,
+            runtime=Runtime(device="cpu"),
+            **params,
+        )
         with pytest.raises(KeyboardInterrupt):
             model.fit(*data)
         return model
@@ -616,7 +637,7 @@ def test_a_fit_after_ctrl_c_starts_anew(data, interrupted):
     model = interrupted(data, at=8).set_params(optimizer="SGD", optimizer__at=None)
     del model.optimizer__at
     model.fit(*data)
-    fresh = ensemble(optimizer="SGD", batch_size=20, device="cpu").fit(*data)
+    fresh = ensemble(optimizer="SGD", batch_size=20, runtime=Runtime(device="cpu")).fit(*data)
     assert_same_members(model, fresh, data[0])
 
 

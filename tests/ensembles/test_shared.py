@@ -26,6 +26,7 @@ from skdistill.ensembles._out_of_bag import Parts
 from skdistill.export import export_program
 from skdistill.modules import TabM, n_parameters
 from skdistill.samplers import SGLD
+from skdistill.settings import Runtime
 
 N, D, K = 300, 3, 8
 
@@ -37,7 +38,7 @@ def ensemble(kind=BayesianEnsembleRegressor, **params):
         "module__hidden_units": (16,),
         "max_epochs": 10,
         "batch_size": 32,
-        "device": "cpu",
+        "runtime": Runtime(device="cpu"),
         "random_state": 0,
     }
     return kind(**{**settings, **params})
@@ -117,8 +118,8 @@ def test_the_prior_of_a_members_own_weights_is_divided_by_their_number(data):
 def test_rows_of_weight_zero_and_weights(data):
     X, y = data
     weight = np.arange(N) % 2
-    of_half = ensemble(dtype="float64").fit(X[weight > 0], y[weight > 0])
-    weighted = ensemble(dtype="float64").fit(X, y, sample_weight=weight)
+    of_half = ensemble(runtime=Runtime(dtype="float64")).fit(X[weight > 0], y[weight > 0])
+    weighted = ensemble(runtime=Runtime(dtype="float64")).fit(X, y, sample_weight=weight)
     np.testing.assert_array_equal(weighted.predict(X), of_half.predict(X))
 
 
@@ -156,8 +157,8 @@ class Listed:
 
 def test_a_stream_is_trained_on_as_rows_in_memory(data):
     X, y = data
-    streamed = ensemble(dtype="float64").fit(Listed([(X, y)]))
-    expected = ensemble(dtype="float64").fit(X, y)
+    streamed = ensemble(runtime=Runtime(dtype="float64")).fit(Listed([(X, y)]))
+    expected = ensemble(runtime=Runtime(dtype="float64")).fit(X, y)
     np.testing.assert_allclose(streamed.predict(X), expected.predict(X))
 
 

@@ -72,7 +72,7 @@ class FitMode(NamedTuple):
         vars(distiller).update(task.fitted_attributes)
         if self.goes_on:
             X, task = in_dtype_of(distiller, X), replace(task, dtype=distiller._plan.task.dtype)
-        elif hasattr(distiller, "dtype"):
+        elif "dtype" not in distiller._parameter_table["runtime"].unread:
             X, task = prepare_to_compute(distiller, X, task)
         return X, y, task
 

@@ -12,7 +12,9 @@ from torch import Tensor
 
 from ..._data.columns import COLUMN_PARAMETERS
 from ..._estimator.predicting import DistributionEstimator
+from ..._utils.settings import SettingsRule
 from ..._utils.validation import Number, OneOf, is_number
+from ...settings import Runtime
 from ...transfer import MAKERS, make_transfer
 
 
@@ -70,7 +72,7 @@ PARAMETER_TABLE = {
 
 STUDENT_PARAMETERS = {
     "calibrate": Number(Real, 0, 1, closed="neither", others=(None,)),
-    "dtype": OneOf(("auto", "float32", "float64")),
+    "runtime": SettingsRule(Runtime, OneOf((None,)), ("member_block",)),
     "batch_size": Number(Integral, 1, others=("auto",)),
     "warm_start": OneOf((True, False)),
 }

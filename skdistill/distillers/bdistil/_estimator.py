@@ -161,7 +161,7 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         Whether to standardise the targets of a regressor for training.
     checkpoint, checkpoint_every
         As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
-    callbacks, device, compile, n_threads
+    callbacks, runtime
         As in :class:`BayesianEnsembleRegressor`.
     verbose : int, default=0
         As in :class:`DistributionDistiller`. 1 also prints a line after each round: what was found,
@@ -279,9 +279,7 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         checkpoint: Any = None,
         checkpoint_every: Any = 60.0,
         callbacks: Any = None,
-        device: Any = "auto",
-        compile: bool | str = "auto",
-        n_threads: int | str = "auto",
+        runtime: Any = None,
         verbose: int | bool = 0,
         random_state: Any = None,
         **kwargs: Any,
@@ -316,9 +314,7 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
         self.callbacks = callbacks
-        self.device = device
-        self.compile = compile
-        self.n_threads = n_threads
+        self.runtime = runtime
         self.verbose = verbose
         self.random_state = random_state
         self._set_extra_params(kwargs)

@@ -333,7 +333,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         `group_lasso`.
     checkpoint, checkpoint_every
         As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
-    callbacks, dtype, device, compile, n_threads
+    callbacks, runtime
         As in :class:`BayesianEnsembleRegressor`.
     verbose : int, default=0
         As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
@@ -479,10 +479,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         checkpoint: Any = None,
         checkpoint_every: Any = 60.0,
         callbacks: Any = None,
-        dtype: str = "auto",
-        device: Any = "auto",
-        compile: bool | str = "auto",
-        n_threads: int | str = "auto",
+        runtime: Any = None,
         verbose: int | bool = 0,
         random_state: Any = None,
         **kwargs: Any,
@@ -522,10 +519,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
         self.callbacks = callbacks
-        self.dtype = dtype
-        self.device = device
-        self.compile = compile
-        self.n_threads = n_threads
+        self.runtime = runtime
         self.verbose = verbose
         self.random_state = random_state
         self._set_extra_params(kwargs)

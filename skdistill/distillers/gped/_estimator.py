@@ -146,7 +146,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         Whether to standardise the targets of a regressor for training.
     checkpoint, checkpoint_every
         As in :class:`BayesianEnsembleRegressor`. Beside chains epochs are those of the chains.
-    callbacks, device, compile, n_threads
+    callbacks, runtime
         As in :class:`BayesianEnsembleRegressor`, for the student.
     verbose : int, default=0
         As in :class:`DistributionDistiller`. Beside chains 1 tells of these too, from their
@@ -251,9 +251,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         checkpoint_every: Any = 60.0,
         memory: Any = None,
         callbacks: Any = None,
-        device: Any = "auto",
-        compile: bool | str = "auto",
-        n_threads: int | str = "auto",
+        runtime: Any = None,
         verbose: int | bool = 0,
         random_state: Any = None,
         **kwargs: Any,
@@ -284,9 +282,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         self.checkpoint_every = checkpoint_every
         self.memory = memory
         self.callbacks = callbacks
-        self.device = device
-        self.compile = compile
-        self.n_threads = n_threads
+        self.runtime = runtime
         self.verbose = verbose
         self.random_state = random_state
         self._set_extra_params(kwargs)

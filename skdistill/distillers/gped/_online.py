@@ -72,7 +72,7 @@ def distil_online(
             due,
             epoch_length,
             distiller.n_asked if "online" in plan.estimates else 1,
-            distiller.n_threads,
+            setup.training.n_threads,
         )
         if monitored is not None:
             shown = on_device(monitored, device=device)

@@ -222,7 +222,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         :class:`DistributionDistiller`.
     checkpoint, checkpoint_every
         As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
-    callbacks, dtype, device, compile, n_threads
+    callbacks, runtime
         As in :class:`BayesianEnsembleRegressor`.
     verbose : int, default=0
         As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
@@ -319,10 +319,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         checkpoint: Any = None,
         checkpoint_every: Any = 60.0,
         callbacks: Any = None,
-        dtype: str = "auto",
-        device: Any = "auto",
-        compile: bool | str = "auto",
-        n_threads: int | str = "auto",
+        runtime: Any = None,
         verbose: int | bool = 0,
         random_state: Any = None,
         **kwargs: Any,
@@ -359,10 +356,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
         self.callbacks = callbacks
-        self.dtype = dtype
-        self.device = device
-        self.compile = compile
-        self.n_threads = n_threads
+        self.runtime = runtime
         self.verbose = verbose
         self.random_state = random_state
         self._set_extra_params(kwargs)
@@ -460,7 +454,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         As in :class:`BayesianEnsembleRegressor`.
     checkpoint, checkpoint_every
         As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
-    callbacks, dtype, device, compile, n_threads
+    callbacks, runtime
         As in :class:`BayesianEnsembleRegressor`.
     verbose : int, default=0
         As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
@@ -556,10 +550,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         checkpoint: Any = None,
         checkpoint_every: Any = 60.0,
         callbacks: Any = None,
-        dtype: str = "auto",
-        device: Any = "auto",
-        compile: bool | str = "auto",
-        n_threads: int | str = "auto",
+        runtime: Any = None,
         verbose: int | bool = 0,
         random_state: Any = None,
         **kwargs: Any,
@@ -597,10 +588,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
         self.callbacks = callbacks
-        self.dtype = dtype
-        self.device = device
-        self.compile = compile
-        self.n_threads = n_threads
+        self.runtime = runtime
         self.verbose = verbose
         self.random_state = random_state
         self._set_extra_params(kwargs)

@@ -86,7 +86,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         those of X.
     optimizer, lr, lr_schedule, max_epochs, max_time, batch_size, clip_norm
         As in :class:`skdistill.BayesianEnsembleRegressor`, but with other defaults.
-    checkpoint, checkpoint_every, callbacks, device, compile, n_threads, verbose
+    checkpoint, checkpoint_every, callbacks, runtime, verbose
         As in :class:`skdistill.BayesianEnsembleRegressor`.
     random_state : int, RandomState instance or None, default=None
         Source of the first weights and of the order of the rows.
@@ -171,9 +171,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         checkpoint: Any = None,
         checkpoint_every: Any = 60.0,
         callbacks: Any = None,
-        device: Any = "auto",
-        compile: bool | str = "auto",
-        n_threads: int | str = "auto",
+        runtime: Any = None,
         verbose: int | bool = 0,
         random_state: Any = None,
         **kwargs: Any,
@@ -197,9 +195,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
         self.callbacks = callbacks
-        self.device = device
-        self.compile = compile
-        self.n_threads = n_threads
+        self.runtime = runtime
         self.verbose = verbose
         self.random_state = random_state
         self._set_extra_params(kwargs)
