@@ -253,9 +253,7 @@ def pytabkit(name: str, rows: Rows, seed: int):
         sklearn_interfaces, f"{name}_{'Classifier' if rows.are_classes else 'Regressor'}"
     )
     X, X_stop, y, y_stop = held_out(rows, seed)
-    return kind(runtime=Runtime(device="cpu", n_threads=1), random_state=seed).fit(
-        X, y, X_stop, y_stop
-    )
+    return kind(device="cpu", random_state=seed, n_threads=1).fit(X, y, X_stop, y_stop)
 
 
 class Contender(NamedTuple):

@@ -160,12 +160,18 @@ def fitted(setting: Setting, X: np.ndarray, y: np.ndarray) -> list[dict[str, Any
     numbers = not setting.n_classes
     kind = BayesianEnsembleRegressor if numbers else BayesianEnsembleClassifier
     student = HydraPlusRegressor if numbers else HydraPlusClassifier
-    common = {"runtime": Runtime(device="cpu"), "random_state": 0}
-    teacher = kind(setting.n_members, n_jobs=setting.n_jobs, **common, **setting.teacher)
+    teacher = kind(setting.n_members, n_jobs=setting.n_jobs, **parameters(setting.teacher))
     return [
         stopwatch(teacher, X, y),
-        stopwatch(student(FrozenEstimator(teacher), **common, **setting.student), X, y),
+        stopwatch(student(FrozenEstimator(teacher), **parameters(setting.student)), X, y),
     ]
+
+
+def parameters(given: dict[str, Any]) -> dict[str, Any]:
+    """Parameters of an estimator, given also its dtype."""
+    runtime = Runtime(device="cpu", dtype=given.get("dtype", "auto"))
+    own = {name: value for name, value in given.items() if name != "dtype"}
+    return {"runtime": runtime, "random_state": 0, **own}
 
 
 def stopwatch(model, X: np.ndarray, y: np.ndarray) -> dict[str, Any]:

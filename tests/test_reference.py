@@ -29,6 +29,7 @@ from skdistill import (
     save,
 )
 from skdistill.modules import ConvNet, Recurrent
+from skdistill.pruning import GroupLasso
 from skdistill.samplers import SGHMC, SGLD, MCDropout
 
 VALUES = Path(__file__).with_name("reference.npz")
@@ -89,7 +90,7 @@ ESTIMATORS: dict[str, Callable[[], Any]] = {
     "hydra numbers": lambda: distil(HydraPlusRegressor, ensemble()),
     "hydra several numbers": lambda: distil(HydraPlusRegressor, ensemble()),
     "hydra mixup numbers": lambda: distil(HydraPlusRegressor, ensemble(), transfer="mixup"),
-    "hydra pruned numbers": lambda: distil(HydraPlusRegressor, ensemble(), group_lasso=0.3),
+    "hydra pruned numbers": lambda: distil(HydraPlusRegressor, ensemble(), pruning=GroupLasso(0.3)),
     "hydra folds numbers": lambda: distil(HydraPlusRegressor, ensemble(), teacher_cv=3),
     "hydra classes": lambda: distil(HydraPlusClassifier, of_classes()),
     "hydra munge classes": lambda: distil(HydraPlusClassifier, of_classes(), transfer="munge"),

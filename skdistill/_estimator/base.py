@@ -79,6 +79,9 @@ def available_if(check: Callable[[Any], bool]) -> Callable[[Method], Method]:
 # Parts of an estimator whose parameters it takes, as ``<part>__<name>``.
 _PARTS = ("module", "optimizer", "callbacks")
 
+# Names that parameters have had; most are those of an object now, which is found by its rule.
+_RENAMED = {"group_lasso": "strength", "prune_threshold": "threshold", "checkpoint_every": "every"}
+
 # Private attributes that a fit sets.
 _PRIVATE = ("_columns", "_summary", "_plan", "_recipe", "_training_budget", "_history") + (
     "_parts_drawn",
@@ -267,7 +270,10 @@ def _is_of_part(name: str) -> bool:
 
 def _advice(estimator: NetEstimator, name: str, known: Iterable[str]) -> str:
     """Advice for an unknown parameter: the object that has it, or one that is spelt alike."""
-    groups = (objects_with(estimator, group, name) for group in estimator._parameter_table)
+    named = _RENAMED.get(name, name)
+    if named in known:
+        return f" It is called {named} now."
+    groups = (objects_with(estimator, group, named) for group in estimator._parameter_table)
     if found := next(filter(None, groups), ""):
         return found
     _, delimiter, inner = name.partition("__")

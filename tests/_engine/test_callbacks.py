@@ -52,6 +52,7 @@ from skdistill._engine import DivergenceGuard, MemberEarlyStopping, Rows, TaskPe
 from skdistill._engine._callbacks import asks_to_stop, listens_to_batches
 from skdistill._engine._steps import FlatStep
 from skdistill._utils.messages import time_left
+from skdistill.pruning import GroupLasso
 from skdistill.settings import Runtime
 
 # --- callbacks of skorch and of users --------------------------------------------------------
@@ -693,7 +694,7 @@ def test_lines_tell_the_phase_and_the_time_left(capsys, monkeypatch):
     X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
     small = {"max_epochs": 3, "module__hidden_units": (4,), "random_state": 0}
     teacher = BayesianEnsembleRegressor(3, verbose=1, runtime=Runtime(member_block=2), **small)
-    HydraPlusRegressor(teacher, verbose=1, group_lasso=0.01, **small).fit(X, y)
+    HydraPlusRegressor(teacher, verbose=1, pruning=GroupLasso(0.01), **small).fit(X, y)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "teacher: BayesianEnsembleRegressor"
     phases = ["members 1 to 2 of 3", "members 3 to 3 of 3", "student"]

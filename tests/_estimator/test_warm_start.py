@@ -25,6 +25,7 @@ from skdistill import (
 )
 from skdistill._engine import SavedTraining
 from skdistill.distillers._fit import _student
+from skdistill.pruning import GroupLasso
 from skdistill.samplers import SGLD, MCDropout
 from skdistill.settings import Runtime
 
@@ -294,15 +295,15 @@ class CtrlCAfter(Callback):
             press_ctrl_c()
 
 
-def test_a_pruned_student_goes_on_without_group_lasso():
+def test_a_pruned_student_goes_on_without_pruning():
     student = STUDENTS["hydra of numbers"]().set_params(
-        group_lasso=0.5, module__hidden_units=(12,), prune_threshold=0.05
+        pruning=GroupLasso(0.5, threshold=0.05), module__hidden_units=(12,)
     )
     size = student.fit(X, NUMBERS).n_parameters_
     student.set_params(warm_start=True)
-    with pytest.raises(ValueError, match="group_lasso must be 0 with warm_start=True"):
+    with pytest.raises(ValueError, match="pruning must be None with warm_start=True"):
         student.fit(X, NUMBERS)
-    student.set_params(group_lasso=0.0, max_epochs=9).fit(X, NUMBERS)
+    student.set_params(pruning=None, max_epochs=9).fit(X, NUMBERS)
     assert student.n_parameters_ == size
     assert len(student.history_) == 9
 

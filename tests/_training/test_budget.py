@@ -31,6 +31,7 @@ from skdistill import (
 )
 from skdistill._engine import SavedTraining, _time
 from skdistill._training import resume
+from skdistill.pruning import GroupLasso
 from skdistill.samplers import SGHMC, SGLD, MCDropout
 from skdistill.settings import Runtime
 
@@ -327,7 +328,7 @@ def test_a_student_that_is_calibrated_has_half_of_the_time(clock):
 def test_training_after_pruning_has_its_part(clock):
     passing = [Passing(1.0)]
     teacher = FrozenEstimator(ensemble().fit(X, Y))
-    settings = {**SMALL, "group_lasso": 1e-3, "max_time": 6.0, "callbacks": passing}
+    settings = {**SMALL, "pruning": GroupLasso(1e-3), "max_time": 6.0, "callbacks": passing}
     student = HydraPlusRegressor(teacher, **settings).fit(X, Y)  # 8 epochs and 4
     assert student.n_epochs_ == 4
     assert len(student.history_) == 6

@@ -38,6 +38,7 @@ from skdistill import (
 from skdistill._engine import SavedTraining
 from skdistill.datasets import TRANSLATION_TOKENS, make_translation
 from skdistill.modules import RecurrentSequenceModel, TabM
+from skdistill.pruning import GroupLasso
 from skdistill.samplers import SGLD, MCDropout
 from skdistill.settings import Runtime
 
@@ -73,7 +74,7 @@ FITS = {
         BayesianEnsembleRegressor(3, **SMALL | {"module": TabM, "module__hidden_units": (4,)}),
         (X, Y),
     ),
-    "hydra": (HydraPlusRegressor(TEACHER, group_lasso=0.05, **SMALL), (X, Y)),
+    "hydra": (HydraPlusRegressor(TEACHER, pruning=GroupLasso(0.05), **SMALL), (X, Y)),
     "hydra of classes": (HydraPlusClassifier(OF_CLASSES, **SMALL), (X, CLASSES)),
     "distribution": (DistributionDistiller(TEACHER, transfer="mixup", **SMALL), (X, Y)),
     "distribution of a forest": (

@@ -205,7 +205,7 @@ def test_categories_may_come_late_or_lack(library, is_categorical, table):
         part["town"] = part["town"].astype("category" if is_categorical else "str")
         parts.append((frames.DataFrame(part), y[rows]))
     whole = frames.DataFrame(pd.DataFrame({"x": X[:, 0], "z": X[:, 1], "town": town}))
-    settings = {"max_epochs": 40, "dtype": "float64", "module__embeddings": None}
+    settings = {"max_epochs": 40, "runtime": Runtime(dtype="float64"), "module__embeddings": None}
     for make in (ensemble, lambda **params: hydra("regressor", ensemble(**params), **params)):
         model = make(**settings).fit(Given(parts))
         assert model.categories_ == {2: ["Rome", "Oslo", "Bern"]}

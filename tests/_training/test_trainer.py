@@ -34,6 +34,7 @@ from skdistill import (
     HydraPlusRegressor,
 )
 from skdistill.ensembles import _training
+from skdistill.pruning import GroupLasso
 from skdistill.samplers import SGLD, MCDropout
 from skdistill.settings import Runtime
 
@@ -403,7 +404,7 @@ def test_the_end_of_every_fit_is_monitored(make, data):
 
 @has_callbacks
 def test_a_pruned_student_is_monitored_to_its_end(data):
-    model = student(group_lasso=0.3, finetune_epochs=2)
+    model = student(pruning=GroupLasso(0.3, finetune_epochs=2))
     scores, (last,) = monitored(model, *data, "r2")
     assert len(scores) == 5 + 2
     assert scores[-1] == pytest.approx(last, rel=1e-9)

@@ -24,6 +24,7 @@ from skdistill.distillers import GPEDDistiller
 from skdistill.distillers.gped import _loop
 from skdistill.distillers.gped._loop import OnlineDistillation
 from skdistill.expectations import Expectation
+from skdistill.pruning import GroupLasso
 from skdistill.samplers import SGHMC, SGLD
 from skdistill.settings import Runtime
 from skdistill.transfer import GaussianNoise
@@ -99,7 +100,11 @@ CASES = {
         "teacher__inference__step_size": np.logspace(-4, -2, 3)[1],
         "optimizer__betas": (np.float64(0.9), np.float64(0.99)),
     },
-    "pruned": {"group_lasso": 0.3, "module__hidden_units": (30,), "teacher__max_epochs": 30},
+    "pruned": {
+        "pruning": GroupLasso(0.3),
+        "module__hidden_units": (30,),
+        "teacher__max_epochs": 30,
+    },
 }
 
 

@@ -229,10 +229,9 @@ def test_what_members_see_in_full_is_not_calibrated():
 
 
 def test_the_best_setting_trains_all_members():
-    settings = {**SMALL, "max_epochs": 30}
-    tuned = BayesianEnsembleRegressor(
-        12, tune="oob", runtime=Runtime(member_block=5), **settings
-    ).fit(X, NUMBERS)
+    blocks = Runtime(device="cpu", member_block=5)
+    settings = {**SMALL, "max_epochs": 30, "runtime": blocks}
+    tuned = BayesianEnsembleRegressor(12, tune="oob", **settings).fit(X, NUMBERS)
     assert [trial["params"] for trial in tuned.tuning_] == [
         {"prior_scale": 3.0},
         {"prior_scale": 6.0},
@@ -244,7 +243,7 @@ def test_the_best_setting_trains_all_members():
         },
     ]
     best = min(tuned.tuning_, key=lambda trial: trial["loss"])["params"]
-    alike = BayesianEnsembleRegressor(12, runtime=Runtime(member_block=5), **settings)
+    alike = BayesianEnsembleRegressor(12, **settings)
     alike.set_params(**best).fit(X, NUMBERS)
     assert_same_weights(tuned, alike)
     assert tuned.calibration_ == alike.calibration_

@@ -256,7 +256,12 @@ def test_on_large_tables_classes_keep_the_best_epoch_of_the_mean_probabilities(d
     X, _ = data
     y = noisy_labels(X, 1)
     (rows,) = parts_of(BayesianEnsembleClassifier, y).left_out([0])
-    settings = {"lr": 0.03, "lr_schedule": None, "n_iter_no_change": 60, "dtype": "float64"}
+    settings = {
+        "lr": 0.03,
+        "lr_schedule": None,
+        "n_iter_no_change": 60,
+        "runtime": Runtime(dtype="float64"),
+    }
     model = ensemble(BayesianEnsembleClassifier, max_epochs=60, **settings).fit(X, y)
     (best,) = set(model.best_epochs_)
     scores = [row["valid_loss"] for row in model.history_]
@@ -291,7 +296,12 @@ def test_on_large_tables_noisy_classes_are_predicted_better(data):
 def test_the_temperature_is_that_of_all_members_on_the_rows_left_out(kind, data):
     X, y = data
     y = y if kind is BayesianEnsembleRegressor else noisy_labels(X, 1)
-    settings = {"calibrate": "oob", "dtype": "float64", "max_epochs": 40, "distance_aware": False}
+    settings = {
+        "calibrate": "oob",
+        "runtime": Runtime(dtype="float64"),
+        "max_epochs": 40,
+        "distance_aware": False,
+    }
     model = ensemble(kind, **settings).fit(X, y)
     rows = np.flatnonzero(parts_of(kind, y).of_row == 0)
     outputs = model.module_.outputs(torch.tensor(X[rows])).detach()

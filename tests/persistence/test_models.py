@@ -360,7 +360,9 @@ def test_a_pipe_is_refused_at_once(tmp_path):
 
 def test_a_device_without_values_is_refused(tmp_path):
     save(ensemble().fit(X, Y).set_params(runtime=Runtime(device="meta")), tmp_path / "model")
-    with pytest.raises(ValueError, match=r"cannot be loaded: device must be .* got 'meta'"):
+    with pytest.raises(
+        ValueError, match=r"cannot be loaded: runtime__device must be .* got 'meta'"
+    ):
         load(tmp_path / "model")
 
 

@@ -43,7 +43,7 @@ class FitMode(NamedTuple):
         """Return the mode of a call of `fit`, which ``warm_start`` decides about."""
         if not distiller.warm_start:
             return cls()
-        _refuse_group_lasso(distiller, "warm_start=True")
+        _refuse_pruning(distiller, "warm_start=True")
         if not is_trained(distiller):
             return cls(keeps_state=True)
         return cls(goes_on=True, keeps_state=True, task=distiller._plan.task)
@@ -51,7 +51,7 @@ class FitMode(NamedTuple):
     @classmethod
     def of_pass(cls, distiller: Any, classes: Any = None) -> FitMode:
         """Return the mode of a call of `partial_fit`; ValueError for wrong `classes`."""
-        _refuse_group_lasso(distiller, "partial_fit")
+        _refuse_pruning(distiller, "partial_fit")
         goes_on = is_trained(distiller)
         known = distiller._plan.task if goes_on else None
         if distiller._kind == "classifier":
@@ -129,9 +129,9 @@ def _checked_classes(classes: Any, known: ClassificationTask | None) -> Classifi
     return given
 
 
-def _refuse_group_lasso(distiller: Any, why: str) -> None:
-    if distiller.group_lasso:
+def _refuse_pruning(distiller: Any, why: str) -> None:
+    if distiller.pruning is not None:
         raise ValueError(
-            f"group_lasso must be 0 with {why}, as units are removed when training ends; got "
-            f"{distiller.group_lasso!r}."
+            f"pruning must be None with {why}, as units are removed when training ends; got "
+            f"{distiller.pruning!r}."
         )

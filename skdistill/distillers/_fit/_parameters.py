@@ -14,6 +14,7 @@ from ..._data.columns import COLUMN_PARAMETERS
 from ..._estimator.predicting import DistributionEstimator
 from ..._utils.settings import SettingsRule
 from ..._utils.validation import Number, OneOf, is_number
+from ...pruning import GroupLasso
 from ...settings import Runtime
 from ...transfer import MAKERS, make_transfer
 
@@ -79,8 +80,4 @@ STUDENT_PARAMETERS = {
 
 NORMALIZE_Y = {"normalize_y": OneOf((True, False))}
 
-PRUNING_PARAMETERS = {
-    "group_lasso": Number(Real, 0),
-    "prune_threshold": Number(Real, 0),
-    "finetune_epochs": Number(Integral, 0, others=("auto",)),
-}
+PRUNING = {"pruning": SettingsRule(GroupLasso, OneOf((None,)))}

@@ -28,7 +28,7 @@ from ..._utils.ranks import current_ranks
 from ..._utils.validation import errors_about
 from ..._utils.warnings import warn
 from ...distributions import Calibratable
-from ...pruning import GroupLasso
+from ...pruning import ProximalStep
 from ...teachers import check_member_predictions
 from ...transfer import (
     Disagreement,
@@ -311,10 +311,10 @@ def check_student(
         )
 
 
-def group_lasso(distiller: Any, module: Any) -> GroupLasso | None:
+def group_lasso(distiller: Any, module: Any) -> ProximalStep | None:
     """Return the proximal step, if there is one; raise for modules that cannot be pruned."""
-    strength = getattr(distiller, "group_lasso", 0)  # a booster has none
-    return GroupLasso(module, strength) if strength else None
+    pruning = getattr(distiller, "pruning", None)  # a booster has none
+    return None if pruning is None else ProximalStep(module, pruning.strength)
 
 
 def transfer_maker(

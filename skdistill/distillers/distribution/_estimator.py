@@ -28,7 +28,7 @@ from ...modules import MLP
 from .._fit._calibration import calibrate
 from .._fit._fit_mode import FitMode
 from .._fit._kinds import check_kind, kind_as_teacher
-from .._fit._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING_PARAMETERS, STUDENT_PARAMETERS
+from .._fit._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING, STUDENT_PARAMETERS
 from .._fit._student import first_predictions, train_student
 from .._fit._teacher import MemberPredictions, fit_teacher_of, has_fitted_teacher
 from .._fit._validate import Setup, set_up, set_up_stream
@@ -312,9 +312,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
     calibrate : float, default=None
         As in :class:`HydraPlusRegressor`. Not with ``family="normal_inverse_wishart"``, whose
         targets have one strength of belief in common.
-    group_lasso, prune_threshold, finetune_epochs
-        As in :class:`HydraPlusRegressor`.
-    lr
+    pruning, lr
         As in :class:`HydraPlusRegressor`.
     optimizer, lr_schedule, clip_norm
         As in :class:`BayesianEnsembleRegressor`.
@@ -330,7 +328,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         falls from `lr` anew, over the further epochs. `teacher_` is kept, and so are the classes,
         and the location and scale of y. The state of the optimizer is kept too, which makes a
         pickle about three times as large, if `warm_start` was True in the fit before. Not with
-        `group_lasso`.
+        `pruning`.
     checkpoint, checkpoint_every
         As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
     callbacks, runtime
@@ -433,7 +431,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         "supervised_weight": Number(Real, 0),
         "n_samples": Number(Integral, 1),
         "dropout_rate": Number(Real, 0, 1, closed="left"),
-        **PRUNING_PARAMETERS,
+        **PRUNING,
         **STUDENT_PARAMETERS,
     }
     _module_defaults = {
@@ -461,9 +459,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         teacher_cv: Any = None,
         calibrate: float | None = None,
         weight_decay: float = 0.0,
-        group_lasso: float = 0.0,
-        prune_threshold: float = 1e-3,
-        finetune_epochs: int | str = "auto",
+        pruning: Any = None,
         optimizer: Any = "Adam",
         lr: float | str = "auto",
         lr_schedule: str | None = "cosine",
@@ -501,9 +497,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         self.teacher_cv = teacher_cv
         self.calibrate = calibrate
         self.weight_decay = weight_decay
-        self.group_lasso = group_lasso
-        self.prune_threshold = prune_threshold
-        self.finetune_epochs = finetune_epochs
+        self.pruning = pruning
         self.optimizer = optimizer
         self.lr = lr
         self.lr_schedule = lr_schedule

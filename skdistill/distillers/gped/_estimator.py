@@ -21,7 +21,7 @@ from ...modules import MLP
 from ...samplers import SGHMC, SGLD
 from ...transfer import TransferSet, make_transfer
 from .._fit._kinds import check_kind, kind_as_teacher
-from .._fit._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING_PARAMETERS
+from .._fit._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING
 from .._fit._student import train_student
 from .._fit._teacher import MemberPredictions, fit_teacher_of
 from .._fit._validate import Setup, check_further_rows, set_up
@@ -68,11 +68,12 @@ def _check_runs_online(distiller: Any, estimates: list[str]) -> None:
             f"time and have no running mean. Got {distiller.estimate!r} with "
             f"transfer={distiller.transfer!r}."
         )
-    if distiller.finetune_epochs not in ("auto", 0) and "stochastic" in estimates:
+    finetune_epochs = getattr(distiller.pruning, "finetune_epochs", "auto")
+    if finetune_epochs not in ("auto", 0) and "stochastic" in estimates:
         raise ValueError(
-            "finetune_epochs must be 'auto' or 0 beside chains unless all estimates are "
+            "pruning__finetune_epochs must be 'auto' or 0 beside chains unless all estimates are "
             "'online': the last samples are gone when the student has been pruned. Got "
-            f"{distiller.finetune_epochs!r}."
+            f"{finetune_epochs!r}."
         )
 
 
@@ -131,7 +132,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         refused. With other teachers, and for "auto", see :class:`HydraPlusRegressor`.
     transfer_only, weight_decay
         As in :class:`HydraPlusRegressor`.
-    group_lasso, prune_threshold, finetune_epochs
+    pruning
         As in :class:`HydraPlusRegressor`. With chains, the pruned student is fine-tuned on the
         running means of the whole transfer set, if all estimates are "online", and else not.
     teacher_cv, memory, max_epochs, max_time
@@ -214,7 +215,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
     _parameter_table = {
         **PARAMETER_TABLE,
         **NORMALIZE_Y,
-        **PRUNING_PARAMETERS,
+        **PRUNING,
         "n_asked": Number(Integral, 1),
     }
     _module_defaults = {
@@ -234,9 +235,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         transfer_only: bool = False,
         teacher_cv: Any = None,
         weight_decay: float = 0.0,
-        group_lasso: float = 0.0,
-        prune_threshold: float = 1e-3,
-        finetune_epochs: int | str = "auto",
+        pruning: Any = None,
         optimizer: Any = "Adam",
         lr: float | str = "auto",
         lr_schedule: str | None = "cosine",
@@ -265,9 +264,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         self.transfer_only = transfer_only
         self.teacher_cv = teacher_cv
         self.weight_decay = weight_decay
-        self.group_lasso = group_lasso
-        self.prune_threshold = prune_threshold
-        self.finetune_epochs = finetune_epochs
+        self.pruning = pruning
         self.optimizer = optimizer
         self.lr = lr
         self.lr_schedule = lr_schedule

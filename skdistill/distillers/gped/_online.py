@@ -80,7 +80,7 @@ def distil_online(
         distillation.checkpoint = checkpoint
         _run_chains(distiller, setup, distillation, module_seed, context)
         student.keep(module, distillation.student, distillation.guard)
-        if distiller.group_lasso:
+        if distiller.pruning is not None:
             _finetune(student.pruned(), distillation, len(due))
         if checkpoint is not None:
             checkpoint.remove()
@@ -110,7 +110,7 @@ def _finetune(student: Student, distillation: Any, n_steps: int) -> None:
 
     distiller, shown = student.distiller, distillation.stream.rows
     n_batches = -(-len(shown) // shown.batch_size)
-    n_more = distiller.finetune_epochs
+    n_more = distiller.pruning.finetune_epochs
     if n_more == "auto":
         n_more = -(-n_steps // (2 * n_batches))  # half of the steps before
     if "stochastic" in student.plan.estimates or not n_more:

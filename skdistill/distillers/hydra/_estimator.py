@@ -22,7 +22,7 @@ from ...transfer import GaussianNoise
 from .._fit._calibration import calibrate
 from .._fit._fit_mode import FitMode
 from .._fit._kinds import check_kind
-from .._fit._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING_PARAMETERS, STUDENT_PARAMETERS
+from .._fit._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING, STUDENT_PARAMETERS
 from .._fit._student import train_student
 from .._fit._teacher import fit_teacher_of, has_fitted_teacher
 from .._fit._validate import set_up, set_up_stream
@@ -40,7 +40,7 @@ _HYDRA_PARAMETERS = {
     "diversity_weight": Schedule(),
     "diversity": OneOf(("mean", "pairwise")),
     "spread_weight": Number(Real, 0),
-    **PRUNING_PARAMETERS,
+    **PRUNING,
     **STUDENT_PARAMETERS,
 }
 
@@ -166,16 +166,9 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         generates without those that they are generated from.
     weight_decay : float, default=0.0
         L2 penalty on the weights of the student's layers; biases have none.
-    group_lasso : float, default=0.0
-        Weight of the group lasso that silences hidden units and filters, which are then removed,
-        see :mod:`skdistill.pruning`. With Adam try .01 to .3. `module` builds the student before
-        pruning.
-    prune_threshold : float, default=1e-3
-        Units whose weights have a smaller norm are removed. With a constant learning rate it has
-        to be larger than the steps.
-    finetune_epochs : int or "auto", default="auto"
-        Number of epochs of training after pruning, without group lasso; "auto" is half of
-        `max_epochs`.
+    pruning : GroupLasso, default=None
+        How hidden units are removed, see :class:`skdistill.pruning.GroupLasso`. `module` builds the
+        student before pruning. None removes none.
     max_epochs : int or "auto", default="auto"
         Number of epochs; "auto" is 9,000 over the root of the number of rows, between 10 and 400.
         Where the teacher's variance is below .003 of that of y it is more, by the fourth root of
@@ -184,7 +177,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         Seconds that `fit` may take in all, as in :class:`BayesianEnsembleRegressor`, the fit of the
         teacher included. An ensemble that is fitted here, and has no `max_time` of its own, gets
         half of the time, which the fits of `teacher_cv` share; other teachers take as long as they
-        take. The student has what is left, with `finetune_epochs` a part of it for these; with
+        take. The student has what is left, with `pruning` a part of it for what follows that; with
         `calibrate` each of the two students has half of all. `partial_fit` does not read it.
     batch_size : int or "auto", default="auto"
         Rows of a minibatch; "auto" is 128, or a third of the rows if that is less, but at least 32;
@@ -301,9 +294,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         teacher_cv: Any = None,
         calibrate: float | None = None,
         weight_decay: float = 0.0,
-        group_lasso: float = 0.0,
-        prune_threshold: float = 1e-3,
-        finetune_epochs: int | str = "auto",
+        pruning: Any = None,
         optimizer: Any = "Adam",
         lr: float | str = "auto",
         lr_schedule: str | None = "cosine",
@@ -338,9 +329,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         self.teacher_cv = teacher_cv
         self.calibrate = calibrate
         self.weight_decay = weight_decay
-        self.group_lasso = group_lasso
-        self.prune_threshold = prune_threshold
-        self.finetune_epochs = finetune_epochs
+        self.pruning = pruning
         self.optimizer = optimizer
         self.lr = lr
         self.lr_schedule = lr_schedule
@@ -442,11 +431,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         itself, on large tables too: ``GaussianNoise(share_power=1.5)``.
     transfer_only, teacher_cv, calibrate, memory, weight_decay, warm_start
         As in :class:`HydraPlusRegressor`.
-    max_epochs, max_time, batch_size
-        As in :class:`HydraPlusRegressor`.
-    group_lasso, prune_threshold, finetune_epochs
-        As in :class:`HydraPlusRegressor`.
-    lr : float or "auto", default="auto"
+    pruning, lr, max_epochs, max_time, batch_size
         As in :class:`HydraPlusRegressor`.
     optimizer, lr_schedule, clip_norm
         As in :class:`BayesianEnsembleRegressor`.
@@ -533,9 +518,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         teacher_cv: Any = None,
         calibrate: float | None = None,
         weight_decay: float = 0.0,
-        group_lasso: float = 0.0,
-        prune_threshold: float = 1e-3,
-        finetune_epochs: int | str = "auto",
+        pruning: Any = None,
         optimizer: Any = "Adam",
         lr: float | str = "auto",
         lr_schedule: str | None = "cosine",
@@ -571,9 +554,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         self.teacher_cv = teacher_cv
         self.calibrate = calibrate
         self.weight_decay = weight_decay
-        self.group_lasso = group_lasso
-        self.prune_threshold = prune_threshold
-        self.finetune_epochs = finetune_epochs
+        self.pruning = pruning
         self.optimizer = optimizer
         self.lr = lr
         self.lr_schedule = lr_schedule
