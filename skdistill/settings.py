@@ -9,13 +9,78 @@ A grid search over an estimator that is given one reaches its parameters by name
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 from ._utils.settings import Settings
-from ._utils.validation import Number, OneOf
+from ._utils.validation import FilePath, Interval, Number, OneOf
 
-__all__ = ["Runtime"]
+__all__ = ["Checkpoint", "EarlyStopping", "Runtime"]
+
+
+@dataclass(eq=False, repr=False)
+class Checkpoint(Settings):
+    """The file that holds the state of a fit while it lasts.
+
+    A fit that finds it, with the same data and parameters, goes on where the one that wrote it was
+    killed, to the same model (on a CPU bit for bit); at the end the file is removed. One that is
+    damaged, of another fit, or in use by another fit is refused with a ValueError, and so are
+    parameters that cannot be compared with other values, such as objects that hold a lock. The
+    memory of your own callbacks is not saved. With several jobs a block of members is saved when it
+    has ended.
+
+    Parameters
+    ----------
+    path : str or path
+    every : float or str, default=60.0
+        Seconds between two writings, at least, or a number of epochs: "10 epochs".
+    """
+
+    _parameter_table = {"path": FilePath(), "every": Interval()}
+
+    path: Any
+    _: KW_ONLY
+    every: float | str = 60.0
+
+    @classmethod
+    def of(cls, given: Any) -> Checkpoint | None:
+        """Return what is given as ``checkpoint=``; a path stands for one with the defaults."""
+        return given if given is None or isinstance(given, cls) else cls(given)
+
+
+@dataclass(eq=False, repr=False)
+class EarlyStopping(Settings):
+    """When each member of an ensemble stops training, by held-out samples.
+
+    A member stops, with its best weights, when its loss on these samples has not improved.
+
+    Parameters
+    ----------
+    validation_fraction : float, default=0.1
+        Share of the samples, and of every class, that is held out, between 0 and 1.
+    n_iter_no_change : int or "auto", default="auto"
+        Epochs without improvement after which a member stops; "auto" is a quarter of `max_epochs`
+        and at least 20. Far fewer stop members before the learning rate has fallen, and with it
+        the loss.
+    tol : float, default=1e-4
+        Smallest decrease of the validation loss that counts as improvement.
+    """
+
+    _parameter_table = {
+        "validation_fraction": Number(Real, 0, 1, closed="neither"),
+        "n_iter_no_change": Number(Integral, 1, others=("auto",)),
+        "tol": Number(Real, 0),
+    }
+
+    _: KW_ONLY
+    validation_fraction: float = 0.1
+    n_iter_no_change: int | str = "auto"
+    tol: float = 1e-4
+
+    @classmethod
+    def of(cls, given: EarlyStopping | bool) -> EarlyStopping | None:
+        """Return what is given as ``early_stopping=``: True stands for the defaults."""
+        return given if isinstance(given, cls) else cls() if given else None
 
 
 @dataclass(eq=False, repr=False)

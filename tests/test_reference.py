@@ -31,6 +31,7 @@ from skdistill import (
 from skdistill.modules import ConvNet, Recurrent
 from skdistill.pruning import GroupLasso
 from skdistill.samplers import SGHMC, SGLD, MCDropout
+from skdistill.settings import EarlyStopping
 
 VALUES = Path(__file__).with_name("reference.npz")
 N_ROWS, N_PREDICTED = 60, 7
@@ -74,7 +75,7 @@ SMALL_ROUNDS = {"n_rounds": 3, "max_search": 2}
 ESTIMATORS: dict[str, Callable[[], Any]] = {
     "ensemble numbers": ensemble,
     "ensemble bootstrap numbers": lambda: ensemble(bootstrap=True, batch_size=16),
-    "ensemble stopped numbers": lambda: ensemble(early_stopping=True, n_iter_no_change=2),
+    "ensemble stopped numbers": lambda: ensemble(early_stopping=EarlyStopping(n_iter_no_change=2)),
     "ensemble several numbers": ensemble,
     "ensemble sgld numbers": lambda: ensemble(**CHAINS),
     "ensemble sghmc numbers": lambda: ensemble(**DYNAMIC_CHAINS),

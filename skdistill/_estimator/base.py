@@ -23,7 +23,6 @@ from .._utils.process import torch_threads
 from .._utils.settings import SettingsRule, check_nested, objects_with
 from .._utils.validation import (
     FilePath,
-    Interval,
     Number,
     OneOf,
     Seed,
@@ -33,7 +32,7 @@ from .._utils.validation import (
 from .._utils.warnings import warn, without_schema_warnings
 from .._version import API_PAGE, __version__
 from ..modules import MLP, shares_weights
-from ..settings import Runtime
+from ..settings import Checkpoint, Runtime
 
 try:
     from sklearn.callback import CallbackSupportMixin
@@ -80,7 +79,10 @@ def available_if(check: Callable[[Any], bool]) -> Callable[[Method], Method]:
 _PARTS = ("module", "optimizer", "callbacks")
 
 # Names that parameters have had; most are those of an object now, which is found by its rule.
-_RENAMED = {"group_lasso": "strength", "prune_threshold": "threshold", "checkpoint_every": "every"}
+_RENAMED = {
+    **{"group_lasso": "strength", "prune_threshold": "threshold", "checkpoint_every": "every"},
+    **{"begin_token": "begin", "end_token": "end", "pad_token": "pad"},
+}
 
 # Private attributes that a fit sets.
 _PRIVATE = ("_columns", "_summary", "_plan", "_recipe", "_training_budget", "_history") + (
@@ -110,8 +112,7 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         "lr_schedule": OneOf((None, "cosine")),
         "runtime": SettingsRule(Runtime, OneOf((None,)), ("dtype", "member_block")),
         "verbose": Number(Integral, 0, others=(True, False)),
-        "checkpoint": FilePath(),
-        "checkpoint_every": Interval(),
+        "checkpoint": SettingsRule(Checkpoint, FilePath(optional=True)),
         "random_state": Seed(),
     }
 

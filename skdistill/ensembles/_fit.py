@@ -41,7 +41,7 @@ from .._utils.validation import Number, NumberOfJobs, OneOf, did_you_mean
 from .._utils.warnings import warn
 from ..modules import shares_weights
 from ..samplers import SGHMC, SGLD, MCDropout
-from ..settings import Runtime
+from ..settings import EarlyStopping, Runtime
 from ._diagnostics import diagnose
 from ._out_of_bag import LEAST_ROWS, OutOfBag, Parts
 from ._plan import EnsemblePlan
@@ -107,10 +107,7 @@ PARAMETER_TABLE = {
     "bootstrap": OneOf((True, False)),
     "tune": OneOf((None, "oob")),
     "calibrate": OneOf(("auto", "oob", None)),
-    "early_stopping": OneOf((True, False)),
-    "validation_fraction": Number(Real, 0, 1, closed="neither"),
-    "n_iter_no_change": Number(Integral, 1, others=("auto",)),
-    "tol": Number(Real, 0),
+    "early_stopping": SettingsRule(EarlyStopping, OneOf((True, False))),
     "max_restarts": Number(Integral, 0),
     "distance_aware": OneOf((True, False)),
     "warm_start": OneOf((True, False)),
@@ -332,7 +329,8 @@ def _check_settings(ensemble: Any) -> None:
     kind = type(ensemble.inference).__name__
     for name in ("bootstrap", "early_stopping", "warm_start"):
         if getattr(ensemble, name):
-            raise ValueError(f"{name} must be False with inference={kind}(...), got True.")
+            given = getattr(ensemble, name)
+            raise ValueError(f"{name} must be False with inference={kind}(...), got {given!r}.")
     if ensemble.tune is not None:
         raise ValueError(f"tune must be None with inference={kind}(...), got {ensemble.tune!r}.")
     if ensemble.calibrate == "oob":
@@ -418,10 +416,11 @@ def _plan_of(ensemble: Any, task: Task) -> EnsemblePlan:
 
 def split(ensemble: Any, task: Task, data: Any, random_state) -> tuple[Any, Data | None]:
     """Return training rows, and validation rows or None."""
-    if not ensemble.early_stopping:
+    stopping = EarlyStopping.of(ensemble.early_stopping)
+    if stopping is None:
         return data, None
     labels = task.decode(data.y) if task.kind == "classifier" else None
-    fraction = ensemble.validation_fraction
+    fraction = stopping.validation_fraction
     try:
         train, valid = train_test_split(
             np.arange(len(data.X)), test_size=fraction, random_state=random_state, stratify=labels

@@ -85,18 +85,9 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         Columns that hold categories, each of which becomes an input of the networks: names or
         numbers of columns, or a mask; "from_dtype" are the columns of a frame that are categorical
         or text. What was not seen in `fit`, and what is missing, is none of the categories.
-    early_stopping : bool, default=False
-        Whether to hold out `validation_fraction` of the rows, and to end each member's training,
-        with its best weights, when its loss on them has not improved by `tol` for
-        `n_iter_no_change` epochs.
-    validation_fraction : float, default=0.1
-        Share of the rows that `early_stopping` holds out, between 0 and 1.
-    n_iter_no_change : int or "auto", default="auto"
-        Epochs without improvement after which a member stops; "auto" is a quarter of `max_epochs`
-        and at least 20. Far fewer stop members before the learning rate has fallen, and with it
-        the loss.
-    tol : float, default=1e-4
-        Smallest decrease of the validation loss that counts as improvement.
+    early_stopping : bool or EarlyStopping, default=False
+        Whether, and how, held-out samples tell when each member stops, see
+        :class:`skdistill.settings.EarlyStopping`.
     max_restarts : int, default=3
         How often members whose loss becomes infinite, not a number or explodes are trained anew
         from another seed. Members that still diverge are left out, with a warning.
@@ -143,15 +134,8 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         with ``inference`` by Markov chains or dropout, and on a GPU.
     normalize_y : bool, default=True
         Whether to standardise the targets for training. Outputs are in y's units all the same.
-    checkpoint : str or path, default=None
-        File that holds the state of a fit while it lasts. A fit that finds it, with the same data
-        and parameters, goes on where the one that wrote it was killed, to the same model (on a CPU
-        bit for bit); at the end the file is removed. One that is damaged, of another fit, or in use
-        by another fit is refused with a ValueError, and so are parameters that cannot be compared
-        with other values, such as objects that hold a lock. The memory of your own callbacks is not
-        saved. With several jobs a block of members is saved when it has ended.
-    checkpoint_every : float or str, default=60.0
-        Seconds between two writings, at least, or a number of epochs: "10 epochs".
+    checkpoint : str, path or Checkpoint, default=None
+        File from which a fit that was killed goes on, see :class:`skdistill.settings.Checkpoint`.
     callbacks : list of skorch callbacks, default=None
         Also as (name, callback) pairs. With several jobs each block of members has copies of them,
         and what they note there stays there.
@@ -264,10 +248,7 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         clip_norm: float | None = None,
         normalize_X: bool = True,
         categorical_features: Any = "from_dtype",
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int | str = "auto",
-        tol: float = 1e-4,
+        early_stopping: Any = False,
         max_restarts: int = 3,
         warm_start: bool = False,
         tune: str | None = None,
@@ -276,7 +257,6 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         n_jobs: Any = None,
         normalize_y: bool = True,
         checkpoint: Any = None,
-        checkpoint_every: Any = 60.0,
         callbacks: Any = None,
         runtime: Any = None,
         verbose: int | bool = 0,
@@ -299,9 +279,6 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         self.normalize_X = normalize_X
         self.categorical_features = categorical_features
         self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
         self.max_restarts = max_restarts
         self.warm_start = warm_start
         self.tune = tune
@@ -310,7 +287,6 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         self.n_jobs = n_jobs
         self.normalize_y = normalize_y
         self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
         self.callbacks = callbacks
         self.runtime = runtime
         self.verbose = verbose

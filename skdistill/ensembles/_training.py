@@ -44,7 +44,7 @@ from .._utils.messages import print_line, time_left
 from .._utils.warnings import warn
 from ..modules import shares_weights, weights_and_fan_ins, widest_activation
 from ..samplers import SGHMC, SGLD, kept_iterations
-from ..settings import Runtime
+from ..settings import EarlyStopping, Runtime
 from ._diagnostics import SamplerDiagnostics
 from ._jobs import Threads, as_they_end, has_lost_rows, on_workers, shares_memory
 from ._out_of_bag import N_PARTS, Parts
@@ -351,14 +351,6 @@ class EnsembleTrainer(Trainer):
         self.n_blocks = n_blocks
 
     @property
-    def _patience(self) -> int:
-        """Epochs without improvement after which a member stops."""
-        ensemble = self.job.ensemble
-        if ensemble.n_iter_no_change != "auto":
-            return ensemble.n_iter_no_change
-        return max(_LEAST_PATIENCE, self.job.n_epochs // _PATIENCE_SHARE)
-
-    @property
     def validates_out_of_bag(self) -> bool:  # type: ignore[override]  # a constant in the base
         """Whether the rows that a member leaves out tell which epoch's weights it keeps.
 
@@ -516,7 +508,11 @@ class EnsembleTrainer(Trainer):
         drawn, members = list(seeds.values()), list(seeds)
         valid, stopping = self._validation_rows(members), None
         if valid is not None:
-            stopping = MemberEarlyStopping(self._patience, self.job.ensemble.tol)
+            given = EarlyStopping.of(self.job.ensemble.early_stopping) or EarlyStopping()
+            patience: Any = given.n_iter_no_change
+            if patience == "auto":
+                patience = max(_LEAST_PATIENCE, self.job.n_epochs // _PATIENCE_SHARE)
+            stopping = MemberEarlyStopping(patience, given.tol)
         module = self._build(drawn)
         numbers = self.job.plan.members_of(members)
         phase = f"members {numbers[0] + 1} to {numbers[-1] + 1} of {self.job.ensemble.n_members}"

@@ -14,6 +14,7 @@ from ._ensemble import SequenceEnsemble
 from ._predictor import SequencePredictor
 from ._scored import ScoredSequences
 from ._search import beam_search, token_error_rates
+from ._tokens import TOKENS_RULE as TOKENS_RULE
 from ._tokens import SpecialTokens
 
 __all__ = [

@@ -53,7 +53,7 @@ from skdistill._engine._callbacks import asks_to_stop, listens_to_batches
 from skdistill._engine._steps import FlatStep
 from skdistill._utils.messages import time_left
 from skdistill.pruning import GroupLasso
-from skdistill.settings import Runtime
+from skdistill.settings import EarlyStopping, Runtime
 
 # --- callbacks of skorch and of users --------------------------------------------------------
 
@@ -511,8 +511,8 @@ class Poison(Callback):
 
 def test_a_member_that_diverges_after_it_has_stopped_is_not_trained_anew():
     X, y = data()
-    settings = {"early_stopping": True, "n_iter_no_change": 2, "max_epochs": 40, "lr": 0.1}
-    settings |= {"tol": 0.01, "validation_fraction": 0.4}
+    stopping = EarlyStopping(n_iter_no_change=2, tol=0.01, validation_fraction=0.4)
+    settings = {"early_stopping": stopping, "max_epochs": 40, "lr": 0.1}
     clean = ensemble(**settings).fit(X, y)
     poison = Poison()
     with warnings.catch_warnings():

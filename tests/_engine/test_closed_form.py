@@ -37,7 +37,7 @@ from skdistill.modules import (
     stack,
 )
 from skdistill.samplers import SGHMCOptimizer, SGLDOptimizer
-from skdistill.settings import Runtime
+from skdistill.settings import EarlyStopping, Runtime
 
 N, D, BATCH, EPOCHS = 70, 3, 16, 20
 
@@ -104,7 +104,7 @@ def assert_same_training(closed, eager, atol=1e-9):
     [
         {},
         {"bootstrap": True, "clip_norm": 0.5, "beta": 0.0},
-        {"early_stopping": True, "n_iter_no_change": 3, "prior_scale": 0.5},
+        {"early_stopping": EarlyStopping(n_iter_no_change=3), "prior_scale": 0.5},
         {"batch_size": 1000, "prior_scale": np.inf},
         {"module__hidden_units": (6, 6), "module__residual": True},
     ],

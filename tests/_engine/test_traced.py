@@ -14,7 +14,7 @@ from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
 from skdistill._engine import _steps, _traced
 from skdistill._engine._traced import TracedGradient
 from skdistill.modules import MLP
-from skdistill.settings import Runtime
+from skdistill.settings import EarlyStopping, Runtime
 
 N, D, BATCH = 120, 3, 16
 
@@ -229,9 +229,7 @@ def test_all_ways_of_training_give_the_same_members(bootstrap, data, soon, recor
     settings = {
         "max_epochs": 20,
         "bootstrap": bootstrap,
-        "early_stopping": True,
-        "n_iter_no_change": 3,
-        "tol": 0.01,
+        "early_stopping": EarlyStopping(n_iter_no_change=3, tol=0.01),
         "lr": 0.02,
     }
     closed = ensemble(MLP, module__hidden_units=(12, 5), module__activation="relu", **settings)

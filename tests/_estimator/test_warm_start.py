@@ -27,7 +27,7 @@ from skdistill._engine import SavedTraining
 from skdistill.distillers._fit import _student
 from skdistill.pruning import GroupLasso
 from skdistill.samplers import SGLD, MCDropout
-from skdistill.settings import Runtime
+from skdistill.settings import Checkpoint, Runtime
 
 SMALL = {"max_epochs": 4, "batch_size": 16, "module__hidden_units": (6,), "random_state": 0}
 
@@ -374,7 +374,7 @@ def test_a_saved_model_goes_on(going_on, tmp_path):
 
 def test_a_fit_that_goes_on_has_a_checkpoint_of_its_own(going_on, tmp_path, monkeypatch):
     model, y = going_on
-    params = {"checkpoint": tmp_path / "checkpoint", "checkpoint_every": 0}
+    params = {"checkpoint": Checkpoint(tmp_path / "checkpoint", every=0)}
     killed, resumed = clone_of(model, **params), clone_of(model, **params)
     with monkeypatch.context() as patched:
         patched.setattr(SavedTraining, "on_epoch_end", save_and_end)

@@ -33,7 +33,7 @@ from skdistill._engine import SavedTraining, _time
 from skdistill._training import resume
 from skdistill.pruning import GroupLasso
 from skdistill.samplers import SGHMC, SGLD, MCDropout
-from skdistill.settings import Runtime
+from skdistill.settings import Checkpoint, Runtime
 
 X, Y = make_regression(64, 3, random_state=0)
 SMALL = {
@@ -414,10 +414,10 @@ def test_a_fit_that_goes_on_counts_the_time_before(clock, tmp_path, monkeypatch,
 
     monkeypatch.setattr(_time.TimeLimit, "batches", in_a_second)
     teacher = ensemble(4, runtime=Runtime(member_block=2))
-    student = HydraPlusRegressor(teacher, max_time=10.0, checkpoint_every=0, **SMALL)
+    student = HydraPlusRegressor(teacher, max_time=10.0, **SMALL)
     expected = clone(student).fit(X, Y)
     assert clock.seconds == 1010.0
-    student.set_params(checkpoint=tmp_path / "checkpoint")
+    student.set_params(checkpoint=Checkpoint(tmp_path / "checkpoint", every=0))
     monkeypatch.setattr(SavedTraining, "on_epoch_end", end_epoch_and_die)
     with pytest.raises(Killed):
         student.fit(X, Y)

@@ -27,6 +27,7 @@ from skdistill.distributions import Dirichlet, ExpectedCategorical, ExpectedGaus
 from skdistill.expectations import EntropyExpectation, Expectation
 from skdistill.pruning import GroupLasso
 from skdistill.samplers import SGLD
+from skdistill.settings import Checkpoint
 from skdistill.transfer import GaussianNoise, TransferSet
 
 few_draws = pytest.mark.filterwarnings(
@@ -673,7 +674,7 @@ def test_the_callers_random_numbers_stay_as_they_are(moons):
         ({"transfer": "noise"}, ValueError, "estimate must be 'stochastic' beside chains with a"),
         ({"transfer": "auto"}, ValueError, "estimate must be 'stochastic' beside chains with a"),
         ({"checkpoint": 3}, TypeError, "checkpoint must be the path of a file or None, got 3"),
-        ({"checkpoint_every": -1}, ValueError, "checkpoint_every must be a number of seconds"),
+        ({"checkpoint": Checkpoint("path", every=-1)}, ValueError, "checkpoint__every must be a"),
         ({"transfer_only": True}, ValueError, "transfer_only=True needs X_transfer"),
         ({"teacher__inference__thinning": 0}, ValueError, "inference__thinning must be an integer"),
         (

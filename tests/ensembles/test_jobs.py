@@ -24,7 +24,7 @@ from skorch.callbacks import Callback
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor, DistributionDistiller
 from skdistill.ensembles import _training
 from skdistill.modules import MLP
-from skdistill.settings import Runtime
+from skdistill.settings import Checkpoint, EarlyStopping, Runtime
 
 ROOT = Path(__file__).parents[2]
 RNG = np.random.default_rng(0)
@@ -41,7 +41,9 @@ SMALL = {
 REGRESSOR = BayesianEnsembleRegressor(**SMALL)
 FITS = {
     "plain": REGRESSOR,
-    "early stopping": clone(REGRESSOR).set_params(early_stopping=True, n_iter_no_change=2, lr=0.05),
+    "early stopping": clone(REGRESSOR).set_params(
+        early_stopping=EarlyStopping(n_iter_no_change=2), lr=0.05
+    ),
     "bootstrap": clone(REGRESSOR).set_params(bootstrap=True),
     "dropout": clone(REGRESSOR).set_params(module__dropout=0.2),
     "classes": BayesianEnsembleClassifier(**SMALL, class_weight="balanced"),
@@ -347,7 +349,7 @@ class EndsOnce(Notes):
 
 @pytest.mark.parametrize("n_jobs", [[2, 1], [1, 2]])
 def test_a_fit_goes_on_with_another_number_of_jobs(n_jobs, tmp_path):
-    saved = {"checkpoint": tmp_path / "checkpoint", "checkpoint_every": "1 epochs"}
+    saved = {"checkpoint": Checkpoint(tmp_path / "checkpoint", every="1 epochs")}
     model = clone(REGRESSOR).set_params(**saved, callbacks=[EndsOnce(tmp_path / "notes")])
     with joblib.parallel_config(backend="threading"):
         with pytest.raises(Ended):

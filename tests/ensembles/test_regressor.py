@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from skdistill import BayesianEnsembleRegressor
 from skdistill.ensembles import _training
 from skdistill.modules import MLP
-from skdistill.settings import Runtime
+from skdistill.settings import EarlyStopping, Runtime
 from skdistill.streams import Batches
 
 # Seed of networks of which only the widths are looked at; those of members are drawn.
@@ -389,13 +389,10 @@ def test_each_member_keeps_its_best_epoch(noisy):
     model = ensemble(
         n_members=4,
         module__hidden_units=(50,),
-        early_stopping=True,
-        validation_fraction=0.3,
-        n_iter_no_change=5,
+        early_stopping=EarlyStopping(validation_fraction=0.3, n_iter_no_change=5, tol=0.0),
         max_epochs=200,
         lr=0.05,
         lr_schedule=None,
-        tol=0.0,
         callbacks=[listener],
     ).fit(X, y)
     losses = np.array(listener.valid)  # (epochs, members)
@@ -411,11 +408,12 @@ def test_each_member_keeps_its_best_epoch(noisy):
 
 def test_weights_are_those_of_the_best_epoch(data):
     X, y = data
-    settings = {"n_members": 1, "early_stopping": True, "lr": 0.3, "lr_schedule": None}
-    stopped = ensemble(max_epochs=60, n_iter_no_change=10, **settings).fit(X, y)
+    settings = {"n_members": 1, "lr": 0.3, "lr_schedule": None}
+    stopping = EarlyStopping(n_iter_no_change=10)
+    stopped = ensemble(max_epochs=60, early_stopping=stopping, **settings).fit(X, y)
     (best,) = stopped.best_epochs_
     assert 1 < best < len(stopped.history_)
-    until_best = ensemble(max_epochs=best, n_iter_no_change=100, **settings).fit(X, y)
+    until_best = ensemble(max_epochs=best, early_stopping=True, **settings).fit(X, y)
     assert_same_members(stopped, until_best, X)
 
 
@@ -434,11 +432,11 @@ def test_early_stopping_costs_no_accuracy():
     # Without, -.82; with a quarter of the epochs as patience -.70.
     without, auto = test_nll(), test_nll(early_stopping=True)
     assert auto < without + 0.2
-    assert auto + 0.1 < test_nll(early_stopping=True, n_iter_no_change=20)  # -.54
+    assert auto + 0.1 < test_nll(early_stopping=EarlyStopping(n_iter_no_change=20))  # -.54
 
 
 def test_tol_is_the_least_improvement(data):
-    model = ensemble(early_stopping=True, tol=1e9, n_iter_no_change=2).fit(*data)
+    model = ensemble(early_stopping=EarlyStopping(tol=1e9, n_iter_no_change=2)).fit(*data)
     assert len(model.history_) == 3  # the first epoch always improves on nothing
     assert model.best_epochs_.tolist() == [1, 1, 1]
 
@@ -700,8 +698,9 @@ def test_batch_normalisation_keeps_running_statistics(data):
 
 def test_running_statistics_are_those_of_the_best_epoch(data):
     X, y = data
-    settings = {"module": BatchNormalised, "early_stopping": True, "lr": 0.5, "lr_schedule": None}
-    model = BayesianEnsembleRegressor(1, random_state=0, n_iter_no_change=10, **settings).fit(X, y)
+    settings = {"module": BatchNormalised, "lr": 0.5, "lr_schedule": None, "random_state": 0}
+    stopping = EarlyStopping(n_iter_no_change=10)
+    model = BayesianEnsembleRegressor(1, early_stopping=stopping, **settings).fit(X, y)
     (best,) = model.best_epochs_
     assert best < len(model.history_)
     until_best = clone(model).set_params(max_epochs=best).fit(X, y)
@@ -883,9 +882,9 @@ def test_targets_and_inputs_must_be_finite(value, data):
         ({"prior_scale": 1e300}, "prior_scale must be a number in"),
         ({"lr": 1e300}, "lr must be .* at most"),
         ({"beta": -1.0}, "beta"),
-        ({"validation_fraction": 1.0}, "validation_fraction"),
-        ({"n_iter_no_change": 0}, "n_iter_no_change"),
-        ({"tol": -1.0}, "tol"),
+        ({"early_stopping": EarlyStopping(validation_fraction=1.0)}, "validation_fraction"),
+        ({"early_stopping": EarlyStopping(n_iter_no_change=0)}, "n_iter_no_change"),
+        ({"early_stopping": EarlyStopping(tol=-1.0)}, "tol"),
         ({"max_restarts": -1}, "max_restarts"),
         ({"bootstrap": "yes"}, "bootstrap"),
         ({"early_stopping": "yes"}, "early_stopping"),

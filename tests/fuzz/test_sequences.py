@@ -158,9 +158,7 @@ def test_nonsense_in_making_one_is_refused_by_name(data, fuzz, tally):
         return
     with (
         warnings.catch_warnings(),
-        fuzz.refused_by_name(
-            spoilt.split("__")[-1], "lr", "padding" if spoilt == "pad_token" else spoilt
-        ),
+        fuzz.refused_by_name(spoilt.split("__")[-1], "lr", spoilt),
     ):
         warnings.simplefilter("ignore")
         student = SequenceDistributionDistiller(**{**small, spoilt: value}).fit(TOKENS, TOKENS)

@@ -159,7 +159,7 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         As in :class:`BayesianEnsembleRegressor`. The teacher gets the columns as they are.
     normalize_y : bool, default=True
         Whether to standardise the targets of a regressor for training.
-    checkpoint, checkpoint_every
+    checkpoint
         As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
     callbacks, runtime
         As in :class:`BayesianEnsembleRegressor`.
@@ -277,7 +277,6 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         normalize_y: bool = True,
         memory: Any = None,
         checkpoint: Any = None,
-        checkpoint_every: Any = 60.0,
         callbacks: Any = None,
         runtime: Any = None,
         verbose: int | bool = 0,
@@ -312,7 +311,6 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         self.normalize_y = normalize_y
         self.memory = memory
         self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
         self.callbacks = callbacks
         self.runtime = runtime
         self.verbose = verbose

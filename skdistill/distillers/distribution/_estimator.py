@@ -329,7 +329,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         and the location and scale of y. The state of the optimizer is kept too, which makes a
         pickle about three times as large, if `warm_start` was True in the fit before. Not with
         `pruning`.
-    checkpoint, checkpoint_every
+    checkpoint
         As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
     callbacks, runtime
         As in :class:`BayesianEnsembleRegressor`.
@@ -473,7 +473,6 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         memory: Any = None,
         warm_start: bool = False,
         checkpoint: Any = None,
-        checkpoint_every: Any = 60.0,
         callbacks: Any = None,
         runtime: Any = None,
         verbose: int | bool = 0,
@@ -511,7 +510,6 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         self.memory = memory
         self.warm_start = warm_start
         self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
         self.callbacks = callbacks
         self.runtime = runtime
         self.verbose = verbose

@@ -145,7 +145,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         As in :class:`BayesianEnsembleRegressor`. The teacher gets the columns as they are.
     normalize_y : bool, default=True
         Whether to standardise the targets of a regressor for training.
-    checkpoint, checkpoint_every
+    checkpoint
         As in :class:`BayesianEnsembleRegressor`. Beside chains epochs are those of the chains.
     callbacks, runtime
         As in :class:`BayesianEnsembleRegressor`, for the student.
@@ -247,7 +247,6 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         categorical_features: Any = "from_dtype",
         normalize_y: bool = True,
         checkpoint: Any = None,
-        checkpoint_every: Any = 60.0,
         memory: Any = None,
         callbacks: Any = None,
         runtime: Any = None,
@@ -276,7 +275,6 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         self.categorical_features = categorical_features
         self.normalize_y = normalize_y
         self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
         self.memory = memory
         self.callbacks = callbacks
         self.runtime = runtime

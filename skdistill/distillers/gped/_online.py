@@ -19,6 +19,7 @@ from ..._training.trainer import decay_of_weights, flop_per_step, on_device, own
 from ..._utils.memory import working_memory
 from ..._utils.ranks import refuse_ranks
 from ...ensembles import amount_of_training, fit_ensemble
+from ...settings import Checkpoint
 from ...transfer import prepare_lacking
 from .._fit._student import Student, training_set
 from .._fit._teacher import (
@@ -161,9 +162,10 @@ def _transfer_rows(distiller: Any, setup: Setup, seed: int) -> Any:
 
 def _checkpoint_of(distiller: Any, setup: Setup, monitored: np.ndarray | None) -> Any:
     """Return the context of a checkpoint, or of None."""
-    if distiller.checkpoint is None:
+    wanted = Checkpoint.of(distiller.checkpoint)
+    if wanted is None:
         return contextlib.nullcontext()
-    from ..._engine import Checkpoint
+    from ..._engine import CheckpointFile
     from ..._serialization.digest import digests
 
     data = {
@@ -174,7 +176,7 @@ def _checkpoint_of(distiller: Any, setup: Setup, monitored: np.ndarray | None) -
         "X_monitor": monitored,
     }
     belongs_to = digests(distiller, data, NO_MATTER)
-    return Checkpoint(distiller.checkpoint, distiller.checkpoint_every, belongs_to)
+    return CheckpointFile(wanted.path, wanted.every, belongs_to)
 
 
 def _run_chains(distiller: Any, setup: Setup, distillation: Any, seed: int, context: Any) -> None:

@@ -213,7 +213,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
     warm_start : bool, default=False
         Whether `fit` goes on from the student of the fit before, as in
         :class:`DistributionDistiller`.
-    checkpoint, checkpoint_every
+    checkpoint
         As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
     callbacks, runtime
         As in :class:`BayesianEnsembleRegressor`.
@@ -308,7 +308,6 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         memory: Any = None,
         warm_start: bool = False,
         checkpoint: Any = None,
-        checkpoint_every: Any = 60.0,
         callbacks: Any = None,
         runtime: Any = None,
         verbose: int | bool = 0,
@@ -343,7 +342,6 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         self.memory = memory
         self.warm_start = warm_start
         self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
         self.callbacks = callbacks
         self.runtime = runtime
         self.verbose = verbose
@@ -437,7 +435,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         As in :class:`BayesianEnsembleRegressor`.
     normalize_X, categorical_features
         As in :class:`BayesianEnsembleRegressor`.
-    checkpoint, checkpoint_every
+    checkpoint
         As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
     callbacks, runtime
         As in :class:`BayesianEnsembleRegressor`.
@@ -531,7 +529,6 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         memory: Any = None,
         warm_start: bool = False,
         checkpoint: Any = None,
-        checkpoint_every: Any = 60.0,
         callbacks: Any = None,
         runtime: Any = None,
         verbose: int | bool = 0,
@@ -567,7 +564,6 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         self.memory = memory
         self.warm_start = warm_start
         self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
         self.callbacks = callbacks
         self.runtime = runtime
         self.verbose = verbose
