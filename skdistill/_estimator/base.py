@@ -81,6 +81,7 @@ _PARTS = ("module", "optimizer", "callbacks")
 # Names that parameters have had; most are those of an object now, which is found by its rule.
 _RENAMED = {
     **{"group_lasso": "strength", "prune_threshold": "threshold", "checkpoint_every": "every"},
+    **{"alpha": "teacher_weight", "beta": "member_weight"},  # of Hydra+
     **{"begin_token": "begin", "end_token": "end", "pad_token": "pad"},
 }
 

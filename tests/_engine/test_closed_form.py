@@ -23,6 +23,7 @@ from skdistill._engine._flat_update import FlatUpdate
 from skdistill._method.objective import Objective
 from skdistill._method.plan import TrainingBudget
 from skdistill._method.task import RegressionTask
+from skdistill.distillers import HydraLoss
 from skdistill.distillers.hydra._estimator import hydra_plan
 from skdistill.distributions import Gaussian
 from skdistill.losses import gaussian_nll
@@ -124,16 +125,16 @@ def test_an_ensemble_trains_as_by_autograd(activation, settings, weighted, data,
     "settings",
     [
         {},
-        {"n_heads": 2, "transfer": None, "alpha": 0.5},
+        {"n_heads": 2, "transfer": None, "loss": HydraLoss(teacher_weight=0.5)},
         {"n_heads": 1, "clip_norm": None},
         {"head_layers": 2, "weight_decay": 1e-2},
         {"head_layers": 3, "module__activation": "relu", "batch_size": 1000},
-        {"diversity_weight": (0.5, 2, 10), "clip_norm": 0.5},
+        {"loss": HydraLoss(diversity_weight=(0.5, 2, 10)), "clip_norm": 0.5},
         {
             "module__hidden_units": (9, 9),
             "module__residual": True,
             "head_layers": 2,
-            "diversity_weight": 0.5,
+            "loss": HydraLoss(diversity_weight=0.5),
         },
     ],
 )
@@ -513,11 +514,11 @@ def test_a_classifier_has_the_gradient_of_autograd(n_classes):
     "settings",
     [
         {},
-        {"alpha": np.float32(0.3), "beta": 0.2, "spread_weight": 2.0},
-        {"alpha": 0.0, "spread_weight": 0.0},
-        {"alpha": 0.0},
-        {"beta": 0.0, "spread_weight": 0.0},
-        {"beta": 1.0, "spread_weight": 0.0},
+        {"loss": HydraLoss(teacher_weight=np.float32(0.3), member_weight=0.2, spread_weight=2.0)},
+        {"loss": HydraLoss(teacher_weight=0.0, spread_weight=0.0)},
+        {"loss": HydraLoss(teacher_weight=0.0)},
+        {"loss": HydraLoss(member_weight=0.0, spread_weight=0.0)},
+        {"loss": HydraLoss(member_weight=1.0, spread_weight=0.0)},
     ],
 )
 def test_hydras_gradient_is_that_of_finite_differences(n_members, n_heads, settings):

@@ -13,6 +13,7 @@ from torch import nn
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
 from skdistill._engine import _steps, _traced
 from skdistill._engine._traced import TracedGradient
+from skdistill.distillers import HydraLoss
 from skdistill.modules import MLP
 from skdistill.settings import EarlyStopping, Runtime
 
@@ -139,8 +140,7 @@ def test_terms_that_grow_and_penalties_reach_the_record(data, soon, records, mon
     teacher = ensemble(MLP, max_epochs=2)
     settings = {
         "module": normalised,
-        "spread_weight": 1.0,
-        "diversity_weight": (0.5, 1, 4),
+        "loss": HydraLoss(spread_weight=1.0, diversity_weight=(0.5, 1, 4)),
         "weight_decay": 0.1,
         "max_epochs": 6,
         "batch_size": BATCH,

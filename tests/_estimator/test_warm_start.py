@@ -24,6 +24,7 @@ from skdistill import (
     save,
 )
 from skdistill._engine import SavedTraining
+from skdistill.distillers import HydraLoss
 from skdistill.distillers._fit import _student
 from skdistill.pruning import GroupLasso
 from skdistill.samplers import SGLD, MCDropout
@@ -189,7 +190,7 @@ FROZEN = {
     "labels": FrozenEstimator(BayesianEnsembleClassifier(3, **SMALL).fit(X, LABELS)),
 }
 Y = {"numbers": NUMBERS, "labels": LABELS}
-HYDRA = {"spread_weight": 0.0}  # whose weight would grow over all epochs
+HYDRA = {"loss": HydraLoss(spread_weight=0.0)}  # whose weight would grow over all epochs
 STUDENTS = {
     "hydra of numbers": lambda: HydraPlusRegressor(FROZEN["numbers"], **HYDRA, **SMALL),
     "hydra of labels": lambda: HydraPlusClassifier(FROZEN["labels"], **HYDRA, **SMALL),

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import copy
 from functools import partial
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, Self
 
 from sklearn.base import ClassifierMixin, RegressorMixin
@@ -14,7 +15,8 @@ from ..._estimator.base import available_if, fit_task, with_callbacks
 from ..._estimator.predicting import DistributionEstimator
 from ..._method.task import RegressionTask, Task
 from ..._training.stream import is_stream
-from ..._utils.validation import Number, OneOf, Schedule
+from ..._utils.settings import SettingsRule
+from ..._utils.validation import Number, OneOf
 from ..._utils.warnings import warn
 from ...ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ...modules import MLP
@@ -26,7 +28,7 @@ from .._fit._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING, STUDENT_PA
 from .._fit._student import train_student
 from .._fit._teacher import fit_teacher_of, has_fitted_teacher
 from .._fit._validate import set_up, set_up_stream
-from ._plan import HydraPlan
+from ._plan import HydraLoss, HydraPlan
 
 # Default number of heads above which a warning suggests fewer, for forests say.
 _MANY_HEADS = 100
@@ -35,14 +37,14 @@ _HYDRA_PARAMETERS = {
     **PARAMETER_TABLE,
     "head_layers": Number(Integral, 1),
     "n_heads": Number(Integral, 1, others=(None,)),
-    "alpha": Number(Real, 0, 1),
-    "beta": Number(Real, 0, 1),
-    "diversity_weight": Schedule(),
-    "diversity": OneOf(("mean", "pairwise")),
-    "spread_weight": Number(Real, 0),
+    "loss": SettingsRule(HydraLoss, OneOf((None,))),
     **PRUNING,
     **STUDENT_PARAMETERS,
 }
+
+_LOSS_OF_NUMBERS = SettingsRule(
+    HydraLoss, OneOf((None,)), ("aggregate_temperature", "member_temperature")
+)
 
 
 @with_callbacks
@@ -72,10 +74,11 @@ def _fit(hydra: Any, fit_mode_of, X, y, *arguments, default: Any) -> Any:
 
 def hydra_plan(hydra: Any, task: Task, n_members: int) -> HydraPlan:
     """Return the plan of a student with `n_heads` heads, or one for each member."""
-    if hydra.transfer_only and hydra.alpha < 1:
+    loss = copy.copy(HydraLoss.of(hydra.loss))
+    if hydra.transfer_only and loss.teacher_weight < 1:
         raise ValueError(
-            "alpha must be 1 with transfer_only=True, whose rows have no labels; got "
-            f"{hydra.alpha!r}."
+            "loss__teacher_weight must be 1 with transfer_only=True, whose rows have no labels; "
+            f"got {loss.teacher_weight!r}."
         )
     if hydra.n_heads is None and n_members > _MANY_HEADS:
         warn(
@@ -84,17 +87,11 @@ def hydra_plan(hydra: Any, task: Task, n_members: int) -> HydraPlan:
             "as_teacher(teacher, max_members=20).",
         )
     n_heads = n_members if hydra.n_heads is None else hydra.n_heads
-    has_gain = isinstance(task, RegressionTask) and n_heads > 1 and hydra.spread_weight > 0
+    has_gain = isinstance(task, RegressionTask) and n_heads > 1 and loss.spread_weight > 0
     return HydraPlan(
         task,
         hydra.head_layers,
-        float(hydra.alpha),
-        float(hydra.beta),
-        hydra.diversity_weight,
-        hydra.diversity,
-        hydra.spread_weight,
-        getattr(hydra, "aggregate_temperature", 1.0),
-        getattr(hydra, "member_temperature", 1.0),
+        loss,
         n_networks=n_heads + has_gain,
         n_members=n_members,
         has_gain=has_gain,
@@ -136,18 +133,9 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         Number of heads M; None is one for each member. With fewer heads than members, head
         n mod M imitates member n; with more, head m imitates member m mod N. One head is plain
         distillation (Hinton's), which cannot tell the parts of the uncertainty.
-    alpha : float, default=1.0
-        Weight of the teacher against the labels, from 0 to 1.
-    beta : float, default=0.5
-        Weight of the individual members (L3) against their aggregate (L2), from 0 to 1.
-    diversity_weight : float or tuple (weight, first_epoch, last_epoch), default=0.0
-        Weight of L4 (lambda in [1]_), constant or growing linearly from 0 between two epochs.
-    diversity : {"mean", "pairwise"}, default="mean"
-        Whether L4 compares a head's weights with the heads' mean (Eq 9) or with each other head's.
-    spread_weight : float, default=0.3
-        Weight of the spread-matching terms, without which the student's epistemic variance comes
-        out too small; it grows linearly to this over the epochs. 0 gives the paper's loss, without
-        a gain.
+    loss : HydraLoss, default=None
+        Weights of the terms of the loss, see :class:`skdistill.distillers.HydraLoss`; None is
+        ``HydraLoss()``.
     transfer : {"auto", "noise", "mixup", "munge", "box", "disagreement"}, TransferMaker or None, \
             default="auto"
         How further rows are generated from X and `X_transfer`, for the teacher to predict, up to 20
@@ -244,9 +232,8 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
 
     Notes
     -----
-    Hydra is ``alpha=1, beta=1, diversity_weight=0, spread_weight=0, transfer=None``, and
-    Hinton's distillation ``n_heads=1, alpha=1, beta=0, spread_weight=0, transfer=None``. Variances
-    are softplus of a raw output where the paper has exponentials.
+    Hydra and Hinton's distillation: see :class:`skdistill.distillers.HydraLoss`. Variances are
+    softplus of a raw output where the paper has exponentials.
 
     Ctrl-C during the student's training keeps it as trained so far and raises
     ``KeyboardInterrupt``; before the end of its first epoch the student stays unfitted, with its
@@ -273,7 +260,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
     """
 
     _kind = "regressor"
-    _parameter_table = {**_HYDRA_PARAMETERS, **NORMALIZE_Y}
+    _parameter_table = {**_HYDRA_PARAMETERS, **NORMALIZE_Y, "loss": _LOSS_OF_NUMBERS}
     # Bounded first, so that far from the data the student levels off as its teacher does.
     _module_defaults = {"regressor": {"hidden_units": (128, 128), "activation": ("tanh", "silu")}}
 
@@ -284,11 +271,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         module: Any = MLP,
         head_layers: int = 1,
         n_heads: int | None = None,
-        alpha: float = 1.0,
-        beta: float = 0.5,
-        diversity_weight: Any = 0.0,
-        diversity: str = "mean",
-        spread_weight: float = 0.3,
+        loss: Any = None,
         transfer: Any = "auto",
         transfer_only: bool = False,
         teacher_cv: Any = None,
@@ -318,11 +301,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         self.module = module
         self.head_layers = head_layers
         self.n_heads = n_heads
-        self.alpha = alpha
-        self.beta = beta
-        self.diversity_weight = diversity_weight
-        self.diversity = diversity
-        self.spread_weight = spread_weight
+        self.loss = loss
         self.transfer = transfer
         self.transfer_only = transfer_only
         self.teacher_cv = teacher_cv
@@ -414,15 +393,10 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         ``module__<name>``, as an ``nn.Sequential``; for the MLP,
         ``module__hidden_units=(128, 128)`` and ``module__activation=("relu", "silu")`` unless
         given.
-    head_layers, n_heads, alpha, beta, diversity_weight, diversity
+    head_layers, n_heads
         As in :class:`HydraPlusRegressor`.
-    aggregate_temperature : float, default=1.0
-        Temperature of L2, by which logits are divided; the loss is multiplied by its square.
-    member_temperature : float, default=4.0
-        Temperature of L3.
-    spread_weight : float, default=0.3
-        Weight of the term that matches the mutual information; it grows linearly to this over the
-        epochs. 0 gives the paper's loss.
+    loss : HydraLoss, default=None
+        Weights and temperatures of the terms of the loss, as in :class:`HydraPlusRegressor`.
     transfer : {"auto", "noise", "mixup", "munge", "box", "disagreement"}, TransferMaker or None, \
             default="auto"
         As in :class:`HydraPlusRegressor`, but "auto" is a little more noise, of each column by
@@ -465,7 +439,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
 
     Notes
     -----
-    Hydra, Hinton's distillation and Ctrl-C: see :class:`HydraPlusRegressor`.
+    Ctrl-C: see :class:`HydraPlusRegressor`.
 
     References
     ----------
@@ -489,11 +463,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
 
     _kind = "classifier"
     _auto_noise = GaussianNoise(share_power=1.5)
-    _parameter_table = {
-        **_HYDRA_PARAMETERS,
-        "aggregate_temperature": Number(Real, 0, closed="neither"),
-        "member_temperature": Number(Real, 0, closed="neither"),
-    }
+    _parameter_table = _HYDRA_PARAMETERS
     # Rectified first, as the teacher; then smooth, which ranks rows by the epistemic part better.
     _module_defaults = {"classifier": {"hidden_units": (128, 128), "activation": ("relu", "silu")}}
 
@@ -504,13 +474,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         module: Any = MLP,
         head_layers: int = 1,
         n_heads: int | None = None,
-        alpha: float = 1.0,
-        beta: float = 0.5,
-        diversity_weight: Any = 0.0,
-        diversity: str = "mean",
-        aggregate_temperature: float = 1.0,
-        member_temperature: float = 4.0,
-        spread_weight: float = 0.3,
+        loss: Any = None,
         transfer: Any = "auto",
         transfer_only: bool = False,
         teacher_cv: Any = None,
@@ -539,13 +503,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         self.module = module
         self.head_layers = head_layers
         self.n_heads = n_heads
-        self.alpha = alpha
-        self.beta = beta
-        self.diversity_weight = diversity_weight
-        self.diversity = diversity
-        self.aggregate_temperature = aggregate_temperature
-        self.member_temperature = member_temperature
-        self.spread_weight = spread_weight
+        self.loss = loss
         self.transfer = transfer
         self.transfer_only = transfer_only
         self.teacher_cv = teacher_cv
