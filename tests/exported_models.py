@@ -81,10 +81,16 @@ MODELS = {
     "ensemble series classes": lambda: network(Recurrent),
     "hydra several numbers": lambda: numbers(HydraPlusRegressor),
     "hydra classes": lambda: classes(HydraPlusClassifier),
-    "hydra calibrated several numbers": lambda: numbers(HydraPlusRegressor, calibrate=0.5),
-    "hydra calibrated classes": lambda: classes(HydraPlusClassifier, calibrate=0.5),
-    "distribution calibrated numbers": lambda: numbers(DistributionDistiller, calibrate=0.5),
-    "distribution calibrated classes": lambda: classes(DistributionDistiller, calibrate=0.5),
+    "hydra calibrated several numbers": lambda: numbers(
+        HydraPlusRegressor, calibration_fraction=0.5
+    ),
+    "hydra calibrated classes": lambda: classes(HydraPlusClassifier, calibration_fraction=0.5),
+    "distribution calibrated numbers": lambda: numbers(
+        DistributionDistiller, calibration_fraction=0.5
+    ),
+    "distribution calibrated classes": lambda: classes(
+        DistributionDistiller, calibration_fraction=0.5
+    ),
     **{
         f"distribution {family} several numbers": lambda family=family: numbers(
             DistributionDistiller, family=family

@@ -100,8 +100,8 @@ def run_check(estimator, check):
         small_classifier(),
         small_student(),
         small_student_of_classes(),
-        small_student(calibrate=0.3),
-        small_student_of_classes(calibrate=0.3),
+        small_student(calibration_fraction=0.3),
+        small_student_of_classes(calibration_fraction=0.3),
         small_booster(),
         small_booster(small_classifier),
         *(

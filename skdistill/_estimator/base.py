@@ -82,6 +82,7 @@ _PARTS = ("module", "optimizer", "callbacks")
 _RENAMED = {
     **{"group_lasso": "strength", "prune_threshold": "threshold", "checkpoint_every": "every"},
     **{"alpha": "teacher_weight", "beta": "member_weight"},  # of Hydra+
+    "calibrate": "calibration_fraction",  # of students
     **{"begin_token": "begin", "end_token": "end", "pad_token": "pad"},
 }
 

@@ -319,7 +319,9 @@ def test_the_fits_on_folds_share_the_time_of_the_teacher():
 def test_a_student_that_is_calibrated_has_half_of_the_time(clock):
     passing = [Passing(1.0)]
     teacher = FrozenEstimator(ensemble().fit(X, Y))
-    student = HydraPlusRegressor(teacher, calibrate=0.3, max_time=8.0, callbacks=passing, **SMALL)
+    student = HydraPlusRegressor(
+        teacher, calibration_fraction=0.3, max_time=8.0, callbacks=passing, **SMALL
+    )
     student.fit(X, Y)
     assert student.n_epochs_ == 4
     assert clock.seconds == 1008.0

@@ -72,7 +72,7 @@ PARAMETER_TABLE = {
 }
 
 STUDENT_PARAMETERS = {
-    "calibrate": Number(Real, 0, 1, closed="neither", others=(None,)),
+    "calibration_fraction": Number(Real, 0, 1, closed="neither", others=(None,)),
     "runtime": SettingsRule(Runtime, OneOf((None,)), ("member_block",)),
     "batch_size": Number(Integral, 1, others=("auto",)),
     "warm_start": OneOf((True, False)),

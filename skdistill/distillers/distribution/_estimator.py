@@ -309,7 +309,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         ``GaussianNoise(scale=1.0, correlated=True)``, on large tables too.
     transfer_only, teacher_cv, memory, weight_decay, max_epochs, max_time, batch_size
         As in :class:`HydraPlusRegressor`.
-    calibrate : float, default=None
+    calibration_fraction : float, default=None
         As in :class:`HydraPlusRegressor`. Not with ``family="normal_inverse_wishart"``, whose
         targets have one strength of belief in common.
     pruning, lr
@@ -349,7 +349,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
     n_members_ : int
         Number of members of the teacher.
     calibration_ : Calibration
-        With `calibrate`, as of :class:`HydraPlusRegressor` and :class:`HydraPlusClassifier`.
+        With `calibration_fraction`, as of :class:`HydraPlusRegressor` and
+        :class:`HydraPlusClassifier`.
     classes_ : ndarray of shape (n_classes,)
         The labels, sorted. Only for classifiers.
     n_outputs_ : int
@@ -457,7 +458,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         transfer: Any = "auto",
         transfer_only: bool = False,
         teacher_cv: Any = None,
-        calibrate: float | None = None,
+        calibration_fraction: float | None = None,
         weight_decay: float = 0.0,
         pruning: Any = None,
         optimizer: Any = "Adam",
@@ -494,7 +495,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         self.transfer = transfer
         self.transfer_only = transfer_only
         self.teacher_cv = teacher_cv
-        self.calibrate = calibrate
+        self.calibration_fraction = calibration_fraction
         self.weight_decay = weight_decay
         self.pruning = pruning
         self.optimizer = optimizer
@@ -644,8 +645,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         """
         if hasattr(self, "calibration_"):
             raise ValueError(
-                "calibrate must be None for sample_members: a student is calibrated row by row, "
-                f"and members span all rows; got {self.calibrate!r}."
+                "calibration_fraction must be None for sample_members: a student is calibrated row "
+                f"by row, and members span all rows; got {self.calibration_fraction!r}."
             )
         Number(Integral, 1).check(n_members, "n_members")
         OneOf((True, False)).check(with_residual, "with_residual")

@@ -166,7 +166,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         teacher included. An ensemble that is fitted here, and has no `max_time` of its own, gets
         half of the time, which the fits of `teacher_cv` share; other teachers take as long as they
         take. The student has what is left, with `pruning` a part of it for what follows that; with
-        `calibrate` each of the two students has half of all. `partial_fit` does not read it.
+        `calibration_fraction` each of the two students has half of all. Not read by `partial_fit`.
     batch_size : int or "auto", default="auto"
         Rows of a minibatch; "auto" is 128, or a third of the rows if that is less, but at least 32;
         on tables of more than 19,200 rows it is one in 150 of them, up to 256.
@@ -189,7 +189,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         on, so that a student learns from other rows alone where they disagree. `teacher_` is fitted
         on all rows and predicts `X_transfer` and the rows that `transfer` generates, which are used
         besides X then, with noise too.
-    calibrate : float, default=None
+    calibration_fraction : float, default=None
         Share of the rows, in (0, 1), on which a second student is calibrated that is fitted without
         them, to mend this one by what is found, as ``TunedThresholdClassifierCV`` does with
         ``refit=True``: the scale and power of the epistemic part by the members, and the
@@ -219,9 +219,9 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
     n_heads_ : int
         Number of heads of the student.
     calibration_ : Calibration
-        With `calibrate`: the numbers `scale`, `power` and `temperature`, tuples of them for several
-        targets. Members' aleatoric variances are multiplied by the temperature, and the epistemic
-        part e becomes ``scale * e ** power``, in units of y's variance in training if `normalize_y`
+        With `calibration_fraction`: the numbers `scale`, `power` and `temperature`, tuples of them
+        for several targets. Members' aleatoric variances are multiplied by the temperature, and the
+        epistemic part e becomes ``scale * e ** power``, in units of y's variance in training if `normalize_y`
         is true.
     module_ : GaussianStack
         The student, as a torch module.
@@ -275,7 +275,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         transfer: Any = "auto",
         transfer_only: bool = False,
         teacher_cv: Any = None,
-        calibrate: float | None = None,
+        calibration_fraction: float | None = None,
         weight_decay: float = 0.0,
         pruning: Any = None,
         optimizer: Any = "Adam",
@@ -305,7 +305,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         self.transfer = transfer
         self.transfer_only = transfer_only
         self.teacher_cv = teacher_cv
-        self.calibrate = calibrate
+        self.calibration_fraction = calibration_fraction
         self.weight_decay = weight_decay
         self.pruning = pruning
         self.optimizer = optimizer
@@ -401,7 +401,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
             default="auto"
         As in :class:`HydraPlusRegressor`, but "auto" is a little more noise, of each column by
         itself, on large tables too: ``GaussianNoise(share_power=1.5)``.
-    transfer_only, teacher_cv, calibrate, memory, weight_decay, warm_start
+    transfer_only, teacher_cv, calibration_fraction, memory, weight_decay, warm_start
         As in :class:`HydraPlusRegressor`.
     pruning, lr, max_epochs, max_time, batch_size
         As in :class:`HydraPlusRegressor`.
@@ -429,9 +429,9 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
     n_heads_ : int
         Number of heads of the student.
     calibration_ : Calibration
-        With `calibrate`: the numbers `scale`, `power` and `temperature`. Members' logits are
-        divided by the temperature, and then spread so that the mutual information e becomes about
-        ``scale * e ** power``.
+        With `calibration_fraction`: the numbers `scale`, `power` and `temperature`. Members' logits
+        are divided by the temperature, and then spread so that the mutual information e becomes
+        about ``scale * e ** power``.
     module_ : CategoricalStack
         The student, as a torch module.
     n_epochs_, n_parameters_, flops_, net_, history_, n_features_in_, feature_names_in_
@@ -478,7 +478,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         transfer: Any = "auto",
         transfer_only: bool = False,
         teacher_cv: Any = None,
-        calibrate: float | None = None,
+        calibration_fraction: float | None = None,
         weight_decay: float = 0.0,
         pruning: Any = None,
         optimizer: Any = "Adam",
@@ -507,7 +507,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         self.transfer = transfer
         self.transfer_only = transfer_only
         self.teacher_cv = teacher_cv
-        self.calibrate = calibrate
+        self.calibration_fraction = calibration_fraction
         self.weight_decay = weight_decay
         self.pruning = pruning
         self.optimizer = optimizer
