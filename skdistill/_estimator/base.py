@@ -132,10 +132,15 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
 
     # --- parameters
 
-    def _set_extra_params(self, params: dict[str, Any]) -> None:
-        """Store the keyword arguments of the constructor; unknown ones are reported by fit."""
-        self.__dict__.update(params)
-        unknown = [name for name in params if name.split("__")[0] not in _PARTS]
+    def _set_arguments(self, given: dict[str, Any]) -> None:
+        """Store the arguments of a constructor, its ``locals()``, as attributes of their names.
+
+        Unknown ones among its keyword arguments are reported by fit.
+        """
+        arguments, extra = dict(given), given["kwargs"]
+        del arguments["self"], arguments["kwargs"]
+        self.__dict__.update(arguments | extra)
+        unknown = [name for name in extra if name.split("__")[0] not in _PARTS]
         if unknown:
             self._unknown_params = unknown
 

@@ -40,16 +40,12 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
     max_epochs : int or "auto", default="auto"
         Number of epochs; "auto" is 50, but on tables of more than 60,000 rows as many as show each
         member 3,000,000 rows in all, and at least 6. Chains run for 50 in any case.
-    inference, bootstrap, optimizer, lr, lr_schedule, max_time, batch_size, clip_norm
-        As in :class:`BayesianEnsembleRegressor`.
-    normalize_X, categorical_features
-        As in :class:`BayesianEnsembleRegressor`.
-    early_stopping, max_restarts, n_jobs
+    inference, bootstrap, optimizer, lr, lr_schedule, max_time, batch_size, clip_norm, \
+            normalize_X, categorical_features, early_stopping, max_restarts, tune, n_jobs, \
+            checkpoint, callbacks, runtime, verbose
         As in :class:`BayesianEnsembleRegressor`.
     warm_start
         As in :class:`BayesianEnsembleRegressor`; y may hold no labels but those of the first fit.
-    tune : {None, "oob"}, default=None
-        As in :class:`BayesianEnsembleRegressor`.
     calibrate : {"auto", "oob", None}, default="auto"
         As in :class:`BayesianEnsembleRegressor`, but the members' logits are divided by the number
         that suits the labels best, by their log loss. From 10,000 rows on, each member also keeps
@@ -61,8 +57,6 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
     distance_aware : bool, default=True
         As in :class:`BayesianEnsembleRegressor`; draws are added to the members' logits, so that no
         class is sure far from all samples.
-    checkpoint, callbacks, runtime, verbose
-        As in :class:`BayesianEnsembleRegressor`.
     random_state : int, RandomState instance or None, default=None
     **kwargs
         ``module__<name>``, ``optimizer__<name>`` and ``callbacks__<callback>__<name>``.
@@ -146,34 +140,7 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         random_state: Any = None,
         **kwargs: Any,
     ):
-        self.n_members = n_members
-        self.module = module
-        self.inference = inference
-        self.prior_scale = prior_scale
-        self.class_weight = class_weight
-        self.bootstrap = bootstrap
-        self.optimizer = optimizer
-        self.lr = lr
-        self.lr_schedule = lr_schedule
-        self.max_epochs = max_epochs
-        self.max_time = max_time
-        self.batch_size = batch_size
-        self.clip_norm = clip_norm
-        self.normalize_X = normalize_X
-        self.categorical_features = categorical_features
-        self.early_stopping = early_stopping
-        self.max_restarts = max_restarts
-        self.warm_start = warm_start
-        self.tune = tune
-        self.calibrate = calibrate
-        self.distance_aware = distance_aware
-        self.n_jobs = n_jobs
-        self.checkpoint = checkpoint
-        self.callbacks = callbacks
-        self.runtime = runtime
-        self.verbose = verbose
-        self.random_state = random_state
-        self._set_extra_params(kwargs)
+        self._set_arguments(locals())
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Train the members.

@@ -263,35 +263,7 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         random_state: Any = None,
         **kwargs: Any,
     ):
-        self.n_members = n_members
-        self.module = module
-        self.inference = inference
-        self.prior_scale = prior_scale
-        self.beta = beta
-        self.bootstrap = bootstrap
-        self.optimizer = optimizer
-        self.lr = lr
-        self.lr_schedule = lr_schedule
-        self.max_epochs = max_epochs
-        self.max_time = max_time
-        self.batch_size = batch_size
-        self.clip_norm = clip_norm
-        self.normalize_X = normalize_X
-        self.categorical_features = categorical_features
-        self.early_stopping = early_stopping
-        self.max_restarts = max_restarts
-        self.warm_start = warm_start
-        self.tune = tune
-        self.calibrate = calibrate
-        self.distance_aware = distance_aware
-        self.n_jobs = n_jobs
-        self.normalize_y = normalize_y
-        self.checkpoint = checkpoint
-        self.callbacks = callbacks
-        self.runtime = runtime
-        self.verbose = verbose
-        self.random_state = random_state
-        self._set_extra_params(kwargs)
+        self._set_arguments(locals())
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Train the members.

@@ -31,9 +31,8 @@ def calibrate(distiller: Any, setup: Setup) -> None:
     if distiller.calibration_fraction is None:
         return
     kept, held_out = split_rows(distiller, setup)
-    pilot = clone(distiller).set_params(
-        calibration_fraction=None, checkpoint=None, warm_start=False
-    )
+    pilot = clone(distiller).set_params(calibration_fraction=None, checkpoint=None)
+    pilot.set_params(warm_start=False)
     if setup.training.budget is not None:
         pilot.set_params(max_time=setup.training.budget.keeping(0.0).part(1.0).seconds)
     pilot.fit(*kept, X_transfer=setup.X_transfer if len(setup.X_transfer) else None)

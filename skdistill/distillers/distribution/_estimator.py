@@ -307,14 +307,12 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
             default="auto"
         As in :class:`HydraPlusRegressor`; for a classifier "auto" is
         ``GaussianNoise(scale=1.0, correlated=True)``, on large tables too.
-    transfer_only, teacher_cv, memory, weight_decay, max_epochs, max_time, batch_size
+    transfer_only, teacher_cv, memory, weight_decay, max_epochs, max_time, batch_size, pruning, lr
         As in :class:`HydraPlusRegressor`.
     calibration_fraction : float, default=None
         As in :class:`HydraPlusRegressor`. Not with ``family="normal_inverse_wishart"``, whose
         targets have one strength of belief in common.
-    pruning, lr
-        As in :class:`HydraPlusRegressor`.
-    optimizer, lr_schedule, clip_norm
+    optimizer, lr_schedule, clip_norm, callbacks, runtime
         As in :class:`BayesianEnsembleRegressor`.
     normalize_X, categorical_features
         As in :class:`BayesianEnsembleRegressor`. The teacher gets the columns as they are.
@@ -329,11 +327,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         and the location and scale of y. The state of the optimizer is kept too, which makes a
         pickle about three times as large, if `warm_start` was True in the fit before. Not with
         `pruning`.
-    checkpoint
-        As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
-    callbacks, runtime
-        As in :class:`BayesianEnsembleRegressor`.
-    verbose : int, default=0
+    checkpoint, verbose
         As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
     random_state : int, RandomState instance or None, default=None
         Unless None, it also seeds every ``random_state`` of the teacher that is None.
@@ -480,42 +474,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         random_state: Any = None,
         **kwargs: Any,
     ):
-        self.teacher = teacher
-        self.family = family
-        self.covariance = covariance
-        self.n_factors = n_factors
-        self.loss = loss
-        self.max_precision = max_precision
-        self.smoothing = smoothing
-        self.temperature = temperature
-        self.supervised_weight = supervised_weight
-        self.n_samples = n_samples
-        self.dropout_rate = dropout_rate
-        self.module = module
-        self.transfer = transfer
-        self.transfer_only = transfer_only
-        self.teacher_cv = teacher_cv
-        self.calibration_fraction = calibration_fraction
-        self.weight_decay = weight_decay
-        self.pruning = pruning
-        self.optimizer = optimizer
-        self.lr = lr
-        self.lr_schedule = lr_schedule
-        self.max_epochs = max_epochs
-        self.max_time = max_time
-        self.batch_size = batch_size
-        self.clip_norm = clip_norm
-        self.normalize_X = normalize_X
-        self.categorical_features = categorical_features
-        self.normalize_y = normalize_y
-        self.memory = memory
-        self.warm_start = warm_start
-        self.checkpoint = checkpoint
-        self.callbacks = callbacks
-        self.runtime = runtime
-        self.verbose = verbose
-        self.random_state = random_state
-        self._set_extra_params(kwargs)
+        self._set_arguments(locals())
 
     def fit(
         self,

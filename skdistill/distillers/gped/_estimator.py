@@ -130,16 +130,14 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         None lets the student learn from X and `X_transfer` as they are. With chains, new rows are
         drawn in their place each time, which needs ``estimate="stochastic"``, and "disagreement" is
         refused. With other teachers, and for "auto", see :class:`HydraPlusRegressor`.
-    transfer_only, weight_decay
+    transfer_only, weight_decay, lr
         As in :class:`HydraPlusRegressor`.
     pruning
         As in :class:`HydraPlusRegressor`. With chains, the pruned student is fine-tuned on the
         running means of the whole transfer set, if all estimates are "online", and else not.
     teacher_cv, memory, max_epochs, max_time
         As in :class:`HydraPlusRegressor`; with chains they must have their defaults.
-    lr
-        As in :class:`HydraPlusRegressor`.
-    optimizer, lr_schedule, batch_size, clip_norm
+    optimizer, lr_schedule, batch_size, clip_norm, callbacks, runtime
         As in :class:`BayesianEnsembleRegressor`, for the student.
     normalize_X, categorical_features
         As in :class:`BayesianEnsembleRegressor`. The teacher gets the columns as they are.
@@ -147,8 +145,6 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         Whether to standardise the targets of a regressor for training.
     checkpoint
         As in :class:`BayesianEnsembleRegressor`. Beside chains epochs are those of the chains.
-    callbacks, runtime
-        As in :class:`BayesianEnsembleRegressor`, for the student.
     verbose : int, default=0
         As in :class:`DistributionDistiller`. Beside chains 1 tells of these too, from their
         first iteration on, and how long they will take.
@@ -171,9 +167,8 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         Number of epochs that the student's training was set to. With chains one of them is the
         student's steps in an epoch of the chains, or in as many as have 20 iterations if these are
         short, but a hundred of these steps at most.
-    classes_, n_outputs_, n_parameters_, flops_, module_, net_, history_
-        As in :class:`DistributionDistiller`.
-    n_features_in_, feature_names_in_
+    classes_, n_outputs_, n_parameters_, flops_, module_, net_, history_, n_features_in_, \
+            feature_names_in_
         As in :class:`DistributionDistiller`.
 
     Notes
@@ -254,33 +249,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         random_state: Any = None,
         **kwargs: Any,
     ):
-        self.teacher = teacher
-        self.expectations = expectations
-        self.estimate = estimate
-        self.n_asked = n_asked
-        self.module = module
-        self.transfer = transfer
-        self.transfer_only = transfer_only
-        self.teacher_cv = teacher_cv
-        self.weight_decay = weight_decay
-        self.pruning = pruning
-        self.optimizer = optimizer
-        self.lr = lr
-        self.lr_schedule = lr_schedule
-        self.max_epochs = max_epochs
-        self.max_time = max_time
-        self.batch_size = batch_size
-        self.clip_norm = clip_norm
-        self.normalize_X = normalize_X
-        self.categorical_features = categorical_features
-        self.normalize_y = normalize_y
-        self.checkpoint = checkpoint
-        self.memory = memory
-        self.callbacks = callbacks
-        self.runtime = runtime
-        self.verbose = verbose
-        self.random_state = random_state
-        self._set_extra_params(kwargs)
+        self._set_arguments(locals())
 
     @with_callbacks
     def fit(

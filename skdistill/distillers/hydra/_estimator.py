@@ -174,7 +174,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         Learning rate; "auto" is .01, and for layers whose units have more than 150 inputs 1.5 over
         their number: each step moves a unit by so much. See `max_epochs` for tables next to
         without noise.
-    optimizer, lr_schedule, clip_norm
+    optimizer, lr_schedule, clip_norm, callbacks, runtime
         As in :class:`BayesianEnsembleRegressor`.
     normalize_X, categorical_features
         As in :class:`BayesianEnsembleRegressor`. The teacher gets the columns as they are.
@@ -201,11 +201,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
     warm_start : bool, default=False
         Whether `fit` goes on from the student of the fit before, as in
         :class:`DistributionDistiller`.
-    checkpoint
-        As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
-    callbacks, runtime
-        As in :class:`BayesianEnsembleRegressor`.
-    verbose : int, default=0
+    checkpoint, verbose
         As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
     random_state : int, RandomState instance or None, default=None
         Unless None, it also seeds every ``random_state`` of the teacher that is None.
@@ -221,13 +217,11 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
     calibration_ : Calibration
         With `calibration_fraction`: the numbers `scale`, `power` and `temperature`, tuples of them
         for several targets. Members' aleatoric variances are multiplied by the temperature, and the
-        epistemic part e becomes ``scale * e ** power``, in units of y's variance in training if `normalize_y`
-        is true.
+        epistemic part e becomes ``scale * e ** power``, in units of y's variance in training if
+        `normalize_y` is true.
     module_ : GaussianStack
         The student, as a torch module.
-    n_epochs_, n_parameters_, flops_, net_, history_
-        As in :class:`DistributionDistiller`.
-    n_outputs_, n_features_in_, feature_names_in_
+    n_epochs_, n_parameters_, flops_, net_, history_, n_outputs_, n_features_in_, feature_names_in_
         As in :class:`DistributionDistiller`.
 
     Notes
@@ -297,35 +291,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         random_state: Any = None,
         **kwargs: Any,
     ):
-        self.teacher = teacher
-        self.module = module
-        self.head_layers = head_layers
-        self.n_heads = n_heads
-        self.loss = loss
-        self.transfer = transfer
-        self.transfer_only = transfer_only
-        self.teacher_cv = teacher_cv
-        self.calibration_fraction = calibration_fraction
-        self.weight_decay = weight_decay
-        self.pruning = pruning
-        self.optimizer = optimizer
-        self.lr = lr
-        self.lr_schedule = lr_schedule
-        self.max_epochs = max_epochs
-        self.max_time = max_time
-        self.batch_size = batch_size
-        self.clip_norm = clip_norm
-        self.normalize_X = normalize_X
-        self.categorical_features = categorical_features
-        self.normalize_y = normalize_y
-        self.memory = memory
-        self.warm_start = warm_start
-        self.checkpoint = checkpoint
-        self.callbacks = callbacks
-        self.runtime = runtime
-        self.verbose = verbose
-        self.random_state = random_state
-        self._set_extra_params(kwargs)
+        self._set_arguments(locals())
 
     def fit(
         self,
@@ -393,27 +359,18 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         ``module__<name>``, as an ``nn.Sequential``; for the MLP,
         ``module__hidden_units=(128, 128)`` and ``module__activation=("relu", "silu")`` unless
         given.
-    head_layers, n_heads
+    head_layers, n_heads, loss
         As in :class:`HydraPlusRegressor`.
-    loss : HydraLoss, default=None
-        Weights and temperatures of the terms of the loss, as in :class:`HydraPlusRegressor`.
     transfer : {"auto", "noise", "mixup", "munge", "box", "disagreement"}, TransferMaker or None, \
             default="auto"
         As in :class:`HydraPlusRegressor`, but "auto" is a little more noise, of each column by
         itself, on large tables too: ``GaussianNoise(share_power=1.5)``.
-    transfer_only, teacher_cv, calibration_fraction, memory, weight_decay, warm_start
+    transfer_only, teacher_cv, calibration_fraction, memory, weight_decay, warm_start, pruning, lr, \
+            max_epochs, max_time, batch_size, normalize_X, categorical_features
         As in :class:`HydraPlusRegressor`.
-    pruning, lr, max_epochs, max_time, batch_size
-        As in :class:`HydraPlusRegressor`.
-    optimizer, lr_schedule, clip_norm
+    optimizer, lr_schedule, clip_norm, callbacks, runtime
         As in :class:`BayesianEnsembleRegressor`.
-    normalize_X, categorical_features
-        As in :class:`BayesianEnsembleRegressor`.
-    checkpoint
-        As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
-    callbacks, runtime
-        As in :class:`BayesianEnsembleRegressor`.
-    verbose : int, default=0
+    checkpoint, verbose
         As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
     random_state : int, RandomState instance or None, default=None
         Unless None, it also seeds every ``random_state`` of the teacher that is None.
@@ -499,34 +456,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         random_state: Any = None,
         **kwargs: Any,
     ):
-        self.teacher = teacher
-        self.module = module
-        self.head_layers = head_layers
-        self.n_heads = n_heads
-        self.loss = loss
-        self.transfer = transfer
-        self.transfer_only = transfer_only
-        self.teacher_cv = teacher_cv
-        self.calibration_fraction = calibration_fraction
-        self.weight_decay = weight_decay
-        self.pruning = pruning
-        self.optimizer = optimizer
-        self.lr = lr
-        self.lr_schedule = lr_schedule
-        self.max_epochs = max_epochs
-        self.max_time = max_time
-        self.batch_size = batch_size
-        self.clip_norm = clip_norm
-        self.normalize_X = normalize_X
-        self.categorical_features = categorical_features
-        self.memory = memory
-        self.warm_start = warm_start
-        self.checkpoint = checkpoint
-        self.callbacks = callbacks
-        self.runtime = runtime
-        self.verbose = verbose
-        self.random_state = random_state
-        self._set_extra_params(kwargs)
+        self._set_arguments(locals())
 
     def fit(
         self,

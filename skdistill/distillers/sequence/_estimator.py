@@ -171,26 +171,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         random_state: Any = None,
         **kwargs: Any,
     ):
-        self.teacher = teacher
-        self.tokens = tokens
-        self.loss = loss
-        self.max_precision = max_precision
-        self.smoothing = smoothing
-        self.temperature = temperature
-        self.module = module
-        self.optimizer = optimizer
-        self.lr = lr
-        self.lr_schedule = lr_schedule
-        self.max_epochs = max_epochs
-        self.max_time = max_time
-        self.batch_size = batch_size
-        self.clip_norm = clip_norm
-        self.checkpoint = checkpoint
-        self.callbacks = callbacks
-        self.runtime = runtime
-        self.verbose = verbose
-        self.random_state = random_state
-        self._set_extra_params(kwargs)
+        self._set_arguments(locals())
 
     @with_callbacks
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
