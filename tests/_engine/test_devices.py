@@ -33,7 +33,6 @@ from skdistill.distributions import Dirichlet
 from skdistill.losses import label_nll
 from skdistill.modules import MLP, stack
 from skdistill.samplers import SGLD
-from skdistill.settings import Runtime
 
 META, SECOND = torch.device("meta"), torch.device("cuda:1")
 
@@ -231,10 +230,10 @@ def test_a_gpu_predicts_as_many_rows_at_a_time_as_the_memory_takes():
 def test_mps_computes_in_float32():
     task = RegressionTask.of_targets(NUMBERS)
     for device in ("mps", torch.device("mps")):
-        rows, found = prepare_to_compute(ensemble(runtime=Runtime(device=device)), X, task)
+        rows, found = prepare_to_compute("auto", device, X, task)
         assert rows.dtype == np.float32
         assert found.dtype == "float64"  # predictions are of X's dtype
         with pytest.raises(ValueError, match=r"dtype must be .*mps.* got 'float64'"):
-            prepare_to_compute(ensemble(runtime=Runtime(device=device, dtype="float64")), X, task)
-    rows, _ = prepare_to_compute(ensemble(), X, task)
+            prepare_to_compute("float64", device, X, task)
+    rows, _ = prepare_to_compute("auto", "auto", X, task)
     assert rows.dtype == np.float64
