@@ -128,7 +128,7 @@ def test_early_stopping_is_of_all_members_together(data):
     assert len(set(model.best_epochs_)) == 1
     assert model.best_epochs_.shape == (K,)
     valid = [row["valid_loss"] for row in model.history_]
-    assert abs(valid[model.best_epochs_[0] - 1] - min(valid)) <= model.tol
+    assert abs(valid[model.best_epochs_[0] - 1] - min(valid)) <= 1e-4
 
 
 def test_the_network_is_restarted_from_another_seed_if_it_diverges(data):
