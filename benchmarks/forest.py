@@ -50,8 +50,8 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from skdistill import HydraPlusClassifier
 from skdistill.datasets import fetch_tabular_classification
-from skdistill.distillers import HydraLoss
 from skdistill.metrics import expected_calibration_error
+from skdistill.settings import HydraLoss
 from skdistill.teachers import as_teacher
 from skdistill.transfer import Munge
 

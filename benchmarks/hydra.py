@@ -43,7 +43,6 @@ from skdistill import (
     HydraPlusRegressor,
 )
 from skdistill.datasets import fetch_tabular_classification, make_hydra_regression, make_spirals
-from skdistill.distillers import HydraLoss
 from skdistill.distributions import Uncertainty
 from skdistill.metrics import (
     epistemic_fidelity,
@@ -53,6 +52,7 @@ from skdistill.metrics import (
     uncertainty_total_variation,
 )
 from skdistill.modules import n_parameters
+from skdistill.settings import HydraLoss
 
 SETS = ("spirals", "letter", "pendigits", "satimage")
 SHARE = 0.2  # of the rows for the test part, of the classes to be left out

@@ -25,7 +25,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from skdistill import BayesianEnsembleClassifier, HydraPlusClassifier
-from skdistill.distillers import HydraLoss
+from skdistill.settings import HydraLoss
 
 n_members = 20  # networks of the teacher
 max_epochs = 60  # epochs of each model

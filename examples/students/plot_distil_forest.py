@@ -31,7 +31,7 @@ from sklearn.model_selection import train_test_split
 
 from skdistill import HydraPlusClassifier, predict_uncertainty
 from skdistill.displays import RejectionCurveDisplay
-from skdistill.distillers import HydraLoss
+from skdistill.settings import HydraLoss
 from skdistill.teachers import as_teacher
 
 n_members = 20  # members that the trees are put into

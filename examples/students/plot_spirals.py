@@ -39,8 +39,8 @@ from skdistill import (
 )
 from skdistill.datasets import make_spirals
 from skdistill.displays import DecisionUncertaintyDisplay
-from skdistill.distillers import HydraLoss
 from skdistill.metrics import epistemic_fidelity
+from skdistill.settings import HydraLoss
 
 warnings.simplefilter("ignore", SchemaWarning)  # the maps are beyond the samples on purpose
 n_members = 20  # networks of the ensemble

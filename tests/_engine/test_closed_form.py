@@ -23,7 +23,6 @@ from skdistill._engine._flat_update import FlatUpdate
 from skdistill._method.objective import Objective
 from skdistill._method.plan import TrainingBudget
 from skdistill._method.task import RegressionTask
-from skdistill.distillers import HydraLoss
 from skdistill.distillers.hydra._estimator import hydra_plan
 from skdistill.distributions import Gaussian
 from skdistill.losses import gaussian_nll
@@ -38,7 +37,7 @@ from skdistill.modules import (
     stack,
 )
 from skdistill.samplers import SGHMCOptimizer, SGLDOptimizer
-from skdistill.settings import EarlyStopping, Runtime
+from skdistill.settings import EarlyStopping, HydraLoss, Runtime
 
 N, D, BATCH, EPOCHS = 70, 3, 16, 20
 

@@ -28,11 +28,11 @@ from skdistill._engine import _steps, optimizer_defaults
 from skdistill._estimator.batched import chunk_size
 from skdistill._method.task import RegressionTask, prepare_to_compute
 from skdistill._training.trainer import Training
-from skdistill.distillers import HydraLoss
 from skdistill.distributions import Dirichlet
 from skdistill.losses import label_nll
 from skdistill.modules import MLP, stack
 from skdistill.samplers import SGLD
+from skdistill.settings import HydraLoss
 
 META, SECOND = torch.device("meta"), torch.device("cuda:1")
 

@@ -13,9 +13,8 @@ from torch import nn
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
 from skdistill._engine import _steps, _traced
 from skdistill._engine._traced import TracedGradient
-from skdistill.distillers import HydraLoss
 from skdistill.modules import MLP
-from skdistill.settings import EarlyStopping, Runtime
+from skdistill.settings import EarlyStopping, HydraLoss, Runtime
 
 N, D, BATCH = 120, 3, 16
 

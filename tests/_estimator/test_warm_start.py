@@ -24,11 +24,10 @@ from skdistill import (
     save,
 )
 from skdistill._engine import SavedTraining
-from skdistill.distillers import HydraLoss
 from skdistill.distillers._fit import _student
 from skdistill.pruning import GroupLasso
 from skdistill.samplers import SGLD, MCDropout
-from skdistill.settings import Checkpoint, Runtime
+from skdistill.settings import Checkpoint, HydraLoss, Runtime
 
 SMALL = {"max_epochs": 4, "batch_size": 16, "module__hidden_units": (6,), "random_state": 0}
 

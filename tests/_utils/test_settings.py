@@ -7,9 +7,15 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV
 
-from skdistill import BayesianEnsembleRegressor, HydraPlusClassifier, HydraPlusRegressor
+from skdistill import (
+    BayesianEnsembleRegressor,
+    BDistilBooster,
+    HydraPlusClassifier,
+    HydraPlusRegressor,
+)
 from skdistill._utils.settings import Settings
 from skdistill.settings import Runtime
 from skdistill.transfer import Disagreement, GaussianNoise
@@ -168,3 +174,34 @@ def test_a_device_that_is_not_there_says_what_to_write(model):
     message = raised(lambda: model(runtime=Runtime(device="cuda")).fit(X, Y[:, 0]))
     assert "device must be one that torch can use here, got 'cuda' (" in message
     assert "Runtime(device='auto')" in message
+
+
+MOVED = [
+    (BayesianEnsembleRegressor, "device", "Give runtime=Runtime(device=...) instead."),
+    (BayesianEnsembleRegressor, "tol", "Give early_stopping=EarlyStopping(tol=...) instead."),
+    (HydraPlusRegressor, "checkpoint_every", "Give checkpoint=Checkpoint(every=...) instead."),
+    (HydraPlusRegressor, "group_lasso", "Give pruning=GroupLasso(strength=...) instead."),
+    (HydraPlusRegressor, "alpha", "Give loss=HydraLoss(teacher_weight=...) instead."),
+    (HydraPlusRegressor, "calibrate", "It is called calibration_fraction now."),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "advice"), MOVED)
+def test_a_parameter_that_is_part_of_an_object_is_told_which(kind, name, advice):
+    for act in (
+        lambda: kind(**{name: 1}).fit(X, Y[:, 0]),
+        lambda: kind().set_params(**{name: 1}),
+    ):
+        assert raised(act).endswith(advice)
+
+
+def test_groups_of_parameters_are_checked_by_name():
+    teacher = FrozenEstimator(BayesianEnsembleRegressor(2, max_epochs=1).fit(X, Y[:, 0]))
+    student = HydraPlusRegressor(teacher, runtime=Runtime(n_threads=0))
+    assert "runtime__n_threads must be an integer >= 1" in raised(lambda: student.fit(X, Y[:, 0]))
+    student.set_params(runtime=Runtime(member_block=2))
+    assert "runtime__member_block must be 'auto'" in raised(lambda: student.fit(X, Y[:, 0]))
+    student.set_params(runtime=Runtime)
+    assert "runtime must be None, or a Runtime(...)" in raised(lambda: student.fit(X, Y[:, 0]))
+    booster = BDistilBooster(teacher, runtime=Runtime(dtype="float32"))
+    assert "runtime__dtype must be 'auto'" in raised(lambda: booster.fit(X, Y[:, 0]))

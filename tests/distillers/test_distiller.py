@@ -41,10 +41,9 @@ from torch import nn
 from skdistill import BDistilBooster, DistributionDistiller, predict_members
 from skdistill._engine import PooledRows
 from skdistill._training.trainer import batch_size_for, learning_rate_for
-from skdistill.distillers import HydraLoss
 from skdistill.distillers._fit import _student, _validate
 from skdistill.modules import MLP, stack
-from skdistill.settings import Runtime
+from skdistill.settings import HydraLoss, Runtime
 from skdistill.teachers import as_teacher
 from skdistill.transfer import GaussianNoise, Mixup, Munge, TransferSet, UniformBox
 

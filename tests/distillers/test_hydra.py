@@ -21,9 +21,9 @@ from skdistill import predict_members
 from skdistill._engine import _traced
 from skdistill._method.plan import TrainingBudget
 from skdistill._method.task import ClassificationTask, RegressionTask
-from skdistill.distillers import HydraLoss
 from skdistill.distillers.hydra._estimator import hydra_plan
 from skdistill.modules import MLP
+from skdistill.settings import HydraLoss
 
 
 def n_outputs(task):

@@ -20,10 +20,10 @@ from torch.autograd import gradcheck
 from skdistill import BayesianEnsembleClassifier, HydraPlusClassifier, losses, predict_members
 from skdistill._method.plan import TrainingBudget
 from skdistill._method.task import ClassificationTask
-from skdistill.distillers import HydraLoss
 from skdistill.distillers.hydra import _plan
 from skdistill.distillers.hydra._estimator import hydra_plan
 from skdistill.modules import ConvNet
+from skdistill.settings import HydraLoss
 from skdistill.teachers import as_teacher
 
 # ------------------------------------------------------------------------------------------

@@ -21,11 +21,11 @@ from torch.distributions import Normal, kl_divergence
 from skdistill import HydraPlusRegressor, losses, predict_members
 from skdistill._method.plan import NetworkRecipe, TrainingBudget
 from skdistill._method.task import RegressionTask
-from skdistill.distillers import HydraLoss
 from skdistill.distillers.hydra._estimator import hydra_plan
 from skdistill.distillers.hydra._plan import gained
 from skdistill.distributions import EmpiricalGaussian
 from skdistill.modules import MLP
+from skdistill.settings import HydraLoss
 
 # ------------------------------------------------------------------------------------------
 # Teachers

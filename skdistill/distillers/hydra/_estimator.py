@@ -20,6 +20,7 @@ from ..._utils.validation import Number, OneOf
 from ..._utils.warnings import warn
 from ...ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ...modules import MLP
+from ...settings import HydraLoss
 from ...transfer import GaussianNoise
 from .._fit._calibration import calibrate
 from .._fit._fit_mode import FitMode
@@ -28,7 +29,7 @@ from .._fit._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING, STUDENT_PA
 from .._fit._student import train_student
 from .._fit._teacher import fit_teacher_of, has_fitted_teacher
 from .._fit._validate import set_up, set_up_stream
-from ._plan import HydraLoss, HydraPlan
+from ._plan import HydraPlan
 
 # Default number of heads above which a warning suggests fewer, for forests say.
 _MANY_HEADS = 100
@@ -134,7 +135,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         n mod M imitates member n; with more, head m imitates member m mod N. One head is plain
         distillation (Hinton's), which cannot tell the parts of the uncertainty.
     loss : HydraLoss, default=None
-        Weights of the terms of the loss, see :class:`skdistill.distillers.HydraLoss`; None is
+        Weights of the terms of the loss, see :class:`skdistill.settings.HydraLoss`; None is
         ``HydraLoss()``.
     transfer : {"auto", "noise", "mixup", "munge", "box", "disagreement"}, TransferMaker or None, \
             default="auto"
@@ -226,7 +227,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
 
     Notes
     -----
-    Hydra and Hinton's distillation: see :class:`skdistill.distillers.HydraLoss`. Variances are
+    Hydra and Hinton's distillation: see :class:`skdistill.settings.HydraLoss`. Variances are
     softplus of a raw output where the paper has exponentials.
 
     Ctrl-C during the student's training keeps it as trained so far and raises

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass
-from numbers import Real
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,11 +15,11 @@ from ... import losses
 from ..._method.objective import LARGE_LOSS, Objective
 from ..._method.plan import NetworkRecipe, Plan, TrainingBudget
 from ..._method.task import RegressionTask, Task
-from ..._utils.settings import Settings
-from ..._utils.validation import Number, OneOf, Schedule, value_at_epoch
+from ..._utils.validation import value_at_epoch
 from ...distributions import EmpiricalGaussian, Gaussian
 from ...losses import Term, weighted_sum
 from ...modules import MultiHead, split_head, stack
+from ...settings import HydraLoss
 
 # Added to epistemic variances, on standardised targets, in the terms that match spreads.
 # Less lets heads differ as little as members do on tables next to without noise, where the finer
@@ -39,67 +38,6 @@ _LARGEST_LOG_GAIN = math.log(10.0)
 _SHARE_KEPT = 0.5
 
 _CHUNK = 2**17  # outputs of the rows whose loss for classes is computed at a time
-
-
-@dataclass(eq=False, repr=False)
-class HydraLoss(Settings):
-    """Weights and temperatures of the terms that Hydra+ minimises.
-
-    Parameters
-    ----------
-    teacher_weight : float, default=1.0
-        Weight of the teacher against the labels (alpha in [1]_), from 0 to 1.
-    member_weight : float, default=0.5
-        Weight of the individual members (L3) against their aggregate (L2; beta in [1]_), from 0
-        to 1.
-    diversity_weight : float or tuple (weight, first_epoch, last_epoch), default=0.0
-        Weight of L4 (lambda in [1]_), constant or growing linearly from 0 between two epochs.
-    diversity : {"mean", "pairwise"}, default="mean"
-        Whether L4 compares a head's weights with the heads' mean (Eq 9) or with each other head's.
-    spread_weight : float, default=0.3
-        Weight of the terms that match the spread of the heads to that of the members, without which
-        the student's epistemic part comes out too small, or of another scale; it grows linearly to
-        this over the epochs. 0 gives the paper's loss, of a regressor without a gain.
-    aggregate_temperature : float, default=1.0
-        Temperature of L2 of a classifier, by which logits are divided; the loss is multiplied by
-        its square.
-    member_temperature : float, default=4.0
-        Temperature of L3 of a classifier.
-
-    Notes
-    -----
-    Hydra is ``HydraLoss(member_weight=1, spread_weight=0)`` with ``transfer=None``, and Hinton's
-    distillation ``HydraLoss(member_weight=0, spread_weight=0)`` with ``n_heads=1, transfer=None``.
-
-    References
-    ----------
-    .. [1] Ferianc & Rodrigues (2022), "Simple Regularisation for Uncertainty-Aware Knowledge
-           Distillation".
-    """
-
-    _parameter_table = {
-        "teacher_weight": Number(Real, 0, 1),
-        "member_weight": Number(Real, 0, 1),
-        "diversity_weight": Schedule(),
-        "diversity": OneOf(("mean", "pairwise")),
-        "spread_weight": Number(Real, 0),
-        "aggregate_temperature": Number(Real, 0, closed="neither"),
-        "member_temperature": Number(Real, 0, closed="neither"),
-    }
-
-    _: KW_ONLY
-    teacher_weight: float = 1.0
-    member_weight: float = 0.5
-    diversity_weight: Any = 0.0
-    diversity: str = "mean"
-    spread_weight: float = 0.3
-    aggregate_temperature: float = 1.0
-    member_temperature: float = 4.0
-
-    @classmethod
-    def of(cls, given: HydraLoss | None) -> HydraLoss:
-        """Return what is given as ``loss=``; None stands for the defaults."""
-        return cls() if given is None else given
 
 
 @dataclass(frozen=True)
