@@ -268,7 +268,7 @@ def train_student(
     context: Any,
     **facts: Any,
 ) -> None:
-    """Train a student, prune it with `group_lasso`, and keep it as the fitted module.
+    """Train a student, prune it with `pruning`, and keep it as the fitted module.
 
     `plan` is that of `setup`, completed by what is known of the teacher; `context` is the callback
     context of the fit, whose subtask the training is. `facts` become attributes of the distiller
@@ -312,7 +312,7 @@ def train_student(
     training = {"proximal": group_lasso(distiller, module), "share": n_epochs / (n_epochs + n_more)}
     student.train(module, objective, rows, n_epochs, [per_epoch], **training)
     distiller.n_epochs_ = facts["n_epochs_"] = student.n_epochs_done(facts["n_epochs_"])
-    if distiller.group_lasso:
+    if distiller.pruning is not None:
         student = student.pruned()
     if n_more:
         objective.first_epoch = n_epochs  # weights that grow over the epochs have grown
@@ -324,9 +324,9 @@ def train_student(
 
 def _n_finetuning(distiller: Any, n_epochs: int) -> int:
     """Return the number of epochs after pruning."""
-    if not distiller.group_lasso:
+    if distiller.pruning is None:
         return 0
-    more = distiller.finetune_epochs
+    more = distiller.pruning.finetune_epochs
     return n_epochs // 2 if more == "auto" else int(more)
 
 
@@ -455,7 +455,7 @@ class Student(NamedTuple):
     def pruned(self) -> Student:
         """Remove the silent units of the fitted module."""
         distiller = self.distiller
-        module = prune(distiller.module_, distiller.prune_threshold)
+        module = prune(distiller.module_, distiller.pruning.threshold)
         smaller = self._replace(recipe=replace(self.recipe, widths=widths(module)))
         smaller._set(module, distiller.history_)
         return smaller
