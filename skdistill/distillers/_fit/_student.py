@@ -306,7 +306,8 @@ def train_student(
     facts["n_epochs_"] = n_before + n_epochs
     continued = _continued(distiller, setup.fit_mode, rows, module)
     parts = distiller, setup.training, plan, setup.recipe, training_budget
-    find = partial(_find_functions, setup) if predictions.without_functions else None
+    share = predictions.found_share
+    find = partial(_find_functions, setup, share) if share > 0 else None
     student = Student(*parts, facts, continued, setup.fit_mode.is_pass, setup.X, find)
     per_epoch = student.task_per_epoch(subtask, setup.for_callbacks)
     training = {"proximal": group_lasso(distiller, module), "share": n_epochs / (n_epochs + n_more)}
@@ -342,15 +343,19 @@ def _with_functions(recipe: Any, predictions: MemberPredictions, plan: Any) -> A
     return replace(recipe, functions=functions)
 
 
-def _find_functions(setup: Setup, predict: Predict) -> RandomFunctions | None:
-    """Find random functions for a student that predicts so, if its table has some."""
+def _find_functions(setup: Setup, share: float, predict: Predict) -> RandomFunctions | None:
+    """Find random functions, of a share of their variance, for a student that predicts so.
+
+    There are none where its table has none.
+    """
     y, scaling, columns = setup.y, setup.scaling, setup.columns
     are_classes = setup.plan.task.kind == "classifier"
     if not are_classes:
         y = y * scaling["y_scale"] + scaling["y_loc"]
     n_categories = None if columns is None else columns.n_categories
     rng = np.random.RandomState(0)
-    return find_functions(setup.X, y, n_categories, predict, None, are_classes, rng)
+    found = find_functions(setup.X, y, n_categories, predict, None, are_classes, rng)
+    return None if found is None else found.times(math.sqrt(share))
 
 
 def _check_ranks(ranks: Ranks, distiller: Any, setup: Setup, rows: Any, n_epochs: int) -> None:
