@@ -20,7 +20,7 @@ from .._data.schema import Schema, TableSummary
 from .._method.plan import NetworkRecipe, Plan, TrainingBudget, rebuild_module, weights_of
 from .._training.trainer import Training, check_modules, device_of
 from .._utils.process import torch_threads
-from .._utils.settings import check_nested
+from .._utils.settings import check_nested, objects_with
 from .._utils.validation import (
     FilePath,
     Interval,
@@ -156,7 +156,7 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
                 raise ValueError(
                     f"Invalid parameter {name!r} for estimator {self}. Valid parameters are: "
                     f"{sorted(known)}, and {[f'{part}__<name>' for part in _PARTS]}."
-                    f"{_names_like(name, known)}"
+                    f"{_advice(self, name, known)}"
                 )
         super().set_params(**own)
         self.__dict__.update({k: v for k, v in params.items() if _is_of_part(k)})
@@ -265,8 +265,11 @@ def _is_of_part(name: str) -> bool:
     return bool(delimiter) and part in _PARTS
 
 
-def _names_like(name: str, known: Iterable[str]) -> str:
-    """Ask whether a parameter that is spelt like an unknown one was meant, if there is one."""
+def _advice(estimator: NetEstimator, name: str, known: Iterable[str]) -> str:
+    """Advice for an unknown parameter: the object that has it, or one that is spelt alike."""
+    groups = (objects_with(estimator, group, name) for group in estimator._parameter_table)
+    if found := next(filter(None, groups), ""):
+        return found
     _, delimiter, inner = name.partition("__")
     if not delimiter:
         return did_you_mean(name, known)
@@ -283,7 +286,7 @@ def checked_training(estimator: NetEstimator, modules: list[Any] | None = None) 
             f"{type(estimator).__name__} got unknown parameters {sorted(unknown)}; it takes "
             f"{estimator._get_param_names()}, and parameters of its parts as "
             f"{[f'{part}__<name>' for part in _PARTS]}."
-            + _names_like(sorted(unknown)[0], estimator._get_param_names())
+            + _advice(estimator, sorted(unknown)[0], estimator._get_param_names())
         )
     check_parameters(estimator)
     given = [estimator.module] if modules is None else modules

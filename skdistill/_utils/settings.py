@@ -28,13 +28,12 @@ def check_nested(owner: Any, params: dict[str, Any]) -> None:
         if not hasattr(value, "set_params"):
             raise ValueError(
                 f"{name} must be an object with parameters of its own, not a name, for {key!r} to "
-                f"be set; got {value!r}.{_objects_with(owner, key)}"
+                f"be set; got {value!r}.{objects_with(owner, *key.split('__', 1))}"
             )
 
 
-def _objects_with(owner: Any, key: str) -> str:
-    """Advice which objects have the parameter that ``<parameter>__<name>`` is to set."""
-    name, _, inner = key.partition("__")
+def objects_with(owner: Any, name: str, inner: str) -> str:
+    """Advice which objects, given as the parameter `name`, have the parameter `inner`."""
     rule = getattr(owner, "_parameter_table", {}).get(name)
     found = [
         f"{name}={kind.__name__}({inner}=...)"

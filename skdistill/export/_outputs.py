@@ -16,7 +16,7 @@ from .._estimator.predicting import DistributionEstimator
 from .._utils.validation import OneOf, errors_about
 from ..modules import MultiHead, StackedLinear, StackedSequential, unstack
 from ..sequences import SequencePredictor
-from ._quantiles import has_closed_form, quantiles_of
+from ._quantiles import quantiles_of
 
 _COVERAGE = 0.9  # of the output `interval`
 
@@ -32,6 +32,11 @@ def check_has_prediction_methods(estimator: Any, name: str, wanted: str, model: 
     if not isinstance(estimator, DistributionEstimator):
         raise TypeError(f"{name} takes {wanted}; got {type(model).__name__}.")
     check_is_fitted(estimator)
+
+
+def _has_quantiles(distribution: Any) -> bool:
+    """Whether quantiles have a closed form: those of one Gaussian, or of Student's t, say."""
+    return distribution.closed_quantile(np.array([0.5])) is not None
 
 
 class GraphOutputs(nn.Module):
@@ -87,7 +92,7 @@ class GraphOutputs(nn.Module):
         dtype = next(self.module.parameters()).dtype
         self.inputs = {"X": torch.zeros(2, *estimator._recipe.row_shape, dtype=dtype)}
         with torch.no_grad():
-            is_cheap = is_numeric and has_closed_form(self.module.distribution(self.inputs["X"]))
+            is_cheap = is_numeric and _has_quantiles(self.module.distribution(self.inputs["X"]))
             self.interval = is_cheap if interval == "auto" else interval
             example = self.inputs["X"].clone()
             if self.module.functions is not None:

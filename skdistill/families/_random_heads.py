@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Last layers whose weights, or inputs, are drawn at random (Hydra+'s Gauss and Drop).
+
+For comparison: their draws are independent of the member that they are compared with.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+
+from .. import losses
+from .._utils.validation import Number
+from ..distributions import Gaussian
+from ..modules import DropoutHead, GaussianHead, RandomHead, StackedLinear, split_head, stack
+from ._family import Family
+from ._mixture import GaussianMixture, MixtureFamily
+
+
+class _RandomHeads(Family):
+    """Draws of the last layer, each of which is compared with a member (Hydra+, L3)."""
+
+    tells_parts: ClassVar[bool] = True
+    n_samples: int
+    dropout_rate: float | None = None  # None is Gaussian weights
+
+    def build(self, network: nn.Module, n_members: int) -> RandomHead:
+        core, head = split_head(network, 1)
+        layer = list(stack([head]).children())[-1]
+        if not isinstance(layer, StackedLinear):
+            raise ValueError(f"module must end in a linear layer with a random head, got {head}.")
+        parts, rate = (stack([core]), layer, n_members, self.n_samples, 0), self.dropout_rate
+        return GaussianHead(*parts) if rate is None else DropoutHead(*parts, rate=rate)
+
+    def penalty(self, network: Any) -> Tensor | None:
+        """Return the divergence from the prior: with it the loss is the evidence lower bound."""
+        return network.divergence() if self.dropout_rate is None else None
+
+
+class GaussHeadFamily(_RandomHeads, MixtureFamily):
+    """Gaussian weights of the last layer by local reparametrisation ("Gauss" of Hydra+ [1]_).
+
+    For comparison, and for nothing else: draws are independent of the member that they are compared
+    with, so the loss depends on the members' mixture alone. The spread is not learnt, and what it
+    gives as the epistemic part does not follow the teacher's.
+
+    Parameters
+    ----------
+    n_samples : int, default=100
+        How many draws stand for the distribution at prediction: the same for every sample.
+    temperature : float or tuple (temperature, first_epoch, last_epoch), default=1.0
+        As of :class:`MixtureFamily`.
+
+    References
+    ----------
+    .. [1] M. Ferianc and M. Rodrigues, "Simple Regularisation for Uncertainty-Aware Knowledge
+       Distillation", 2022.
+    """
+
+    name: ClassVar[str] = "gauss_head"
+    _parameter_table = {**MixtureFamily._parameter_table, "n_samples": Number(Integral, 1)}
+
+    def __init__(self, n_samples: int = 100, temperature: Any = 1.0):
+        super().__init__(temperature)
+        self.n_samples = n_samples
+
+    def _numeric(self) -> type[Family]:
+        return NumericHeads
+
+    for_tokens = Family.for_tokens
+
+    def loss_and_gradient(
+        self, outputs: Tensor, members: Any, *, temperature: Tensor, given: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        softened = (members / temperature).log_softmax(-1)
+        return losses.categorical_individuality.and_gradient(outputs, softened)  # Hydra+, L3
+
+
+class DropoutHeadFamily(GaussHeadFamily):
+    """Dropout before the last layer ("Drop" of Hydra+), as :class:`GaussHeadFamily` for comparison.
+
+    Parameters
+    ----------
+    dropout_rate : float, default=0.5
+        Probability that an input of the last layer is dropped.
+    n_samples, temperature
+        As of :class:`GaussHeadFamily`.
+    """
+
+    name: ClassVar[str] = "dropout_head"
+    _parameter_table = {
+        **GaussHeadFamily._parameter_table,
+        "dropout_rate": Number(Real, 0, 1, closed="left"),
+    }
+
+    def __init__(self, dropout_rate: float = 0.5, n_samples: int = 100, temperature: Any = 1.0):
+        super().__init__(n_samples, temperature)
+        self.dropout_rate = dropout_rate
+
+
+class NumericHeads(_RandomHeads, GaussianMixture):
+    """Draws that predict a mean and a raw variance for each target."""
+
+    def __init__(self, n_samples: int = 100, dropout_rate: float | None = None):
+        self.n_samples = n_samples
+        self.dropout_rate = dropout_rate
+
+    def loss_and_gradient(self, outputs: Tensor, members: Gaussian, **_: Any) -> Any:
+        parts = losses.individuality, members
+        return losses.of_gaussian_outputs.and_gradient(outputs, *parts)  # Hydra+, L3
