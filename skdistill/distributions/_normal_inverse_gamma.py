@@ -25,7 +25,6 @@ from ._shared import (
 )
 from ._uncertainty import Uncertainty
 
-
 # Degree of the polynomials for Student's quantiles in graphs; their relative error is below 1e-8.
 _DEGREE = 16
 

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from numbers import Integral
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 

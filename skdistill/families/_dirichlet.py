@@ -153,6 +153,7 @@ class DirichletFamily(Family):
     # --- tokens of sequences ------------------------------------------------------------------
 
     def for_tokens(self) -> Family:
+        self.check()
         found = self._with_loss("reverse_kl")
         if found.loss == "moments":
             raise ValueError(

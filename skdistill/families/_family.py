@@ -18,10 +18,11 @@ class Family(Settings, ABC):
     """Base of the families of distributions that :class:`skdistill.DistributionDistiller` learns.
 
     A subclass holds settings, by a constructor that assigns them, and defines :meth:`n_outputs`,
-    :meth:`distribution` and :meth:`loss_and_gradient`. Everything else has a default. Outputs are on the scale
-    of the loss: targets are standardised. `size` is the number of targets t, or of classes K. M
-    members stand on the axis before the samples: a :class:`skdistill.distributions.Gaussian` of
-    shape (..., M, n, t), or log probabilities (..., M, n, K).
+    :meth:`distribution` and :meth:`loss_and_gradient`. Everything else has a default. Outputs are
+    on the scale of the loss: targets are standardised. `size` is the number of targets t, or of
+    classes K. M members stand on the axis before the samples: a
+    :class:`skdistill.distributions.Gaussian` of shape (..., M, n, t), or log probabilities
+    (..., M, n, K).
 
     Attributes
     ----------
@@ -94,6 +95,10 @@ class Family(Settings, ABC):
 
     # --- defaults -----------------------------------------------------------------------------
 
+    def check(self) -> None:
+        """Raise a TypeError or ValueError for settings that break the rules of the class."""
+        check_parameters(self, f"{type(self).__name__}: ")
+
     def for_task(self, task: Any) -> Family:
         """Return the family that learns a task; raise for settings that do not go with it.
 
@@ -102,7 +107,7 @@ class Family(Settings, ABC):
         task : RegressionTask or ClassificationTask
             Has a `kind`, "regressor" or "classifier", and a `size`.
         """
-        check_parameters(self, f"{type(self).__name__}: ")
+        self.check()
         if task.kind not in self.kinds:
             raise ValueError(
                 f"family must be one for a {task.kind}, as the teacher is; got {self!r}, which is "
@@ -113,7 +118,10 @@ class Family(Settings, ABC):
     def for_tokens(self) -> Family:
         """Return the family that learns the next token of sequences; raise if there is none.
 
-        It has methods `target_of_tokens` and `loss_of_tokens` besides.
+        Besides, it has `weight_of_uniform`, by which members are smoothed, and the methods
+        ``target_of_tokens(statistics)``, which returns what is learnt at N tokens, (N, width), of
+        their :class:`~skdistill.losses.MemberStatistics`, and ``loss_of_tokens(outputs, target)``,
+        which returns a loss and its gradient.
         """
         raise ValueError(
             "family must be one that learns from statistics of members at each token, such as "

@@ -22,7 +22,7 @@ _N_DRAWS = 32
 
 
 class LogitNormalFamily(Family):
-    """A normal distribution over a member's logits less that of the last class (Eqs 9 and 10, [1]_).
+    """A normal distribution over a member's logits less that of the last class [1]_.
 
     Parameters
     ----------
@@ -30,8 +30,8 @@ class LogitNormalFamily(Family):
         Diagonal, or that plus a part of this rank.
     loss : {"auto", "moments", "nll"}, default="auto"
         ``"moments"``, what "auto" stands for with a diagonal covariance, matches mean and mutual
-        information of draws (ours). ``"nll"`` is the likelihood of the members' logits (Eqs 7 and
-        10), which alone can tell a covariance of low rank, and which does not train with many
+        information of draws (ours). ``"nll"`` is the likelihood of the members' logits (Eqs 7, 9
+        and 10), which alone can tell a covariance of low rank, and which does not train with many
         classes.
     smoothing : float, default="auto"
         Weight of the uniform distribution that is mixed into every member's probabilities. "auto"

@@ -59,7 +59,12 @@ class MixtureFamily(Family):
         softened = (members / temperature).softmax(-1).mean(-3)  # Eq 5
         return losses.cross_entropy.and_gradient(outputs, softened)
 
+    # --- tokens of sequences ------------------------------------------------------------------
+
+    weight_of_uniform: ClassVar[float] = 0.0
+
     def for_tokens(self) -> Family:
+        self.check()
         return self
 
     def target_of_tokens(self, statistics: losses.MemberStatistics) -> Tensor:

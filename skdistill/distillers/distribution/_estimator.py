@@ -186,7 +186,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
     ``"mixture"``                 Both: plain distillation, the total uncertainty only.
                                   :class:`~skdistill.families.MixtureFamily`.
     ``"gauss_head"``,             Both, for comparison and nothing else: random last layers, whose
-    ``"dropout_head"``            spread is not learnt. :class:`~skdistill.families.GaussHeadFamily`,
+    ``"dropout_head"``            spread is not learnt.
+                                  :class:`~skdistill.families.GaussHeadFamily`,
                                   :class:`~skdistill.families.DropoutHeadFamily`.
     ============================  =================================================================
 
