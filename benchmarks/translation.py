@@ -40,6 +40,7 @@ from torch.nn.functional import cross_entropy, pad
 from skdistill import SequenceDistributionDistiller
 from skdistill.datasets import TRANSLATION_TOKENS, make_translation
 from skdistill.distributions import Dirichlet
+from skdistill.families import DirichletFamily, MixtureFamily
 from skdistill.losses import proxy_concentrations, proxy_precision
 from skdistill.metrics import ood_auroc, prediction_rejection_ratio
 from skdistill.modules import RecurrentSequenceModel

@@ -485,7 +485,8 @@ def test_the_net_is_built_when_asked_for(student):
 
 def test_members_that_agree_have_the_largest_precision(data):
     member = network(0)
-    student = distiller([member, copy.deepcopy(member)], family=DirichletFamily(max_precision=50.0)).fit(*data)
+    capped = DirichletFamily(max_precision=50.0)
+    student = distiller([member, copy.deepcopy(member)], family=capped).fit(*data)
     assert np.isfinite(student.history_[-1]["train_loss"])
     for loss in DIRICHLET:
         assert np.isfinite(distiller([member] * 2, family=family(loss)).fit(*data).score(*data))
