@@ -164,7 +164,7 @@ class NumericDistribution(ABC):
             If `y` does not have shape (n, t).
         """
 
-    @abstractmethod
+    @torch.no_grad()
     def sample(self, n_samples: int, generator: torch.Generator | None = None) -> Tensor:
         """Draw y.
 
@@ -183,6 +183,13 @@ class NumericDistribution(ABC):
         Tensor of shape (n_samples, n, t)
             In units of y.
         """
+        check_n_samples(n_samples)
+        mean: Tensor = self.mean  # type: ignore[attr-defined]
+        shape = (mean.shape[-1], n_samples)  # targets are independent
+        levels = random_numbers(torch.rand, shape, generator, mean, torch.float64)
+        levels.clamp_(min=torch.finfo(torch.float64).tiny)  # the quantile of 0 is infinite
+        found = self._at_levels(levels.flatten()).unflatten(-1, shape)
+        return found.diagonal(dim1=1, dim2=2).permute(1, 0, 2)
 
     @torch.no_grad()
     def quantile(self, q: float | Sequence[float] | Tensor) -> Tensor:
@@ -276,8 +283,13 @@ class NumericDistribution(ABC):
 
         `tail`, float64 and at most 1/2, and `upper` have shape (k,), the points (n, t, k).
         """
-        found = self.closed_quantile(torch.where(upper, 1 - tail, tail).cpu().numpy())
-        assert found is not None, "distributions without a closed form define _tail_quantile"
+        return self._at_levels(torch.where(upper, 1 - tail, tail))
+
+    def _at_levels(self, levels: Tensor) -> Tensor:
+        """Points (n, t, k) with these probabilities (k,) below them."""
+        found = self.closed_quantile(levels.cpu().numpy())
+        if found is None:
+            raise TypeError(f"{type(self).__name__} must define closed_quantile.")
         return found
 
 
