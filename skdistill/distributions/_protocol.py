@@ -189,7 +189,8 @@ class NumericDistribution(ABC):
         levels = random_numbers(torch.rand, shape, generator, mean, torch.float64)
         levels.clamp_(min=torch.finfo(torch.float64).tiny)  # the quantile of 0 is infinite
         found = self._at_levels(levels.flatten()).unflatten(-1, shape)
-        return found.diagonal(dim1=1, dim2=2).permute(1, 0, 2)
+        drawn: Tensor = found.diagonal(dim1=1, dim2=2).permute(1, 0, 2)
+        return drawn
 
     @torch.no_grad()
     def quantile(self, q: float | Sequence[float] | Tensor) -> Tensor:

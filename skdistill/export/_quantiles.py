@@ -26,7 +26,8 @@ def quantiles_of(distribution: Any, levels: Iterable[float]) -> Tensor:
     found: Tensor | None = distribution.closed_quantile(q)
     if found is not None:
         return found
-    return mixture_quantiles(*distribution.components(), distribution.component_weights, q)
+    means, variances = distribution.components()
+    return mixture_quantiles(means, variances, distribution.component_weights, q)
 
 
 # --- mixtures of Gaussians ------------------------------------------------------------------------
