@@ -191,7 +191,9 @@ def student_quantiles(degrees: Tensor, q: np.ndarray) -> Tensor:
 
     def log_ratio(x: np.ndarray) -> np.ndarray:
         exact = special.stdtrit(4 / (1 + x[:, None]), q)
-        return np.log(np.divide(exact, normal, np.ones_like(exact), where=normal != 0))
+        ratio = np.divide(exact, normal, np.ones_like(exact), where=normal != 0)
+        found: np.ndarray = np.log(ratio)
+        return found
 
     x = 4 / degrees.double().unsqueeze(-1) - 1  # -1 at infinitely many degrees, 1 at two
     return torch.tensor(normal) * polynomial(interpolation(log_ratio, _DEGREE), x).exp()

@@ -2,14 +2,14 @@
 """What every second-order distribution offers: the one thing that all models predict.
 
 Each model of this package, teacher or student, maps a row to a distribution over predictive
-distributions. Everything that a user calls on an estimator is read off it through these protocols.
+distributions. Everything that a user calls on an estimator is read off it through these classes.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -19,62 +19,28 @@ from ._shared import check_n_samples, random_numbers
 from ._uncertainty import Uncertainty
 
 
-@runtime_checkable
-class Distribution(Protocol):
-    """A distribution over predictive distributions, for each of n rows.
+class Distribution(ABC):
+    """Base of distributions over predictive distributions, for each of n samples.
 
-    What is predicted is the mean over them. Targets are t numbers (:class:`NumericDistribution`)
-    or one of K classes (:class:`ClassDistribution`). Distributions that have members, or draws that
-    stand for them, offer them as ``members``: (n, S, t, 2) means and variances, or (n, S, K)
-    probabilities.
+    What is predicted is the ``mean`` over them, (n, t) or (n, K). Targets are t numbers
+    (:class:`NumericDistribution`) or one of K classes (:class:`ClassDistribution`). Distributions
+    that have members, or draws that stand for them, offer them as ``members``: (n, S, t, 2) means
+    and variances, or (n, S, K) probabilities.
     """
 
-    @property
-    def mean(self) -> Tensor:
-        """Expected targets, of shape (n, t), or class probabilities, of shape (n, K)."""
-        ...
-
+    @abstractmethod
     def uncertainty(self) -> Uncertainty:
-        """Split the total uncertainty into aleatoric and epistemic.
+        """Split the total uncertainty into aleatoric and epistemic, by the law of total variance.
 
         Returns
         -------
         Uncertainty
             Variances in squared units of y, of shape (n, t), or entropies in nats, of shape (n,).
-            The parts are None where the model cannot tell them.
+            The total is the sum of the parts, which are None where the model cannot tell them.
         """
-        ...
-
-    def log_prob(self, y: Tensor, /) -> Tensor:
-        """Logarithm of the predicted density of targets, or probability of classes.
-
-        Parameters
-        ----------
-        y : Tensor of shape (n, t), or of int64 of shape (n,)
-
-        Returns
-        -------
-        Tensor of shape (n, t) or (n,)
-            In nats.
-        """
-        ...
-
-    def sample(self, n_samples: int, generator: torch.Generator | None = None) -> Tensor:
-        """Draw targets or classes; the same draws serve every row.
-
-        Parameters
-        ----------
-        n_samples : int
-        generator : torch.Generator, default=None
-
-        Returns
-        -------
-        Tensor of shape (n_samples, n, t), or of int64 of shape (n_samples, n)
-        """
-        ...
 
 
-class NumericDistribution(ABC):
+class NumericDistribution(Distribution):
     """Base of distributions over predictive distributions of t numbers, for each of n samples.
 
     Subclasses have a ``mean`` of shape (n, t). Quantiles and intervals follow from
@@ -86,16 +52,6 @@ class NumericDistribution(ABC):
         """Variance of y, of shape (n, t): the total uncertainty."""
         total: Tensor = self.uncertainty().total
         return total
-
-    @abstractmethod
-    def uncertainty(self) -> Uncertainty:
-        """Parts of the variance by the law of total variance.
-
-        Returns
-        -------
-        Uncertainty
-            Tensors of shape (n, t), in squared units of y. The total is the sum of the parts.
-        """
 
     @abstractmethod
     def affine(self, loc: Tensor | np.ndarray, scale: Tensor | np.ndarray) -> NumericDistribution:
@@ -294,7 +250,7 @@ class NumericDistribution(ABC):
         return found
 
 
-class ClassDistribution(ABC):
+class ClassDistribution(Distribution):
     """Base of distributions over probabilities of K classes, which predict by their mean.
 
     Subclasses provide ``mean`` and its logarithm, ``log_mean``.

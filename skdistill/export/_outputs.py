@@ -34,11 +34,6 @@ def check_has_prediction_methods(estimator: Any, name: str, wanted: str, model: 
     check_is_fitted(estimator)
 
 
-def _has_quantiles(distribution: Any) -> bool:
-    """Whether quantiles have a closed form: those of one Gaussian, or of Student's t, say."""
-    return distribution.closed_quantile(np.array([0.5])) is not None
-
-
 class GraphOutputs(nn.Module):
     """All that a fitted estimator predicts for rows, as a tuple of tensors that have names.
 
@@ -92,13 +87,16 @@ class GraphOutputs(nn.Module):
         dtype = next(self.module.parameters()).dtype
         self.inputs = {"X": torch.zeros(2, *estimator._recipe.row_shape, dtype=dtype)}
         with torch.no_grad():
-            is_cheap = is_numeric and _has_quantiles(self.module.distribution(self.inputs["X"]))
+            is_cheap = False
+            if is_numeric:
+                found = self.module.distribution(self.inputs["X"])
+                is_cheap = found.closed_quantile(np.array([0.5])) is not None
             self.interval = is_cheap if interval == "auto" else interval
             example = self.inputs["X"].clone()
             if self.module.functions is not None:
                 example[0] = torch.nan  # a graph has all that is computed where X is unknown
-            found = dict(self._read(example))
-        self.names, self.examples = list(found), list(found.values())
+            read = dict(self._read(example))
+        self.names, self.examples = list(read), list(read.values())
         self.options = dict(quantiles=quantiles, members=members, interval=interval)
 
     def forward(self, X: Tensor) -> tuple[Tensor, ...]:

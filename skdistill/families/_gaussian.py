@@ -21,7 +21,9 @@ _NLL: dict[str, tuple[Any, Any]] = {
 
 
 class GaussianFamily(NumericFamily):
-    """A normal distribution over a member's mean and raw variance (Eqs 12 and 13 of [1]_).
+    """A normal distribution over a member's mean and raw variance (Eqs 12 and 13).
+
+    Equations are those of Lindqvist et al. (2020).
 
     Parameters
     ----------
@@ -31,11 +33,6 @@ class GaussianFamily(NumericFamily):
         ``"moments"`` matches means and covariance, each by a term of its own; ``"nll"`` is the
         members' likelihood (Eq 7), which counts what the student misses of the members' mean as
         their disagreement.
-
-    References
-    ----------
-    .. [1] J. Lindqvist, A. Olmin, F. Lindsten and L. Svensson, "A general framework for ensemble
-       distribution distillation", MLSP 2020.
     """
 
     name: ClassVar[str] = "gaussian"

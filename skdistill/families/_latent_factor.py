@@ -138,7 +138,7 @@ class GaussianFactors(Factors, NumericFamily):
 
 
 class LatentFactorFamily(Factors):
-    """A Gaussian process of which the members' means, or logits, are draws [1]_.
+    """A Gaussian process of which the members' means, or logits, are draws (Park et al., 2025).
 
     At a sample it is as :class:`GaussianFamily` with ``loss="moments"``, or logit-normal, with the
     covariance between samples; see :meth:`skdistill.DistributionDistiller.sample_members`. Take
@@ -159,11 +159,6 @@ class LatentFactorFamily(Factors):
         class a probability of exactly zero, as :class:`DirichletFamily` does.
     n_samples : int, default=100
         Of a classifier: how many draws stand for the distribution at prediction.
-
-    References
-    ----------
-    .. [1] S. Park, J. Lee, Y. Shin, I. Ohn and Y. Kim, "Knowledge Distillation of Uncertainty using
-       Deep Latent Factor Model", NeurIPS 2025.
     """
 
     name: ClassVar[str] = "latent_factor"

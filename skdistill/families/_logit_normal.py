@@ -22,7 +22,9 @@ _N_DRAWS = 32
 
 
 class LogitNormalFamily(Family):
-    """A normal distribution over a member's logits less that of the last class [1]_.
+    """A normal distribution over a member's logits less that of the last class.
+
+    Equations are those of Lindqvist et al. (2020), of which it is Eqs 9 and 10.
 
     Parameters
     ----------
@@ -30,8 +32,8 @@ class LogitNormalFamily(Family):
         Diagonal, or that plus a part of this rank.
     loss : {"auto", "moments", "nll"}, default="auto"
         ``"moments"``, what "auto" stands for with a diagonal covariance, matches mean and mutual
-        information of draws (ours). ``"nll"`` is the likelihood of the members' logits (Eqs 7, 9
-        and 10), which alone can tell a covariance of low rank, and which does not train with many
+        information of draws (ours). ``"nll"`` is the likelihood of the members' logits (Eqs 7 and
+        10), which alone can tell a covariance of low rank, and which does not train with many
         classes.
     smoothing : float, default="auto"
         Weight of the uniform distribution that is mixed into every member's probabilities. "auto"
@@ -41,11 +43,6 @@ class LogitNormalFamily(Family):
         How many draws stand for the distribution at prediction: the same for every sample, so that
         predictions are deterministic. See :class:`skdistill.distributions.LogitNormal` for the
         error that is left.
-
-    References
-    ----------
-    .. [1] J. Lindqvist, A. Olmin, F. Lindsten and L. Svensson, "A general framework for ensemble
-       distribution distillation", MLSP 2020.
     """
 
     kinds: ClassVar[tuple[str, ...]] = ("classifier",)

@@ -14,20 +14,16 @@ from ._family import Family, NumericFamily
 
 
 class MixtureFamily(Family):
-    """One Gaussian, or the probabilities, of the members' mixture (Eqs 5 and 6 of [1]_).
+    """One Gaussian, or the probabilities, of the members' mixture.
 
-    It is plain ensemble distillation, and has the total uncertainty only.
+    It is plain ensemble distillation, and has the total uncertainty only. Equations are those of
+    Lindqvist et al. (2020).
 
     Parameters
     ----------
     temperature : float or tuple (temperature, first_epoch, last_epoch), default=1.0
         Of a classifier: divides the logits of members and student in training. Of a tuple it falls
         linearly to 1 between two epochs.
-
-    References
-    ----------
-    .. [1] J. Lindqvist, A. Olmin, F. Lindsten and L. Svensson, "A general framework for ensemble
-       distribution distillation", MLSP 2020.
     """
 
     name: ClassVar[str] = "mixture"
@@ -88,5 +84,5 @@ class GaussianMixture(NumericFamily):
         return EmpiricalGaussian.from_outputs(outputs)
 
     def loss_and_gradient(self, outputs: Tensor, members: Gaussian, **_: Any) -> Any:
-        mixture, _ = losses.moments(members)
+        mixture = losses.moments(members)[0]
         return losses.normal_nll.and_gradient(outputs, mixture)  # Eq 6

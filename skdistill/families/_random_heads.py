@@ -40,7 +40,7 @@ class _RandomHeads(Family):
 
 
 class GaussHeadFamily(_RandomHeads, MixtureFamily):
-    """Gaussian weights of the last layer by local reparametrisation ("Gauss" of Hydra+ [1]_).
+    """Gaussian weights of the last layer by local reparametrisation ("Gauss" of Hydra+).
 
     For comparison, and for nothing else: draws are independent of the member that they are compared
     with, so the loss depends on the members' mixture alone. The spread is not learnt, and what it
@@ -52,11 +52,6 @@ class GaussHeadFamily(_RandomHeads, MixtureFamily):
         How many draws stand for the distribution at prediction: the same for every sample.
     temperature : float or tuple (temperature, first_epoch, last_epoch), default=1.0
         As of :class:`MixtureFamily`.
-
-    References
-    ----------
-    .. [1] M. Ferianc and M. Rodrigues, "Simple Regularisation for Uncertainty-Aware Knowledge
-       Distillation", 2022.
     """
 
     name: ClassVar[str] = "gauss_head"

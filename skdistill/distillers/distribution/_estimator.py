@@ -166,30 +166,11 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
     ensemble's members but the distribution they seem to be drawn from [1]_, [2]_: its mean is the
     prediction, and its spread the epistemic uncertainty. The student is one network without heads.
 
-    What it predicts, and how it learns that, is its `family` (:mod:`skdistill.families`):
-
-    ============================  =================================================================
-    ``"gaussian"``                Numbers: a normal distribution over a member's mean and raw
-                                  variance. See :class:`~skdistill.families.GaussianFamily`.
-    ``"normal_inverse_gamma"``    Numbers: over a member's mean and variance, for each target by
-                                  itself. :class:`~skdistill.families.NormalInverseGammaFamily`.
-    ``"normal_inverse_wishart"``  Numbers: the same for all targets together, with one strength of
-                                  belief. :class:`~skdistill.families.NormalInverseWishartFamily`.
-    ``"dirichlet"``               Classes: a Dirichlet distribution over a member's probabilities.
-                                  :class:`~skdistill.families.DirichletFamily`.
-    ``"logit_normal"``            Classes: a normal distribution over a member's logits. Take it
-                                  where draws of a member's probabilities are wanted, or logits.
-                                  :class:`~skdistill.families.LogitNormalFamily`.
-    ``"latent_factor"``           Both: a Gaussian process of which the members are draws; see
-                                  :meth:`sample_members`.
-                                  :class:`~skdistill.families.LatentFactorFamily`.
-    ``"mixture"``                 Both: plain distillation, the total uncertainty only.
-                                  :class:`~skdistill.families.MixtureFamily`.
-    ``"gauss_head"``,             Both, for comparison and nothing else: random last layers, whose
-    ``"dropout_head"``            spread is not learnt.
-                                  :class:`~skdistill.families.GaussHeadFamily`,
-                                  :class:`~skdistill.families.DropoutHeadFamily`.
-    ============================  =================================================================
+    What it predicts, and how it learns that, is its `family`, see :mod:`skdistill.families`: for
+    regression "gaussian", "normal_inverse_gamma" or "normal_inverse_wishart", for classification
+    "dirichlet" or "logit_normal", for both "latent_factor", whose members are functions to draw,
+    "mixture", which has the total uncertainty only, and, to compare with and for nothing else, the
+    random last layers "gauss_head" and "dropout_head".
 
     Parameters
     ----------

@@ -134,12 +134,9 @@ class FamilyPlan(Plan):
         """
         family: Any = self.family
         process = family.process(outputs)
-        if self.members_agree:
-            process = process._replace(
-                loadings=torch.zeros_like(process.loadings),
-                residual=torch.zeros_like(process.residual),
-            )
-        drawn = process.draw(n_members, generator, with_residual)
+        drawn = process.mean.expand(n_members, -1, -1)
+        if not self.members_agree:
+            drawn = process.draw(n_members, generator, with_residual)
         return family.of_functions(drawn + added.to(drawn), outputs)
 
 
