@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from .._utils.settings import Settings
 from .._utils.validation import check_parameters
+from ..losses import by_autograd
 from ..modules import stack
 
 
@@ -18,8 +19,8 @@ class Family(Settings, ABC):
     """Base of the families of distributions that :class:`skdistill.DistributionDistiller` learns.
 
     A subclass holds settings, by a constructor that assigns them, and defines :meth:`n_outputs`,
-    :meth:`distribution` and :meth:`loss_and_gradient`. Everything else has a default. Outputs are
-    on the scale of the loss: targets are standardised. `size` is the number of targets t, or of
+    :meth:`distribution`, and :meth:`loss_per_sample`, or :meth:`loss_and_gradient` where the
+    gradient is known. Everything else has a default. Outputs are on the scale of the loss: targets are standardised. `size` is the number of targets t, or of
     classes K. M members stand on the axis before the samples: a
     :class:`skdistill.distributions.Gaussian` of shape (..., M, n, t), or log probabilities
     (..., M, n, K).
@@ -68,13 +69,14 @@ class Family(Settings, ABC):
         NumericDistribution or ClassDistribution
         """
 
-    @abstractmethod
+    def loss_per_sample(self, outputs: Tensor, members: Any) -> Tensor:
+        """Return the loss of each sample, (1, n), whose gradient autograd finds."""
+        raise TypeError(f"{type(self).__name__} must define loss_per_sample or loss_and_gradient.")
+
     def loss_and_gradient(
         self, outputs: Tensor, members: Any, *, temperature: Tensor, given: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """Return the loss of each sample, and the gradient of their sum.
-
-        :func:`skdistill.losses.by_autograd` finds the gradient of a loss without one.
 
         Parameters
         ----------
@@ -92,6 +94,7 @@ class Family(Settings, ABC):
         loss : Tensor of shape (1, n)
         gradient : Tensor of the shape of outputs
         """
+        return by_autograd(self.loss_per_sample, outputs, members)
 
     # --- defaults -----------------------------------------------------------------------------
 

@@ -79,7 +79,7 @@ from ._heads import diversity, pairing
 from ._influence import log_tailed_clip
 from ._logit_normal import logit_normal_moments
 from ._loss import Term as Term
-from ._loss import by_autograd
+from ._loss import by_autograd as by_autograd
 from ._loss import differentiable as differentiable
 from ._loss import loss_with_gradient as loss_with_gradient
 from ._loss import tempered_sum as tempered_sum
@@ -120,7 +120,6 @@ __all__ = [
     "PairedNormal",
     "aggregation",
     "average_bound",
-    "by_autograd",
     "bounded_outputs",
     "categorical_aggregation",
     "categorical_correctness",

@@ -27,7 +27,6 @@ from skdistill.distributions import (
     NumericDistribution,
 )
 from skdistill.families import DirichletFamily, Family, known_families, make_family
-from skdistill.losses import by_autograd
 from skdistill.persistence import register
 
 M, N = 4, 5
@@ -148,10 +147,7 @@ class OneMinusTop(Family):
         total = torch.special.entr(log_mean.exp()).sum(-1)
         return ExpectedCategorical(log_mean, share.squeeze(-1).sigmoid() * total)
 
-    def loss_and_gradient(self, outputs, members, **_):
-        return by_autograd(self.loss, outputs, members)
-
-    def loss(self, outputs, members):
+    def loss_per_sample(self, outputs, members):
         mean = members.exp().mean(-3)
         entropy = torch.special.entr(members.exp()).sum(-1).mean(-2)
         found = self.distribution(outputs)
