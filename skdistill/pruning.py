@@ -39,7 +39,7 @@ from .modules import (
     unstack,
 )
 
-__all__ = ["GroupLasso", "narrow", "prune", "shrink", "unit_norms", "widths"]
+__all__ = ["GroupLasso", "narrow", "prune", "shrink", "widths"]
 
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _WEIGHTED = (nn.Linear, *_CONVOLUTIONS)
@@ -180,7 +180,7 @@ def shrink(
 
     Parameters
     ----------
-    weights, n_lead : as in :func:`unit_norms`
+    weights, n_lead : as in ``unit_norms``
     amount : float or Tensor
         By how much, t: the optimizer's step size times the strength of the penalty and, as in
         :class:`GroupLasso`, the square root of how many weights a unit has.

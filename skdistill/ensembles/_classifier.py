@@ -10,7 +10,8 @@ from sklearn.base import ClassifierMixin
 from .._estimator.predicting import DistributionEstimator
 from .._utils.validation import ClassWeight
 from ..modules import MLP
-from ._fit import PARAMETER_TABLE, fit_ensemble
+from ._fit import fit_ensemble
+from ._spec import PARAMETER_TABLE
 
 
 class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):

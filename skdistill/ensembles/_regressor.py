@@ -11,7 +11,8 @@ from sklearn.base import RegressorMixin
 from .._estimator.predicting import DistributionEstimator
 from .._utils.validation import Number, OneOf
 from ..modules import MLP
-from ._fit import PARAMETER_TABLE, fit_ensemble
+from ._fit import fit_ensemble
+from ._spec import PARAMETER_TABLE
 
 
 class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):

@@ -20,10 +20,10 @@ class Family(Settings, ABC):
 
     A subclass holds settings, by a constructor that assigns them, and defines :meth:`n_outputs`,
     :meth:`distribution`, and :meth:`loss_per_sample`, or :meth:`loss_and_gradient` where the
-    gradient is known. Everything else has a default. Outputs are on the scale of the loss: targets are standardised. `size` is the number of targets t, or of
-    classes K. M members stand on the axis before the samples: a
-    :class:`skdistill.distributions.Gaussian` of shape (..., M, n, t), or log probabilities
-    (..., M, n, K).
+    gradient is known. Everything else has a default. Outputs are on the scale of the loss: targets
+    are standardised. `size` is the number of targets t, or of classes K. M members stand on the
+    axis before the samples: a :class:`skdistill.distributions.Gaussian` of shape (..., M, n, t), or
+    log probabilities (..., M, n, K).
 
     Attributes
     ----------
@@ -122,9 +122,9 @@ class Family(Settings, ABC):
         """Return the family that learns the next token of sequences; raise if there is none.
 
         Besides, it has `weight_of_uniform`, by which members are smoothed, and the methods
-        ``target_of_tokens(statistics)``, which returns what is learnt at N tokens, (N, width), of
-        their :class:`~skdistill.losses.MemberStatistics`, and ``loss_of_tokens(outputs, target)``,
-        which returns a loss and its gradient.
+        ``target_of_tokens(statistics)``, which returns what is learnt at N tokens, (N, width), from
+        the `mean` and `mean_log` of the members' probabilities there, (N, K), and
+        ``loss_of_tokens(outputs, target)``, which returns a loss and its gradient.
         """
         raise ValueError(
             "family must be one that learns from statistics of members at each token, such as "

@@ -130,7 +130,7 @@ class SequenceEnsemble(SequencePredictor):
         at : Tensor of bool of shape (n, T)
             Tokens after which to predict, N in all.
         temperature, smoothing : float, default=1.0 and 0.0
-            See :class:`skdistill.losses.MemberStatistics`.
+            See ``MemberStatistics``.
 
         Returns
         -------

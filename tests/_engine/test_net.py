@@ -33,7 +33,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
-from skdistill.ensembles import _training
+from skdistill.ensembles import _blocks
 from skdistill.modules import MLP
 
 # --- a stack is its members ------------------------------------------------------------------
@@ -139,7 +139,7 @@ def test_bootstrap_samples_differ_and_follow_the_weights():
 def test_blocks_of_members_train_as_one_stack(monkeypatch):
     X, y = data()
     whole = ensemble(n_members=5).fit(X, y)
-    monkeypatch.setattr(_training, "block_size", lambda *arguments: 2)
+    monkeypatch.setattr(_blocks, "block_size", lambda *arguments: 2)
     assert_same_weights(ensemble(n_members=5).fit(X, y), whole, atol=1e-10)
 
 

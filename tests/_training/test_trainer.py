@@ -33,7 +33,7 @@ from skdistill import (
     GPEDDistiller,
     HydraPlusRegressor,
 )
-from skdistill.ensembles import _training
+from skdistill.ensembles import _blocks
 from skdistill.samplers import SGLD, MCDropout
 
 ROOT = Path(__file__).parents[2]
@@ -260,7 +260,7 @@ def test_every_epoch_is_a_task(data):
 
 @has_callbacks
 def test_every_block_of_members_has_its_epochs(data, monkeypatch):
-    monkeypatch.setattr(_training, "block_size", lambda *arguments: 2)
+    monkeypatch.setattr(_blocks, "block_size", lambda *arguments: 2)
     tasks = Tasks()
     model = ensemble(device="cpu").set_callbacks(tasks).fit(*data)
     assert counted(tasks)["BayesianEnsembleRegressor", "epoch"] == 10

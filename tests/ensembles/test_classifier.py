@@ -33,7 +33,8 @@ from skdistill._estimator import batched
 from skdistill._method.task import ClassificationTask
 from skdistill.distributions import EmpiricalCategorical
 from skdistill.ensembles._fit import split
-from skdistill.ensembles._training import Data
+from skdistill.ensembles._job import Data
+from skdistill.ensembles._spec import EnsembleSpec
 from skdistill.modules import MLP, ConvNet
 
 
@@ -531,7 +532,7 @@ def test_validation_rows_are_a_share_of_every_class(data):
         ClassificationTask(np.unique(y)),
         Data(X, np.unique(y, return_inverse=True)[1], weight),
     )
-    train, valid = split(model, task, data, np.random.RandomState(0))
+    train, valid = split(EnsembleSpec.of(model), task, data, np.random.RandomState(0))
     assert np.bincount(train.y).tolist() == [28, 12, 8]
     assert np.bincount(valid.y).tolist() == [7, 3, 2]
     for rows, labels, weights in (train, valid):

@@ -22,7 +22,7 @@ from sklearn.model_selection import GridSearchCV
 from skorch.callbacks import Callback
 
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor, DistributionDistiller
-from skdistill.ensembles import _training
+from skdistill.ensembles import EnsembleSpec, _blocks, _job
 from skdistill.modules import MLP
 
 ROOT = Path(__file__).parents[2]
@@ -102,9 +102,9 @@ def test_processes_of_multiprocessing_train_what_one_job_trains():
 
 
 def test_the_order_in_which_blocks_end_does_not_matter(monkeypatch):
-    expected, real = fit(), _training.as_they_end
+    expected, real = fit(), _blocks.as_they_end
     backwards = lambda *args: reversed(list(real(*args)))  # noqa: E731 -- one line says it
-    monkeypatch.setattr(_training, "as_they_end", backwards)
+    monkeypatch.setattr(_blocks, "as_they_end", backwards)
     with joblib.parallel_config(backend="threading", n_jobs=2):
         assert_same(fit(), expected)
 
@@ -122,7 +122,7 @@ def test_the_order_in_which_blocks_end_does_not_matter(monkeypatch):
 def test_long_fits_get_several_blocks(n_members, n_rows, expected):
     model = BayesianEnsembleRegressor(n_members, max_epochs=1, device="cpu").fit(X, Y)
     model.set_params(max_epochs=100, batch_size=32)
-    found = _training.block_size(model, model._recipe, torch.device("cpu"), n_rows)
+    found = _job.block_size(EnsembleSpec.of(model), model._recipe, torch.device("cpu"), n_rows)
     assert found == expected
 
 
@@ -441,7 +441,7 @@ class FutureCancelledError(Exception):
 
 @pytest.mark.parametrize("n_times", [1, 3])
 def test_blocks_whose_rows_a_cluster_loses_are_trained_again(n_times, monkeypatch):
-    expected, rounds, real = fit(), [], _training.as_they_end
+    expected, rounds, real = fit(), [], _blocks.as_they_end
 
     def losing(tasks, n_jobs):
         rounds.append(len(tasks))
@@ -452,7 +452,7 @@ def test_blocks_whose_rows_a_cluster_loses_are_trained_again(n_times, monkeypatc
             raise FutureCancelledError
         yield from results
 
-    monkeypatch.setattr(_training, "as_they_end", losing)
+    monkeypatch.setattr(_blocks, "as_they_end", losing)
     with joblib.parallel_config(backend="threading", n_jobs=2):
         if n_times < 3:
             assert_same(fit(), expected)

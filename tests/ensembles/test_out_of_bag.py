@@ -316,7 +316,7 @@ def test_a_setting_by_which_all_members_diverge_is_not_taken(monkeypatch):
 
 @pytest.fixture
 def every_table_is_large(monkeypatch):
-    monkeypatch.setattr("skdistill.ensembles._training.MANY_ROWS", len(X))
+    monkeypatch.setattr("skdistill.ensembles._blocks.MANY_ROWS", len(X))
 
 
 def left_out_brier(model, parts):
@@ -369,7 +369,7 @@ def test_other_members_keep_their_last_epoch(kind, y, params):
 
 
 def test_members_on_smaller_tables_keep_their_last_epoch(monkeypatch):
-    monkeypatch.setattr("skdistill.ensembles._training.MANY_ROWS", len(X) + 1)
+    monkeypatch.setattr("skdistill.ensembles._blocks.MANY_ROWS", len(X) + 1)
     fitted = BayesianEnsembleClassifier(3, **SMALL).fit(X, LABELS)
     assert not hasattr(fitted, "best_epochs_")
 
@@ -399,5 +399,5 @@ def test_best_epochs_of_noisy_classes_are_better_than_the_last(monkeypatch):
         return log_loss(y_fresh, model.predict_proba(fresh))
 
     best = score()
-    monkeypatch.setattr("skdistill.ensembles._training.MANY_ROWS", len(many) + 1)
+    monkeypatch.setattr("skdistill.ensembles._blocks.MANY_ROWS", len(many) + 1)
     assert best < score() - 0.01

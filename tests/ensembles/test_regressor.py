@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from skdistill import BayesianEnsembleRegressor
-from skdistill.ensembles import _training
+from skdistill.ensembles import EnsembleSpec, _blocks, _job
 from skdistill.modules import MLP
 from skdistill.streams import Batches
 
@@ -216,7 +216,7 @@ def test_members_differ_by_order_of_rows_alone(data):
 
 def block_of(model, device="cpu"):
     """How many members of a fitted ensemble are trained together on many rows."""
-    return _training.block_size(model, model._recipe, torch.device(device), 10**6)
+    return _job.block_size(EnsembleSpec.of(model), model._recipe, torch.device(device), 10**6)
 
 
 def test_members_are_trained_in_blocks_as_they_would_be_together(data, monkeypatch):
@@ -224,7 +224,7 @@ def test_members_are_trained_in_blocks_as_they_would_be_together(data, monkeypat
     settings = {"n_members": 23, "max_epochs": 3, "batch_size": 32, "device": "cpu"}
     together = ensemble(**settings).fit(X, y)
     assert [row["members"] for row in together.history_] == 3 * [list(range(23))]
-    monkeypatch.setattr(_training, "_BLOCK_ACTIVATIONS", 20 * 32 * 8)  # of 20 members
+    monkeypatch.setattr(_job, "_BLOCK_ACTIVATIONS", 20 * 32 * 8)  # of 20 members
     in_blocks = ensemble(**settings).fit(X, y)
     blocks = [row["members"] for row in in_blocks.history_]
     assert blocks == 3 * [list(range(20))] + 3 * [[20, 21, 22]]
@@ -243,12 +243,12 @@ def test_a_block_is_as_large_as_the_cache_allows(params, widest, data, monkeypat
     X, y = data
     model = ensemble(max_epochs=1, device="cpu", **params).fit(X, np.column_stack([y, y]))
     per_member = params["batch_size"] * widest
-    assert block_of(model) == _training._BLOCK_ACTIVATIONS // per_member
-    monkeypatch.setattr(_training, "_BLOCK_ACTIVATIONS", 5 * per_member)
+    assert block_of(model) == _job._BLOCK_ACTIVATIONS // per_member
+    monkeypatch.setattr(_job, "_BLOCK_ACTIVATIONS", 5 * per_member)
     assert block_of(model) == 5
-    monkeypatch.setattr(_training, "_BLOCK_ACTIVATIONS", 5 * per_member - 1)
+    monkeypatch.setattr(_job, "_BLOCK_ACTIVATIONS", 5 * per_member - 1)
     assert block_of(model) == 4
-    monkeypatch.setattr(_training, "_BLOCK_ACTIVATIONS", per_member - 1)
+    monkeypatch.setattr(_job, "_BLOCK_ACTIVATIONS", per_member - 1)
     assert block_of(model) == 1  # never none
     assert block_of(model, "meta") == 3  # all members, but for the CPU
 
@@ -265,7 +265,7 @@ def test_blocks_of_a_module_without_layers_take_all_members(data):
     model = ensemble(module=Constant, max_epochs=1, device="cpu", batch_size=32)
     del model.module__hidden_units
     model.fit(*data)
-    assert block_of(model) == _training._BLOCK_ACTIVATIONS // (32 * 2)
+    assert block_of(model) == _job._BLOCK_ACTIVATIONS // (32 * 2)
     assert block_of(model.set_params(member_block=2)) == 2
     assert len(model.history_) == 1
 
@@ -317,13 +317,13 @@ def test_integer_weights_equal_repetitions_in_full_batches(data):
 def rows_of_bootstrap(monkeypatch, X, y, weight=None, n_members=3):
     """Weights that the members give the rows, of shape (n_members, n)."""
     seen = []
-    original = _training.EnsembleTrainer._weights_of_rows
+    original = _blocks.EnsembleTrainer._weights_of_rows
 
     def spy(self, seeds):
         seen.append(original(self, seeds))
         return seen[-1]
 
-    monkeypatch.setattr(_training.EnsembleTrainer, "_weights_of_rows", spy)
+    monkeypatch.setattr(_blocks.EnsembleTrainer, "_weights_of_rows", spy)
     model = ensemble(n_members=n_members, bootstrap=True, max_epochs=1, calibrate=None)
     model.fit(X, y, sample_weight=weight)
     return torch.cat(seen).numpy()
@@ -604,7 +604,7 @@ def test_ctrl_c_before_the_end_of_the_first_epoch_leaves_it_unfitted(
 
 @pytest.mark.parametrize(("at", "n_members"), [(16, 2), (21, 3)])
 def test_ctrl_c_keeps_the_blocks_before_it(at, n_members, data, monkeypatch, interrupted):
-    monkeypatch.setattr(_training, "_BLOCK_ACTIVATIONS", 2 * 20 * 8)  # two members, rows, width
+    monkeypatch.setattr(_job, "_BLOCK_ACTIVATIONS", 2 * 20 * 8)  # two members, rows, width
     # 15 steps for the first block of two
     model = interrupted(data, at=at)
     assert model.n_members_ == n_members

@@ -96,7 +96,7 @@ def test_all_members_see_all_rows_where_they_fit_one_minibatch(data):
 
 
 def test_fewer_rows_than_members_are_refused(data):
-    with pytest.raises(ValueError, match="X must have at least n_members=8 rows"):
+    with pytest.raises(ValueError, match="X must have at least n_members=8 samples"):
         ensemble().fit(data[0][:7], data[1][:7])
 
 
@@ -233,7 +233,7 @@ def test_it_is_exported(n, fitted, data, tmp_path):
 
 @pytest.fixture
 def every_table_is_large(monkeypatch):
-    for place in ("_training", "_fit", "_out_of_bag"):
+    for place in ("_blocks", "_fit", "_out_of_bag"):
         monkeypatch.setattr(f"skdistill.ensembles.{place}.MANY_ROWS", N)
 
 

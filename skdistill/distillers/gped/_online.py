@@ -18,7 +18,7 @@ from ..._training.resume import NO_MATTER
 from ..._training.trainer import decay_of_weights, flop_per_step, on_device, own_dropout
 from ..._utils.memory import working_memory
 from ..._utils.ranks import refuse_ranks
-from ...ensembles import amount_of_training, fit_ensemble
+from ...ensembles import EnsembleSpec, amount_of_training, fit_ensemble
 from ...transfer import prepare_lacking
 from .._fit._student import Student, training_set
 from .._fit._teacher import (
@@ -126,7 +126,7 @@ def _finetune(student: Student, distillation: Any, n_steps: int) -> None:
 def _due_iterations(teacher: Any, n_rows: int) -> tuple[np.ndarray, int]:
     """Iterations of the chains after which the student takes a step, and length of an epoch."""
     inference = teacher.inference
-    n_epochs, batch_size = amount_of_training(teacher, n_rows)
+    n_epochs, batch_size = amount_of_training(EnsembleSpec.of(teacher), n_rows)
     epoch_length = -(-n_rows // min(batch_size, n_rows))
     n_iterations = n_epochs * epoch_length
     every = 1 if inference.thinning == "auto" else inference.thinning
