@@ -182,7 +182,7 @@ class Family(Settings, ABC):
         """
         defaults, settings = self._defaults(), self.get_params(deep=False)
         known = kind._defaults()
-        for name in settings.keys() - known.keys():
+        for name in sorted(settings.keys() - known.keys()):
             if settings[name] != defaults[name]:
                 raise ValueError(
                     f"{type(self).__name__}: {name} must be {defaults[name]!r} for a {task.kind}, "
