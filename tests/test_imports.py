@@ -26,6 +26,7 @@ LAYERS = {
         "modules",
         "pruning",
         "samplers",
+        "settings",
         "transfer",
     },
     "data and methods": {"_data", "_method"},

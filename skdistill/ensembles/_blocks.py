@@ -23,6 +23,7 @@ from .._training.stream import Stream
 from .._training.trainer import SEED_LIMIT
 from .._utils.messages import print_line, time_left
 from .._utils.warnings import warn
+from ..settings import EarlyStopping
 from ._job import Data, Job, block_size
 from ._jobs import Threads, as_they_end, has_lost_rows, on_workers, shares_memory
 from ._plan import ValidatedByBrier
@@ -88,14 +89,6 @@ class EnsembleTrainer(Trainer):
             job = job.with_training(n_threads=1)
         super().__init__(job, observer)
         self.n_blocks = n_blocks
-
-    @property
-    def _patience(self) -> int:
-        """Epochs without improvement after which a member stops."""
-        given = self.job.spec.n_iter_no_change
-        if given != "auto":
-            return int(given)
-        return max(_LEAST_PATIENCE, self.job.n_epochs // _PATIENCE_SHARE)
 
     @property
     def validates_out_of_bag(self) -> bool:  # type: ignore[override]  # a constant in the base
@@ -254,7 +247,11 @@ class EnsembleTrainer(Trainer):
         drawn, members = list(seeds.values()), list(seeds)
         valid, stopping = self._validation_rows(members), None
         if valid is not None:
-            stopping = MemberEarlyStopping(self._patience, self.job.spec.tol)
+            given = self.job.spec.early_stopping or EarlyStopping()
+            patience: Any = given.n_iter_no_change
+            if patience == "auto":
+                patience = max(_LEAST_PATIENCE, self.job.n_epochs // _PATIENCE_SHARE)
+            stopping = MemberEarlyStopping(patience, given.tol)
         module = self._build(drawn)
         numbers = self.job.plan.members_of(members)
         phase = f"members {numbers[0] + 1} to {numbers[-1] + 1} of {self.job.spec.n_members}"

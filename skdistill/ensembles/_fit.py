@@ -27,6 +27,7 @@ from .._utils.ranks import refuse_ranks
 from .._utils.warnings import warn
 from ..modules import shares_weights
 from ..samplers import MCDropout
+from ..settings import Runtime
 from ._blocks import EnsembleTrainer
 from ._chains import ChainTrainer, DropoutTrainer
 from ._diagnostics import diagnose
@@ -120,7 +121,8 @@ def _read(
     task: Any = None if before is None else before.plan.task
     y, task = TASKS[ensemble._kind].check(y, task)
     if before is None:
-        X, task = prepare_to_compute(ensemble.dtype, ensemble.device, X, task)
+        runtime = Runtime.of(ensemble.runtime)
+        X, task = prepare_to_compute(runtime.dtype, runtime.device, X, task)
     else:
         X = in_dtype_of(before.module, X)
     weight = task.weights_of_rows(y, sample_weight, getattr(ensemble, "class_weight", None))
@@ -393,10 +395,10 @@ def split(
     spec: EnsembleSpec, task: Task, data: Any, random_state: np.random.RandomState
 ) -> tuple[Any, Data | None]:
     """Return training samples, and validation samples or None."""
-    if not spec.early_stopping:
+    if spec.early_stopping is None:
         return data, None
     labels = task.decode(data.y) if task.kind == "classifier" else None
-    fraction = spec.validation_fraction
+    fraction = spec.early_stopping.validation_fraction
     try:
         train, valid = train_test_split(
             np.arange(len(data.X)), test_size=fraction, random_state=random_state, stratify=labels

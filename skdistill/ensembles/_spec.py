@@ -15,9 +15,11 @@ from .._data.encoding import InputSettings
 from .._estimator.base import NetworkSettings, checked_training
 from .._estimator.predicting import DistributionEstimator
 from .._training.trainer import Training
+from .._utils.settings import SettingsRule
 from .._utils.validation import Number, NumberOfJobs, OneOf, did_you_mean
 from ..modules import MLP, shares_weights
 from ..samplers import SGHMC, SGLD, MCDropout
+from ..settings import EarlyStopping, Runtime
 
 # What parameters must be where members share weights, and are trained as one network.
 _WITH_SHARING = {
@@ -53,19 +55,15 @@ PARAMETER_TABLE = {
     "n_members": Number(Integral, 1),
     "max_epochs": Number(Integral, 1, others=("auto",)),
     "batch_size": Number(Integral, 1, others=("auto",)),
-    "dtype": OneOf(("auto", "float32", "float64")),
+    "runtime": SettingsRule(Runtime, OneOf((None,))),
     "inference": InferenceRule(),
     "prior_scale": Number(Real, 1e-15, 1e15, others=(np.inf,)),
     "bootstrap": OneOf((True, False)),
     "tune": OneOf((None, "oob")),
     "calibrate": OneOf(("auto", "oob", None)),
-    "early_stopping": OneOf((True, False)),
-    "validation_fraction": Number(Real, 0, 1, closed="neither"),
-    "n_iter_no_change": Number(Integral, 1, others=("auto",)),
-    "tol": Number(Real, 0),
+    "early_stopping": SettingsRule(EarlyStopping, OneOf((True, False))),
     "max_restarts": Number(Integral, 0),
     "distance_aware": OneOf((True, False)),
-    "member_block": Number(Integral, 1, others=("auto",)),
     "warm_start": OneOf((True, False)),
     "n_jobs": NumberOfJobs(),
     **COLUMN_PARAMETERS,
@@ -98,10 +96,7 @@ class EnsembleSpec:
     bootstrap: bool
     max_epochs: int | str
     batch_size: int | str
-    early_stopping: bool
-    validation_fraction: float
-    n_iter_no_change: int | str
-    tol: float
+    early_stopping: EarlyStopping | None
     max_restarts: int
     member_block: int | str
     warm_start: bool
@@ -122,6 +117,8 @@ class EnsembleSpec:
         known = signature(type(ensemble)).parameters
         changed = {n for n, v in given.items() if n not in known or not _is(v, known[n].default)}
         own = {name: value for name, value in given.items() if name in names}
+        own["early_stopping"] = EarlyStopping.of(ensemble.early_stopping)
+        own["member_block"] = Runtime.of(ensemble.runtime).member_block
         networks = NetworkSettings.of(ensemble)
         spec = cls(ensemble._kind, networks, training, frozenset(changed), **own)
         spec._check_inference()
@@ -171,8 +168,8 @@ class EnsembleSpec:
             return
         kind = type(self.inference).__name__
         for name in ("bootstrap", "early_stopping", "warm_start"):
-            if getattr(self, name):
-                raise ValueError(f"{name} must be False with inference={kind}(...), got True.")
+            if given := getattr(self, name):
+                raise ValueError(f"{name} must be False with inference={kind}(...), got {given!r}.")
         if self.tune is not None:
             raise ValueError(f"tune must be None with inference={kind}(...), got {self.tune!r}.")
         if self.calibrate == "oob":

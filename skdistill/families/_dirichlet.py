@@ -8,6 +8,7 @@ Distillation to Many Classes with Proxy Targets" (2021), unless said otherwise.
 from __future__ import annotations
 
 import copy
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -27,6 +28,7 @@ _PRECISION_PER_CLASS = 1e3
 _PROXY_LOSSES = ("reverse_kl", "reverse_kl_reference", "forward_kl")
 
 
+@dataclass(eq=False, repr=False)
 class DirichletFamily(Family):
     """A Dirichlet distribution over a member's probabilities [1]_.
 
@@ -77,17 +79,10 @@ class DirichletFamily(Family):
         "temperature": Schedule(positive=True),
     }
 
-    def __init__(
-        self,
-        loss: str = "auto",
-        max_precision: float | str = "auto",
-        smoothing: float | str = "auto",
-        temperature: Any = 1.0,
-    ):
-        self.loss = loss
-        self.max_precision = max_precision
-        self.smoothing = smoothing
-        self.temperature = temperature
+    loss: str = "auto"
+    max_precision: float | str = "auto"
+    smoothing: float | str = "auto"
+    temperature: Any = 1.0
 
     def for_task(self, task: Any) -> Family:
         super().for_task(task)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -20,6 +21,7 @@ _NLL: dict[str, tuple[Any, Any]] = {
 }
 
 
+@dataclass(eq=False, repr=False)
 class GaussianFamily(NumericFamily):
     """A normal distribution over a member's mean and raw variance (Eqs 12 and 13).
 
@@ -41,9 +43,8 @@ class GaussianFamily(NumericFamily):
         "loss": OneOf(("moments", "nll")),
     }
 
-    def __init__(self, covariance: str = "diagonal", loss: str = "moments"):
-        self.covariance = covariance
-        self.loss = loss
+    covariance: str = "diagonal"
+    loss: str = "moments"
 
     def n_outputs(self, size: int) -> int:
         return GaussianNormal.outputs_per_target[self.covariance] * size

@@ -8,6 +8,7 @@ Latent Factor Model" (2025), with a residual variance that depends on the row.
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -105,6 +106,7 @@ class Factors(Family):
         return losses.with_loadings.and_gradient(outputs, self.term(members), target)
 
 
+@dataclass(eq=False, repr=False)
 class GaussianFactors(Factors, NumericFamily):
     """A Gaussian process of which the members' means are draws.
 
@@ -114,9 +116,8 @@ class GaussianFactors(Factors, NumericFamily):
     n_of_marginal: ClassVar[int] = GaussianNormal.outputs_per_target["diagonal"]
     _marginal = GaussianFamily(loss="moments")  # whose spread is not to hold errors of the mean
 
-    def __init__(self, n_factors: int | str = "auto", scores: np.ndarray | None = None):
-        self.n_factors = n_factors
-        self.scores = scores
+    n_factors: int | str = "auto"
+    scores: np.ndarray | None = None
 
     def distribution(self, outputs: Tensor) -> GaussianNormal:
         return self._marginal.distribution(self.split(outputs)[0])
@@ -137,6 +138,7 @@ class GaussianFactors(Factors, NumericFamily):
         return self._marginal.term(members)
 
 
+@dataclass(eq=False, repr=False)
 class LatentFactorFamily(Factors):
     """A Gaussian process of which the members' means, or logits, are draws (Park et al., 2025).
 
@@ -171,12 +173,9 @@ class LatentFactorFamily(Factors):
         "n_samples": Number(Integral, 1),
     }
 
-    def __init__(
-        self, n_factors: int | str = "auto", smoothing: float | str = "auto", n_samples: int = 100
-    ):
-        self.n_factors = n_factors
-        self.smoothing = smoothing
-        self.n_samples = n_samples
+    n_factors: int | str = "auto"
+    smoothing: float | str = "auto"
+    n_samples: int = 100
 
     def for_task(self, task: Any) -> Family:
         """Return the family for means, or for logits less their mean over classes."""
@@ -209,15 +208,8 @@ class LatentFactorFamily(Factors):
         return losses.Term(losses.logit_moments, (losses.logit_target(self.values(members)),))
 
 
+@dataclass(eq=False, repr=False)
 class LogitFactors(LatentFactorFamily):
     """A Gaussian process of which the members' logits are draws, whose scores are known."""
 
-    def __init__(
-        self,
-        n_factors: int | str = "auto",
-        smoothing: float | str = "auto",
-        n_samples: int = 100,
-        scores: np.ndarray | None = None,
-    ):
-        super().__init__(n_factors, smoothing, n_samples)
-        self.scores = scores
+    scores: np.ndarray | None = None

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -21,6 +22,7 @@ from ._zeros import without_zeros
 _N_DRAWS = 32
 
 
+@dataclass(eq=False, repr=False)
 class LogitNormalFamily(Family):
     """A normal distribution over a member's logits less that of the last class.
 
@@ -55,17 +57,10 @@ class LogitNormalFamily(Family):
         "n_samples": Number(Integral, 1),
     }
 
-    def __init__(
-        self,
-        covariance: str | int = "diagonal",
-        loss: str = "auto",
-        smoothing: float | str = "auto",
-        n_samples: int = 100,
-    ):
-        self.covariance = covariance
-        self.loss = loss
-        self.smoothing = smoothing
-        self.n_samples = n_samples
+    covariance: str | int = "diagonal"
+    loss: str = "auto"
+    smoothing: float | str = "auto"
+    n_samples: int = 100
 
     def for_task(self, task: Any) -> Family:
         super().for_task(task)

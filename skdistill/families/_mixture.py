@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from torch import Tensor
@@ -13,6 +14,7 @@ from ..distributions import EmpiricalCategorical, EmpiricalGaussian, Gaussian
 from ._family import Family, NumericFamily
 
 
+@dataclass(eq=False, repr=False)
 class MixtureFamily(Family):
     """One Gaussian, or the probabilities, of the members' mixture.
 
@@ -32,8 +34,7 @@ class MixtureFamily(Family):
     takes_functions: ClassVar[bool] = False  # one member has the total alone
     _parameter_table = {"temperature": Schedule(positive=True)}
 
-    def __init__(self, temperature: Any = 1.0):
-        self.temperature = temperature
+    temperature: Any = 1.0
 
     def for_task(self, task: Any) -> Family:
         super().for_task(task)

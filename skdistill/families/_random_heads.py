@@ -6,6 +6,7 @@ For comparison: their draws are independent of the member that they are compared
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -39,6 +40,7 @@ class _RandomHeads(Family):
         return network.divergence() if self.dropout_rate is None else None
 
 
+@dataclass(eq=False, repr=False)
 class GaussHeadFamily(_RandomHeads, MixtureFamily):
     """Gaussian weights of the last layer by local reparametrisation ("Gauss" of Hydra+).
 
@@ -48,18 +50,16 @@ class GaussHeadFamily(_RandomHeads, MixtureFamily):
 
     Parameters
     ----------
-    n_samples : int, default=100
-        How many draws stand for the distribution at prediction: the same for every sample.
     temperature : float or tuple (temperature, first_epoch, last_epoch), default=1.0
         As of :class:`MixtureFamily`.
+    n_samples : int, default=100
+        How many draws stand for the distribution at prediction: the same for every sample.
     """
 
     name: ClassVar[str] = "gauss_head"
     _parameter_table = {**MixtureFamily._parameter_table, "n_samples": Number(Integral, 1)}
 
-    def __init__(self, n_samples: int = 100, temperature: Any = 1.0):
-        super().__init__(temperature)
-        self.n_samples = n_samples
+    n_samples: int = 100
 
     def _numeric(self) -> type[Family]:
         return NumericHeads
@@ -73,15 +73,16 @@ class GaussHeadFamily(_RandomHeads, MixtureFamily):
         return losses.categorical_individuality.and_gradient(outputs, softened)  # Hydra+, L3
 
 
+@dataclass(eq=False, repr=False)
 class DropoutHeadFamily(GaussHeadFamily):
     """Dropout before the last layer ("Drop" of Hydra+), as :class:`GaussHeadFamily` for comparison.
 
     Parameters
     ----------
+    temperature, n_samples
+        As of :class:`GaussHeadFamily`.
     dropout_rate : float, default=0.5
         Probability that an input of the last layer is dropped.
-    n_samples, temperature
-        As of :class:`GaussHeadFamily`.
     """
 
     name: ClassVar[str] = "dropout_head"
@@ -90,17 +91,15 @@ class DropoutHeadFamily(GaussHeadFamily):
         "dropout_rate": Number(Real, 0, 1, closed="left"),
     }
 
-    def __init__(self, dropout_rate: float = 0.5, n_samples: int = 100, temperature: Any = 1.0):
-        super().__init__(n_samples, temperature)
-        self.dropout_rate = dropout_rate
+    dropout_rate: float = 0.5
 
 
+@dataclass(eq=False, repr=False)
 class NumericHeads(_RandomHeads, GaussianMixture):
     """Draws that predict a mean and a raw variance for each target."""
 
-    def __init__(self, n_samples: int = 100, dropout_rate: float | None = None):
-        self.n_samples = n_samples
-        self.dropout_rate = dropout_rate
+    n_samples: int = 100
+    dropout_rate: float | None = None
 
     def loss_and_gradient(self, outputs: Tensor, members: Gaussian, **_: Any) -> Any:
         parts = losses.individuality, members

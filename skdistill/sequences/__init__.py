@@ -15,6 +15,7 @@ from ._predictor import SequencePredictor as SequencePredictor
 from ._scored import ScoredSequences
 from ._search import beam_search as beam_search
 from ._search import token_error_rates
+from ._tokens import TOKENS_RULE as TOKENS_RULE
 from ._tokens import SpecialTokens
 
 __all__ = [

@@ -583,7 +583,7 @@ def test_unknown_families_are_told_the_known_ones(kind, data):
         ),
         ({"supervised_weight": -1}, ValueError, "supervised_weight"),
         ({"family": GaussHeadFamily(n_samples=0)}, ValueError, "n_samples"),
-        ({"family": DropoutHeadFamily(1.0)}, ValueError, "dropout_rate"),
+        ({"family": DropoutHeadFamily(dropout_rate=1.0)}, ValueError, "dropout_rate"),
         ({"n_heads": 3}, TypeError, "DistributionDistiller got unknown parameters"),
         (
             {"transfer_only": True, "transfer": "box", "supervised_weight": 1.0},

@@ -268,7 +268,7 @@ def train_student(
     context: Any,
     **facts: Any,
 ) -> None:
-    """Train a student, prune it with `group_lasso`, and keep it as the fitted module.
+    """Train a student, prune it with `pruning`, and keep it as the fitted module.
 
     `plan` is that of `setup`, completed by what is known of the teacher; `context` is the callback
     context of the fit, whose subtask the training is. `facts` become attributes of the distiller
@@ -306,13 +306,14 @@ def train_student(
     facts["n_epochs_"] = n_before + n_epochs
     continued = _continued(distiller, setup.fit_mode, rows, module)
     parts = distiller, setup.training, plan, setup.recipe, training_budget
-    find = partial(_find_functions, setup) if predictions.without_functions else None
+    share = predictions.found_share
+    find = partial(_find_functions, setup, share) if share > 0 else None
     student = Student(*parts, facts, continued, setup.fit_mode.is_pass, setup.X, find)
     per_epoch = student.task_per_epoch(subtask, setup.for_callbacks)
     training = {"proximal": group_lasso(distiller, module), "share": n_epochs / (n_epochs + n_more)}
     student.train(module, objective, rows, n_epochs, [per_epoch], **training)
     distiller.n_epochs_ = facts["n_epochs_"] = student.n_epochs_done(facts["n_epochs_"])
-    if distiller.group_lasso:
+    if distiller.pruning is not None:
         student = student.pruned()
     if n_more:
         objective.first_epoch = n_epochs  # weights that grow over the epochs have grown
@@ -324,9 +325,9 @@ def train_student(
 
 def _n_finetuning(distiller: Any, n_epochs: int) -> int:
     """Return the number of epochs after pruning."""
-    if not distiller.group_lasso:
+    if distiller.pruning is None:
         return 0
-    more = distiller.finetune_epochs
+    more = distiller.pruning.finetune_epochs
     return n_epochs // 2 if more == "auto" else int(more)
 
 
@@ -342,15 +343,19 @@ def _with_functions(recipe: Any, predictions: MemberPredictions, plan: Any) -> A
     return replace(recipe, functions=functions)
 
 
-def _find_functions(setup: Setup, predict: Predict) -> RandomFunctions | None:
-    """Find random functions for a student that predicts so, if its table has some."""
+def _find_functions(setup: Setup, share: float, predict: Predict) -> RandomFunctions | None:
+    """Find random functions, of a share of their variance, for a student that predicts so.
+
+    There are none where its table has none.
+    """
     y, scaling, columns = setup.y, setup.scaling, setup.columns
     are_classes = setup.plan.task.kind == "classifier"
     if not are_classes:
         y = y * scaling["y_scale"] + scaling["y_loc"]
     n_categories = None if columns is None else columns.n_categories
     rng = np.random.RandomState(0)
-    return find_functions(setup.X, y, n_categories, predict, None, are_classes, rng)
+    found = find_functions(setup.X, y, n_categories, predict, None, are_classes, rng)
+    return None if found is None else found.times(math.sqrt(share))
 
 
 def _check_ranks(ranks: Ranks, distiller: Any, setup: Setup, rows: Any, n_epochs: int) -> None:
@@ -455,7 +460,7 @@ class Student(NamedTuple):
     def pruned(self) -> Student:
         """Remove the silent units of the fitted module."""
         distiller = self.distiller
-        module = prune(distiller.module_, distiller.prune_threshold)
+        module = prune(distiller.module_, distiller.pruning.threshold)
         smaller = self._replace(recipe=replace(self.recipe, widths=widths(module)))
         smaller._set(module, distiller.history_)
         return smaller

@@ -28,7 +28,7 @@ from ..._utils.ranks import current_ranks
 from ..._utils.validation import errors_about
 from ..._utils.warnings import warn
 from ...distributions import Calibratable
-from ...pruning import GroupLasso
+from ...pruning import ProximalStep
 from ...teachers import check_member_predictions
 from ...transfer import (
     Disagreement,
@@ -219,9 +219,9 @@ def set_up(
 
 
 def _keeping_time(distiller: Any, training: Training) -> Training:
-    """Return how to train with time left, of `max_time`, for the second fit of `calibrate`."""
+    """Return how to train with time left, of `max_time`, for the student to calibrate on."""
     budget = training.budget
-    if budget is None or getattr(distiller, "calibrate", None) is None:
+    if budget is None or getattr(distiller, "calibration_fraction", None) is None:
         return training
     return replace(training, budget=budget.keeping(budget.seconds / 2))
 
@@ -239,7 +239,7 @@ _WITH_STREAM = {
     "memory": None,
     "warm_start": False,
     "checkpoint": None,
-    "calibrate": None,
+    "calibration_fraction": None,
 }
 
 
@@ -304,25 +304,26 @@ def check_student(
     """Raise a ValueError for modules that do not fit, and for what needs others than these."""
     module = build_module(plan, recipe, [0], torch.float64)
     group_lasso(distiller, module)
-    share = getattr(distiller, "calibrate", None)
+    share = getattr(distiller, "calibration_fraction", None)
     if share is None:
         return
     refused = {"member_predictions": not has_teacher, "partial_fit": fit_mode.is_pass}
     for what, is_given in refused.items():
         if is_given:
-            raise ValueError(f"calibrate must be None with {what}; got {share!r}.")
+            raise ValueError(f"calibration_fraction must be None with {what}; got {share!r}.")
     found = module.distribution(torch.zeros(1, *recipe.row_shape, dtype=torch.float64))
     if not isinstance(found, Calibratable):
         raise ValueError(
-            f"calibrate must be None for a student that predicts a {type(found).__name__}, whose "
-            f"epistemic part cannot be changed for each target by itself; got {share!r}."
+            f"calibration_fraction must be None for a student that predicts a "
+            f"{type(found).__name__}, whose epistemic part cannot be changed for each target by "
+            f"itself; got {share!r}."
         )
 
 
-def group_lasso(distiller: Any, module: Any) -> GroupLasso | None:
+def group_lasso(distiller: Any, module: Any) -> ProximalStep | None:
     """Return the proximal step, if there is one; raise for modules that cannot be pruned."""
-    strength = getattr(distiller, "group_lasso", 0)  # a booster has none
-    return GroupLasso(module, strength) if strength else None
+    pruning = getattr(distiller, "pruning", None)  # a booster has none
+    return None if pruning is None else ProximalStep(module, pruning.strength)
 
 
 def transfer_maker(
