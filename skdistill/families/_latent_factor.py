@@ -166,7 +166,7 @@ class LatentFactorFamily(Factors):
     name: ClassVar[str] = "latent_factor"
     has_members: ClassVar[bool] = True  # of a classifier, which the methods below are for
     n_of_marginal: ClassVar[int] = 2
-    scores: np.ndarray | None = None
+    scores = None
     _parameter_table = {
         "n_factors": Number(Integral, 1, others=("auto",)),
         "smoothing": Number(Real, 0, 1, closed="left", others=("auto",)),
