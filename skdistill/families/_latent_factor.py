@@ -46,7 +46,7 @@ class Factors(Family):
     takes_functions: ClassVar[bool] = False  # draws of it span all samples
     n_of_marginal: ClassVar[int]  # outputs for each value
     n_factors: Any
-    scores: np.ndarray | None
+    scores: np.ndarray | None = None
 
     def informed(self, members: Any, weight: Tensor) -> Family:
         scores = losses.factor_scores(self.values(members), weight, self.n_factors).numpy()
@@ -166,7 +166,6 @@ class LatentFactorFamily(Factors):
     name: ClassVar[str] = "latent_factor"
     has_members: ClassVar[bool] = True  # of a classifier, which the methods below are for
     n_of_marginal: ClassVar[int] = 2
-    scores = None
     _parameter_table = {
         "n_factors": Number(Integral, 1, others=("auto",)),
         "smoothing": Number(Real, 0, 1, closed="left", others=("auto",)),
