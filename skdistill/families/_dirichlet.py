@@ -113,11 +113,8 @@ class DirichletFamily(Family):
         return size
 
     def distribution(self, outputs: Tensor) -> Dirichlet:
-        """Return the plain concentrations ``exp(z)``.
-
-        The one that is added to both sides of the divergence (Sec. 3) is there to train well. Read
-        with it, the mean would be drawn to the uniform distribution by K units of precision.
-        """
+        # The one that is added to both sides of the divergence (Sec. 3) is there to train well.
+        # Read with it, the mean would be drawn to the uniform by K units of precision.
         return Dirichlet.from_outputs(outputs, offset=0.0)  # Eq 6
 
     @property
@@ -158,7 +155,7 @@ class DirichletFamily(Family):
         return found
 
     def target_of_tokens(self, statistics: losses.MemberStatistics) -> Tensor:
-        """Return what is learnt at N tokens, (N, width): a mean and a precision in one, say."""
+        # Return what is learnt at N tokens, (N, width): a mean and a precision in one, say.
         mean, mean_log = statistics.mean, statistics.mean_log
         if self.loss == "nll":
             return mean_log
@@ -166,7 +163,7 @@ class DirichletFamily(Family):
         return torch.cat([mean, precision.unsqueeze(-1)], -1)
 
     def loss_of_tokens(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the loss of outputs (..., K), and its gradient, for targets (..., width)."""
+        # Return the loss of outputs (..., K), and its gradient, for targets (..., width).
         if self.loss == "nll":
             return losses.dirichlet_nll.and_gradient(outputs, target, 0.0)
         proxy = target[..., :-1], target[..., -1]

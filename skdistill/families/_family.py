@@ -53,7 +53,16 @@ class Family(Settings, ABC):
 
     @abstractmethod
     def n_outputs(self, size: int) -> int:
-        """Return the number of outputs of the network for a sample."""
+        """Return the number of outputs of the network for a sample.
+
+        Parameters
+        ----------
+        size : int
+
+        Returns
+        -------
+        n_outputs : int
+        """
 
     @abstractmethod
     def distribution(self, outputs: Tensor) -> Any:
@@ -70,7 +79,17 @@ class Family(Settings, ABC):
         """
 
     def loss_per_sample(self, outputs: Tensor, members: Any) -> Tensor:
-        """Return the loss of each sample, (1, n), whose gradient autograd finds."""
+        """Return the loss of each sample, (1, n), whose gradient autograd finds.
+
+        Parameters
+        ----------
+        outputs : Tensor of shape (1, n, p)
+        members : Gaussian or Tensor
+
+        Returns
+        -------
+        loss : Tensor of shape (1, n)
+        """
         raise TypeError(f"{type(self).__name__} must define loss_per_sample or loss_and_gradient.")
 
     def loss_and_gradient(
@@ -109,6 +128,10 @@ class Family(Settings, ABC):
         ----------
         task : RegressionTask or ClassificationTask
             Has a `kind`, "regressor" or "classifier", and a `size`.
+
+        Returns
+        -------
+        family : Family
         """
         self.check()
         if task.kind not in self.kinds:
@@ -121,18 +144,58 @@ class Family(Settings, ABC):
     def for_tokens(self) -> Family:
         """Return the family that learns the next token of sequences; raise if there is none.
 
-        Besides, it has `weight_of_uniform`, by which members are smoothed, and the methods
-        ``target_of_tokens(statistics)``, which returns what is learnt at N tokens, (N, width), from
-        the `mean` and `mean_log` of the members' probabilities there, (N, K), and
-        ``loss_of_tokens(outputs, target)``, which returns a loss and its gradient.
+        Besides, it has `weight_of_uniform`, by which members are smoothed.
+
+        Returns
+        -------
+        family : Family
         """
         raise ValueError(
             "family must be one that learns from statistics of members at each token, such as "
             f"DirichletFamily() or MixtureFamily(), got {self!r}."
         )
 
+    def target_of_tokens(self, statistics: Any) -> Tensor:
+        """Return what is learnt at N tokens.
+
+        Parameters
+        ----------
+        statistics : object
+            Has the `mean` and `mean_log` of the members' probabilities there, (N, K).
+
+        Returns
+        -------
+        target : Tensor of shape (N, width)
+        """
+        raise TypeError(f"{type(self).__name__} must define target_of_tokens.")
+
+    def loss_of_tokens(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the loss at tokens, and the gradient of their sum.
+
+        Parameters
+        ----------
+        outputs : Tensor of shape (..., K)
+        target : Tensor of shape (..., width)
+
+        Returns
+        -------
+        loss : Tensor of shape (...)
+        gradient : Tensor of shape (..., K)
+        """
+        raise TypeError(f"{type(self).__name__} must define loss_of_tokens.")
+
     def mean(self, outputs: Tensor, size: int) -> Tensor:
-        """Return the mean of :meth:`distribution` alone, (n, t): what ``predict`` takes."""
+        """Return the mean of :meth:`distribution` alone, (n, t): what ``predict`` takes.
+
+        Parameters
+        ----------
+        outputs : Tensor of shape (S, n, p)
+        size : int
+
+        Returns
+        -------
+        mean : Tensor of shape (n, t)
+        """
         mean: Tensor = self.distribution(outputs).mean
         return mean
 
@@ -145,34 +208,92 @@ class Family(Settings, ABC):
             Predictions of the members for some samples.
         weight : Tensor of shape (n,)
             Weights of these samples.
+
+        Returns
+        -------
+        outputs : Tensor of shape (p,) or None
         """
         return None
 
     def informed(self, members: Any, weight: Tensor) -> Family:
         """Return the family with what members tell before the network is built.
 
-        The arguments are those of :meth:`initial_outputs`.
+        Parameters
+        ----------
+        members : Gaussian or Tensor
+        weight : Tensor of shape (n,)
+
+        Returns
+        -------
+        family : Family
         """
         return self
 
     def informed_as(self, fitted: Any) -> Family:
-        """Return the family with what that of a student knows which training goes on from."""
+        """Return the family with what that of a student knows which training goes on from.
+
+        Parameters
+        ----------
+        fitted : Family
+
+        Returns
+        -------
+        family : Family
+        """
         return self
 
     def prepare_members(self, members: np.ndarray) -> np.ndarray:
-        """Return members' predictions, samples first, as the loss is to see them."""
+        """Return members' predictions, samples first, as the loss is to see them.
+
+        Parameters
+        ----------
+        members : ndarray of shape (n, M, ...)
+
+        Returns
+        -------
+        members : ndarray of the same shape
+        """
         return members
 
     def given(self, epoch: int, size: int) -> np.ndarray | None:
-        """Return what the loss is given in an epoch beside the members, if anything."""
+        """Return what the loss is given in an epoch beside the members, if anything.
+
+        Parameters
+        ----------
+        epoch : int
+        size : int
+
+        Returns
+        -------
+        given : ndarray or None
+        """
         return None
 
     def build(self, network: nn.Module, n_members: int) -> Any:
-        """Return the stack that is trained, of the network that the module built."""
+        """Return the stack that is trained, of the network that the module built.
+
+        Parameters
+        ----------
+        network : nn.Module
+        n_members : int
+
+        Returns
+        -------
+        stack : nn.Module
+        """
         return stack([network])
 
     def penalty(self, network: Any) -> Tensor | None:
-        """Return what is added to the sum of the losses of all samples, of shape (1,), if any."""
+        """Return what is added to the sum of the losses of all samples, of shape (1,), if any.
+
+        Parameters
+        ----------
+        network : nn.Module
+
+        Returns
+        -------
+        penalty : Tensor of shape (1,) or None
+        """
         return None
 
     def _as(self, kind: type[Family], task: Any) -> Family:

@@ -52,10 +52,12 @@ class GaussianFamily(NumericFamily):
     def distribution(self, outputs: Tensor) -> GaussianNormal:
         return GaussianNormal.from_outputs(outputs, self.covariance)
 
-    def loss_and_gradient(self, outputs: Tensor, members: Gaussian, **_: Any) -> Any:
-        return losses.weighted_sum([self.term(members)], outputs)
+    def loss_and_gradient(
+        self, outputs: Tensor, members: Gaussian, *, temperature: Tensor, given: Tensor | None
+    ) -> Any:
+        return losses.weighted_sum([self._term(members)], outputs)
 
-    def term(self, members: Gaussian) -> losses.Term:
+    def _term(self, members: Gaussian) -> losses.Term:
         """Return the loss of outputs, given the members."""
         z = losses.gaussian_parameters(members)  # Eq 12
         nll, target_of = _NLL[self.covariance]

@@ -49,7 +49,7 @@ class Factors(Family):
     scores: np.ndarray | None = None
 
     def informed(self, members: Any, weight: Tensor) -> Family:
-        scores = losses.factor_scores(self.values(members), weight, self.n_factors).numpy()
+        scores = losses.factor_scores(self._values(members), weight, self.n_factors).numpy()
         ranks = current_ranks()
         return self._with_scores(scores if ranks is None else ranks.of_first(scores))
 
@@ -73,37 +73,56 @@ class Factors(Family):
     def n_outputs(self, size: int) -> int:
         return (self.n_of_marginal + self.n_loadings) * size
 
-    def split(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
+    def _split(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
         """Split outputs (1, n, p) into those of the marginal and raw loadings (n, .)."""
         size = outputs.shape[-1] // (self.n_of_marginal + self.n_loadings)
         marginal, loadings = outputs.tensor_split([self.n_of_marginal * size], dim=-1)
         return marginal, loadings.squeeze(0)
 
     @abstractmethod
-    def values(self, members: Any) -> Tensor:
+    def _values(self, members: Any) -> Tensor:
         """Return the values of members' functions, (..., M, n, p), p being the size."""
 
     @abstractmethod
     def process(self, outputs: Tensor) -> FactorProcess:
-        """Return the distribution of these functions, for outputs (1, n, n_outputs)."""
+        """Return the distribution of these functions.
+
+        Parameters
+        ----------
+        outputs : Tensor of shape (1, n, n_outputs)
+
+        Returns
+        -------
+        process : FactorProcess
+        """
 
     @abstractmethod
-    def term(self, members: Any) -> losses.Term:
+    def _term(self, members: Any) -> losses.Term:
         """Return the loss of the outputs for the marginal."""
 
     @abstractmethod
     def of_functions(self, values: Tensor, outputs: Tensor) -> Any:
-        """Return drawn functions, (S, n, p), as members."""
+        """Return drawn functions as members.
+
+        Parameters
+        ----------
+        values : Tensor of shape (S, n, p)
+        outputs : Tensor of shape (1, n, n_outputs)
+
+        Returns
+        -------
+        members : EmpiricalGaussian or EmpiricalCategorical
+        """
 
     def given(self, epoch: int, size: int) -> np.ndarray | None:
-        """Return the members' scores (M, q), the same in every epoch."""
+        # Return the members' scores (M, q), the same in every epoch.
         return self.scores
 
     def loss_and_gradient(
         self, outputs: Tensor, members: Any, *, temperature: Tensor, given: Any
     ) -> tuple[Tensor, Tensor]:
-        target = losses.standardised_loadings(self.values(members), given)
-        return losses.with_loadings.and_gradient(outputs, self.term(members), target)
+        target = losses.standardised_loadings(self._values(members), given)
+        return losses.with_loadings.and_gradient(outputs, self._term(members), target)
 
 
 @dataclass(eq=False, repr=False)
@@ -120,22 +139,22 @@ class GaussianFactors(Factors, NumericFamily):
     scores: np.ndarray | None = None
 
     def distribution(self, outputs: Tensor) -> GaussianNormal:
-        return self._marginal.distribution(self.split(outputs)[0])
+        return self._marginal.distribution(self._split(outputs)[0])
 
-    def values(self, members: Gaussian) -> Tensor:
+    def _values(self, members: Gaussian) -> Tensor:
         return members.mean
 
     def process(self, outputs: Tensor) -> FactorProcess:
         marginal = self.distribution(outputs)
-        _, loadings = self.split(outputs)
+        _, loadings = self._split(outputs)
         return FactorProcess.of_shares(marginal.mean, marginal.conditional_variance, loadings)
 
     def of_functions(self, values: Tensor, outputs: Tensor) -> EmpiricalGaussian:
         aleatoric = self.distribution(outputs).uncertainty().aleatoric
         return EmpiricalGaussian(values, aleatoric.expand_as(values))
 
-    def term(self, members: Gaussian) -> losses.Term:
-        return self._marginal.term(members)
+    def _term(self, members: Gaussian) -> losses.Term:
+        return self._marginal._term(members)
 
 
 @dataclass(eq=False, repr=False)
@@ -177,23 +196,23 @@ class LatentFactorFamily(Factors):
     n_samples: int = 100
 
     def for_task(self, task: Any) -> Family:
-        """Return the family for means, or for logits less their mean over classes."""
+        # Return the family for means, or for logits less their mean over classes.
         super().for_task(task)
         return self._as(GaussianFactors if task.kind == "regressor" else LogitFactors, task)
 
     def prepare_members(self, members: np.ndarray) -> np.ndarray:
         return without_zeros(members) if self.smoothing == "auto" else members
 
-    def values(self, members: Tensor) -> Tensor:
+    def _values(self, members: Tensor) -> Tensor:
         smoothing = 0.0 if self.smoothing == "auto" else float(self.smoothing)
         return losses.centred(pad(losses.relative_logits(members, smoothing), (0, 1)))
 
     def process(self, outputs: Tensor) -> FactorProcess:
-        marginal, loadings = self.split(outputs)
+        marginal, loadings = self._split(outputs)
         return FactorProcess.of_shares(*Gaussian.from_outputs(marginal.squeeze(0)), loadings)
 
     def distribution(self, outputs: Tensor) -> LogitNormal:
-        """Distribution of the logits less that of the last class, whose residual is a factor."""
+        # Distribution of the logits less that of the last class, whose residual is a factor.
         mean, loadings, residual = self.process(outputs)
         last = residual[:, None, -1:].sqrt().expand(-1, 1, mean.shape[-1] - 1)
         factor = torch.cat((loadings[..., :-1] - loadings[..., -1:], -last), dim=1).mT
@@ -203,8 +222,8 @@ class LatentFactorFamily(Factors):
     def of_functions(self, values: Tensor, outputs: Tensor) -> EmpiricalCategorical:
         return EmpiricalCategorical.from_logits(values)
 
-    def term(self, members: Tensor) -> losses.Term:
-        return losses.Term(losses.logit_moments, (losses.logit_target(self.values(members)),))
+    def _term(self, members: Tensor) -> losses.Term:
+        return losses.Term(losses.logit_moments, (losses.logit_target(self._values(members)),))
 
 
 @dataclass(eq=False, repr=False)

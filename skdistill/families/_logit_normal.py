@@ -105,8 +105,6 @@ class LogitNormalFamily(Family):
         return losses.logit_normal_moments.and_gradient(outputs, known, given)
 
     def given(self, epoch: int, size: int) -> np.ndarray | None:
-        """Return standard normal draws (T, K - 1), others in every epoch.
-
-        To the same ones throughout the student would adapt itself, where members disagree widely.
-        """
+        # Return standard normal draws (T, K - 1), others in every epoch.
+        # To the same ones throughout the student would adapt itself, where members disagree widely.
         return None if self.loss == "nll" else latin_hypercube(_N_DRAWS, size - 1, epoch)

@@ -84,6 +84,8 @@ class GaussianMixture(NumericFamily):
     def distribution(self, outputs: Tensor) -> EmpiricalGaussian:
         return EmpiricalGaussian.from_outputs(outputs)
 
-    def loss_and_gradient(self, outputs: Tensor, members: Gaussian, **_: Any) -> Any:
+    def loss_and_gradient(
+        self, outputs: Tensor, members: Gaussian, *, temperature: Tensor, given: Tensor | None
+    ) -> Any:
         mixture = losses.moments(members)[0]
         return losses.normal_nll.and_gradient(outputs, mixture)  # Eq 6

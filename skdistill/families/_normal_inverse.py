@@ -18,7 +18,9 @@ class _Conjugate(NumericFamily):
     _nll: ClassVar[Any]
     _start: ClassVar[Any]
 
-    def loss_and_gradient(self, outputs: Tensor, members: Gaussian, **_: Any) -> Any:
+    def loss_and_gradient(
+        self, outputs: Tensor, members: Gaussian, *, temperature: Tensor, given: Tensor | None
+    ) -> Any:
         target = losses.normal_inverse_gamma_target(members)
         return self._nll.and_gradient(outputs, target)
 

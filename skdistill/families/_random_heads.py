@@ -36,7 +36,7 @@ class _RandomHeads(Family):
         return GaussianHead(*parts) if rate is None else DropoutHead(*parts, rate=rate)
 
     def penalty(self, network: Any) -> Tensor | None:
-        """Return the divergence from the prior: with it the loss is the evidence lower bound."""
+        # Return the divergence from the prior: with it the loss is the evidence lower bound.
         return network.divergence() if self.dropout_rate is None else None
 
 
@@ -101,6 +101,8 @@ class NumericHeads(_RandomHeads, GaussianMixture):
     n_samples: int = 100
     dropout_rate: float | None = None
 
-    def loss_and_gradient(self, outputs: Tensor, members: Gaussian, **_: Any) -> Any:
+    def loss_and_gradient(
+        self, outputs: Tensor, members: Gaussian, *, temperature: Tensor, given: Tensor | None
+    ) -> Any:
         parts = losses.individuality, members
         return losses.of_gaussian_outputs.and_gradient(outputs, *parts)  # Hydra+, L3

@@ -357,7 +357,7 @@ def test_members_that_agree_to_less_than_the_least_noise_are_matched(covariance,
     outputs = torch.cat((*outputs, *[torch.zeros(1)] * (covariance == "full"))).view(1, -1)
     family = GaussianFamily(covariance, loss)
     close(family.distribution(outputs).uncertainty().epistemic, [[1e-7]])
-    _, gradient = family.loss_and_gradient(outputs, members)
+    _, gradient = family.loss_and_gradient(outputs, members, temperature=torch.ones(()), given=None)
     close(gradient, torch.zeros_like(outputs), atol=1e-7)  # it is the minimiser
 
 
