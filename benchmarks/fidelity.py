@@ -56,6 +56,7 @@ from skdistill import (
     HydraPlusRegressor,
 )
 from skdistill.datasets import UCI_REGRESSION_SETS, fetch_tabular_classification
+from skdistill.families import LatentFactorFamily
 from skdistill.metrics import crps, fidelity
 from skdistill.modules import n_parameters
 from skdistill.settings import Runtime
@@ -85,7 +86,7 @@ STUDENTS: dict[str, tuple[Any, dict[str, Any]]] = {
     ),
     "latent factor, classes": (
         {True: DistributionDistiller},
-        {"family": "latent_factor", "module__hidden_units": (28,), "n_factors": 1},
+        {"family": LatentFactorFamily(n_factors=1), "module__hidden_units": (28,)},
     ),
 }
 

@@ -33,6 +33,7 @@ from torch import nn
 from uci import load_split
 
 from skdistill import BayesianEnsembleRegressor, DistributionDistiller, HydraPlusRegressor
+from skdistill.families import LatentFactorFamily
 from skdistill.metrics import crps, gaussian_nll, interval_coverage
 from skdistill.modules import MLP, n_parameters
 from skdistill.settings import Runtime
@@ -48,7 +49,7 @@ PUBLISHED = {
 }
 
 STUDENTS: dict[str, tuple[Any, dict[str, Any]]] = {
-    "latent factor": (DistributionDistiller, {"family": "latent_factor", "n_factors": 10}),
+    "latent factor": (DistributionDistiller, {"family": LatentFactorFamily(n_factors=10)}),
     "Hydra+": (HydraPlusRegressor, {}),
     "gaussian": (DistributionDistiller, {"family": "gaussian"}),
 }

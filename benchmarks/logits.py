@@ -45,6 +45,7 @@ from torch import nn
 
 from skdistill import DistributionDistiller
 from skdistill.distributions import Dirichlet, EmpiricalCategorical
+from skdistill.families import DirichletFamily, Family, MixtureFamily, make_family
 from skdistill.losses import proxy_concentrations, proxy_target
 from skdistill.metrics import ood_auroc
 
@@ -53,12 +54,12 @@ MEASURES = ("total", "mutual_information", "reverse_mutual_information", "pairwi
 RANK_AT_LEAST, AUROC_LOST_AT_MOST = 0.95, 0.03
 OUT_OF_TRAINING = ("test", "svhn")
 
-LINEAR_STUDENTS: dict[str, dict[str, Any]] = {
-    "dirichlet, reverse KL": {"family": "dirichlet", "loss": "reverse_kl"},
-    "dirichlet, released": {"family": "dirichlet", "loss": "reverse_kl_reference"},
-    "dirichlet, forward KL": {"family": "dirichlet", "loss": "forward_kl"},
-    "dirichlet, NLL": {"family": "dirichlet", "loss": "nll"},
-    "mixture": {"family": "mixture"},
+LINEAR_STUDENTS: dict[str, Family] = {
+    "dirichlet, reverse KL": DirichletFamily("reverse_kl"),
+    "dirichlet, released": DirichletFamily("reverse_kl_reference"),
+    "dirichlet, forward KL": DirichletFamily("forward_kl"),
+    "dirichlet, NLL": DirichletFamily("nll"),
+    "mixture": MixtureFamily(),
 }
 
 # What is tried on held-out training rows of CIFAR-10.
@@ -149,7 +150,7 @@ class FromIdentity(nn.Linear):
             self.bias.copy_(torch.as_tensor(start))
 
 
-def fit_linear(members: EmpiricalCategorical, y: np.ndarray, settings: dict, max_epochs: int):
+def fit_linear(members: EmpiricalCategorical, y: np.ndarray, family: Family, max_epochs: int):
     """A linear student of these members, and the inputs' means.
 
     Each class has one row, so some are not among the rows. A row of weight zero for each makes them
@@ -159,7 +160,7 @@ def fit_linear(members: EmpiricalCategorical, y: np.ndarray, settings: dict, max
     n_rows, n_classes = log_probs.shape
     loc = log_probs.mean(axis=0)
     start = loc
-    if settings["family"] == "dirichlet":
+    if family.tells_parts:
         _, precision = proxy_target(members.log_probs)
         start = loc + precision.median().log().item()
     student = DistributionDistiller(
@@ -170,7 +171,7 @@ def fit_linear(members: EmpiricalCategorical, y: np.ndarray, settings: dict, max
         lr=1e-4,  # a step of one size moves an output by that of a thousand weights
         max_epochs=max_epochs,
         random_state=0,
-        **settings,
+        family=family,
     )
     X = np.concatenate([log_probs - loc, np.zeros((n_classes, n_classes))])
     answers = members.members.numpy()
@@ -196,14 +197,14 @@ def said_by(student: DistributionDistiller, X: np.ndarray) -> dict[str, np.ndarr
 
 
 def cross_fitted(
-    members: EmpiricalCategorical, y: np.ndarray, settings: dict, max_epochs: int
+    members: EmpiricalCategorical, y: np.ndarray, family: Family, max_epochs: int
 ) -> dict[str, Any]:
     """Scores of linear students on the rows that they were not fitted on."""
     log_probs = members.log_probs
     tests, parts = [], []
     for train, test in KFold(5, shuffle=True, random_state=0).split(y):
         part = EmpiricalCategorical(log_probs[:, train])
-        fitted = converged(fit_linear, part, y[train], settings, max_epochs)
+        fitted = converged(fit_linear, part, y[train], family, max_epochs)
         if fitted is None:
             return {"diverged": True}
         student, loc = fitted
@@ -238,8 +239,8 @@ def run_imagenet(quick: bool) -> dict[str, Any]:
         "first member": {**scored(first.mean.numpy(), y), **of_first},
     }
     students = dict(list(LINEAR_STUDENTS.items())[:1]) if quick else LINEAR_STUDENTS
-    for name, settings in students.items():
-        models[name] = cross_fitted(members, y, settings, max_epochs=1 if quick else 30)
+    for name, family in students.items():
+        models[name] = cross_fitted(members, y, family, max_epochs=1 if quick else 30)
     ranks = proxies[WITH_ONE]
     targets = [
         target(f"rank of {name}, proxy", ranks[name], low=RANK_AT_LEAST) for name in MEASURES
@@ -298,8 +299,12 @@ def load_cifar(quick: bool) -> Rows:
 
 def fit_student(rows: Rows, kept, family: str, settings: dict) -> DistributionDistiller:
     """A student that has learnt from the training rows `kept`."""
+    learnt = make_family(family, "classifier")
+    known = learnt.get_params()
+    learnt.set_params(**{name: value for name, value in settings.items() if name in known})
+    others = {name: value for name, value in settings.items() if name not in known}
     student = DistributionDistiller(
-        "classifier", family=family, transfer=None, random_state=0, **settings
+        "classifier", family=learnt, transfer=None, random_state=0, **others
     )
     answers = rows.members["train"].members[kept].numpy()
     return student.fit(rows.X["train"][kept], rows.y_train[kept], member_predictions=answers)

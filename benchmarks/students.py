@@ -19,6 +19,7 @@ from _common import argument_parser, one_thread, parameter, print_table, record,
 from sklearn.frozen import FrozenEstimator
 
 from skdistill import BayesianEnsembleClassifier, DistributionDistiller, HydraPlusClassifier
+from skdistill.families import DirichletFamily, LogitNormalFamily
 
 SETS = ("letter", "pendigits", "satimage")
 
@@ -26,9 +27,9 @@ SETS = ("letter", "pendigits", "satimage")
 STUDENTS: dict[str, tuple[type, dict[str, Any]]] = {
     **{name: (HydraPlusClassifier, settings) for name, settings in hydra.STUDENTS.items()},
     "Dirichlet": (DistributionDistiller, {"family": "dirichlet"}),
-    "EnD2": (DistributionDistiller, {"family": "dirichlet", "loss": "nll"}),
+    "EnD2": (DistributionDistiller, {"family": DirichletFamily(loss="nll")}),
     "logit-normal": (DistributionDistiller, {"family": "logit_normal"}),
-    "logit-normal, rank 2": (DistributionDistiller, {"family": "logit_normal", "covariance": 2}),
+    "logit-normal, rank 2": (DistributionDistiller, {"family": LogitNormalFamily(covariance=2)}),
     "mixture": (DistributionDistiller, {"family": "mixture"}),
     "Gauss": (DistributionDistiller, {"family": "gauss_head"}),
     "Drop": (DistributionDistiller, {"family": "dropout_head"}),

@@ -40,6 +40,7 @@ from torch.nn.functional import cross_entropy, pad
 from skdistill import SequenceDistributionDistiller
 from skdistill.datasets import TRANSLATION_TOKENS, make_translation
 from skdistill.distributions import Dirichlet
+from skdistill.families import DirichletFamily, MixtureFamily
 from skdistill.losses import proxy_concentrations, proxy_precision
 from skdistill.metrics import ood_auroc, prediction_rejection_ratio
 from skdistill.modules import RecurrentSequenceModel
@@ -107,15 +108,19 @@ def with_more(X: np.ndarray, y: np.ndarray, ensemble: SequenceEnsemble, seed: in
 def student_of(members: list, loss: str, X, y, n_epochs: int, seed: int):
     """A student of the members; EnD2 with a temperature that falls over half of the epochs."""
     temperature = (2.5, 0, max(1, n_epochs // 2)) if loss == "nll" else 1.0
+    family = (
+        MixtureFamily()
+        if loss == "mixture"
+        else DirichletFamily(loss=loss, temperature=temperature)
+    )
     return SequenceDistributionDistiller(
         members,
-        loss=loss,
+        family=family,
         max_epochs=n_epochs,
         batch_size=BATCH,
         lr=LR,
         runtime=Runtime(device="cpu"),
         module__in_features=SIZES[0],
-        temperature=temperature,
         random_state=seed,
     ).fit(X, y)
 

@@ -20,6 +20,7 @@ from skdistill import (
     HydraPlusRegressor,
 )
 from skdistill.expectations import Expectation
+from skdistill.families import GaussianFamily, known_families
 from skdistill.modules import ConvNet, Recurrent
 from skdistill.samplers import MCDropout
 from skdistill.settings import Runtime
@@ -95,29 +96,16 @@ MODELS = {
         f"distribution {family} several numbers": lambda family=family: numbers(
             DistributionDistiller, family=family
         )
-        for family in (
-            "gaussian",
-            "latent_factor",
-            "normal_inverse_gamma",
-            "normal_inverse_wishart",
-            "mixture",
-            "gauss_head",
-            "dropout_head",
-        )
+        for family in known_families("regressor")
     },
-    "distribution full numbers": lambda: numbers(DistributionDistiller, covariance="full"),
+    "distribution full numbers": lambda: numbers(
+        DistributionDistiller, family=GaussianFamily(covariance="full")
+    ),
     **{
         f"distribution {family} classes": lambda family=family: classes(
             DistributionDistiller, family=family
         )
-        for family in (
-            "dirichlet",
-            "logit_normal",
-            "latent_factor",
-            "mixture",
-            "gauss_head",
-            "dropout_head",
-        )
+        for family in known_families("classifier")
     },
     "gped numbers": lambda: numbers(GPEDDistiller),
     "gped classes": lambda: classes(GPEDDistiller),

@@ -39,6 +39,7 @@ from skdistill import (
 )
 from skdistill._utils.validation import Number
 from skdistill.estimator_checks import expected_failed_checks
+from skdistill.families import known_families
 from skdistill.modules import MLP
 from skdistill.samplers import SGHMC, SGLD, MCDropout
 from skdistill.settings import Runtime
@@ -104,28 +105,10 @@ def run_check(estimator, check):
         small_student_of_classes(calibration_fraction=0.3),
         small_booster(),
         small_booster(small_classifier),
-        *(
-            small_distiller(family=family)
-            for family in (
-                "gaussian",
-                "latent_factor",
-                "normal_inverse_gamma",
-                "normal_inverse_wishart",
-                "mixture",
-                "gauss_head",
-                "dropout_head",
-            )
-        ),
+        *(small_distiller(family=family) for family in known_families("regressor")),
         *(
             small_distiller(small_classifier, family=family)
-            for family in (
-                "logit_normal",
-                "dirichlet",
-                "latent_factor",
-                "mixture",
-                "gauss_head",
-                "dropout_head",
-            )
+            for family in known_families("classifier")
         ),
         *(
             make(n_members=4, inference=inference, max_epochs=60)

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from sklearn import datasets
 
+from skdistill import report
+
 ROOT = Path(__file__).parents[1]
 DOC = ROOT / "doc"
 GUIDE = DOC / "user_guide"
@@ -77,6 +79,34 @@ def test_page(name, needs, tmp_path, monkeypatch):
     monkeypatch.setattr(datasets, "load_digits", first(450, datasets.load_digits))
     monkeypatch.setattr(datasets, "load_breast_cancer", first(150, datasets.load_breast_cancer))
     run(GUIDE / f"{name}.rst")
+
+
+def test_page_of_a_family_of_ones_own(few_rows):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    page = GUIDE / "own_family.rst"
+    distribution, family, *_ = blocks_of(page)
+    lines = [line for block in (distribution, family) for line in block.split("\n") if line.strip()]
+    assert len(lines) <= 60
+    names = run(page)
+    student, X, y = (names[name] for name in ("student", "X", "y"))
+    assert student.score(X, y) > 0.3
+    assert (names["epistemic"] > 0).all()
+    members = student.teacher_.predict_uncertainty(X)
+    assert 0.7 < np.median(names["total"] / members.total) < 1.4
+    for prediction in ("predict", "predict_uncertainty", "predict_interval"):
+        found, expected = (getattr(m, prediction)(X) for m in (names["loaded"], student))
+        np.testing.assert_array_equal(np.hstack([*found]), np.hstack([*expected]))
+    session = onnxruntime.InferenceSession("student.onnx")
+    outputs = [output.name for output in session.get_outputs()]
+    (graph_input,) = session.get_inputs()
+    rows = X.astype(np.float64 if "double" in graph_input.type else np.float32)
+    graph = dict(zip(outputs, session.run(None, {"X": rows}), strict=True))
+    np.testing.assert_allclose(graph["interval"], names["interval"], rtol=1e-4)
+    np.testing.assert_allclose(graph["epistemic"], names["epistemic"], rtol=1e-3)
+    draws = student.sample_y(X, 2000, random_state=0)
+    inside = (draws > names["interval"][:, :1]) & (draws < names["interval"][:, 1:])
+    np.testing.assert_allclose(inside.mean(1), 0.9, atol=0.03)
+    assert report(student, X, y).to_html()
 
 
 def test_page_of_teachers(monkeypatch):

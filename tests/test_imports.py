@@ -21,6 +21,7 @@ LAYERS = {
     "pure torch": {
         "distributions",
         "expectations",
+        "families",
         "losses",
         "modules",
         "pruning",

@@ -28,6 +28,7 @@ from skdistill import (
     load,
     save,
 )
+from skdistill.families import DirichletFamily, GaussianFamily
 from skdistill.modules import ConvNet, Recurrent
 from skdistill.pruning import GroupLasso
 from skdistill.samplers import SGHMC, SGLD, MCDropout
@@ -112,7 +113,10 @@ ESTIMATORS: dict[str, Callable[[], Any]] = {
         for width in ("", "several ")
     },
     "distribution full numbers": lambda: distil(
-        DistributionDistiller, ensemble(), covariance="full", supervised_weight=0.2
+        DistributionDistiller,
+        ensemble(),
+        family=GaussianFamily(covariance="full"),
+        supervised_weight=0.2,
     ),
     **{
         f"distribution {family} classes": lambda family=family: distil(
@@ -129,12 +133,15 @@ ESTIMATORS: dict[str, Callable[[], Any]] = {
     },
     **{
         f"distribution {loss} classes": lambda loss=loss: distil(
-            DistributionDistiller, of_classes(), loss=loss
+            DistributionDistiller, of_classes(), family=DirichletFamily(loss=loss)
         )
         for loss in ("reverse_kl_reference", "forward_kl", "nll")
     },
     "distribution tempered classes": lambda: distil(
-        DistributionDistiller, of_classes(), temperature=(2.0, 2, 8), supervised_weight=0.1
+        DistributionDistiller,
+        of_classes(),
+        family=DirichletFamily(temperature=(2.0, 2, 8)),
+        supervised_weight=0.1,
     ),
     "gped online numbers": lambda: distil(GPEDDistiller, ensemble(**CHAINS), max_epochs="auto"),
     "gped online classes": lambda: distil(GPEDDistiller, of_classes(**CHAINS), max_epochs="auto"),

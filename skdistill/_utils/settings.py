@@ -62,7 +62,17 @@ class Settings:
 
     @classmethod
     def of(cls, given: Any) -> Any:
-        """Return the object that a parameter's value stands for, None if there is none."""
+        """Return the object that a parameter's value stands for.
+
+        Parameters
+        ----------
+        given : object
+
+        Returns
+        -------
+        settings : Settings or None
+            None if there is none.
+        """
         return given
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:

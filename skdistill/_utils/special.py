@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Special functions that torch does not have."""
+"""Special functions that torch, or graphs of ONNX, do not have."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
 from torch import Tensor
 
 # Stirling's series of digamma(y): B_2k / 2k, for k = 1 to 8; from y = 8 on it leaves out 2e-16.
@@ -29,3 +33,20 @@ def digamma_excess(x: Tensor) -> Tensor:
     for i in (2, 3):
         pairs.add_((square - i**2).reciprocal_())
     return excess.sub_(pairs.mul_(middle), alpha=2).sub_(middle.reciprocal_())
+
+
+def interpolation(exact: Callable[[np.ndarray], np.ndarray], degree: int) -> list[Tensor]:
+    """Coefficients of the polynomial that agrees with a function at Chebyshev's points.
+
+    The highest power comes first.
+    """
+    nodes = np.polynomial.chebyshev.chebpts1(degree + 1)
+    return [torch.tensor(row) for row in np.linalg.solve(np.vander(nodes), exact(nodes))]
+
+
+def polynomial(coefficients: Sequence[Tensor], x: Tensor) -> Tensor:
+    """Values at x by Horner's rule."""
+    total = torch.zeros_like(x)
+    for coefficient in coefficients:
+        total = total * x + coefficient
+    return total

@@ -3,23 +3,19 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Any
 
 from torch import Tensor
 
-from ._uncertainty import Uncertainty
+from ._protocol import Distribution
 
 
-class Calibratable(ABC):
+class Calibratable(Distribution):
     """A distribution whose members' temperature and disagreement can be changed by themselves.
 
     See :class:`skdistill.distillers.Calibration`.
     """
-
-    @abstractmethod
-    def uncertainty(self) -> Uncertainty:
-        """Return the parts of the uncertainty, as of every distribution."""
 
     @abstractmethod
     def tempered(self, temperature: Any) -> Calibratable:

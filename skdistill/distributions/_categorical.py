@@ -4,16 +4,15 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ._calibratable import Calibratable
-from ._shared import check_n_samples, random_numbers, row_chunks
+from ._protocol import ClassDistribution
+from ._shared import row_chunks
 from ._uncertainty import Uncertainty
 
 _CHUNK = 2**15  # elements of one temporary: 128 KiB of float32, several fit the cache
@@ -25,84 +24,8 @@ _SMALL = 0.05
 _SERIES = [(-1) ** k / (k * (k - 1)) for k in range(2, 11)]
 
 
-class Predictive(ABC):
-    """Base of distributions over class probabilities that predict by their mean.
-
-    Subclasses provide ``mean`` and its logarithm, ``log_mean``.
-    """
-
-    @abstractmethod
-    def displaced(self, values: Tensor) -> Predictive:
-        """Add a function to each member's logits; one distribution is less sure by all of them.
-
-        Parameters
-        ----------
-        values : Tensor of shape (S, n, K)
-            Values of the functions at the samples, of mean 0 over the functions.
-
-        Returns
-        -------
-        Distribution of the same kind.
-        """
-
-    def log_prob(self, codes: Tensor) -> Tensor:
-        """Log probability of classes under the mean.
-
-        Parameters
-        ----------
-        codes : Tensor of int64 of shape (n,)
-            One class for each row, counted from 0.
-
-        Returns
-        -------
-        Tensor of shape (n,)
-            In nats; ``-inf`` where all members rule the class out.
-
-        Raises
-        ------
-        ValueError
-            If `codes` are not n whole numbers from 0 to K - 1.
-        """
-        log_mean: Tensor = cast(Any, self).log_mean
-        n_rows, n_classes = log_mean.shape
-        if not isinstance(codes, Tensor):
-            raise TypeError(f"codes must be a tensor, got {codes!r}.")
-        is_code = codes.dtype == torch.int64 and codes.shape == (n_rows,)
-        if not (is_code and ((codes >= 0) & (codes < n_classes)).all()):
-            raise ValueError(
-                f"codes must be {n_rows} numbers of int64 from 0 to {n_classes - 1}, got shape "
-                f"{tuple(codes.shape)}, {codes.dtype}: {codes}."
-            )
-        return log_mean.gather(-1, codes.unsqueeze(-1)).squeeze(-1)
-
-    def sample(self, n_samples: int, generator: torch.Generator | None = None) -> Tensor:
-        """Draw classes from the mean.
-
-        The same draws serve every row: draw i is one uniform number, at which every row's
-        distribution function is inverted. What is drawn for a row hence does not depend on the
-        rows around it; but the rows of a draw are not independent of each other.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of draws.
-        generator : torch.Generator, default=None
-            Source of randomness, on any device; None is torch's global generator.
-
-        Returns
-        -------
-        Tensor of int64 of shape (n_samples, n)
-            Classes, counted from 0. Those of probability zero are never drawn.
-        """
-        check_n_samples(n_samples)
-        cdf = cast(Any, self).mean.double().cumsum(dim=-1)
-        cdf = cdf / cdf[:, -1:]  # exactly 1 from the last possible class on
-        uniform = random_numbers(torch.rand, (n_samples,), generator, cdf)
-        return torch.searchsorted(cdf, uniform.repeat(len(cdf), 1), right=True).T
-
-
 @dataclass(frozen=True, eq=False)  # the == of tensors has no single truth value
-class EmpiricalCategorical(Predictive, Calibratable):
+class EmpiricalCategorical(ClassDistribution, Calibratable):
     """Members of equal weight, each of which predicts class probabilities for every row.
 
     As a distribution over class probabilities it tells aleatoric from epistemic uncertainty;

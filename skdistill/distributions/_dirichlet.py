@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .._utils.special import digamma_excess
 from ._calibratable import Calibratable
-from ._categorical import Predictive
+from ._protocol import ClassDistribution
 from ._shared import of_one_network, row_chunks
 from ._uncertainty import Uncertainty
 
@@ -22,7 +22,7 @@ _LEAST_PRECISION, _LEAST_CONCENTRATION = 1e-3, 1e-12
 
 
 @dataclass(frozen=True, eq=False)  # the == of tensors has no single truth value
-class Dirichlet(Predictive, Calibratable):
+class Dirichlet(ClassDistribution, Calibratable):
     """Class probabilities that follow a Dirichlet distribution, one for every row.
 
     It is what a student of ensemble distribution distillation predicts [1]_, [2]_. Its mean is the

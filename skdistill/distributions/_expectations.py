@@ -9,14 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ._categorical import EmpiricalCategorical, Predictive
+from ._categorical import EmpiricalCategorical
 from ._gaussian import EmpiricalGaussian
-from ._shared import Marginal
+from ._protocol import ClassDistribution, NumericDistribution
 from ._uncertainty import Uncertainty
 
 
 @dataclass(frozen=True, eq=False)  # the == of tensors has no single truth value
-class ExpectedCategorical(Predictive):
+class ExpectedCategorical(ClassDistribution):
     """Posterior expectations of class probabilities and of their entropy [1]_.
 
     Nothing more is known of the distribution over class probabilities, and nothing more is needed
@@ -74,7 +74,7 @@ class ExpectedCategorical(Predictive):
 
 
 @dataclass(frozen=True, eq=False)  # the == of tensors has no single truth value
-class ExpectedGaussian(Marginal):
+class ExpectedGaussian(NumericDistribution):
     """Posterior expectations of Gaussians' means and variances, and the variance of the means.
 
     These are the moments of the mixture of Gaussians that an ensemble, or a posterior, predicts.
@@ -119,6 +119,9 @@ class ExpectedGaussian(Marginal):
     def _predictive(self) -> EmpiricalGaussian:
         """The Gaussian with these moments, as an ensemble of one member."""
         return EmpiricalGaussian(self.mean.unsqueeze(0), self.variance.unsqueeze(0))
+
+    def closed_quantile(self, levels: np.ndarray) -> Tensor | None:
+        return self._predictive.closed_quantile(levels)
 
     def _tail_quantile(self, tail: Tensor, upper: Tensor) -> Tensor:
         return self._predictive._tail_quantile(tail, upper)

@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from scipy import special
 from torch import Tensor
 from torch.nn import functional as F
 
 from ._calibratable import Calibratable
 from ._mixture import mixture_quantile
+from ._protocol import NumericDistribution
 from ._shared import (
-    Marginal,
     as_tensor_like,
     check_n_samples,
     check_targets,
@@ -54,7 +55,7 @@ class Gaussian(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)  # the == of tensors has no single truth value
-class EmpiricalGaussian(Marginal, Calibratable):
+class EmpiricalGaussian(NumericDistribution, Calibratable):
     """Members of equal weight, each of which predicts a Gaussian for every row and target.
 
     As a distribution over Gaussians it tells aleatoric from epistemic uncertainty; averaged over
@@ -194,6 +195,11 @@ class EmpiricalGaussian(Marginal, Calibratable):
         return self.means, self.variances if further is None else self.variances + further
 
     @property
+    def component_weights(self) -> Tensor:
+        """Weights of these Gaussians, all 1: a tensor of shape (S,)."""
+        return self.means.new_ones(len(self.means))
+
+    @property
     def mean(self) -> Tensor:
         """Mean of the mixture, of shape (n, t)."""
         first = self.means.select(0, 0)
@@ -249,6 +255,13 @@ class EmpiricalGaussian(Marginal, Calibratable):
         means, variances = self.components()
         return means[member] + variances[member].sqrt() * noise
 
+    def closed_quantile(self, levels: np.ndarray) -> Tensor | None:
+        if len(self.means) > 1:
+            return None
+        standard = torch.tensor(special.ndtri(levels))
+        scale = self.variance.sqrt()
+        return self.mean.unsqueeze(-1) + scale.unsqueeze(-1) * standard.to(scale)
+
     def _standardise(self, y: Tensor) -> tuple[Tensor, Tensor]:
         """Standard scores of y under each Gaussian, and its variance, each (S, n, t)."""
         check_targets(y, self.means[0])
@@ -256,7 +269,7 @@ class EmpiricalGaussian(Marginal, Calibratable):
         return (y - means) / variances.sqrt(), variances
 
     def _tail_quantile(self, tail: Tensor, upper: Tensor) -> Tensor:
-        """See :class:`Marginal`. Exact to rounding.
+        """See :class:`NumericDistribution`. Exact to rounding.
 
         Where ``tail = k / S`` and a wide gap separates the k lowest members from the others, the
         distribution function is flat to rounding. The quantile is then the point in the gap at

@@ -15,8 +15,8 @@ from torch.nn import functional as F
 from ._calibratable import Calibratable
 from ._gaussian import Gaussian
 from ._mixture import mixture_quantile
+from ._protocol import NumericDistribution
 from ._shared import (
-    Marginal,
     as_tensor_like,
     check_n_samples,
     check_targets,
@@ -35,7 +35,7 @@ _OVERLAP = 0.1  # least variance of z1 given z2, relative to the variance of z1 
 
 
 @dataclass(frozen=True, eq=False)  # the == of tensors has no single truth value
-class GaussianNormal(Marginal, Calibratable):
+class GaussianNormal(NumericDistribution, Calibratable):
     """Gaussians whose mean and raw variance z = (z1, z2) follow a normal distribution.
 
     Per row and target, y given z is ``N(z1, softplus(z2) + 1e-6)``, and z is normal (Eqs 12 and 13

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from ._calibratable import Calibratable
-from ._categorical import EmpiricalCategorical, Predictive
+from ._categorical import EmpiricalCategorical
 from ._gaussian import Gaussian
+from ._protocol import ClassDistribution
 from ._shared import of_one_network, row_chunks
 from ._uncertainty import Uncertainty
 
@@ -23,7 +24,7 @@ _EDGE = 1e-9  # keeps the quantiles of draws finite
 
 
 @dataclass(frozen=True, eq=False)  # the == of tensors has no single truth value
-class LogitNormal(Predictive, Calibratable):
+class LogitNormal(ClassDistribution, Calibratable):
     """Class probabilities whose logits, less that of the last class, are normally distributed.
 
     It is what a student of ensemble distribution distillation predicts for classes (Eqs 9 and 10

@@ -14,12 +14,13 @@ from torch import Tensor
 
 from ._gaussian import Gaussian
 from ._normal_inverse_gamma import NormalInverseGamma, t_log_density
-from ._shared import Marginal, check_n_samples, check_targets, of_one_network, random_numbers
+from ._protocol import NumericDistribution
+from ._shared import check_n_samples, check_targets, of_one_network, random_numbers
 from ._uncertainty import Uncertainty
 
 
 @dataclass(frozen=True, eq=False)  # the == of tensors has no single truth value
-class NormalInverseWishart(Marginal):
+class NormalInverseWishart(NumericDistribution):
     """Gaussians of several targets whose mean and covariance are normal-inverse-Wishart.
 
     Per row, the covariance follows an inverse Wishart distribution with the scale matrix
@@ -149,6 +150,9 @@ class NormalInverseWishart(Marginal):
         precision = special.gammaincinv(alpha, level.cpu().numpy()) / alpha  # its mean is 1
         inflation = torch.as_tensor(precision**-0.5).to(self.mean)
         return self.mean + marginals.spread * inflation * normal.to(self.mean)
+
+    def closed_quantile(self, levels: np.ndarray) -> Tensor:
+        return self.marginals.closed_quantile(levels)
 
     def _tail_quantile(self, tail: Tensor, upper: Tensor) -> Tensor:
         return self.marginals._tail_quantile(tail, upper)

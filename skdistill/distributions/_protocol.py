@@ -2,86 +2,88 @@
 """What every second-order distribution offers: the one thing that all models predict.
 
 Each model of this package, teacher or student, maps a row to a distribution over predictive
-distributions. Everything that a user calls on an estimator is read off it through these protocols.
+distributions. Everything that a user calls on an estimator is read off it through these classes.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from ._shared import check_n_samples, random_numbers
 from ._uncertainty import Uncertainty
 
 
-@runtime_checkable
-class Distribution(Protocol):
-    """A distribution over predictive distributions, for each of n rows.
+class Distribution(ABC):
+    """Base of distributions over predictive distributions, for each of n samples.
 
-    What is predicted is the mean over them. Targets are t numbers (:class:`NumericDistribution`)
-    or one of K classes (:class:`ClassDistribution`). Distributions that have members, or draws that
-    stand for them, offer them as ``members``: (n, S, t, 2) means and variances, or (n, S, K)
-    probabilities.
+    What is predicted is the ``mean`` over them, (n, t) or (n, K). Targets are t numbers
+    (:class:`NumericDistribution`) or one of K classes (:class:`ClassDistribution`). Distributions
+    that have members, or draws that stand for them, offer them as ``members``: (n, S, t, 2) means
+    and variances, or (n, S, K) probabilities.
     """
 
-    @property
-    def mean(self) -> Tensor:
-        """Expected targets, of shape (n, t), or class probabilities, of shape (n, K)."""
-        ...
-
+    @abstractmethod
     def uncertainty(self) -> Uncertainty:
-        """Split the total uncertainty into aleatoric and epistemic.
+        """Split the total uncertainty into aleatoric and epistemic, by the law of total variance.
 
         Returns
         -------
         Uncertainty
             Variances in squared units of y, of shape (n, t), or entropies in nats, of shape (n,).
-            The parts are None where the model cannot tell them.
+            The total is the sum of the parts, which are None where the model cannot tell them.
         """
-        ...
-
-    def log_prob(self, y: Tensor, /) -> Tensor:
-        """Logarithm of the predicted density of targets, or probability of classes.
-
-        Parameters
-        ----------
-        y : Tensor of shape (n, t), or of int64 of shape (n,)
-
-        Returns
-        -------
-        Tensor of shape (n, t) or (n,)
-            In nats.
-        """
-        ...
-
-    def sample(self, n_samples: int, generator: torch.Generator | None = None) -> Tensor:
-        """Draw targets or classes; the same draws serve every row.
-
-        Parameters
-        ----------
-        n_samples : int
-        generator : torch.Generator, default=None
-
-        Returns
-        -------
-        Tensor of shape (n_samples, n, t), or of int64 of shape (n_samples, n)
-        """
-        ...
 
 
-@runtime_checkable
-class NumericDistribution(Distribution, Protocol):
-    """A distribution over predictive distributions of t numbers."""
+class NumericDistribution(Distribution):
+    """Base of distributions over predictive distributions of t numbers, for each of n samples.
+
+    Subclasses have a ``mean`` of shape (n, t). Quantiles and intervals follow from
+    :meth:`closed_quantile`.
+    """
 
     @property
     def variance(self) -> Tensor:
-        """Total variance of the targets, of shape (n, t), in squared units of y."""
-        ...
+        """Variance of y, of shape (n, t): the total uncertainty."""
+        total: Tensor = self.uncertainty().total
+        return total
 
-    def cdf(self, y: Tensor) -> Tensor:
-        """Probability of each target being at most `y`.
+    @abstractmethod
+    def affine(self, loc: Tensor | np.ndarray, scale: Tensor | np.ndarray) -> NumericDistribution:
+        """Distribution of ``loc + scale * y``, such as y back from standardised to own units.
+
+        Parameters
+        ----------
+        loc, scale : Tensor or array of shape (t,)
+            Shift and factor of each target.
+
+        Returns
+        -------
+        Distribution of the same kind.
+        """
+
+    @abstractmethod
+    def with_mean_variance(self, variance: Tensor) -> NumericDistribution:
+        """Add variance to that of the mean, which is the epistemic part.
+
+        Parameters
+        ----------
+        variance : Tensor of shape (n, t)
+            In squared units of y.
+
+        Returns
+        -------
+        Distribution of the same kind.
+        """
+
+    @abstractmethod
+    def log_prob(self, y: Tensor) -> Tensor:
+        """Log density of y, per row and target.
 
         Parameters
         ----------
@@ -90,57 +92,235 @@ class NumericDistribution(Distribution, Protocol):
         Returns
         -------
         Tensor of shape (n, t)
-        """
-        ...
+            In nats. The joint log density of several targets is not their sum where these share
+            members.
 
-    def quantile(self, q: Any) -> Tensor:
-        """Quantiles of each target.
+        Raises
+        ------
+        ValueError
+            If `y` does not have shape (n, t).
+        """
+
+    @abstractmethod
+    def cdf(self, y: Tensor) -> Tensor:
+        """Distribution function of y, per row and target.
 
         Parameters
         ----------
-        q : array-like of shape (n_quantiles,)
-            Probabilities between 0 and 1.
+        y : Tensor of shape (n, t)
 
         Returns
         -------
-        Tensor of shape (n, t, n_quantiles)
-        """
-        ...
+        Tensor of shape (n, t)
+            Probabilities.
 
+        Raises
+        ------
+        ValueError
+            If `y` does not have shape (n, t).
+        """
+
+    @torch.no_grad()
+    def sample(self, n_samples: int, generator: torch.Generator | None = None) -> Tensor:
+        """Draw y.
+
+        The same draws serve every row: what is drawn for a row does not depend on the rows around
+        it, but the rows of a draw are not independent of each other.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of draws.
+        generator : torch.Generator, default=None
+            Source of randomness, on any device; None is torch's global generator.
+
+        Returns
+        -------
+        Tensor of shape (n_samples, n, t)
+            In units of y.
+        """
+        check_n_samples(n_samples)
+        mean: Tensor = self.mean  # type: ignore[attr-defined]
+        shape = (mean.shape[-1], n_samples)  # targets are independent
+        levels = random_numbers(torch.rand, shape, generator, mean, torch.float64)
+        levels.clamp_(min=torch.finfo(torch.float64).tiny)  # the quantile of 0 is infinite
+        found = self._at_levels(levels.flatten()).unflatten(-1, shape)
+        drawn: Tensor = found.diagonal(dim1=1, dim2=2).permute(1, 0, 2)
+        return drawn
+
+    @torch.no_grad()
+    def quantile(self, q: float | Sequence[float] | Tensor) -> Tensor:
+        """Quantiles of the marginal distribution of y.
+
+        Parameters
+        ----------
+        q : float or 1-D sequence or tensor of floats
+            Probabilities, strictly between 0 and 1.
+
+        Returns
+        -------
+        Tensor of shape (n, t, len(q))
+            In units of y; one quantile for a float. No gradient passes through.
+
+        Raises
+        ------
+        ValueError
+            If a probability is not strictly between 0 and 1.
+        """
+        wanted = "quantiles must be a number or a 1-D sequence of numbers strictly between 0 and 1"
+        try:
+            levels = torch.as_tensor(q, dtype=torch.float64, device=self._device)
+        except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+            raise TypeError(f"{wanted}, got {q!r}.") from error
+        if levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
+            raise ValueError(f"{wanted}, got {levels.tolist()}.")
+        levels = torch.atleast_1d(levels)
+        return self._tail_quantile(torch.minimum(levels, 1 - levels), upper=levels > 0.5)
+
+    @torch.no_grad()
     def interval(self, coverage: float | Sequence[float]) -> Tensor:
-        """Central intervals that hold each target with a given probability.
+        """Central interval of the marginal: as much probability below it as above it.
 
         Parameters
         ----------
         coverage : float or sequence of float
-            Probability between 0 and 1.
+            Probability of the interval, strictly between 0 and 1.
 
         Returns
         -------
         Tensor of shape (n, t, 2), or (n, t, len(coverage), 2) for a sequence
-            Lower and upper ends.
-        """
-        ...
+            Lower and upper end, in units of y. No gradient passes through.
 
-    def affine(self, loc: Any, scale: Any) -> NumericDistribution:
-        """Return the distribution of ``loc + scale * y``.
+        Raises
+        ------
+        ValueError
+            If a coverage is not strictly between 0 and 1.
+        """
+        is_one = isinstance(coverage, (float, np.floating))
+        several = isinstance(coverage, (list, tuple)) or getattr(coverage, "ndim", 0) == 1
+        levels: list[Any] = [*coverage] if several else [coverage]  # type: ignore[misc]
+        if not levels or not all(
+            isinstance(level, (float, np.floating)) and 0 < level < 1 for level in levels
+        ):
+            raise ValueError(
+                f"coverage must be strictly between 0 and 1, got {coverage!r}. "
+                "It is a number or a sequence of numbers."
+            )
+        tails = [(1 - float(level)) / 2 for level in levels for _ in range(2)]
+        upper = torch.tensor([False, True] * len(levels))
+        tail = torch.tensor(tails, dtype=torch.float64)
+        ends = self._tail_quantile(tail.to(self._device), upper.to(self._device))
+        found: Tensor = ends.unflatten(-1, (len(levels), 2))
+        return found[..., 0, :] if is_one else found
+
+    @property
+    def _device(self) -> torch.device:
+        mean: Tensor = self.mean  # type: ignore[attr-defined]  # a field of some, a property of others
+        return mean.device
+
+    def closed_quantile(self, levels: np.ndarray) -> Tensor | None:
+        """Quantiles of y in closed form, by operations that exported graphs have.
 
         Parameters
         ----------
-        loc, scale : array-like of shape (t,)
+        levels : ndarray of shape (k,)
+            Probabilities, strictly between 0 and 1.
 
         Returns
         -------
-        NumericDistribution
+        Tensor of shape (n, t, k), or None
+            None where there is no closed form. Graphs then search for the quantiles of a mixture of
+            Gaussians, whose means and variances (S, n, t) are ``components()``, with weights (S,)
+            in ``component_weights``.
         """
-        ...
+        return None
+
+    def _tail_quantile(self, tail: Tensor, upper: Tensor) -> Tensor:
+        """Points with the probability `tail` above them where `upper` is true, else below them.
+
+        `tail`, float64 and at most 1/2, and `upper` have shape (k,), the points (n, t, k).
+        """
+        return self._at_levels(torch.where(upper, 1 - tail, tail))
+
+    def _at_levels(self, levels: Tensor) -> Tensor:
+        """Points (n, t, k) with these probabilities (k,) below them."""
+        found = self.closed_quantile(levels.cpu().numpy())
+        if found is None:
+            raise TypeError(f"{type(self).__name__} must define closed_quantile.")
+        return found
 
 
-@runtime_checkable
-class ClassDistribution(Distribution, Protocol):
-    """A distribution over predictive distributions of one of K classes."""
+class ClassDistribution(Distribution):
+    """Base of distributions over probabilities of K classes, which predict by their mean.
 
-    @property
-    def log_mean(self) -> Tensor:
-        """Logarithms of the class probabilities, of shape (n, K)."""
-        ...
+    Subclasses provide ``mean`` and its logarithm, ``log_mean``.
+    """
+
+    @abstractmethod
+    def displaced(self, values: Tensor) -> ClassDistribution:
+        """Add a function to each member's logits; one distribution is less sure by all of them.
+
+        Parameters
+        ----------
+        values : Tensor of shape (S, n, K)
+            Values of the functions at the samples, of mean 0 over the functions.
+
+        Returns
+        -------
+        Distribution of the same kind.
+        """
+
+    def log_prob(self, codes: Tensor) -> Tensor:
+        """Log probability of classes under the mean.
+
+        Parameters
+        ----------
+        codes : Tensor of int64 of shape (n,)
+            One class for each row, counted from 0.
+
+        Returns
+        -------
+        Tensor of shape (n,)
+            In nats; ``-inf`` where all members rule the class out.
+
+        Raises
+        ------
+        ValueError
+            If `codes` are not n whole numbers from 0 to K - 1.
+        """
+        log_mean: Tensor = cast(Any, self).log_mean
+        n_rows, n_classes = log_mean.shape
+        if not isinstance(codes, Tensor):
+            raise TypeError(f"codes must be a tensor, got {codes!r}.")
+        is_code = codes.dtype == torch.int64 and codes.shape == (n_rows,)
+        if not (is_code and ((codes >= 0) & (codes < n_classes)).all()):
+            raise ValueError(
+                f"codes must be {n_rows} numbers of int64 from 0 to {n_classes - 1}, got shape "
+                f"{tuple(codes.shape)}, {codes.dtype}: {codes}."
+            )
+        return log_mean.gather(-1, codes.unsqueeze(-1)).squeeze(-1)
+
+    def sample(self, n_samples: int, generator: torch.Generator | None = None) -> Tensor:
+        """Draw classes from the mean.
+
+        The same draws serve every row: draw i is one uniform number, at which every row's
+        distribution function is inverted. What is drawn for a row hence does not depend on the
+        rows around it; but the rows of a draw are not independent of each other.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of draws.
+        generator : torch.Generator, default=None
+            Source of randomness, on any device; None is torch's global generator.
+
+        Returns
+        -------
+        Tensor of int64 of shape (n_samples, n)
+            Classes, counted from 0. Those of probability zero are never drawn.
+        """
+        check_n_samples(n_samples)
+        cdf = cast(Any, self).mean.double().cumsum(dim=-1)
+        cdf = cdf / cdf[:, -1:]  # exactly 1 from the last possible class on
+        uniform = random_numbers(torch.rand, (n_samples,), generator, cdf)
+        return torch.searchsorted(cdf, uniform.repeat(len(cdf), 1), right=True).T

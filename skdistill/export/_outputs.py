@@ -16,7 +16,7 @@ from .._estimator.predicting import DistributionEstimator
 from .._utils.validation import OneOf, errors_about
 from ..modules import MultiHead, StackedLinear, StackedSequential, unstack
 from ..sequences import SequencePredictor
-from ._quantiles import has_closed_form, quantiles_of
+from ._quantiles import quantiles_of
 
 _COVERAGE = 0.9  # of the output `interval`
 
@@ -87,13 +87,16 @@ class GraphOutputs(nn.Module):
         dtype = next(self.module.parameters()).dtype
         self.inputs = {"X": torch.zeros(2, *estimator._recipe.row_shape, dtype=dtype)}
         with torch.no_grad():
-            is_cheap = is_numeric and has_closed_form(self.module.distribution(self.inputs["X"]))
+            is_cheap = False
+            if is_numeric:
+                found = self.module.distribution(self.inputs["X"])
+                is_cheap = found.closed_quantile(np.array([0.5])) is not None
             self.interval = is_cheap if interval == "auto" else interval
             example = self.inputs["X"].clone()
             if self.module.functions is not None:
                 example[0] = torch.nan  # a graph has all that is computed where X is unknown
-            found = dict(self._read(example))
-        self.names, self.examples = list(found), list(found.values())
+            read = dict(self._read(example))
+        self.names, self.examples = list(read), list(read.values())
         self.options = dict(quantiles=quantiles, members=members, interval=interval)
 
     def forward(self, X: Tensor) -> tuple[Tensor, ...]:

@@ -13,84 +13,21 @@ from scipy import special
 from torch import Tensor
 from torch._higher_order_ops import while_loop
 
-from ..distributions import (
-    EmpiricalGaussian,
-    ExpectedGaussian,
-    GaussianNormal,
-    NormalInverseGamma,
-    NormalInverseWishart,
-)
-
-# Degree of the polynomials for Student's quantiles; their relative error is below 1e-8.
-_DEGREE = 16
+from .._utils.special import interpolation, polynomial
 
 _MAX_STEPS = 200  # bisection alone closes a bracket of float64 in fewer
 _TOLERANCE = 1e-8  # relative, of the probability below a mixture's quantile
 _EPS = torch.finfo(torch.float64).eps
 
 
-def has_closed_form(distribution: Any) -> bool:
-    """Whether the quantiles have a closed form: those of one Gaussian, or of Student's t."""
-    if isinstance(distribution, EmpiricalGaussian):
-        return len(distribution.means) == 1
-    return isinstance(distribution, (ExpectedGaussian, NormalInverseGamma, NormalInverseWishart))
-
-
 def quantiles_of(distribution: Any, levels: Iterable[float]) -> Tensor:
-    """Quantiles (n, t, k) of y, for k levels."""
+    """Quantiles (n, t, k) of y, for k levels: in closed form, or searched for, of a mixture."""
     q = np.asarray(levels, dtype=np.float64)
-    if isinstance(distribution, NormalInverseWishart):
-        distribution = distribution.marginals
-    if isinstance(distribution, NormalInverseGamma):
-        scale, standard = distribution.spread, student_quantiles(2 * distribution.alpha, q)
-    elif has_closed_form(distribution):
-        scale, standard = distribution.variance.sqrt(), torch.tensor(special.ndtri(q))
-    else:
-        return mixture_quantiles(*_components(distribution), q)
-    return distribution.mean.unsqueeze(-1) + scale.unsqueeze(-1) * standard.to(scale)
-
-
-def _components(distribution: Any) -> tuple[Tensor, Tensor, Tensor]:
-    """Means and variances of a mixture's Gaussians, (S, n, t), and their weights, (S,)."""
-    if isinstance(distribution, GaussianNormal):
-        return *distribution.components(), GaussianNormal.component_weights
-    return *distribution.components(), torch.ones(len(distribution.means))
-
-
-# --- Student's t ----------------------------------------------------------------------------------
-
-
-def student_quantiles(degrees: Tensor, q: np.ndarray) -> Tensor:
-    """Quantiles (..., k) of Student's t with at least two degrees of freedom (...), in float64.
-
-    The logarithm of their ratio to those of the normal distribution is a polynomial in
-    ``1 / degrees``, which interpolates scipy's values; there is one for each level.
-    """
-    normal = special.ndtri(q)
-
-    def log_ratio(x: np.ndarray) -> np.ndarray:
-        exact = special.stdtrit(4 / (1 + x[:, None]), q)
-        return np.log(np.divide(exact, normal, np.ones_like(exact), where=normal != 0))
-
-    x = 4 / degrees.double().unsqueeze(-1) - 1  # -1 at infinitely many degrees, 1 at two
-    return torch.tensor(normal) * polynomial(interpolation(log_ratio, _DEGREE), x).exp()
-
-
-def interpolation(exact: Callable[[np.ndarray], np.ndarray], degree: int) -> list[Tensor]:
-    """Coefficients of the polynomial that agrees with a function at Chebyshev's points.
-
-    The highest power comes first.
-    """
-    nodes = np.polynomial.chebyshev.chebpts1(degree + 1)
-    return [torch.tensor(row) for row in np.linalg.solve(np.vander(nodes), exact(nodes))]
-
-
-def polynomial(coefficients: Sequence[Tensor], x: Tensor) -> Tensor:
-    """Values at x by Horner's rule."""
-    total = torch.zeros_like(x)
-    for coefficient in coefficients:
-        total = total * x + coefficient
-    return total
+    found: Tensor | None = distribution.closed_quantile(q)
+    if found is not None:
+        return found
+    means, variances = distribution.components()
+    return mixture_quantiles(means, variances, distribution.component_weights, q)
 
 
 # --- mixtures of Gaussians ------------------------------------------------------------------------

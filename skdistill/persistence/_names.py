@@ -103,9 +103,10 @@ def register(name: str, value: Any) -> None:
     name : str
         The name that stands in the file.
     value : class or function
-        A model class or function given as ``module=``, the ``g`` of an
-        :class:`~skdistill.expectations.Expectation`, or a transformer of a pipeline whose state is
-        arrays and plain values. :func:`load` calls it with arguments that the file gives.
+        A model class or function given as ``module=``, a class whose objects are given as
+        ``family=``, the ``g`` of an :class:`~skdistill.expectations.Expectation`, or a transformer
+        of a pipeline whose state is arrays and plain values. :func:`load` calls it with arguments
+        that the file gives.
 
     Raises
     ------

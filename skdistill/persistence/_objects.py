@@ -75,6 +75,7 @@ def _has_state(cls: type) -> bool:
 
 
 def _advice(value: Any) -> str:
+    value = type(value) if isinstance(value, Settings) else value  # a family of the user's, say
     if callable(value) and hasattr(value, "__name__"):
         return (
             f"{value.__name__} has no name that load would know. Give it "

@@ -29,6 +29,12 @@ from skdistill._estimator.batched import chunk_size
 from skdistill._method.task import RegressionTask, prepare_to_compute
 from skdistill._training.trainer import Training
 from skdistill.distributions import Dirichlet
+from skdistill.families import (
+    DirichletFamily,
+    GaussianFamily,
+    LogitNormalFamily,
+    known_families,
+)
 from skdistill.losses import label_nll
 from skdistill.modules import MLP, stack
 from skdistill.samplers import SGLD
@@ -48,31 +54,19 @@ CLASSIFIER = BayesianEnsembleClassifier(2, **SMALL)
 def distillers():
     """Every loss of a student, the labels' included."""
     reason = "the nodes of its quadrature are copied to the device in each step"
-    for family in ("gaussian", "latent_factor"):
+    for family in known_families("regressor"):
         labelled = DistributionDistiller(REGRESSOR, family=family, supervised_weight=0.5, **SMALL)
-        yield pytest.param(labelled, marks=pytest.mark.xfail(strict=True, reason=reason))
-        yield DistributionDistiller(REGRESSOR, family=family, **SMALL)
-    for family in (
-        "normal_inverse_gamma",
-        "normal_inverse_wishart",
-        "mixture",
-        "gauss_head",
-        "dropout_head",
-    ):
-        yield DistributionDistiller(REGRESSOR, family=family, supervised_weight=0.5, **SMALL)
-    yield DistributionDistiller(REGRESSOR, family="gaussian", covariance="full", **SMALL)
-    for family in (
-        "dirichlet",
-        "logit_normal",
-        "latent_factor",
-        "mixture",
-        "gauss_head",
-        "dropout_head",
-    ):
+        if family in ("gaussian", "latent_factor"):
+            yield pytest.param(labelled, marks=pytest.mark.xfail(strict=True, reason=reason))
+            yield DistributionDistiller(REGRESSOR, family=family, **SMALL)
+        else:
+            yield labelled
+    yield DistributionDistiller(REGRESSOR, family=GaussianFamily(covariance="full"), **SMALL)
+    for family in known_families("classifier"):
         yield DistributionDistiller(CLASSIFIER, family=family, supervised_weight=0.5, **SMALL)
     for loss in ("reverse_kl_reference", "forward_kl", "nll"):
-        yield DistributionDistiller(CLASSIFIER, family="dirichlet", loss=loss, **SMALL)
-    yield DistributionDistiller(CLASSIFIER, family="logit_normal", covariance=2, **SMALL)
+        yield DistributionDistiller(CLASSIFIER, family=DirichletFamily(loss=loss), **SMALL)
+    yield DistributionDistiller(CLASSIFIER, family=LogitNormalFamily(covariance=2), **SMALL)
     for n_heads in (None, 3):
         yield HydraPlusRegressor(
             REGRESSOR, n_heads=n_heads, loss=HydraLoss(diversity_weight=0.1), **SMALL

@@ -25,8 +25,8 @@ from skdistill import (
 )
 from skdistill._estimator import batched
 from skdistill._estimator.batched import chunk_size
-from skdistill.distillers.distribution._families import FAMILIES
 from skdistill.distributions import EmpiricalGaussian
+from skdistill.families import known_families
 from skdistill.modules import GaussianStack
 
 ROOT = Path(__file__).parents[2]
@@ -58,7 +58,10 @@ def test_all_is_read_off_the_distribution(fitted, data):
 
 
 STUDENTS = {
-    **{family: partial(DistributionDistiller, family=family) for family in FAMILIES["regressor"]},
+    **{
+        family: partial(DistributionDistiller, family=family)
+        for family in known_families("regressor")
+    },
     "hydra": HydraPlusRegressor,
     "hydra with a gain": partial(HydraPlusRegressor, n_heads=2),
     "expectations": GPEDDistiller,

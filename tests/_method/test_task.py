@@ -33,6 +33,7 @@ from skdistill import (
 from skdistill._method.task import ClassificationTask, RegressionTask, prepare_to_compute
 from skdistill._utils import moments as _standardisation
 from skdistill._utils.moments import standardisation
+from skdistill.families import known_families
 from skdistill.samplers import SGLD
 from skdistill.settings import Runtime
 
@@ -126,13 +127,7 @@ FAR_FROM_ZERO = {
     "chains": lambda: GPEDDistiller(ensemble(inference=SGLD(1e-5), max_epochs=20), random_state=0),
     **{
         family: lambda family=family: DistributionDistiller(ensemble(), family=family, **FAST)
-        for family in (
-            "gaussian",
-            "latent_factor",
-            "normal_inverse_gamma",
-            "normal_inverse_wishart",
-            "mixture",
-        )
+        for family in known_families("regressor")
     },
 }
 

@@ -24,31 +24,32 @@ from skdistill import (
     losses,
     predict_uncertainty,
 )
-from skdistill.distillers.distribution._families import FAMILY_SETTINGS
-from skdistill.distillers.distribution._zeros import without_zeros
 from skdistill.distributions import (
-    Dirichlet,
+    ClassDistribution,
     EmpiricalCategorical,
     EmpiricalGaussian,
     Gaussian,
-    GaussianNormal,
-    LogitNormal,
-    NormalInverseGamma,
-    NormalInverseWishart,
+    NumericDistribution,
 )
+from skdistill.families import (
+    DirichletFamily,
+    DropoutHeadFamily,
+    GaussHeadFamily,
+    GaussianFamily,
+    LogitNormalFamily,
+    MixtureFamily,
+    known_families,
+    make_family,
+)
+from skdistill.families._zeros import without_zeros
 from skdistill.modules import GaussianHead
 from skdistill.teachers import as_teacher
 
 N_ROWS = 6
 X = np.eye(N_ROWS)  # rows that a linear network can tell what it likes about
-REGRESSION = (
-    *("dropout_head", "gauss_head", "gaussian", "latent_factor", "mixture"),
-    *("normal_inverse_gamma", "normal_inverse_wishart"),
-)
-CLASSIFICATION = (
-    *("dirichlet", "dropout_head", "gauss_head", "latent_factor"),
-    *("logit_normal", "mixture"),
-)
+BY_KIND = {kind: known_families(kind) for kind in ("regressor", "classifier")}
+EVERY = [(kind, name) for kind, known in BY_KIND.items() for name in known]
+TELLING = [(kind, name) for kind, name in EVERY if BY_KIND[kind][name].tells_parts]
 
 
 def linear(task, **params):
@@ -120,7 +121,8 @@ def test_moments_keep_what_the_student_misses_out_of_the_epistemic_part():
     shared["module__embeddings"] = None  # a line it is without bins
     found = {}
     for loss in ("nll", "moments"):
-        student = DistributionDistiller("regressor", loss=loss, random_state=0, **shared)
+        family = GaussianFamily(loss=loss)
+        student = DistributionDistiller("regressor", family=family, random_state=0, **shared)
         student.fit(rows, curve[:, 0], member_predictions=members)
         found[loss] = student.predict_uncertainty(rows).epistemic.mean()
     assert found["moments"] == pytest.approx(shifts.var(), rel=0.1)
@@ -131,7 +133,7 @@ def test_moments_keep_what_the_student_misses_out_of_the_epistemic_part():
 @pytest.mark.parametrize("covariance", ["diagonal", "full"])
 def test_the_gaussian_family_learns_the_members_moments(covariance, loss):
     members = gaussian_members()
-    model = linear("regressor", covariance=covariance, loss=loss)
+    model = linear("regressor", family=GaussianFamily(covariance, loss))
     model.fit(X, np.zeros(N_ROWS), member_predictions=members)
     found = model.predict_distribution(X)
     z = losses.gaussian_parameters(as_gaussians(members))
@@ -189,7 +191,7 @@ def test_the_mixture_family_learns_the_total_only():
 
 def test_the_logit_normal_family_learns_the_members_moments():
     members = categorical_members()
-    model = linear("classifier", family="logit_normal", loss="nll")
+    model = linear("classifier", family=LogitNormalFamily(loss="nll"))
     model.fit(X, np.arange(N_ROWS) % 4, member_predictions=members)
     z = np.log(members[..., :-1]) - np.log(members[..., -1:])
     found = model.predict_distribution(X)
@@ -202,7 +204,7 @@ def test_the_logit_normal_family_learns_mean_and_information_of_the_members(smoo
     members = categorical_members()
     members[0] = members[0] ** 3 / (members[0] ** 3).sum(-1, keepdims=True)  # surer
     members[1, 0] = [0.0, 1.0, 0.0, 0.0]  # as of a tree
-    model = linear("classifier", family="logit_normal", smoothing=smoothing, n_samples=2000)
+    model = linear("classifier", family=LogitNormalFamily(smoothing=smoothing, n_samples=2000))
     model.fit(X, np.arange(N_ROWS) % 4, member_predictions=members)
     found = model.predict_distribution(X)
     if smoothing != "auto":
@@ -233,7 +235,7 @@ def test_a_covariance_of_low_rank_keeps_what_logits_share():
     )
     logits = np.concatenate([shared, np.zeros((N_ROWS, 200, 1))], axis=-1)
     members = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
-    model = linear("classifier", family="logit_normal", covariance=1)
+    model = linear("classifier", family=LogitNormalFamily(covariance=1))
     model.fit(X, np.arange(N_ROWS) % 3, member_predictions=members)
     found = model.predict_distribution(X)
     factor = found.factor.numpy()
@@ -257,7 +259,7 @@ def test_the_dirichlet_family_learns_mean_and_information_of_the_members():
 @pytest.mark.parametrize("loss", ["reverse_kl", "reverse_kl_reference", "forward_kl"])
 def test_the_dirichlet_family_learns_the_proxy(loss):
     members = categorical_members()
-    model = linear("classifier", family="dirichlet", loss=loss)
+    model = linear("classifier", family=DirichletFamily(loss))
     model.fit(X, np.arange(N_ROWS) % 4, member_predictions=members)
     log_probs = torch.from_numpy(np.log(members)).transpose(0, 1)
     mean, precision = losses.proxy_target(log_probs)
@@ -270,7 +272,7 @@ def test_the_dirichlet_family_learns_the_proxy(loss):
 
 def test_the_dirichlet_likelihood_is_at_its_maximum():
     members = categorical_members(n_members=30)
-    model = linear("classifier", family="dirichlet", loss="nll", smoothing=0.0)
+    model = linear("classifier", family=DirichletFamily("nll", smoothing=0.0))
     model.fit(X, np.arange(N_ROWS) % 4, member_predictions=members)
     alpha = model.predict_distribution(X).concentrations
     # Where the likelihood is stationary, E log p under the Dirichlet is the members' mean log p.
@@ -286,25 +288,28 @@ def test_plain_distillation_learns_the_mean():
     assert model.predict_uncertainty(X).epistemic is None
 
 
-@pytest.mark.parametrize("family", ["gauss_head", "dropout_head"])
+RANDOM_HEADS = (GaussHeadFamily, DropoutHeadFamily)
+
+
+@pytest.mark.parametrize("family", RANDOM_HEADS)
 def test_random_heads_learn_the_mean_and_differ(family):
     members = np.tile(categorical_members(), (40, 1, 1))
     rows, y = np.tile(X, (40, 1)), np.arange(40 * N_ROWS) % 4
     model = DistributionDistiller(
-        "classifier", family=family, transfer=None, max_epochs=40, n_samples=30, random_state=0
+        "classifier", family=family(n_samples=30), transfer=None, max_epochs=40, random_state=0
     ).fit(rows, y, member_predictions=members)
     np.testing.assert_allclose(model.predict_proba(X), members[:N_ROWS].mean(1), atol=0.1)
     assert model.predict_members(X).shape == (N_ROWS, 30, 4)
     assert (model.predict_uncertainty(X).epistemic > 1e-6).all()
 
 
-@pytest.mark.parametrize("family", ["gauss_head", "dropout_head"])
+@pytest.mark.parametrize("family", RANDOM_HEADS)
 def test_random_heads_of_numbers_learn_the_mean_member(family):
     # The loss, averaged over draws, is least for the mean mean and the members' mixture's variance.
     members = np.tile(gaussian_members(), (40, 1, 1, 1))
     rows = np.tile(X, (40, 1))
     model = DistributionDistiller(
-        "regressor", family=family, transfer=None, max_epochs=60, n_samples=30, random_state=0
+        "regressor", family=family(n_samples=30), transfer=None, max_epochs=60, random_state=0
     ).fit(rows, np.zeros(40 * N_ROWS), member_predictions=members)
     expected = EmpiricalGaussian.from_members(members[:N_ROWS])
     np.testing.assert_allclose(model.predict(X), expected.mean[:, 0], atol=0.1)
@@ -327,29 +332,15 @@ def test_in_training_random_heads_are_drawn_for_each_row(data):
     assert (outputs.diff(dim=-2) != 0).any()
 
 
-@pytest.mark.parametrize(
-    ("kind", "family", "distribution"),
-    [
-        ("regressor", "gaussian", GaussianNormal),
-        ("regressor", "normal_inverse_gamma", NormalInverseGamma),
-        ("regressor", "normal_inverse_wishart", NormalInverseWishart),
-        ("regressor", "latent_factor", GaussianNormal),
-        ("regressor", "mixture", EmpiricalGaussian),
-        ("regressor", "gauss_head", EmpiricalGaussian),
-        ("regressor", "dropout_head", EmpiricalGaussian),
-        ("classifier", "latent_factor", LogitNormal),
-        ("classifier", "logit_normal", LogitNormal),
-        ("classifier", "dirichlet", Dirichlet),
-        ("classifier", "mixture", EmpiricalCategorical),
-        ("classifier", "gauss_head", EmpiricalCategorical),
-        ("classifier", "dropout_head", EmpiricalCategorical),
-    ],
-)
-def test_every_family_on_data(kind, family, distribution, data):
+@pytest.mark.parametrize(("kind", "family"), EVERY)
+def test_every_family_on_data(kind, family, data):
     model = small_student(kind, family=family).fit(data[0], target_of(kind, data))
-    assert type(model.predict_distribution(data[0])) is distribution
+    wanted = NumericDistribution if kind == "regressor" else ClassDistribution
+    found = model.predict_distribution(data[0])
+    assert isinstance(found, wanted)
+    assert type(model.family_) is BY_KIND[kind][family]
     total, *parts = predict_uncertainty(model, data[0])
-    if family == "mixture":
+    if (kind, family) not in TELLING:
         assert parts == [None, None]
     else:
         np.testing.assert_allclose(total, sum(parts), rtol=1e-6)
@@ -358,10 +349,8 @@ def test_every_family_on_data(kind, family, distribution, data):
     np.testing.assert_allclose(model.predict(data[0]), one_by_one, rtol=1e-12)
     copied = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(copied.predict(data[0]), model.predict(data[0]))
-    has_members = isinstance(
-        model.predict_distribution(data[0]), (LogitNormal, EmpiricalCategorical, EmpiricalGaussian)
-    )
-    assert hasattr(model, "predict_members") is has_members
+    assert hasattr(model, "predict_members") is hasattr(found, "members")
+    assert hasattr(model, "sample_members") is (family == "latent_factor")
     assert model.sample_y(data[0], 3, random_state=0).shape == (60, 3)
 
 
@@ -397,7 +386,7 @@ def test_the_supervised_term_is_the_likelihood_of_the_labels(kind, data):
         answers, codes = torch.randn(1, n, 3, 3).double().log_softmax(-1), torch.arange(n)[None] % 3
     labelled = torch.tensor([[1.0, 1.0, 0.0, 1.0, 0.0]])
     targets = (answers, codes, labelled)
-    log_prob = model._plan.distribution(outputs).log_prob(codes[0]).reshape(n)
+    log_prob = model._plan.read(outputs).log_prob(codes[0]).reshape(n)
     expected = plain(outputs, targets) - 2.0 * labelled * log_prob
     torch.testing.assert_close(objective(outputs, targets), expected)
     gradient = objective.loss_and_gradient(outputs, targets)[1]
@@ -421,9 +410,10 @@ def test_labels_mend_what_members_have_wrong():
     np.testing.assert_allclose(score, [0.5, 0.75], atol=1e-2)  # argmin of KL(half, p) - log p
 
 
-@pytest.mark.parametrize("family", ["dirichlet", "mixture"])
+@pytest.mark.parametrize("family", [DirichletFamily, MixtureFamily])
 def test_the_temperature_softens_both_sides_and_falls_to_one(family, data):
-    model = small_student("classifier", family=family, temperature=(3.0, 2, 6)).fit(*data[::2])
+    model = small_student("classifier", family=family(temperature=(3.0, 2, 6)))
+    model.fit(*data[::2])
     objective = model._plan.objective(model.module_, model._training_budget)
     temperatures = []
     for epoch in range(9):
@@ -519,11 +509,13 @@ def test_the_prior_of_a_gaussian_head_weighs_as_one_against_all_rows(data):
     assert model._training_budget.n_rows == 60
 
 
-def test_the_likelihood_is_smoothed_by_default_also_where_the_family_is_chosen(data):
-    for family in ("auto", "dirichlet"):
-        model = small_student("classifier", family=family, loss="nll").fit(data[0], data[2])
-        assert model._plan.smoothing == 1e-3
-    assert small_student("classifier").fit(data[0], data[2])._plan.smoothing == 0
+def test_the_likelihood_is_smoothed_by_default(data):
+    def fitted(**settings):
+        student = small_student("classifier", family=DirichletFamily("nll", **settings))
+        return student.fit(data[0], data[2]).predict_proba(data[0])
+
+    np.testing.assert_array_equal(fitted(), fitted(smoothing=1e-3))
+    assert (fitted() != fitted(smoothing=0.0)).any()
 
 
 # ------------------------------------------------------------------------------------------
@@ -546,50 +538,52 @@ def test_what_is_no_teacher(teacher, error, message, data):
         DistributionDistiller(teacher).fit(data[0], data[2])
 
 
-@pytest.mark.parametrize("kind", ["regressor", "classifier"])
+@pytest.mark.parametrize("kind", BY_KIND)
 def test_unknown_families_are_told_the_known_ones(kind, data):
-    known = REGRESSION if kind == "regressor" else CLASSIFICATION
     other = "dirichlet" if kind == "regressor" else "gaussian"
-    for family in (other, "prior_network", 3):
+    for family in (other, "prior_network"):
         with pytest.raises(ValueError, match="family must be") as caught:
             small_student(kind, family=family).fit(data[0], target_of(kind, data))
-        assert str(list(known)) in str(caught.value)
+        assert str(["auto", *BY_KIND[kind]]) in str(caught.value)
+    family = make_family(other, "regressor" if kind == "classifier" else "classifier")
+    with pytest.raises(ValueError, match=f"family must be one for a {kind}"):
+        small_student(kind, family=family).fit(data[0], target_of(kind, data))
+    for nothing in (3, DirichletFamily):
+        with pytest.raises(TypeError, match=r"or a Family such as \w+Family\(\)"):
+            small_student(kind, family=nothing).fit(data[0], target_of(kind, data))
 
 
 @pytest.mark.parametrize(
     ("params", "error", "message"),
     [
-        ({"loss": "kl"}, ValueError, "loss must be one of .*reverse_kl"),
         (
-            {"loss": "moments", "family": "mixture"},
-            ValueError,
-            "loss must be 'auto' with family='mixture'",
+            {"max_precision": 1e4},
+            TypeError,
+            r"unknown .*'max_precision'.* Give family=DirichletFamily\(max_precision=...\) instead",
         ),
-        ({"covariance": "full", "family": "logit_normal"}, ValueError, "covariance must be"),
+        ({"loss": "nll"}, TypeError, "family=GaussianFamily.*or family=LogitNormalFamily"),
+        ({"family": DirichletFamily("kl")}, ValueError, "loss must be one of .*reverse_kl"),
+        ({"family": LogitNormalFamily("full")}, ValueError, "covariance must be"),
         (
-            {"loss": "moments", "family": "logit_normal", "covariance": 1},
+            {"family": LogitNormalFamily(1, loss="moments")},
             ValueError,
             "loss must be 'auto' or 'nll' .* low rank.*got 'moments'",
         ),
+        ({"family": LogitNormalFamily(loss="reverse_kl")}, ValueError, r"loss must be one of"),
+        ({"family": LogitNormalFamily(0)}, ValueError, "covariance must be"),
+        ({"family": DirichletFamily("nll", 3.0)}, ValueError, "max_precision must be 'auto' with"),
+        ({"family": DirichletFamily(max_precision=0)}, ValueError, "max_precision"),
+        ({"family": DirichletFamily(smoothing=1.0)}, ValueError, "smoothing"),
+        ({"family": MixtureFamily(0.0)}, ValueError, "MixtureFamily: temperature must be"),
+        ({"family": MixtureFamily((2.0, 5, 5))}, ValueError, "temperature must be"),
         (
-            {"loss": "reverse_kl", "family": "logit_normal"},
+            {"family": DirichletFamily(temperature=2.0)},
             ValueError,
-            r"loss must be 'auto' or one of \['moments', 'nll'\]",
+            "temperature must be 1.*or fall",
         ),
-        ({"covariance": 0}, ValueError, "covariance must be"),
-        ({"max_precision": 0}, ValueError, "max_precision"),
-        ({"smoothing": 1.0}, ValueError, "smoothing"),
-        ({"temperature": 0.0}, ValueError, "temperature must be"),
-        ({"temperature": (2.0, 5, 5)}, ValueError, "temperature must be"),
-        (
-            {"temperature": 2.0, "family": "dirichlet"},
-            ValueError,
-            "temperature must be 1 .*or fall",
-        ),
-        ({"temperature": 2.0, "family": "logit_normal"}, ValueError, "temperature must be 1"),
         ({"supervised_weight": -1}, ValueError, "supervised_weight"),
-        ({"n_samples": 0}, ValueError, "n_samples"),
-        ({"dropout_rate": 1.0}, ValueError, "dropout_rate"),
+        ({"family": GaussHeadFamily(n_samples=0)}, ValueError, "n_samples"),
+        ({"family": DropoutHeadFamily(dropout_rate=1.0)}, ValueError, "dropout_rate"),
         ({"n_heads": 3}, TypeError, "DistributionDistiller got unknown parameters"),
         (
             {"transfer_only": True, "transfer": "box", "supervised_weight": 1.0},
@@ -603,59 +597,68 @@ def test_bad_parameters(params, error, message, data):
         small_student("classifier", **params).fit(data[0], data[2])
 
 
-def test_a_covariance_of_low_rank_is_for_classes(data):
-    with pytest.raises(ValueError, match="covariance must be 'diagonal' or 'full'"):
-        small_student("regressor", covariance=2).fit(data[0], data[1])
+def test_what_numbers_do_not_read_must_have_its_default(data):
+    with pytest.raises(ValueError, match=r"one of \['diagonal', 'full'\]"):
+        small_student("regressor", family=GaussianFamily(2)).fit(*data[:2])
+    with pytest.raises(ValueError, match=r"temperature must be 1.0 for a regressor, which does"):
+        small_student("regressor", family=MixtureFamily(2.0)).fit(*data[:2])
 
 
+# Another value of each setting of a family; of some settings, the others that it is read with.
 OTHER = {
-    "covariance": {"gaussian": "full", None: 1},
-    "loss": {"gaussian": "nll", "logit_normal": "nll", None: "forward_kl"},
-    "max_precision": {None: 3.0},
-    "smoothing": {None: 0.1},
-    "temperature": {None: (4.0, 0, 4)},
-    "n_factors": {None: 1},
-    "n_samples": {None: 7},
-    "dropout_rate": {None: 0.1},
+    "covariance": "full",
+    "loss": "nll",
+    "max_precision": 3.0,
+    "smoothing": 0.1,
+    "temperature": (4.0, 0, 4),
+    "n_factors": 1,
+    "n_samples": 7,
+    "dropout_rate": 0.1,
 }
+READ_WITH = {"max_precision": {"loss": "reverse_kl"}}
+OF_FAMILY = {("logit_normal", "covariance"): 1}
+SETTINGS = [(*one, name) for one in EVERY for name in BY_KIND[one[0]][one[1]]().get_params()]
 
 
-@pytest.mark.parametrize("name", sorted(OTHER))
-@pytest.mark.parametrize(
-    ("kind", "family", "loss"),
-    [("regressor", family, "auto") for family in REGRESSION]
-    + [("classifier", family, "auto") for family in CLASSIFICATION]
-    + [("classifier", "dirichlet", loss) for loss in ("reverse_kl", "nll")],
-)
-def test_a_parameter_is_read_or_refused(kind, family, loss, name):
-    """No parameter is taken that changes nothing."""
+@pytest.mark.parametrize(("kind", "family", "name"), SETTINGS)
+def test_a_setting_is_read_or_refused(kind, family, name):
+    """No setting is taken that changes nothing."""
     rows = np.random.default_rng(0).normal(size=(12, 2))
     if kind == "regressor":
         y, members = rows[:, 0], np.abs(np.random.default_rng(1).normal(size=(12, 3, 1, 2))) + 0.1
     else:
         y, members = np.arange(12) % 4, np.concatenate([categorical_members(n_members=3)] * 2)
+    before = BY_KIND[kind][family](**READ_WITH.get(name, {}))
     model = DistributionDistiller(
-        kind, family=family, loss=loss, max_epochs=3, module__hidden_units=(4,), random_state=0
-    )
-    if loss != "auto" and name == "loss":
-        return  # set already, and read
-    other = OTHER[name].get(family, OTHER[name][None])
-    changed = clone(model).set_params(**{name: other})
-    model.fit(rows, y, member_predictions=members)
-    if name not in model._plan.settings:
-        with pytest.raises(ValueError, match=f"^{name} must be .*(does not read it|'full')"):
+        kind, family=before, max_epochs=3, module__hidden_units=(4,), random_state=0
+    ).fit(rows, y, member_predictions=members)
+    other = OF_FAMILY.get((family, name), OTHER[name])
+    changed = clone(model).set_params(**{f"family__{name}": other})
+    assert changed.family.get_params()[name] == other != before.get_params()[name]
+    if name not in model._plan.family.get_params():
+        with pytest.raises(ValueError, match=f"{name} must be .* for a {kind}, which does not"):
             changed.fit(rows, y, member_predictions=members)
         return
     changed.fit(rows, y, member_predictions=members)
     outputs = [m.predict_uncertainty(rows).total for m in (model, changed)]
     assert not np.array_equal(*outputs), f"{name} is taken and changes nothing"
+    assert changed.family_.get_params()[name] == other
 
 
-def test_every_setting_of_families_is_tried():
-    assert set(OTHER) == FAMILY_SETTINGS
+def test_a_search_reaches_the_settings_of_a_family(data):
+    student = small_student("classifier", family=DirichletFamily("reverse_kl"))
+    search = GridSearchCV(student, {"family__max_precision": [10.0, 1e4]}, cv=2).fit(*data[::2])
+    found = search.best_estimator_.family_
+    assert found.max_precision == search.best_params_["family__max_precision"]
+    search.best_estimator_.set_params(family__max_precision=3.0)
+    assert found.max_precision != 3.0  # what is fitted stays
+    with pytest.raises(ValueError, match=r"family=DirichletFamily\(max_precision=...\)"):
+        small_student("classifier").set_params(family__max_precision=3.0)
+    with pytest.raises(ValueError, match=r"family=DirichletFamily\(max_precision=...\)"):
+        small_student("classifier").set_params(max_precision=3.0)
 
 
-@pytest.mark.parametrize("family", CLASSIFICATION)
+@pytest.mark.parametrize("family", BY_KIND["classifier"])
 @pytest.mark.parametrize("case", ["identical", "certain", "two classes"])
 def test_hard_members(family, case):
     n_classes = 2 if case == "two classes" else 3
@@ -674,7 +677,7 @@ def test_hard_members(family, case):
 def test_the_cap_holds_where_members_are_identical():
     members = categorical_members()
     members[1:] = members[1:, :1]  # on all rows but one: were it on all, there were nothing to cap
-    model = linear("classifier", loss="reverse_kl", max_precision=500.0)
+    model = linear("classifier", family=DirichletFamily("reverse_kl", max_precision=500.0))
     model.fit(X, np.arange(N_ROWS) % 4, member_predictions=members)
     precision = model.predict_distribution(X).precision
     np.testing.assert_allclose(precision[1:], 500.0, rtol=0.1)
@@ -684,7 +687,9 @@ def test_the_cap_holds_where_members_are_identical():
 def test_without_a_cap_float32_learns_as_float64_does(loss):
     members = categorical_members()
     members[1:] = members[1:, :1]
-    model = linear("classifier", loss=loss, max_precision=float("inf"), max_epochs=60)
+    model = linear(
+        "classifier", family=DirichletFamily(loss, max_precision=float("inf")), max_epochs=60
+    )
     y = np.arange(N_ROWS) % 4
     last = [
         model.fit(rows, y, member_predictions=members).history_[-1]["train_loss"]
@@ -699,9 +704,6 @@ def test_without_a_cap_float32_learns_as_float64_does(loss):
 # ------------------------------------------------------------------------------------------
 # Members that never disagree
 # ------------------------------------------------------------------------------------------
-
-TELLING = [("regressor", family) for family in REGRESSION if family != "mixture"]
-TELLING += [("classifier", family) for family in CLASSIFICATION if family != "mixture"]
 
 
 def agreeing(kind, n_members):
@@ -798,14 +800,14 @@ def test_rows_without_a_zero_stay_as_they_are():
     np.testing.assert_allclose(found[2].mean(0), mixed[2].mean(0), atol=1e-4)
 
 
-@pytest.mark.parametrize("params", [{}, {"loss": "nll"}, {"family": "logit_normal"}], ids=str)
-def test_a_student_of_a_forest_is_as_right_as_the_forest(params):
+@pytest.mark.parametrize("family", ["auto", DirichletFamily("nll"), "logit_normal"], ids=str)
+def test_a_student_of_a_forest_is_as_right_as_the_forest(family):
     rows, y = load_digits(return_X_y=True)
     rows = rows.astype(np.float32) / 16
     forest = RandomForestClassifier(20, random_state=0).fit(rows[:600], y[:600])
     members = as_teacher(FrozenEstimator(forest)).fit(rows, y).predict_members(rows[:600])
     settings = {"max_epochs": 60, "normalize_X": False, "random_state": 0}  # pixels have one unit
-    model = DistributionDistiller("classifier", **settings, **params)
+    model = DistributionDistiller("classifier", family=family, **settings)
     model.fit(rows[:600], y[:600], member_predictions=members)
     assert model.score(rows[600:], y[600:]) > forest.score(rows[600:], y[600:]) - 0.02
 

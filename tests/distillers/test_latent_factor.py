@@ -18,6 +18,7 @@ from skdistill import (
     load,
     save,
 )
+from skdistill.families import LatentFactorFamily
 
 N_ROWS, N_MEMBERS = 6, 9
 X = np.eye(N_ROWS)  # rows that a linear network can tell what it likes about
@@ -57,7 +58,7 @@ def test_spread_and_covariance_are_those_of_the_members(n_targets):
     members = members_of_two_factors(n_targets)
     y = members[..., 0].mean(1)
     model = student("regressor").fit(X, y if n_targets > 1 else y[:, 0], member_predictions=members)
-    n_factors = model._plan.scores.shape[1]
+    n_factors = model._plan.family.scores.shape[1]
     assert 2 <= n_factors < N_MEMBERS - 1
     uncertainty = model.predict_uncertainty(X)
     shape = uncertainty.epistemic.shape
@@ -100,7 +101,9 @@ def test_classes_keep_their_probabilities_and_their_covariance():
     )
     members = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
     y = np.arange(N_ROWS) % 3
-    model = student("classifier", n_samples=2000).fit(X, y, member_predictions=members)
+    model = student("classifier", family=LatentFactorFamily(n_samples=2000)).fit(
+        X, y, member_predictions=members
+    )
     np.testing.assert_allclose(model.predict_proba(X), members.mean(1), atol=0.02)
     mean = members.mean(1)
     entropies = -(members * np.log(members)).sum(-1).mean(1)
@@ -126,7 +129,8 @@ def fitted(kind, data, **params):
     small = {"module__hidden_units": (8,), "max_epochs": 5, "random_state": 0}
     y = data[1] if kind == "regressor" else data[2]
     teacher = FrozenEstimator(teacher[kind](params.pop("n_members", 4), **small).fit(data[0], y))
-    model = DistributionDistiller(teacher, family="latent_factor", **{**small, **params})
+    family = LatentFactorFamily(n_factors=params.pop("n_factors", "auto"))
+    model = DistributionDistiller(teacher, family=family, **{**small, **params})
     return model.fit(data[0], y), y
 
 
@@ -134,7 +138,7 @@ def fitted(kind, data, **params):
 @pytest.mark.parametrize(("given", "expected"), [(1, 1), (2, 2), (10, 3)])
 def test_number_of_factors(kind, given, expected, data):
     model, _ = fitted(kind, data, n_factors=given)
-    assert model._plan.scores.shape == (4, expected)
+    assert model._plan.family.scores.shape == (4, expected)
     n_of_marginal = 4 if kind == "regressor" else 6
     n_values = 1 if kind == "regressor" else 3
     assert model.module_.network[-1].bias.shape[-1] == n_of_marginal + expected * n_values
@@ -160,14 +164,14 @@ def test_files_and_copies_draw_the_same(kind, data, tmp_path):
 @pytest.mark.parametrize("kind", ["regressor", "classifier"])
 def test_training_goes_on_with_the_same_factors(kind, data):
     model, y = fitted(kind, data, warm_start=True, lr_schedule=None)
-    scores = model._plan.scores
+    scores = model._plan.family.scores
     model.set_params(max_epochs=8).fit(data[0], y)
-    np.testing.assert_array_equal(model._plan.scores, scores)
+    np.testing.assert_array_equal(model._plan.family.scores, scores)
     at_once, _ = fitted(kind, data, lr_schedule=None, max_epochs=8)
     np.testing.assert_array_equal(
         model.predict_uncertainty(data[0]).total, at_once.predict_uncertainty(data[0]).total
     )
-    model.set_params(n_factors=scores.shape[1] + 1, max_epochs=9)
+    model.set_params(family__n_factors=scores.shape[1] + 1, max_epochs=9)
     with pytest.raises(ValueError, match="n_factors must be 'auto' or"):
         model.fit(data[0], y)
 
@@ -176,9 +180,9 @@ def test_parts_of_the_rows_share_the_factors_of_the_first(data):
     model, y = fitted("regressor", data)
     first = clone(model)
     first.partial_fit(data[0][:40], y[:40])
-    scores = first._plan.scores
+    scores = first._plan.family.scores
     first.partial_fit(data[0][40:], y[40:])
-    np.testing.assert_array_equal(first._plan.scores, scores)
+    np.testing.assert_array_equal(first._plan.family.scores, scores)
 
 
 class Parts:
@@ -228,8 +232,9 @@ def test_members_that_agree_are_drawn_alike(kind):
 
 
 def test_other_families_have_no_functions_to_draw(data):
-    assert hasattr(DistributionDistiller("regressor", family="latent_factor"), "sample_members")
-    assert not hasattr(DistributionDistiller("regressor"), "sample_members")
+    model, y = fitted("regressor", data)
+    assert hasattr(model, "sample_members")
+    assert not hasattr(model.set_params(family="auto").fit(data[0], y), "sample_members")
 
 
 @pytest.mark.parametrize(

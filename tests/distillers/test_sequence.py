@@ -20,12 +20,20 @@ from torch import nn
 import skdistill
 from skdistill import SequenceDistributionDistiller, losses
 from skdistill.datasets import TRANSLATION_TOKENS, make_translation
-from skdistill.distillers.sequence._plan import TOKEN_LOSSES, TokenObjective
+from skdistill.distillers.sequence._plan import TokenObjective
+from skdistill.families import DirichletFamily, MixtureFamily
 from skdistill.modules import RecurrentSequenceModel
 from skdistill.sequences import SequenceEnsemble, SpecialTokens
 
 SIZES = TRANSLATION_TOKENS.n_source, TRANSLATION_TOKENS.n_target
-DIRICHLET = [name for name, kind in TOKEN_LOSSES.items() if kind.tells_parts]
+DIRICHLET = ["reverse_kl", "reverse_kl_reference", "forward_kl", "nll"]
+
+
+def family(name, **settings):
+    """The family that minimises a loss of this name at each token."""
+    if name == "mixture":
+        return MixtureFamily(**settings)
+    return DirichletFamily(loss=name, **settings)
 
 
 def network(seed, sizes=SIZES, **params):
@@ -69,23 +77,26 @@ def batch():
     return draw(1, N, T * K), 2 * draw(3, N, T, K), is_token.unsqueeze(0).double()
 
 
-def known(kind, members, is_token, temperature=1.0):
+def objective_of(name, temperature):
+    settings = {} if name in ("mixture", "nll") else {"max_precision": 1e4}
+    return TokenObjective(family(name, temperature=temperature, **settings).for_tokens())
+
+
+def known(objective, members, is_token, temperature=1.0):
     """What is to be learnt from members at each token, noise where there is none."""
     statistics = losses.MemberStatistics(temperature, 1e-3)
     for member in members:
         statistics.add(member)
-    target = kind.target(statistics, 1e4).unsqueeze(0)
+    target = objective.family.target_of_tokens(statistics).unsqueeze(0)
     return torch.where(is_token.bool().unsqueeze(-1), target, 1e3 * torch.rand_like(target))
 
 
-@pytest.mark.parametrize("name", TOKEN_LOSSES)
+@pytest.mark.parametrize("name", ["mixture", *DIRICHLET])
 @pytest.mark.parametrize("temperature", [1.0, 2.5])
 def test_a_row_has_the_mean_loss_of_its_tokens(name, temperature, batch):
     outputs, members, is_token = batch
-    kind = TOKEN_LOSSES[name]
-    found = TokenObjective(kind, temperature)(
-        outputs, (known(kind, members, is_token, temperature), is_token)
-    )
+    objective = objective_of(name, temperature)
+    found = objective(outputs, (known(objective, members, is_token, temperature), is_token))
     target = {
         "mixture": lambda s: (s.mean,),
         "nll": lambda s: (s.mean_log, 0.0),
@@ -112,24 +123,22 @@ def test_a_row_has_the_mean_loss_of_its_tokens(name, temperature, batch):
         torch.testing.assert_close(found[0, row], torch.cat(expected).mean())
 
 
-@pytest.mark.parametrize("name", TOKEN_LOSSES)
+@pytest.mark.parametrize("name", ["mixture", *DIRICHLET])
 @pytest.mark.parametrize("temperature", [1.0, 2.5])
 def test_gradients_are_those_of_finite_differences(name, temperature, batch):
     outputs, members, is_token = batch
-    kind = TOKEN_LOSSES[name]
-    objective = TokenObjective(kind, temperature)
-    targets = known(kind, members, is_token), is_token
+    objective = objective_of(name, temperature)
+    targets = known(objective, members, is_token), is_token
     assert torch.autograd.gradcheck(
         lambda z: objective(z, targets), outputs.clone().requires_grad_(), rtol=1e-3, atol=1e-5
     )
 
 
-@pytest.mark.parametrize("name", TOKEN_LOSSES)
+@pytest.mark.parametrize("name", ["mixture", *DIRICHLET])
 def test_padding_has_no_influence_on_loss_or_gradient(name, batch):
     outputs, members, is_token = batch
-    kind = TOKEN_LOSSES[name]
-    objective = TokenObjective(kind, 1.0)
-    target = known(kind, members, is_token)
+    objective = objective_of(name, 1.0)
+    target = known(objective, members, is_token)
     loss, gradient = objective.loss_and_gradient(outputs, (target, is_token))
     is_pad = ~is_token.bool()
     assert not gradient.unflatten(-1, (T, K))[is_pad].any()
@@ -143,7 +152,7 @@ def test_padding_has_no_influence_on_loss_or_gradient(name, batch):
 
 
 def test_the_temperature_falls_between_two_epochs():
-    objective = TokenObjective(TOKEN_LOSSES["nll"], (3.0, 1, 5))
+    objective = objective_of("nll", (3.0, 1, 5))
     found = []
     for epoch in range(7):
         objective.begin_epoch(epoch)
@@ -209,8 +218,8 @@ def test_what_members_say_is_asked_for_batch_by_batch_where_it_does_not_fit(
 
 
 def test_members_are_asked_anew_while_the_temperature_falls(members, data):
-    hot = distiller(members, loss="nll", temperature=(3.0, 0, 2)).fit(*data)
-    cold = distiller(members, loss="nll").fit(*data)
+    hot = distiller(members, family=family("nll", temperature=(3.0, 0, 2))).fit(*data)
+    cold = distiller(members, family=family("nll")).fit(*data)
     assert np.isfinite(hot.history_[-1]["train_loss"])
     assert not np.allclose(weights(hot)[0], weights(cold)[0])
 
@@ -232,12 +241,11 @@ def test_sequences_weigh_as_they_are_repeated(members):
 def test_tokens_of_all_sequences_weigh_alike(members):
     X, y = make_translation(6, random_state=1)
     student = distiller(members, batch_size=100, max_epochs=1, lr=1e-30).fit(X, y)
-    kind, read, at = TOKEN_LOSSES[student.loss], read_before(y), torch.tensor(y != 0)
+    family, read, at = student.family_, read_before(y), torch.tensor(y != 0)
     statistics = SequenceEnsemble(members).member_statistics(torch.tensor(X), read, at)
     rows = torch.cat([torch.tensor(X), read, read[:, :1]], 1).float()
     outputs = student.module_(rows.unsqueeze(0)).view(*y.shape, -1)[at].detach()
-    term = kind.term(kind.target(statistics, 1e3 * SIZES[1]))
-    loss, _ = losses.weighted_sum([term], outputs)
+    loss, _ = family.loss_of_tokens(outputs, family.target_of_tokens(statistics))
     expected = pytest.approx(float(loss.mean()), rel=1e-4)
     assert student.history_[0]["train_loss"] == expected
 
@@ -296,11 +304,10 @@ def test_a_student_that_can_hold_it_has_what_members_know(loss, tables):
     """Where the student can hold the best Dirichlet, its informations are the members'."""
     student = SequenceDistributionDistiller(
         tables,
-        loss=loss,
+        family=DirichletFamily(loss=loss, smoothing=0.0),
         module=Table,
         max_epochs=800,
         lr=0.1,
-        smoothing=0.0,
         clip_norm=None,
         random_state=0,
     ).fit(TEXTS)
@@ -376,7 +383,7 @@ def test_the_vocabulary_of_sources_is_that_of_fit_unless_given(student, members,
 
 
 def test_plain_distillation_cannot_tell_the_parts(members, data):
-    student = distiller(members, loss="mixture").fit(*data)
+    student = distiller(members, family="mixture").fit(*data)
     found = student.generate(data[0][:4])
     assert (found.uncertainty().total > 0).all()
     assert found.uncertainty().aleatoric is found.uncertainty().epistemic is None
@@ -427,7 +434,7 @@ def test_transformers_teach_and_learn(data):
 @pytest.mark.parametrize("way", [copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))])
 def test_copies_predict_the_same(way, student, data):
     again = way(student)
-    later = copy.deepcopy(student).set_params(loss="mixture", module__hidden_units=3)
+    later = copy.deepcopy(student).set_params(family="mixture", module__hidden_units=3)
     later.set_params(tokens=SpecialTokens(pad=9))
     expected = student.generate(data[0][:5], 2)
     for copied in (again, way(later.set_params(tokens=None))):
@@ -455,7 +462,7 @@ def test_without_its_teacher_a_pickle_holds_nothing_of_torch(student, data):
 
 
 def test_clone_and_parameters(members):
-    student = distiller(members, loss="mixture", optimizer__weight_decay=0.1)
+    student = distiller(members, family="mixture", optimizer__weight_decay=0.1)
     again = clone(student)
     assert again.get_params()["module__hidden_units"] == 8
     assert again.get_params()["optimizer__weight_decay"] == 0.1
@@ -479,10 +486,11 @@ def test_the_net_is_built_when_asked_for(student):
 
 def test_members_that_agree_have_the_largest_precision(data):
     member = network(0)
-    student = distiller([member, copy.deepcopy(member)], max_precision=50.0).fit(*data)
+    capped = DirichletFamily(max_precision=50.0)
+    student = distiller([member, copy.deepcopy(member)], family=capped).fit(*data)
     assert np.isfinite(student.history_[-1]["train_loss"])
     for loss in DIRICHLET:
-        assert np.isfinite(distiller([member] * 2, loss=loss).fit(*data).score(*data))
+        assert np.isfinite(distiller([member] * 2, family=family(loss)).fit(*data).score(*data))
 
 
 def test_one_member_is_warned_of(data):
@@ -493,22 +501,37 @@ def test_one_member_is_warned_of(data):
     assert parts == [None, None]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        distiller([network(0)], loss="mixture").fit(*data)
+        distiller([network(0)], family="mixture").fit(*data)
 
 
 @pytest.mark.parametrize(
     ("params", "error", "message"),
     [
-        ({"loss": "kl"}, ValueError, r"loss must be one of \['reverse_kl', .*'mixture'\]"),
-        ({"max_precision": 0}, ValueError, "max_precision must be a number > 0, or 'auto'"),
-        ({"max_precision": 9.0, "loss": "nll"}, ValueError, "max_precision must be 'auto' with"),
-        ({"max_precision": 9.0, "loss": "mixture"}, ValueError, "max_precision must be 'auto'"),
+        ({"loss": "nll"}, TypeError, r"\['loss'\].* Give family=DirichletFamily\(loss=...\)"),
+        ({"family": "logit_normal"}, ValueError, "family must be one that learns from statistics"),
+        ({"family": "gaussian"}, ValueError, "family must be one of .*'dirichlet'"),
+        ({"family": family("kl")}, ValueError, r"loss must be one of \['auto', .*'nll'\]"),
+        ({"family": family("moments")}, ValueError, "loss must be another than 'moments'"),
         (
-            {"smoothing": 1.0},
+            {"family": DirichletFamily(max_precision=0)},
+            ValueError,
+            "max_precision must be a number > 0, or 'auto'",
+        ),
+        (
+            {"family": family("nll", max_precision=9.0)},
+            ValueError,
+            "max_precision must be 'auto' with",
+        ),
+        (
+            {"family": DirichletFamily(smoothing=1.0)},
             ValueError,
             r"smoothing must be a number in \[0, 1\), or 'auto', got 1.0",
         ),
-        ({"temperature": (2, 3)}, ValueError, "temperature must be a positive number, or a tuple"),
+        (
+            {"family": MixtureFamily(temperature=(2, 3))},
+            ValueError,
+            "temperature must be a positive number, or a tuple",
+        ),
         ({"teacher": None}, TypeError, "teacher must be a list of torch modules, got None"),
         ({"teacher": [3]}, TypeError, "teacher must be a list of torch modules; number 0 is int"),
         ({"tokens": SpecialTokens(end=0)}, ValueError, "tokens__pad must be neither"),

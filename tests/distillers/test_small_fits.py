@@ -12,31 +12,21 @@ import numpy as np
 import pytest
 
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor, DistributionDistiller
+from skdistill.families import (
+    DirichletFamily,
+    GaussianFamily,
+    LogitNormalFamily,
+    known_families,
+)
 
 N_SEEDS = int(os.environ.get("SKDISTILL_FUZZ_SEEDS", "2"))
 
 STUDENTS = {
-    "regressor": (
-        {"family": "gaussian"},
-        {"family": "gaussian", "covariance": "full"},
-        {"family": "normal_inverse_gamma"},
-        {"family": "normal_inverse_wishart"},
-        {"family": "latent_factor"},
-        {"family": "mixture"},
-        {"family": "gauss_head"},
-        {"family": "dropout_head"},
-    ),
+    "regressor": (*known_families("regressor"), GaussianFamily(covariance="full")),
     "classifier": (
-        {"family": "dirichlet"},
-        {"family": "dirichlet", "loss": "reverse_kl_reference"},
-        {"family": "dirichlet", "loss": "forward_kl"},
-        {"family": "dirichlet", "loss": "nll"},
-        {"family": "logit_normal"},
-        {"family": "logit_normal", "covariance": 1},
-        {"family": "latent_factor"},
-        {"family": "mixture"},
-        {"family": "gauss_head"},
-        {"family": "dropout_head"},
+        *known_families("classifier"),
+        *(DirichletFamily(loss) for loss in ("reverse_kl_reference", "forward_kl", "nll")),
+        LogitNormalFamily(covariance=1),
     ),
 }
 
@@ -63,16 +53,16 @@ def test_no_small_fit_fails(kind, has_outlier, tally):
     failed = []
     for seed in range(1, N_SEEDS + 1):
         X, y, members = lesson(kind, seed, has_outlier)
-        for params in STUDENTS[kind]:
-            model = DistributionDistiller(kind, max_epochs=40, random_state=seed, **params)
+        for family in STUDENTS[kind]:
+            model = DistributionDistiller(kind, max_epochs=40, random_state=seed, family=family)
             try:
                 model.fit(X, y, member_predictions=members)
             except ValueError as error:
-                failed.append((seed, params, str(error)))
+                failed.append((seed, family, str(error)))
                 continue
             predicted = [part for part in model.predict_uncertainty(X) if part is not None]
             predicted.append(model.predict_proba(X) if kind == "classifier" else model.predict(X))
             if not all(np.isfinite(part).all() for part in predicted):
-                failed.append((seed, params, "predictions are not finite"))
+                failed.append((seed, family, "predictions are not finite"))
     tally("small fits by seeds", N_SEEDS * len(STUDENTS[kind]))
     assert not failed, f"{len(failed)} failed, the first ones: {failed[:5]}"

@@ -21,7 +21,6 @@ from skdistill import (
     HydraPlusClassifier,
     HydraPlusRegressor,
 )
-from skdistill.distillers.distribution._families import FAMILIES
 from skdistill.distributions import (
     EmpiricalCategorical,
     EmpiricalGaussian,
@@ -30,6 +29,7 @@ from skdistill.distributions import (
     NormalInverseWishart,
 )
 from skdistill.export import export_onnx
+from skdistill.families import known_families
 from skdistill.persistence import load, save
 from skdistill.teachers import as_teacher
 
@@ -50,7 +50,7 @@ STRANGERS = {
     "bdistil": BDistilBooster(_FOREST, n_rounds=3, random_state=0),
     **{
         family: DistributionDistiller(_FOREST, family=family, **_BRIEF)
-        for family in FAMILIES["regressor"]
+        for family in known_families("regressor")
     },
 }
 STRANGERS_TO_CLASSES = {
@@ -60,7 +60,7 @@ STRANGERS_TO_CLASSES = {
     "bdistil": BDistilBooster(_TREES, n_rounds=3, random_state=0),
     **{
         family: DistributionDistiller(_TREES, family=family, **_BRIEF)
-        for family in FAMILIES["classifier"]
+        for family in known_families("classifier")
     },
 }
 

@@ -10,12 +10,12 @@ from numpy.testing import assert_allclose
 from scipy import special, stats
 
 from skdistill.distributions import EmpiricalGaussian, GaussianNormal
+from skdistill.distributions._normal_inverse_gamma import student_quantiles
 from skdistill.export._quantiles import (
     mills_polynomial,
     mills_ratio,
     mixture_quantiles,
     quantiles_of,
-    student_quantiles,
 )
 
 LEVELS = np.array([1e-6, 0.01, 0.3, 0.5, 0.9, 1 - 1e-6])

@@ -36,6 +36,12 @@ from skdistill import (
     HydraPlusRegressor,
 )
 from skdistill.expectations import Expectation
+from skdistill.families import (
+    DirichletFamily,
+    GaussianFamily,
+    LogitNormalFamily,
+    known_families,
+)
 from skdistill.modules import ConvNet, Recurrent
 from skdistill.samplers import SGHMC, SGLD, MCDropout
 
@@ -59,6 +65,11 @@ def distiller(teacher, **params):
     return DistributionDistiller(teacher, **{**SMALL, **params})
 
 
+def few_draws(kind):
+    """The family, with few draws if it has some."""
+    return kind(**{name: 8 for name in kind().get_params() if name == "n_samples"})
+
+
 def booster(teacher, **params):
     return BDistilBooster(teacher, **{**SMALL, "n_rounds": 3, "max_search": 1, **params})
 
@@ -80,14 +91,11 @@ NUMBERS: dict[str, Callable[[], Any]] = {
     "ensemble_sgld": lambda: regressor(**CHAINS, inference=SGLD(1e-4)),
     "ensemble_dropout": lambda: regressor(inference=MCDropout()),
     "hydra": lambda: HydraPlusRegressor(regressor(), **SMALL),
-    "gaussian": lambda: distiller(regressor()),
-    "gaussian_full": lambda: distiller(regressor(), covariance="full"),
-    "normal_inverse_gamma": lambda: distiller(regressor(), family="normal_inverse_gamma"),
-    "normal_inverse_wishart": lambda: distiller(regressor(), family="normal_inverse_wishart"),
-    "latent_factor": lambda: distiller(regressor(), family="latent_factor"),
-    "mixture": lambda: distiller(regressor(), family="mixture"),
-    "gauss_head": lambda: distiller(regressor(), family="gauss_head", n_samples=8),
-    "dropout_head": lambda: distiller(regressor(), family="dropout_head", n_samples=8),
+    **{
+        name: lambda name=name: distiller(regressor(), family=name)
+        for name in known_families("regressor")
+    },
+    "gaussian_full": lambda: distiller(regressor(), family=GaussianFamily(covariance="full")),
     "forest": lambda: distiller(RandomForestRegressor(4, random_state=0)),
     "gped_online": lambda: gped(BayesianEnsembleRegressor, SGLD(1e-4)),
     "gped_replayed": lambda: GPEDDistiller(regressor(), **SMALL),
@@ -99,18 +107,17 @@ CLASSES: dict[str, Callable[[], Any]] = {
     "ensemble_sghmc": lambda: classifier(**CHAINS, inference=SGHMC(1e-5)),
     "ensemble_dropout": lambda: classifier(inference=MCDropout()),
     "hydra": lambda: HydraPlusClassifier(classifier(), **SMALL),
-    "logit_normal": lambda: distiller(classifier(), family="logit_normal", n_samples=8),
+    **{
+        name: lambda kind=kind: distiller(classifier(), family=few_draws(kind))
+        for name, kind in known_families("classifier").items()
+    },
     "logit_normal_rank": lambda: distiller(
-        classifier(), family="logit_normal", covariance=1, n_samples=8
+        classifier(), family=LogitNormalFamily(covariance=1, n_samples=8)
     ),
-    "latent_factor": lambda: distiller(classifier(), family="latent_factor", n_samples=8),
-    "dirichlet": lambda: distiller(classifier(), family="dirichlet"),
-    "dirichlet_reference": lambda: distiller(classifier(), loss="reverse_kl_reference"),
-    "dirichlet_forward": lambda: distiller(classifier(), loss="forward_kl"),
-    "dirichlet_nll": lambda: distiller(classifier(), loss="nll"),
-    "mixture": lambda: distiller(classifier(), family="mixture"),
-    "gauss_head": lambda: distiller(classifier(), family="gauss_head", n_samples=8),
-    "dropout_head": lambda: distiller(classifier(), family="dropout_head", n_samples=8),
+    **{
+        f"dirichlet_{loss}": lambda loss=loss: distiller(classifier(), family=DirichletFamily(loss))
+        for loss in ("reverse_kl_reference", "forward_kl", "nll")
+    },
     "forest": lambda: distiller(RandomForestClassifier(4, random_state=0)),
     "gped_online": lambda: gped(
         BayesianEnsembleClassifier,

@@ -26,6 +26,7 @@ from skdistill import (
     HydraPlusClassifier,
     HydraPlusRegressor,
 )
+from skdistill.families import LogitNormalFamily
 from skdistill.samplers import SGHMC, SGLD, MCDropout
 
 TINY = {"max_epochs": 1, "module__hidden_units": (3,), "random_state": 0}
@@ -60,7 +61,7 @@ MAKERS = {
     "gaussian": lambda: student(DistributionDistiller, BayesianEnsembleRegressor),
     "dirichlet": lambda: student(DistributionDistiller, BayesianEnsembleClassifier),
     "logit_normal": lambda: student(
-        DistributionDistiller, BayesianEnsembleClassifier, family="logit_normal", n_samples=5
+        DistributionDistiller, BayesianEnsembleClassifier, family=LogitNormalFamily(n_samples=5)
     ),
     "gped_regressor": lambda: student(GPEDDistiller, BayesianEnsembleRegressor),
     "gped_classifier": lambda: runs_online(BayesianEnsembleClassifier, SGLD(1e-5)),
@@ -171,8 +172,7 @@ def test_nonsense_for_a_parameter_is_refused_by_name(name, data, fuzz, tally):
         fuzz.nonsense().filter(lambda value: not is_too_costly(spoilt, value)), label="value"
     )
     arguments = {"X": X, "y": CLASSES if is_classifier(estimator) else NUMBERS}
-    also = ["family"] if spoilt in ("loss", "covariance", "temperature") else []
-    also += ["teacher"] if spoilt == "teacher_cv" else []  # a fitted one has no folds
+    also = ["teacher"] if spoilt == "teacher_cv" else []  # a fitted one has no folds
     called = spoilt.split("__")[-1]
     refitted(name, {spoilt: value}, arguments, fuzz, called, *also)
 

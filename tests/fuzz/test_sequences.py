@@ -35,7 +35,7 @@ def model(request):
         return SequenceEnsemble(members, has_source=has_source)
     student = SequenceDistributionDistiller(
         members,
-        loss="mixture" if request.param == "mean" else "reverse_kl",
+        family="mixture" if request.param == "mean" else "dirichlet",
         module__hidden_units=4,
         max_epochs=1,
         random_state=0,

@@ -14,6 +14,7 @@ from ..._data.columns import COLUMN_PARAMETERS
 from ..._estimator.predicting import DistributionEstimator
 from ..._utils.settings import SettingsRule
 from ..._utils.validation import Number, OneOf, is_number
+from ...families import Family, known_families
 from ...pruning import GroupLasso
 from ...settings import Runtime
 from ...transfer import MAKERS, make_transfer
@@ -30,6 +31,19 @@ class TransferRule:
                 make_transfer(value)
         except (TypeError, ValueError) as error:
             raise type(error)(f"{error} It may also be 'auto'.") from None
+
+
+class FamilyRule:
+    """Rule of `family`, whose name also depends on the teacher; `objects` as of `transfer`."""
+
+    objects = tuple(known_families("regressor", "classifier").values())
+
+    def check(self, value: Any, name: str) -> None:
+        if not isinstance(value, (str, Family)):
+            raise TypeError(
+                f"{name} must be a name, or a Family such as {self.objects[0].__name__}(), got "
+                f"{value!r}."
+            )
 
 
 class FoldsRule:

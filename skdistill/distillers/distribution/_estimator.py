@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.base import MetaEstimatorMixin
+from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from ..._estimator.base import available_if, fit_task, with_callbacks
 from ..._estimator.batched import read_rows
@@ -22,21 +22,24 @@ from ..._method.task import Task
 from ..._training.stream import is_stream
 from ..._training.trainer import SEED_LIMIT
 from ..._utils.ranks import current_ranks
-from ..._utils.validation import AnyOf, Number, OneOf, Schedule, Seed
+from ..._utils.validation import Number, OneOf, Seed
 from ..._utils.warnings import warn
+from ...families import Family, make_family
 from ...modules import MLP
 from .._fit._calibration import calibrate
 from .._fit._fit_mode import FitMode
 from .._fit._kinds import check_kind, kind_as_teacher
-from .._fit._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING, STUDENT_PARAMETERS
+from .._fit._parameters import (
+    NORMALIZE_Y,
+    PARAMETER_TABLE,
+    PRUNING,
+    STUDENT_PARAMETERS,
+    FamilyRule,
+)
 from .._fit._student import first_predictions, train_student
 from .._fit._teacher import MemberPredictions, fit_teacher_of, has_fitted_teacher
 from .._fit._validate import Setup, set_up, set_up_stream
-from ._families import FAMILIES, FAMILY_SETTINGS
-from ._family import FamilyPlan
-from ._latent_factor import FactorPlan
-
-_LOSSES = ("auto", "moments", "reverse_kl", "reverse_kl_reference", "forward_kl", "nll")
+from ._plan import FamilyPlan
 
 # Members whose predictions differ by no more agree: on standardised targets, or in nats.
 _ROUNDING = 1e-6
@@ -45,9 +48,7 @@ _ROUNDING = 1e-6
 def _draws_functions(distiller: Any) -> bool:
     """Condition for ``available_if``: the student's family has whole functions to draw."""
     plan = vars(distiller).get("_plan")
-    if plan is None:
-        return isinstance(distiller.family, str) and distiller.family == "latent_factor"
-    return plan.draws_functions and plan.tells_parts
+    return plan is None or (hasattr(plan.family, "process") and plan.tells_parts)
 
 
 class Agreement:
@@ -91,49 +92,16 @@ class Agreement:
         return members
 
 
-def chosen_family(distiller: Any, kind: str) -> str:
-    """Return the name of the family, checked, that `distiller` is to predict."""
-    families = FAMILIES[kind]
-    is_auto = isinstance(distiller.family, str) and distiller.family == "auto"
-    name = next(iter(families)) if is_auto else distiller.family
-    if not isinstance(name, str) or name not in families:
-        raise ValueError(
-            f"family must be 'auto' or one of {sorted(families)} with a {kind} as teacher, got "
-            f"{distiller.family!r}."
-        )
-    return name
-
-
-def family_plan(distiller: Any, name: str, task: Task) -> FamilyPlan:
-    """Return the plan of a family; raise for parameters that do not go with it."""
-    if distiller.transfer_only and distiller.supervised_weight:
+def family_plan(
+    family: Family, task: Task, supervised_weight: float, transfer_only: bool
+) -> FamilyPlan:
+    """Return the plan of a family; raise for what does not go with it."""
+    if transfer_only and supervised_weight:
         raise ValueError(
             "supervised_weight must be 0 with transfer_only=True, whose rows have no labels; "
-            f"got {distiller.supervised_weight!r}."
+            f"got {supervised_weight!r}."
         )
-    is_constant = isinstance(distiller.temperature, Real) and distiller.temperature != 1
-    if name == "dirichlet" and is_constant:
-        raise ValueError(
-            "temperature must be 1 with family='dirichlet', or fall to it: (temperature, "
-            "first_epoch, last_epoch). A constant one would raise the precision to its power; "
-            f"got {distiller.temperature!r}."
-        )
-    plan = FAMILIES[task.kind][name].of(distiller, task)
-    _refuse_unread(distiller, name, plan)
-    return plan
-
-
-def _refuse_unread(distiller: Any, name: str, plan: FamilyPlan) -> None:
-    """Raise a ValueError for a parameter that other families read, set for this one."""
-    defaults = inspect.signature(type(distiller).__init__).parameters
-    for setting in sorted(FAMILY_SETTINGS - plan.settings):
-        value, default = getattr(distiller, setting), defaults[setting].default
-        if value != default:
-            by_loss = f" and loss={distiller.loss!r}" if "loss" in plan.settings else ""
-            raise ValueError(
-                f"{setting} must be {default!r} with family={name!r}{by_loss}, which does not "
-                f"read it; got {value!r}."
-            )
+    return FamilyPlan(task, clone(family).for_task(task), supervised_weight)
 
 
 @with_callbacks
@@ -142,12 +110,19 @@ def _fit(distiller: Any, fit_mode_of: Any, X, y, *arguments) -> Any:
     check_kind(distiller.teacher, arguments[-1])
 
     def plan_of(task: Task) -> FamilyPlan:
-        return family_plan(distiller, chosen_family(distiller, task.kind), task)
+        family = make_family(distiller.family, task.kind)
+        return family_plan(family, task, distiller.supervised_weight, distiller.transfer_only)
 
     begin: Any = set_up_stream if is_stream(X) else set_up
     setup = begin(distiller, plan_of, X, y, *arguments, fit_mode_of=fit_mode_of)
+    family = clone(make_family(distiller.family, distiller._kind))
     agreed = distiller._plan.members_agree if setup.fit_mode.goes_on else True
-    distiller.family_ = _same_family(distiller, setup)
+    if setup.fit_mode.goes_on and type(family) is not type(distiller.family_):
+        raise ValueError(
+            f"family must be {distiller.family_!r}, as in the fit that training goes on from; got "
+            f"{distiller.family!r}."
+        )
+    distiller.family_ = family
     with (
         fit_task(distiller, setup.for_callbacks, 2) as context,
         setup.resumable(distiller) as setup,
@@ -158,7 +133,7 @@ def _fit(distiller: Any, fit_mode_of: Any, X, y, *arguments) -> Any:
         if plan.learns_from_members:
             plan = _informed(distiller, setup, plan, agreement.predictions)
             setup = setup._replace(recipe=setup.recipe.with_outputs(plan.n_outputs))
-        if n_members == 1 and plan.can_tell_parts:
+        if n_members == 1 and family.tells_parts:
             warn(
                 "The teacher has one member, and so no spread to learn: the student cannot tell "
                 "the parts of the uncertainty, which are None.",
@@ -169,7 +144,7 @@ def _fit(distiller: Any, fit_mode_of: Any, X, y, *arguments) -> Any:
             )
             agreement.join()
         finally:
-            if is_trained(distiller) and agreement.holds and plan.can_tell_parts:
+            if is_trained(distiller) and agreement.holds and family.tells_parts:
                 distiller._predict_expected_only()
         calibrate(distiller, setup)
     return distiller
@@ -180,19 +155,8 @@ def _informed(
 ) -> FamilyPlan:
     """Return the plan with what is to be known of the members before the network is built."""
     if setup.fit_mode.goes_on:
-        return plan.informed_as(distiller._plan)
+        return replace(plan, family=plan.family.informed_as(distiller._plan.family))
     return plan.informed(*map(torch.as_tensor, first_predictions(setup, predictions)))
-
-
-def _same_family(distiller: Any, setup: Setup) -> str:
-    """Return the name of the family; raise if the fitted student is of another."""
-    name = chosen_family(distiller, setup.plan.task.kind)
-    if setup.fit_mode.goes_on and name != distiller.family_:
-        raise ValueError(
-            f"family must be {distiller.family_!r}, as in the fit that training goes on from; got "
-            f"{distiller.family!r}."
-        )
-    return name
 
 
 class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
@@ -202,41 +166,11 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
     ensemble's members but the distribution they seem to be drawn from [1]_, [2]_: its mean is the
     prediction, and its spread the epistemic uncertainty. The student is one network without heads.
 
-    ============================  =================================================================
-    `family`, for a regressor
-    ============================  =================================================================
-    ``"gaussian"``                A normal distribution over a member's mean and raw variance (Eqs
-                                  12 and 13 of [1]_), its covariance diagonal or full.
-    ``"normal_inverse_gamma"``    A normal-inverse-gamma distribution over a member's mean and
-                                  variance, for each target by itself; y follows Student's t.
-    ``"normal_inverse_wishart"``  The same for all targets together (Eq 11), with one strength of
-                                  belief: y follows a multivariate t distribution.
-    ``"latent_factor"``           A Gaussian process of which the members' means are draws [4]_: as
-                                  "gaussian" with ``loss="moments"`` at a row, with the covariance
-                                  between rows; see :meth:`sample_members`.
-    ``"mixture"``                 One Gaussian with the moments of the members' mixture (Eqs 5 and
-                                  6): the total uncertainty only.
-    ============================  =================================================================
-
-    ==========================  ===================================================================
-    `family`, for a classifier
-    ==========================  ===================================================================
-    ``"logit_normal"``          A normal distribution over a member's logits less that of the last
-                                class (Eqs 9 and 10), diagonal or with a part of low rank. Take it
-                                where draws of a member's probabilities are wanted, or logits.
-    ``"dirichlet"``             A Dirichlet distribution over a member's probabilities; see `loss`.
-    ``"latent_factor"``         A Gaussian process of which the members' logits are draws [4]_:
-                                logit-normal at a row, with the covariance between rows. Take it for
-                                its draws: the epistemic part is many times too large on rows of
-                                which the teacher is sure.
-    ``"mixture"``               The members' mean: plain distillation, the total only.
-    ==========================  ===================================================================
-
-    For comparison, and for nothing else, there are two more, for classifiers and regressors:
-    ``"gauss_head"``, Gaussian weights of the last layer by local reparametrisation, and
-    ``"dropout_head"``, dropout before it ("Gauss" and "Drop" of [3]_). Their draws are independent
-    of the member that they are compared with, so the loss depends on the members' mixture alone.
-    The spread is not learnt: what they give as the epistemic part does not follow the teacher's.
+    What it predicts, and how it learns that, is its `family`, see :mod:`skdistill.families`: for
+    regression "gaussian", "normal_inverse_gamma" or "normal_inverse_wishart", for classification
+    "dirichlet" or "logit_normal", for both "latent_factor", whose members are functions to draw,
+    "mixture", which has the total uncertainty only, and, to compare with and for nothing else, the
+    random last layers "gauss_head" and "dropout_head".
 
     Parameters
     ----------
@@ -245,58 +179,16 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         ``sklearn.frozen.FrozenEstimator`` is used as it is; see
         :func:`skdistill.teachers.as_teacher` for models with members. With `member_predictions` in
         `fit` it is the name of the task.
-    family : str, default="auto"
-        What the student predicts, see above. "auto" is "gaussian" for a regressor and "dirichlet"
-        for a classifier, whose uncertainties came closest to those of the teacher on rows held out
-        from training (letter, pendigits, satimage; the sets of UCI); it is never the Dirichlet
-        likelihood.
-    covariance : {"diagonal", "full"} or int, default="diagonal"
-        Covariance of the families "gaussian", diagonal or full, and "logit_normal", diagonal or
-        that plus a part of this rank.
-    n_factors : int or "auto", default="auto"
-        With "latent_factor", number of factors of the members' disagreement that are common to all
-        rows; at most one less than there are members. "auto" is how many explain at least a
-        twentieth of it each, on 256 rows of X or on all of them where their predictions are known,
-        in units of the spread at each row. The rest is a residual variance of the row, so that the
-        epistemic part does not depend on it.
-    loss : str, default="auto"
-        What "dirichlet", "logit_normal" or "gaussian" minimises. With "dirichlet": ``"moments"``,
-        the default, which matches the members' mean and their mutual information, the epistemic
-        part, each by a term of its own (ours); ``"reverse_kl"``, the divergence KL(student ||
-        proxy) from the Dirichlet that is as wide as the members (Eqs 14 and 17 of [2]_), divided by
-        the proxy's precision, so that rows on which members agree do not drown the others;
-        ``"reverse_kl_reference"``, the form that its authors released (Eq 18), whose proxy is
-        narrower; or, for comparison, ``"forward_kl"`` (Eq 13) and ``"nll"``, the members'
-        likelihood (Eq 11, EnD2), neither of which trains with many classes. With "logit_normal":
-        ``"moments"``, the default of a diagonal covariance, which matches mean and mutual
-        information of draws (ours); or ``"nll"``, the likelihood of the members' logits (Eqs 7
-        and 10 of [1]_), which alone can tell a covariance of low rank, and which does not train
-        with many classes. With "gaussian": ``"moments"``, the default, which matches means and
-        covariance each by a term of its own; or ``"nll"``, the members' likelihood (Eq 7 of [1]_),
-        which counts what the student misses of the members' mean as their disagreement.
-    max_precision : float, default="auto"
-        Largest precision of the proxy, for losses that have one, which members that agree would
-        make infinite; "auto" is 1,000 for each class. In float32 it is 8,400 for each class at
-        most, as much as losses hold.
-    smoothing : float, default="auto"
-        Weight of the uniform distribution that is mixed into every member's probabilities, for
-        "dirichlet", "logit_normal" and "latent_factor". "auto" is 1e-3 for ``loss="nll"`` and 0
-        otherwise; and where one of M members gives a class a probability of exactly zero, as trees
-        do, members are mixed with their mean, of weight 1 / (M + 1), which leaves the mean as it is
-        and makes their disagreement finite; ``loss="moments"`` does not need that.
-    temperature : float or tuple (temperature, first_epoch, last_epoch), default=1.0
-        Divides the logits of members and student in training, with "dirichlet" and, of a
-        classifier, "mixture" and the random heads; constant (not with "dirichlet"), or falling
-        linearly to 1 between two epochs. The loss is multiplied by its square.
+    family : str or Family, default="auto"
+        What the student predicts: a name, or an object with its settings, such as
+        ``DirichletFamily(max_precision=1e4)``, whose settings a search reaches as
+        ``family__max_precision``, or one of your own, see :doc:`/user_guide/own_family`. "auto" is
+        "gaussian" for a regressor and "dirichlet" for a classifier, whose uncertainties came
+        closest to those of the teacher on rows held out from training (letter, pendigits, satimage;
+        the sets of UCI).
     supervised_weight : float, default=0.0
         Weight of the labels' negative log-likelihood in the loss (lambda in Eqs 16 and 17 of
         [1]_).
-    n_samples : int, default=100
-        How many draws stand for the distribution at prediction, with "logit_normal", the random
-        heads and, for a classifier, "latent_factor": the same for every row, so that predictions
-        are deterministic.
-    dropout_rate : float, default=0.5
-        Probability that an input of the last layer is dropped, with "dropout_head".
     module : callable, default=MLP
         Builds the student from ``in_features``, ``out_features`` and the parameters
         ``module__<name>``; for the MLP, ``module__hidden_units=(128, 128)``, and
@@ -338,8 +230,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
     ----------
     teacher_ : estimator
         The fitted teacher.
-    family_ : str
-        What the student predicts.
+    family_ : Family
+        What the student predicts, with its settings.
     n_members_ : int
         Number of members of the teacher.
     calibration_ : Calibration
@@ -367,20 +259,9 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
 
     Notes
     -----
-    Concentrations of "dirichlet" are ``exp(z)`` for outputs z. Divergences from the proxy are
-    taken with one added to both sides' concentrations, as in [2]_; predictions are read without it,
-    as in its authors' code: with many classes it would make most of the mean uniform.
-
-    All uncertainties have a closed form but those of "logit_normal" and, for a classifier,
-    "latent_factor", means over draws (see
-    :class:`skdistill.distributions.LogitNormal` for their error), and the expected noise variance
-    of "gaussian", which is a Gauss-Hermite quadrature.
-
     A teacher of one member cannot tell the parts of the uncertainty, and neither can its student:
     they are None. Where members never disagree on the training and transfer sets, the student
     predicts their mean, with an epistemic part of 0. A warning says so in either case.
-
-    A parameter that the family does not read must have its default.
 
     Ctrl-C during the student's training keeps it as trained so far and raises
     ``KeyboardInterrupt``.
@@ -391,10 +272,6 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
        distribution distillation", MLSP 2020.
     .. [2] M. Ryabinin, A. Malinin and M. Gales, "Scaling Ensemble Distribution Distillation to Many
        Classes with Proxy Targets", NeurIPS 2021.
-    .. [3] M. Ferianc and M. Rodrigues, "Simple Regularisation for Uncertainty-Aware Knowledge
-       Distillation", 2022.
-    .. [4] S. Park, J. Lee, Y. Shin, I. Ohn and Y. Kim, "Knowledge Distillation of Uncertainty using
-       Deep Latent Factor Model", NeurIPS 2025.
 
     Examples
     --------
@@ -417,15 +294,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
     _parameter_table = {
         **PARAMETER_TABLE,
         **NORMALIZE_Y,
-        "covariance": AnyOf(OneOf(("diagonal", "full")), Number(Integral, 1)),
-        "n_factors": Number(Integral, 1, others=("auto",)),
-        "loss": OneOf(_LOSSES),
-        "max_precision": Number(Real, 0, closed="neither", others=("auto", float("inf"))),
-        "smoothing": Number(Real, 0, 1, closed="left", others=("auto",)),
-        "temperature": Schedule(positive=True),
+        "family": FamilyRule(),
         "supervised_weight": Number(Real, 0),
-        "n_samples": Number(Integral, 1),
-        "dropout_rate": Number(Real, 0, 1, closed="left"),
         **PRUNING,
         **STUDENT_PARAMETERS,
     }
@@ -439,15 +309,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         teacher: Any,
         *,
         family: Any = "auto",
-        covariance: Any = "diagonal",
-        n_factors: int | str = "auto",
-        loss: str = "auto",
-        max_precision: float | str = "auto",
-        smoothing: float | str = "auto",
-        temperature: Any = 1.0,
         supervised_weight: float = 0.0,
-        n_samples: int = 100,
-        dropout_rate: float = 0.5,
         module: Any = MLP,
         transfer: Any = "auto",
         transfer_only: bool = False,
@@ -610,9 +472,10 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         Number(Integral, 1).check(n_members, "n_members")
         OneOf((True, False)).check(with_residual, "with_residual")
         Seed().check(random_state, "random_state")
+        check_is_fitted(self)
         seed = int(check_random_state(random_state).randint(SEED_LIMIT))
         generator = torch.Generator().manual_seed(seed)
-        module, plan = self.module_, cast(FactorPlan, self._plan)
+        module, plan = self.module_, self._plan
 
         def read(outputs: torch.Tensor, rows: torch.Tensor) -> tuple[torch.Tensor, ...]:
             found = (outputs,) if module.functions is None else (outputs, module.functions(rows))

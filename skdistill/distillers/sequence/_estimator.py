@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
@@ -26,12 +27,13 @@ from ..._method.plan import NetworkRecipe, TrainingBudget, build_module
 from ..._training.resume import resumable
 from ..._training.trainer import SEED_LIMIT, Training
 from ..._utils.ranks import refuse_ranks
-from ..._utils.validation import Number, OneOf, Schedule
 from ..._utils.warnings import warn
+from ...families import Family, make_family
 from ...modules import RecurrentSequenceModel
 from ...sequences import TOKENS_RULE, SequenceEnsemble, SequencePredictor, SpecialTokens
+from .._fit._parameters import FamilyRule
 from .._fit._student import Student
-from ._plan import TOKEN_LOSSES, TokensPlan
+from ._plan import TokensPlan
 
 # Members predict so many rows at a time that their predictions take about these bytes.
 _CHUNK_BYTES = 2**24
@@ -56,25 +58,12 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
     tokens : SpecialTokens, default=None
         The tokens that begin, end and pad sequences; None is ``SpecialTokens()``, of
         :mod:`skdistill.sequences`.
-    loss : str, default="reverse_kl"
-        What is minimised at each token. ``"reverse_kl"``: the divergence from the proxy (Eq 14),
-        over its precision, so that tokens on which members agree do not drown the others;
-        ``"reverse_kl_reference"``: the form that its authors released (Eq 18), whose proxy is
-        narrower; ``"forward_kl"``, ``"nll"`` or ``"mixture"``:
-        the divergence of the proxy from the student's (Eq 13); the negative log density of the
-        members' probabilities (EnD2, Eq 7); or the cross-entropy of their mean (EnD). The third
-        and the fourth hardly learn from members that are mostly sure. With the last the student
-        predicts probabilities only, and cannot tell the parts of the uncertainty.
-    max_precision : float or "auto", default="auto"
-        Largest precision of the proxy, where members agree; "auto" is 1000 for each token of the
-        vocabulary. In float32 it is 8,400 for each token at most, as much as losses hold. "nll" and
-        "mixture" have no proxy.
-    smoothing : float or "auto", default="auto"
-        Weight of the uniform distribution that is mixed into every member, from 0 to 1; "auto" is
-        1e-3 for ``loss="nll"``, else 0.
-    temperature : float or tuple (temperature, first_epoch, last_epoch), default=1.0
-        Divides logits of members and student. Of a tuple it falls linearly to 1 between two epochs,
-        as is usual for ``loss="nll"``.
+    family : {"dirichlet", "mixture"} or Family, default="dirichlet"
+        What the student predicts at each token, and how it learns that: a
+        :class:`~skdistill.families.DirichletFamily`, whose loss is "reverse_kl" unless it says
+        another, or, of probabilities only, a :class:`~skdistill.families.MixtureFamily` (EnD). With
+        a Dirichlet ``loss="nll"`` and ``"forward_kl"`` hardly learn from members that are mostly
+        sure; for the first the temperature usually falls, as in ``temperature=(2.5, 0, 10)``.
     module : callable, default=RecurrentSequenceModel
         Builds the student, which is called as the members are, from what is given as
         ``module__<name>`` and, if it takes them, ``in_features``, one more than the largest token
@@ -96,6 +85,8 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         Number of tokens that are predicted: K.
     n_members_ : int
         Number of members of the teacher.
+    family_ : Family
+        What the student predicts at each token, with its settings.
     history_ : list of dict
         One row for each epoch; losses are means over tokens.
     module_, net_, n_epochs_, n_parameters_, flops_
@@ -141,10 +132,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
     _parameter_table = {
         **NetEstimator._parameter_table,
         "tokens": TOKENS_RULE,
-        "loss": OneOf(tuple(TOKEN_LOSSES)),
-        "max_precision": Number(Real, 0, closed="neither", others=("auto", float("inf"))),
-        "smoothing": Number(Real, 0, 1, closed="left", others=("auto",)),
-        "temperature": Schedule(positive=True),
+        "family": FamilyRule(),
     }
 
     def __init__(
@@ -152,10 +140,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         teacher: Any,
         *,
         tokens: Any = None,
-        loss: str = "reverse_kl",
-        max_precision: float | str = "auto",
-        smoothing: float | str = "auto",
-        temperature: Any = 1.0,
+        family: Any = "dirichlet",
         module: Any = RecurrentSequenceModel,
         optimizer: Any = "Adam",
         lr: float = 0.005,
@@ -206,12 +191,17 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         has_source = y is not None
         tokens = SpecialTokens.of(self.tokens)
         teacher = SequenceTeacher(self.teacher, has_source=has_source, tokens=tokens)
-        self._check_loss(len(teacher.members))
+        family = clone(make_family(self.family, "classifier")).for_tokens()
+        if len(teacher.members) == 1 and family.tells_parts:
+            warn(
+                "teacher has one member, which cannot disagree with itself: the student cannot "
+                "tell the parts of the uncertainty, which are None. Give several.",
+            )
         reset_fitted(self)
         self._has_source, self._tokens, self.n_tokens_ = has_source, tokens, teacher.n_tokens_
-        self.n_members_ = len(teacher.members)
+        self.n_members_, self.family_ = len(teacher.members), family
         rows, is_token, weight = self._check_sequences(X, y, sample_weight)
-        plan, recipe = self._plan_and_recipe(rows)
+        plan, recipe = self._plan_and_recipe(family, rows)
         self.n_epochs_ = self.max_epochs
         data = rows, is_token, weight
         named = {"X and y": rows, "tokens": is_token, "sample_weight": weight}
@@ -228,20 +218,6 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
             callback = student.task_per_epoch(context, given)
             self._train(student, module, objective, learnt, callback)
         return self
-
-    def _check_loss(self, n_members: int) -> None:
-        """Hold parameters of the loss against each other, and against the number of members."""
-        loss = TOKEN_LOSSES[self.loss]
-        if self.max_precision != "auto" and not loss.has_proxy:
-            raise ValueError(
-                f"max_precision must be 'auto' with loss={self.loss!r}, which does not read it; "
-                f"got {self.max_precision!r}."
-            )
-        if n_members == 1 and loss.tells_parts:
-            warn(
-                "teacher has one member, which cannot disagree with itself: the student cannot "
-                "tell the parts of the uncertainty, which are None. Give several.",
-            )
 
     def _check_sequences(self, X, y, sample_weight) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Rows of positive weight: source, begin token and target, (n, S + 1 + T), and more.
@@ -267,19 +243,12 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         kept = weight > 0
         return rows[kept], is_token[kept].astype(np.float32), weight[kept]
 
-    def _plan_and_recipe(self, rows: np.ndarray) -> tuple[TokensPlan, NetworkRecipe]:
+    def _plan_and_recipe(
+        self, family: Family, rows: np.ndarray
+    ) -> tuple[TokensPlan, NetworkRecipe]:
         n_source = self.n_features_in_ if self._has_source else 0
-        automatic, is_auto = TOKEN_LOSSES[self.loss].smoothing, self.smoothing == "auto"
-        plan = TokensPlan(
-            self.loss,
-            self.n_tokens_,
-            n_source,
-            rows.shape[1] - 1 - n_source,
-            self.n_members_,
-            automatic if is_auto else float(self.smoothing),
-            self.max_precision,
-            self.temperature,
-        )
+        n_target = rows.shape[1] - 1 - n_source
+        plan = TokensPlan(family, self.n_tokens_, n_source, n_target, self.n_members_)
         filled_in = {
             "in_features": int(rows[:, :n_source].max()) + 1 if n_source else None,
             "out_features": self.n_tokens_,
@@ -334,7 +303,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         weight = next(self.module_.parameters())
         rows = torch.cat(parts, 1).to(weight)
         logits = self.module_(rows.unsqueeze(0)).view(*target_in.shape, self.n_tokens_)
-        return self._plan.kind.distribution(logits[at.to(logits.device)])
+        return self._plan.family.distribution(logits[at.to(logits.device)].unsqueeze(0))
 
 
 def _training_rows(
@@ -369,7 +338,7 @@ def _training_rows(
         [seed],
         teacher=targets,
         # While the temperature falls, what members predict changes from epoch to epoch.
-        draw=None if isinstance(plan.temperature, Real) else _unchanged,
+        draw=None if isinstance(plan.family.temperature, Real) else _unchanged,
     )
 
 
@@ -380,9 +349,13 @@ def _targets_of(
     source, target = rows.tensor_split([plan.n_source], dim=1)
     is_token = target[:, 1:] != pad_token
     statistics = teacher.member_statistics(
-        source if plan.n_source else None, target[:, :-1], is_token, temperature, plan.smoothing
+        source if plan.n_source else None,
+        target[:, :-1],
+        is_token,
+        temperature,
+        plan.family.weight_of_uniform,
     )
-    at_tokens = plan.target_of(statistics)
+    at_tokens = plan.family.target_of_tokens(statistics)
     targets = at_tokens.new_zeros(*is_token.shape, at_tokens.shape[-1])
     targets[is_token.to(at_tokens.device)] = at_tokens
     return targets

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Families of distributions that a student may predict, each with how it is learnt.
+
+``DistributionDistiller(teacher, family="dirichlet")`` is ``family=DirichletFamily()``. Names end in
+``Family`` because :class:`skdistill.distributions.Dirichlet` is the distribution itself, which such
+a student predicts. For a family of your own, a subclass of :class:`Family`, see
+:doc:`/user_guide/own_family`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._utils.validation import did_you_mean
+from ._dirichlet import DirichletFamily
+from ._family import Family
+from ._gaussian import GaussianFamily
+from ._latent_factor import LatentFactorFamily
+from ._logit_normal import LogitNormalFamily
+from ._mixture import MixtureFamily
+from ._normal_inverse import NormalInverseGammaFamily, NormalInverseWishartFamily
+from ._random_heads import DropoutHeadFamily, GaussHeadFamily
+
+__all__ = [
+    "DirichletFamily",
+    "DropoutHeadFamily",
+    "Family",
+    "GaussHeadFamily",
+    "GaussianFamily",
+    "LatentFactorFamily",
+    "LogitNormalFamily",
+    "MixtureFamily",
+    "NormalInverseGammaFamily",
+    "NormalInverseWishartFamily",
+    "make_family",
+]
+
+_AUTO: dict[str, type[Family]] = {"regressor": GaussianFamily, "classifier": DirichletFamily}
+
+
+def known_families(*kinds: str) -> dict[str, type[Family]]:
+    """Return the library's families by name, those for one of these kinds of teacher."""
+    found = (globals()[name] for name in __all__ if name not in ("Family", "make_family"))
+    return {family.name: family for family in found if set(kinds) & set(family.kinds)}
+
+
+def make_family(family: Any, kind: str) -> Family:
+    """Turn what a user gives as ``family=`` into a family.
+
+    Parameters
+    ----------
+    family : str or Family
+        A name is the family with its defaults, "auto" that of the kind of teacher.
+    kind : {"regressor", "classifier"}
+
+    Returns
+    -------
+    family : Family
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `family` is anything else.
+
+    Examples
+    --------
+    >>> from skdistill.families import make_family
+    >>> make_family("auto", "classifier")
+    DirichletFamily()
+    """
+    if isinstance(family, Family):
+        return family
+    known = {"auto": _AUTO[kind], **known_families(kind)}
+    if isinstance(family, str) and family in known:
+        return known[family]()
+    error = ValueError if isinstance(family, str) else TypeError
+    raise error(
+        f"family must be one of {list(known)} with a {kind} as teacher, or a Family such as "
+        f"{_AUTO[kind].__name__}(), got {family!r}.{did_you_mean(family, known)}"
+    )
