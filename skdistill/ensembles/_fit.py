@@ -15,12 +15,13 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 from .._data.columns import COLUMN_PARAMETERS
-from .._data.encoding import EMBEDDED_FROM, MANY_ROWS
+from .._data.encoding import EMBEDDED_FROM, MANY_ROWS, InputSettings
 from .._estimator.base import (
+    Fitted,
+    NetworkSettings,
     checked_training,
     fit_task,
     for_callbacks,
-    recipe_for,
     reset_fitted,
     with_callbacks,
 )
@@ -29,7 +30,7 @@ from .._estimator.predicting import DistributionEstimator
 from .._estimator.warm_start import all_weights, in_dtype_of, is_trained, same_recipe, scaling_of
 from .._method.plan import TrainingBudget, weights_of
 from .._method.random_functions import RandomFunctions, find_functions
-from .._method.task import TASKS, Task, prepare_to_compute
+from .._method.task import TASKS, Task, prepare_to_compute, read_samples
 from .._serialization.digest import digest
 from .._training.resume import resumable
 from .._training.stream import Stream, is_stream, refuse_with_stream
@@ -156,12 +157,14 @@ def fit_ensemble(ensemble: Any, X, y, sample_weight=None, observer: ChainObserve
         return _fit_on_stream(ensemble, training, X, y, sample_weight)
     if goes_on := ensemble.warm_start and is_trained(ensemble):
         _check_members_of_before(ensemble)
-        X, y, task = TASKS[ensemble._kind].check(ensemble, X, y, ensemble._plan.task, reset=False)
-        X = in_dtype_of(ensemble, X)
+        X, y = read_samples(ensemble, X, y, reset=False)
+        y, task = TASKS[ensemble._kind].check(y, ensemble._plan.task)
+        X = in_dtype_of(ensemble.module_, X)
     else:
         reset_fitted(ensemble)
-        X, y, task = TASKS[ensemble._kind].check(ensemble, X, y)
-        X, task = prepare_to_compute(ensemble, X, task)
+        X, y = read_samples(ensemble, X, y)
+        y, task = TASKS[ensemble._kind].check(y)
+        X, task = prepare_to_compute(ensemble.dtype, ensemble.device, X, task)
     if goes_on and ensemble.n_members == len(_numbers_of(ensemble)):
         warn(
             f"With warm_start=True, all of the n_members={ensemble.n_members} members are trained "
@@ -176,7 +179,7 @@ def fit_ensemble(ensemble: Any, X, y, sample_weight=None, observer: ChainObserve
     random_state = check_random_state(ensemble.random_state)
     data = {"X": X, "y": y, "sample_weight": weight}
     if goes_on:
-        data["the fitted members"] = all_weights(ensemble)
+        data["the fitted members"] = all_weights(ensemble.module_)
     with resumable(ensemble, random_state, data) as random_state:
         _train_members(ensemble, training, task, Data(X, y, weight), random_state, observer, given)
     return ensemble
@@ -228,7 +231,7 @@ def _train_members(
     training = _keeping_time(ensemble, training, data.n_rows)
     train, valid = split(ensemble, task, data, random_state)
     if goes_on:
-        scaling = scaling_of(ensemble)
+        scaling = scaling_of(ensemble.module_)
     else:
         scaling = train.scaling(task, getattr(ensemble, "normalize_y", True))
     parts = Parts.drawn(task, train.y, random_state) if _leaves_out(ensemble, train) else None
@@ -276,10 +279,10 @@ def _job(
     # Bins make members surer than they should be. Unless they are calibrated, bins are for large
     # tables (wine, validation rows: NLL .86 without, 1.13 with them; calibrated .920 and .921).
     embedded_from = EMBEDDED_FROM if _calibrates(ensemble, train) else MANY_ROWS
-    inputs = train.inputs(ensemble, embedded_from)
-    recipe = recipe_for(ensemble, plan, train.row_shape, inputs)
+    inputs = train.inputs(InputSettings.of(ensemble), embedded_from)
+    recipe = NetworkSettings.of(ensemble).recipe(plan, train.row_shape, inputs)
     if is_trained(ensemble):
-        recipe = same_recipe(ensemble, recipe)
+        recipe = same_recipe(ensemble._recipe, recipe)
     n_epochs, batch_size = amount_of_training(ensemble, train.n_rows, has_bins(recipe))
     return Job(ensemble, training, n_epochs, batch_size, plan, recipe, *rows)
 
@@ -463,7 +466,7 @@ def _keep_members(ensemble: Any, trainer: Trainer, random_state: np.random.Rando
         ensemble.calibration_ = out_of_bag.temperature(_added_variance(functions, job))
     recipe = replace(job.recipe, functions=functions)
     plan, module = trainer.stacked(getattr(ensemble, "calibration_", None), recipe)
-    ensemble._keep(plan, recipe, module, trainer.history, TrainingBudget())
+    ensemble._keep(Fitted(plan, recipe, module, trainer.history, TrainingBudget()))
 
 
 def _first_that_left_out(ensemble: Any, drawn: str) -> int:

@@ -19,8 +19,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.parallel import delayed
 from torch import Tensor, nn
 
-from .._data.encoding import MANY_ROWS, InputEncoding, encoding_for
-from .._estimator.base import attributes_in_training
+from .._data.encoding import MANY_ROWS, InputEncoding, InputSettings
+from .._estimator.base import Fitted
 from .._method.plan import (
     NetworkRecipe,
     TrainingBudget,
@@ -112,9 +112,9 @@ class Data(NamedTuple):
         """Location and scale of the targets, for the module's buffers."""
         return task.scaling(self.y, self.weight, self.dtype, normalize_y)
 
-    def inputs(self, ensemble: Any, embedded_from: int) -> InputEncoding | None:
+    def inputs(self, settings: InputSettings, embedded_from: int) -> InputEncoding | None:
         """Return how the ensemble's parameters ask for rows to be encoded."""
-        return encoding_for(ensemble, self.X, self.y, self.weight, embedded_from)
+        return settings.encoding(self.X, self.y, self.weight, embedded_from)
 
     def at(self, rows: np.ndarray) -> Data:
         """Return some of the rows."""
@@ -289,7 +289,7 @@ class Trainer(ABC):
     def _attributes(self, net: Any) -> dict[str, Any]:
         """Attributes of the ensemble of the networks that a net trains, as they are now."""
         plan = replace(self.job.plan, n_networks=net.n_members)
-        return attributes_in_training(plan, self.job.recipe, net, TrainingBudget())
+        return Fitted.in_training(plan, self.job.recipe, net, TrainingBudget()).attributes
 
     def _rows(self, weight: Tensor | None, seeds: list[int]) -> Any:
         """The training rows as the engine takes them; of a stream, `weight` is its own."""

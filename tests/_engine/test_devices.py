@@ -225,10 +225,10 @@ def test_a_gpu_predicts_as_many_rows_at_a_time_as_the_memory_takes():
 def test_mps_computes_in_float32():
     task = RegressionTask.of_targets(NUMBERS)
     for device in ("mps", torch.device("mps")):
-        rows, found = prepare_to_compute(ensemble(device=device), X, task)
+        rows, found = prepare_to_compute("auto", device, X, task)
         assert rows.dtype == np.float32
         assert found.dtype == "float64"  # predictions are of X's dtype
         with pytest.raises(ValueError, match=r"dtype must be .*mps.* got 'float64'"):
-            prepare_to_compute(ensemble(device=device, dtype="float64"), X, task)
-    rows, _ = prepare_to_compute(ensemble(), X, task)
+            prepare_to_compute("float64", device, X, task)
+    rows, _ = prepare_to_compute("auto", "auto", X, task)
     assert rows.dtype == np.float64

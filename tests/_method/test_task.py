@@ -347,7 +347,7 @@ def test_columns_that_float32_cannot_hold_are_computed_in_float64(column):
     X = np.stack([np.linspace(0, 1, 10_000), column], axis=1)
     model = BayesianEnsembleRegressor()
     for rows, dtype in ((X, "float64"), (X[:, :1], "float32")):
-        found, task = prepare_to_compute(model, rows, RegressionTask(1, is_1d=True))
+        found, task = prepare_to_compute("auto", "auto", rows, RegressionTask(1, is_1d=True))
         assert found.dtype == dtype
         assert task.dtype == (None if dtype == "float64" else "float64")
 

@@ -38,7 +38,7 @@ def calibrate(distiller: Any, setup: Setup) -> None:
     task, module = pilot._plan.task, pilot.module_
     X, y, _ = FitMode(goes_on=True, task=task).begin(pilot, held_out.X, held_out.y)
     weight = task.weights_of_rows(y, held_out.sample_weight)
-    setup = setup._replace(scaling=scaling_of(pilot))
+    setup = setup._replace(scaling=scaling_of(module))
     networks, _ = networks_and_functions(pilot.teacher_, setup)
     members = predictor_of(networks, setup)(X)
     outputs = read_in_chunks(module, X, rows_first)

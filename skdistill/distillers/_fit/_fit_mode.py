@@ -12,7 +12,14 @@ import numpy as np
 from ..._data.schema import add_to_summary
 from ..._estimator.base import reset_fitted
 from ..._estimator.warm_start import in_dtype_of, is_trained, scaling_of
-from ..._method.task import TASKS, Buffers, ClassificationTask, Task, prepare_to_compute
+from ..._method.task import (
+    TASKS,
+    Buffers,
+    ClassificationTask,
+    Task,
+    prepare_to_compute,
+    read_samples,
+)
 from ..._training.trainer import Training, n_epochs_in
 from ..._utils.validation import errors_about
 from ..._utils.warnings import warn
@@ -66,20 +73,21 @@ class FitMode(NamedTuple):
             reset_fitted(distiller)
         check: Callable[..., Any] = TASKS[distiller._kind].check
         given = X
-        X, y, task = check(distiller, X, y, self.task, reset=not self.goes_on)
+        X, y = read_samples(distiller, X, y, reset=not self.goes_on)
+        y, task = check(y, self.task)
         if self.is_pass and self.goes_on:
             add_to_summary(distiller, given, X)
         vars(distiller).update(task.fitted_attributes)
         if self.goes_on:
-            X, task = in_dtype_of(distiller, X), replace(task, dtype=distiller._plan.task.dtype)
+            X, task = in_dtype_of(distiller.module_, X), replace(task, dtype=distiller._plan.task.dtype)
         elif hasattr(distiller, "dtype"):
-            X, task = prepare_to_compute(distiller, X, task)
+            X, task = prepare_to_compute(distiller.dtype, distiller.device, X, task)
         return X, y, task
 
     def scaling(self, distiller: Any, task: Task, targets, weight, dtype) -> Buffers:
         """Return the location and scale of the targets: those of the first fit."""
         if self.goes_on:
-            return scaling_of(distiller)
+            return scaling_of(distiller.module_)
         return task.scaling(targets, weight, dtype, getattr(distiller, "normalize_y", True))
 
     def adapted(self, training: Training) -> Training:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ..._estimator.base import attributes_in_training
+from ..._estimator.base import Fitted
 from ..._estimator.batched import as_rows, read_in_chunks
 from ..._estimator.warm_start import load_weights
 from ..._method.plan import TrainingBudget, as_tensors, build_module
@@ -288,7 +288,7 @@ def train_student(
     refinement = _refinement(distiller, setup, predictions)
     setup = setup._replace(training=replace(setup.training, refinement=refinement))
     if setup.fit_mode.goes_on:
-        load_weights(module, distiller)
+        load_weights(module, distiller.module_)
     elif plan.has_start:
         plan.start(module, *map(torch.as_tensor, first_predictions(setup, predictions)))
     n_planned = _n_epochs(distiller.max_epochs, len(rows), refinement)
@@ -410,9 +410,8 @@ class Student(NamedTuple):
 
     def _attributes(self, net: Any) -> dict[str, Any]:
         """Attributes of the distiller with the student that a net trains, as it is now."""
-        return self.facts | attributes_in_training(
-            self.plan, self.recipe, net, self.training_budget
-        )
+        fitted = Fitted.in_training(self.plan, self.recipe, net, self.training_budget)
+        return self.facts | fitted.attributes
 
     def n_epochs_done(self, n_planned: int) -> int:
         """Return how many epochs the student has been trained for; with `max_time` maybe fewer."""
@@ -467,7 +466,7 @@ class Student(NamedTuple):
         if self.X is not None:
             functions = widen_where_unknown(module, recipe, self.plan.task, self.X, self.find)
             recipe = replace(recipe, functions=functions)
-        self.distiller._keep(self.plan, recipe, module, history, self.training_budget)
+        self.distiller._keep(Fitted(self.plan, recipe, module, history, self.training_budget))
         vars(self.distiller).update(self.facts)
         if self.continued is not None:
             self.distiller._training_state = self.continued.state_

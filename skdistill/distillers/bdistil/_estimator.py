@@ -13,7 +13,7 @@ from sklearn.base import MetaEstimatorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..._data.encoding import MANY_ROWS, InputEncoding
-from ..._estimator.base import available_if, fit_task, recipe_for, with_callbacks
+from ..._estimator.base import NetworkSettings, available_if, fit_task, with_callbacks
 from ..._estimator.batched import as_rows, check_rows, rows_at_a_time
 from ..._estimator.predicting import DistributionEstimator, check_return_std, is_a
 from ..._method.plan import Plan
@@ -52,8 +52,8 @@ def recipes_of(
     booster: Any, plan: Plan, row_shape: tuple[int, ...], inputs: InputEncoding | None
 ) -> LearnerRecipes:
     """Return how to build the networks of each model class."""
-    modules = model_classes(booster.module)
-    return LearnerRecipes(tuple(recipe_for(booster, plan, row_shape, inputs, m) for m in modules))
+    networks = [NetworkSettings.of(booster, module) for module in model_classes(booster.module)]
+    return LearnerRecipes(tuple(one.recipe(plan, row_shape, inputs) for one in networks))
 
 
 def plan_of(booster: Any, task: Task) -> RoundsPlan:
