@@ -11,13 +11,12 @@ from typing import Any, Self, cast
 
 import numpy as np
 import torch
-from sklearn.base import MetaEstimatorMixin
+from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.utils import check_random_state
 
-from ..._estimator.base import available_if, fit_task, with_callbacks
+from ..._estimator.base import Fitted, available_if, with_callbacks
 from ..._estimator.batched import read_rows
 from ..._estimator.predicting import DistributionEstimator
-from ..._estimator.warm_start import is_trained
 from ..._method.task import Task
 from ..._training.stream import is_stream
 from ..._training.trainer import SEED_LIMIT
@@ -25,13 +24,13 @@ from ..._utils.ranks import current_ranks
 from ..._utils.validation import AnyOf, Number, OneOf, Schedule, Seed
 from ..._utils.warnings import warn
 from ...modules import MLP
-from .._fit._calibration import calibrate
-from .._fit._fit_mode import FitMode
+from .._fit._calibration import calibrated
 from .._fit._kinds import check_kind, kind_as_teacher
 from .._fit._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING_PARAMETERS, STUDENT_PARAMETERS
-from .._fit._student import first_predictions, train_student
+from .._fit._spec import FitMode, FitSpec, begun
+from .._fit._student import first_predictions, read_by, train_student
 from .._fit._teacher import MemberPredictions, fit_teacher_of, has_fitted_teacher
-from .._fit._validate import Setup, set_up, set_up_stream
+from .._fit._validate import fit_spec, stream_spec
 from ._families import FAMILIES, FAMILY_SETTINGS
 from ._family import FamilyPlan
 from ._latent_factor import FactorPlan
@@ -79,6 +78,12 @@ class Agreement:
         ranks = current_ranks()
         self.holds = self.holds if ranks is None else ranks.all_hold(self.holds)
 
+    def read(self, fitted: Fitted) -> Fitted:
+        """Return a student that predicts the mean, with an epistemic part of 0, if they agree."""
+        plan: Any = fitted.plan
+        is_mean = self.holds and plan.can_tell_parts
+        return read_by(replace(plan, members_agree=True), fitted) if is_mean else fitted
+
     def _predict_and_compare(self, rows: np.ndarray) -> np.ndarray:
         assert self._predict is not None
         return self._compare(self._predict(rows))
@@ -104,8 +109,9 @@ def chosen_family(distiller: Any, kind: str) -> str:
     return name
 
 
-def family_plan(distiller: Any, name: str, task: Task) -> FamilyPlan:
-    """Return the plan of a family; raise for parameters that do not go with it."""
+def family_plan(distiller: Any, task: Task) -> FamilyPlan:
+    """Return the plan of the family; raise for parameters that do not go with it."""
+    name = chosen_family(distiller, task.kind)
     if distiller.transfer_only and distiller.supervised_weight:
         raise ValueError(
             "supervised_weight must be 0 with transfer_only=True, whose rows have no labels; "
@@ -137,62 +143,65 @@ def _refuse_unread(distiller: Any, name: str, plan: FamilyPlan) -> None:
 
 
 @with_callbacks
-def _fit(distiller: Any, fit_mode_of: Any, X, y, *arguments) -> Any:
-    """Fit the teacher, if it is not fitted, and distil it; for `fit_mode_of` see :func:`set_up`."""
+def _fit(distiller: Any, X, y, *arguments, mode_of=FitMode.of_fit) -> Any:
+    """Fit the teacher, if it is not fitted, and distil it; for `mode_of` see :func:`fit_spec`."""
     check_kind(distiller.teacher, arguments[-1])
-
-    def plan_of(task: Task) -> FamilyPlan:
-        return family_plan(distiller, chosen_family(distiller, task.kind), task)
-
-    begin: Any = set_up_stream if is_stream(X) else set_up
-    setup = begin(distiller, plan_of, X, y, *arguments, fit_mode_of=fit_mode_of)
-    agreed = distiller._plan.members_agree if setup.fit_mode.goes_on else True
-    distiller.family_ = _same_family(distiller, setup)
-    with (
-        fit_task(distiller, setup.for_callbacks, 2) as context,
-        setup.resumable(distiller) as setup,
-    ):
-        agreement = Agreement(fit_teacher_of(distiller, setup, context), agreed)
-        n_members = agreement.predictions.count(setup.X)
-        plan = replace(setup.plan, n_members=n_members)
+    read: Any = stream_spec if is_stream(X) else fit_spec
+    spec = read(distiller, partial(family_plan, distiller), X, y, *arguments, mode_of=mode_of)
+    before: Any = spec.mode.before
+    family = chosen_family(distiller, spec.settings.kind)
+    if before is not None:
+        _refuse_other_family(distiller.family, family, before.facts["family_"])
+    with begun(distiller, spec) as (spec, task):
+        predictions = fit_teacher_of(spec, task)
+        vars(distiller).update(predictions.facts)
+        agreement = Agreement(predictions, before is None or before.plan.members_agree)
+        predictions = agreement.predictions
+        plan = replace(spec.plan, n_members=predictions.count(spec.X))
         if plan.learns_from_members:
-            plan = _informed(distiller, setup, plan, agreement.predictions)
-            setup = setup._replace(recipe=setup.recipe.with_outputs(plan.n_outputs))
-        if n_members == 1 and plan.can_tell_parts:
+            plan = _informed(spec, plan, predictions)
+            spec = replace(spec, recipe=spec.recipe.with_outputs(plan.n_outputs))
+        if plan.n_members == 1 and plan.can_tell_parts:
             warn(
                 "The teacher has one member, and so no spread to learn: the student cannot tell "
                 "the parts of the uncertainty, which are None.",
             )
-        try:
-            train_student(
-                distiller, setup, agreement.predictions, plan, context, n_members_=n_members
-            )
-            agreement.join()
-        finally:
-            if is_trained(distiller) and agreement.holds and plan.can_tell_parts:
-                distiller._predict_expected_only()
-        calibrate(distiller, setup)
+        fitted, facts = before, {"n_members_": plan.n_members, "family_": family}
+        for fitted in train_student(spec, plan, predictions, task, **facts):
+            distiller._keep(agreement.read(fitted))
+        agreement.join()
+        fitted = agreement.read(fitted)
+        distiller._keep(fitted)
+        _warn_of_agreement(fitted.plan)
+        if distiller.calibrate is not None:
+            distiller._keep(calibrated(fitted, spec, clone(distiller)))
     return distiller
 
 
-def _informed(
-    distiller: Any, setup: Setup, plan: FamilyPlan, predictions: MemberPredictions
-) -> FamilyPlan:
-    """Return the plan with what is to be known of the members before the network is built."""
-    if setup.fit_mode.goes_on:
-        return plan.informed_as(distiller._plan)
-    return plan.informed(*map(torch.as_tensor, first_predictions(setup, predictions)))
-
-
-def _same_family(distiller: Any, setup: Setup) -> str:
-    """Return the name of the family; raise if the fitted student is of another."""
-    name = chosen_family(distiller, setup.plan.task.kind)
-    if setup.fit_mode.goes_on and name != distiller.family_:
-        raise ValueError(
-            f"family must be {distiller.family_!r}, as in the fit that training goes on from; got "
-            f"{distiller.family!r}."
+def _warn_of_agreement(plan: Any) -> None:
+    if plan.members_agree and plan.n_members > 1:
+        warn(
+            "The teacher's members never disagreed about the rows that the student learnt "
+            "from: its epistemic uncertainty is 0 everywhere. Let it learn from other rows, by "
+            "transfer or X_transfer, or from out-of-fold predictions, by teacher_cv.",
         )
-    return name
+
+
+def _informed(spec: FitSpec, plan: FamilyPlan, predictions: MemberPredictions) -> FamilyPlan:
+    """Return the plan with what is to be known of the members before the network is built."""
+    before: Any = spec.mode.before
+    if before is not None:
+        return plan.informed_as(before.plan)
+    return plan.informed(*map(torch.as_tensor, first_predictions(spec, predictions)))
+
+
+def _refuse_other_family(given: Any, family: str, of_before: str) -> None:
+    """Raise a ValueError if the fitted student is of another family."""
+    if family != of_before:
+        raise ValueError(
+            f"family must be {of_before!r}, as in the fit that training goes on from; got "
+            f"{given!r}."
+        )
 
 
 class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
@@ -576,7 +585,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         KeyboardInterrupt
             On Ctrl-C; during the student's training it is kept as trained so far.
         """
-        return _fit(self, FitMode.of_fit, X, y, sample_weight, X_transfer, member_predictions)
+        return _fit(self, X, y, sample_weight, X_transfer, member_predictions)
 
     @available_if(has_fitted_teacher)
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Self:
@@ -620,8 +629,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         what `fit` trains with ``max_epochs=1``. `checkpoint` and `max_time` are for `fit` alone. A
         student that is still worse than a constant prediction is not warned of.
         """
-        fit_mode_of = partial(FitMode.of_pass, classes=classes)
-        return _fit(self, fit_mode_of, X, y, sample_weight, None, None)
+        mode_of = partial(FitMode.of_pass, classes=classes)
+        return _fit(self, X, y, sample_weight, None, None, mode_of=mode_of)
 
     @available_if(_draws_functions)
     def sample_members(
@@ -684,14 +693,3 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         buffers = dict(module.named_buffers(recurse=False))
         drawn = plan.task.wrap(module.network, buffers, draw)
         return drawn.of_parts(outputs).members.numpy()
-
-    def _predict_expected_only(self) -> None:
-        """Predict the members' mean from now on, with an epistemic part of 0."""
-        self._plan = replace(self._plan, members_agree=True)
-        self.module_.read = self._plan.read
-        if self.n_members_ > 1:
-            warn(
-                "The teacher's members never disagreed about the rows that the student learnt "
-                "from: its epistemic uncertainty is 0 everywhere. Let it learn from other rows, by "
-                "transfer or X_transfer, or from out-of-fold predictions, by teacher_cv.",
-            )

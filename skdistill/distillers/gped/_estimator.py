@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import nullcontext
+from functools import partial
 from numbers import Integral
 from typing import Any, Self
 
@@ -11,10 +14,12 @@ import torch
 from sklearn.base import MetaEstimatorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ..._estimator.base import fit_task, with_callbacks
+from ..._estimator.base import Fitted, with_callbacks
 from ..._estimator.batched import check_rows, read_in_chunks
 from ..._estimator.predicting import DistributionEstimator
 from ..._method.task import Task
+from ..._training.resume import NO_MATTER
+from ..._utils.ranks import refuse_ranks
 from ..._utils.validation import Number, OneOf
 from ...ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ...modules import MLP
@@ -22,11 +27,12 @@ from ...samplers import SGHMC, SGLD
 from ...transfer import TransferSet, make_transfer
 from .._fit._kinds import check_kind, kind_as_teacher
 from .._fit._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING_PARAMETERS
+from .._fit._spec import FitSpec, ObservedTask, begun
 from .._fit._student import train_student
 from .._fit._teacher import MemberPredictions, fit_teacher_of
-from .._fit._validate import Setup, check_further_rows, set_up
+from .._fit._validate import check_further_rows, fit_spec
 from ._estimates import pooled, targets_of
-from ._online import distil_online
+from ._online import distil_online, with_monitor
 from ._plan import ExpectationsPlan, chosen_estimates, chosen_expectations, expectations_plan
 
 
@@ -316,41 +322,41 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         self
         """
         check_kind(self.teacher, member_predictions)
+        runs_online = runs_chains(self.teacher) and member_predictions is None
+        if runs_online:
+            refuse_ranks(self)
         arguments = X, y, sample_weight, X_transfer, member_predictions
-        setup = set_up(self, lambda task: plan_of(self, task), *arguments)
+        spec = fit_spec(self, partial(plan_of, self), *arguments)
         monitored = None
         if X_monitor is not None:
-            monitored = check_further_rows(self, X_monitor, setup.X, "X_monitor")
-        with fit_task(self, setup.for_callbacks, 2) as context:
-            if runs_chains(self.teacher) and member_predictions is None:
-                means = distil_online(self, setup, monitored, context)
+            monitored = check_further_rows(spec, X_monitor, "X_monitor")
+        with begun(self, spec, resumes=not runs_online) as (spec, task):
+            if runs_online:
+                checkpoint = self._checkpoint(spec, monitored)
+                stages = distil_online(spec, task, checkpoint, monitored)
             else:
-                means = self._fit_on_members(setup, monitored, context)
-            if monitored is not None and means is not None:
-                self._note_monitored(X_monitor, means)
+                predictions = fit_teacher_of(spec, task)
+                self.__dict__.update(predictions.facts)
+                stages = distil_members(spec, predictions, task, monitored)
+            for fitted in stages:
+                self._keep(fitted)
+        if X_monitor is not None:
+            rows = X_monitor.rows if isinstance(X_monitor, TransferSet) else X_monitor
+            self.monitor_error_ = {
+                label: float(np.abs(self.predict_expectation(rows, label) - expected).mean())
+                for label, expected in self.monitor_.items()
+            }
         return self
 
-    def _fit_on_members(self, setup: Setup, monitored: np.ndarray | None, context: Any) -> Any:
-        """Train the student on the teacher's members; return what these expect of some rows."""
-        with setup.resumable(self) as setup:
-            predictions = fit_teacher_of(self, setup, context)
-            if monitored is not None and predictions.predict is None:
-                raise ValueError(
-                    "X_monitor must be None with member_predictions, which are for X alone."
-                )
-            predictions.count(setup.X)
-            train_student(self, setup, predictions, setup.plan, context)
-            return _means_of_members(setup, predictions, monitored)
+    def _checkpoint(self, spec: FitSpec, monitored: np.ndarray | None) -> Any:
+        """Return the context of a checkpoint of chains and student, or of None."""
+        if self.checkpoint is None:
+            return nullcontext()
+        from ..._engine import Checkpoint
+        from ..._serialization.digest import digests
 
-    def _note_monitored(self, given: Any, means: torch.Tensor) -> None:
-        """Set `monitor_` and `monitor_error_` for the rows of `X_monitor`."""
-        rows = given.rows if isinstance(given, TransferSet) else given
-        plan, self.monitor_, self.monitor_error_ = self._plan, {}, {}
-        for label, columns in zip(plan.labels, plan.columns, strict=True):
-            expected = plan.in_units(label, means[:, columns].cpu(), self.module_)
-            self.monitor_[label] = expected.numpy()
-            error = self.predict_expectation(rows, label) - self.monitor_[label]
-            self.monitor_error_[label] = float(np.abs(error).mean())
+        belongs_to = digests(self, {**spec.data, "X_monitor": monitored}, NO_MATTER)
+        return Checkpoint(self.checkpoint, self.checkpoint_every, belongs_to)
 
     def predict_expectation(self, X: Any, name: str) -> np.ndarray:
         """Predict an expectation.
@@ -377,10 +383,20 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         return plan.in_units(name, values, self.module_).numpy()
 
 
-def _means_of_members(setup: Setup, predictions: MemberPredictions, rows: np.ndarray | None) -> Any:
-    """Return a student's targets for the rows of `X_monitor`: expectations over the members."""
-    if rows is None or predictions.predict is None:
-        return None
-    plan = setup.plan
-    values = torch.from_numpy(predictions.predict(rows)).movedim(1, 0).split(plan.n_values, dim=-1)
-    return targets_of(plan.expectations, plan.n_values, pooled(plan.expectations, values))
+def distil_members(
+    spec: FitSpec, predictions: MemberPredictions, task: ObservedTask, monitored: np.ndarray | None
+) -> Iterator[Fitted]:
+    """Train the student on the teacher's members; give it after each stage, as train_student does.
+
+    For the rows of `X_monitor` the last one tells what the members expect.
+    """
+    plan, predict = spec.plan, predictions.predict
+    if monitored is not None and predict is None:
+        raise ValueError("X_monitor must be None with member_predictions, which are for X alone.")
+    predictions.count(spec.X)
+    for fitted in train_student(spec, plan, predictions, task):
+        yield fitted
+    if monitored is not None and predict is not None:
+        values = torch.from_numpy(predict(monitored)).movedim(1, 0).split(plan.n_values, dim=-1)
+        means = targets_of(plan.expectations, plan.n_values, pooled(plan.expectations, values))
+        yield with_monitor(fitted, means)
