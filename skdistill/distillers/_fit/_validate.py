@@ -58,6 +58,9 @@ _MANY_ROWS, _MANY_STREAMED = 50_000, 10_000
 # Rows, at most, that tell whether noise leaves a table as it is.
 _ROWS_LOOKED_AT = 2_000
 
+# Further samples, at least, and the factor between standard deviations, that tell of other units.
+_LEAST_TO_SPREAD, _OTHER_UNIT = 10, 10.0
+
 # What parameters must be where X gives batches, which are trained on as they are read.
 _WITH_STREAM = {
     "transfer_only": False,
@@ -351,13 +354,19 @@ def check_further_rows(spec: FitSpec, given: Any, name: str) -> np.ndarray:
 
 
 def _warn_of_other_units(X: np.ndarray, rows: np.ndarray, name: str) -> None:
-    """Warn of further samples that are beyond X by more than its range, in most features."""
+    """Warn of further samples that seem to have other units than X, in most features.
+
+    They are all beyond X by more than its range, or spread over ten times as much, or a tenth.
+    """
     low, high = np.fmin.reduce(X), np.fmax.reduce(X)
-    beyond = np.fmax.reduce(rows) < 2 * low - high, np.fmin.reduce(rows) > 2 * high - low
-    if 2 * np.count_nonzero(beyond[0] | beyond[1]) > X.shape[1]:
+    is_other = (np.fmax.reduce(rows) < 2 * low - high) | (np.fmin.reduce(rows) > 2 * high - low)
+    if len(rows) >= _LEAST_TO_SPREAD:
+        spreads = np.nanstd(X, axis=0), np.nanstd(rows, axis=0)
+        is_other |= np.maximum(*spreads) > _OTHER_UNIT * np.minimum(*spreads)
+    if 2 * np.count_nonzero(is_other & (high > low)) > X.shape[1]:
         warn(
-            f"{name} is far from X in most features: has one of them been scaled, and not the "
-            f"other? A Pipeline transforms X only. So that its steps transform {name} too, call "
+            f"{name} seems to have other units than X in most features: has one of them been "
+            f"scaled, and not the other? A Pipeline transforms X only. So that its steps transform {name} too, call "
             "sklearn.set_config(enable_metadata_routing=True) and the student's "
             f"set_fit_request({name}=True), and give Pipeline(..., transform_input=['{name}'])."
         )
