@@ -20,10 +20,9 @@ from .._data.schema import Schema, TableSummary
 from .._method.plan import NetworkRecipe, Plan, TrainingBudget, rebuild_module, weights_of
 from .._training.trainer import Training, check_modules, device_of
 from .._utils.process import torch_threads
-from .._utils.settings import check_nested
+from .._utils.settings import SettingsRule, check_nested, objects_with
 from .._utils.validation import (
     FilePath,
-    Interval,
     Number,
     OneOf,
     Seed,
@@ -33,6 +32,7 @@ from .._utils.validation import (
 from .._utils.warnings import warn, without_schema_warnings
 from .._version import API_PAGE, __version__
 from ..modules import MLP, shares_weights
+from ..settings import Checkpoint, Runtime
 
 try:
     from sklearn.callback import CallbackSupportMixin
@@ -78,6 +78,14 @@ def available_if(check: Callable[[Any], bool]) -> Callable[[Method], Method]:
 # Parts of an estimator whose parameters it takes, as ``<part>__<name>``.
 _PARTS = ("module", "optimizer", "callbacks")
 
+# Names that parameters have had; most are those of an object now, which is found by its rule.
+_RENAMED = {
+    **{"group_lasso": "strength", "prune_threshold": "threshold", "checkpoint_every": "every"},
+    **{"alpha": "teacher_weight", "beta": "member_weight"},  # of Hydra+
+    "calibrate": "calibration_fraction",  # of students
+    **{"begin_token": "begin", "end_token": "end", "pad_token": "pad"},
+}
+
 # Attributes that hold the trained stack, in the order of a Fitted, and all private ones of a fit.
 _ATTRIBUTES = ("_plan", "_recipe", "module_", "_history", "_training_budget")
 _PRIVATE = (
@@ -108,11 +116,9 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         "batch_size": Number(Integral, 1),
         "clip_norm": Number(Real, 0, closed="neither", others=(None,)),
         "lr_schedule": OneOf((None, "cosine")),
-        "compile": OneOf(("auto", True, False)),
-        "n_threads": Number(Integral, 1, others=("auto",)),
+        "runtime": SettingsRule(Runtime, OneOf((None,)), ("dtype", "member_block")),
         "verbose": Number(Integral, 0, others=(True, False)),
-        "checkpoint": FilePath(),
-        "checkpoint_every": Interval(),
+        "checkpoint": SettingsRule(Checkpoint, FilePath(optional=True)),
         "random_state": Seed(),
     }
 
@@ -131,10 +137,15 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
 
     # --- parameters
 
-    def _set_extra_params(self, params: dict[str, Any]) -> None:
-        """Store the keyword arguments of the constructor; unknown ones are reported by fit."""
-        self.__dict__.update(params)
-        unknown = [name for name in params if name.split("__")[0] not in _PARTS]
+    def _set_arguments(self, given: dict[str, Any]) -> None:
+        """Store the arguments of a constructor, its ``locals()``, as attributes of their names.
+
+        Unknown ones among its keyword arguments are reported by fit.
+        """
+        arguments, extra = dict(given), given["kwargs"]
+        del arguments["self"], arguments["kwargs"]
+        self.__dict__.update(arguments | extra)
+        unknown = [name for name in extra if name.split("__")[0] not in _PARTS]
         if unknown:
             self._unknown_params = unknown
 
@@ -161,7 +172,7 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
                 raise ValueError(
                     f"Invalid parameter {name!r} for estimator {self}. Valid parameters are: "
                     f"{sorted(known)}, and {[f'{part}__<name>' for part in _PARTS]}."
-                    f"{_names_like(name, known)}"
+                    f"{_advice(self, name, known)}"
                 )
         super().set_params(**own)
         self.__dict__.update({k: v for k, v in params.items() if _is_of_part(k)})
@@ -171,7 +182,7 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
 
     def _keep(self, fitted: Fitted) -> None:
         """Keep what a fit has returned."""
-        vars(self).update(fitted.attributes)
+        self.__dict__.update(fitted.attributes)
 
     @property
     def history_(self) -> Any:
@@ -238,7 +249,7 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         if weights is not None:
             with torch_threads(1):  # torch's threads would not be there in a forked child
                 module = rebuild_module(self._plan, self._recipe, weights)
-            self.module_ = module.to(available_device(self.device))
+            self.module_ = module.to(available_device(Runtime.of(self.runtime).device))
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,7 +281,8 @@ class Fitted:
         if "module_" not in vars(estimator):
             return None
         own = {name: vars(estimator)[name] for name in _fitted_names(estimator)}
-        return cls(*(own.pop(name) for name in _ATTRIBUTES), facts=own)
+        plan, recipe, module, history, budget = (own.pop(name) for name in _ATTRIBUTES)
+        return cls(plan, recipe, module, history, budget, own)
 
     @classmethod
     def in_training(cls, plan: Plan, recipe: Any, net: Any, budget: TrainingBudget) -> Fitted:
@@ -291,8 +303,14 @@ def _is_of_part(name: str) -> bool:
     return bool(delimiter) and part in _PARTS
 
 
-def _names_like(name: str, known: Iterable[str]) -> str:
-    """Ask whether a parameter that is spelt like an unknown one was meant, if there is one."""
+def _advice(estimator: NetEstimator, name: str, known: Iterable[str]) -> str:
+    """Advice for an unknown parameter: the object that has it, or one that is spelt alike."""
+    named = _RENAMED.get(name, name)
+    if named in known:
+        return f" It is called {named} now."
+    groups = (objects_with(estimator, group, named) for group in estimator._parameter_table)
+    if found := next(filter(None, groups), ""):
+        return found
     _, delimiter, inner = name.partition("__")
     if not delimiter:
         return did_you_mean(name, known)
@@ -309,7 +327,7 @@ def checked_training(estimator: NetEstimator, modules: list[Any] | None = None) 
             f"{type(estimator).__name__} got unknown parameters {sorted(unknown)}; it takes "
             f"{estimator._get_param_names()}, and parameters of its parts as "
             f"{[f'{part}__<name>' for part in _PARTS]}."
-            + _names_like(sorted(unknown)[0], estimator._get_param_names())
+            + _advice(estimator, sorted(unknown)[0], estimator._get_param_names())
         )
     check_parameters(estimator)
     given = [estimator.module] if modules is None else modules
@@ -386,7 +404,7 @@ def available_device(device: Any) -> torch.device:
     """Return a torch device; the CPU, with a warning, where there is no such GPU."""
     found = device_of(device)
     if found.type == "meta":
-        raise ValueError("device must be one that holds values, got 'meta'.")
+        raise ValueError("runtime__device must be one that holds values, got 'meta'.")
     if found.type == "cuda" and not torch.cuda.is_available():
         warn(f"device={device!r} is not there; the model is put on the CPU.")
         return torch.device("cpu")

@@ -387,8 +387,8 @@ def dtype_to_compute(
     if str(device).startswith("mps"):
         if wanted == "float64":
             raise ValueError(
-                "dtype must be 'auto' or 'float32' with device='mps', which has no float64; got "
-                f"{wanted!r}. Take device='cpu' for float64."
+                "runtime__dtype must be 'auto' or 'float32' with device='mps', which has no "
+                f"float64; got {wanted!r}. Take device='cpu' for float64."
             )
         return "float32"
     if wanted != "auto":

@@ -29,6 +29,7 @@ from .._method.task import (
 )
 from .._utils.moments import Moments
 from .._utils.ranks import Ranks
+from ..settings import Runtime
 
 # Rows of the shuffle buffer, for batches that do not say how many.
 BUFFER_ROWS = 100_000
@@ -145,7 +146,8 @@ class Stream:
             estimator._summary = estimator._summary.with_limits(*seen.limits, seen.n_rows)
         self.examples = seen.examples.part()
         limits = seen.limits if is_large_table((self.n_rows, *self.row_shape)) else None
-        wanted = estimator.dtype, estimator.device
+        runtime = Runtime.of(estimator.runtime)
+        wanted = runtime.dtype, runtime.device
         self.dtype = np.dtype(dtype_to_compute(*wanted, self.given_dtype.name, limits))
         self.task = seen.task()
         if self.dtype != self.given_dtype:

@@ -28,6 +28,7 @@ from skdistill._engine import _steps, optimizer_defaults
 from skdistill._estimator.batched import chunk_size
 from skdistill._method.task import RegressionTask, prepare_to_compute
 from skdistill._training.trainer import Training
+from skdistill.distillers import HydraLoss
 from skdistill.distributions import Dirichlet
 from skdistill.losses import label_nll
 from skdistill.modules import MLP, stack
@@ -73,8 +74,12 @@ def distillers():
         yield DistributionDistiller(CLASSIFIER, family="dirichlet", loss=loss, **SMALL)
     yield DistributionDistiller(CLASSIFIER, family="logit_normal", covariance=2, **SMALL)
     for n_heads in (None, 3):
-        yield HydraPlusRegressor(REGRESSOR, n_heads=n_heads, diversity_weight=0.1, **SMALL)
-        yield HydraPlusClassifier(CLASSIFIER, n_heads=n_heads, diversity_weight=0.1, **SMALL)
+        yield HydraPlusRegressor(
+            REGRESSOR, n_heads=n_heads, loss=HydraLoss(diversity_weight=0.1), **SMALL
+        )
+        yield HydraPlusClassifier(
+            CLASSIFIER, n_heads=n_heads, loss=HydraLoss(diversity_weight=0.1), **SMALL
+        )
     yield GPEDDistiller(REGRESSOR, **SMALL)
     yield GPEDDistiller(CLASSIFIER, **SMALL)
     yield REGRESSOR

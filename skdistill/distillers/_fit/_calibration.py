@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Calibration of a fitted student on rows that were held out, for the parameter `calibrate`."""
+"""Calibration of a fitted student on rows that were held out, for `calibration_fraction`."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from ._teacher import distribution_of, networks_and_functions, predictor_of
 
 
 def calibrated(fitted: Fitted, spec: FitSpec, pilot: Any) -> Fitted:
-    """Return a fitted student calibrated as `calibrate` says.
+    """Return a fitted student calibrated as `calibration_fraction` says.
 
     A second student, `pilot`, of a second teacher unless that is fitted already, learns without a
     share of the samples, on which it is calibrated. The first one keeps all of them, and takes the
     values over.
     """
     kept, held_out = split_rows(spec)
-    pilot.set_params(calibrate=None, checkpoint=None, warm_start=False)
+    pilot.set_params(calibration_fraction=None, checkpoint=None, warm_start=False)
     if spec.training.budget is not None:
         pilot.set_params(max_time=spec.training.budget.keeping(0.0).part(1.0).seconds)
     pilot.fit(*kept, X_transfer=spec.X_transfer if len(spec.X_transfer) else None)
@@ -40,7 +40,7 @@ def calibrated(fitted: Fitted, spec: FitSpec, pilot: Any) -> Fitted:
     X, (y, _) = in_dtype_of(module, X), TASKS[spec.settings.kind].check(y, task)
     weight = task.weights_of_rows(y, held_out.sample_weight)
     spec = replace(spec, scaling=scaling_of(module))
-    networks, _ = networks_and_functions(pilot.teacher_, spec)
+    networks, *_ = networks_and_functions(pilot.teacher_, spec)
     members = predictor_of(networks, spec)(X)
     outputs = read_in_chunks(module, X, rows_first)
     found = fit_calibration(
@@ -52,7 +52,7 @@ def calibrated(fitted: Fitted, spec: FitSpec, pilot: Any) -> Fitted:
     if np.min(found.power) == 0:
         warn(
             "The student's epistemic uncertainty does not rise with its members' on the rows that "
-            "calibrate holds out, and is constant now.",
+            "calibration_fraction holds out, and is constant now.",
         )
     plan: Any = fitted.plan
     return read_by(replace(plan, calibration=found), fitted, calibration_=found)
@@ -61,20 +61,20 @@ def calibrated(fitted: Fitted, spec: FitSpec, pilot: Any) -> Fitted:
 def split_rows(spec: FitSpec) -> tuple[FitArguments, FitArguments]:
     """Return what a student is fitted on that is to be calibrated, and the rows held out."""
     X, y, sample_weight = spec.arguments
-    y, share = np.asarray(y), spec.settings.calibrate
+    y, share = np.asarray(y), spec.settings.calibration_fraction
     weight = check_weights(sample_weight, len(y))
     given = [X, y] if weight is None else [X, y, weight]
     (seed,) = spec.draw_seeds(1)
     is_classifier = spec.settings.kind == "classifier"
-    with errors_about("calibrate"):
+    with errors_about("calibration_fraction"):
         parts = train_test_split(
             *given, test_size=share, random_state=seed, stratify=y if is_classifier else None
         )
     kept, held_out = (FitArguments(*[*part, None][:3]) for part in (parts[::2], parts[1::2]))
     if is_classifier and (missing := {*spec.plan.task.labels.tolist()} - set(kept.y)):
         raise ValueError(
-            f"calibrate={share!r} leaves no row of the classes {sorted(missing)} to "
-            "fit on; hold out fewer."
+            f"calibration_fraction={share!r} leaves no row of the classes {sorted(missing)} to fit "
+            "on; hold out fewer."
         )
     check_weights(held_out.sample_weight, len(held_out.y), "sample_weight of the rows held out")
     return kept, held_out

@@ -22,6 +22,8 @@ from ..._training.trainer import SEED_LIMIT, Training, n_epochs_in
 from ..._utils.ranks import current_ranks
 from ..._utils.validation import errors_about
 from ..._utils.warnings import warn
+from ...pruning import GroupLasso
+from ...settings import Runtime
 from ...transfer import TransferMaker
 
 # Parameters that ranks may have each their own of; the seed of rank 0 counts. A fitted teacher is
@@ -30,7 +32,7 @@ _MAY_DIFFER = ("callbacks", "device", "memory", "random_state", "teacher", *NO_M
 
 
 @dataclass(frozen=True, eq=False)
-class Settings:
+class StudentSettings:
     """Parameters of a distiller as they are when its fit begins; see the estimators.
 
     Those with a default are not of every distiller. `name` is that of the class, `kind` that of the
@@ -49,15 +51,13 @@ class Settings:
     batch_size: Any
     normalize_X: bool
     checkpoint: Any
-    device: Any
     verbose: int
     random_state: Any
+    dtype: str | None  # None is that of X
+    device: Any
     normalize_y: bool = True
-    dtype: str | None = None  # that of X
-    group_lasso: float = 0.0
-    prune_threshold: float = 0.0
-    finetune_epochs: int | str = "auto"
-    calibrate: float | None = None
+    pruning: GroupLasso | None = None
+    calibration_fraction: float | None = None
     warm_start: bool = False
     n_rounds: int = 0
     max_search: int = 0
@@ -65,13 +65,18 @@ class Settings:
     n_asked: int = 1
 
     @classmethod
-    def of(cls, estimator: NetEstimator) -> Settings:
+    def of(cls, estimator: NetEstimator) -> StudentSettings:
         """Read an estimator's parameters."""
-        given = estimator.get_params(deep=False)
-        names = (field.name for field in fields(cls) if field.name in given)
-        return cls(
-            type(estimator).__name__, estimator._kind, **{name: given[name] for name in names}
-        )
+        runtime = Runtime.of(estimator.runtime)
+        takes_dtype = "dtype" not in estimator._parameter_table["runtime"].unread
+        found = estimator.get_params(deep=False) | {
+            "name": type(estimator).__name__,
+            "kind": estimator._kind,
+            "dtype": runtime.dtype if takes_dtype else None,
+            "device": runtime.device,
+        }
+        names = [field.name for field in fields(cls) if field.name in found]
+        return cls(**{name: found[name] for name in names})
 
     @property
     def is_repeatable(self) -> bool:
@@ -88,17 +93,19 @@ class FitMode(NamedTuple):
     task: Task | None = None  # if it is known before y is
 
     @classmethod
-    def of_fit(cls, settings: Settings, before: Fitted | None) -> FitMode:
+    def of_fit(cls, settings: StudentSettings, before: Fitted | None) -> FitMode:
         """Return the mode of a call of `fit`, which ``warm_start`` decides about."""
         if not settings.warm_start:
             return cls()
-        _refuse_group_lasso(settings, "warm_start=True")
+        _refuse_pruning(settings, "warm_start=True")
         return cls(before, keeps_state=True, task=None if before is None else before.plan.task)
 
     @classmethod
-    def of_pass(cls, settings: Settings, before: Fitted | None, classes: Any = None) -> FitMode:
+    def of_pass(
+        cls, settings: StudentSettings, before: Fitted | None, classes: Any = None
+    ) -> FitMode:
         """Return the mode of a call of `partial_fit`; ValueError for wrong `classes`."""
-        _refuse_group_lasso(settings, "partial_fit")
+        _refuse_pruning(settings, "partial_fit")
         known: Any = None if before is None else before.plan.task
         if settings.kind == "classifier":
             known = _checked_classes(classes, known)
@@ -106,7 +113,9 @@ class FitMode(NamedTuple):
             raise ValueError(f"classes must be None for a regressor, got {classes!r}.")
         return cls(before, is_pass=True, keeps_state=True, task=known)
 
-    def prepared(self, settings: Settings, X: np.ndarray, task: Task) -> tuple[np.ndarray, Task]:
+    def prepared(
+        self, settings: StudentSettings, X: np.ndarray, task: Task
+    ) -> tuple[np.ndarray, Task]:
         """Return checked samples in the dtype to compute in, and the task so adapted."""
         if self.before is not None:
             task = replace(task, dtype=self.before.plan.task.dtype)
@@ -115,7 +124,7 @@ class FitMode(NamedTuple):
             return X, task
         return prepare_to_compute(settings.dtype, settings.device, X, task)
 
-    def scaling(self, settings: Settings, task: Task, y, weight, dtype) -> Buffers:
+    def scaling(self, settings: StudentSettings, task: Task, y, weight, dtype) -> Buffers:
         """Return the location and scale of the targets: those of the first fit."""
         if self.before is not None:
             return scaling_of(self.before.module)
@@ -170,11 +179,11 @@ def _checked_classes(classes: Any, known: ClassificationTask | None) -> Classifi
     return given
 
 
-def _refuse_group_lasso(settings: Settings, why: str) -> None:
-    if settings.group_lasso:
+def _refuse_pruning(settings: StudentSettings, why: str) -> None:
+    if settings.pruning is not None:
         raise ValueError(
-            f"group_lasso must be 0 with {why}, as units are removed when training ends; got "
-            f"{settings.group_lasso!r}."
+            f"pruning must be None with {why}, as units are removed when training ends; got "
+            f"{settings.pruning!r}."
         )
 
 
@@ -190,7 +199,7 @@ class FitArguments(NamedTuple):
 class FitSpec:
     """Everything that a fit needs; X, y and weight are of the samples of positive weight."""
 
-    settings: Settings
+    settings: StudentSettings
     mode: FitMode
     training: Training
     arguments: FitArguments

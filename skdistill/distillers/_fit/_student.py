@@ -42,7 +42,7 @@ from ...modules import count_flop, n_parameters
 from ...pruning import prune, widths
 from ...transfer import prepare_lacking
 from ._disagreement import prepare_maker
-from ._spec import FitSpec, ObservedTask, Settings
+from ._spec import FitSpec, ObservedTask, StudentSettings
 from ._teacher import MemberPredictions
 from ._validate import group_lasso
 
@@ -254,7 +254,7 @@ def _rows(spec: FitSpec, predictions: MemberPredictions, seed: int) -> tuple[Any
 def train_student(
     spec: FitSpec, plan: Any, predictions: MemberPredictions, task: ObservedTask, **facts: Any
 ) -> Iterator[Fitted]:
-    """Train a student, and prune it with `group_lasso`; give it after each of these stages.
+    """Train a student, and prune it with `pruning`; give it after each of these stages.
 
     So its estimator can keep what has been reached if a later stage fails. Nothing is given where
     all epochs are trained already. `plan` is that of `spec`, completed by what is known of the
@@ -283,7 +283,7 @@ def train_student(
         return
     if rows.ranks is not None:
         _check_ranks(rows.ranks, spec, rows, n_epochs)
-    n_more = _n_finetuning(settings, n_epochs)
+    n_more, share = _n_finetuning(settings, n_epochs), predictions.found_share
     budget = TrainingBudget(n_of_first, total_weight, refinement)
     objective = plan.objective(module, budget)
     objective.first_epoch = n_before
@@ -299,14 +299,14 @@ def train_student(
         _continued(spec, rows, module),
         spec.mode.is_pass,
         spec.X,
-        partial(_find_functions, spec) if predictions.without_functions else None,
+        partial(_find_functions, spec, share) if share > 0 else None,
     )
     yield from _stages(student, settings, module, rows, objective, (n_epochs, n_more), task)
 
 
 def _stages(
     student: Student,
-    settings: Settings,
+    settings: StudentSettings,
     module: Any,
     rows: Any,
     objective: Any,
@@ -320,8 +320,8 @@ def _stages(
         how: dict[str, Any] = {"proximal": lasso, "share": n_first / sum(n_epochs)}
         per_epoch = task.per_epoch(student.in_training)
         fitted = yield from student.train(module, objective, rows, n_first, [per_epoch], **how)
-        if lasso is not None:
-            student, fitted = student.pruned(fitted, settings.prune_threshold)
+        if settings.pruning is not None:
+            student, fitted = student.pruned(fitted, settings.pruning.threshold)
             yield fitted
         if n_more:
             objective.first_epoch = n_first  # weights that grow over the epochs have grown
@@ -329,11 +329,11 @@ def _stages(
             yield from student.train(fitted.module, objective, rows, n_more, [per_epoch], **how)
 
 
-def _n_finetuning(settings: Settings, n_epochs: int) -> int:
+def _n_finetuning(settings: StudentSettings, n_epochs: int) -> int:
     """Return the number of epochs after pruning."""
-    if not settings.group_lasso:
+    if settings.pruning is None:
         return 0
-    more = settings.finetune_epochs
+    more = settings.pruning.finetune_epochs
     return n_epochs // 2 if more == "auto" else int(more)
 
 
@@ -349,15 +349,19 @@ def _with_functions(recipe: Any, predictions: MemberPredictions, plan: Any) -> A
     return replace(recipe, functions=functions)
 
 
-def _find_functions(spec: FitSpec, predict: Predict) -> RandomFunctions | None:
-    """Find random functions for a student that predicts so, if its table has some."""
+def _find_functions(spec: FitSpec, share: float, predict: Predict) -> RandomFunctions | None:
+    """Find random functions, of a share of their variance, for a student that predicts so.
+
+    There are none where its table has none.
+    """
     y, scaling, columns = spec.y, spec.scaling, spec.columns
     are_classes = spec.plan.task.kind == "classifier"
     if not are_classes:
         y = y * scaling["y_scale"] + scaling["y_loc"]
     n_categories = None if columns is None else columns.n_categories
     rng = np.random.RandomState(0)
-    return find_functions(spec.X, y, n_categories, predict, None, are_classes, rng)
+    found = find_functions(spec.X, y, n_categories, predict, None, are_classes, rng)
+    return None if found is None else found.times(math.sqrt(share))
 
 
 def _check_ranks(ranks: Ranks, spec: FitSpec, rows: Any, n_epochs: int) -> None:

@@ -31,7 +31,7 @@ from ..._training.trainer import Training
 from ..._utils.validation import errors_about
 from ..._utils.warnings import warn
 from ...distributions import Calibratable
-from ...pruning import GroupLasso
+from ...pruning import ProximalStep
 from ...teachers import check_member_predictions
 from ...transfer import (
     Disagreement,
@@ -42,7 +42,7 @@ from ...transfer import (
     make_transfer,
     numbered,
 )
-from ._spec import FitArguments, FitMode, FitSpec, Settings
+from ._spec import FitArguments, FitMode, FitSpec, StudentSettings
 
 # What transfer="auto" stands for, by the kind of the student.
 _AUTO_NOISE = {
@@ -58,7 +58,7 @@ _MANY_ROWS, _MANY_STREAMED = 50_000, 10_000
 # Rows, at most, that tell whether noise leaves a table as it is.
 _ROWS_LOOKED_AT = 2_000
 
-# Further samples, at least, and the factor between standard deviations, that tell of other units.
+# Further samples, at least, and the factor between widths of ranges, that tell of other units.
 _LEAST_TO_SPREAD, _OTHER_UNIT = 10, 10.0
 
 # What parameters must be where X gives batches, which are trained on as they are read.
@@ -68,10 +68,10 @@ _WITH_STREAM = {
     "memory": None,
     "warm_start": False,
     "checkpoint": None,
-    "calibrate": None,
+    "calibration_fraction": None,
 }
 
-ModeOf = Callable[[Settings, Fitted | None], FitMode]
+ModeOf = Callable[[StudentSettings, Fitted | None], FitMode]
 
 
 def fit_spec(
@@ -112,7 +112,7 @@ def fit_spec(
     auto_transfer : TransferMaker, default=None
         What ``transfer="auto"`` stands for, unless it is as usual for the task.
     """
-    training, settings = checked_training(estimator, modules), Settings.of(estimator)
+    training, settings = checked_training(estimator, modules), StudentSettings.of(estimator)
     X = as_table(X)
     random_state = check_random_state(settings.random_state)
     mode = mode_of(settings, Fitted.of(estimator))
@@ -161,7 +161,7 @@ def stream_spec(
     auto_transfer: TransferMaker | None = None,
 ) -> FitSpec:
     """Do what :func:`fit_spec` does where X gives batches, which are read once for it."""
-    training, settings = checked_training(estimator), Settings.of(estimator)
+    training, settings = checked_training(estimator), StudentSettings.of(estimator)
     arguments = {"y": y, "sample_weight": sample_weight, "X_transfer": X_transfer}
     arguments["member_predictions"] = member_predictions
     refuse_with_stream(estimator, _WITH_STREAM, arguments)
@@ -218,10 +218,10 @@ def _with_transfer(
     return replace(spec, maker=maker, **found)
 
 
-def _keeping_time(settings: Settings, training: Training) -> Training:
-    """Return how to train with time left, of `max_time`, for the second fit of `calibrate`."""
+def _keeping_time(settings: StudentSettings, training: Training) -> Training:
+    """Return how to train with time left, of `max_time`, for the student to calibrate on."""
     budget = training.budget
-    if budget is None or settings.calibrate is None:
+    if budget is None or settings.calibration_fraction is None:
         return training
     return replace(training, budget=budget.keeping(budget.seconds / 2))
 
@@ -230,28 +230,30 @@ def check_student(spec: FitSpec, has_teacher: bool) -> None:
     """Raise a ValueError for modules that do not fit, and for what needs others than these."""
     module = build_module(spec.plan, spec.recipe, [0], torch.float64)
     group_lasso(spec.settings, module)
-    share = spec.settings.calibrate
+    share = spec.settings.calibration_fraction
     if share is None:
         return
     refused = {"member_predictions": not has_teacher, "partial_fit": spec.mode.is_pass}
     for what, is_given in refused.items():
         if is_given:
-            raise ValueError(f"calibrate must be None with {what}; got {share!r}.")
+            raise ValueError(f"calibration_fraction must be None with {what}; got {share!r}.")
     found = module.distribution(torch.zeros(1, *spec.recipe.row_shape, dtype=torch.float64))
     if not isinstance(found, Calibratable):
         raise ValueError(
-            f"calibrate must be None for a student that predicts a {type(found).__name__}, whose "
-            f"epistemic part cannot be changed for each target by itself; got {share!r}."
+            f"calibration_fraction must be None for a student that predicts a "
+            f"{type(found).__name__}, whose epistemic part cannot be changed for each target by "
+            f"itself; got {share!r}."
         )
 
 
-def group_lasso(settings: Settings, module: Any) -> GroupLasso | None:
+def group_lasso(settings: StudentSettings, module: Any) -> ProximalStep | None:
     """Return the proximal step, if there is one; raise for modules that cannot be pruned."""
-    return GroupLasso(module, settings.group_lasso) if settings.group_lasso else None
+    pruning = settings.pruning
+    return None if pruning is None else ProximalStep(module, pruning.strength)
 
 
 def transfer_maker(
-    settings: Settings, auto: TransferMaker | None, n_rows: int, has_teacher: bool, many: int
+    settings: StudentSettings, auto: TransferMaker | None, n_rows: int, has_teacher: bool, many: int
 ) -> TransferMaker | None:
     """Return what generates rows for the teacher to predict; None without a teacher."""
     auto = auto or _AUTO_NOISE[settings.kind]
@@ -302,7 +304,7 @@ def _knowing(maker: TransferMaker, some: torch.Tensor, categorical: Sequence[int
     return clone(maker).set_params(**changed)
 
 
-def refuse_teacher(settings: Settings, transfer_rows: np.ndarray) -> None:
+def refuse_teacher(settings: StudentSettings, transfer_rows: np.ndarray) -> None:
     """Raise a ValueError for a teacher, or rows for it to predict, beside its predictions."""
     is_kind = isinstance(settings.teacher, str) and settings.teacher == settings.kind
     has_teacher = settings.teacher is not None and not is_kind
@@ -356,18 +358,19 @@ def check_further_rows(spec: FitSpec, given: Any, name: str) -> np.ndarray:
 def _warn_of_other_units(X: np.ndarray, rows: np.ndarray, name: str) -> None:
     """Warn of further samples that seem to have other units than X, in most features.
 
-    They are all beyond X by more than its range, or spread over ten times as much, or a tenth.
+    They are all beyond X by more than its range, or their range is ten times as wide, or a tenth.
     """
     low, high = np.fmin.reduce(X), np.fmax.reduce(X)
-    is_other = (np.fmax.reduce(rows) < 2 * low - high) | (np.fmin.reduce(rows) > 2 * high - low)
+    bottom, top = np.fmin.reduce(rows), np.fmax.reduce(rows)
+    widths = high - low, top - bottom
+    is_other = (top < low - widths[0]) | (bottom > high + widths[0])
     if len(rows) >= _LEAST_TO_SPREAD:
-        spreads = np.nanstd(X, axis=0), np.nanstd(rows, axis=0)
-        is_other |= np.maximum(*spreads) > _OTHER_UNIT * np.minimum(*spreads)
-    if 2 * np.count_nonzero(is_other & (high > low)) > X.shape[1]:
+        is_other |= np.maximum(*widths) > _OTHER_UNIT * np.minimum(*widths)
+    if 2 * np.count_nonzero(is_other & (widths[0] > 0)) > X.shape[1]:
         warn(
             f"{name} seems to have other units than X in most features: has one of them been "
-            f"scaled, and not the other? A Pipeline transforms X only. So that its steps transform {name} too, call "
-            "sklearn.set_config(enable_metadata_routing=True) and the student's "
+            "scaled, and not the other? A Pipeline transforms X only. So that its steps transform "
+            f"{name} too, call sklearn.set_config(enable_metadata_routing=True) and the student's "
             f"set_fit_request({name}=True), and give Pipeline(..., transform_input=['{name}'])."
         )
 

@@ -17,7 +17,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..._engine import Batch, Callback, Checkpoint, DivergenceGuard, Rows, StackNet, suited_threads
+from ..._engine import (
+    Batch,
+    Callback,
+    CheckpointFile,
+    DivergenceGuard,
+    Rows,
+    StackNet,
+    suited_threads,
+)
 from ..._training.trainer import draws_globally
 from ...ensembles import RunningRHat, SamplerDiagnostics, diagnosed_rows
 from ._estimates import RunningMean, Targets, pooled_members, targets_of
@@ -173,7 +181,7 @@ class OnlineDistillation(Callback):
         Threads of torch for the student, see :func:`suited_threads`.
     monitor : Monitor or None
         It is updated with the samples that :func:`noted_iterations` names.
-    checkpoint : Checkpoint or None
+    checkpoint : CheckpointFile or None
         The state of both nets is written to it, and read from it when they begin.
 
     Attributes
@@ -193,7 +201,7 @@ class OnlineDistillation(Callback):
         n_asked: int,
         n_threads: int | str,
         monitor: Monitor | None = None,
-        checkpoint: Checkpoint | None = None,
+        checkpoint: CheckpointFile | None = None,
     ):
         self.student = student
         self.guard: DivergenceGuard = dict(student.callbacks_)["guard"]

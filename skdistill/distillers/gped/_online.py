@@ -17,9 +17,9 @@ from ..._estimator.unwrapping import seed_where_unset
 from ..._method.plan import TrainingBudget, as_tensors, build_module
 from ..._training.trainer import decay_of_weights, flop_per_step, on_device, own_dropout
 from ..._utils.memory import working_memory
-from ...ensembles import amount_of_training, fit_ensemble
+from ...ensembles import EnsembleSpec, amount_of_training, fit_ensemble
 from ...transfer import prepare_lacking
-from .._fit._spec import FitSpec, ObservedTask, Settings
+from .._fit._spec import FitSpec, ObservedTask
 from .._fit._student import Student, training_set
 from .._fit._teacher import MemberPredictions, check_teacher, pass_on_verbose, unfitted_teacher
 from .._fit._teacher_checks import warn_of_refit
@@ -67,10 +67,11 @@ def distil_online(
         facts = _run_chains(teacher, spec, distillation, module_seed, task)
         student = replace(student, facts=facts)
         fitted = yield from student.trained(module, distillation.student, distillation.guard)
-        if settings.group_lasso:
-            student, fitted = student.pruned(fitted, settings.prune_threshold)
+        if settings.pruning is not None:
+            student, fitted = student.pruned(fitted, settings.pruning.threshold)
             yield fitted
-            fitted = yield from _finetuned(student, fitted, settings, distillation, len(due))
+            n_more = settings.pruning.finetune_epochs
+            fitted = yield from _finetuned(student, fitted, n_more, distillation, len(due))
         if opened is not None:
             opened.remove()
     if monitor is not None:
@@ -119,14 +120,13 @@ def _student_net(student: Student, module: Any, rows: Any, lasso: Any) -> Any:
 
 
 def _finetuned(
-    student: Student, fitted: Fitted, settings: Settings, distillation: Any, n_steps: int
+    student: Student, fitted: Fitted, n_more: Any, distillation: Any, n_steps: int
 ) -> Generator[Fitted, None, Fitted]:
     """Train the pruned student on the running means, if all estimates are online."""
     from ..._engine import Rows
 
     shown = distillation.stream.rows
     n_batches = -(-len(shown) // shown.batch_size)
-    n_more: Any = settings.finetune_epochs
     if n_more == "auto":
         n_more = -(-n_steps // (2 * n_batches))  # half of the steps before
     if "stochastic" in student.plan.estimates or not n_more:
@@ -142,7 +142,7 @@ def _finetuned(
 def _due_iterations(teacher: Any, n_rows: int) -> tuple[np.ndarray, int]:
     """Iterations of the chains after which the student takes a step, and length of an epoch."""
     inference = teacher.inference
-    n_epochs, batch_size = amount_of_training(teacher, n_rows)
+    n_epochs, batch_size = amount_of_training(EnsembleSpec.of(teacher), n_rows)
     epoch_length = -(-n_rows // min(batch_size, n_rows))
     n_iterations = n_epochs * epoch_length
     every = 1 if inference.thinning == "auto" else inference.thinning
