@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import nullcontext
-from functools import partial
 from numbers import Integral
 from typing import Any, Self
 
@@ -41,47 +40,6 @@ def runs_chains(teacher: Any) -> bool:
     """Tell whether a teacher is an unfitted ensemble whose members are drawn by Markov chains."""
     ensembles = BayesianEnsembleClassifier, BayesianEnsembleRegressor
     return isinstance(teacher, ensembles) and isinstance(teacher.inference, (SGLD, SGHMC))
-
-
-def plan_of(distiller: Any, task: Task) -> ExpectationsPlan:
-    """Return the plan of a student; raise for parameters that do not go together."""
-    expectations = chosen_expectations(distiller.expectations, distiller.estimate, task.kind)
-    estimates = chosen_estimates(distiller.estimate, expectations)
-    runs_online = runs_chains(distiller.teacher)
-    if runs_online:
-        _check_runs_online(distiller, estimates)
-    return expectations_plan(task, expectations, estimates, replays=not runs_online)
-
-
-def _check_runs_online(distiller: Any, estimates: list[str]) -> None:
-    """Raise a ValueError for parameters that do not go with chains."""
-    defaults = {"max_epochs": "auto", "max_time": None, "teacher_cv": None, "memory": None}
-    for name, value in defaults.items():
-        if getattr(distiller, name) != value:
-            raise ValueError(
-                f"{name} must be {value!r} beside chains: the student learns while they run, for "
-                f"teacher__max_epochs epochs. Got {getattr(distiller, name)!r}."
-            )
-    is_auto = isinstance(distiller.transfer, str) and distiller.transfer == "auto"
-    maker = None if is_auto else make_transfer(distiller.transfer)
-    if maker is not None and maker.asks_teacher:
-        raise ValueError(
-            "transfer must not ask the teacher beside chains, whose samples are not kept; got "
-            f"{distiller.transfer!r}."
-        )
-    if distiller.transfer is not None and "online" in estimates:
-        raise ValueError(
-            "estimate must be 'stochastic' beside chains with a transfer, whose rows are new each "
-            f"time and have no running mean. Got {distiller.estimate!r} with "
-            f"transfer={distiller.transfer!r}."
-        )
-    finetune_epochs = getattr(distiller.pruning, "finetune_epochs", "auto")
-    if finetune_epochs not in ("auto", 0) and "stochastic" in estimates:
-        raise ValueError(
-            "pruning__finetune_epochs must be 'auto' or 0 beside chains unless all estimates are "
-            "'online': the last samples are gone when the student has been pruned. Got "
-            f"{finetune_epochs!r}."
-        )
 
 
 class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
@@ -287,7 +245,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         if runs_online:
             refuse_ranks(self)
         arguments = X, y, sample_weight, X_transfer, member_predictions
-        spec = fit_spec(self, partial(plan_of, self), *arguments)
+        spec = fit_spec(self, self._plan_of, *arguments)
         monitored = None
         if X_monitor is not None:
             monitored = check_further_rows(spec, X_monitor, "X_monitor")
@@ -308,6 +266,45 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
                 for label, expected in self.monitor_.items()
             }
         return self
+
+    def _plan_of(self, task: Task) -> ExpectationsPlan:
+        """Return the plan of a student; raise for parameters that do not go together."""
+        expectations = chosen_expectations(self.expectations, self.estimate, task.kind)
+        estimates = chosen_estimates(self.estimate, expectations)
+        runs_online = runs_chains(self.teacher)
+        if runs_online:
+            self._check_runs_online(estimates)
+        return expectations_plan(task, expectations, estimates, replays=not runs_online)
+
+    def _check_runs_online(self, estimates: list[str]) -> None:
+        """Raise a ValueError for parameters that do not go with chains."""
+        defaults = {"max_epochs": "auto", "max_time": None, "teacher_cv": None, "memory": None}
+        for name, value in defaults.items():
+            if getattr(self, name) != value:
+                raise ValueError(
+                    f"{name} must be {value!r} beside chains: the student learns while they run, "
+                    f"for teacher__max_epochs epochs. Got {getattr(self, name)!r}."
+                )
+        is_auto = isinstance(self.transfer, str) and self.transfer == "auto"
+        maker = None if is_auto else make_transfer(self.transfer)
+        if maker is not None and maker.asks_teacher:
+            raise ValueError(
+                "transfer must not ask the teacher beside chains, whose samples are not kept; got "
+                f"{self.transfer!r}."
+            )
+        if self.transfer is not None and "online" in estimates:
+            raise ValueError(
+                "estimate must be 'stochastic' beside chains with a transfer, whose rows are new "
+                f"each time and have no running mean. Got {self.estimate!r} with "
+                f"transfer={self.transfer!r}."
+            )
+        finetune_epochs = getattr(self.pruning, "finetune_epochs", "auto")
+        if finetune_epochs not in ("auto", 0) and "stochastic" in estimates:
+            raise ValueError(
+                "pruning__finetune_epochs must be 'auto' or 0 beside chains unless all estimates "
+                "are 'online': the last samples are gone when the student has been pruned. Got "
+                f"{finetune_epochs!r}."
+            )
 
     def _checkpoint(self, spec: FitSpec, monitored: np.ndarray | None) -> Any:
         """Return the context of a checkpoint of chains and student, or of None."""

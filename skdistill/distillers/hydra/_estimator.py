@@ -61,7 +61,7 @@ def _fit(hydra: Any, X, y, *arguments, default: Any = None, mode_of: Any = FitMo
     columns = {name: getattr(hydra, name) for name in COLUMN_PARAMETERS}
     reading = {"mode_of": mode_of, "auto_transfer": _AUTO_TRANSFER.get(hydra._kind)}
     read: Any = stream_spec if is_stream(X) else fit_spec
-    spec = read(hydra, partial(hydra_plan, hydra), X, y, *arguments, **reading)
+    spec = read(hydra, hydra._plan_of, X, y, *arguments, **reading)
     with begun(hydra, spec) as (spec, task):
         make = None if default is None else partial(default, **columns)
         predictions = fit_teacher_of(spec, task, make)
@@ -251,6 +251,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
     """
 
     _kind = "regressor"
+    _fit, _plan_of = _fit, hydra_plan  # methods of both classes
     _parameter_table = {**_HYDRA_PARAMETERS, **NORMALIZE_Y, "loss": _LOSS_OF_NUMBERS}
     # Bounded first, so that far from the data the student levels off as its teacher does.
     _module_defaults = {"regressor": {"hidden_units": (128, 128), "activation": ("tanh", "silu")}}
@@ -311,7 +312,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         self
         """
         arguments = X, y, sample_weight, X_transfer, member_predictions
-        return _fit(self, *arguments, default=BayesianEnsembleRegressor)
+        return self._fit(*arguments, default=BayesianEnsembleRegressor)
 
     @available_if(has_fitted_teacher)
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -326,7 +327,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         self
         """
         arguments = X, y, sample_weight, None, None
-        return _fit(self, *arguments, mode_of=FitMode.of_pass)
+        return self._fit(*arguments, mode_of=FitMode.of_pass)
 
 
 class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
@@ -416,6 +417,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
     """
 
     _kind = "classifier"
+    _fit, _plan_of = _fit, hydra_plan  # methods of both classes
     _parameter_table = _HYDRA_PARAMETERS
     # Rectified first, as the teacher; then smooth, which ranks rows by the epistemic part better.
     _module_defaults = {"classifier": {"hidden_units": (128, 128), "activation": ("relu", "silu")}}
@@ -474,7 +476,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         self
         """
         arguments = X, y, sample_weight, X_transfer, member_predictions
-        return _fit(self, *arguments, default=BayesianEnsembleClassifier)
+        return self._fit(*arguments, default=BayesianEnsembleClassifier)
 
     @available_if(has_fitted_teacher)
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Self:
@@ -492,4 +494,4 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         """
         arguments = X, y, sample_weight, None, None
         mode_of = partial(FitMode.of_pass, classes=classes)
-        return _fit(self, *arguments, mode_of=mode_of)
+        return self._fit(*arguments, mode_of=mode_of)
