@@ -92,25 +92,10 @@ def fit_spec(
     """Read what the fit of a distiller needs, and check all that can be before it takes time.
 
     Nothing that the fit calls later gets the estimator. It gets the attributes that describe X and
-    y here.
-
-    Parameters
-    ----------
-    estimator : estimator
-    plan_of : callable
-        Makes the plan of the task, and raises for parameters that do not go together.
-    X, y, sample_weight, X_transfer, member_predictions
-        As given to `fit`.
-    mode_of : callable, default=FitMode.of_fit
-        Returns which part of the distiller's training this is.
-    recipe_of : callable, default=None
-        Returns how to build the networks of the plan for rows of a shape, and their encoding.
-    modules : list, default=None
-        The model classes where `module` may give several.
-    embedded_from : int, default=200
-        Samples of a table that ``module__embeddings="auto"`` embeds, at least.
-    auto_transfer : TransferMaker, default=None
-        What ``transfer="auto"`` stands for, unless it is as usual for the task.
+    y here. `plan_of` makes the plan of the task, `mode_of` tells which part of the training this
+    is, and `recipe_of` how to build networks for rows of a shape, and their encoding. `modules` are
+    the model classes where `module` may give several; tables of `embedded_from` samples and more
+    are embedded, and `auto_transfer` is what ``transfer="auto"`` stands for, unless it is as usual.
     """
     training, settings = checked_training(estimator, modules), StudentSettings.of(estimator)
     X = as_table(X)
