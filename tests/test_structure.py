@@ -176,8 +176,8 @@ def receivers_of(estimator, *arguments):
         (DistributionDistiller(TEACHERS["classifier"], **SMALL), CLASSES, 17),
         (GPEDDistiller(TEACHERS["regressor"], **SMALL), NUMBERS, 10),
         (GPEDDistiller(CHAIN, module__hidden_units=(4,)), CLASSES, 11),
-        (BDistilBooster(TEACHERS["regressor"], n_rounds=2, **SMALL), NUMBERS, 11),
-        (BDistilBooster(TEACHERS["classifier"], n_rounds=2, **SMALL), CLASSES, 11),
+        (BDistilBooster(TEACHERS["regressor"], n_rounds=2, **SMALL), NUMBERS, 12),
+        (BDistilBooster(TEACHERS["classifier"], n_rounds=2, **SMALL), CLASSES, 12),
     ],
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -46,6 +47,32 @@ def model_classes(module: Any) -> list[Any]:
     if not module:
         raise ValueError("module must have at least one model class, got an empty list.")
     return list(module)
+
+
+def plan_of(booster: Any, task: Task) -> RoundsPlan:
+    """Return the plan of a booster; raise for parameters that do not go together."""
+    if task.kind == "regressor" and booster.temperature != 1:
+        raise ValueError(
+            "temperature must be 1 with a regressor as teacher, whose loss is the squared "
+            f"error; got {booster.temperature!r}."
+        )
+    if task.kind == "regressor" and booster.early:
+        raise ValueError(
+            "early must be False with a regressor as teacher, which has no class to be "
+            f"confident of early; got {booster.early!r}."
+        )
+    last = 0 if booster.connection == "none" else booster.expansions - 1
+    first = min(last, 1) if booster.connect == "always" else 0
+    numbers = range(len(model_classes(booster.module)))
+    return RoundsPlan(
+        task,
+        booster.head_layers,
+        booster.connection,
+        booster.early,
+        booster.gamma,
+        booster.temperature,
+        tuple(itertools.product(numbers, range(first, last + 1))),
+    )
 
 
 class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
@@ -284,38 +311,13 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
             "modules": modules,
             "embedded_from": MANY_ROWS,
         }
-        spec = fit_spec(self, self._plan_of, *arguments, **reading)
+        spec = fit_spec(self, partial(plan_of, self), *arguments, **reading)
         with begun(self, spec) as (spec, task):
             predictions = fit_teacher_of(spec, task)
             self.__dict__.update(predictions.facts)
             for fitted in play_game(spec, predictions, task):
                 self._keep(fitted)
         return self
-
-    def _plan_of(self, task: Task) -> RoundsPlan:
-        """Return the plan of a booster; raise for parameters that do not go together."""
-        if task.kind == "regressor" and self.temperature != 1:
-            raise ValueError(
-                "temperature must be 1 with a regressor as teacher, whose loss is the squared "
-                f"error; got {self.temperature!r}."
-            )
-        if task.kind == "regressor" and self.early:
-            raise ValueError(
-                "early must be False with a regressor as teacher, which has no class to be "
-                f"confident of early; got {self.early!r}."
-            )
-        last = 0 if self.connection == "none" else self.expansions - 1
-        first = min(last, 1) if self.connect == "always" else 0
-        numbers = range(len(model_classes(self.module)))
-        return RoundsPlan(
-            task,
-            self.head_layers,
-            self.connection,
-            self.early,
-            self.gamma,
-            self.temperature,
-            tuple(itertools.product(numbers, range(first, last + 1))),
-        )
 
     # --- predictions from some of the rounds
 
