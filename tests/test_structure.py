@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import itertools
 import sys
@@ -111,6 +112,108 @@ def test_a_fit_does_not_jump_between_classes(estimator, y):
 def test_the_same_is_counted_for_scikit_learns_estimators():
     assert 5 < changes_of_class(BaggingRegressor(), NUMBERS) < 25
     assert 5 < changes_of_class(MLPRegressor(max_iter=3), NUMBERS) < 25
+
+
+# Functions that get the estimator for a reason: scikit-learn's validation notes in it what X is,
+# and its callbacks ask for it.
+WITH_REASON = {
+    "_data": ("read_rows", "read_table"),
+    "_method": ("read_samples",),
+    "_utils": ("check_parameters",),
+    "_engine": ("TaskPerEpoch", "listens_to_batches"),
+    "_estimator": ("fit_task",),
+    "distillers": ("ObservedTask",),
+}
+
+
+def passes_on(value, estimator):
+    """Whether a value is the estimator, or holds it: among others, bound, or as an attribute."""
+    if type(value).__name__ == "ObservedTask":
+        return False
+    held = [value, getattr(value, "__self__", None)]
+    if isinstance(value, functools.partial):
+        held += value.args
+    if isinstance(value, (list, tuple)):
+        held += value
+    if isinstance(value, dict):
+        held += value.values()
+    if type(value).__module__.startswith("skdistill") and hasattr(value, "__dict__"):
+        held += vars(value).values()
+    return any(one is estimator for one in held)
+
+
+def receivers_of(estimator, *arguments):
+    """Functions of ours, no methods of it, that get the estimator in a fit."""
+    own, found = owners(type(estimator)), set()
+
+    def note(frame, event, _):
+        code = frame.f_code
+        if event != "call" or code in own or not code.co_filename.startswith(str(ROOT)):
+            return
+        flags = code.co_flags & inspect.CO_VARARGS, code.co_flags & inspect.CO_VARKEYWORDS
+        n_arguments = code.co_argcount + code.co_kwonlyargcount + sum(map(bool, flags))
+        given = (frame.f_locals.get(name) for name in code.co_varnames[:n_arguments])
+        if any(passes_on(value, estimator) for value in given):
+            folder = Path(code.co_filename).relative_to(ROOT).parts[0]
+            if code.co_qualname.split(".")[0] not in WITH_REASON.get(folder, ()):
+                found.add(code)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        estimator.fit(*arguments)
+    finally:
+        sys.setprofile(before)
+    return sorted(code.co_qualname for code in found)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "y", "most"),
+    [
+        (HydraPlusRegressor(TEACHERS["regressor"], **SMALL), NUMBERS, 10),
+        (HydraPlusClassifier(TEACHERS["classifier"], **SMALL), CLASSES, 10),
+        (DistributionDistiller(TEACHERS["regressor"], **SMALL), NUMBERS, 17),
+        (DistributionDistiller(TEACHERS["classifier"], **SMALL), CLASSES, 17),
+        (GPEDDistiller(TEACHERS["regressor"], **SMALL), NUMBERS, 10),
+        (GPEDDistiller(CHAIN, module__hidden_units=(4,)), CLASSES, 11),
+        (BDistilBooster(TEACHERS["regressor"], n_rounds=2, **SMALL), NUMBERS, 12),
+        (BDistilBooster(TEACHERS["classifier"], n_rounds=2, **SMALL), CLASSES, 12),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_few_functions_of_a_fit_get_the_estimator(estimator, y, most):
+    found = receivers_of(estimator, X, y)
+    assert len(found) <= most, found
+
+
+def test_a_function_that_gets_the_estimator_is_found():
+    class Wrapped:
+        __module__ = "skdistill"
+
+        def __init__(self, value):
+            self.value = value
+
+    for held in (TEACHERS, [1], (TEACHERS,), {"a": TEACHERS}, Wrapped(TEACHERS)):
+        assert passes_on(held, TEACHERS) is (held != [1])
+    assert passes_on(functools.partial(print, TEACHERS), TEACHERS)
+    assert "BayesianEnsembleRegressor" not in receivers_of(TEACHERS["regressor"], X, NUMBERS)
+    assert "checked_training" in receivers_of(TEACHERS["regressor"], X, NUMBERS)
+
+
+def test_distillers_write_on_nobody_elses_attributes():
+    """What a fit has found is stored by its estimator, not by functions below."""
+    found = [
+        f"{path}: {ast.unparse(node)}"
+        for path, function in functions()
+        if path.parts[0] == "distillers"
+        for node in ast.walk(function)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, (ast.Store, ast.Del))
+        and ast.unparse(node.value) not in ("self", "cls")
+    ]
+    estimators = ("distiller", "hydra", "booster", "estimator")
+    assert not [one for one in found if one.split(": ")[1].split(".")[0] in estimators]
+    assert len(found) <= 14, found
 
 
 def functions():

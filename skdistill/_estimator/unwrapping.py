@@ -18,7 +18,6 @@ from sklearn.utils import ClassifierTags, RegressorTags, Tags, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._training.trainer import SEED_LIMIT
-from .._utils.warnings import calls_of
 
 # Parameters for the candidates of a search: in scikit-learn and Optuna, and in scikit-optimize.
 _SEARCHED = ("param_grid", "param_distributions", "search_spaces")
@@ -50,16 +49,6 @@ def rows_inside(model: Any, X: Any) -> Any:
     # imbalanced-learn's Pipelines have samplers too, which change the rows of a fit only.
     steps = [named for named in model.steps[:-1] if not hasattr(named[1], "fit_resample")]
     return Pipeline(steps).transform(X) if steps else X
-
-
-def pipelines_around() -> list[Pipeline]:
-    """Return the Pipelines with other steps too whose last step is being fitted, if any."""
-    around: list[Pipeline] = [call["self"] for call in calls_of(Pipeline, "fit")]
-    return [
-        pipeline
-        for pipeline in around
-        if any(step not in (None, "passthrough") for _, step in pipeline.steps[:-1])
-    ]
 
 
 def final_step(model: Any, X: Any = None) -> tuple[Any, Any]:

@@ -522,7 +522,7 @@ def test_a_classifier_has_the_gradient_of_autograd(n_classes):
 )
 def test_hydras_gradient_is_that_of_finite_differences(n_members, n_heads, settings):
     model = HydraPlusRegressor(max_epochs=3, n_heads=n_heads, **settings)
-    plan = hydra_plan(model, RegressionTask(2, False), n_members)
+    plan = hydra_plan(model, RegressionTask(2, False)).taught_by(n_members)
     objective = plan.objective(None, TrainingBudget(n_epochs=3))
     generator = torch.Generator().manual_seed(0)
     draw = partial(torch.randn, generator=generator, dtype=torch.float64)

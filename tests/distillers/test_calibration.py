@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -273,14 +274,12 @@ def test_an_epistemic_part_that_says_nothing_is_warned_of(monkeypatch, regressio
 def test_the_split_is_that_of_random_state(regression):
     from skdistill.distillers._fit._calibration import split_rows
 
-    class OfRows:
-        arguments = (regression.X, regression.y, None)
-
-        def __init__(self):
-            self.draw_seeds = lambda n: [0] * n
-
-    student = regression.student(None, calibration_fraction=0.25)
-    kept, held_out = split_rows(student, OfRows())
+    spec = SimpleNamespace(
+        arguments=(regression.X, regression.y, None),
+        settings=SimpleNamespace(calibration_fraction=0.25, kind="regressor"),
+        draw_seeds=lambda n: [0] * n,
+    )
+    kept, held_out = split_rows(spec)
     X, X_held, y, y_held = train_test_split(*regression.data, test_size=0.25, random_state=0)
     for found, expected in zip((*kept[:2], *held_out[:2]), (X, y, X_held, y_held), strict=True):
         np.testing.assert_array_equal(found, expected)

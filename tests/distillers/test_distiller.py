@@ -1007,8 +1007,8 @@ def test_auto_takes_larger_batches_of_larger_tables(n_rows, of_members, of_stude
     assert batch_size_for("auto", n_rows) == of_members
     assert batch_size_for(7, n_rows) == 7
     student = DistributionDistiller(None)
-    assert _student._batch_size(student, n_rows) == of_student
-    assert _student._batch_size(student.set_params(batch_size=7), n_rows) == 7
+    assert _student._batch_size(student.batch_size, n_rows) == of_student
+    assert _student._batch_size(7, n_rows) == 7
 
 
 @pytest.mark.parametrize(("n_inputs", "rate"), [(10, 0.01), (150, 0.01), (600, 0.0025)])

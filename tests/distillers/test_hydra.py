@@ -302,7 +302,7 @@ def objective_of(task, n_epochs, **settings):
         if "Classifier" in task.Student.__name__
         else RegressionTask(1, True)
     )
-    return hydra_plan(model, task_, 3).objective(None, TrainingBudget(n_epochs))
+    return hydra_plan(model, task_).taught_by(3).objective(None, TrainingBudget(n_epochs))
 
 
 def test_the_spread_weight_grows_linearly_to_its_full_size(task):

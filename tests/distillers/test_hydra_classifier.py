@@ -55,7 +55,7 @@ def objective_of(case, epoch=3, **settings):
     """The objective of a student in an epoch, by default the last of four."""
     model = HydraPlusClassifier(loss=HydraLoss(**settings))
     model.set_params(n_heads=len(case.heads))
-    plan = hydra_plan(model, ClassificationTask(np.arange(4)), len(case.members))
+    plan = hydra_plan(model, ClassificationTask(np.arange(4))).taught_by(len(case.members))
     objective = plan.objective(None, TrainingBudget(n_epochs=4))
     objective.begin_epoch(epoch)
     return objective

@@ -106,8 +106,10 @@ def objective_of(n_members, n_heads, n_epochs=4, **settings):
     """The objective of a student that trains for `n_epochs`."""
     model = HydraPlusRegressor(loss=HydraLoss(**settings))
     model.set_params(n_heads=n_heads)
-    return hydra_plan(model, RegressionTask(1, True), n_members).objective(
-        None, TrainingBudget(n_epochs)
+    return (
+        hydra_plan(model, RegressionTask(1, True))
+        .taught_by(n_members)
+        .objective(None, TrainingBudget(n_epochs))
     )
 
 
@@ -200,7 +202,7 @@ def test_spread_matching_by_hand(n_members, n_heads, epoch):
 
 
 def test_a_finer_training_has_smaller_floors():
-    plan = hydra_plan(HydraPlusRegressor(), RegressionTask(1, True), 3)
+    plan = hydra_plan(HydraPlusRegressor(), RegressionTask(1, True)).taught_by(3)
     fine = plan.objective(None, TrainingBudget(3, refinement=4.0))
     assert (fine.residual_floor, fine.spread_floor) == (1e-4 / 16, 1e-5 / 16)
 
@@ -254,9 +256,8 @@ def test_only_heads_whose_spread_is_matched_have_a_gain(settings, n_heads, n_net
 
 
 def test_the_gain_is_no_part_of_the_diversity_of_the_heads():
-    plan = hydra_plan(
-        HydraPlusRegressor(loss=HydraLoss(diversity_weight=0.5)), RegressionTask(1, True), 3
-    )
+    model = HydraPlusRegressor(loss=HydraLoss(diversity_weight=0.5))
+    plan = hydra_plan(model, RegressionTask(1, True)).taught_by(3)
     recipe = NetworkRecipe.of(MLP, (3,), 2, {"hidden_units": (4,)})
     module = SimpleNamespace(network=plan.build(recipe, [0, 1, 2, 3]))
     (weight,) = module.network.head_weights()

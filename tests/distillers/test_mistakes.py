@@ -65,7 +65,7 @@ CASES = [
 def test_a_fitted_teacher_with_a_scaler_inside_a_pipeline(student, y):
     message, *more = told(make_pipeline(StandardScaler(), student), X, y)
     assert "gets other rows than it was fitted on" in message
-    assert "before the steps of the Pipeline it has an" in message
+    assert "Have they been scaled, as by a Pipeline around the student" in message
     assert "teacher=FrozenEstimator(make_pipeline(scaler, model)" in message
     assert not more
 
@@ -149,11 +149,21 @@ def test_rows_that_a_pipeline_does_not_transform():
     student = HydraPlusRegressor(BayesianEnsembleRegressor(2, **SMALL), **SMALL)
     pipeline = make_pipeline(StandardScaler(), student)
     (message,) = told(pipeline, X, Y, hydraplusregressor__X_transfer=X)
-    assert "X_transfer is used as it was given" in message
+    assert "X_transfer seems to have other units than X in most features" in message
     assert "transform_input=['X_transfer']" in message
     alone = make_pipeline("passthrough", student)
     assert told(alone, X, Y, hydraplusregressor__X_transfer=X) == []
     assert told(student, X, Y, X_transfer=X) == []
+
+
+def test_transfer_rows_beyond_the_data_are_not_told_of():
+    student = HydraPlusRegressor(BayesianEnsembleRegressor(2, **SMALL), **SMALL)
+    assert told(student, X, Y, X_transfer=X + np.ptp(X, axis=0)) == []
+    assert told(student, X, Y, X_transfer=X + [0, 0, 1e6]) == []
+    assert told(student, X, Y, X_transfer=X[:1]) == []
+    for rows in (X - 3 * np.ptp(X, axis=0), X.mean(axis=0) + X / 20, 20 * X):
+        (message,) = told(student, X, Y, X_transfer=rows)
+        assert "X_transfer seems to have other units" in message
 
 
 def test_the_advice_about_rows_that_a_pipeline_does_not_transform_is_right():

@@ -15,42 +15,36 @@ from ...ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ...losses import Categories
 from ...modules import GaussianStack, stack, unstack
 from ...teachers import Teacher
-from ...transfer import Measure, TransferMaker, prepare_lacking
+from ...transfer import Measure, prepare_lacking
+from ._spec import FitSpec
 from ._teacher import Predict, distribution_of, inside_wrappers, predictor_of
-from ._validate import Setup
 
 # Members whose gradients are asked for at a time.
 _N_ASKED = 2
 
 
-def prepare_maker(
-    maker: TransferMaker | None,
-    X: Tensor,
-    weight: Tensor | None,
-    distiller: Any,
-    setup: Setup,
-) -> Any:
-    """Return what draws rows, by a maker that is told of the teacher if it asks; None for None.
+def prepare_maker(spec: FitSpec, X: Tensor, weight: Tensor | None, teacher: Any) -> Any:
+    """Return what draws rows, by a maker that is told of the fitted teacher if it asks, or None.
 
     It is a ValueError if the teacher has one member, which disagrees with nobody.
     """
+    maker, task = spec.maker, spec.plan.task
     if maker is None:
         return None
     if not maker.asks_teacher:
         return prepare_lacking(maker, X, weight)
-    task, teacher = setup.plan.task, distiller.teacher_
     # Not what the student learns from, such as expectations, but what the members predict.
-    predict = predictor_of(teacher, setup, task)
-    if (count := predict(setup.X[:1]).shape[1]) < 2:
+    predict = predictor_of(teacher, spec, task)
+    if (count := predict(spec.X[:1]).shape[1]) < 2:
         name = type(inside_wrappers(teacher, FrozenEstimator, Teacher)).__name__
         raise ValueError(
-            f"transfer={distiller.transfer!r} needs a teacher of at least two members; {name} has "
-            f"{count}."
+            f"transfer={spec.settings.transfer!r} needs a teacher of at least two members; {name} "
+            f"has {count}."
         )
     model = inside_wrappers(teacher, FrozenEstimator)
     is_ensemble = isinstance(model, (BayesianEnsembleClassifier, BayesianEnsembleRegressor))
     # Of categories its networks may know other codes.
-    asks_networks = is_ensemble and setup.columns is None
+    asks_networks = is_ensemble and spec.columns is None
     networks = NetworksThatDisagree(model.module_, X) if asks_networks else None
     return prepare_lacking(maker, X, weight, networks or AnswersThatDisagree(task, predict))
 

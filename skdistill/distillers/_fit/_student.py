@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -24,8 +24,7 @@ from ..._method.random_functions import (
     find_functions,
     find_unknown,
 )
-from ..._serialization.digest import digests
-from ..._training.resume import NO_MATTER
+from ..._serialization.digest import digest
 from ..._training.stream import Part, Stream, rows_of_stream
 from ..._training.trainer import (
     Training,
@@ -43,9 +42,9 @@ from ...modules import count_flop, n_parameters
 from ...pruning import prune, widths
 from ...transfer import prepare_lacking
 from ._disagreement import prepare_maker
-from ._fit_mode import FitMode
+from ._spec import FitSpec, ObservedTask, StudentSettings
 from ._teacher import MemberPredictions
-from ._validate import Setup, group_lasso
+from ._validate import group_lasso
 
 # For max_epochs="auto": samples that a student of n training samples is shown, over the root of n,
 # and limits for the epochs. For batch_size="auto": samples of a minibatch, if they are at most a
@@ -77,10 +76,6 @@ _ROWS_FOR_START = 256
 # Draws of what is added where columns are unknown, for students that have no members.
 _N_DRAWS = 20
 
-# Parameters that ranks may have each their own of; the seed of rank 0 counts. A fitted teacher is
-# not read, as it may be of any library.
-_MAY_DIFFER = ("callbacks", "device", "memory", "random_state", "teacher", *NO_MATTER)
-
 
 class TrainingSet(NamedTuple):
     """Rows of X and `X_transfer`, all of shape (n, ...)."""
@@ -92,9 +87,9 @@ class TrainingSet(NamedTuple):
     labelled: np.ndarray  # 1 where a row has a label, else 0
 
 
-def training_set(distiller: Any, setup: Setup, predictions: MemberPredictions) -> TrainingSet:
+def training_set(spec: FitSpec, predictions: MemberPredictions) -> TrainingSet:
     """Join the rows of X and of `X_transfer`, or take the latter alone."""
-    X, y, weight, transfer = setup.X, setup.y, setup.weight, setup.X_transfer
+    X, y, weight, transfer = spec.X, spec.y, spec.weight, spec.X_transfer
     n_transfer, members = len(transfer), predictions.of_X
     labelled = np.repeat([1.0, 0.0], [len(X), n_transfer])
     if not n_transfer:
@@ -108,13 +103,13 @@ def training_set(distiller: Any, setup: Setup, predictions: MemberPredictions) -
         members,
         labelled,
     )
-    first = len(X) if distiller.transfer_only else 0
+    first = len(X) if spec.settings.transfer_only else 0
     kept: list[Any] = [None if array is None else array[first:] for array in joined]
     return TrainingSet(*kept)
 
 
 def training_rows(
-    distiller: Any, setup: Setup, predictions: MemberPredictions, rows: TrainingSet, seed: int
+    spec: FitSpec, predictions: MemberPredictions, rows: TrainingSet, seed: int
 ) -> Any:
     """Return the training set as the engine takes it, with the rows that `transfer` generates.
 
@@ -124,20 +119,21 @@ def training_rows(
     """
     from ..._engine import AnswersOnFile, DistillationRows, PooledRows, drawn_rows
 
-    maker, (X, y, weight, members, labelled) = setup.maker, rows
+    maker, (X, y, weight, members, labelled) = spec.maker, rows
+    transfer_only = spec.settings.transfer_only
     n_repeats, n_kept = 1, 0
     is_kept = members is not None or not (maker is None or maker.keeps_labels)
-    if maker is not None and is_kept and not distiller.transfer_only:
+    if maker is not None and is_kept and not transfer_only:
         n_repeats, n_kept = 2, len(X)
         labelled = np.concatenate([labelled, np.zeros(n_kept)])
     if maker is not None and n_kept == 0:
         members = None  # no row stays as it is
-    put = partial(on_device, device=setup.training.device, dtype=X.dtype)
+    put = partial(on_device, device=spec.training.device, dtype=X.dtype)
     weights = None if (weight == weight[0]).all() else put(weight, n_repeats)
     inputs, known = put(X, n_repeats), None if members is None else put(members)
-    draw = prepare_maker(maker, inputs, weights, distiller, setup)
+    draw = prepare_maker(spec, inputs, weights, predictions.teacher)
     dealt: dict[str, Any] = {
-        "batch_size": _batch_size(distiller, len(X)),
+        "batch_size": _batch_size(spec.settings.batch_size, len(X)),
         "seeds": [seed],
         "ranks": current_ranks(),
     }
@@ -157,7 +153,7 @@ def training_rows(
         known = deal(inputs[:n_kept]).predictions
 
     def copy(number: int) -> Any:
-        if number == 0 and n_kept == 0 and not distiller.transfer_only:
+        if number == 0 and n_kept == 0 and not transfer_only:
             return deal(inputs, answers=answers)
         drawn = drawn_rows(inputs[n_kept:], draw, seed + 1 + number)
         return deal(torch.cat([inputs[:n_kept], drawn]), known=known, answers=answers)
@@ -172,20 +168,18 @@ def _answer(predictions: MemberPredictions, X: np.ndarray) -> np.ndarray:
     return answer
 
 
-def streamed_rows(
-    distiller: Any, setup: Setup, stream: Stream, predictions: MemberPredictions, seed: int
-) -> Any:
+def streamed_rows(spec: FitSpec, stream: Stream, predictions: MemberPredictions, seed: int) -> Any:
     """Return the rows of a stream as the engine takes them, with the noise that `transfer` adds."""
     from ..._engine import AnswersOnFile, DistillationRows
 
-    put = partial(on_device, device=setup.training.device, dtype=stream.dtype)
-    batch_size, ranks = _batch_size(distiller, stream.n_rows), current_ranks()
+    put = partial(on_device, device=spec.training.device, dtype=stream.dtype)
+    batch_size, ranks = _batch_size(spec.settings.batch_size, stream.n_rows), current_ranks()
     mean_weight = stream.total_weight / stream.n_rows
     draw = None
-    if setup.maker is not None:
+    if spec.maker is not None:
         # The spread of the columns, and their correlations, are those of the examples.
-        weight = put(setup.weight) if stream.is_weighted else None
-        draw = prepare_lacking(setup.maker, put(setup.X), weight)
+        weight = put(spec.weight) if stream.is_weighted else None
+        draw = prepare_lacking(spec.maker, put(spec.X), weight)
 
     # Memory is bounded, whatever fits it: a file in any case. Rows with noise are new ones.
     answers = AnswersOnFile(stream.n_rows) if draw is None else None
@@ -204,7 +198,7 @@ def streamed_rows(
             ranks=ranks,
         )
 
-    return rows_of_stream(stream, setup.scaling, batch_size, [seed], deal, ranks)
+    return rows_of_stream(stream, spec.scaling, batch_size, [seed], deal, ranks)
 
 
 def _n_epochs(max_epochs: int | str, n_rows: int, refinement: float = 1.0) -> int:
@@ -216,12 +210,12 @@ def _n_epochs(max_epochs: int | str, n_rows: int, refinement: float = 1.0) -> in
     return round(within * refinement)
 
 
-def _refinement(distiller: Any, setup: Setup, predictions: MemberPredictions) -> float:
+def _refinement(spec: FitSpec, predictions: MemberPredictions) -> float:
     """Return by how much finer a student is trained where its teacher predicts little variance."""
-    is_numeric = setup.plan.task.kind == "regressor"
-    if setup.fit_mode.is_pass or not is_numeric or distiller.max_epochs != "auto":
+    is_numeric = spec.plan.task.kind == "regressor"
+    if spec.mode.is_pass or not is_numeric or spec.settings.max_epochs != "auto":
         return 1.0  # without more epochs smaller steps would not arrive
-    members, weight = first_predictions(setup, predictions)
+    members, weight = first_predictions(spec, predictions)
     if np.ndim(members) < 4:  # expectations, of GPED
         return 1.0
     return _refinement_for(members, weight)
@@ -239,95 +233,107 @@ def _refinement_for(predictions: np.ndarray, weight: np.ndarray) -> float:
     return max(1.0, round((_ORDINARY_VARIANCE / variance) ** 0.25, 2))
 
 
-def _batch_size(distiller: Any, n_rows: int) -> int:
+def _batch_size(batch_size: int | str, n_rows: int) -> int:
     """Rows of a minibatch of all ranks together."""
     ranks = current_ranks()
-    size = batch_size_for(distiller.batch_size, n_rows)
-    if distiller.batch_size == "auto":
+    size = batch_size_for(batch_size, n_rows)
+    if batch_size == "auto":
         size = max(size, min(_BATCH_SIZE, int(n_rows * _MOST_OF_TABLE)))
     return size * (1 if ranks is None else ranks.size)
 
 
-def _rows(
-    distiller: Any, setup: Setup, predictions: MemberPredictions, seed: int
-) -> tuple[Any, float]:
+def _rows(spec: FitSpec, predictions: MemberPredictions, seed: int) -> tuple[Any, float]:
     """Return the rows that a student learns from, and the sum of their weights."""
-    if setup.stream is not None:
-        rows = streamed_rows(distiller, setup, setup.stream, predictions, seed)
-        return rows, setup.stream.total_weight
-    given = training_set(distiller, setup, predictions)
-    rows = training_rows(distiller, setup, predictions, given, seed)
-    return rows, float(given.weight.sum())
+    if spec.stream is not None:
+        rows = streamed_rows(spec, spec.stream, predictions, seed)
+        return rows, spec.stream.total_weight
+    given = training_set(spec, predictions)
+    return training_rows(spec, predictions, given, seed), float(given.weight.sum())
 
 
 def train_student(
-    distiller: Any,
-    setup: Setup,
-    predictions: MemberPredictions,
-    plan: Any,
-    context: Any,
-    **facts: Any,
-) -> None:
-    """Train a student, prune it with `pruning`, and keep it as the fitted module.
+    spec: FitSpec, plan: Any, predictions: MemberPredictions, task: ObservedTask, **facts: Any
+) -> Iterator[Fitted]:
+    """Train a student, and prune it with `pruning`; give it after each of these stages.
 
-    `plan` is that of `setup`, completed by what is known of the teacher; `context` is the callback
-    context of the fit, whose subtask the training is. `facts` become attributes of the distiller
-    with the student.
+    So its estimator can keep what has been reached if a later stage fails. Nothing is given where
+    all epochs are trained already. `plan` is that of `spec`, completed by what is known of the
+    teacher; the training is a part of `task`; `facts` become attributes of the estimator.
 
     Raises
     ------
     ValueError
         If the student diverged, or training cannot go on from the fitted one.
     KeyboardInterrupt
-        On Ctrl-C; what was trained so far is kept.
+        On Ctrl-C, after what was trained so far has been given.
     """
-    seeds = setup.draw_seeds(plan.n_networks + 1)
-    rows, total_weight = _rows(distiller, setup, predictions, seeds.pop())
-    setup = setup._replace(recipe=_with_functions(setup.recipe, predictions, plan))
-    module = build_module(plan, setup.recipe, seeds, rows.X.dtype, as_tensors(setup.scaling))
-    refinement = _refinement(distiller, setup, predictions)
-    setup = setup._replace(training=replace(setup.training, refinement=refinement))
-    if setup.fit_mode.goes_on:
-        load_weights(module, distiller.module_)
+    settings, before = spec.settings, spec.mode.before
+    seeds = spec.draw_seeds(plan.n_networks + 1)
+    rows, total_weight = _rows(spec, predictions, seeds.pop())
+    recipe = _with_functions(spec.recipe, predictions, plan)
+    module = build_module(plan, recipe, seeds, rows.X.dtype, as_tensors(spec.scaling))
+    refinement = _refinement(spec, predictions)
+    if before is not None:
+        load_weights(module, before.module)
     elif plan.has_start:
-        plan.start(module, *map(torch.as_tensor, first_predictions(setup, predictions)))
-    n_planned = _n_epochs(distiller.max_epochs, len(rows), refinement)
-    n_before, n_epochs, n_of_first = setup.fit_mode.epochs(distiller, n_planned)
+        plan.start(module, *map(torch.as_tensor, first_predictions(spec, predictions)))
+    n_planned = _n_epochs(settings.max_epochs, len(rows), refinement)
+    n_before, n_epochs, n_of_first = spec.mode.epochs(settings.max_epochs, n_planned)
     if n_epochs == 0:
         return
     if rows.ranks is not None:
-        _check_ranks(rows.ranks, distiller, setup, rows, n_epochs)
-    training_budget = TrainingBudget(n_of_first, total_weight, refinement)
-    n_more = _n_finetuning(distiller, n_epochs)
-    subtask = context.subcontext(task_name="student", max_subtasks=n_epochs + n_more)
-    subtask.call_on_fit_task_begin(estimator=distiller)
-    objective = plan.objective(module, training_budget)
+        _check_ranks(rows.ranks, spec, rows, n_epochs)
+    n_more, share = _n_finetuning(settings, n_epochs), predictions.found_share
+    budget = TrainingBudget(n_of_first, total_weight, refinement)
+    objective = plan.objective(module, budget)
     objective.first_epoch = n_before
-    facts["n_epochs_"] = n_before + n_epochs
-    continued = _continued(distiller, setup.fit_mode, rows, module)
-    parts = distiller, setup.training, plan, setup.recipe, training_budget
-    share = predictions.found_share
-    find = partial(_find_functions, setup, share) if share > 0 else None
-    student = Student(*parts, facts, continued, setup.fit_mode.is_pass, setup.X, find)
-    per_epoch = student.task_per_epoch(subtask, setup.for_callbacks)
-    training = {"proximal": group_lasso(distiller, module), "share": n_epochs / (n_epochs + n_more)}
-    student.train(module, objective, rows, n_epochs, [per_epoch], **training)
-    distiller.n_epochs_ = facts["n_epochs_"] = student.n_epochs_done(facts["n_epochs_"])
-    if distiller.pruning is not None:
-        student = student.pruned()
-    if n_more:
-        objective.first_epoch = n_epochs  # weights that grow over the epochs have grown
-        module, phase = distiller.module_, "student after pruning"
-        per_epoch = student.task_per_epoch(subtask, setup.for_callbacks)
-        student.train(module, objective, rows, n_more, [per_epoch], phase=phase)
-    subtask.call_on_fit_task_end(estimator=distiller)
+    student = Student(
+        replace(spec.training, refinement=refinement),
+        plan,
+        recipe,
+        budget,
+        settings.weight_decay,
+        n_before + n_epochs,
+        facts,
+        [] if before is None else before.history,
+        _continued(spec, rows, module),
+        spec.mode.is_pass,
+        spec.X,
+        partial(_find_functions, spec, share) if share > 0 else None,
+    )
+    yield from _stages(student, settings, module, rows, objective, (n_epochs, n_more), task)
 
 
-def _n_finetuning(distiller: Any, n_epochs: int) -> int:
+def _stages(
+    student: Student,
+    settings: StudentSettings,
+    module: Any,
+    rows: Any,
+    objective: Any,
+    n_epochs: tuple[int, int],
+    task: ObservedTask,
+) -> Iterator[Fitted]:
+    """Train a student for so many epochs, prune it, and train it for so many more."""
+    n_first, n_more = n_epochs
+    task, lasso = task.subtask("student", max_subtasks=sum(n_epochs)), group_lasso(settings, module)
+    with task.running():
+        how: dict[str, Any] = {"proximal": lasso, "share": n_first / sum(n_epochs)}
+        per_epoch = task.per_epoch(student.in_training)
+        fitted = yield from student.train(module, objective, rows, n_first, [per_epoch], **how)
+        if settings.pruning is not None:
+            student, fitted = student.pruned(fitted, settings.pruning.threshold)
+            yield fitted
+        if n_more:
+            objective.first_epoch = n_first  # weights that grow over the epochs have grown
+            how, per_epoch = {"phase": "student after pruning"}, task.per_epoch(student.in_training)
+            yield from student.train(fitted.module, objective, rows, n_more, [per_epoch], **how)
+
+
+def _n_finetuning(settings: StudentSettings, n_epochs: int) -> int:
     """Return the number of epochs after pruning."""
-    if distiller.pruning is None:
+    if settings.pruning is None:
         return 0
-    more = distiller.pruning.finetune_epochs
+    more = settings.pruning.finetune_epochs
     return n_epochs // 2 if more == "auto" else int(more)
 
 
@@ -343,33 +349,33 @@ def _with_functions(recipe: Any, predictions: MemberPredictions, plan: Any) -> A
     return replace(recipe, functions=functions)
 
 
-def _find_functions(setup: Setup, share: float, predict: Predict) -> RandomFunctions | None:
+def _find_functions(spec: FitSpec, share: float, predict: Predict) -> RandomFunctions | None:
     """Find random functions, of a share of their variance, for a student that predicts so.
 
     There are none where its table has none.
     """
-    y, scaling, columns = setup.y, setup.scaling, setup.columns
-    are_classes = setup.plan.task.kind == "classifier"
+    y, scaling, columns = spec.y, spec.scaling, spec.columns
+    are_classes = spec.plan.task.kind == "classifier"
     if not are_classes:
         y = y * scaling["y_scale"] + scaling["y_loc"]
     n_categories = None if columns is None else columns.n_categories
     rng = np.random.RandomState(0)
-    found = find_functions(setup.X, y, n_categories, predict, None, are_classes, rng)
+    found = find_functions(spec.X, y, n_categories, predict, None, are_classes, rng)
     return None if found is None else found.times(math.sqrt(share))
 
 
-def _check_ranks(ranks: Ranks, distiller: Any, setup: Setup, rows: Any, n_epochs: int) -> None:
-    """Raise a ValueError unless ranks train the same on the same rows, at least one each."""
+def _check_ranks(ranks: Ranks, spec: FitSpec, rows: Any, n_epochs: int) -> None:
+    """Raise a ValueError unless ranks train on the same rows, at least one each."""
     data = {
-        "X": setup.X,
-        "y": setup.y,
-        "sample_weight": setup.weight,
-        "X_transfer": setup.X_transfer,
-        "member_predictions": setup.member_predictions,
+        "X": spec.X,
+        "y": spec.y,
+        "sample_weight": spec.weight,
+        "X_transfer": spec.X_transfer,
+        "member_predictions": spec.member_predictions,
         "the number of rows": len(rows),
         "the number of epochs": n_epochs,
     }
-    ranks.check_same(digests(distiller, data, _MAY_DIFFER))
+    ranks.check_same({name: digest(value) for name, value in data.items()})
     if len(rows) < ranks.size:
         raise ValueError(
             f"X must have at least one row for each of the {ranks.size} ranks of data_parallel, "
@@ -377,57 +383,51 @@ def _check_ranks(ranks: Ranks, distiller: Any, setup: Setup, rows: Any, n_epochs
         )
 
 
-def _continued(distiller: Any, fit_mode: FitMode, rows: Any, module: Any) -> Any:
+def _continued(spec: FitSpec, rows: Any, module: Any) -> Any:
     """Return the callback by which a training begins and ends in a state that is kept, if any."""
     from ..._engine import ContinuedTraining
 
-    if not fit_mode.keeps_state:
+    mode = spec.mode
+    if not mode.keeps_state:
         return None
-    before = getattr(distiller, "_training_state", None)  # none where warm_start has come later
-    return ContinuedTraining(rows, draws_globally(module), before)
+    # There is none where warm_start has come later.
+    state = None if mode.before is None else mode.before.facts.get("_training_state")
+    return ContinuedTraining(rows, draws_globally(module), state)
 
 
-class Student(NamedTuple):
-    """A student in training, which its distiller keeps after each stage of it.
+@dataclass(frozen=True, eq=False)
+class Student:
+    """How a student is trained, and what is told of it then.
 
-    `facts` become attributes of the distiller, and so does the state of `continued`, a
-    ContinuedTraining. A student that is worse than a constant prediction is warned of, but not
-    after one pass of several, `is_pass`. On samples of a table, `X`, is measured what the answer
-    changes by without a column; `find` finds random functions for what predicts it, if not None.
+    It is trained for `n_epochs`, those of fits before included, of which `history` tells, or with
+    `max_time` fewer. `facts` become attributes of its estimator, as does the state of `continued`,
+    a ContinuedTraining. After one pass of several, `is_pass`, nobody is warned that it is worse
+    than a constant prediction. On samples of a table, `X`, is measured what the answer changes by
+    without a feature; `find` finds random functions for what predicts so.
     """
 
-    distiller: Any
     training: Training
     plan: Any
     recipe: Any
     training_budget: TrainingBudget
-    facts: dict[str, Any] = {}
+    weight_decay: float
+    n_epochs: int
+    facts: dict[str, Any] = field(default_factory=dict)
+    history: list[dict[str, Any]] = field(default_factory=list)
     continued: Any = None
     is_pass: bool = False
     X: np.ndarray | None = None
     find: FindFunctions | None = None
 
-    def task_per_epoch(self, context: Any, given: dict[str, Any]) -> Any:
-        """Return the callback that reports epochs to scikit-learn's, as subtasks of `context`."""
-        from ..._engine import TaskPerEpoch
-
-        return TaskPerEpoch(context, self.distiller, given, self._attributes)
-
-    def _attributes(self, net: Any) -> dict[str, Any]:
-        """Attributes of the distiller with the student that a net trains, as it is now."""
+    def in_training(self, net: Any) -> Fitted:
+        """Return the student that a net trains, as it is now."""
         fitted = Fitted.in_training(self.plan, self.recipe, net, self.training_budget)
-        return self.facts | fitted.attributes
-
-    def n_epochs_done(self, n_planned: int) -> int:
-        """Return how many epochs the student has been trained for; with `max_time` maybe fewer."""
-        if self.training.budget is None:
-            return n_planned
-        return n_epochs_in(self.distiller.history_)
+        return replace(fitted, facts=self.facts | {"n_epochs_": self.n_epochs})
 
     def train(
         self, module, objective, rows, n_epochs, callbacks=(), phase="student", **settings
-    ) -> None:
-        """Train the module, and keep it; `settings` are those of :meth:`Training.fit`."""
+    ) -> Generator[Fitted, None, Fitted]:
+        """Train the module, and give it; `settings` are those of :meth:`Training.fit`."""
         from ..._engine import DivergenceGuard
 
         guard = DivergenceGuard()
@@ -437,46 +437,58 @@ class Student(NamedTuple):
             rows,
             n_epochs,
             callbacks=[*callbacks, guard, *([self.continued] if self.continued else [])],
-            weight_decay=decay_of_weights(module, self.distiller.weight_decay),
+            weight_decay=decay_of_weights(module, self.weight_decay),
             phase=phase,
             **settings,
         )
-        self.keep(module, net, guard)
+        return (yield from self.trained(module, net, guard))
 
-    def keep(self, module: Any, net: Any, guard: Any) -> None:
-        """Keep the module that a net has trained, and raise Ctrl-C again."""
+    def trained(self, module: Any, net: Any, guard: Any) -> Generator[Fitted, None, Fitted]:
+        """Give the module that a net has trained, and raise Ctrl-C again."""
         self.training.refuse_diverged(net, guard)
-        before = getattr(self.distiller, "history_", [])
-        history = [
-            *before,
-            *({**row, "epoch": len(before) + number} for number, row in enumerate(net.history, 1)),
-        ]
-        self._set(module, history)
+        n_before = len(self.history)
+        new = ({**row, "epoch": n_before + number} for number, row in enumerate(net.history, 1))
+        fitted = self._fitted(module, [*self.history, *new])
+        yield fitted
         if net.interrupted_:
             raise KeyboardInterrupt
         if guard.worse_.any() and not self.is_pass:
             self.training.warn_of_worse("The student is", net.lr)
+        return fitted
 
-    def pruned(self) -> Student:
-        """Remove the silent units of the fitted module."""
-        distiller = self.distiller
-        module = prune(distiller.module_, distiller.pruning.threshold)
-        smaller = self._replace(recipe=replace(self.recipe, widths=widths(module)))
-        smaller._set(module, distiller.history_)
-        return smaller
+    def pruned(self, fitted: Fitted, threshold: float) -> tuple[Student, Fitted]:
+        """Remove the silent units of a trained student; return how it is trained further too."""
+        module = prune(fitted.module, threshold)
+        smaller = replace(
+            self,
+            recipe=replace(self.recipe, widths=widths(module)),
+            history=fitted.history,
+            n_epochs=fitted.facts["n_epochs_"],
+        )
+        return smaller, smaller._fitted(module, fitted.history)
 
-    def _set(self, module: Any, history: list) -> None:
+    def _fitted(self, module: Any, history: list[dict[str, Any]]) -> Fitted:
         module.zero_grad()  # it keeps no gradients
         recipe = self.recipe
         if self.X is not None:
             functions = widen_where_unknown(module, recipe, self.plan.task, self.X, self.find)
             recipe = replace(recipe, functions=functions)
-        self.distiller._keep(Fitted(self.plan, recipe, module, history, self.training_budget))
-        vars(self.distiller).update(self.facts)
+        facts = self.facts | {
+            "n_epochs_": min(self.n_epochs, n_epochs_in(history)),
+            "n_parameters_": n_parameters(module),
+            "flops_": count_flop(module, recipe.row_shape),
+        }
         if self.continued is not None:
-            self.distiller._training_state = self.continued.state_
-        self.distiller.n_parameters_ = n_parameters(module)
-        self.distiller.flops_ = count_flop(module, self.recipe.row_shape)
+            facts["_training_state"] = self.continued.state_
+        return Fitted(self.plan, recipe, module, history, self.training_budget, facts)
+
+
+def read_by(plan: Any, fitted: Fitted, **facts: Any) -> Fitted:
+    """Return a student whose outputs another plan reads as a distribution, with further facts."""
+    trained = fitted.module
+    module = plan.wrap(trained.network, dict(trained.named_buffers(recurse=False))).eval()
+    module.inputs, module.functions = trained.inputs, trained.functions
+    return replace(fitted, plan=plan, module=module, facts=fitted.facts | facts)
 
 
 def widen_where_unknown(
@@ -513,11 +525,11 @@ def widen_where_unknown(
     return found
 
 
-def first_predictions(setup: Setup, predictions: MemberPredictions) -> tuple[Any, Any]:
+def first_predictions(spec: FitSpec, predictions: MemberPredictions) -> tuple[Any, Any]:
     """Predictions of members for some rows, and the weights of these rows."""
     if predictions.of_X is not None or predictions.predict is None:
-        return predictions.of_X, setup.weight
-    every = -(-len(setup.X) // _ROWS_FOR_START)
-    rows, size = setup.X[::every], rows_asked(_answer(predictions, setup.X))
+        return predictions.of_X, spec.weight
+    every = -(-len(spec.X) // _ROWS_FOR_START)
+    rows, size = spec.X[::every], rows_asked(_answer(predictions, spec.X))
     answers = [predictions.predict(rows[i : i + size]) for i in range(0, len(rows), size)]
-    return np.concatenate(answers), setup.weight[::every]
+    return np.concatenate(answers), spec.weight[::every]

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -13,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from sklearn.base import clone, is_classifier
+from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
@@ -46,8 +45,9 @@ from ...teachers import (
     out_of_fold_members,
 )
 from ._kinds import kind_of
+from ._spec import FitArguments, FitSpec, ObservedTask, StudentSettings
 from ._teacher_checks import Predict, model_of, warn_of_answers, warn_of_refit
-from ._validate import FitArguments, Setup, check_names
+from ._validate import check_names
 
 # Of `max_time`, for the teacher. Without it default ensembles of 500 to 20,000 samples took a half
 # to two thirds of the time of a fit for numbers, and a fifth to a third for classes.
@@ -63,6 +63,12 @@ class MemberPredictions(NamedTuple):
     predict: Predict | None  # rows (m, ...) to predictions (m, S, ...); None without a teacher
     functions: RandomFunctions | None = None  # of the teacher, which the student has too
     found_share: float = 0.0  # of the variance of functions that the student finds for itself
+    teacher: Any = None  # fitted
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Attributes of the student's estimator."""
+        return {} if self.teacher is None else {"teacher_": self.teacher}
 
     def count(self, X: np.ndarray) -> int:
         """Return the number of members."""
@@ -77,57 +83,56 @@ class MemberPredictions(NamedTuple):
 
 
 def fit_teacher_of(
-    distiller: Any, setup: Setup, context: Any, default: Callable[[], Any] | None = None
+    spec: FitSpec, task: ObservedTask, default: Callable[[], Any] | None = None
 ) -> MemberPredictions:
-    """Fit `teacher_` of a distiller, unless there are `member_predictions`, and predict with it.
+    """Fit the teacher, as a part of `task`, unless there are `member_predictions`.
 
-    Parameters
-    ----------
-    distiller : estimator
-    setup : Setup
-    context : sklearn.callback.CallbackContext
-        The task whose subtask the fit is.
-    default : callable, default=None
-        Makes the teacher that ``teacher=None`` stands for.
-
-    Notes
-    -----
-    Of several ranks that train the student together, the first fits the teacher for all.
+    `default` makes the teacher that ``teacher=None`` stands for. Of several ranks that train the
+    student together, the first fits the teacher for all.
     """
-    ranks = current_ranks()
+    settings, ranks = spec.settings, current_ranks()
     once: Callable[..., Any] = _at_once if ranks is None else ranks.on_first
-    (seed,) = setup.draw_seeds(1)
-    if setup.member_predictions is not None:
-        return MemberPredictions(setup.member_predictions, None)
-    teacher = unfitted_teacher(distiller, default)
-    goes_on = setup.fit_mode.goes_on and hasattr(distiller, "teacher_")
-    if distiller.random_state is not None or distiller.checkpoint is not None:
+    (seed,) = spec.draw_seeds(1)
+    if spec.member_predictions is not None:
+        return MemberPredictions(spec.member_predictions, None)
+    teacher = unfitted_teacher(settings, default)
+    if settings.is_repeatable:
         seed_where_unset(teacher, seed)
-    _share_time(teacher, distiller, setup)
-    subtask = context.subcontext(task_name="teacher")
-    of_X = None
-    if distiller.teacher_cv is not None:
-        of_X = once(partial(_out_of_fold, distiller, teacher, setup, seed))
-    model = model_of(teacher)
-    if not goes_on:
-        warn_of_refit(distiller.teacher)
-        memory = check_memory(None if is_prefitted(model) else distiller.memory)
-        fit = memory.cache(fit_teacher, ignore=["context", "student"])
-        if distiller.verbose:
-            print_line(f"teacher: {type(model).__name__}")
-        given = _arguments_for(model, setup)
-        fit = partial(fit, teacher, *given, subtask, distiller)
-        # One that is fitted already, and may have no pickle, is not sent.
-        distiller.teacher_ = fit() if is_prefitted(model) else once(fit)
-    check_teacher(distiller)
-    if not goes_on:
-        answer = predictor_of(distiller.teacher_, setup, setup.plan.task)
-        warn_of_answers(distiller, setup, model, given, answer)
-    networks, functions, share = networks_and_functions(distiller.teacher_, setup)
-    return MemberPredictions(of_X, predictor_of(networks, setup), functions, share)
+    _share_time(teacher, spec)
+    task, of_X = task.subtask("teacher"), None
+    if settings.teacher_cv is not None:
+        of_X = once(partial(_out_of_fold, teacher, spec, seed))
+    before = spec.mode.before
+    fitted = None if before is None else before.facts.get("teacher_")
+    if fitted is None:
+        fitted = _fitted(teacher, spec, task, once)
+    else:
+        check_teacher(fitted, spec)
+    networks, functions, share = networks_and_functions(fitted, spec)
+    return MemberPredictions(of_X, predictor_of(networks, spec), functions, share, fitted)
 
 
-def networks_and_functions(teacher: Any, setup: Setup) -> tuple[Any, RandomFunctions | None, float]:
+def _fitted(teacher: Any, spec: FitSpec, task: ObservedTask, once: Callable[..., Any]) -> Any:
+    """Return the teacher, fitted on the samples of its student and held against them."""
+    settings, model = spec.settings, model_of(teacher)
+    warn_of_refit(settings.teacher)
+    memory = check_memory(None if is_prefitted(model) else settings.memory)
+    fit = memory.cache(fit_teacher, ignore=["task", "verbose"])
+    if settings.verbose:
+        print_line(f"teacher: {type(model).__name__}")
+    given = _arguments_for(model, spec)
+    fit = partial(fit, teacher, *given, task, settings.verbose)
+    # One that is fitted already, and may have no pickle, is not sent.
+    fitted = fit() if is_prefitted(model) else once(fit)
+    check_teacher(fitted, spec)
+    answer = predictor_of(fitted, spec, spec.plan.task)
+    warn_of_answers(spec, fitted, model, given, answer)
+    return fitted
+
+
+def networks_and_functions(
+    teacher: Any, spec: FitSpec
+) -> tuple[Any, RandomFunctions | None, float]:
     """Divide a fitted ensemble, or a mixture with some, into its networks and random functions.
 
     The student imitates the networks, and has the same functions. It finds its own where an
@@ -136,14 +141,14 @@ def networks_and_functions(teacher: Any, setup: Setup) -> tuple[Any, RandomFunct
     teacher is all there is if it has none, or if the student predicts no distribution that they
     displace, or has too few samples to find its own.
     """
-    is_table = len(setup.recipe.row_shape) == 1
-    if not (setup.plan.takes_functions and is_table):
+    is_table = len(spec.recipe.row_shape) == 1
+    if not (spec.plan.takes_functions and is_table):
         return teacher, None, 0.0
     model = inside_wrappers(teacher, FrozenEstimator)
-    if isinstance(model, _ENSEMBLES) and _reads_as_student(model, setup):
+    if isinstance(model, _ENSEMBLES) and _reads_as_student(model, spec):
         networks, n_functions = _without_functions(model)
         return networks, model._recipe.functions if n_functions else None, 0.0
-    if len(setup.X) < LEAST_SAMPLES:
+    if len(spec.X) < LEAST_SAMPLES:
         return teacher, None, 0.0
     mixture = ensemble_inside(teacher, (Teacher,))
     if mixture is None:
@@ -156,9 +161,9 @@ def networks_and_functions(teacher: Any, setup: Setup) -> tuple[Any, RandomFunct
     return with_inside(teacher, copied), None, share
 
 
-def _reads_as_student(model: Any, setup: Setup) -> bool:
+def _reads_as_student(model: Any, spec: FitSpec) -> bool:
     """Tell whether an ensemble has the same table as its student."""
-    return model._recipe.row_shape == setup.recipe.row_shape and model._columns == setup.columns
+    return model._recipe.row_shape == spec.recipe.row_shape and model._columns == spec.columns
 
 
 def _without_functions(model: Any) -> tuple[Any, int]:
@@ -188,14 +193,14 @@ def _at_once(act: Callable[[], Any]) -> Any:
     return act()
 
 
-def _arguments_for(model: Any, setup: Setup) -> FitArguments:
+def _arguments_for(model: Any, spec: FitSpec) -> FitArguments:
     """Return what the teacher is fitted on: of a stream, examples if the model is fitted already.
 
     It is a ValueError if the model is not, and does not take batches.
     """
-    stream = setup.stream
+    stream = spec.stream
     if stream is None or isinstance(model, _ENSEMBLES):
-        return setup.arguments
+        return spec.arguments
     if not is_prefitted(model):
         raise ValueError(
             "teacher must be fitted, in a FrozenEstimator, or be a BayesianEnsembleClassifier or "
@@ -203,7 +208,7 @@ def _arguments_for(model: Any, setup: Setup) -> FitArguments:
         )
     X, y, weight = stream.examples
     names = getattr(model, "feature_names_in_", None)
-    as_frame = frames_like(stream.first_X, names, setup.columns)
+    as_frame = frames_like(stream.first_X, names, spec.columns)
     return FitArguments(as_frame(X), y, weight if stream.is_weighted else None)
 
 
@@ -221,75 +226,76 @@ def has_fitted_teacher(distiller: Any) -> bool:
     return True
 
 
-def _out_of_fold(distiller: Any, teacher: Any, setup: Setup, seed: int) -> np.ndarray:
+def _out_of_fold(teacher: Any, spec: FitSpec, seed: int) -> np.ndarray:
     """Out-of-fold predictions of members for X, encoded, with `teacher_cv`."""
-    predict = check_memory(distiller.memory).cache(out_of_fold_members, ignore=["verbose"])
+    settings = spec.settings
+    predict = check_memory(settings.memory).cache(out_of_fold_members, ignore=["verbose"])
     has_ensemble = ensemble_inside(teacher, _ENSEMBLES, fitted=False) is not None
-    if setup.plan.takes_functions and has_ensemble:
+    if spec.plan.takes_functions and has_ensemble:
         teacher = clone(teacher)
         ensemble_inside(teacher, _ENSEMBLES, fitted=False).set_params(distance_aware=False)
-    X, y, sample_weight = setup.arguments
+    X, y, sample_weight = spec.arguments
     members = predict(
         teacher,
         X,
         y,
-        cv=distiller.teacher_cv,
+        cv=settings.teacher_cv,
         sample_weight=sample_weight,
         # A seed of chance would keep the predictions from being found in the memory again.
-        random_state=None if distiller.random_state is None else seed,
+        random_state=None if settings.random_state is None else seed,
         name="teacher_cv",
-        verbose=distiller.verbose,
+        verbose=settings.verbose,
     )
-    members = _checked(setup, members, len(members), teacher)
-    weight = setup.plan.task.weights_of_rows(members, sample_weight)
+    members = _checked(spec, members, len(members), teacher)
+    weight = spec.plan.task.weights_of_rows(members, sample_weight)
     kept = members if weight is None else members[weight > 0]
-    return setup.plan.encode_members(kept, setup.scaling, setup.dtype)
+    return spec.plan.encode_members(kept, spec.scaling, spec.dtype)
 
 
-def unfitted_teacher(distiller: Any, default: Callable[[], Any] | None = None) -> Any:
+def unfitted_teacher(settings: StudentSettings, default: Callable[[], Any] | None = None) -> Any:
     """Return a copy of `teacher` to fit; raise for one of the other kind."""
-    if distiller.teacher is None and default is not None:
+    if settings.teacher is None and default is not None:
         return default()
-    found = kind_of(distiller.teacher)
-    if found != distiller._kind:
+    found = kind_of(settings.teacher)
+    if found != settings.kind:
         raise ValueError(
-            f"teacher must be a {distiller._kind} to teach {type(distiller).__name__}; "
-            f"{type(distiller.teacher).__name__} is a {found}."
+            f"teacher must be a {settings.kind} to teach {settings.name}; "
+            f"{type(settings.teacher).__name__} is a {found}."
         )
-    return as_teacher(clone(distiller.teacher))
+    return as_teacher(clone(settings.teacher))
 
 
-def check_teacher(distiller: Any) -> None:
-    """Hold the columns and classes that `teacher_` knows against those of X and y."""
-    teacher, n_columns = distiller.teacher_, distiller.n_features_in_
+def check_teacher(teacher: Any, spec: FitSpec) -> None:
+    """Hold the columns and classes that a fitted teacher knows against those of X and y."""
+    n_columns, task = spec.X.shape[1], spec.plan.task
     n_features = getattr(teacher, "n_features_in_", n_columns)
     if n_features != n_columns:
         raise ValueError(f"teacher was fitted on {n_features} columns, but X has {n_columns}.")
-    check_names(distiller, getattr(teacher, "feature_names_in_", None), "teacher was fitted on")
-    if is_classifier(distiller):
-        classes, found = distiller.classes_.tolist(), np.asarray(teacher.classes_).tolist()
+    check_names(spec, getattr(teacher, "feature_names_in_", None), "teacher was fitted on")
+    if task.kind == "classifier":
+        classes, found = task.labels.tolist(), np.asarray(teacher.classes_).tolist()
         if set(classes) != set(found):
             raise ValueError(f"teacher must know the classes of y, {classes}; it knows {found}.")
 
 
-def predictor_of(teacher: Any, setup: Setup, encoder: Any = None) -> Predict:
+def predictor_of(teacher: Any, spec: FitSpec, encoder: Any = None) -> Predict:
     """Return what predicts rows with the members of a fitted teacher.
 
     Predictions are encoded by the plan, for the student's objective, or by another `encoder`: the
     task leaves them what they are.
     """
     as_frame = frames_like(
-        setup.example_of_X, getattr(teacher, "feature_names_in_", None), setup.columns
+        spec.example_of_X, getattr(teacher, "feature_names_in_", None), spec.columns
     )
-    encoder = setup.plan if encoder is None else encoder
-    labels = getattr(setup.plan.task, "labels", None)
+    encoder = spec.plan if encoder is None else encoder
+    labels = getattr(spec.plan.task, "labels", None)
 
     def predict(rows: np.ndarray) -> np.ndarray:
         members = predict_members(teacher, as_frame(rows))
         if labels is not None:
             members = align_classes(members, teacher.classes_, labels)
-        members = _checked(setup, members, len(rows), teacher)
-        return encoder.encode_members(members, setup.scaling, setup.dtype)
+        members = _checked(spec, members, len(rows), teacher)
+        return encoder.encode_members(members, spec.scaling, spec.dtype)
 
     return predict
 
@@ -302,49 +308,49 @@ def distribution_of(task: Any, members: torch.Tensor) -> Any:
     return EmpiricalCategorical(members)
 
 
-def _checked(setup: Setup, members: Any, n_rows: int, teacher: Any) -> np.ndarray:
+def _checked(spec: FitSpec, members: Any, n_rows: int, teacher: Any) -> np.ndarray:
     """Check members' predictions for `n_rows` rows."""
     name = f"the predictions of teacher {type(teacher).__name__}"
-    kind = setup.plan.task.shape_of_members
+    kind = spec.plan.task.shape_of_members
     return check_member_predictions(members, n_rows, name=name, **kind)
 
 
-def fit_teacher(teacher, X, y, sample_weight, context, student):
+def fit_teacher(teacher, X, y, sample_weight, task, verbose):
     """Fit a teacher as a task of its student, with the weights for the last step of a Pipeline."""
-    pass_on_verbose(teacher, student)
-    with task_of_teacher(teacher, X, y, context, student):
+    pass_on_verbose(teacher, verbose)
+    with task.fitting(teacher, X, y):
         teacher.fit(X, y, **weights_for(teacher, sample_weight))
     return teacher
 
 
-def pass_on_verbose(teacher: Any, student: Any) -> None:
+def pass_on_verbose(teacher: Any, verbose: int) -> None:
     """Let a teacher of ours, or a search over one, print as much as its student.
 
     Most of the time of a fit is often the teacher's. It may be the last step of a Pipeline.
     """
     model = _last_step(teacher)
     if has_members(model) and "verbose" in model.get_params(deep=False):
-        model.set_params(verbose=max(model.verbose, student.verbose))
+        model.set_params(verbose=max(model.verbose, verbose))
 
 
-def _share_time(teacher: Any, student: Any, setup: Setup) -> None:
+def _share_time(teacher: Any, spec: FitSpec) -> None:
     """Give an unfitted teacher of ours, unless it has a `max_time`, a part of its student's.
 
     The fits of `teacher_cv` share it. Others, such as forests or Markov chains, take as long as
     they do, and the student has what is left.
     """
-    budget, model = setup.training.budget, _last_step(teacher)
+    budget, model = spec.training.budget, _last_step(teacher)
     if budget is None or is_prefitted(model) or not has_members(model):
         return
     params = model.get_params(deep=False)
     runs_chains = isinstance(params.get("inference"), (SGLD, SGHMC))
     if runs_chains or params.get("max_time", ...) is not None:
         return
-    n_fits, cv = 1, student.teacher_cv
+    n_fits, cv = 1, spec.settings.teacher_cv
     if isinstance(cv, Iterator):  # which can be counted once
         n_fits += length_hint(cv, 5)
     elif cv is not None:
-        n_fits += check_cv(cv, setup.y).get_n_splits(setup.X, setup.y)
+        n_fits += check_cv(cv, spec.y).get_n_splits(spec.X, spec.y)
     model.set_params(max_time=budget.of_whole(_SHARE_OF_TEACHER / n_fits))
 
 
@@ -354,17 +360,6 @@ def _last_step(teacher: Any) -> Any:
     while isinstance(model, Pipeline):
         model = model[-1]
     return model
-
-
-@contextlib.contextmanager
-def task_of_teacher(teacher, X, y, context, student):
-    """Tell scikit-learn's callbacks of a student that its teacher is fitted."""
-    is_fitted_before = isinstance(teacher, FrozenEstimator)
-    propagated = context.propagate_callback_context
-    with contextlib.nullcontext() if is_fitted_before else propagated(teacher):
-        context.call_on_fit_task_begin(estimator=student, X=X, y=y)
-        yield
-        context.call_on_fit_task_end(estimator=student, X=X, y=y)
 
 
 def frames_like(X, names, columns: Columns | None = None) -> Callable[[np.ndarray], Any]:

@@ -11,11 +11,11 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import accuracy_score, log_loss, r2_score
 from sklearn.utils.validation import check_is_fitted
 
-from ..._estimator.unwrapping import final_step, is_prefitted, is_search, pipelines_around, tags_of
+from ..._estimator.unwrapping import final_step, is_prefitted, is_search, tags_of
 from ..._method.task import RegressionTask
 from ..._utils.warnings import warn
 from ...teachers import Teacher, interpolates
-from ._validate import FitArguments, Setup
+from ._spec import FitArguments, FitSpec
 
 Predict = Callable[[np.ndarray], np.ndarray]
 
@@ -53,16 +53,16 @@ def _is_fitted(model: Any) -> bool:
 
 
 def warn_of_answers(
-    distiller: Any, setup: Setup, model: Any, given: FitArguments, predict: Predict
+    spec: FitSpec, teacher: Any, model: Any, given: FitArguments, predict: Predict
 ) -> None:
-    """Warn of what the answers of `teacher_`, made of a model, are to the rows given to fit.
+    """Warn of what a teacher, made of a model, answers to the rows given to fit.
 
     `predict` gives the predictions of its members, encoded by the task.
     """
-    if distiller.teacher_cv is None:
-        _warn_of_interpolation(distiller.teacher_, model, given)
+    if spec.settings.teacher_cv is None:
+        _warn_of_interpolation(teacher, model, given)
     if is_prefitted(model):
-        _warn_of_useless(setup, model, predict)
+        _warn_of_useless(spec, model, predict)
 
 
 def _warn_of_interpolation(teacher: Any, model: Any, given: FitArguments) -> None:
@@ -89,48 +89,31 @@ def _warn_of_interpolation(teacher: Any, model: Any, given: FitArguments) -> Non
         )
 
 
-def _warn_of_useless(setup: Setup, model: Any, predict: Predict) -> None:
+def _warn_of_useless(spec: FitSpec, model: Any, predict: Predict) -> None:
     """Warn of a fitted teacher that gets other rows than it was fitted on.
 
-    It predicts X and y no better than a constant would, or twice as well before the steps of the
-    Pipeline around the student, where these can be undone.
+    It predicts X and y no better than a constant would.
     """
-    some = slice(None, None, max(1, -(-len(setup.X) // _ROWS_LOOKED_AT)))
-    X, y, weight = setup.X[some], setup.y[some], setup.weight[some]
+    some = slice(None, None, max(1, -(-len(spec.X) // _ROWS_LOOKED_AT)))
+    X, y, weight = spec.X[some], spec.y[some], spec.weight[some]
     if len(X) < _LEAST_ROWS or not np.ptp(y, axis=0).any():
         return
     judge = (
         _error_of_regression
-        if isinstance(setup.plan.task, RegressionTask)
+        if isinstance(spec.plan.task, RegressionTask)
         else _error_of_classification
     )
     loss, words = judge(predict(X), y, weight)
-    pipelines = pipelines_around()
-    X_before, cause = _undone(pipelines, X), ""
-    if X_before is not None:
-        loss_before, words_before = judge(predict(X_before), y, weight)
-        if loss_before < loss / 2:
-            cause = f"For rows as they are before the steps of the Pipeline it has {words_before}."
-    if loss < 1 and not cause:
+    if loss < 1:
         return
-    asked = "Have they been scaled, or have they other units or another order of columns?"
     warn(
         f"The fitted teacher, {type(final_step(model)[0]).__name__}, gets other rows than it was "
-        f"fitted on, or has learnt nothing: it has {words} for X and y. {cause or asked} Students "
-        "scale their columns themselves (normalize_X=True), so give fit the rows as they came, and "
-        "put what the teacher needs into it: "
+        f"fitted on, or has learnt nothing: it has {words} for X and y. Have they been scaled, as "
+        "by a Pipeline around the student, or have they other units or another order of columns? "
+        "Students scale their columns themselves (normalize_X=True), so give fit the rows as they "
+        "came, and put what the teacher needs into it: "
         "teacher=FrozenEstimator(make_pipeline(scaler, model).fit(X, y))."
     )
-
-
-def _undone(pipelines: list[Any], X: np.ndarray) -> np.ndarray | None:
-    """Return rows as they were before the steps of Pipelines; None if that cannot be known."""
-    for pipeline in pipelines:
-        steps = pipeline[:-1]
-        if not hasattr(steps, "inverse_transform"):
-            return None
-        X = np.asarray(steps.inverse_transform(X), dtype=X.dtype)
-    return X if pipelines else None
 
 
 def _error_of_regression(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -12,19 +13,19 @@ import numpy as np
 from sklearn.base import MetaEstimatorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ..._data.encoding import MANY_ROWS, InputEncoding
-from ..._estimator.base import NetworkSettings, available_if, fit_task, with_callbacks
+from ..._data.encoding import MANY_ROWS
+from ..._estimator.base import NetworkSettings, available_if, with_callbacks
 from ..._estimator.batched import as_rows, check_rows, rows_at_a_time
 from ..._estimator.predicting import DistributionEstimator, check_return_std, is_a
-from ..._method.plan import Plan
 from ..._method.task import Task
 from ..._utils.ranks import refuse_ranks
 from ..._utils.validation import Number, OneOf
 from ...modules import CONNECTIONS, MLP
 from .._fit._kinds import check_kind, kind_as_teacher
 from .._fit._parameters import NORMALIZE_Y, PARAMETER_TABLE
+from .._fit._spec import begun
 from .._fit._teacher import fit_teacher_of
-from .._fit._validate import set_up
+from .._fit._validate import fit_spec
 from ._anytime import (
     Anytime,
     EarlyExits,
@@ -46,14 +47,6 @@ def model_classes(module: Any) -> list[Any]:
     if not module:
         raise ValueError("module must have at least one model class, got an empty list.")
     return list(module)
-
-
-def recipes_of(
-    booster: Any, plan: Plan, row_shape: tuple[int, ...], inputs: InputEncoding | None
-) -> LearnerRecipes:
-    """Return how to build the networks of each model class."""
-    networks = [NetworkSettings.of(booster, module) for module in model_classes(booster.module)]
-    return LearnerRecipes(tuple(one.recipe(plan, row_shape, inputs) for one in networks))
 
 
 def plan_of(booster: Any, task: Task) -> RoundsPlan:
@@ -306,17 +299,24 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         refuse_ranks(self)
         check_kind(self.teacher, member_predictions)
         arguments = X, y, sample_weight, X_transfer, member_predictions
-        setup = set_up(
-            self,
-            lambda task: plan_of(self, task),
-            *arguments,
-            recipes_of=recipes_of,
-            modules=model_classes(self.module),
-            embedded_from=MANY_ROWS,  # inputs are most of what a weak learner costs
-        )
-        with fit_task(self, setup.for_callbacks, 2) as context, setup.resumable(self) as setup:
-            predictions = fit_teacher_of(self, setup, context)
-            play_game(self, setup, predictions, context)
+        modules = model_classes(self.module)
+
+        def recipe_of(*how: Any) -> LearnerRecipes:
+            networks = (NetworkSettings.of(self, module) for module in modules)
+            return LearnerRecipes(tuple(one.recipe(*how) for one in networks))
+
+        # Inputs are most of what a weak learner costs.
+        reading: dict[str, Any] = {
+            "recipe_of": recipe_of,
+            "modules": modules,
+            "embedded_from": MANY_ROWS,
+        }
+        spec = fit_spec(self, partial(plan_of, self), *arguments, **reading)
+        with begun(self, spec) as (spec, task):
+            predictions = fit_teacher_of(spec, task)
+            self.__dict__.update(predictions.facts)
+            for fitted in play_game(spec, predictions, task):
+                self._keep(fitted)
         return self
 
     # --- predictions from some of the rounds

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -26,9 +26,9 @@ from ..._utils.warnings import warn
 from ...losses import DistillationGame
 from ...modules import Learner, Rounds, count_flop, n_parameters, stack, unstack
 from .._fit._disagreement import prepare_maker
+from .._fit._spec import FitSpec, ObservedTask
 from .._fit._student import training_set, widen_where_unknown
 from .._fit._teacher import MemberPredictions
-from .._fit._validate import Setup
 from ._plan import RoundsPlan, WeakLearnerObjective
 
 # For max_epochs="auto": rows that each learner is shown in all, limits for the epochs, and rows at
@@ -80,49 +80,46 @@ class Round(NamedTuple):
     n_connection_parameters: int
 
 
-def play_game(booster: Any, setup: Setup, predictions: MemberPredictions, context: Any) -> None:
-    """Search learners for a booster; those found are kept also if it is interrupted."""
-    (seed,) = setup.draw_seeds(1)
-    X, target, weight = _rows_and_targets(booster, setup, predictions, seed)
-    put = partial(on_device, device=setup.training.device)
-    rows = put(X)
-    booster.n_epochs_ = n_epochs_for(
-        booster.max_epochs, len(rows), _ROWS_SEEN, *_EPOCHS_WITHIN, _ROWS_SEEN_AT_MOST
-    )
+def play_game(
+    spec: FitSpec, predictions: MemberPredictions, task: ObservedTask
+) -> Iterator[Fitted]:
+    """Search learners for a booster; those found are given also if the search is interrupted."""
+    (seed,) = spec.draw_seeds(1)
+    X, target, weight = _rows_and_targets(spec, predictions, seed)
+    put, settings = partial(on_device, device=spec.training.device), spec.settings
     game = DistillationGame(
         put(target),
-        booster.n_rounds,
-        None if booster.eta == "auto" else booster.eta,
+        settings.n_rounds,
+        None if settings.eta == "auto" else settings.eta,
         put(weight),
-        setup.plan.task.size,  # of regressors the means; raw variances are learnt beside them
+        spec.plan.task.size,  # of regressors the means; raw variances are learnt beside them
     )
-    subtask = context.subcontext(task_name="student", max_subtasks=None)
-    subtask.call_on_fit_task_begin(estimator=booster)
-    search = Search(booster, setup, game, rows, subtask)
-    try:
-        search.play()
-    finally:
-        if search.rounds:
-            _keep_rounds(booster, setup, search)
-    subtask.call_on_fit_task_end(estimator=booster)
+    task = task.subtask("student", max_subtasks=None)
+    with task.running():
+        search = Search(spec, game, put(X), task)
+        try:
+            search.play()
+        finally:
+            if search.rounds:
+                yield search.fitted()
 
 
 def _rows_and_targets(
-    booster: Any, setup: Setup, predictions: MemberPredictions, seed: int
+    spec: FitSpec, predictions: MemberPredictions, seed: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows of the game, the learners' targets there, and the rows' weights.
 
     The rows of a game stay the same: those that `transfer` generates are generated once.
     """
-    plan, maker = setup.plan, setup.maker
+    plan = spec.plan
     predict: Any = predictions.predict  # not None where it is called
-    X, _, weight, members, _ = training_set(booster, setup, predictions)
-    if maker is not None:
+    X, _, weight, members, _ = training_set(spec, predictions)
+    if spec.maker is not None:
         rows, weights = (on_device(values, device=torch.device("cpu")) for values in (X, weight))
-        draw = prepare_maker(maker, rows, weights, booster, setup)
+        draw = prepare_maker(spec, rows, weights, predictions.teacher)
         generator = torch.Generator().manual_seed(seed)
         drawn = draw(rows, torch.arange(len(X)), generator).numpy()
-        if booster.transfer_only:
+        if spec.settings.transfer_only:
             X, members = drawn, None
         else:
             X, weight = np.concatenate([X, drawn]), np.concatenate([weight, weight])
@@ -141,26 +138,6 @@ def _in_portions(
 ) -> list[np.ndarray]:
     """Targets of portions of the rows; the predictions of which they are made take memory."""
     return [target_of(portion) for portion in gen_batches(len(rows), rows_asked(predictions[:1]))]
-
-
-def _keep_rounds(booster: Any, setup: Setup, search: Search) -> None:
-    """Make the learners found the fitted module."""
-    structure = tuple((found.module, found.n_connections) for found in search.rounds)
-    plan = replace(setup.plan, structure=structure)
-    booster.rounds_ = search.rounds
-    booster.n_rounds_ = len(search.rounds)
-    booster.eta_ = search.game.eta.cpu().numpy()
-    booster.n_parameters_ = n_parameters(search.network)
-    if setup.training.budget is not None:
-        booster.n_epochs_ = max(row["epoch"] for row in search.history)
-    search.network.put_side_by_side()
-    module = plan.wrap(search.network, as_tensors(setup.scaling)).eval()
-    module.inputs = search.inputs
-    module = module.to(search.played.x.device)
-    functions = widen_where_unknown(module, setup.recipe, plan.task, setup.X)
-    recipe = setup.recipe._replace(functions=functions)
-    budget = TrainingBudget(booster.n_epochs_)
-    booster._keep(Fitted(plan, recipe, module, search.history, budget))
 
 
 class Barrier:
@@ -190,18 +167,21 @@ class Barrier:
 class Search:
     """The game, played until there are `n_rounds` learners or no further one is found.
 
-    X are the rows (N, ...), on the device of the training; `context` is the callback context whose
-    subtasks the trainings are. `network` and `rounds` are the learners found so far, and `history`
-    has a row for each epoch of theirs.
+    X are the rows (N, ...), on the device of the training; parts of `task` are the trainings.
+    `network` and `rounds` are the learners found so far, and `history` has a row for each epoch of
+    theirs.
     """
 
-    def __init__(self, booster: Any, setup: Setup, game: DistillationGame, X: Tensor, context: Any):
-        self.parameters = booster
-        self.setup = setup
-        self.plan: RoundsPlan = setup.plan
+    def __init__(self, spec: FitSpec, game: DistillationGame, X: Tensor, task: ObservedTask):
+        self.spec = spec
+        self.settings = spec.settings
+        self.n_epochs = n_epochs_for(
+            spec.settings.max_epochs, len(X), _ROWS_SEEN, *_EPOCHS_WITHIN, _ROWS_SEEN_AT_MOST
+        )
+        self.plan: RoundsPlan = spec.plan
         self.game = game
-        self.context = context
-        inputs = setup.recipe.inputs
+        self.task = task
+        inputs = spec.recipe.inputs
         self.inputs = None if inputs is None else inputs.module(X.dtype).to(X.device)
         X = X if self.inputs is None else self.inputs(X)
         self.target = game.target.to(X.dtype)
@@ -216,14 +196,13 @@ class Search:
     def play(self) -> None:
         """Find learners (Algorithm 1)."""
         start = time.monotonic()
-        while len(self.rounds) < self.parameters.n_rounds and not (
-            self.rounds and self.game.is_over
-        ):
+        while len(self.rounds) < self.settings.n_rounds and not (self.rounds and self.game.is_over):
             found = self.find()
-            if not found and self._is_out_of_time:
+            budget = self.spec.training.budget
+            if not found and budget is not None and self._is_out_of_time:
                 warn(
-                    f"max_time={self.parameters.max_time!r} ended the search after "
-                    f"{len(self.rounds)} of n_rounds={self.parameters.n_rounds} rounds, which are "
+                    f"max_time={budget.seconds!r} ended the search after "
+                    f"{len(self.rounds)} of n_rounds={self.settings.n_rounds} rounds, which are "
                     "kept. Give more time, or fewer rounds.",
                     ConvergenceWarning,
                 )
@@ -236,7 +215,7 @@ class Search:
                     ConvergenceWarning,
                 )
                 return
-            if self.parameters.verbose:
+            if self.settings.verbose:
                 self._print_round(time.monotonic() - start)
 
     def find(self) -> bool:
@@ -252,7 +231,7 @@ class Search:
             for n_sources in dict.fromkeys(expansions):
                 start = self.barrier_weights.get((number, n_sources), 1 / self.plan.gamma)
                 barrier = Barrier(start if self.rounds else 0.0)
-                for _ in range(self.parameters.max_search if self.rounds else 1):
+                for _ in range(self.settings.max_search if self.rounds else 1):
                     if self._is_out_of_time:
                         return False
                     n_searches += 1
@@ -266,10 +245,10 @@ class Search:
     def _try_learner(self, number: int, n_sources: int, n_searches: int, barrier: Barrier) -> bool:
         """Train a learner and add it if it brings the mean nearer; else change the barrier."""
         sources = self.network.learners[::-1][:n_sources]
-        recipe = self.setup.recipe.of_classes[number]
+        recipe = self.spec.recipe.of_classes[number]
         learner = self.plan.build_learner(recipe, sources, self._seed())
         learner.to(self.played.x)
-        phase = f"round {len(self.rounds) + 1} of {self.parameters.n_rounds}, network {n_searches}"
+        phase = f"round {len(self.rounds) + 1} of {self.settings.n_rounds}, network {n_searches}"
         history = self.train(learner, barrier.weight, phase)
         if history is None:  # it diverged
             barrier.change(was_too_light=False)
@@ -311,7 +290,7 @@ class Search:
         )
 
     def _print_round(self, seconds: float) -> None:
-        found, n_done, n_rounds = self.rounds[-1], len(self.rounds), self.parameters.n_rounds
+        found, n_done, n_rounds = self.rounds[-1], len(self.rounds), self.settings.n_rounds
         print_line(
             f"round {n_done} of {n_rounds}: network {found.n_searches} that was tried, of class "
             f"{found.module} with {found.n_connections} connections, weight {found.weight:.2g}, "
@@ -322,50 +301,70 @@ class Search:
         self, learner: Learner, barrier_weight: float, phase: str
     ) -> list[dict[str, Any]] | None:
         """Train a learner (Eq 6); return the history, None if it diverged."""
-        from ..._engine import DivergenceGuard, Rows, TaskPerEpoch
+        from ..._engine import DivergenceGuard, Rows
 
-        parameters, guard = self.parameters, DivergenceGuard()
+        settings, guard = self.settings, DivergenceGuard()
         X = learner.pack(self.played.x, self.played.sources_of(learner))
         targets = self.target, self.game.wanted().to(self.target)
-        rows = Rows(X, targets, self.weight, parameters.batch_size, [self._seed()])
+        rows = Rows(X, targets, self.weight, settings.batch_size, [self._seed()])
         module = stack([learner.trainable()])
-        n_epochs = parameters.n_epochs_
-        subtask = self.context.subcontext(task_name="learner", max_subtasks=n_epochs)
-        subtask.call_on_fit_task_begin(estimator=parameters)
-        net = self.setup.training.fit(
-            module,
-            WeakLearnerObjective(self.network, self.plan.task_temperature, barrier_weight),
-            rows,
-            n_epochs,
-            callbacks=[TaskPerEpoch(subtask, parameters), guard],
-            weight_decay=decay_of_weights(module, parameters.weight_decay),
-            phase=phase,
-            share=1 / (parameters.n_rounds - len(self.rounds)),  # of the time left
-        )
-        subtask.call_on_fit_task_end(estimator=parameters)
+        task = self.task.subtask("learner", max_subtasks=self.n_epochs)
+        with task.running():
+            net = self.spec.training.fit(
+                module,
+                WeakLearnerObjective(self.network, self.plan.task_temperature, barrier_weight),
+                rows,
+                self.n_epochs,
+                callbacks=[task.per_epoch(), guard],
+                weight_decay=decay_of_weights(module, settings.weight_decay),
+                phase=phase,
+                share=1 / (self.settings.n_rounds - len(self.rounds)),  # of the time left
+            )
         if net.interrupted_:
             raise KeyboardInterrupt
         if guard.diverged_.any():
             if not self.rounds:
                 raise ValueError(
                     "The first learner's loss became infinite, not a number, or exploded. Try a "
-                    f"smaller lr than {net.lr} or clip_norm than {parameters.clip_norm}; "
+                    f"smaller lr than {net.lr} or clip_norm than {self.spec.training.clip_norm}; "
                     "teacher_ is kept."
                 )
             return None
         if guard.worse_.any():
-            self.setup.training.warn_of_worse(f"Learner {len(self.rounds)} is", net.lr)
+            self.spec.training.warn_of_worse(f"Learner {len(self.rounds)} is", net.lr)
         (trained,) = unstack(module)
         learner.load_trained(trained)
         return list(net.history)
 
+    def fitted(self) -> Fitted:
+        """Return the learners found as a module."""
+        spec, network, n_epochs = self.spec, self.network, self.n_epochs
+        structure = tuple((found.module, found.n_connections) for found in self.rounds)
+        plan = replace(self.plan, structure=structure)
+        if spec.training.budget is not None:
+            n_epochs = max(row["epoch"] for row in self.history)
+        network.put_side_by_side()
+        module = plan.wrap(network, as_tensors(spec.scaling)).eval()
+        module.inputs = self.inputs
+        module = module.to(self.played.x.device)
+        functions = widen_where_unknown(module, spec.recipe, plan.task, spec.X)
+        facts = {
+            "rounds_": self.rounds,
+            "n_rounds_": len(self.rounds),
+            "eta_": self.game.eta.cpu().numpy(),
+            "n_epochs_": n_epochs,
+            "n_parameters_": n_parameters(network),
+        }
+        recipe = spec.recipe._replace(functions=functions)
+        return Fitted(plan, recipe, module, self.history, TrainingBudget(n_epochs), facts)
+
     @property
     def _is_out_of_time(self) -> bool:
         """Whether `max_time` leaves no time to search a learner beside those that there are."""
-        return bool(self.rounds) and self.setup.training.is_out_of_time
+        return bool(self.rounds) and self.spec.training.is_out_of_time
 
     def _seed(self) -> int:
-        return self.setup.draw_seeds(1)[0]
+        return self.spec.draw_seeds(1)[0]
 
 
 def _unless_equal(weight: Tensor) -> Tensor | None:

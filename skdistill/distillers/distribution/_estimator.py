@@ -14,10 +14,9 @@ from sklearn.base import MetaEstimatorMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from ..._estimator.base import available_if, fit_task, with_callbacks
+from ..._estimator.base import Fitted, available_if, with_callbacks
 from ..._estimator.batched import read_rows
 from ..._estimator.predicting import DistributionEstimator
-from ..._estimator.warm_start import is_trained
 from ..._method.task import Task
 from ..._training.stream import is_stream
 from ..._training.trainer import SEED_LIMIT
@@ -26,8 +25,7 @@ from ..._utils.validation import Number, OneOf, Seed
 from ..._utils.warnings import warn
 from ...families import Family, make_family
 from ...modules import MLP
-from .._fit._calibration import calibrate
-from .._fit._fit_mode import FitMode
+from .._fit._calibration import calibrated
 from .._fit._kinds import check_kind, kind_as_teacher
 from .._fit._parameters import (
     NORMALIZE_Y,
@@ -36,9 +34,10 @@ from .._fit._parameters import (
     STUDENT_PARAMETERS,
     FamilyRule,
 )
-from .._fit._student import first_predictions, train_student
+from .._fit._spec import FitMode, FitSpec, begun
+from .._fit._student import first_predictions, read_by, train_student
 from .._fit._teacher import MemberPredictions, fit_teacher_of, has_fitted_teacher
-from .._fit._validate import Setup, set_up, set_up_stream
+from .._fit._validate import fit_spec, stream_spec
 from ._plan import FamilyPlan
 
 # Members whose predictions differ by no more agree: on standardised targets, or in nats.
@@ -80,6 +79,12 @@ class Agreement:
         ranks = current_ranks()
         self.holds = self.holds if ranks is None else ranks.all_hold(self.holds)
 
+    def read(self, fitted: Fitted) -> Fitted:
+        """Return a student that predicts the mean, with an epistemic part of 0, if they agree."""
+        plan: Any = fitted.plan
+        is_mean = self.holds and plan.family.tells_parts
+        return read_by(replace(plan, members_agree=True), fitted) if is_mean else fitted
+
     def _predict_and_compare(self, rows: np.ndarray) -> np.ndarray:
         assert self._predict is not None
         return self._compare(self._predict(rows))
@@ -105,58 +110,64 @@ def family_plan(
 
 
 @with_callbacks
-def _fit(distiller: Any, fit_mode_of: Any, X, y, *arguments) -> Any:
-    """Fit the teacher, if it is not fitted, and distil it; for `fit_mode_of` see :func:`set_up`."""
+def _fit(distiller: Any, X, y, *arguments, mode_of=FitMode.of_fit) -> Any:
+    """Fit the teacher, if it is not fitted, and distil it; for `mode_of` see :func:`fit_spec`."""
     check_kind(distiller.teacher, arguments[-1])
 
     def plan_of(task: Task) -> FamilyPlan:
         family = make_family(distiller.family, task.kind)
         return family_plan(family, task, distiller.supervised_weight, distiller.transfer_only)
 
-    begin: Any = set_up_stream if is_stream(X) else set_up
-    setup = begin(distiller, plan_of, X, y, *arguments, fit_mode_of=fit_mode_of)
-    family = clone(make_family(distiller.family, distiller._kind))
-    agreed = distiller._plan.members_agree if setup.fit_mode.goes_on else True
-    if setup.fit_mode.goes_on and type(family) is not type(distiller.family_):
+    read: Any = stream_spec if is_stream(X) else fit_spec
+    spec = read(distiller, plan_of, X, y, *arguments, mode_of=mode_of)
+    before: Any = spec.mode.before
+    family = clone(make_family(distiller.family, spec.settings.kind))
+    if before is not None and type(family) is not type(before.facts["family_"]):
         raise ValueError(
-            f"family must be {distiller.family_!r}, as in the fit that training goes on from; got "
-            f"{distiller.family!r}."
+            f"family must be {before.facts['family_']!r}, as in the fit that training goes on "
+            f"from; got {distiller.family!r}."
         )
-    distiller.family_ = family
-    with (
-        fit_task(distiller, setup.for_callbacks, 2) as context,
-        setup.resumable(distiller) as setup,
-    ):
-        agreement = Agreement(fit_teacher_of(distiller, setup, context), agreed)
-        n_members = agreement.predictions.count(setup.X)
-        plan = replace(setup.plan, n_members=n_members)
+    with begun(distiller, spec) as (spec, task):
+        predictions = fit_teacher_of(spec, task)
+        vars(distiller).update(predictions.facts)
+        agreement = Agreement(predictions, before is None or before.plan.members_agree)
+        predictions = agreement.predictions
+        plan = replace(spec.plan, n_members=predictions.count(spec.X))
         if plan.learns_from_members:
-            plan = _informed(distiller, setup, plan, agreement.predictions)
-            setup = setup._replace(recipe=setup.recipe.with_outputs(plan.n_outputs))
-        if n_members == 1 and family.tells_parts:
+            plan = _informed(spec, plan, predictions)
+            spec = replace(spec, recipe=spec.recipe.with_outputs(plan.n_outputs))
+        if plan.n_members == 1 and family.tells_parts:
             warn(
                 "The teacher has one member, and so no spread to learn: the student cannot tell "
                 "the parts of the uncertainty, which are None.",
             )
-        try:
-            train_student(
-                distiller, setup, agreement.predictions, plan, context, n_members_=n_members
-            )
-            agreement.join()
-        finally:
-            if is_trained(distiller) and agreement.holds and family.tells_parts:
-                distiller._predict_expected_only()
-        calibrate(distiller, setup)
+        fitted, facts = before, {"n_members_": plan.n_members, "family_": family}
+        for fitted in train_student(spec, plan, predictions, task, **facts):
+            distiller._keep(agreement.read(fitted))
+        agreement.join()
+        fitted = agreement.read(fitted)
+        distiller._keep(fitted)
+        _warn_of_agreement(fitted.plan)
+        if distiller.calibration_fraction is not None:
+            distiller._keep(calibrated(fitted, spec, clone(distiller)))
     return distiller
 
 
-def _informed(
-    distiller: Any, setup: Setup, plan: FamilyPlan, predictions: MemberPredictions
-) -> FamilyPlan:
+def _warn_of_agreement(plan: Any) -> None:
+    if plan.members_agree and plan.n_members > 1:
+        warn(
+            "The teacher's members never disagreed about the rows that the student learnt "
+            "from: its epistemic uncertainty is 0 everywhere. Let it learn from other rows, by "
+            "transfer or X_transfer, or from out-of-fold predictions, by teacher_cv.",
+        )
+
+
+def _informed(spec: FitSpec, plan: FamilyPlan, predictions: MemberPredictions) -> FamilyPlan:
     """Return the plan with what is to be known of the members before the network is built."""
-    if setup.fit_mode.goes_on:
-        return replace(plan, family=plan.family.informed_as(distiller._plan.family))
-    return plan.informed(*map(torch.as_tensor, first_predictions(setup, predictions)))
+    before: Any = spec.mode.before
+    if before is not None:
+        return replace(plan, family=plan.family.informed_as(before.plan.family))
+    return plan.informed(*map(torch.as_tensor, first_predictions(spec, predictions)))
 
 
 class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
@@ -384,7 +395,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         KeyboardInterrupt
             On Ctrl-C; during the student's training it is kept as trained so far.
         """
-        return _fit(self, FitMode.of_fit, X, y, sample_weight, X_transfer, member_predictions)
+        return _fit(self, X, y, sample_weight, X_transfer, member_predictions)
 
     @available_if(has_fitted_teacher)
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Self:
@@ -428,8 +439,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         what `fit` trains with ``max_epochs=1``. `checkpoint` and `max_time` are for `fit` alone. A
         student that is still worse than a constant prediction is not warned of.
         """
-        fit_mode_of = partial(FitMode.of_pass, classes=classes)
-        return _fit(self, fit_mode_of, X, y, sample_weight, None, None)
+        mode_of = partial(FitMode.of_pass, classes=classes)
+        return _fit(self, X, y, sample_weight, None, None, mode_of=mode_of)
 
     @available_if(_draws_functions)
     def sample_members(
@@ -493,14 +504,3 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         buffers = dict(module.named_buffers(recurse=False))
         drawn = plan.task.wrap(module.network, buffers, draw)
         return drawn.of_parts(outputs).members.numpy()
-
-    def _predict_expected_only(self) -> None:
-        """Predict the members' mean from now on, with an epistemic part of 0."""
-        self._plan = replace(self._plan, members_agree=True)
-        self.module_.read = self._plan.read
-        if self.n_members_ > 1:
-            warn(
-                "The teacher's members never disagreed about the rows that the student learnt "
-                "from: its epistemic uncertainty is 0 everywhere. Let it learn from other rows, by "
-                "transfer or X_transfer, or from out-of-fold predictions, by teacher_cv.",
-            )

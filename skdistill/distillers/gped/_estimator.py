@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import nullcontext
 from numbers import Integral
 from typing import Any, Self
 
@@ -11,22 +13,26 @@ import torch
 from sklearn.base import MetaEstimatorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ..._estimator.base import fit_task, with_callbacks
+from ..._estimator.base import Fitted, with_callbacks
 from ..._estimator.batched import check_rows, read_in_chunks
 from ..._estimator.predicting import DistributionEstimator
 from ..._method.task import Task
+from ..._training.resume import NO_MATTER
+from ..._utils.ranks import refuse_ranks
 from ..._utils.validation import Number, OneOf
 from ...ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ...modules import MLP
 from ...samplers import SGHMC, SGLD
+from ...settings import Checkpoint
 from ...transfer import TransferSet, make_transfer
 from .._fit._kinds import check_kind, kind_as_teacher
 from .._fit._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING
+from .._fit._spec import FitSpec, ObservedTask, begun
 from .._fit._student import train_student
 from .._fit._teacher import MemberPredictions, fit_teacher_of
-from .._fit._validate import Setup, check_further_rows, set_up
+from .._fit._validate import check_further_rows, fit_spec
 from ._estimates import pooled, targets_of
-from ._online import distil_online
+from ._online import distil_online, with_monitor
 from ._plan import ExpectationsPlan, chosen_estimates, chosen_expectations, expectations_plan
 
 
@@ -34,47 +40,6 @@ def runs_chains(teacher: Any) -> bool:
     """Tell whether a teacher is an unfitted ensemble whose members are drawn by Markov chains."""
     ensembles = BayesianEnsembleClassifier, BayesianEnsembleRegressor
     return isinstance(teacher, ensembles) and isinstance(teacher.inference, (SGLD, SGHMC))
-
-
-def plan_of(distiller: Any, task: Task) -> ExpectationsPlan:
-    """Return the plan of a student; raise for parameters that do not go together."""
-    expectations = chosen_expectations(distiller.expectations, distiller.estimate, task.kind)
-    estimates = chosen_estimates(distiller.estimate, expectations)
-    runs_online = runs_chains(distiller.teacher)
-    if runs_online:
-        _check_runs_online(distiller, estimates)
-    return expectations_plan(task, expectations, estimates, replays=not runs_online)
-
-
-def _check_runs_online(distiller: Any, estimates: list[str]) -> None:
-    """Raise a ValueError for parameters that do not go with chains."""
-    defaults = {"max_epochs": "auto", "max_time": None, "teacher_cv": None, "memory": None}
-    for name, value in defaults.items():
-        if getattr(distiller, name) != value:
-            raise ValueError(
-                f"{name} must be {value!r} beside chains: the student learns while they run, for "
-                f"teacher__max_epochs epochs. Got {getattr(distiller, name)!r}."
-            )
-    is_auto = isinstance(distiller.transfer, str) and distiller.transfer == "auto"
-    maker = None if is_auto else make_transfer(distiller.transfer)
-    if maker is not None and maker.asks_teacher:
-        raise ValueError(
-            "transfer must not ask the teacher beside chains, whose samples are not kept; got "
-            f"{distiller.transfer!r}."
-        )
-    if distiller.transfer is not None and "online" in estimates:
-        raise ValueError(
-            "estimate must be 'stochastic' beside chains with a transfer, whose rows are new each "
-            f"time and have no running mean. Got {distiller.estimate!r} with "
-            f"transfer={distiller.transfer!r}."
-        )
-    finetune_epochs = getattr(distiller.pruning, "finetune_epochs", "auto")
-    if finetune_epochs not in ("auto", 0) and "stochastic" in estimates:
-        raise ValueError(
-            "pruning__finetune_epochs must be 'auto' or 0 beside chains unless all estimates are "
-            "'online': the last samples are gone when the student has been pruned. Got "
-            f"{finetune_epochs!r}."
-        )
 
 
 class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
@@ -276,41 +241,81 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         self
         """
         check_kind(self.teacher, member_predictions)
+        runs_online = runs_chains(self.teacher) and member_predictions is None
+        if runs_online:
+            refuse_ranks(self)
         arguments = X, y, sample_weight, X_transfer, member_predictions
-        setup = set_up(self, lambda task: plan_of(self, task), *arguments)
+        spec = fit_spec(self, self._plan_of, *arguments)
         monitored = None
         if X_monitor is not None:
-            monitored = check_further_rows(self, X_monitor, setup.X, "X_monitor")
-        with fit_task(self, setup.for_callbacks, 2) as context:
-            if runs_chains(self.teacher) and member_predictions is None:
-                means = distil_online(self, setup, monitored, context)
+            monitored = check_further_rows(spec, X_monitor, "X_monitor")
+        with begun(self, spec, resumes=not runs_online) as (spec, task):
+            if runs_online:
+                checkpoint = self._checkpoint(spec, monitored)
+                stages = distil_online(spec, task, checkpoint, monitored)
             else:
-                means = self._fit_on_members(setup, monitored, context)
-            if monitored is not None and means is not None:
-                self._note_monitored(X_monitor, means)
+                predictions = fit_teacher_of(spec, task)
+                self.__dict__.update(predictions.facts)
+                stages = distil_members(spec, predictions, task, monitored)
+            for fitted in stages:
+                self._keep(fitted)
+        if X_monitor is not None:
+            rows = X_monitor.rows if isinstance(X_monitor, TransferSet) else X_monitor
+            self.monitor_error_ = {
+                label: float(np.abs(self.predict_expectation(rows, label) - expected).mean())
+                for label, expected in self.monitor_.items()
+            }
         return self
 
-    def _fit_on_members(self, setup: Setup, monitored: np.ndarray | None, context: Any) -> Any:
-        """Train the student on the teacher's members; return what these expect of some rows."""
-        with setup.resumable(self) as setup:
-            predictions = fit_teacher_of(self, setup, context)
-            if monitored is not None and predictions.predict is None:
-                raise ValueError(
-                    "X_monitor must be None with member_predictions, which are for X alone."
-                )
-            predictions.count(setup.X)
-            train_student(self, setup, predictions, setup.plan, context)
-            return _means_of_members(setup, predictions, monitored)
+    def _plan_of(self, task: Task) -> ExpectationsPlan:
+        """Return the plan of a student; raise for parameters that do not go together."""
+        expectations = chosen_expectations(self.expectations, self.estimate, task.kind)
+        estimates = chosen_estimates(self.estimate, expectations)
+        runs_online = runs_chains(self.teacher)
+        if runs_online:
+            self._check_runs_online(estimates)
+        return expectations_plan(task, expectations, estimates, replays=not runs_online)
 
-    def _note_monitored(self, given: Any, means: torch.Tensor) -> None:
-        """Set `monitor_` and `monitor_error_` for the rows of `X_monitor`."""
-        rows = given.rows if isinstance(given, TransferSet) else given
-        plan, self.monitor_, self.monitor_error_ = self._plan, {}, {}
-        for label, columns in zip(plan.labels, plan.columns, strict=True):
-            expected = plan.in_units(label, means[:, columns].cpu(), self.module_)
-            self.monitor_[label] = expected.numpy()
-            error = self.predict_expectation(rows, label) - self.monitor_[label]
-            self.monitor_error_[label] = float(np.abs(error).mean())
+    def _check_runs_online(self, estimates: list[str]) -> None:
+        """Raise a ValueError for parameters that do not go with chains."""
+        defaults = {"max_epochs": "auto", "max_time": None, "teacher_cv": None, "memory": None}
+        for name, value in defaults.items():
+            if getattr(self, name) != value:
+                raise ValueError(
+                    f"{name} must be {value!r} beside chains: the student learns while they run, "
+                    f"for teacher__max_epochs epochs. Got {getattr(self, name)!r}."
+                )
+        is_auto = isinstance(self.transfer, str) and self.transfer == "auto"
+        maker = None if is_auto else make_transfer(self.transfer)
+        if maker is not None and maker.asks_teacher:
+            raise ValueError(
+                "transfer must not ask the teacher beside chains, whose samples are not kept; got "
+                f"{self.transfer!r}."
+            )
+        if self.transfer is not None and "online" in estimates:
+            raise ValueError(
+                "estimate must be 'stochastic' beside chains with a transfer, whose rows are new "
+                f"each time and have no running mean. Got {self.estimate!r} with "
+                f"transfer={self.transfer!r}."
+            )
+        finetune_epochs = getattr(self.pruning, "finetune_epochs", "auto")
+        if finetune_epochs not in ("auto", 0) and "stochastic" in estimates:
+            raise ValueError(
+                "pruning__finetune_epochs must be 'auto' or 0 beside chains unless all estimates "
+                "are 'online': the last samples are gone when the student has been pruned. Got "
+                f"{finetune_epochs!r}."
+            )
+
+    def _checkpoint(self, spec: FitSpec, monitored: np.ndarray | None) -> Any:
+        """Return the context of a checkpoint of chains and student, or of None."""
+        wanted = Checkpoint.of(self.checkpoint)
+        if wanted is None:
+            return nullcontext()
+        from ..._engine import CheckpointFile
+        from ..._serialization.digest import digests
+
+        belongs_to = digests(self, {**spec.data, "X_monitor": monitored}, NO_MATTER)
+        return CheckpointFile(wanted.path, wanted.every, belongs_to)
 
     def predict_expectation(self, X: Any, name: str) -> np.ndarray:
         """Predict an expectation.
@@ -337,10 +342,20 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         return plan.in_units(name, values, self.module_).numpy()
 
 
-def _means_of_members(setup: Setup, predictions: MemberPredictions, rows: np.ndarray | None) -> Any:
-    """Return a student's targets for the rows of `X_monitor`: expectations over the members."""
-    if rows is None or predictions.predict is None:
-        return None
-    plan = setup.plan
-    values = torch.from_numpy(predictions.predict(rows)).movedim(1, 0).split(plan.n_values, dim=-1)
-    return targets_of(plan.expectations, plan.n_values, pooled(plan.expectations, values))
+def distil_members(
+    spec: FitSpec, predictions: MemberPredictions, task: ObservedTask, monitored: np.ndarray | None
+) -> Iterator[Fitted]:
+    """Train the student on the teacher's members; give it after each stage, as train_student does.
+
+    For the rows of `X_monitor` the last one tells what the members expect.
+    """
+    plan, predict = spec.plan, predictions.predict
+    if monitored is not None and predict is None:
+        raise ValueError("X_monitor must be None with member_predictions, which are for X alone.")
+    predictions.count(spec.X)
+    for fitted in train_student(spec, plan, predictions, task):
+        yield fitted
+    if monitored is not None and predict is not None:
+        values = torch.from_numpy(predict(monitored)).movedim(1, 0).split(plan.n_values, dim=-1)
+        means = targets_of(plan.expectations, plan.n_values, pooled(plan.expectations, values))
+        yield with_monitor(fitted, means)

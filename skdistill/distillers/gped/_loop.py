@@ -179,13 +179,13 @@ class OnlineDistillation(Callback):
         How many minibatches the chains predict for each step of the student.
     n_threads : int or "auto"
         Threads of torch for the student, see :func:`suited_threads`.
+    monitor : Monitor or None
+        It is updated with the samples that :func:`noted_iterations` names.
+    checkpoint : CheckpointFile or None
+        The state of both nets is written to it, and read from it when they begin.
 
     Attributes
     ----------
-    monitor : Monitor or None
-        May be set; it is updated with the samples that :func:`noted_iterations` names.
-    checkpoint : CheckpointFile or None
-        May be set; the state of both nets is written to it, and read from it when they begin.
     is_loading : bool
         Whether a state was read that has not been trained on yet.
     """
@@ -200,6 +200,8 @@ class OnlineDistillation(Callback):
         epoch_length: int,
         n_asked: int,
         n_threads: int | str,
+        monitor: Monitor | None = None,
+        checkpoint: CheckpointFile | None = None,
     ):
         self.student = student
         self.guard: DivergenceGuard = dict(student.callbacks_)["guard"]
@@ -211,8 +213,7 @@ class OnlineDistillation(Callback):
         self.noted = noted_iterations(due, epoch_length)
         self.n_together = epochs_together(epoch_length)
         self.n_threads = n_threads
-        self.monitor: Monitor | None = None
-        self.checkpoint: CheckpointFile | None = None
+        self.monitor, self.checkpoint = monitor, checkpoint
         self.is_loading = False
 
     def on_train_begin(self, net, X=None, y=None, **kwargs):

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-import contextlib
+from collections.abc import Generator, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,117 +12,131 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..._estimator.base import checked_training
+from ..._estimator.base import Fitted, checked_training
 from ..._estimator.unwrapping import seed_where_unset
 from ..._method.plan import TrainingBudget, as_tensors, build_module
-from ..._training.resume import NO_MATTER
 from ..._training.trainer import decay_of_weights, flop_per_step, on_device, own_dropout
 from ..._utils.memory import working_memory
-from ..._utils.ranks import refuse_ranks
 from ...ensembles import EnsembleSpec, amount_of_training, fit_ensemble
-from ...settings import Checkpoint
 from ...transfer import prepare_lacking
+from .._fit._spec import FitSpec, ObservedTask
 from .._fit._student import Student, training_set
-from .._fit._teacher import (
-    MemberPredictions,
-    check_teacher,
-    pass_on_verbose,
-    task_of_teacher,
-    unfitted_teacher,
-)
+from .._fit._teacher import MemberPredictions, check_teacher, pass_on_verbose, unfitted_teacher
 from .._fit._teacher_checks import warn_of_refit
-from .._fit._validate import Setup, group_lasso
+from .._fit._validate import group_lasso
 from ._estimates import Targets
 
 
 def distil_online(
-    distiller: Any, setup: Setup, monitored: np.ndarray | None, context: Any
-) -> Tensor | None:
-    """Run the chains of the teacher and the student together; the student is kept.
+    spec: FitSpec, task: ObservedTask, checkpoint: Any, monitored: np.ndarray | None
+) -> Iterator[Fitted]:
+    """Run the chains of the teacher and the student together; give the student after each stage.
 
-    Returns
-    -------
-    means : Tensor of shape (n_monitor, n_outputs) or None
-        Expectations over the chains' samples for the rows of `X_monitor`.
+    `checkpoint` is the context of a Checkpoint or None. For the rows of `X_monitor`, if there are
+    some, the last student tells what the chains' samples expect.
     """
     from ._loop import Monitor, OnlineDistillation, Stream, buffer_size, n_epochs
 
-    refuse_ranks(distiller)
-    distiller.teacher_ = teacher = unfitted_teacher(distiller)
-    checked_training(teacher)
-    # The chains may burn in for long before there is anything to tell of the student.
-    pass_on_verbose(teacher, distiller)
-    (seed,) = setup.draw_seeds(1)
-    if distiller.random_state is not None or distiller.checkpoint is not None:
-        seed_where_unset(teacher, seed)
-    with _checkpoint_of(distiller, setup, monitored) as checkpoint:
-        module_seed, order_seed = setup.draw_seeds(2)
-        due, epoch_length = _due_iterations(teacher, len(setup.X))
-        rows = _transfer_rows(distiller, setup, order_seed)
-        plan, scaling = setup.plan, as_tensors(setup.scaling)
-        module = build_module(plan, setup.recipe, [module_seed], rows.X.dtype, scaling)
-        distiller.n_epochs_ = n_epochs(due, epoch_length, buffer_size(rows))
-        training_budget = TrainingBudget(distiller.n_epochs_)
-        student = Student(distiller, setup.training, plan, setup.recipe, training_budget, X=setup.X)
-        device, limit = rows.X.device, working_memory()
-        learnt = plan.expectations, plan.n_values
+    settings, plan = spec.settings, spec.plan
+    teacher = _chains(spec)
+    with checkpoint as opened:
+        module_seed, order_seed = spec.draw_seeds(2)
+        due, epoch_length = _due_iterations(teacher, len(spec.X))
+        rows = _transfer_rows(spec, order_seed)
+        scaling = as_tensors(spec.scaling)
+        module = build_module(plan, spec.recipe, [module_seed], rows.X.dtype, scaling)
+        budget = TrainingBudget(n_epochs(due, epoch_length, buffer_size(rows)))
+        how = settings.weight_decay, budget.n_epochs
+        student = Student(spec.training, plan, spec.recipe, budget, *how, X=spec.X)
+        learnt, device = (plan.expectations, plan.n_values), rows.X.device
+        monitor = None
+        if monitored is not None:
+            monitor = Monitor(on_device(monitored, device=device), rows.batch_size, *learnt)
         distillation = OnlineDistillation(
-            _student_net(student, module, rows),
+            _student_net(student, module, rows, group_lasso(settings, module)),
             Stream(rows),
-            Targets(*learnt, plan.estimates, len(rows), device, limit),
+            Targets(*learnt, plan.estimates, len(rows), device, working_memory()),
             partial(plan.members_of, module),
             due,
             epoch_length,
-            distiller.n_asked if "online" in plan.estimates else 1,
-            setup.training.n_threads,
+            settings.n_asked if "online" in plan.estimates else 1,
+            spec.training.n_threads,
+            monitor,
+            opened,
         )
-        if monitored is not None:
-            shown = on_device(monitored, device=device)
-            distillation.monitor = Monitor(shown, rows.batch_size, *learnt)
-        distillation.checkpoint = checkpoint
-        _run_chains(distiller, setup, distillation, module_seed, context)
-        student.keep(module, distillation.student, distillation.guard)
-        if distiller.pruning is not None:
-            _finetune(student.pruned(), distillation, len(due))
-        if checkpoint is not None:
-            checkpoint.remove()
-    return None if distillation.monitor is None else distillation.monitor.values()
+        facts = _run_chains(teacher, spec, distillation, module_seed, task)
+        student = replace(student, facts=facts)
+        fitted = yield from student.trained(module, distillation.student, distillation.guard)
+        if settings.pruning is not None:
+            student, fitted = student.pruned(fitted, settings.pruning.threshold)
+            yield fitted
+            n_more = settings.pruning.finetune_epochs
+            fitted = yield from _finetuned(student, fitted, n_more, distillation, len(due))
+        if opened is not None:
+            opened.remove()
+    if monitor is not None:
+        yield with_monitor(fitted, monitor.values())
 
 
-def _student_net(student: Student, module: Any, rows: Any) -> Any:
+def _chains(spec: FitSpec) -> Any:
+    """Return the teacher, whose chains are to be run."""
+    teacher = unfitted_teacher(spec.settings)
+    checked_training(teacher)
+    # The chains may burn in for long before there is anything to tell of the student.
+    pass_on_verbose(teacher, spec.settings.verbose)
+    (seed,) = spec.draw_seeds(1)
+    if spec.settings.is_repeatable:
+        seed_where_unset(teacher, seed)
+    return teacher
+
+
+def with_monitor(fitted: Fitted, means: Tensor) -> Fitted:
+    """Return a student with the teacher's expectations for the rows of `X_monitor`, in y's units.
+
+    `means` are targets of the student for these rows, (n_monitor, n_outputs).
+    """
+    plan: Any = fitted.plan
+    monitor = {
+        label: plan.in_units(label, means[:, columns].cpu(), fitted.module).numpy()
+        for label, columns in zip(plan.labels, plan.columns, strict=True)
+    }
+    return replace(fitted, facts=fitted.facts | {"monitor_": monitor})
+
+
+def _student_net(student: Student, module: Any, rows: Any, lasso: Any) -> Any:
     """The student's net, ready for training."""
     from ..._engine import DivergenceGuard
 
-    distiller, training = student.distiller, student.training
-    return training.net(
+    return student.training.net(
         module,
         student.plan.objective(module, student.training_budget),
         student.training_budget.n_epochs,
         phase="student",
         callbacks=[("guard", DivergenceGuard())],
         flop_per_step=flop_per_step(module, rows),
-        weight_decay=decay_of_weights(module, distiller.weight_decay),
-        proximal=group_lasso(distiller, module),
+        weight_decay=decay_of_weights(module, student.weight_decay),
+        proximal=lasso,
     ).initialize()
 
 
-def _finetune(student: Student, distillation: Any, n_steps: int) -> None:
+def _finetuned(
+    student: Student, fitted: Fitted, n_more: Any, distillation: Any, n_steps: int
+) -> Generator[Fitted, None, Fitted]:
     """Train the pruned student on the running means, if all estimates are online."""
     from ..._engine import Rows
 
-    distiller, shown = student.distiller, distillation.stream.rows
+    shown = distillation.stream.rows
     n_batches = -(-len(shown) // shown.batch_size)
-    n_more = distiller.pruning.finetune_epochs
     if n_more == "auto":
         n_more = -(-n_steps // (2 * n_batches))  # half of the steps before
     if "stochastic" in student.plan.estimates or not n_more:
-        return
+        return fitted
     met, targets = distillation.targets.met()
     weight = None if shown.weight is None else shown.weight[:, met]
     seeds = [shown.generators[0].initial_seed() + 1]
     rows = Rows(shown.X[met], (targets.to(shown.X),), weight, shown.batch_size, seeds)
-    module = distiller.module_
-    student.train(module, student.plan.objective(module, student.training_budget), rows, n_more)
+    objective = student.plan.objective(fitted.module, student.training_budget)
+    return (yield from student.train(fitted.module, objective, rows, n_more))
 
 
 def _due_iterations(teacher: Any, n_rows: int) -> tuple[np.ndarray, int]:
@@ -141,69 +156,49 @@ def _due_iterations(teacher: Any, n_rows: int) -> tuple[np.ndarray, int]:
     return due, epoch_length
 
 
-def _transfer_rows(distiller: Any, setup: Setup, seed: int) -> Any:
+def _transfer_rows(spec: FitSpec, seed: int) -> Any:
     """The transfer set D': rows whose only target is their place in it."""
     from ..._engine import Rows
 
-    X, _, weight, *_ = training_set(distiller, setup, MemberPredictions(None, None))
-    device, dtype = setup.training.device, torch.from_numpy(X[:0]).dtype
+    X, _, weight, *_ = training_set(spec, MemberPredictions(None, None))
+    device, dtype = spec.training.device, torch.from_numpy(X[:0]).dtype
     rows, weights = (torch.as_tensor(a, dtype=dtype, device=device) for a in (X, weight))
     is_weighted = not (weight == weight[0]).all()
-    maker = setup.maker
+    maker = spec.maker
     return Rows(
         rows,
         (torch.arange(len(rows), device=device),),
         weights[None] if is_weighted else None,
-        distiller.batch_size,
+        spec.settings.batch_size,
         [seed],
         None if maker is None else prepare_lacking(maker, rows, weights if is_weighted else None),
     )
 
 
-def _checkpoint_of(distiller: Any, setup: Setup, monitored: np.ndarray | None) -> Any:
-    """Return the context of a checkpoint, or of None."""
-    wanted = Checkpoint.of(distiller.checkpoint)
-    if wanted is None:
-        return contextlib.nullcontext()
-    from ..._engine import CheckpointFile
-    from ..._serialization.digest import digests
+def _run_chains(
+    teacher: Any, spec: FitSpec, distillation: Any, seed: int, task: ObservedTask
+) -> dict[str, Any]:
+    """Fit the teacher with the student as an observer; only the chains' last states are kept.
 
-    data = {
-        "X": setup.X,
-        "y": (setup.y, setup.scaling, getattr(setup.plan.task, "labels", None)),
-        "sample_weight": setup.weight,
-        "X_transfer": setup.X_transfer,
-        "X_monitor": monitored,
-    }
-    belongs_to = digests(distiller, data, NO_MATTER)
-    return CheckpointFile(wanted.path, wanted.every, belongs_to)
-
-
-def _run_chains(distiller: Any, setup: Setup, distillation: Any, seed: int, context: Any) -> None:
-    """Fit the teacher with the student as an observer; only the chains' last states are kept."""
+    Returned are attributes of the student's estimator: the teacher, if the chains have ended.
+    """
     from ._loop import StudentStopped
 
-    warn_of_refit(distiller.teacher)
-    teacher, net = distiller.teacher_, distillation.student
-    X, y, sample_weight = setup.arguments
-    subtask = context.subcontext(task_name="teacher")
-    net.notify("on_train_begin", X=distillation.stream.rows, y=None)
+    warn_of_refit(spec.settings.teacher)
+    net, shown = distillation.student, distillation.stream.rows
+    X, y, sample_weight = spec.arguments
+    net.notify("on_train_begin", X=shown, y=None)
     try:
-        with (
-            own_dropout(net.module_, seed),
-            task_of_teacher(teacher, X, y, subtask, distiller),
-        ):
+        with own_dropout(net.module_, seed), task.subtask("teacher").fitting(teacher, X, y):
             fit_ensemble(teacher, X, y, sample_weight, observer=distillation)
-        check_teacher(distiller)
+        check_teacher(teacher, spec)
     except KeyboardInterrupt:  # while the chains took a step
         net.interrupted_ = True
     except StudentStopped:
-        pass  # `student.keep` raises the reason
+        pass  # `Student.trained` raises the reason
     except Exception as error:  # of any kind: a state that does not fit fails anywhere
         if distillation.is_loading:
             raise distillation.checkpoint.misfit(error) from error
         raise
-    finally:
-        if not teacher.__sklearn_is_fitted__():
-            del distiller.teacher_
-    net.notify("on_train_end", X=distillation.stream.rows, y=None)
+    net.notify("on_train_end", X=shown, y=None)
+    return {"teacher_": teacher} if teacher.__sklearn_is_fitted__() else {}

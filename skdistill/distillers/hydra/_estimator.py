@@ -8,12 +8,12 @@ from functools import partial
 from numbers import Integral
 from typing import Any, Self
 
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, RegressorMixin, clone
 
 from ..._data.columns import COLUMN_PARAMETERS
-from ..._estimator.base import available_if, fit_task, with_callbacks
+from ..._estimator.base import available_if, with_callbacks
 from ..._estimator.predicting import DistributionEstimator
-from ..._method.task import RegressionTask, Task
+from ..._method.task import Task
 from ..._training.stream import is_stream
 from ..._utils.settings import SettingsRule
 from ..._utils.validation import Number, OneOf
@@ -22,17 +22,20 @@ from ...ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ...modules import MLP
 from ...settings import HydraLoss
 from ...transfer import GaussianNoise
-from .._fit._calibration import calibrate
-from .._fit._fit_mode import FitMode
+from .._fit._calibration import calibrated
 from .._fit._kinds import check_kind
 from .._fit._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING, STUDENT_PARAMETERS
+from .._fit._spec import FitMode, begun
 from .._fit._student import train_student
 from .._fit._teacher import fit_teacher_of, has_fitted_teacher
-from .._fit._validate import set_up, set_up_stream
+from .._fit._validate import fit_spec, stream_spec
 from ._plan import HydraPlan
 
 # Default number of heads above which a warning suggests fewer, for forests say.
 _MANY_HEADS = 100
+
+# What transfer="auto" stands for where it is not as usual.
+_AUTO_TRANSFER = {"classifier": GaussianNoise(share_power=1.5)}
 
 _HYDRA_PARAMETERS = {
     **PARAMETER_TABLE,
@@ -49,55 +52,49 @@ _LOSS_OF_NUMBERS = SettingsRule(
 
 
 @with_callbacks
-def _fit(hydra: Any, fit_mode_of, X, y, *arguments, default: Any) -> Any:
+def _fit(hydra: Any, X, y, *arguments, default: Any = None, mode_of: Any = FitMode.of_fit) -> Any:
     """Fit a teacher, if there is no fitted one, and distil it into a core with heads.
 
-    `fit_mode_of` tells which part of the training this is, and `default` is the class of the
-    teacher that None stands for.
+    `default` is the class of the teacher that None stands for; for `mode_of` see :func:`fit_spec`.
     """
     if hydra.teacher is not None:
         check_kind(hydra.teacher, arguments[-1])
-
-    def plan_of(task: Task) -> HydraPlan:
-        return hydra_plan(hydra, task, n_members=1)
-
-    begin: Any = set_up_stream if is_stream(X) else set_up
-    setup = begin(hydra, plan_of, X, y, *arguments, fit_mode_of=fit_mode_of)
-    with fit_task(hydra, setup.for_callbacks, 2) as context, setup.resumable(hydra) as setup:
-        columns = {name: getattr(hydra, name) for name in COLUMN_PARAMETERS}
+    columns = {name: getattr(hydra, name) for name in COLUMN_PARAMETERS}
+    reading = {"mode_of": mode_of, "auto_transfer": _AUTO_TRANSFER.get(hydra._kind)}
+    read: Any = stream_spec if is_stream(X) else fit_spec
+    spec = read(hydra, hydra._plan_of, X, y, *arguments, **reading)
+    with begun(hydra, spec) as (spec, task):
         make = None if default is None else partial(default, **columns)
-        predictions = fit_teacher_of(hydra, setup, context, make)
-        plan = hydra_plan(hydra, setup.plan.task, predictions.count(setup.X))
-        train_student(hydra, setup, predictions, plan, context, n_heads_=plan.n_heads)
-        calibrate(hydra, setup)
+        predictions = fit_teacher_of(spec, task, make)
+        vars(hydra).update(predictions.facts)
+        plan = spec.plan.taught_by(predictions.count(spec.X))
+        _warn_of_many_heads(plan)
+        fitted: Any = spec.mode.before
+        for fitted in train_student(spec, plan, predictions, task, n_heads_=plan.n_heads):
+            hydra._keep(fitted)
+        if hydra.calibration_fraction is not None:
+            hydra._keep(calibrated(fitted, spec, clone(hydra)))
     return hydra
 
 
-def hydra_plan(hydra: Any, task: Task, n_members: int) -> HydraPlan:
-    """Return the plan of a student with `n_heads` heads, or one for each member."""
+def hydra_plan(hydra: Any, task: Task) -> HydraPlan:
+    """Return the plan of a student, as far as it is known before its teacher is fitted."""
     loss = copy.copy(HydraLoss.of(hydra.loss))
     if hydra.transfer_only and loss.teacher_weight < 1:
         raise ValueError(
             "loss__teacher_weight must be 1 with transfer_only=True, whose rows have no labels; "
             f"got {loss.teacher_weight!r}."
         )
-    if hydra.n_heads is None and n_members > _MANY_HEADS:
+    return HydraPlan(task, hydra.head_layers, loss, wanted_heads=hydra.n_heads)
+
+
+def _warn_of_many_heads(plan: HydraPlan) -> None:
+    if plan.wanted_heads is None and plan.n_members > _MANY_HEADS:
         warn(
-            f"The teacher has {n_members} members, and with n_heads=None the student a head "
+            f"The teacher has {plan.n_members} members, and with n_heads=None the student a head "
             "for each. Fewer are cheaper: n_heads=20, say, or "
             "as_teacher(teacher, max_members=20).",
         )
-    n_heads = n_members if hydra.n_heads is None else hydra.n_heads
-    has_gain = isinstance(task, RegressionTask) and n_heads > 1 and loss.spread_weight > 0
-    return HydraPlan(
-        task,
-        hydra.head_layers,
-        loss,
-        n_networks=n_heads + has_gain,
-        n_members=n_members,
-        has_gain=has_gain,
-        has_several=hydra.n_heads != 1,
-    )
 
 
 class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
@@ -255,6 +252,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
     """
 
     _kind = "regressor"
+    _fit, _plan_of = _fit, hydra_plan  # methods of both classes
     _parameter_table = {**_HYDRA_PARAMETERS, **NORMALIZE_Y, "loss": _LOSS_OF_NUMBERS}
     # Bounded first, so that far from the data the student levels off as its teacher does.
     _module_defaults = {"regressor": {"hidden_units": (128, 128), "activation": ("tanh", "silu")}}
@@ -315,7 +313,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         self
         """
         arguments = X, y, sample_weight, X_transfer, member_predictions
-        return _fit(self, FitMode.of_fit, *arguments, default=BayesianEnsembleRegressor)
+        return self._fit(*arguments, default=BayesianEnsembleRegressor)
 
     @available_if(has_fitted_teacher)
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -330,7 +328,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         self
         """
         arguments = X, y, sample_weight, None, None
-        return _fit(self, FitMode.of_pass, *arguments, default=None)
+        return self._fit(*arguments, mode_of=FitMode.of_pass)
 
 
 class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
@@ -420,7 +418,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
     """
 
     _kind = "classifier"
-    _auto_noise = GaussianNoise(share_power=1.5)
+    _fit, _plan_of = _fit, hydra_plan  # methods of both classes
     _parameter_table = _HYDRA_PARAMETERS
     # Rectified first, as the teacher; then smooth, which ranks rows by the epistemic part better.
     _module_defaults = {"classifier": {"hidden_units": (128, 128), "activation": ("relu", "silu")}}
@@ -479,7 +477,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         self
         """
         arguments = X, y, sample_weight, X_transfer, member_predictions
-        return _fit(self, FitMode.of_fit, *arguments, default=BayesianEnsembleClassifier)
+        return self._fit(*arguments, default=BayesianEnsembleClassifier)
 
     @available_if(has_fitted_teacher)
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Self:
@@ -496,5 +494,5 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         self
         """
         arguments = X, y, sample_weight, None, None
-        fit_mode_of = partial(FitMode.of_pass, classes=classes)
-        return _fit(self, fit_mode_of, *arguments, default=None)
+        mode_of = partial(FitMode.of_pass, classes=classes)
+        return self._fit(*arguments, mode_of=mode_of)

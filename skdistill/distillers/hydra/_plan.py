@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -58,8 +58,8 @@ class HydraPlan(Plan):
         exceeds that of the heads, which miss some of what sets the members apart.
     calibration : Calibration, default=None
         Of the fitted student.
-    has_several : bool, default=True
-        Whether several heads are wanted, as far as is known before the teacher is fitted.
+    wanted_heads : int, default=None
+        Number of heads that is asked for; None is one for each member.
     """
 
     task: Task
@@ -70,11 +70,18 @@ class HydraPlan(Plan):
     has_gain: bool = False
     calibration: Any = None
 
-    has_several: bool = True
+    wanted_heads: int | None = None
+
+    def taught_by(self, n_members: int) -> HydraPlan:
+        """Return the plan of a student of so many members, as is known when they are fitted."""
+        n_heads = n_members if self.wanted_heads is None else self.wanted_heads
+        is_numeric = isinstance(self.task, RegressionTask)
+        has_gain = is_numeric and n_heads > 1 and self.loss.spread_weight > 0
+        return replace(self, n_networks=n_heads + has_gain, n_members=n_members, has_gain=has_gain)
 
     @property
     def takes_functions(self) -> bool:
-        return self.has_several
+        return self.wanted_heads != 1
 
     @property
     def n_heads(self) -> int:

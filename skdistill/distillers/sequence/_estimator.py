@@ -25,13 +25,14 @@ from ..._estimator.base import (
 )
 from ..._method.plan import NetworkRecipe, TrainingBudget, build_module
 from ..._training.resume import resumable
-from ..._training.trainer import SEED_LIMIT, Training
+from ..._training.trainer import SEED_LIMIT
 from ..._utils.ranks import refuse_ranks
 from ..._utils.warnings import warn
 from ...families import Family, make_family
 from ...modules import RecurrentSequenceModel
 from ...sequences import TOKENS_RULE, SequenceEnsemble, SequencePredictor, SpecialTokens
 from .._fit._parameters import FamilyRule
+from .._fit._spec import ObservedTask
 from .._fit._student import Student
 from ._plan import TokensPlan
 
@@ -202,7 +203,6 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         self.n_members_, self.family_ = len(teacher.members), family
         rows, is_token, weight = self._check_sequences(X, y, sample_weight)
         plan, recipe = self._plan_and_recipe(family, rows)
-        self.n_epochs_ = self.max_epochs
         data = rows, is_token, weight
         named = {"X and y": rows, "tokens": is_token, "sample_weight": weight}
         given = for_callbacks(X, y, sample_weight)
@@ -213,10 +213,14 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
             seed, order_seed = random_state.randint(SEED_LIMIT, size=2).tolist()
             module = build_module(plan, recipe, [seed], torch.float32)
             objective = plan.objective(module, TrainingBudget())
-            learnt = _training_rows(self, training, plan, teacher, objective, data, order_seed)
-            student = Student(self, training, plan, recipe, TrainingBudget(self.n_epochs_))
-            callback = student.task_per_epoch(context, given)
-            self._train(student, module, objective, learnt, callback)
+            settings = self.batch_size, training.device, order_seed
+            learnt = _training_rows(plan, teacher, tokens.pad, objective, data, *settings)
+            budget = TrainingBudget(self.max_epochs)
+            student = Student(training, plan, recipe, budget, 0.0, self.max_epochs)
+            task = ObservedTask(context, self, given)
+            callbacks = [task.per_epoch(student.in_training)]
+            for fitted in student.train(module, objective, learnt, self.max_epochs, callbacks):
+                self._keep(fitted)
         return self
 
     def _check_sequences(self, X, y, sample_weight) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -259,18 +263,6 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         settings |= self._params_of("module")
         return plan, NetworkRecipe(self.module, settings, rows.shape[1:])
 
-    def _train(self, student: Student, module, objective, rows, callback) -> None:
-        """Train the student, and keep it as the fitted module."""
-        from ..._engine import DivergenceGuard
-
-        guard = DivergenceGuard()
-        callbacks = [callback, guard]
-        net = student.training.fit(
-            module, objective, rows, self.n_epochs_, callbacks=callbacks, phase="student"
-        )
-        student.keep(module, net, guard)
-        self.n_epochs_ = student.n_epochs_done(self.n_epochs_)
-
     # --- prediction methods -----------------------------------------------------------------
 
     @property
@@ -307,34 +299,34 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
 
 
 def _training_rows(
-    distiller: Any,
-    training: Training,
     plan: TokensPlan,
     teacher: SequenceEnsemble,
+    pad_token: int,
     objective: Any,
     data: tuple[np.ndarray, np.ndarray, np.ndarray],
+    batch_size: int,
+    device: torch.device,
     seed: int,
 ) -> Any:
     """Return the training set, with the targets at the tokens of its rows."""
     from ..._engine import DistillationRows
 
     rows, is_token, weight = (
-        torch.tensor(array, dtype=torch.float32, device=training.device) for array in data
+        torch.tensor(array, dtype=torch.float32, device=device) for array in data
     )
     size = max(1, _CHUNK_BYTES // (4 * plan.n_tokens * is_token.shape[1]))
 
     def targets(batch: np.ndarray) -> Tensor:
         """Targets at the tokens of some rows, (n, T, width)."""
         parts = torch.from_numpy(batch).long().split(size)
-        temperature = float(objective.temperature)
-        pad = distiller._tokens.pad
-        return torch.cat([_targets_of(teacher, plan, temperature, pad, rows) for rows in parts])
+        how = teacher, plan, float(objective.temperature), pad_token
+        return torch.cat([_targets_of(*how, rows) for rows in parts])
 
     return DistillationRows(
         rows,
         (is_token,),
         weight[None],
-        distiller.batch_size,
+        batch_size,
         [seed],
         teacher=targets,
         # While the temperature falls, what members predict changes from epoch to epoch.
