@@ -61,7 +61,7 @@ names = []
 for params, score, seconds in zip(
     results["params"], results["mean_test_score"], results["mean_fit_time"], strict=True
 ):
-    (units,), weight = params.values()
+    weight, (units,) = params.values()  # by name
     names.append(f"{units} units\nweight {weight}")
     print(f"{units:6}{weight:15}{-score:10.3f}{seconds:19.2f}")
 

@@ -673,7 +673,7 @@ def test_the_callers_random_numbers_stay_as_they_are(moons):
         ({"memory": "here"}, ValueError, "memory must be None beside chains"),
         ({"transfer": "noise"}, ValueError, "estimate must be 'stochastic' beside chains with a"),
         ({"transfer": "auto"}, ValueError, "estimate must be 'stochastic' beside chains with a"),
-        ({"checkpoint": 3}, TypeError, "checkpoint must be the path of a file or None, got 3"),
+        ({"checkpoint": 3}, TypeError, "checkpoint must be the path of a file or None, or a"),
         ({"checkpoint": Checkpoint("path", every=-1)}, ValueError, "checkpoint__every must be a"),
         ({"transfer_only": True}, ValueError, "transfer_only=True needs X_transfer"),
         ({"teacher__inference__thinning": 0}, ValueError, "inference__thinning must be an integer"),
