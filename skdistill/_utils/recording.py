@@ -33,6 +33,10 @@ class Recorder(TorchDispatchMode):
         for i, tensor in enumerate(tensors):
             self._note(tensor, self.graph.placeholder(f"tensor_{i}"))
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled here, and asking would import the compiler, for a second
+
     def graph_of(self, results: Any) -> torch.fx.Graph:
         """Return the graph of the calls that these results need; `constants` are its others."""
         self.graph.output(map_aggregate(results, self._node_of))
