@@ -18,6 +18,9 @@ BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 
+NOT_MEASURED = "None of these is in the file yet."
+AUROC = "auroc_epistemic"
+
 READ: set[str] = set()  # names of the files that were asked for
 FUNCTIONS: dict[str, Callable[..., Table | str]] = {}  # what pages may ask for, by name
 

@@ -57,6 +57,7 @@ from skdistill._training.trainer import batch_size_for
 from skdistill.datasets import fetch_tabular_classification, fetch_uci_regression
 from skdistill.distillers._fit import _student
 from skdistill.metrics import epistemic_fidelity, gaussian_nll
+from skdistill.settings import Runtime
 
 N_MEMBERS = {"teacher": 3, "student": 20}
 SHARE = 0.2  # of the rows for the test part, and of the others for validation
@@ -241,14 +242,14 @@ def compared(
 def teachers(name: str, rows: Rows) -> list[dict[str, Any]]:
     """Scores of ensembles."""
     kind = KINDS[rows.is_regression]
-    new = partial(kind.teacher, N_MEMBERS["teacher"], device="cpu", random_state=0)
+    new = partial(kind.teacher, N_MEMBERS["teacher"], runtime=Runtime(device="cpu"), random_state=0)
     return compared(new, partial(fitted, rows=rows), TEACHER_SETS[name], kind.n_epochs)
 
 
 def students(name: str, rows: Rows) -> list[dict[str, Any]]:
     """Scores of students of one ensemble, which is trained by the rule."""
     kind = KINDS[rows.is_regression]
-    teacher = kind.teacher(N_MEMBERS["student"], device="cpu", random_state=0)
+    teacher = kind.teacher(N_MEMBERS["student"], runtime=Runtime(device="cpu"), random_state=0)
     its_nll = fitted(teacher, rows)["nll"]
     epistemic = teacher.predict_uncertainty(rows.X_valid).epistemic
 
@@ -262,7 +263,9 @@ def students(name: str, rows: Rows) -> list[dict[str, Any]]:
             "median_ratio": float(kept.median_ratio),
         }
 
-    new = partial(kind.student, FrozenEstimator(teacher), device="cpu", random_state=0)
+    new = partial(
+        kind.student, FrozenEstimator(teacher), runtime=Runtime(device="cpu"), random_state=0
+    )
     by_rule = new()
     found = [{**score(by_rule), "auto": True}]
     size, epochs = found[0]["batch_size"], found[0]["epochs"]

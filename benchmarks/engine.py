@@ -56,6 +56,7 @@ from torch import nn
 from skdistill import BayesianEnsembleRegressor
 from skdistill.distributions import Gaussian
 from skdistill.modules import ACTIVATIONS, MLP, build_member, build_members, stack
+from skdistill.settings import Runtime
 
 ACTIVATION = "relu"
 LR = 0.01
@@ -179,7 +180,7 @@ def ensemble(setting: Setting, X, y) -> None:
         batch_size=setting.batch_size,
         lr=LR,
         max_epochs=setting.n_epochs,
-        device="cpu",
+        runtime=Runtime(device="cpu"),
         random_state=0,
     ).fit(X, y)
 

@@ -58,6 +58,7 @@ from skdistill import (
 from skdistill.datasets import UCI_REGRESSION_SETS, fetch_tabular_classification
 from skdistill.metrics import crps, fidelity
 from skdistill.modules import n_parameters
+from skdistill.settings import Runtime
 
 # Splits of a set, and of one of more than 10,000 training rows.
 N_SPLITS, N_SPLITS_OF_LARGE = 5, 2
@@ -137,7 +138,7 @@ def ensemble(role: str, rows: Rows, params: dict[str, Any]):
     kind = BayesianEnsembleClassifier if rows.are_classes else BayesianEnsembleRegressor
     settings = {
         "random_state": SEEDS[role],
-        "device": "cpu",
+        "runtime": Runtime(device="cpu"),
         "n_members": N_MEMBERS[role],
         **params,
     }
@@ -173,7 +174,9 @@ def run(name: str, split: int, options) -> dict[str, dict[str, float]]:
         kinds, settings = STUDENTS[student]
         if rows.are_classes not in kinds:
             continue
-        model = kinds[rows.are_classes](FrozenEstimator(teacher), random_state=0, device="cpu")
+        model = kinds[rows.are_classes](
+            FrozenEstimator(teacher), random_state=0, runtime=Runtime(device="cpu")
+        )
         model, seconds = fitted(model.set_params(**{**settings, **options.student_param}), rows)
         results[student] = {
             **scored(teacher, model, reference, rows),

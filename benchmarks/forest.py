@@ -50,6 +50,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from skdistill import HydraPlusClassifier
 from skdistill.datasets import fetch_tabular_classification
+from skdistill.distillers import HydraLoss
 from skdistill.metrics import expected_calibration_error
 from skdistill.teachers import as_teacher
 from skdistill.transfer import Munge
@@ -65,9 +66,7 @@ INDICATORS = {"covtype20k": (4, 40)}
 # How many rows MUNGE makes of each training row, and what was chosen for the student.
 MUNGED = {"adult": 5, "covtype20k": 20}
 COMMON: dict[str, Any] = {
-    "beta": 0.1,
-    "member_temperature": 3.0,
-    "spread_weight": 0.1,
+    "loss": HydraLoss(member_weight=0.1, member_temperature=3.0, spread_weight=0.1),
     "transfer": None,
     "lr": 0.005,
     "batch_size": 128,

@@ -20,7 +20,7 @@ toy problems of the paper are run with its networks, their parameters counted be
 
     python benchmarks/hydra.py --ablations            # all of it
     python benchmarks/hydra.py --sets letter          # one set, no ablations
-    python benchmarks/hydra.py --validation --sets satimage --student-param spread_weight=0.3
+    python benchmarks/hydra.py --validation --sets satimage --student-param loss__spread_weight=0.3
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from skdistill import (
     HydraPlusRegressor,
 )
 from skdistill.datasets import fetch_tabular_classification, make_hydra_regression, make_spirals
+from skdistill.distillers import HydraLoss
 from skdistill.distributions import Uncertainty
 from skdistill.metrics import (
     epistemic_fidelity,
@@ -58,8 +59,8 @@ SHARE = 0.2  # of the rows for the test part, of the classes to be left out
 N_MEMBERS = 20
 PARTS = ("total", "aleatoric", "epistemic")
 
-HYDRA = {"beta": 1.0, "spread_weight": 0.0, "transfer": None}
-HINTON = {"n_heads": 1, "beta": 0.0, "spread_weight": 0.0, "transfer": None}
+HYDRA = {"loss__member_weight": 1.0, "loss__spread_weight": 0.0, "transfer": None}
+HINTON = {**HYDRA, "loss__member_weight": 0.0, "n_heads": 1}
 STUDENTS: dict[str, dict[str, Any]] = {"Hydra+": {}, "Hydra": HYDRA, "Hinton": HINTON}
 
 # What is changed in Hydra+, for each number of members.
@@ -68,15 +69,15 @@ ABLATIONS: dict[int, dict[str, dict[str, Any]]] = {
         "Hydra+": {},
         "heads: 10": {"n_heads": 10},
         "heads: 5": {"n_heads": 5},
-        "without L2": {"beta": 1.0},
-        "without L3": {"beta": 0.0},
-        "with L4": {"diversity_weight": 0.1},
-        "with L4, pairwise": {"diversity_weight": 0.1, "diversity": "pairwise"},
-        "without spread": {"spread_weight": 0.0},
-        "L4 instead of spread": {"spread_weight": 0.0, "diversity_weight": 0.1},
+        "without L2": {"loss__member_weight": 1.0},
+        "without L3": {"loss__member_weight": 0.0},
+        "with L4": {"loss__diversity_weight": 0.1},
+        "with L4, pairwise": {"loss__diversity_weight": 0.1, "loss__diversity": "pairwise"},
+        "without spread": {"loss__spread_weight": 0.0},
+        "L4 instead of spread": {"loss__spread_weight": 0.0, "loss__diversity_weight": 0.1},
         "without noise": {"transfer": None},
         "Hydra": HYDRA,
-        "Hydra with L4": {**HYDRA, "diversity_weight": 0.1},
+        "Hydra with L4": {**HYDRA, "loss__diversity_weight": 0.1},
     },
     5: {"members: 5": {}},
 }
@@ -124,8 +125,8 @@ TOYS = {
 
 # How the paper trains the student of a toy problem.
 PAPER = {
-    "alpha": 0.9,
-    "spread_weight": 0.0,
+    "loss__teacher_weight": 0.9,
+    "loss__spread_weight": 0.0,
     "transfer": None,
     "weight_decay": 1e-8,
     "max_epochs": 200,
@@ -184,7 +185,7 @@ def run(rows: Split, n_members: int, students: dict[str, dict], options) -> dict
     teacher, seconds = fitted(teacher.set_params(**options.teacher_param), rows)
     results = {"teacher": scored(teacher, seconds, rows)}
     for name, settings in students.items():
-        student = HydraPlusClassifier(FrozenEstimator(teacher), random_state=0)
+        student = HydraPlusClassifier(FrozenEstimator(teacher), loss=HydraLoss(), random_state=0)
         student.set_params(**{**options.student_param, **settings})
         student, seconds = fitted(student, rows)
         results[name] = scored(student, seconds, rows, teacher)
@@ -343,11 +344,18 @@ def run_toy(name: str, options) -> list[dict[str, Any]]:
     teacher, seconds = fitted(teacher, rows)
     table = [toy_row(teacher, teacher, seconds, rows, toy.teacher_parameters)]
     for n_heads, (papers_parameters, diversity_weight) in toy.heads.items():
-        paper = {**PAPER, "lr": toy.lr, "diversity_weight": diversity_weight}
-        hydra = {**paper, "alpha": 1.0, "beta": 1.0, "diversity_weight": 0.0}
+        paper = {**PAPER, "lr": toy.lr, "loss__diversity_weight": diversity_weight}
+        hydra = {
+            **paper,
+            "loss__teacher_weight": 1.0,
+            "loss__member_weight": 1.0,
+            "loss__diversity_weight": 0.0,
+        }
         for model, settings in {"Hydra+": {}, "paper's Hydra+": paper, "Hydra": hydra}.items():
-            student = toy.student(FrozenEstimator(teacher), head_layers=2, n_heads=n_heads, **net)
-            student.set_params(**{**settings, **options.student_param})
+            own = {"head_layers": 2, "n_heads": n_heads, "loss": HydraLoss(), **net}
+            student = toy.student(FrozenEstimator(teacher), **own).set_params(
+                **{**settings, **options.student_param}
+            )
             student, seconds = fitted(student, rows)
             row = toy_row(teacher, student, seconds, rows, papers_parameters)
             table.append({**row, "model": model, "heads": n_heads})

@@ -35,6 +35,7 @@ from uci import load_split
 from skdistill import BayesianEnsembleRegressor, DistributionDistiller, HydraPlusRegressor
 from skdistill.metrics import crps, gaussian_nll, interval_coverage
 from skdistill.modules import MLP, n_parameters
+from skdistill.settings import Runtime
 
 N_SPLITS = {"boston": 10, "concrete": 5, "energy": 5, "power-plant": 2}
 
@@ -69,7 +70,13 @@ class OneVariance(nn.Module):
 
 def ensemble(rows: Rows, hidden_units: tuple[int, ...], params: dict[str, Any]):
     """Fifty networks whose means are trained by squared error, which is what beta=1 makes of it."""
-    settings = {"n_members": 50, "beta": 1.0, "random_state": 0, "device": "cpu", **params}
+    settings = {
+        "n_members": 50,
+        "beta": 1.0,
+        "random_state": 0,
+        "runtime": Runtime(device="cpu"),
+        **params,
+    }
     shape = {"module": OneVariance, "module__hidden_units": hidden_units}
     return fitted(BayesianEnsembleRegressor(**settings, **shape), rows)[0]
 
@@ -94,7 +101,7 @@ def run(name: str, split: int, options) -> dict[str, dict[str, float]]:
     teacher, small = (kept(rows, units, options.teacher_param) for units in ((100, 100), (50,)))
     results = {"teacher": scored(teacher, rows), "50 small networks": scored(small, rows)}
     for student, (kind, settings) in STUDENTS.items():
-        model = kind(FrozenEstimator(teacher), random_state=0, device="cpu")
+        model = kind(FrozenEstimator(teacher), random_state=0, runtime=Runtime(device="cpu"))
         model.set_params(module__hidden_units=(50,), **{**settings, **options.student_param})
         model, seconds = fitted(model, rows)
         results[student] = {**scored(model, rows), "cpu_seconds": seconds}

@@ -35,6 +35,7 @@ from _common import (
 )
 
 from skdistill import BayesianEnsembleRegressor
+from skdistill.settings import Runtime
 
 SIZES = (500, 2_000, 5_000, 20_000)
 N_FEATURES = 20
@@ -51,7 +52,7 @@ def data(n_rows: int) -> tuple[np.ndarray, np.ndarray]:
 def fit(n_members: int, n_rows: int, n_epochs: int, **parallel: Any) -> None:
     """Fit an ensemble where ``joblib.parallel_config(**parallel)`` says."""
     model = BayesianEnsembleRegressor(
-        n_members, max_epochs=n_epochs, n_threads=1, device="cpu", random_state=0
+        n_members, max_epochs=n_epochs, runtime=Runtime(n_threads=1, device="cpu"), random_state=0
     )
     with joblib.parallel_config(**parallel):
         model.fit(*data(n_rows))

@@ -46,7 +46,7 @@ from sklearn.metrics import log_loss
 from skdistill import BayesianEnsembleClassifier, GPEDDistiller
 from skdistill.displays import ParetoDisplay
 from skdistill.model_selection import latency, nondominated
-from skdistill.pruning import widths
+from skdistill.pruning import GroupLasso, widths
 from skdistill.samplers import SGLD
 
 SIDE = gped.MASKS["29"]
@@ -138,7 +138,11 @@ def taught(images: gped.Images, n_iterations: int, n_members: int) -> Lessons:
 
 def fitted(lessons: Lessons, params: dict[str, Any]) -> tuple[GPEDDistiller, Row, dict]:
     """A student, what is reported of it, and for each measure its errors on the test images."""
-    student = GPEDDistiller("classifier", **STUDENT).set_params(**params)
+    settings = dict(params)
+    if strength := settings.pop("group_lasso", None):
+        finetune_epochs = settings.pop("finetune_epochs")
+        settings["pruning"] = GroupLasso(strength, finetune_epochs=finetune_epochs)
+    student = GPEDDistiller("classifier", **STUDENT).set_params(**settings)
     n, _, n_classes = lessons.members.shape
     labels = np.arange(n) % n_classes  # tell which classes there are, and nothing else
     seconds = time.process_time()

@@ -91,6 +91,7 @@ from skdistill import (
 )
 from skdistill.distributions import EmpiricalGaussian
 from skdistill.metrics import crps, interval_coverage, mixture_nll
+from skdistill.settings import Runtime
 from skdistill.teachers import QuantileModels, as_teacher
 
 OF_NUMBERS = ("boston", "concrete", "energy", "power-plant", "wine", "yacht", "kin8nm", "protein")
@@ -137,15 +138,18 @@ def processes(kernel: Callable[..., Any], rows: Rows, seed: int) -> GaussianProc
 
 def networks(rows: Rows, seed: int):
     kind = BayesianEnsembleClassifier if rows.are_classes else BayesianEnsembleRegressor
-    return kind(random_state=seed, device="cpu").fit(rows.X_train, rows.y_train)
+    return kind(random_state=seed, runtime=Runtime(device="cpu")).fit(rows.X_train, rows.y_train)
 
 
 def mixed(rows: Rows, seed: int):
     if rows.are_classes:
-        kinds = [BayesianEnsembleClassifier(device="cpu"), HistGradientBoostingClassifier()]
+        kinds = [
+            BayesianEnsembleClassifier(runtime=Runtime(device="cpu")),
+            HistGradientBoostingClassifier(),
+        ]
     else:
         kinds = [
-            BayesianEnsembleRegressor(device="cpu"),
+            BayesianEnsembleRegressor(runtime=Runtime(device="cpu")),
             processes(RBF, rows, seed),
             HistGradientBoostingRegressor(),
         ]
@@ -155,7 +159,7 @@ def mixed(rows: Rows, seed: int):
 
 def student(rows: Rows, seed: int, teacher):
     kind = HydraPlusClassifier if rows.are_classes else HydraPlusRegressor
-    model = kind(FrozenEstimator(teacher), random_state=seed, device="cpu")
+    model = kind(FrozenEstimator(teacher), random_state=seed, runtime=Runtime(device="cpu"))
     return model.fit(rows.X_train, rows.y_train)
 
 

@@ -53,6 +53,7 @@ from skdistill import (
     GPEDDistiller,
 )
 from skdistill.samplers import SGLD
+from skdistill.settings import Runtime
 
 ROOT = Path(skdistill.__file__).parents[1]
 TARGET_MS = 20  # of the student's save and of its load
@@ -68,7 +69,7 @@ def fitted_models(quick: bool) -> dict[str, Any]:
     """The models by name."""
     X, y = load_diabetes(return_X_y=True)
     few = {"max_epochs": 2} if quick else {}
-    settings = {"device": "cpu", "random_state": 0}
+    settings = {"runtime": Runtime(device="cpu"), "random_state": 0}
     ensemble = BayesianEnsembleRegressor(20, **few, **settings).fit(X, y)
     teacher = FrozenEstimator(ensemble)
     chain = BayesianEnsembleRegressor(1, inference=SGLD(step_size=1e-4), **few, **settings)

@@ -68,6 +68,7 @@ from skdistill import (
     export_onnx,
 )
 from skdistill.modules import MLP
+from skdistill.settings import Runtime
 
 N_FEATURES = 8
 N_MEMBERS = 10
@@ -112,7 +113,7 @@ class Models(NamedTuple):
 def fitted_models(hidden_units: tuple[int, ...]) -> Models:
     X = inputs(256)
     y = X[:, 0] + np.sin(X[:, 1])
-    settings = {"max_epochs": 1, "device": "cpu", "random_state": 0}
+    settings = {"max_epochs": 1, "runtime": Runtime(device="cpu"), "random_state": 0}
     layers = {"module__hidden_units": hidden_units, "module__activation": "relu"}
     ensemble = BayesianEnsembleRegressor(N_MEMBERS, **layers, **settings).fit(X, y)
 
@@ -231,7 +232,7 @@ def one_row_of_defaults(n_calls: int, n_rounds: int) -> list[dict]:
     """Students with all defaults, each beside its teacher and its graph."""
     X, row = inputs(400), inputs(1)
     y = X[:, 0] + np.sin(2 * X[:, 1])
-    settings = {"max_epochs": 1, "device": "cpu", "random_state": 0}
+    settings = {"max_epochs": 1, "runtime": Runtime(device="cpu"), "random_state": 0}
     ensemble = BayesianEnsembleRegressor(**settings)
     students = {
         kind.__name__: kind(ensemble, **settings)

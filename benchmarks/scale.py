@@ -68,6 +68,7 @@ from skdistill import (
     HydraPlusRegressor,
 )
 from skdistill.metrics import gaussian_nll
+from skdistill.settings import Runtime
 from skdistill.streams import Batches
 from skdistill.teachers import as_teacher
 
@@ -159,12 +160,18 @@ def fitted(setting: Setting, X: np.ndarray, y: np.ndarray) -> list[dict[str, Any
     numbers = not setting.n_classes
     kind = BayesianEnsembleRegressor if numbers else BayesianEnsembleClassifier
     student = HydraPlusRegressor if numbers else HydraPlusClassifier
-    common = {"device": "cpu", "random_state": 0}
-    teacher = kind(setting.n_members, n_jobs=setting.n_jobs, **common, **setting.teacher)
+    teacher = kind(setting.n_members, n_jobs=setting.n_jobs, **parameters(setting.teacher))
     return [
         stopwatch(teacher, X, y),
-        stopwatch(student(FrozenEstimator(teacher), **common, **setting.student), X, y),
+        stopwatch(student(FrozenEstimator(teacher), **parameters(setting.student)), X, y),
     ]
+
+
+def parameters(given: dict[str, Any]) -> dict[str, Any]:
+    """Parameters of an estimator, given also its dtype."""
+    runtime = Runtime(device="cpu", dtype=given.get("dtype", "auto"))
+    own = {name: value for name, value in given.items() if name != "dtype"}
+    return {"runtime": runtime, "random_state": 0, **own}
 
 
 def stopwatch(model, X: np.ndarray, y: np.ndarray) -> dict[str, Any]:
@@ -300,7 +307,11 @@ def of_files(folder: str, name: str) -> dict[str, Any]:
     X, y = next(iter(Batches(files, target="y", batch_size=FILE_ROWS)))
     teacher = as_teacher(BaggingRegressor(PEERS[name].make(), 5, random_state=0)).fit(X, y)
     student = HydraPlusRegressor(
-        FrozenEstimator(teacher), transfer=None, max_epochs=2, device="cpu", random_state=0
+        FrozenEstimator(teacher),
+        transfer=None,
+        max_epochs=2,
+        runtime=Runtime(device="cpu"),
+        random_state=0,
     )
     fit = stopwatch(student, batches, None)
     n_rows = files.count_rows()

@@ -44,6 +44,7 @@ from skdistill import (
     export_onnx,
 )
 from skdistill.export import export_program
+from skdistill.settings import Runtime
 
 N_FEATURES = 8
 N_MEMBERS = 10
@@ -62,7 +63,7 @@ def models(task: str) -> tuple[Any, Any]:
     kind = BayesianEnsembleRegressor
     if task == "classes":
         y, kind = np.digitize(y, [-1.0, 0.0, 1.0]), BayesianEnsembleClassifier
-    settings = {"max_epochs": 1, "device": "cpu", "random_state": 0}
+    settings = {"max_epochs": 1, "runtime": Runtime(device="cpu"), "random_state": 0}
     teacher = kind(N_MEMBERS, **settings).fit(X, y)
     return DistributionDistiller(FrozenEstimator(teacher), **settings).fit(X, y), teacher
 

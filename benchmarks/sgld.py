@@ -50,6 +50,7 @@ from torch.nn.functional import cross_entropy
 from skdistill import BayesianEnsembleClassifier
 from skdistill.modules import MLP, build_member
 from skdistill.samplers import SGLD
+from skdistill.settings import Runtime
 
 STEP_SIZE = 4e-6
 PRIOR_PRECISION = 10.0
@@ -127,7 +128,7 @@ def stacked_chains(setting: Setting, X: Tensor, y: Tensor) -> None:
         inference=inference,
         batch_size=setting.batch_size,
         max_epochs=setting.n_epochs,
-        device="cpu",
+        runtime=Runtime(device="cpu"),
         random_state=0,
     ).fit(X.numpy(), y.numpy())
 

@@ -54,6 +54,7 @@ from skdistill import (
 )
 from skdistill.metrics import gaussian_nll
 from skdistill.modules import TabM, n_parameters
+from skdistill.settings import Runtime
 
 PARTS = ("scores", "speed")
 
@@ -153,11 +154,11 @@ def run(rows: Rows, options) -> dict[str, dict[str, float]]:
     results = {}
     for name in options.teachers:
         settings = {**TEACHERS[name], **options.teacher_param}
-        model = kind(random_state=0, device="cpu", **settings)
+        model = kind(random_state=0, runtime=Runtime(device="cpu"), **settings)
         results[name] = fitted_and_scored(model, rows)
         if name in WITH_STUDENT:
             student = HydraPlusClassifier if rows.are_classes else HydraPlusRegressor
-            model = student(FrozenEstimator(model), random_state=0, device="cpu")
+            model = student(FrozenEstimator(model), random_state=0, runtime=Runtime(device="cpu"))
             results[f"{name}, student"] = fitted_and_scored(model, rows)
     return results
 
@@ -176,7 +177,7 @@ def fitted_and_scored(model, rows: Rows) -> dict[str, float]:
 def speed(options) -> list[dict[str, Any]]:
     """Fits of TabM beside those of one network."""
     X, y = made_up_table(200 if options.quick else N_SPEED, 13, dtype="float32")
-    shared = {"random_state": 0, "device": "cpu", "module__activation": "relu"}
+    shared = {"random_state": 0, "runtime": Runtime(device="cpu"), "module__activation": "relu"}
     if options.quick:
         shared["max_epochs"] = 2
     rows = []

@@ -44,6 +44,7 @@ from skdistill.losses import proxy_concentrations, proxy_precision
 from skdistill.metrics import ood_auroc, prediction_rejection_ratio
 from skdistill.modules import RecurrentSequenceModel
 from skdistill.sequences import SequenceEnsemble, token_error_rates
+from skdistill.settings import Runtime
 
 SIZES = TRANSLATION_TOKENS.n_source, TRANSLATION_TOKENS.n_target
 DOMAINS = ("rare", "permuted", "foreign")
@@ -112,7 +113,7 @@ def student_of(members: list, loss: str, X, y, n_epochs: int, seed: int):
         max_epochs=n_epochs,
         batch_size=BATCH,
         lr=LR,
-        device="cpu",
+        runtime=Runtime(device="cpu"),
         module__in_features=SIZES[0],
         temperature=temperature,
         random_state=seed,

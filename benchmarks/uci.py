@@ -8,7 +8,7 @@ chosen so, never on test rows.
 
     python benchmarks/uci.py                      # teacher and student on all sets at hand
     python benchmarks/uci.py --sets boston wine --splits 5 --peers gp mlp ngboost
-    python benchmarks/uci.py --validation --student-param spread_weight=0
+    python benchmarks/uci.py --validation --student-param batch_size=64
     python benchmarks/uci.py --student distribution --splits 5
 """
 

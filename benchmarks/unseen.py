@@ -87,6 +87,7 @@ from skdistill.datasets import (
 )
 from skdistill.metrics import epistemic_fidelity
 from skdistill.model_selection import GapSplit, TailSplit, unseen_scores
+from skdistill.settings import Runtime
 from skdistill.teachers import as_teacher
 
 OF_TABLES = ("satimage", "pendigits", "magic", "digits")  # of classes, to be moved
@@ -304,7 +305,7 @@ Params = dict[str, Any]
 
 def networks(fold: Fold, params: Params, **settings) -> Any:
     kind = BayesianEnsembleClassifier if fold.rows.are_classes else BayesianEnsembleRegressor
-    model = kind(random_state=0, device="cpu").set_params(**params, **settings)
+    model = kind(random_state=0, runtime=Runtime(device="cpu")).set_params(**params, **settings)
     return model.fit(fold.X_train, fold.y_train)
 
 
@@ -317,7 +318,7 @@ def mixed(fold: Fold, params: Params) -> Any:
         kinds = [BayesianEnsembleClassifier(), HistGradientBoostingClassifier()]
     else:
         kinds = [BayesianEnsembleRegressor(), HistGradientBoostingRegressor()]
-    kinds[0].set_params(device="cpu", **params)
+    kinds[0].set_params(runtime=Runtime(device="cpu"), **params)
     teacher = as_teacher(kinds, weights="oof").set_params(estimator__random_state=0)
     return teacher.fit(fold.X_train, fold.y_train)
 
@@ -336,7 +337,7 @@ def distribution(family: str) -> Callable[[Fold, Params, Any], Any]:
 
 def student(model: Any, fold: Fold, params: Params) -> Any:
     params = {name: value for name, value in params.items() if name != "n_members"}
-    model.set_params(random_state=0, device="cpu", **params)
+    model.set_params(random_state=0, runtime=Runtime(device="cpu"), **params)
     return model.fit(fold.X_train, fold.y_train)
 
 

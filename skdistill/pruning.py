@@ -19,13 +19,15 @@ import copy
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from functools import reduce, singledispatch
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from ._utils.settings import Settings
 from ._utils.validation import Number
 from ._utils.warnings import warn
 from .modules import (
@@ -39,7 +41,7 @@ from .modules import (
     unstack,
 )
 
-__all__ = ["GroupLasso", "narrow", "prune", "shrink", "unit_norms", "widths"]
+__all__ = ["GroupLasso", "ProximalStep", "narrow", "prune", "shrink", "widths"]
 
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _WEIGHTED = (nn.Linear, *_CONVOLUTIONS)
@@ -180,7 +182,7 @@ def shrink(
 
     Parameters
     ----------
-    weights, n_lead : as in :func:`unit_norms`
+    weights, n_lead : as in ``unit_norms``
     amount : float or Tensor
         By how much, t: the optimizer's step size times the strength of the penalty and, as in
         :class:`GroupLasso`, the square root of how many weights a unit has.
@@ -255,7 +257,38 @@ def _joined(core: Any, head: Any) -> nn.Sequential:
     return nn.Sequential(*core, *head)
 
 
-class GroupLasso:
+@dataclass(eq=False, repr=False)
+class GroupLasso(Settings):
+    """How a student is made smaller: ``pruning=GroupLasso(...)`` of a distiller.
+
+    The group lasso silences hidden units and filters while the student learns. These are then
+    removed, and the student that is left trains on.
+
+    Parameters
+    ----------
+    strength : float
+        Weight of the group lasso, see :class:`ProximalStep`. With Adam try .01 to .3.
+    threshold : float, default=1e-3
+        Units whose weights have a smaller norm are removed. With a constant learning rate it has
+        to be larger than the steps.
+    finetune_epochs : int or "auto", default="auto"
+        Number of epochs of training after pruning, without group lasso; "auto" is half of
+        `max_epochs`.
+    """
+
+    _parameter_table = {
+        "strength": Number(Real, 0, closed="neither"),
+        "threshold": Number(Real, 0),
+        "finetune_epochs": Number(Integral, 0, others=("auto",)),
+    }
+
+    strength: float
+    _: KW_ONLY
+    threshold: float = 1e-3
+    finetune_epochs: int | str = "auto"
+
+
+class ProximalStep:
     """Proximal step of the group lasso, to be taken after each training step.
 
     It shortens each unit's weights by the learning rate times `strength` times the square root of

@@ -22,8 +22,14 @@ from skdistill import (
 from skdistill.expectations import Expectation
 from skdistill.modules import ConvNet, Recurrent
 from skdistill.samplers import MCDropout
+from skdistill.settings import Runtime
 
-SMALL = {"max_epochs": 5, "module__hidden_units": (8,), "device": "cpu", "random_state": 0}
+SMALL = {
+    "max_epochs": 5,
+    "module__hidden_units": (8,),
+    "runtime": Runtime(device="cpu"),
+    "random_state": 0,
+}
 LEVELS = [0.001, 0.3, 0.5, 0.95]
 # Of ordinary rows; a network's outputs are in proportion to the largest.
 MAGNITUDES = [1, 1e-30, 1e-3, 1e3, 1e30]
@@ -47,7 +53,9 @@ def classes(*distiller, **params) -> Any:
 
 def network(kind: type) -> BayesianEnsembleClassifier:
     """An ensemble of networks that are no MLPs."""
-    return BayesianEnsembleClassifier(2, module=kind, max_epochs=2, device="cpu", random_state=0)
+    return BayesianEnsembleClassifier(
+        2, module=kind, max_epochs=2, runtime=Runtime(device="cpu"), random_state=0
+    )
 
 
 def spread(members: Any) -> torch.Tensor:
@@ -73,10 +81,16 @@ MODELS = {
     "ensemble series classes": lambda: network(Recurrent),
     "hydra several numbers": lambda: numbers(HydraPlusRegressor),
     "hydra classes": lambda: classes(HydraPlusClassifier),
-    "hydra calibrated several numbers": lambda: numbers(HydraPlusRegressor, calibrate=0.5),
-    "hydra calibrated classes": lambda: classes(HydraPlusClassifier, calibrate=0.5),
-    "distribution calibrated numbers": lambda: numbers(DistributionDistiller, calibrate=0.5),
-    "distribution calibrated classes": lambda: classes(DistributionDistiller, calibrate=0.5),
+    "hydra calibrated several numbers": lambda: numbers(
+        HydraPlusRegressor, calibration_fraction=0.5
+    ),
+    "hydra calibrated classes": lambda: classes(HydraPlusClassifier, calibration_fraction=0.5),
+    "distribution calibrated numbers": lambda: numbers(
+        DistributionDistiller, calibration_fraction=0.5
+    ),
+    "distribution calibrated classes": lambda: classes(
+        DistributionDistiller, calibration_fraction=0.5
+    ),
     **{
         f"distribution {family} several numbers": lambda family=family: numbers(
             DistributionDistiller, family=family

@@ -26,6 +26,7 @@ from skdistill import (
 )
 from skdistill._engine import _traced
 from skdistill.distributed import data_parallel
+from skdistill.pruning import GroupLasso
 
 N_RANKS, BATCH_SIZE = 2, 10
 
@@ -106,7 +107,7 @@ MODELS = {
         lambda **s: HydraPlusRegressor(TEACHER, transfer=None, **s),
         (X[FEW], Y[FEW]),
     ),
-    "pruned": (lambda **s: HydraPlusRegressor(TEACHER, group_lasso=2.4, **s), (X, Y)),
+    "pruned": (lambda **s: HydraPlusRegressor(TEACHER, pruning=GroupLasso(2.4), **s), (X, Y)),
     "weighted": (lambda **s: DistributionDistiller(TEACHER, **s), (X, Y, WEIGHT)),
     "dirichlet": (lambda **s: DistributionDistiller(CLASSIFIER, **s), (X, LABELS)),
     "expectations": (lambda **s: GPEDDistiller(TEACHER, **s), (X, Y)),

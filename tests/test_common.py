@@ -41,6 +41,7 @@ from skdistill._utils.validation import Number
 from skdistill.estimator_checks import expected_failed_checks
 from skdistill.modules import MLP
 from skdistill.samplers import SGHMC, SGLD, MCDropout
+from skdistill.settings import Runtime
 
 # ------------------------------------------------------------------------------------------
 # check_estimator
@@ -99,8 +100,8 @@ def run_check(estimator, check):
         small_classifier(),
         small_student(),
         small_student_of_classes(),
-        small_student(calibrate=0.3),
-        small_student_of_classes(calibrate=0.3),
+        small_student(calibration_fraction=0.3),
+        small_student_of_classes(calibration_fraction=0.3),
         small_booster(),
         small_booster(small_classifier),
         *(
@@ -358,15 +359,23 @@ def test_repr_shows_what_was_changed(cls):
         ({"batch_size": True}, TypeError, "batch_size"),
         ({"clip_norm": 0.0}, ValueError, "clip_norm"),
         ({"lr_schedule": "linear"}, ValueError, "lr_schedule must be one of"),
-        ({"compile": "yes"}, ValueError, "compile must be one of"),
+        ({"runtime": Runtime(compile="yes")}, ValueError, "compile must be one of"),
         ({"optimizer": "Adamm"}, ValueError, "optimizer must be a torch optimizer"),
         ({"optimizer": dict}, ValueError, "optimizer must be a torch optimizer"),
         *(
             ({"optimizer": optimizer}, ValueError, "optimizer must be a torch optimizer.*none of")
             for optimizer in ("LBFGS", "SparseAdam", "Muon", "Optimizer", torch.optim.LBFGS)
         ),
-        ({"device": "foo"}, ValueError, "device must be 'auto' or a torch device.*got 'foo'"),
-        ({"device": None}, ValueError, "device must be 'auto' or a torch device.*got None"),
+        (
+            {"runtime": Runtime(device="foo")},
+            ValueError,
+            "device must be 'auto' or a torch device.*got 'foo'",
+        ),
+        (
+            {"runtime": Runtime(device=None)},
+            ValueError,
+            "device must be 'auto' or a torch device.*got None",
+        ),
         ({"callbacks": EarlyStopping()}, TypeError, "callbacks must be a list of skorch callbacks"),
         ({"callbacks": "x"}, TypeError, "callbacks must be a list of skorch callbacks.*got 'x'"),
         ({"module": None}, TypeError, "module must be a class or function"),

@@ -27,6 +27,7 @@ from skdistill import (
 from skdistill.datasets import make_translation
 from skdistill.modules import RecurrentSequenceModel
 from skdistill.samplers import SGLD
+from skdistill.settings import Runtime
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:R-hat is above:sklearn.exceptions.ConvergenceWarning"),
@@ -55,7 +56,7 @@ def rows(dtype=np.float64, n_rows=60, n_columns=4):
 
 
 def ensemble(cls=BayesianEnsembleRegressor, **params):
-    return cls(2, **{"max_epochs": 2, "device": "cpu", **params})
+    return cls(2, **{"max_epochs": 2, "runtime": Runtime(device="cpu"), **params})
 
 
 def gped(**params):
@@ -162,8 +163,13 @@ WIDE = {
 
 
 def wide(name, n_threads, dtype):
-    settings = {"batch_size": 1000, "max_epochs": 10, "random_state": 0, "n_threads": n_threads}
-    return ensemble(**WIDE[name], **settings, dtype=np.dtype(dtype).name)
+    settings = {
+        "batch_size": 1000,
+        "max_epochs": 10,
+        "random_state": 0,
+        "runtime": Runtime(n_threads=n_threads),
+    }
+    return ensemble(**WIDE[name], **settings, runtime=Runtime(dtype=np.dtype(dtype).name))
 
 
 def assert_close(found, expected, dtype):

@@ -27,8 +27,10 @@ from skdistill import (
 )
 from skdistill.expectations import Expectation
 from skdistill.modules import RecurrentSequenceModel
+from skdistill.pruning import GroupLasso
 from skdistill.samplers import SGHMC, SGLD, MCDropout
-from skdistill.sequences import SequenceEnsemble
+from skdistill.sequences import SequenceEnsemble, SpecialTokens
+from skdistill.settings import Checkpoint, EarlyStopping, Runtime
 from skdistill.teachers import Teacher
 from skdistill.transfer import Disagreement, GaussianNoise, Mixup, Munge, UniformBox
 
@@ -135,6 +137,15 @@ MODELS = {
     },
 }
 
+# Groups of parameters, as objects.
+GROUPS = {
+    "checkpoint": Checkpoint("state"),
+    "early_stopping": EarlyStopping(),
+    "pruning": GroupLasso(0.1),
+    "runtime": Runtime(),
+    "tokens": SpecialTokens(),
+}
+
 # Of these what the others have not is tried, the parameters of a part.
 VARIANTS = ["SGLD", "SGHMC", "dropout", "distiller with Munge", "distiller with UniformBox"]
 VARIANTS += ["distiller with Disagreement"]
@@ -164,23 +175,25 @@ def problems(call, names, garbage=GARBAGE) -> list[str]:
     return [f"{name}={what}: {p}" for (name, what), p in zip(pairs, found, strict=True) if p]
 
 
-def parameters(name: str) -> list[str]:
-    model = MODELS[name][0]
-    own = [] if name in VARIANTS else model.get_params(deep=False)
-    return [
-        *own,
-        *(part for part in model.get_params() if re.match("(inference|transfer)__", part)),
-    ]
+def with_groups(name: str):
+    """The model, and all names of its parameters that are to be tried."""
+    model, is_variant = clone(MODELS[name][0]), name in VARIANTS
+    own = model.get_params(deep=False)
+    groups = {} if is_variant else {k: v for k, v in GROUPS.items() if k in own}
+    model.set_params(**groups)
+    parts = tuple(f"{part}__" for part in ("inference", "transfer", *groups))
+    nested = [part for part in model.get_params() if part.startswith(parts)]
+    return model, [*(() if is_variant else own), *nested]
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_parameters(name, tally, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # a file or folder may be called "3"
-    model, kind = MODELS[name]
-    names = parameters(name)
+    _, kind = MODELS[name]
+    model, names = with_groups(name)
 
     def fit(parameter, value):
-        if parameter == "compile" and value is np.True_:
+        if parameter == "runtime__compile" and value is np.True_:
             return  # it is taken, and compiling takes seconds
         clone(model).set_params(**{parameter: value}).fit(*data(kind))
 
@@ -271,7 +284,7 @@ def test_devices_that_are_not_there(device):
     if device == "mps" and torch.backends.mps.is_available():
         pytest.skip("this machine has the device, so nothing refuses it")
     with pytest.raises(ValueError, match="device"):
-        BayesianEnsembleRegressor(2, device=device, **SMALL).fit(X, Y["regressor"])
+        BayesianEnsembleRegressor(2, runtime=Runtime(device=device), **SMALL).fit(X, Y["regressor"])
 
 
 @pytest.mark.parametrize("weight", [1e-300, 1e300, np.repeat([1e-40, 0.0], 6), 10**400])
@@ -299,7 +312,7 @@ def test_tokens_beyond_the_vocabulary():
         lambda: ensemble.score_sequences(TOKENS, beyond),
         lambda: clone(student).fit(beyond, TOKENS),
         lambda: clone(student).fit(TOKENS, beyond),
-        lambda: clone(student).set_params(begin_token=6).fit(TOKENS, TOKENS),
+        lambda: clone(student).set_params(tokens=SpecialTokens(begin=6)).fit(TOKENS, TOKENS),
         lambda: fitted.predict(beyond),
         lambda: fitted.score(TOKENS, beyond),
     ):
@@ -309,5 +322,7 @@ def test_tokens_beyond_the_vocabulary():
 
 @pytest.mark.parametrize("value", [np.float32(0.5), np.float64(0.5), np.int64(1), 1])
 def test_numbers_that_are_taken(value):
-    model = BayesianEnsembleRegressor(2, **SMALL, lr=value, validation_fraction=0.25)
+    model = BayesianEnsembleRegressor(
+        2, **SMALL, lr=value, early_stopping=EarlyStopping(validation_fraction=0.25)
+    )
     assert np.isfinite(model.fit(X, Y["regressor"]).predict(X)).all()

@@ -25,6 +25,7 @@ LAYERS = {
         "modules",
         "pruning",
         "samplers",
+        "settings",
         "transfer",
     },
     "data and methods": {"_data", "_method"},

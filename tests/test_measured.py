@@ -36,7 +36,7 @@ def calls(pages, page: Path) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("page", [*FRONT, *PAGES], ids=lambda page: page.stem)
-def test_page_and_files_agree(pages, page):
+def test_page_and_files_agree(report, pages, page):
     text = page.read_text(encoding="utf-8")
     assert pages.filled(page) == text, "run `make measured`"
     # a misspelt comment would hide a block from BLOCK, and nothing would be held
@@ -59,16 +59,10 @@ def test_every_results_file_is_on_a_page_and_none_is_of_a_quick_run(report, page
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_page_names_the_source_of_each_of_its_tables(report, pages, page, monkeypatch):
-    read = set()
-
-    def noted(name):
-        read.add(name)
-        return pages.stored(name)
-
-    monkeypatch.setattr(report, "stored", noted)
+def test_page_names_the_source_of_each_of_its_tables(report, pages, page):
+    pages.READ.clear()
     pages.filled(page)
-    assert read == {call[1] for call in calls(pages, page) if call[0] == "source"}
+    assert {call[1] for call in calls(pages, page) if call[0] == "source"} == pages.READ
 
 
 def test_scripts_that_are_named_exist(report):

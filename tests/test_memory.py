@@ -64,12 +64,14 @@ import sys, warnings
 import numpy as np, torch
 from sklearn.frozen import FrozenEstimator
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
+from skdistill.settings import Runtime
 
 warnings.simplefilter("ignore")
 torch.set_num_threads(1)
 X = np.random.default_rng(0).normal(size=(100_000, 20)).astype(np.float32)
 y = X[:, 0] * X[:, 1]
-params = {"max_epochs": 1, "batch_size": 1000, "random_state": 0, "device": "cpu"}
+params = {"max_epochs": 1, "batch_size": 1000, "random_state": 0}
+params["runtime"] = Runtime(device="cpu")
 teacher = BayesianEnsembleRegressor(40, **params).fit(X[:1000], y[:1000])
 student = HydraPlusRegressor(FrozenEstimator(teacher), **params)
 
@@ -115,7 +117,7 @@ if len(sys.argv) == 2:
     warnings.simplefilter("ignore")
     X = np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32)
     for width in (4, 2000):
-        settings = {"module__hidden_units": (width, width), "device": "cpu"}
+        settings = {"module__hidden_units": (width, width)}
         model = skdistill.BayesianEnsembleRegressor(2, max_epochs=1, **settings)
         skdistill.save(model.fit(X, X[:, 0]), f"{sys.argv[1]}/{width}")
 else:

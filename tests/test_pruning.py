@@ -28,7 +28,7 @@ from skdistill.modules import (
     stack,
     unstack,
 )
-from skdistill.pruning import GroupLasso, narrow, prune, shrink, unit_norms, widths
+from skdistill.pruning import ProximalStep, narrow, prune, shrink, unit_norms, widths
 
 
 def generator(seed=0):
@@ -100,7 +100,7 @@ def test_members_have_groups_of_their_own():
 
 def step(module, strength, lr=0.1):
     """Take the proximal step on the module's own weights."""
-    GroupLasso(module, strength).bind(dict(module.named_parameters()))(lr)
+    ProximalStep(module, strength).bind(dict(module.named_parameters()))(lr)
 
 
 def mlps(n, **kwargs):
@@ -161,7 +161,7 @@ def test_the_step_knows_core_and_heads():
 @pytest.mark.parametrize("strength", [0.0, -1.0, float("nan")])
 def test_a_strength_that_is_none(strength):
     with pytest.raises(ValueError, match="strength must be a positive number"):
-        GroupLasso(MLP(4, 2), strength)
+        ProximalStep(MLP(4, 2), strength)
 
 
 # --- removal --------------------------------------------------------------------------------
@@ -500,7 +500,7 @@ def test_what_is_not_known_is_refused(network, message):
     with pytest.raises(ValueError, match=message):
         prune(network)
     with pytest.raises(ValueError, match=message):
-        GroupLasso(network, 0.1)
+        ProximalStep(network, 0.1)
 
 
 def test_a_head_that_begins_with_a_residual_layer_is_refused():

@@ -29,7 +29,9 @@ from skdistill import (
     save,
 )
 from skdistill.modules import ConvNet, Recurrent
+from skdistill.pruning import GroupLasso
 from skdistill.samplers import SGHMC, SGLD, MCDropout
+from skdistill.settings import EarlyStopping
 
 VALUES = Path(__file__).with_name("reference.npz")
 N_ROWS, N_PREDICTED = 60, 7
@@ -73,7 +75,7 @@ SMALL_ROUNDS = {"n_rounds": 3, "max_search": 2}
 ESTIMATORS: dict[str, Callable[[], Any]] = {
     "ensemble numbers": ensemble,
     "ensemble bootstrap numbers": lambda: ensemble(bootstrap=True, batch_size=16),
-    "ensemble stopped numbers": lambda: ensemble(early_stopping=True, n_iter_no_change=2),
+    "ensemble stopped numbers": lambda: ensemble(early_stopping=EarlyStopping(n_iter_no_change=2)),
     "ensemble several numbers": ensemble,
     "ensemble sgld numbers": lambda: ensemble(**CHAINS),
     "ensemble sghmc numbers": lambda: ensemble(**DYNAMIC_CHAINS),
@@ -89,7 +91,7 @@ ESTIMATORS: dict[str, Callable[[], Any]] = {
     "hydra numbers": lambda: distil(HydraPlusRegressor, ensemble()),
     "hydra several numbers": lambda: distil(HydraPlusRegressor, ensemble()),
     "hydra mixup numbers": lambda: distil(HydraPlusRegressor, ensemble(), transfer="mixup"),
-    "hydra pruned numbers": lambda: distil(HydraPlusRegressor, ensemble(), group_lasso=0.3),
+    "hydra pruned numbers": lambda: distil(HydraPlusRegressor, ensemble(), pruning=GroupLasso(0.3)),
     "hydra folds numbers": lambda: distil(HydraPlusRegressor, ensemble(), teacher_cv=3),
     "hydra classes": lambda: distil(HydraPlusClassifier, of_classes()),
     "hydra munge classes": lambda: distil(HydraPlusClassifier, of_classes(), transfer="munge"),

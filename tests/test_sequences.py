@@ -14,7 +14,13 @@ from torch import nn
 
 from skdistill.distributions import Uncertainty
 from skdistill.modules import RecurrentSequenceModel
-from skdistill.sequences import ScoredSequences, SequenceEnsemble, beam_search, token_error_rates
+from skdistill.sequences import (
+    ScoredSequences,
+    SequenceEnsemble,
+    SpecialTokens,
+    beam_search,
+    token_error_rates,
+)
 from skdistill.sequences import _predictor as predictor
 
 PAD, BEGIN, END, *WORDS = range(5)
@@ -404,15 +410,30 @@ class Wrong(Constant):
             ValueError,
             r"number 1 \(Constant\) gives NaN after the target \[1\]\.",
         ),
-        ([Constant(np.ones(5))], {"pad_token": 2}, ValueError, "pad_token must be neither"),
-        ([Constant(np.ones(5))], {"pad_token": 5}, ValueError, "must be among the 5 tokens that"),
         (
             [Constant(np.ones(5))],
-            {"end_token": -1},
+            {"tokens": SpecialTokens(pad=2)},
             ValueError,
-            "end_token must be an integer >= 0",
+            "tokens__pad must be neither",
         ),
-        ([Constant(np.ones(5))], {"begin_token": 1.0}, TypeError, "begin_token must be an integer"),
+        (
+            [Constant(np.ones(5))],
+            {"tokens": SpecialTokens(pad=5)},
+            ValueError,
+            "must be among the 5 tokens that",
+        ),
+        (
+            [Constant(np.ones(5))],
+            {"tokens": SpecialTokens(end=-1)},
+            ValueError,
+            "tokens__end must be an integer >= 0",
+        ),
+        (
+            [Constant(np.ones(5))],
+            {"tokens": SpecialTokens(begin=1.0)},
+            TypeError,
+            "tokens__begin must be an integer",
+        ),
     ],
 )
 def test_members_and_tokens_that_will_not_do_are_named(members, options, error, message):
@@ -431,7 +452,7 @@ def test_members_and_tokens_that_will_not_do_are_named(members, options, error, 
             [[3, PAD], [END, 3]],
             r"y must hold only padding .*row 1",
         ),
-        ([[3]], [[BEGIN, 3]], r"y must not hold begin_token.*row 0 has it \(1\)"),
+        ([[3]], [[BEGIN, 3]], r"y must not hold tokens__begin.*row 0 has it \(1\)"),
         ([[3]], [[7]], "y must hold tokens that can be predicted, below 5; got 7"),
         ([[3], [4]], [[END]], "y must have 2 rows as X has, got 1"),
         ([[3]], None, "y must be given"),
@@ -448,7 +469,7 @@ def test_a_language_model_takes_no_targets(ensemble):
 
 
 def test_what_a_language_model_is_given_is_checked_as_sequences_are(ensemble):
-    with pytest.raises(ValueError, match="X must not hold begin_token"):
+    with pytest.raises(ValueError, match="X must not hold tokens__begin"):
         ensemble.generate([[BEGIN, 3]])
 
 

@@ -146,3 +146,7 @@ def test_only_protocols_leave_methods_without_a_body():
         if isinstance(node, ast.Name) and node.id == "NotImplementedError"
     ]
     assert not found
+
+
+def test_public_losses_are_those_that_a_training_loop_calls():
+    assert len(skdistill.losses.__all__) <= 20

@@ -36,6 +36,7 @@ from skdistill.model_selection import flops
 from skdistill.modules import MLP, ConvNet, Recurrent, RecurrentSequenceModel, ResNet, count_flop
 from skdistill.samplers import SGLD
 from skdistill.sequences import SequenceEnsemble
+from skdistill.settings import Runtime
 
 N_THREADS = 32
 N_CALLS = 4  # of each thread, on each model
@@ -111,7 +112,7 @@ def ensemble(name: str, classes: bool, **params):
     module, _, settings = MODULES[name]
     cls = BayesianEnsembleClassifier if classes else BayesianEnsembleRegressor
     given = {f"module__{key}": value for key, value in settings.items()}
-    settings = {"max_epochs": 1, "random_state": 0, "device": "cpu", **params}
+    settings = {"max_epochs": 1, "random_state": 0, "runtime": Runtime(device="cpu"), **params}
     return cls(3, module=module, **given, **settings)
 
 
@@ -119,7 +120,7 @@ def student(name: str, classes: bool, dtype):
     """A fitted student of a small ensemble, with a module that only vmap can stack."""
     X, y = data(classes, dtype)
     teacher = FrozenEstimator(ensemble("mlp", classes).fit(X, y))
-    settings = {"random_state": 0, "max_epochs": 1, "device": "cpu", "module": Own}
+    settings = {"random_state": 0, "max_epochs": 1, "runtime": Runtime(device="cpu"), "module": Own}
     if name == "gped":
         inference = SGLD(1e-3, prior_precision=1.0, burn_in=2, thinning=1)
         teacher = ensemble("own", classes, inference=inference, max_epochs=12)

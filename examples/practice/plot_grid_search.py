@@ -25,6 +25,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from skdistill import BayesianEnsembleClassifier, HydraPlusClassifier
+from skdistill.distillers import HydraLoss
 
 n_members = 20  # networks of the teacher
 max_epochs = 60  # epochs of each model
@@ -35,6 +36,7 @@ X = X.mask(np.random.default_rng(0).random(X.shape) < 0.05)  # lose a value in t
 with tempfile.TemporaryDirectory() as folder:
     student = HydraPlusClassifier(
         BayesianEnsembleClassifier(n_members, max_epochs=max_epochs, random_state=0),
+        loss=HydraLoss(),
         memory=folder,
         max_epochs=max_epochs,
         random_state=0,
@@ -43,7 +45,7 @@ with tempfile.TemporaryDirectory() as folder:
         make_pipeline(SimpleImputer(), student),
         {
             "hydraplusclassifier__module__hidden_units": [(16,), (64,)],
-            "hydraplusclassifier__spread_weight": [0.0, 0.1],
+            "hydraplusclassifier__loss__spread_weight": [0.0, 0.1],
         },
         scoring="neg_log_loss",
         cv=3,

@@ -31,6 +31,7 @@ from sklearn.model_selection import train_test_split
 
 from skdistill import HydraPlusClassifier, predict_uncertainty
 from skdistill.displays import RejectionCurveDisplay
+from skdistill.distillers import HydraLoss
 from skdistill.teachers import as_teacher
 
 n_members = 20  # members that the trees are put into
@@ -44,7 +45,7 @@ forest = RandomForestClassifier(500, random_state=0).fit(X_train, y_train)
 student = HydraPlusClassifier(
     as_teacher(FrozenEstimator(forest), max_members=n_members),
     transfer="mixup",
-    member_temperature=1,
+    loss=HydraLoss(member_temperature=1),
     max_epochs=max_epochs,
     random_state=0,
 ).fit(X_train, y_train)

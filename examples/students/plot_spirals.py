@@ -39,6 +39,7 @@ from skdistill import (
 )
 from skdistill.datasets import make_spirals
 from skdistill.displays import DecisionUncertaintyDisplay
+from skdistill.distillers import HydraLoss
 from skdistill.metrics import epistemic_fidelity
 
 warnings.simplefilter("ignore", SchemaWarning)  # the maps are beyond the samples on purpose
@@ -55,7 +56,10 @@ ensemble = BayesianEnsembleClassifier(n_members, **settings)
 models = {
     "Teacher": ensemble.fit(X, y),
     "Hydra": HydraPlusClassifier(
-        FrozenEstimator(ensemble), alpha=1, beta=1, spread_weight=0, transfer=None, **settings
+        FrozenEstimator(ensemble),
+        loss=HydraLoss(member_weight=1, spread_weight=0),
+        transfer=None,
+        **settings,
     ).fit(X, y),
     "Hydra+": HydraPlusClassifier(FrozenEstimator(ensemble), **settings).fit(X, y),
 }

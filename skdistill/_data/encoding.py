@@ -239,62 +239,72 @@ def _ends_of_gaps(column: np.ndarray, n_bins: int) -> np.ndarray:
     return np.concatenate([values[first], values[first + 1]])
 
 
-def bins_for(
-    estimator: Any, shape: tuple[int, ...], y: np.ndarray, embedded_from: int
-) -> Bins | None:
-    """Return how to find the bins that an estimator's parameters ask for, if they do.
+@dataclass(frozen=True)
+class InputSettings:
+    """What an estimator's parameters say of how samples are encoded.
 
     Parameters
     ----------
-    estimator : estimator
-    shape : tuple of int
-        That of X.
-    y : ndarray of shape (n, ...)
-    embedded_from : int
-        Rows of a table that "auto" embeds, at least.
+    modules : tuple
+        Classes of networks, that are to take the encoding.
+    embeddings : PiecewiseLinear, "auto" or other
+        The parameter ``module__embeddings``.
+    are_classes : bool
+        Whether classes are predicted, not numbers.
+    normalize : bool, default=False
+        Whether to standardise numerical features.
+    n_categories : ndarray of int of shape (n_features,), default=None
+        As of an InputEncoder; None is no categorical features.
+    encodes : bool, default=True
+        Whether the estimator takes tables, which may have an encoding.
     """
-    embeddings = _embeddings_of(estimator, shape, embedded_from)
-    if not isinstance(embeddings, PiecewiseLinear):
-        return None
-    return Bins(embeddings, y, estimator._kind == "classifier")
 
+    modules: tuple[Any, ...]
+    embeddings: Any
+    are_classes: bool
+    normalize: bool = False
+    n_categories: np.ndarray | None = None
+    encodes: bool = True
 
-def _embeddings_of(estimator: Any, shape: tuple[int, ...], embedded_from: int) -> Any:
-    """Return the embeddings that the parameter ``module__embeddings`` stands for."""
-    found = estimator._params_of("module").get("embeddings", "auto")
-    if not (isinstance(found, str) and found == "auto"):
-        return found
-    modules = (
-        estimator.module if isinstance(estimator.module, (list, tuple)) else [estimator.module]
-    )
-    can_be = all("embeddings" in inspect.signature(module).parameters for module in modules)
-    is_suited = shape[0] >= embedded_from and shape[1] <= _MOST_EMBEDDED_COLUMNS
-    is_asked = estimator._kind == "regressor" and is_suited
-    return PiecewiseLinear() if can_be and is_asked else None
+    @classmethod
+    def of(cls, estimator: Any) -> InputSettings:
+        """Read an estimator's parameters, when it knows the columns of X."""
+        given, columns = estimator.module, estimator._columns
+        return cls(
+            tuple(given) if isinstance(given, (list, tuple)) else (given,),
+            estimator._params_of("module").get("embeddings", "auto"),
+            estimator._kind == "classifier",
+            getattr(estimator, "normalize_X", False),
+            None if columns is None else columns.n_categories,
+            hasattr(estimator, "normalize_X"),
+        )
 
+    def encoding(
+        self, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None, embedded_from: int
+    ) -> InputEncoding | None:
+        """Find the encoding of a table; None for no table. `embedded_from` is as in `bins`."""
+        if X.ndim != 2 or not self.encodes:
+            return None
+        bins = self.bins(X.shape, y, embedded_from)
+        return InputEncoding.of(
+            X, weight, normalize=self.normalize, n_categories=self.n_categories, bins=bins
+        )
 
-def encoding_for(
-    estimator: Any,
-    X: np.ndarray,
-    y: np.ndarray,
-    weight: np.ndarray | None,
-    embedded_from: int,
-) -> InputEncoding | None:
-    """Return the encoding that an estimator's parameters ask for; None for no table.
+    def bins(self, shape: tuple[int, ...], y: np.ndarray, embedded_from: int) -> Bins | None:
+        """Return how to find bins for a table of this shape, if there are to be some.
 
-    `embedded_from` is as in :func:`bins_for`.
-    """
-    if X.ndim != 2 or not hasattr(estimator, "normalize_X"):
-        return None
-    columns = estimator._columns
-    n_categories = None if columns is None else columns.n_categories
-    return InputEncoding.of(
-        X,
-        weight,
-        normalize=estimator.normalize_X,
-        n_categories=n_categories,
-        bins=bins_for(estimator, X.shape, y, embedded_from),
-    )
+        "auto" embeds tables of at least `embedded_from` samples.
+        """
+        embeddings = self.embeddings
+        if isinstance(embeddings, str) and embeddings == "auto":
+            takers = [inspect.signature(module).parameters for module in self.modules]
+            is_suited = shape[0] >= embedded_from and shape[1] <= _MOST_EMBEDDED_COLUMNS
+            is_asked = is_suited and not self.are_classes
+            can_be = all("embeddings" in parameters for parameters in takers)
+            embeddings = PiecewiseLinear() if can_be and is_asked else None
+        if not isinstance(embeddings, PiecewiseLinear):
+            return None
+        return Bins(embeddings, y, self.are_classes)
 
 
 def _unless_flags(

@@ -26,7 +26,7 @@ from ._callbacks import (
     TaskPerEpoch,
     cosine_schedule,
 )
-from ._checkpoint import Checkpoint
+from ._checkpoint import CheckpointFile
 from ._net import StackNet
 from ._rows import Batch, DistillationRows, OwnRows, PooledRows, Rows, StreamedRows, drawn_rows
 from ._steps import optimizer_defaults, suited_threads

@@ -33,7 +33,7 @@ _IN_FILES = {
 }
 
 
-class Checkpoint:
+class CheckpointFile:
     """A file that holds the latest saved state of one fit.
 
     As a context manager it locks the file against other fits (not on Windows, which has no
@@ -68,7 +68,7 @@ class Checkpoint:
 
     # --- the lock
 
-    def __enter__(self) -> Checkpoint:
+    def __enter__(self) -> CheckpointFile:
         if os.path.exists(self.path) and not os.path.isfile(self.path):
             raise ValueError(f"{self.name} must name a file, but it is something else.")
         self.lock_path = self.path.with_name(f".{self.path.name}.lock")

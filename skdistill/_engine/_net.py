@@ -45,7 +45,7 @@ class StackNet(NeuralNet):
         How a training step runs: as it is, through ``torch.compile``, or as a CUDA graph.
     flop_per_step : float, default=0.0
         Floating-point operations of a training step.
-    proximal : GroupLasso, default=None
+    proximal : ProximalStep, default=None
         Proximal step after each training step. Its ``bind(weights)``, called at the start of every
         epoch with the parameters by name, returns a function of the learning rate, which is called
         after each step and changes these tensors in place.

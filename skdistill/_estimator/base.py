@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from typing import Any, Self, TypeVar, cast
 
@@ -20,10 +20,9 @@ from .._data.schema import Schema, TableSummary
 from .._method.plan import NetworkRecipe, Plan, TrainingBudget, rebuild_module, weights_of
 from .._training.trainer import Training, check_modules, device_of
 from .._utils.process import torch_threads
-from .._utils.settings import check_nested
+from .._utils.settings import SettingsRule, check_nested, objects_with
 from .._utils.validation import (
     FilePath,
-    Interval,
     Number,
     OneOf,
     Seed,
@@ -33,6 +32,7 @@ from .._utils.validation import (
 from .._utils.warnings import warn, without_schema_warnings
 from .._version import API_PAGE, __version__
 from ..modules import MLP, shares_weights
+from ..settings import Checkpoint, Runtime
 
 try:
     from sklearn.callback import CallbackSupportMixin
@@ -78,8 +78,20 @@ def available_if(check: Callable[[Any], bool]) -> Callable[[Method], Method]:
 # Parts of an estimator whose parameters it takes, as ``<part>__<name>``.
 _PARTS = ("module", "optimizer", "callbacks")
 
-# Private attributes that a fit sets.
-_PRIVATE = ("_columns", "_summary", "_plan", "_recipe", "_training_budget", "_history") + (
+# Names that parameters have had; most are those of an object now, which is found by its rule.
+_RENAMED = {
+    **{"group_lasso": "strength", "prune_threshold": "threshold", "checkpoint_every": "every"},
+    **{"alpha": "teacher_weight", "beta": "member_weight"},  # of Hydra+
+    "calibrate": "calibration_fraction",  # of students
+    **{"begin_token": "begin", "end_token": "end", "pad_token": "pad"},
+}
+
+# Attributes that hold the trained stack, in the order of a Fitted, and all private ones of a fit.
+_ATTRIBUTES = ("_plan", "_recipe", "module_", "_history", "_training_budget")
+_PRIVATE = (
+    *_ATTRIBUTES,
+    "_columns",
+    "_summary",
     "_parts_drawn",
     "_training_state",
     "_member_numbers",
@@ -104,11 +116,9 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         "batch_size": Number(Integral, 1),
         "clip_norm": Number(Real, 0, closed="neither", others=(None,)),
         "lr_schedule": OneOf((None, "cosine")),
-        "compile": OneOf(("auto", True, False)),
-        "n_threads": Number(Integral, 1, others=("auto",)),
+        "runtime": SettingsRule(Runtime, OneOf((None,)), ("dtype", "member_block")),
         "verbose": Number(Integral, 0, others=(True, False)),
-        "checkpoint": FilePath(),
-        "checkpoint_every": Interval(),
+        "checkpoint": SettingsRule(Checkpoint, FilePath(optional=True)),
         "random_state": Seed(),
     }
 
@@ -120,16 +130,22 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
     _summary: TableSummary | None = None  # of X, if it was a table
     n_epochs_: int
     n_features_in_: int
+    _kind: str  # of the task: "regressor" or "classifier"
     _plan: Plan
     _recipe: Any
     _history: list[dict[str, Any]]
 
     # --- parameters
 
-    def _set_extra_params(self, params: dict[str, Any]) -> None:
-        """Store the keyword arguments of the constructor; unknown ones are reported by fit."""
-        self.__dict__.update(params)
-        unknown = [name for name in params if name.split("__")[0] not in _PARTS]
+    def _set_arguments(self, given: dict[str, Any]) -> None:
+        """Store the arguments of a constructor, its ``locals()``, as attributes of their names.
+
+        Unknown ones among its keyword arguments are reported by fit.
+        """
+        arguments, extra = dict(given), given["kwargs"]
+        del arguments["self"], arguments["kwargs"]
+        self.__dict__.update(arguments | extra)
+        unknown = [name for name in extra if name.split("__")[0] not in _PARTS]
         if unknown:
             self._unknown_params = unknown
 
@@ -156,7 +172,7 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
                 raise ValueError(
                     f"Invalid parameter {name!r} for estimator {self}. Valid parameters are: "
                     f"{sorted(known)}, and {[f'{part}__<name>' for part in _PARTS]}."
-                    f"{_names_like(name, known)}"
+                    f"{_advice(self, name, known)}"
                 )
         super().set_params(**own)
         self.__dict__.update({k: v for k, v in params.items() if _is_of_part(k)})
@@ -164,11 +180,9 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
 
     # --- state: numpy arrays and plain Python only, so that pickle, joblib and skops work
 
-    def _keep(
-        self, plan: Plan, recipe: Any, module: Any, history: list, training_budget: TrainingBudget
-    ) -> None:
-        """Keep a trained stack as the fitted module."""
-        self.__dict__.update(fitted_attributes(plan, recipe, module, history, training_budget))
+    def _keep(self, fitted: Fitted) -> None:
+        """Keep what a fit has returned."""
+        self.__dict__.update(fitted.attributes)
 
     @property
     def history_(self) -> Any:
@@ -235,28 +249,52 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         if weights is not None:
             with torch_threads(1):  # torch's threads would not be there in a forked child
                 module = rebuild_module(self._plan, self._recipe, weights)
-            self.module_ = module.to(available_device(self.device))
+            self.module_ = module.to(available_device(Runtime.of(self.runtime).device))
 
 
-def fitted_attributes(
-    plan: Plan, recipe: Any, module: Any, history: list, training_budget: TrainingBudget
-) -> dict[str, Any]:
-    """Return the private attributes, and the module, of an estimator that holds a stack."""
-    return {
-        "_plan": plan,
-        "_recipe": recipe,
-        "_training_budget": training_budget,
-        "_history": list(history),
-        "module_": module,
-    }
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """What a fit returns: a trained stack, and facts that its estimator tells of it.
 
+    Parameters
+    ----------
+    plan : Plan
+    recipe : NetworkRecipe or LearnerRecipes
+    module : Module
+        A stack that predicts distributions.
+    history : list of dict
+    training_budget : TrainingBudget
+    facts : dict, default={}
+        Further attributes of the estimator, by name.
+    """
 
-def attributes_in_training(
-    plan: Plan, recipe: Any, net: Any, training_budget: TrainingBudget
-) -> dict[str, Any]:
-    """Return :func:`fitted_attributes` of a stack that a net trains, as it is now."""
-    module = rebuild_module(plan, recipe, weights_of(net.module_))  # a copy, ready to predict
-    return fitted_attributes(plan, recipe, module.to(net.device), net.history, training_budget)
+    plan: Plan
+    recipe: Any
+    module: Any
+    history: list[dict[str, Any]]
+    training_budget: TrainingBudget
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, estimator: NetEstimator) -> Fitted | None:
+        """Return what an earlier fit of the estimator has returned; None without one."""
+        if "module_" not in vars(estimator):
+            return None
+        own = {name: vars(estimator)[name] for name in _fitted_names(estimator)}
+        plan, recipe, module, history, budget = (own.pop(name) for name in _ATTRIBUTES)
+        return cls(plan, recipe, module, history, budget, own)
+
+    @classmethod
+    def in_training(cls, plan: Plan, recipe: Any, net: Any, budget: TrainingBudget) -> Fitted:
+        """Return what a fit would return of a stack that a net trains, if it ended now."""
+        module = rebuild_module(plan, recipe, weights_of(net.module_))  # a copy, ready to predict
+        return cls(plan, recipe, module.to(net.device), net.history, budget)
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """The attributes of a fitted estimator."""
+        own = self.plan, self.recipe, self.module, list(self.history), self.training_budget
+        return {**self.facts, **dict(zip(_ATTRIBUTES, own, strict=True))}
 
 
 def _is_of_part(name: str) -> bool:
@@ -265,8 +303,14 @@ def _is_of_part(name: str) -> bool:
     return bool(delimiter) and part in _PARTS
 
 
-def _names_like(name: str, known: Iterable[str]) -> str:
-    """Ask whether a parameter that is spelt like an unknown one was meant, if there is one."""
+def _advice(estimator: NetEstimator, name: str, known: Iterable[str]) -> str:
+    """Advice for an unknown parameter: the object that has it, or one that is spelt alike."""
+    named = _RENAMED.get(name, name)
+    if named in known:
+        return f" It is called {named} now."
+    groups = (objects_with(estimator, group, named) for group in estimator._parameter_table)
+    if found := next(filter(None, groups), ""):
+        return found
     _, delimiter, inner = name.partition("__")
     if not delimiter:
         return did_you_mean(name, known)
@@ -283,7 +327,7 @@ def checked_training(estimator: NetEstimator, modules: list[Any] | None = None) 
             f"{type(estimator).__name__} got unknown parameters {sorted(unknown)}; it takes "
             f"{estimator._get_param_names()}, and parameters of its parts as "
             f"{[f'{part}__<name>' for part in _PARTS]}."
-            + _names_like(sorted(unknown)[0], estimator._get_param_names())
+            + _advice(estimator, sorted(unknown)[0], estimator._get_param_names())
         )
     check_parameters(estimator)
     given = [estimator.module] if modules is None else modules
@@ -291,38 +335,50 @@ def checked_training(estimator: NetEstimator, modules: list[Any] | None = None) 
     return Training.of(estimator)
 
 
-def recipe_for(
-    estimator: NetEstimator,
-    plan: Plan,
-    row_shape: tuple[int, ...],
-    inputs: InputEncoding | None,
-    module: Any = None,
-) -> NetworkRecipe:
-    """Return how to build the networks of a plan, by the estimator's parameters.
+@dataclass(frozen=True)
+class NetworkSettings:
+    """A class of networks, and its arguments as an estimator's parameters give them.
 
-    They take rows of a shape, encoded; `module` is the model class where the parameter of that name
-    may give several.
+    `module` is the class where the parameter of that name may give several.
     """
-    module = estimator.module if module is None else module
-    defaults = estimator._module_defaults[plan.task.kind] if module is MLP else {}
-    settings = {**defaults, **estimator._params_of("module")}
-    if shares_weights(module):
-        if plan.n_sharing is None:
-            raise ValueError(
-                f"module must build one network, got {module.__name__}, an ensemble in one: "
-                "BayesianEnsembleRegressor and BayesianEnsembleClassifier take it."
-            )
-        settings["n_members"] = plan.n_sharing
-    return NetworkRecipe.of(module, row_shape, plan.n_outputs, settings, inputs)
+
+    module: Any
+    settings: dict[str, Any]
+
+    @classmethod
+    def of(cls, estimator: NetEstimator, module: Any = None) -> NetworkSettings:
+        """Read an estimator's parameters."""
+        module = estimator.module if module is None else module
+        defaults = estimator._module_defaults[estimator._kind] if module is MLP else {}
+        return cls(module, {**defaults, **estimator._params_of("module")})
+
+    def recipe(
+        self, plan: Plan, row_shape: tuple[int, ...], inputs: InputEncoding | None
+    ) -> NetworkRecipe:
+        """Return how to build the networks of a plan for samples of a shape, encoded."""
+        settings = self.settings
+        if shares_weights(self.module):
+            if plan.n_sharing is None:
+                raise ValueError(
+                    f"module must build one network, got {self.module.__name__}, an ensemble in "
+                    "one: BayesianEnsembleRegressor and BayesianEnsembleClassifier take it."
+                )
+            settings = settings | {"n_members": plan.n_sharing}
+        return NetworkRecipe.of(self.module, row_shape, plan.n_outputs, settings, inputs)
 
 
 def reset_fitted(estimator: NetEstimator) -> None:
     """Remove all attributes of an earlier fit, so that a failing one leaves no outdated model."""
+    for name in _fitted_names(estimator):
+        delattr(estimator, name)
+
+
+def _fitted_names(estimator: NetEstimator) -> list[str]:
+    """Return the names of attributes that a fit has set."""
     parameters = estimator.get_params(deep=False)
-    for name in list(vars(estimator)):
-        is_fitted = name.endswith("_") and not name.startswith("_") and name not in parameters
-        if is_fitted or name in _PRIVATE:
-            delattr(estimator, name)
+    public = (name for name in vars(estimator) if name.endswith("_") and not name.startswith("_"))
+    fitted = {*public, *_PRIVATE} - {*parameters}
+    return [name for name in vars(estimator) if name in fitted]
 
 
 def for_callbacks(X: Any, y: Any, sample_weight: Any = None) -> dict[str, Any]:
@@ -348,7 +404,7 @@ def available_device(device: Any) -> torch.device:
     """Return a torch device; the CPU, with a warning, where there is no such GPU."""
     found = device_of(device)
     if found.type == "meta":
-        raise ValueError("device must be one that holds values, got 'meta'.")
+        raise ValueError("runtime__device must be one that holds values, got 'meta'.")
     if found.type == "cuda" and not torch.cuda.is_available():
         warn(f"device={device!r} is not there; the model is put on the CPU.")
         return torch.device("cpu")

@@ -20,29 +20,28 @@ def is_trained(estimator: Any) -> bool:
     return hasattr(estimator, "module_")
 
 
-def in_dtype_of(estimator: Any, X: np.ndarray) -> np.ndarray:
-    """Return rows in the dtype that the fitted networks compute in."""
-    dtype = next(estimator.module_.parameters()).cpu().detach().numpy().dtype
+def in_dtype_of(module: Any, X: np.ndarray) -> np.ndarray:
+    """Return samples in the dtype that the fitted networks compute in."""
+    dtype = next(module.parameters()).cpu().detach().numpy().dtype
     check_trainable(X, dtype)
     return X.astype(dtype, copy=False)
 
 
-def scaling_of(estimator: Any) -> Buffers:
+def scaling_of(module: Any) -> Buffers:
     """Return the location and scale of the targets that the fitted networks have learnt in."""
-    return scaling_in(weights_of(estimator.module_))
+    return scaling_in(weights_of(module))
 
 
-def all_weights(estimator: Any) -> np.ndarray:
+def all_weights(module: Any) -> np.ndarray:
     """Return the weights of the fitted networks as one array, which tells models apart."""
-    return np.concatenate([value.ravel() for value in weights_of(estimator.module_).values()])
+    return np.concatenate([value.ravel() for value in weights_of(module).values()])
 
 
-def same_recipe(estimator: Any, recipe: NetworkRecipe) -> NetworkRecipe:
-    """Return a recipe with the encoding of rows, and the units, that the fitted networks have.
+def same_recipe(fitted: NetworkRecipe, recipe: NetworkRecipe) -> NetworkRecipe:
+    """Return a recipe with the encoding of samples, and the units, of the fitted networks.
 
     A ValueError names what else of the two recipes differs.
     """
-    fitted: NetworkRecipe = estimator._recipe
     if recipe.row_shape != fitted.row_shape:
         raise ValueError(
             f"X must have rows of shape {fitted.row_shape}, as in the fit before; got "
@@ -64,9 +63,9 @@ def same_recipe(estimator: Any, recipe: NetworkRecipe) -> NetworkRecipe:
     return replace(recipe, settings=settings, **kept)
 
 
-def load_weights(module: Any, estimator: Any) -> None:
-    """Give a module the weights of the fitted one; a ValueError if they have other shapes."""
-    given, fitted = module.state_dict(), estimator.module_.state_dict()
+def load_weights(module: Any, trained: Any) -> None:
+    """Give a module the weights of the trained one; a ValueError if they have other shapes."""
+    given, fitted = module.state_dict(), trained.state_dict()
     for name in {**fitted, **given}:
         shapes = [tuple(w[name].shape) if name in w else None for w in (fitted, given)]
         if shapes[0] != shapes[1]:

@@ -185,6 +185,12 @@ class RandomFunctions(UnknownColumns):
     left_out: float
     unseen: UnseenValues
 
+    def times(self, factor: float) -> Self:
+        """Return these functions, multiplied by a number."""
+        unseen = replace(self.unseen, deviation=factor * self.unseen.deviation)
+        scale, unknown = factor * self.scale, factor * self.unknown
+        return replace(self, scale=scale, unknown=unknown, unseen=unseen)
+
     def module(self) -> FunctionDraws:
         """Return the module that evaluates the functions."""
         inducing, frequencies, phases = self._features

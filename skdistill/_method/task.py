@@ -52,48 +52,44 @@ class RegressionTask:
     dtype: str | None = None
 
     kind: ClassVar[str] = "regressor"
+    reading: ClassVar[dict[str, bool]] = {"multi_output": True, "y_numeric": True}
     measure: ClassVar[str] = "variance"  # of the uncertainty
     score = staticmethod(r2_score)
 
     @classmethod
     def check(
-        cls, estimator, X, y, known: RegressionTask | None = None, reset: bool = True
-    ) -> tuple[np.ndarray, np.ndarray, RegressionTask]:
-        """Check inputs and targets of `fit`; targets are returned in the shape (n, t).
+        cls, y: np.ndarray, known: RegressionTask | None = None
+    ) -> tuple[np.ndarray, RegressionTask]:
+        """Return targets of :func:`read_samples` in the shape (n, t), and their task.
 
-        `known` is the task, if it is known before y is, and ``reset=False`` holds the columns of X
-        against those of an earlier fit.
+        `known` is the task, if it is known before y is.
         """
-        X, y = cls.check_part(estimator, X, y, reset)
         task = cls.of_targets(y)
         if known is not None and task.size != known.size:
             raise ValueError(
                 f"y must have {known.size} target(s), as in the fit before; got {task.size}."
             )
         with errors_about("y"):
-            return X, y.reshape(len(y), -1).astype(np.float64), task
+            return y.reshape(len(y), -1).astype(np.float64), task
 
     @classmethod
     def of_targets(cls, y: np.ndarray) -> RegressionTask:
         """Return the task of predicting targets of shape (n,) or (n, t)."""
         return cls(1 if y.ndim == 1 else y.shape[1], y.ndim == 1)
 
-    @classmethod
-    def check_part(cls, estimator, X, y, reset: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Check a part of inputs and targets; the latter are returned as (n,) or (n, t)."""
-        with errors_about("X and y"):
-            X, y = read_table(estimator, X, y, reset=reset, multi_output=True, y_numeric=True)
+    @staticmethod
+    def check_targets(y: np.ndarray) -> np.ndarray:
+        """Return targets, checked, as (n,) or (n, t)."""
         if np.iscomplexobj(y):
             raise ValueError(f"y must be real numbers, got {y.dtype}.")
-        check_trainable(X, X.dtype)
         if y.ndim == 2 and y.shape[1] == 1:
             warn(
                 "A column-vector y was passed when a 1d array was expected. Please change the "
                 "shape of y to (n_samples,), for example using ravel().",
                 DataConversionWarning,
             )
-            y = y.ravel()
-        return X, y
+            return y.ravel()
+        return y
 
     @property
     def fitted_attributes(self) -> dict[str, Any]:
@@ -215,32 +211,29 @@ class ClassificationTask:
     dtype: str | None = None
 
     kind: ClassVar[str] = "classifier"
+    reading: ClassVar[dict[str, bool]] = {}  # settings of scikit-learn's checks of X and y
     measure: ClassVar[str] = "entropy"
     score = staticmethod(accuracy_score)
 
     @classmethod
     def check(
-        cls, estimator, X, y, known: ClassificationTask | None = None, reset: bool = True
-    ) -> tuple[np.ndarray, np.ndarray, ClassificationTask]:
-        """Check inputs and labels of `fit`; the latter become codes, positions in `labels`.
+        cls, y: np.ndarray, known: ClassificationTask | None = None
+    ) -> tuple[np.ndarray, ClassificationTask]:
+        """Return labels of :func:`read_samples` as codes, positions in `labels`, and their task.
 
-        `known` and `reset` are as for numbers.
+        `known` is as for regression.
         """
-        X, y = cls.check_part(estimator, X, y, reset)
         labels, codes = np.unique(y, return_inverse=True)
         if known is not None:
-            return X, known.codes_of(labels)[codes], known
-        return X, codes, cls.of_labels(labels, "y")
+            return known.codes_of(labels)[codes], known
+        return codes, cls.of_labels(labels, "y")
 
-    @classmethod
-    def check_part(cls, estimator, X, y, reset: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Check a part of inputs and labels."""
-        with errors_about("X and y"):
-            X, y = read_table(estimator, X, y, reset=reset)
+    @staticmethod
+    def check_targets(y: np.ndarray) -> np.ndarray:
+        """Return labels, checked."""
         with errors_about("y"):
             check_classification_targets(y)
-        check_trainable(X, X.dtype)
-        return X, y
+        return y
 
     @classmethod
     def of_labels(cls, labels, name: str) -> ClassificationTask:
@@ -346,14 +339,29 @@ class ClassificationTask:
 Task = RegressionTask | ClassificationTask
 
 
+def read_samples(
+    estimator: Any, X: Any, y: Any, *, reset: bool = True
+) -> tuple[np.ndarray, np.ndarray]:
+    """Check inputs and targets of `fit`, as scikit-learn does and by the estimator's kind of task.
+
+    ``reset=False`` holds the columns of X against those of an earlier fit.
+    """
+    task = TASKS[estimator._kind]
+    with errors_about("X and y"):
+        X, y = read_table(estimator, X, y, reset=reset, **task.reading)
+    y = task.check_targets(y)
+    check_trainable(X, X.dtype)
+    return X, y
+
+
 def prepare_to_compute(
-    estimator: Any, X: np.ndarray, task: Task
+    dtype: str, device: Any, X: np.ndarray, task: Task
 ) -> tuple[np.ndarray, RegressionTask | ClassificationTask]:
-    """Return rows in the dtype to compute in, by the parameter `dtype`, and the task so adapted."""
-    is_open = estimator.dtype == "auto" and is_large_table(X.shape)
+    """Return samples in the dtype to compute in, by the parameters, and the task so adapted."""
+    is_open = dtype == "auto" and is_large_table(X.shape)
     # The smallest and largest values that are not missing.
     limits = (np.fmin.reduce(X), np.fmax.reduce(X)) if is_open else None
-    wanted = dtype_to_compute(estimator, X.dtype.name, limits)
+    wanted = dtype_to_compute(dtype, device, X.dtype.name, limits)
     if wanted == X.dtype.name:
         return X, task
     check_trainable(X, wanted)
@@ -366,22 +374,21 @@ def is_large_table(shape: tuple[int, ...]) -> bool:
 
 
 def dtype_to_compute(
-    estimator: Any, given: str, limits: tuple[np.ndarray, np.ndarray] | None
+    wanted: str, device: Any, given: str, limits: tuple[np.ndarray, np.ndarray] | None
 ) -> str:
     """Return the dtype to compute in: "auto" is that of X, `given`, or float32 for large tables.
 
-    On Apple's GPUs, which have no float64, it is float32; ValueError for ``dtype="float64"``.
+    On Apple's GPUs, which have no float64, it is float32; ValueError where "float64" is wanted.
 
     `limits` are the smallest and largest values of the columns of a large table, else None. float32
     must resolve them. It is faster by a factor of two to three, and on a large table the noise of
     training is far above its rounding.
     """
-    wanted = estimator.dtype
-    if str(estimator.device).startswith("mps"):
+    if str(device).startswith("mps"):
         if wanted == "float64":
             raise ValueError(
-                "dtype must be 'auto' or 'float32' with device='mps', which has no float64; got "
-                f"{wanted!r}. Take device='cpu' for float64."
+                "runtime__dtype must be 'auto' or 'float32' with device='mps', which has no "
+                f"float64; got {wanted!r}. Take device='cpu' for float64."
             )
         return "float32"
     if wanted != "auto":

@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 
+from .._utils.settings import SettingsRule
 from .._version import __version__
 
 # Libraries whose versions may change the results of a fit.
@@ -55,9 +56,12 @@ def digests(estimator: Any, data: dict[str, Any], ignored: Iterable[str] = ()) -
 
 def _parameters(owner: Any, ignored: frozenset[str], prefix: str = "") -> Iterator:
     """Parameters by name, nested ones included; their owners by type and other attributes."""
+    rules = getattr(owner, "_parameter_table", {})
     for name, value in owner.get_params(deep=False).items():
         if name in ignored:
             continue
+        if isinstance(rule := rules.get(name), SettingsRule):
+            value = rule.objects[0].of(value)  # None stands for an object with its defaults
         if isinstance(value, type) or not hasattr(value, "get_params") or _is_own_clone(value):
             yield prefix + name, value
             continue

@@ -19,8 +19,10 @@ from typing import Any
 
 import numpy as np
 
+from ..settings import Checkpoint
+
 # Parameters that change nothing about a fitted model.
-NO_MATTER = ("checkpoint", "checkpoint_every", "verbose", "n_threads", "n_jobs")
+NO_MATTER = ("checkpoint", "verbose", "n_threads", "n_jobs")
 
 
 class Progress:
@@ -28,7 +30,7 @@ class Progress:
 
     Parameters
     ----------
-    checkpoint : Checkpoint
+    checkpoint : CheckpointFile
     """
 
     def __init__(self, checkpoint: Any):
@@ -181,7 +183,7 @@ def resumable(
     Parameters
     ----------
     estimator : NetEstimator
-        Its parameters `checkpoint` and `checkpoint_every` are used.
+        Its parameter `checkpoint` is used.
     random_state : RandomState
         The generator of the fit, of which nothing has been drawn yet.
     data : dict
@@ -192,15 +194,16 @@ def resumable(
     random_state : RandomState
         The generator to use.
     """
-    if estimator.checkpoint is None or current_progress() is not None:
+    wanted = Checkpoint.of(estimator.checkpoint)
+    if wanted is None or current_progress() is not None:
         yield random_state
         return
-    from .._engine import Checkpoint
+    from .._engine import CheckpointFile
     from .._serialization.digest import digests
 
     arrays = {k: None if value is None else np.asarray(value) for k, value in data.items()}
     belongs_to = digests(estimator, arrays, NO_MATTER)
-    with Checkpoint(estimator.checkpoint, estimator.checkpoint_every, belongs_to) as checkpoint:
+    with CheckpointFile(wanted.path, wanted.every, belongs_to) as checkpoint:
         progress = Progress(checkpoint)
         try:
             with progress_is(progress):

@@ -16,7 +16,7 @@ from sklearn.utils import assert_all_finite
 
 from .._data.checks import check_trainable, check_weights
 from .._data.columns import as_table
-from .._data.encoding import InputEncoding, bins_for
+from .._data.encoding import InputEncoding, InputSettings
 from .._method.task import (
     TASKS,
     Buffers,
@@ -25,9 +25,11 @@ from .._method.task import (
     Task,
     dtype_to_compute,
     is_large_table,
+    read_samples,
 )
 from .._utils.moments import Moments
 from .._utils.ranks import Ranks
+from ..settings import Runtime
 
 # Rows of the shuffle buffer, for batches that do not say how many.
 BUFFER_ROWS = 100_000
@@ -144,7 +146,9 @@ class Stream:
             estimator._summary = estimator._summary.with_limits(*seen.limits, seen.n_rows)
         self.examples = seen.examples.part()
         limits = seen.limits if is_large_table((self.n_rows, *self.row_shape)) else None
-        self.dtype = np.dtype(dtype_to_compute(estimator, self.given_dtype.name, limits))
+        runtime = Runtime.of(estimator.runtime)
+        wanted = runtime.dtype, runtime.device
+        self.dtype = np.dtype(dtype_to_compute(*wanted, self.given_dtype.name, limits))
         self.task = seen.task()
         if self.dtype != self.given_dtype:
             self.task = replace(self.task, dtype=self.given_dtype.name)
@@ -182,16 +186,15 @@ class Stream:
             loc, scale = np.zeros_like(loc), np.ones_like(scale)
         return task.scaling_by(loc, scale, self.dtype)
 
-    def inputs(self, estimator: Any, embedded_from: int) -> InputEncoding | None:
-        """Return how an estimator's parameters ask for rows to be encoded."""
-        normalize, columns = getattr(estimator, "normalize_X", False), estimator._columns
-        if len(self.row_shape) > 1 or not (normalize or columns is not None):
+    def inputs(self, settings: InputSettings, embedded_from: int) -> InputEncoding | None:
+        """Return the encoding that these settings ask for; None for no table."""
+        normalize, n_categories = settings.normalize, settings.n_categories
+        if len(self.row_shape) > 1 or not (normalize or n_categories is not None):
             return None
         X, y, weight = self.examples
         moments = self.X_moments, self.X_limits
         weights = weight if self.is_weighted else None
-        bins = bins_for(estimator, (self.n_rows, *self.row_shape), y, embedded_from)
-        n_categories = None if columns is None else columns.n_categories
+        bins = settings.bins((self.n_rows, *self.row_shape), y, embedded_from)
         return InputEncoding.of_moments(
             *moments, X, weights, bins, normalize=normalize, n_categories=n_categories
         )
@@ -241,7 +244,8 @@ class Stream:
         for number, batch in enumerate(self.source):
             with _errors_of_batch(number):
                 X, y, weight = self._taken_apart(batch)
-                X, y, _ = self.task.check(self.estimator, X, y, self.task, reset=False)  # type: ignore[arg-type]
+                X, y = read_samples(self.estimator, X, y, reset=False)
+                y, _ = self.task.check(y, self.task)  # type: ignore[arg-type]  # of the same kind
                 assert_all_finite(_numbers_of(self.estimator, X), input_name="X")
                 weights = _weights(weight, len(X))
                 part = Part(*self._encoded(X, y, scaling), weights)
@@ -274,7 +278,7 @@ class _Seen:
         is_first = self.row_shape is None
         if not is_first and self.estimator._columns is not None:
             self.estimator._columns = self.estimator._columns.grown(as_table(X))
-        X, y = self.kind.check_part(self.estimator, X, y, is_first)
+        X, y = read_samples(self.estimator, X, y, reset=is_first)
         numbers = _numbers_of(self.estimator, X)
         assert_all_finite(numbers, input_name="X")  # what is missing would have to be known before
         facts = (X.shape[1:], X.dtype, y.shape[1:], weight is not None)

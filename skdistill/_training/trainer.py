@@ -20,6 +20,7 @@ from .._utils.ranks import Ranks
 from .._utils.validation import did_you_mean
 from .._utils.warnings import warn
 from ..modules import GLOBAL_GENERATOR_LOCK, flop_per_row, weights_and_fan_ins
+from ..settings import Runtime
 from .budget import TimeBudget
 from .resume import clock, current_progress
 
@@ -78,16 +79,19 @@ class Training:
         optimizer = _optimizer_class(estimator.optimizer)
         settings = estimator._params_of("optimizer")
         check_signature(optimizer, settings, "optimizer")
-        device = device_of(estimator.device)
+        runtime = Runtime.of(estimator.runtime)
+        device = device_of(runtime.device)
         lr = _RATE if estimator.lr == "auto" else estimator.lr
         _try_out(optimizer, {"lr": lr, **settings}, settings, device)
-        plain = ("lr", "lr_schedule", "clip_norm", "compile", "n_threads", "verbose")
+        plain = ("lr", "lr_schedule", "clip_norm", "verbose")
         return cls(
             optimizer=optimizer,
             optimizer_settings=settings,
             callbacks=estimator.callbacks or (),
             callback_settings=estimator._params_of("callbacks"),
             device=device,
+            compile=runtime.compile,
+            n_threads=runtime.n_threads,
             budget=None if estimator.max_time is None else TimeBudget(estimator.max_time),
             **{name: getattr(estimator, name) for name in plain},
         )
@@ -282,7 +286,7 @@ def device_of(device: Any) -> torch.device:
         return torch.device(device)
     except (RuntimeError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(
-            f"device must be 'auto' or a torch device such as 'cpu', got {device!r}."
+            f"runtime__device must be 'auto' or a torch device such as 'cpu', got {device!r}."
             + did_you_mean(device, ("auto", "cpu", "cuda", "mps"))
         ) from error
 
@@ -309,8 +313,8 @@ def _try_out(optimizer, settings: dict[str, Any], given: dict[str, Any], device)
         weight.cpu()  # fails on a device without values, such as "meta"
     except (AssertionError, RuntimeError, TypeError, ValueError) as error:
         raise ValueError(
-            f"device must be one that torch can use here, got {str(device)!r} ({error}). "
-            "device='auto' takes a GPU where there is one, else the CPU."
+            f"runtime__device must be one that torch can use here, got {str(device)!r} ({error}). "
+            "Runtime(device='auto') takes a GPU where there is one, else the CPU."
         ) from error
     if not given or not optimizer.__module__.startswith("torch."):
         return

@@ -6,9 +6,9 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from .validation import did_you_mean
+from .validation import Rule, check_parameters, did_you_mean
 
-__all__ = ["Settings"]
+__all__ = ["Settings", "SettingsRule"]
 
 
 def check_nested(owner: Any, params: dict[str, Any]) -> None:
@@ -28,13 +28,12 @@ def check_nested(owner: Any, params: dict[str, Any]) -> None:
         if not hasattr(value, "set_params"):
             raise ValueError(
                 f"{name} must be an object with parameters of its own, not a name, for {key!r} to "
-                f"be set; got {value!r}.{_objects_with(owner, key)}"
+                f"be set; got {value!r}.{objects_with(owner, *key.split('__', 1))}"
             )
 
 
-def _objects_with(owner: Any, key: str) -> str:
-    """Advice which objects have the parameter that ``<parameter>__<name>`` is to set."""
-    name, _, inner = key.partition("__")
+def objects_with(owner: Any, name: str, inner: str) -> str:
+    """Advice which objects, given as the parameter `name`, have the parameter `inner`."""
     rule = getattr(owner, "_parameter_table", {}).get(name)
     found = [
         f"{name}={kind.__name__}({inner}=...)"
@@ -60,6 +59,11 @@ class Settings:
         """Names of the parameters, each with its default."""
         parameters = inspect.signature(cls).parameters.values()
         return {parameter.name: parameter.default for parameter in parameters}
+
+    @classmethod
+    def of(cls, given: Any) -> Any:
+        """Return the object that a parameter's value stands for, None if there is none."""
+        return given
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters by name.
@@ -122,3 +126,37 @@ class Settings:
             if repr(getattr(self, name)) != repr(default)
         ]
         return f"{type(self).__name__}({', '.join(changed)})"
+
+
+class SettingsRule:
+    """Rule of a parameter that is an object with parameters of its own, or stands for one.
+
+    Parameters
+    ----------
+    kind : type of Settings
+    others : Rule
+        Which other values there are.
+    unread : tuple of str, default=()
+        Parameters of the object that the estimator does not read: they must have their default.
+    """
+
+    def __init__(self, kind: type[Settings], others: Rule, unread: tuple[str, ...] = ()):
+        self.objects, self.others, self.unread = (kind,), others, unread
+
+    def check(self, value: Any, name: str) -> None:
+        (kind,) = self.objects
+        if not isinstance(value, kind):
+            if not self.others.accepts(value):
+                raise self.others.error_type(value)(
+                    f"{name} must be {self.others.accepted}, or a {kind.__name__}(...) of "
+                    f"{kind.__module__}, an object and not its class; got {value!r}."
+                )
+            return
+        check_parameters(value, f"{name}__")
+        for parameter in self.unread:
+            given, default = getattr(value, parameter), kind._defaults()[parameter]
+            if given != default:
+                raise ValueError(
+                    f"{name}__{parameter} must be {default!r} for this estimator, which does not "
+                    f"read it; got {given!r}."
+                )

@@ -146,7 +146,7 @@ class OneOf(Rule):
 
     @property
     def accepted(self) -> str:
-        return f"one of {list(self.values)}"
+        return f"one of {list(self.values)}" if len(self.values) > 1 else repr(self.values[0])
 
     def accepts(self, value: Any) -> bool:
         is_plain = isinstance(value, _PLAIN)  # a tensor may equal an option
@@ -187,12 +187,18 @@ class IsCallable(Rule):
 
 
 class FilePath(Rule):
-    """The path of a file, or None."""
+    """The path of a file, or None if it is `optional`."""
 
-    accepted = "the path of a file or None"
+    def __init__(self, optional: bool = False):
+        self.optional = optional
+
+    @property
+    def accepted(self) -> str:
+        return "the path of a file" + (" or None" if self.optional else "")
 
     def accepts(self, value: Any) -> bool:
-        return value is None or isinstance(value, str) or hasattr(value, "__fspath__")
+        is_path = isinstance(value, str) or hasattr(value, "__fspath__")
+        return is_path or (self.optional and value is None)
 
     def error_type(self, value: Any) -> type[Exception]:
         return TypeError

@@ -7,20 +7,20 @@ else downloaded once.
 
 from __future__ import annotations
 
-from ._images import IMAGE_SETS, fetch_images
+from ._images import IMAGE_SETS as IMAGE_SETS
+from ._images import fetch_images
 from ._masking import mask_squares, split_labelled
 from ._moving import move
-from ._tabular import TABULAR_CLASSIFICATION_SETS, fetch_tabular_classification
+from ._tabular import TABULAR_CLASSIFICATION_SETS as TABULAR_CLASSIFICATION_SETS
+from ._tabular import fetch_tabular_classification
 from ._toys import make_cube, make_ellipsoid, make_hydra_regression, make_spirals
 from ._translation import TRANSLATION_TOKENS, make_translation
-from ._uci import UCI_REGRESSION_SETS, draw_splits, fetch_uci_regression
+from ._uci import UCI_REGRESSION_SETS as UCI_REGRESSION_SETS
+from ._uci import draw_splits as draw_splits
+from ._uci import fetch_uci_regression
 
 __all__ = [
-    "IMAGE_SETS",
-    "TABULAR_CLASSIFICATION_SETS",
     "TRANSLATION_TOKENS",
-    "UCI_REGRESSION_SETS",
-    "draw_splits",
     "fetch_images",
     "fetch_tabular_classification",
     "fetch_uci_regression",

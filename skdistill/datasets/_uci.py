@@ -110,7 +110,7 @@ def fetch_uci_regression(name: str, *, data_home: Any = None) -> Bunch:
     -----
     Splits that do not come with the data are drawn as the standard ones were: 20 permutations (5
     for "protein"), one after the other, from a generator seeded with 1, the first 90 % of each for
-    training (:func:`draw_splits`). For rows in the order of [2]_ these are the standard splits
+    training (``draw_splits``). For rows in the order of [2]_ these are the standard splits
     themselves; a download may have its rows in another order.
 
     OpenML has fewer than UCI's 16 columns of "naval", some of which are constant or repeated.

@@ -10,12 +10,14 @@ from .bdistil._search import Round as Round
 from .distribution._estimator import DistributionDistiller
 from .gped._estimator import GPEDDistiller
 from .hydra._estimator import HydraPlusClassifier, HydraPlusRegressor
+from .hydra._plan import HydraLoss
 from .sequence._estimator import SequenceDistributionDistiller
 
 __all__ = [
     "BDistilBooster",
     "DistributionDistiller",
     "GPEDDistiller",
+    "HydraLoss",
     "HydraPlusClassifier",
     "HydraPlusRegressor",
     "SequenceDistributionDistiller",

@@ -10,7 +10,8 @@ from sklearn.base import ClassifierMixin
 from .._estimator.predicting import DistributionEstimator
 from .._utils.validation import ClassWeight
 from ..modules import MLP
-from ._fit import PARAMETER_TABLE, fit_ensemble
+from ._fit import fit_ensemble
+from ._spec import PARAMETER_TABLE
 
 
 class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
@@ -37,33 +38,26 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         Scale of the Gaussian prior on the weights, as in :class:`BayesianEnsembleRegressor`.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, as everywhere in scikit-learn; they multiply `sample_weight`.
-    validation_fraction : float, default=0.1
-        Share of the rows, and of every class, that `early_stopping` holds out.
     max_epochs : int or "auto", default="auto"
         Number of epochs; "auto" is 50, but on tables of more than 60,000 rows as many as show each
         member 3,000,000 rows in all, and at least 6. Chains run for 50 in any case.
-    inference, bootstrap, optimizer, lr, lr_schedule, max_time, batch_size, clip_norm
-        As in :class:`BayesianEnsembleRegressor`.
-    normalize_X, categorical_features
-        As in :class:`BayesianEnsembleRegressor`.
-    early_stopping, n_iter_no_change, tol, max_restarts, member_block, n_jobs
+    inference, bootstrap, optimizer, lr, lr_schedule, max_time, batch_size, clip_norm, \
+            normalize_X, categorical_features, early_stopping, max_restarts, tune, n_jobs, \
+            checkpoint, callbacks, runtime, verbose
         As in :class:`BayesianEnsembleRegressor`.
     warm_start
         As in :class:`BayesianEnsembleRegressor`; y may hold no labels but those of the first fit.
-    tune : {None, "oob"}, default=None
-        As in :class:`BayesianEnsembleRegressor`.
     calibrate : {"auto", "oob", None}, default="auto"
         As in :class:`BayesianEnsembleRegressor`, but the members' logits are divided by the number
         that suits the labels best, by their log loss. From 10,000 rows on, each member also keeps
         the weights of the epoch with the least Brier score of the rows that it leaves out, and
-        stops after `n_iter_no_change` epochs without a lower one; with `early_stopping` the rows
-        held out decide instead, by the log loss. With ``module=TabM`` all members leave out the
-        same tenth and keep the same epoch, and "auto" is None with fewer than 10,000 rows.
+        stops after a quarter of `max_epochs`, and at least 20, without a lower one; with
+        `early_stopping` the rows held out decide instead, by the log loss. With ``module=TabM`` all
+        members leave out the same tenth and keep the same epoch, and "auto" is None with fewer than
+        10,000 rows.
     distance_aware : bool, default=True
         As in :class:`BayesianEnsembleRegressor`; draws are added to the members' logits, so that no
         class is sure far from all samples.
-    checkpoint, checkpoint_every, callbacks, dtype, device, compile, n_threads, verbose
-        As in :class:`BayesianEnsembleRegressor`.
     random_state : int, RandomState instance or None, default=None
     **kwargs
         ``module__<name>``, ``optimizer__<name>`` and ``callbacks__<callback>__<name>``.
@@ -133,64 +127,21 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         clip_norm: float | None = None,
         normalize_X: bool = True,
         categorical_features: Any = "from_dtype",
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int | str = "auto",
-        tol: float = 1e-4,
+        early_stopping: Any = False,
         max_restarts: int = 3,
-        member_block: int | str = "auto",
         warm_start: bool = False,
         tune: str | None = None,
         calibrate: str | None = "auto",
         distance_aware: bool = True,
         n_jobs: Any = None,
         checkpoint: Any = None,
-        checkpoint_every: Any = 60.0,
         callbacks: Any = None,
-        dtype: str = "auto",
-        device: Any = "auto",
-        compile: bool | str = "auto",
-        n_threads: int | str = "auto",
+        runtime: Any = None,
         verbose: int | bool = 0,
         random_state: Any = None,
         **kwargs: Any,
     ):
-        self.n_members = n_members
-        self.module = module
-        self.inference = inference
-        self.prior_scale = prior_scale
-        self.class_weight = class_weight
-        self.bootstrap = bootstrap
-        self.optimizer = optimizer
-        self.lr = lr
-        self.lr_schedule = lr_schedule
-        self.max_epochs = max_epochs
-        self.max_time = max_time
-        self.batch_size = batch_size
-        self.clip_norm = clip_norm
-        self.normalize_X = normalize_X
-        self.categorical_features = categorical_features
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
-        self.max_restarts = max_restarts
-        self.member_block = member_block
-        self.warm_start = warm_start
-        self.tune = tune
-        self.calibrate = calibrate
-        self.distance_aware = distance_aware
-        self.n_jobs = n_jobs
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.callbacks = callbacks
-        self.dtype = dtype
-        self.device = device
-        self.compile = compile
-        self.n_threads = n_threads
-        self.verbose = verbose
-        self.random_state = random_state
-        self._set_extra_params(kwargs)
+        self._set_arguments(locals())
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Train the members.

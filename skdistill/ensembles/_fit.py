@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 from functools import partial
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -14,46 +12,30 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from torch import Tensor
 
-from .._data.columns import COLUMN_PARAMETERS
-from .._data.encoding import EMBEDDED_FROM, MANY_ROWS
-from .._estimator.base import (
-    checked_training,
-    fit_task,
-    for_callbacks,
-    recipe_for,
-    reset_fitted,
-    with_callbacks,
-)
+from .._data.encoding import EMBEDDED_FROM, MANY_ROWS, InputSettings
+from .._estimator.base import Fitted, fit_task, for_callbacks, reset_fitted, with_callbacks
 from .._estimator.batched import read_in_chunks
-from .._estimator.predicting import DistributionEstimator
-from .._estimator.warm_start import all_weights, in_dtype_of, is_trained, same_recipe, scaling_of
+from .._estimator.warm_start import all_weights, in_dtype_of, same_recipe, scaling_of
 from .._method.plan import TrainingBudget, weights_of
 from .._method.random_functions import RandomFunctions, find_functions
-from .._method.task import TASKS, Task, prepare_to_compute
+from .._method.task import TASKS, Task, prepare_to_compute, read_samples
 from .._serialization.digest import digest
 from .._training.resume import resumable
 from .._training.stream import Stream, is_stream, refuse_with_stream
-from .._training.trainer import Training
 from .._utils.process import one_blas_thread, torch_threads
 from .._utils.ranks import refuse_ranks
-from .._utils.validation import Number, NumberOfJobs, OneOf, did_you_mean
 from .._utils.warnings import warn
 from ..modules import shares_weights
-from ..samplers import SGHMC, SGLD, MCDropout
+from ..samplers import MCDropout
+from ..settings import Runtime
+from ._blocks import EnsembleTrainer
+from ._chains import ChainTrainer, DropoutTrainer
 from ._diagnostics import diagnose
+from ._job import Data, Job, amount_of_training, has_bins
 from ._out_of_bag import LEAST_ROWS, OutOfBag, Parts
 from ._plan import EnsemblePlan
-from ._training import (
-    ChainObserver,
-    ChainTrainer,
-    Data,
-    DropoutTrainer,
-    EnsembleTrainer,
-    Job,
-    Trainer,
-    amount_of_training,
-    has_bins,
-)
+from ._spec import EnsembleSpec
+from ._trainer import ChainObserver, Trainer
 from ._tuning import best_of, best_of_trials
 
 # Weights of a smaller mean are warned of: they were made to sum to one, it seems.
@@ -61,66 +43,6 @@ _LEAST_MEAN_WEIGHT = 0.1
 
 # Samples, about, that tell whether a further fit has those of the one before, beside all targets.
 _ROWS_LOOKED_AT = 1_000
-
-_TRAINERS: dict[type, type[Trainer]] = {
-    str: EnsembleTrainer,
-    SGLD: ChainTrainer,
-    SGHMC: ChainTrainer,
-    MCDropout: DropoutTrainer,
-}
-
-# What parameters must be where members share weights, and are trained as one network.
-_WITH_SHARING = {
-    "inference": "deep_ensemble",
-    "bootstrap": False,
-    "warm_start": False,
-    "tune": None,
-}
-
-
-class InferenceRule:
-    """Rule of `inference`; `objects` are settings that may be given instead of the name."""
-
-    objects = (SGLD, SGHMC, MCDropout)
-
-    def check(self, value: Any, name: str) -> None:
-        if type(value) in _TRAINERS and not isinstance(value, str):
-            value.check()
-        elif not (isinstance(value, str) and value == "deep_ensemble"):
-            raise ValueError(
-                f"{name} must be 'deep_ensemble', or an SGLD(...), SGHMC(...) or MCDropout(...) of "
-                f"skdistill.samplers, an object and not its class; got {value!r}."
-                + did_you_mean(value, ("deep_ensemble",))
-            )
-
-
-PARAMETER_TABLE = {
-    **DistributionEstimator._parameter_table,
-    "n_members": Number(Integral, 1),
-    "max_epochs": Number(Integral, 1, others=("auto",)),
-    "batch_size": Number(Integral, 1, others=("auto",)),
-    "dtype": OneOf(("auto", "float32", "float64")),
-    "inference": InferenceRule(),
-    "prior_scale": Number(Real, 1e-15, 1e15, others=(np.inf,)),
-    "bootstrap": OneOf((True, False)),
-    "tune": OneOf((None, "oob")),
-    "calibrate": OneOf(("auto", "oob", None)),
-    "early_stopping": OneOf((True, False)),
-    "validation_fraction": Number(Real, 0, 1, closed="neither"),
-    "n_iter_no_change": Number(Integral, 1, others=("auto",)),
-    "tol": Number(Real, 0),
-    "max_restarts": Number(Integral, 0),
-    "distance_aware": OneOf((True, False)),
-    "member_block": Number(Integral, 1, others=("auto",)),
-    "warm_start": OneOf((True, False)),
-    "n_jobs": NumberOfJobs(),
-    **COLUMN_PARAMETERS,
-}
-
-
-# Of `max_time`, kept for what follows training: a share for predictions of rows left out, and
-# seconds for random functions, which took .35 on a core that was free, from so many samples on.
-_SHARE_AFTER, _SECONDS_OF_FUNCTIONS, _SAMPLES_OF_FUNCTIONS, _MOST_AFTER = 0.03, 0.5, 2_000, 0.5
 
 # What parameters must be where X gives batches, which are trained on as they are read.
 _WITH_STREAM = {
@@ -146,60 +68,80 @@ def fit_ensemble(ensemble: Any, X, y, sample_weight=None, observer: ChainObserve
     observer : ChainObserver, default=None
         Called with the samples of Markov chains; only the last of them become members then.
     """
+    from .._engine import TaskPerEpoch
+
     refuse_ranks(ensemble)
-    training = checked_training(ensemble)
-    given = for_callbacks(X, y, sample_weight)
-    _check_settings(ensemble)
-    if shares_weights(ensemble.module):
-        _check_settings_of_sharing(ensemble)
+    spec, given = EnsembleSpec.of(ensemble), for_callbacks(X, y, sample_weight)
     if is_stream(X):
-        return _fit_on_stream(ensemble, training, X, y, sample_weight)
-    if goes_on := ensemble.warm_start and is_trained(ensemble):
-        _check_members_of_before(ensemble)
-        X, y, task = TASKS[ensemble._kind].check(ensemble, X, y, ensemble._plan.task, reset=False)
-        X = in_dtype_of(ensemble, X)
-    else:
+        neutral = _WITH_STREAM if spec.calibrate == "auto" else {**_WITH_STREAM, "calibrate": None}
+        refuse_with_stream(ensemble, neutral, {"y": y, "sample_weight": sample_weight})
+    before = Fitted.of(ensemble) if spec.warm_start else None
+    if before is None:
         reset_fitted(ensemble)
-        X, y, task = TASKS[ensemble._kind].check(ensemble, X, y)
-        X, task = prepare_to_compute(ensemble, X, task)
-    if goes_on and ensemble.n_members == len(_numbers_of(ensemble)):
+    else:
+        _check_members_of_before(before, spec)
+    data, task = _read(ensemble, before, X, y, sample_weight)
+    if before is not None and spec.n_members == len(_numbers_in(before)):
         warn(
-            f"With warm_start=True, all of the n_members={ensemble.n_members} members are trained "
+            f"With warm_start=True, all of the n_members={spec.n_members} members are trained "
             "already, and stay as they are: fit trains none."
         )
         return ensemble
+    _warn_of_small_weights(data)
     vars(ensemble).update(task.fitted_attributes)
+    spec = replace(spec, inputs=InputSettings.of(ensemble)).keeping_time(data.n_rows)
+    random_state = check_random_state(ensemble.random_state)
+    with resumable(ensemble, random_state, _identity(data, before)) as random_state:
+        fit = EnsembleFit(spec, task, data, before, random_state, observer)
+        with fit_task(ensemble, given, fit.n_subtasks) as context:
+            try:
+                fit.run(partial(TaskPerEpoch, context, ensemble, given))
+            finally:  # what an interrupt, or a worker that dies, has left is kept too
+                if fit.trainer.weights:
+                    ensemble._keep(fit.fitted())
+            if fit.trainer.worse:
+                spec.training.warn_of_worse(f"{fit.trainer.network_is}(s) {fit.trainer.worse} are")
+            if spec.runs_chains:
+                ensemble.sampler_diagnostics_ = (
+                    diagnose(ensemble.module_, fit.trainer.job)
+                    if observer is None
+                    else observer.diagnostics()
+                )
+    return ensemble
+
+
+def _read(
+    ensemble: Any, before: Fitted | None, X: Any, y: Any, sample_weight: Any
+) -> tuple[Data | Stream, Task]:
+    """Check X and y, which tell the ensemble of its columns; leave out samples of weight 0."""
+    if is_stream(X):
+        stream = Stream(ensemble, X)
+        return stream, stream.task
+    X, y = read_samples(ensemble, X, y, reset=before is None)
+    task: Any = None if before is None else before.plan.task
+    y, task = TASKS[ensemble._kind].check(y, task)
+    if before is None:
+        runtime = Runtime.of(ensemble.runtime)
+        X, task = prepare_to_compute(runtime.dtype, runtime.device, X, task)
+    else:
+        X = in_dtype_of(before.module, X)
     weight = task.weights_of_rows(y, sample_weight, getattr(ensemble, "class_weight", None))
-    if weight is not None and not weight.all():  # else X may be a memory map, and is not copied
-        X, y, weight = (array[weight > 0] for array in (X, y, weight))
-    _warn_of_small_weights(len(y) if weight is None else weight.sum(), len(y))
-    random_state = check_random_state(ensemble.random_state)
-    data = {"X": X, "y": y, "sample_weight": weight}
-    if goes_on:
-        data["the fitted members"] = all_weights(ensemble)
-    with resumable(ensemble, random_state, data) as random_state:
-        _train_members(ensemble, training, task, Data(X, y, weight), random_state, observer, given)
-    return ensemble
+    data = Data(X, y, weight)
+    # X may be a memory map, and is copied only if need be.
+    return (data if weight is None or weight.all() else data.at(weight > 0)), task
 
 
-def _fit_on_stream(ensemble: Any, training: Training, X, y, sample_weight) -> Any:
-    """Train the members of an ensemble on batches, and return it."""
-    with_stream = (
-        _WITH_STREAM if ensemble.calibrate == "auto" else {**_WITH_STREAM, "calibrate": None}
-    )
-    refuse_with_stream(ensemble, with_stream, {"y": y, "sample_weight": sample_weight})
-    reset_fitted(ensemble)
-    stream = Stream(ensemble, X)
-    _warn_of_small_weights(stream.total_weight, stream.n_rows)
-    vars(ensemble).update(stream.task.fitted_attributes)
-    random_state = check_random_state(ensemble.random_state)
-    given = for_callbacks(X, None)
-    _train_members(ensemble, training, stream.task, stream, random_state, None, given)
-    return ensemble
+def _identity(data: Data | Stream, before: Fitted | None) -> dict[str, Any]:
+    """Return what a fit that goes on from a checkpoint is to have again; streams have none."""
+    if isinstance(data, Stream):
+        return {}
+    own = {"X": data.X, "y": data.y, "sample_weight": data.weight}
+    return own if before is None else {**own, "the fitted members": all_weights(before.module)}
 
 
-def _warn_of_small_weights(total: float, n_samples: int) -> None:
+def _warn_of_small_weights(data: Data | Stream) -> None:
     """Warn of weights, those of classes included, beside which the prior outweighs the samples."""
+    total, n_samples = data.total_weight, data.n_rows
     if total < _LEAST_MEAN_WEIGHT * n_samples:
         warn(
             f"The weights of the samples sum to {total:.3g}, and so count as {total:.3g} samples "
@@ -209,218 +151,254 @@ def _warn_of_small_weights(total: float, n_samples: int) -> None:
         )
 
 
-def _train_members(
-    ensemble: Any,
-    training: Training,
-    task: Task,
-    data: Any,
-    random_state: np.random.RandomState,
-    observer: ChainObserver | None,
-    given: dict[str, Any],
-) -> None:
-    """Train the members of an ensemble on Data or a Stream, and keep them.
+class EnsembleFit:
+    """One fit of an ensemble, from what its parameters say to what it has trained.
 
-    `given` is what scikit-learn's callbacks hear of.
+    Parameters
+    ----------
+    spec : EnsembleSpec
+    task : RegressionTask or ClassificationTask
+    data : Data or Stream
+    before : Fitted or None
+        What the fit goes on from.
+    random_state : RandomState
+    observer : ChainObserver or None
+
+    Attributes
+    ----------
+    trainer : Trainer
+        With the members that have been trained so far.
     """
-    from .._engine import TaskPerEpoch
 
-    goes_on = is_trained(ensemble)
-    training = _keeping_time(ensemble, training, data.n_rows)
-    train, valid = split(ensemble, task, data, random_state)
-    if goes_on:
-        scaling = scaling_of(ensemble)
-    else:
-        scaling = train.scaling(task, getattr(ensemble, "normalize_y", True))
-    parts = Parts.drawn(task, train.y, random_state) if _leaves_out(ensemble, train) else None
-    job_with = partial(_job, ensemble, training, task, (scaling, parts, train, valid))
-    trainer = _trainer_of(ensemble)(job_with(_settings_found(ensemble)), observer)
-    if goes_on:
-        _adopt_members(trainer)
-    with fit_task(ensemble, given, trainer.n_blocks * trainer.job.n_epochs) as context:
-        try:
-            if isinstance(trainer, EnsembleTrainer) and ensemble.tune and not goes_on:
-                trainer, ensemble.tuning_ = best_of_trials(trainer, job_with, random_state)
-            trainer.train_all(random_state, partial(TaskPerEpoch, context, ensemble, given))
-        except (KeyboardInterrupt, Exception):  # of any kind: a worker may die, a cluster go away
-            if trainer.weights:
-                _keep_members(ensemble, trainer, random_state)
-            raise
-        _keep_members(ensemble, trainer, random_state)
-        if trainer.worse:
-            training.warn_of_worse(f"{trainer.network_is}(s) {trainer.worse} are")
-        if isinstance(trainer, ChainTrainer):
-            ensemble.sampler_diagnostics_ = (
-                diagnose(ensemble, data.X) if observer is None else observer.diagnostics()
+    def __init__(
+        self,
+        spec: EnsembleSpec,
+        task: Task,
+        data: Data | Stream,
+        before: Fitted | None,
+        random_state: np.random.RandomState,
+        observer: ChainObserver | None,
+    ):
+        self.spec, self.before, self.random_state = spec, before, random_state
+        self.trials: list[dict[str, Any]] | None = None
+        train, valid = split(spec, task, data, random_state)
+        if before is None:
+            scaling = train.scaling(task, spec.normalize_y)
+        else:
+            scaling = scaling_of(before.module)
+        leaves_out = self._leaves_out(train)
+        parts = Parts.drawn(task, train.y, random_state) if leaves_out else None
+        self.job_with = partial(_job, spec, task, before, (scaling, parts, train, valid))
+        found = None if before is None else before.facts.get("tuning_")
+        self.trainer = self._trainer(
+            self.job_with(best_of(found)["params"] if found else {}), observer
+        )
+
+    @property
+    def n_subtasks(self) -> int:
+        """Epochs of all blocks, of which scikit-learn's callbacks hear."""
+        return self.trainer.n_blocks * self.trainer.job.n_epochs
+
+    def run(self, task_per_epoch: Any) -> None:
+        """Train the members; `trainer` has them, also if the training does not come to its end."""
+        if self.spec.tune is not None and self.before is None:
+            first: Any = self.trainer  # an EnsembleTrainer: chains are not tuned
+            tried = best_of_trials(first, self.job_with, self.random_state)
+            self.trainer, self.trials = tried
+        self.trainer.train_all(self.random_state, task_per_epoch)
+
+    def _trainer(self, job: Job, observer: ChainObserver | None) -> Trainer:
+        """Return what trains the members, of which those of before stay as they are."""
+        if self.spec.runs_chains:
+            return ChainTrainer(job, observer)
+        if isinstance(self.spec.inference, MCDropout):
+            return DropoutTrainer(job)
+        if self.before is None:
+            return EnsembleTrainer(job)
+        facts, numbers = self.before.facts, _numbers_in(self.before)
+        trainer = EnsembleTrainer(job, n_trained=len(numbers))
+        weights = weights_of(self.before.module.network)
+        epochs = facts.get("best_epochs_", np.full(len(numbers), facts["n_epochs_"]))
+        for k, number in enumerate(numbers):
+            trainer.weights[number] = {name: value[k] for name, value in weights.items()}
+            trainer.best_epochs[number] = int(epochs[k])
+        trainer.n_restarts[: len(facts["n_restarts_"])] = facts["n_restarts_"]
+        trainer.history = list(self.before.history)
+        return trainer
+
+    def _leaves_out(self, train: Any) -> bool:
+        """Tell whether each member leaves out some samples; further members do as the first."""
+        if self.before is not None:
+            return not {"calibration_", "tuning_"}.isdisjoint(self.before.facts)
+        return _calibrates(self.spec, train) or self.spec.tune is not None
+
+    # Its many small operations would wait for threads where other processes keep the cores busy.
+    @one_blas_thread()
+    @torch_threads(1)
+    def fitted(self) -> Fitted:
+        """Stack the members that have been trained, calibrated, with functions off the data."""
+        trainer, job, numbers = self.trainer, self.trainer.job, sorted(self.trainer.weights)
+        members, n_sharing = job.plan.members_of(numbers), job.plan.n_sharing
+        facts = {
+            "_member_numbers": members,
+            "n_members_": len(members),
+            "n_epochs_": job.n_epochs,
+            "n_restarts_": trainer.n_restarts.repeat(n_sharing),
+        }
+        if job.training.budget is not None:
+            facts["n_epochs_"] = max(row["epoch"] for row in trainer.history)
+        if self.spec.early_stopping or trainer.validates_out_of_bag:
+            best = np.array([trainer.best_epochs[number] for number in numbers])
+            facts["best_epochs_"] = best.repeat(n_sharing)
+        if self.trials is not None:
+            facts["tuning_"] = self.trials
+        _, module = trainer.stacked(None, replace(job.recipe, functions=None))  # as trained
+        out_of_bag, drawn = self._out_of_bag(module, numbers)
+        functions = self._functions(module, members, out_of_bag)
+        if out_of_bag is not None:
+            facts["calibration_"] = out_of_bag.temperature(_added_variance(functions, job))
+            facts["_parts_drawn"] = drawn
+        before = {} if self.before is None else self.before.facts
+        calibration = facts.get("calibration_", before.get("calibration_"))
+        recipe = replace(job.recipe, functions=functions)
+        plan, module = trainer.stacked(calibration, recipe)
+        return Fitted(plan, recipe, module, trainer.history, TrainingBudget(), facts)
+
+    def _out_of_bag(self, module: Any, numbers: list[int]) -> tuple[OutOfBag | None, str | None]:
+        """Return what members predict for samples that they left out, if they are calibrated.
+
+        Beside it stands what tells the parts from which all of them left out theirs.
+        """
+        job, before = self.trainer.job, self.before
+        calibrates = (
+            _calibrates(self.spec, job.train) if before is None else "calibration_" in before.facts
+        )
+        if not calibrates:
+            return None, None
+        train: Any = job.train
+        some = train.X[:: -(-train.n_rows // _ROWS_LOOKED_AT)]
+        drawn, first = digest((some, train.y, job.parts)), 0
+        if before is not None and before.facts.get("_parts_drawn") != drawn:
+            first = _numbers_in(before)[-1] + 1  # those of before left out other samples
+        if first > numbers[-1]:
+            return None, None  # an interrupt has left no further member
+        return OutOfBag.of(module, numbers, job, first), drawn if first == 0 else None
+
+    def _functions(
+        self, module: Any, members: list[int], out_of_bag: OutOfBag | None
+    ) -> RandomFunctions | None:
+        """Return the functions by which members differ away from the samples, if they do."""
+        job, inputs = self.trainer.job, self.spec.inputs
+        is_table = len(job.train.row_shape) == 1
+        if not (self.spec.distance_aware and is_table and len(members) > 1):
+            return None
+        found = job.recipe.functions
+        if self.before is None:
+            X, y, _ = job.train if isinstance(job.train, Data) else job.train.checked_examples
+            are_classes = job.plan.task.kind == "classifier"
+
+            def mean_log_probs(outputs: Tensor, rows: Tensor) -> Tensor:
+                mean: Tensor = module.of_outputs(outputs, rows).log_probs.mean(0)
+                return mean
+
+            read = mean_log_probs if are_classes else module.mean
+            predict = partial(read_in_chunks, module, read=read)
+            error = None if out_of_bag is None else out_of_bag.squared_error()
+            n_categories = None if inputs is None else inputs.n_categories
+            found = find_functions(
+                X, y, n_categories, predict, error, are_classes, self.random_state
             )
+        return None if found is None else found.of_members(members)
+
+
+def _added_variance(functions: RandomFunctions | None, job: Job) -> np.ndarray | float:
+    """Return what functions add to the variance at samples like those of training, (t,), scaled."""
+    if functions is None or job.plan.task.kind == "classifier":
+        return 0.0
+    scale = functions.scale / job.scaling.get("y_scale", 1.0)
+    return np.square(scale) * functions.left_out
 
 
 def _job(
-    ensemble: Any,
-    training: Training,
+    spec: EnsembleSpec,
     task: Task,
-    rows: tuple[Any, ...],
+    before: Fitted | None,
+    samples: tuple[Any, ...],
     settings: dict[str, Any],
 ) -> Job:
-    """Return what to train: an ensemble, with other settings, on `rows` in the order of Job's."""
+    """Return what to train, with other settings, on `samples` in the order of Job's."""
     if settings:
-        ensemble = copy.copy(ensemble).set_params(**settings)
-        training = replace(Training.of(ensemble), budget=training.budget)
-    *_, train, _ = rows
-    plan = _plan_of(ensemble, task)
+        spec = spec.with_parameters(settings)
+    *_, train, _ = samples
+    plan = _plan(spec, task)
     if train.n_rows < plan.n_sharing:
         raise ValueError(
-            f"X must have at least n_members={ensemble.n_members} rows to train on with "
-            f"module={ensemble.module.__name__}, of whose members each has rows of its own; got "
-            f"{train.n_rows}."
+            f"X must have at least n_members={spec.n_members} samples to train on with "
+            f"module={spec.networks.module.__name__}, of whose members each has samples of its "
+            f"own; got {train.n_rows}."
         )
     # Bins make members surer than they should be. Unless they are calibrated, bins are for large
     # tables (wine, validation rows: NLL .86 without, 1.13 with them; calibrated .920 and .921).
-    embedded_from = EMBEDDED_FROM if _calibrates(ensemble, train) else MANY_ROWS
-    inputs = train.inputs(ensemble, embedded_from)
-    recipe = recipe_for(ensemble, plan, train.row_shape, inputs)
-    if is_trained(ensemble):
-        recipe = same_recipe(ensemble, recipe)
-    n_epochs, batch_size = amount_of_training(ensemble, train.n_rows, has_bins(recipe))
-    return Job(ensemble, training, n_epochs, batch_size, plan, recipe, *rows)
+    embedded_from = EMBEDDED_FROM if _calibrates(spec, train) else MANY_ROWS
+    inputs = train.inputs(spec.inputs, embedded_from)
+    recipe = spec.networks.recipe(plan, train.row_shape, inputs)
+    if before is not None:
+        recipe = same_recipe(before.recipe, recipe)
+    n_epochs, batch_size = amount_of_training(spec, train.n_rows, has_bins(recipe))
+    return Job(spec, n_epochs, batch_size, plan, recipe, *samples)
 
 
-def _keeping_time(ensemble: Any, training: Training, n_rows: int) -> Training:
-    """Return how to train with time left, of `max_time`, for what comes after."""
-    budget = training.budget
-    if budget is None:
-        return training
-    share = min(1.0, n_rows / _SAMPLES_OF_FUNCTIONS) if ensemble.distance_aware else 0.0
-    seconds = _SHARE_AFTER * budget.seconds + share * _SECONDS_OF_FUNCTIONS
-    return replace(training, budget=budget.keeping_for_work(seconds, _MOST_AFTER))
-
-
-def _settings_found(ensemble: Any) -> dict[str, Any]:
-    """Return the settings that tuning has found in a fit that this one goes on from."""
-    trials = getattr(ensemble, "tuning_", None)
-    return best_of(trials)["params"] if trials else {}
-
-
-def _leaves_out(ensemble: Any, train: Any) -> bool:
-    """Tell whether each member is to leave out some rows; further members do as the first ones."""
-    if is_trained(ensemble):
-        return hasattr(ensemble, "calibration_") or hasattr(ensemble, "tuning_")
-    return _calibrates(ensemble, train) or ensemble.tune is not None
-
-
-def _calibrates(ensemble: Any, train: Any) -> bool:
-    """Tell whether `calibrate` asks for a calibration, given the training rows."""
-    if ensemble.calibrate != "auto":
-        return ensemble.calibrate is not None
-    is_usual = ensemble.inference == "deep_ensemble" and isinstance(train, Data)
-    if shares_weights(ensemble.module):
-        # The rows cost members for numbers more than the temperature gives: on validation rows
+def _calibrates(spec: EnsembleSpec, train: Any) -> bool:
+    """Tell whether `calibrate` asks for a calibration, given the training samples."""
+    if spec.calibrate != "auto":
+        return spec.calibrate is not None
+    is_usual = spec.inference == "deep_ensemble" and isinstance(train, Data)
+    if shares_weights(spec.networks.module):
+        # The samples cost members for numbers more than the temperature gives: on validation ones
         # RMSE and NLL rose by .8 % and .014 (california, 100 epochs), .5 % and .022 (house).
-        return is_usual and ensemble._kind == "classifier" and train.n_rows >= MANY_ROWS
+        return is_usual and spec.kind == "classifier" and train.n_rows >= MANY_ROWS
     return is_usual and train.n_rows >= LEAST_ROWS
 
 
-def _trainer_of(ensemble: Any) -> type[Trainer]:
-    """Return the way of training for `inference`."""
-    return _TRAINERS[type(ensemble.inference)]
+def _plan(spec: EnsembleSpec, task: Task) -> EnsemblePlan:
+    """Return the plan of the ensemble."""
+    rate = spec.inference.rate if isinstance(spec.inference, MCDropout) else None
+    beta = 0.0 if spec.runs_chains else spec.beta
+    if shares_weights(spec.networks.module):
+        return EnsemblePlan(task, 1, beta, n_sharing=spec.n_members)
+    return EnsemblePlan(task, spec.n_members, beta, rate)
 
 
-def _check_settings(ensemble: Any) -> None:
-    """Raise a ValueError for parameters that do not go with others."""
-    if ensemble.inference == "deep_ensemble":
-        return
-    kind = type(ensemble.inference).__name__
-    for name in ("bootstrap", "early_stopping", "warm_start"):
-        if getattr(ensemble, name):
-            raise ValueError(f"{name} must be False with inference={kind}(...), got True.")
-    if ensemble.tune is not None:
-        raise ValueError(f"tune must be None with inference={kind}(...), got {ensemble.tune!r}.")
-    if ensemble.calibrate == "oob":
-        raise ValueError(
-            f"calibrate must be 'auto' or None with inference={kind}(...), whose members see all "
-            "rows; got 'oob'."
-        )
-    if _trainer_of(ensemble) is ChainTrainer and ensemble.max_time is not None:
-        raise ValueError(
-            f"max_time must be None with inference={kind}(...), whose burn-in and step size follow "
-            f"the max_epochs that all chains run for; got {ensemble.max_time!r}."
-        )
-    if _trainer_of(ensemble) is ChainTrainer and ensemble.clip_norm is not None:
-        raise ValueError(
-            f"clip_norm must be None with inference={kind}(...), whose chains would no longer "
-            f"draw from the posterior; got {ensemble.clip_norm!r}."
-        )
-
-
-def _check_settings_of_sharing(ensemble: Any) -> None:
-    """Raise a ValueError for parameters that do not go with members that share weights."""
-    name = ensemble.module.__name__
-    for parameter, value in _WITH_SHARING.items():
-        given = getattr(ensemble, parameter)
-        if given not in (value, "auto"):
-            raise ValueError(
-                f"{parameter} must be {value!r} with module={name}, whose members share weights; "
-                f"got {given!r}."
-            )
-    if "module__n_members" in vars(ensemble):
-        raise ValueError(
-            f"module__n_members must not be given with module={name}: n_members is their number."
-        )
-    if ensemble.batch_size != "auto" and ensemble.batch_size < ensemble.n_members:
-        raise ValueError(
-            f"batch_size must be at least n_members={ensemble.n_members} with module={name}, since "
-            f"each row of a minibatch trains one member; got {ensemble.batch_size}."
-        )
-
-
-def _numbers_of(ensemble: Any) -> list[int]:
+def _numbers_in(before: Fitted) -> list[int]:
     """Return the numbers of the fitted members; some may have diverged, or been interrupted."""
-    return getattr(ensemble, "_member_numbers", list(range(ensemble.n_members_)))
+    facts = before.facts
+    return list(facts.get("_member_numbers", range(facts["n_members_"])))
 
 
-def _check_members_of_before(ensemble: Any) -> None:
+def _check_members_of_before(before: Fitted, spec: EnsembleSpec) -> None:
     """Raise a ValueError unless members can be added to the fitted ones."""
-    if hasattr(ensemble, "sampler_diagnostics_") or ensemble._plan.dropout_rate is not None:
+    plan: Any = before.plan
+    if "sampler_diagnostics_" in before.facts or plan.dropout_rate is not None:
         raise ValueError(
             "warm_start must be False where the fitted members are those of an SGLD(...), "
             "SGHMC(...) or MCDropout(...), to which none can be added; got True."
         )
-    numbers = _numbers_of(ensemble)
-    if ensemble.n_members <= numbers[-1]:
+    numbers = _numbers_in(before)
+    if spec.n_members <= numbers[-1]:
         raise ValueError(
             f"n_members must be at least {numbers[-1] + 1}, as many as have been trained, with "
-            f"warm_start=True; got {ensemble.n_members}."
+            f"warm_start=True; got {spec.n_members}."
         )
 
 
-def _adopt_members(trainer: Trainer) -> None:
-    """Give a trainer the fitted members of its ensemble, which it is to leave as they are."""
-    ensemble = trainer.job.ensemble
-    numbers, weights = _numbers_of(ensemble), weights_of(ensemble.module_.network)
-    epochs = getattr(ensemble, "best_epochs_", np.full(len(numbers), ensemble.n_epochs_))
-    for k, number in enumerate(numbers):
-        trainer.weights[number] = {name: value[k] for name, value in weights.items()}
-        trainer.best_epochs[number] = int(epochs[k])
-    trainer.n_restarts[: len(ensemble.n_restarts_)] = ensemble.n_restarts_
-    trainer.history = list(ensemble.history_)
-
-
-def _plan_of(ensemble: Any, task: Task) -> EnsemblePlan:
-    """Return the plan of the ensemble."""
-    inference = ensemble.inference
-    rate = inference.rate if isinstance(inference, MCDropout) else None
-    runs_chains = _trainer_of(ensemble) is ChainTrainer
-    beta = 0.0 if runs_chains else getattr(ensemble, "beta", 0.0)
-    if shares_weights(ensemble.module):
-        return EnsemblePlan(task, 1, beta, n_sharing=ensemble.n_members)
-    return EnsemblePlan(task, ensemble.n_members, beta, rate)
-
-
-def split(ensemble: Any, task: Task, data: Any, random_state) -> tuple[Any, Data | None]:
-    """Return training rows, and validation rows or None."""
-    if not ensemble.early_stopping:
+def split(
+    spec: EnsembleSpec, task: Task, data: Any, random_state: np.random.RandomState
+) -> tuple[Any, Data | None]:
+    """Return training samples, and validation samples or None."""
+    if spec.early_stopping is None:
         return data, None
     labels = task.decode(data.y) if task.kind == "classifier" else None
-    fraction = ensemble.validation_fraction
+    fraction = spec.early_stopping.validation_fraction
     try:
         train, valid = train_test_split(
             np.arange(len(data.X)), test_size=fraction, random_state=random_state, stratify=labels
@@ -431,85 +409,3 @@ def split(ensemble: Any, task: Task, data: Any, random_state) -> tuple[Any, Data
             f"{'' if labels is None else ' of every class'}. {error}"
         ) from error
     return data.at(train), data.at(valid)
-
-
-# Its many small operations would wait for threads where other processes keep the cores busy.
-@one_blas_thread()
-@torch_threads(1)
-def _keep_members(ensemble: Any, trainer: Trainer, random_state: np.random.RandomState) -> None:
-    """Stack the members that were trained, and keep them as the fitted module."""
-    job, numbers = trainer.job, sorted(trainer.weights)
-    networks = replace(job.recipe, functions=None)
-    out_of_bag, (_, module) = None, trainer.stacked(None, networks)  # as trained
-    has_further = is_trained(ensemble) and hasattr(ensemble, "calibration_")
-    if has_further or (not is_trained(ensemble) and _calibrates(ensemble, job.train)):
-        train: Any = job.train
-        some = train.X[:: -(-train.n_rows // _ROWS_LOOKED_AT)]
-        drawn = digest((some, train.y, job.parts))
-        first = _first_that_left_out(ensemble, drawn) if has_further else 0
-        if first <= numbers[-1]:  # else an interrupt has left none that is further
-            out_of_bag = OutOfBag.of(module, numbers, job, first)
-            ensemble._parts_drawn = drawn if first == 0 else None
-    ensemble._member_numbers = job.plan.members_of(numbers)
-    ensemble.n_members_, n_sharing = len(ensemble._member_numbers), job.plan.n_sharing
-    ensemble.n_epochs_, ensemble.n_restarts_ = job.n_epochs, trainer.n_restarts.repeat(n_sharing)
-    if job.training.budget is not None:
-        ensemble.n_epochs_ = max(row["epoch"] for row in trainer.history)
-    if ensemble.early_stopping or trainer.validates_out_of_bag:
-        best = np.array([trainer.best_epochs[number] for number in numbers])
-        ensemble.best_epochs_ = best.repeat(n_sharing)
-    functions = _functions_of(ensemble, job, module, out_of_bag, random_state)
-    if out_of_bag is not None:
-        ensemble.calibration_ = out_of_bag.temperature(_added_variance(functions, job))
-    recipe = replace(job.recipe, functions=functions)
-    plan, module = trainer.stacked(getattr(ensemble, "calibration_", None), recipe)
-    ensemble._keep(plan, recipe, module, trainer.history, TrainingBudget())
-
-
-def _first_that_left_out(ensemble: Any, drawn: str) -> int:
-    """Return the first member that has left out rows of the parts that a further fit has drawn.
-
-    It is the first of all with the same samples and seed, else the first of the further ones.
-    """
-    is_same = getattr(ensemble, "_parts_drawn", None) == drawn
-    return 0 if is_same else _numbers_of(ensemble)[-1] + 1
-
-
-def _functions_of(
-    ensemble: Any,
-    job: Job,
-    module: Any,
-    out_of_bag: OutOfBag | None,
-    random_state: np.random.RandomState,
-) -> RandomFunctions | None:
-    """Return the functions by which members differ away from the training samples, if they do."""
-    members = ensemble._member_numbers
-    is_table = len(job.train.row_shape) == 1
-    if not (ensemble.distance_aware and is_table and len(members) > 1):
-        return None
-    found = job.recipe.functions
-    if not is_trained(ensemble):
-        X, y, _ = job.train if isinstance(job.train, Data) else job.train.checked_examples
-        columns = ensemble._columns
-        n_categories = None if columns is None else columns.n_categories
-        are_classes = job.plan.task.kind == "classifier"
-
-        def mean_log_probs(outputs: Tensor, rows: Tensor) -> Tensor:
-            mean: Tensor = module.of_outputs(outputs, rows).log_probs.mean(0)
-            return mean
-
-        read = mean_log_probs if are_classes else module.mean
-        predict = partial(read_in_chunks, module, read=read)
-        held_out_error = None if out_of_bag is None else out_of_bag.squared_error()
-        found = find_functions(
-            X, y, n_categories, predict, held_out_error, are_classes, random_state
-        )
-    return None if found is None else found.of_members(members)
-
-
-def _added_variance(functions: RandomFunctions | None, job: Job) -> np.ndarray | float:
-    """Return what functions add to the variance at samples like those of training, (t,), scaled."""
-    if functions is None or job.plan.task.kind == "classifier":
-        return 0.0
-    scale = functions.scale / job.scaling.get("y_scale", 1.0)
-    return np.square(scale) * functions.left_out

@@ -11,7 +11,8 @@ from sklearn.base import RegressorMixin
 from .._estimator.predicting import DistributionEstimator
 from .._utils.validation import Number, OneOf
 from ..modules import MLP
-from ._fit import PARAMETER_TABLE, fit_ensemble
+from ._fit import fit_ensemble
+from ._spec import PARAMETER_TABLE
 
 
 class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
@@ -85,34 +86,20 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         Columns that hold categories, each of which becomes an input of the networks: names or
         numbers of columns, or a mask; "from_dtype" are the columns of a frame that are categorical
         or text. What was not seen in `fit`, and what is missing, is none of the categories.
-    early_stopping : bool, default=False
-        Whether to hold out `validation_fraction` of the rows, and to end each member's training,
-        with its best weights, when its loss on them has not improved by `tol` for
-        `n_iter_no_change` epochs.
-    validation_fraction : float, default=0.1
-        Share of the rows that `early_stopping` holds out, between 0 and 1.
-    n_iter_no_change : int or "auto", default="auto"
-        Epochs without improvement after which a member stops; "auto" is a quarter of `max_epochs`
-        and at least 20. Far fewer stop members before the learning rate has fallen, and with it
-        the loss.
-    tol : float, default=1e-4
-        Smallest decrease of the validation loss that counts as improvement.
+    early_stopping : bool or EarlyStopping, default=False
+        Whether, and how, held-out samples tell when each member stops, see
+        :class:`skdistill.settings.EarlyStopping`.
     max_restarts : int, default=3
         How often members whose loss becomes infinite, not a number or explodes are trained anew
         from another seed. Members that still diverge are left out, with a warning.
-    member_block : int or "auto", default="auto"
-        How many members are trained together, as one stack; "auto" takes as many as fit the cache
-        of a CPU, and all on a GPU. On a CPU it divides 20 members or more into blocks of at least
-        ten if the fit takes more than a few seconds, so that `n_jobs` has tasks to give out.
-        Members are the same to rounding, and with dropout differ, from one size to another.
     warm_start : bool, default=False
         Whether `fit` keeps the members of the fit before, bit for bit, and trains those that are
         missing: `n_members` is their number in all, so ``set_params(n_members=more)`` adds some.
         With an int as `random_state`, the same data and no member restarted, they are the members
         that one fit of all would have trained, to rounding (bit for bit if blocks of
-        `member_block` begin at the same members). Other data may be given, of the same columns and
-        targets; the location and scale of y stay those of the first fit, and so does the
-        setting that `tune` has found; `calibration_` is found anew. `max_epochs` and the other
+        ``runtime__member_block`` begin at the same members). Other data may be given, of the same
+        columns and targets; the location and scale of y stay those of the first fit, and so does
+        the setting that `tune` has found; `calibration_` is found anew. `max_epochs` and the other
         parameters of training hold for the new members. Only for deep ensembles.
     tune : {None, "oob"}, default=None
         "oob" lets the first 5 members be trained by each of three settings: the parameters given,
@@ -144,35 +131,18 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         cores. None is 1, or what ``joblib.parallel_config`` says, which also chooses where: in
         processes by default, in threads, or by dask or ray on other machines. The model is the same
         bit for bit for every number and backend, on the same kind of processor. There is nothing
-        to give out, and `n_jobs` has no effect, where `member_block` leaves one block, with
-        ``inference`` by Markov chains or dropout, and on a GPU.
+        to give out, and `n_jobs` has no effect, where ``runtime__member_block`` leaves one block,
+        with ``inference`` by Markov chains or dropout, and on a GPU.
     normalize_y : bool, default=True
         Whether to standardise the targets for training. Outputs are in y's units all the same.
-    checkpoint : str or path, default=None
-        File that holds the state of a fit while it lasts. A fit that finds it, with the same data
-        and parameters, goes on where the one that wrote it was killed, to the same model (on a CPU
-        bit for bit); at the end the file is removed. One that is damaged, of another fit, or in use
-        by another fit is refused with a ValueError, and so are parameters that cannot be compared
-        with other values, such as objects that hold a lock. The memory of your own callbacks is not
-        saved. With several jobs a block of members is saved when it has ended.
-    checkpoint_every : float or str, default=60.0
-        Seconds between two writings, at least, or a number of epochs: "10 epochs".
+    checkpoint : str, path or Checkpoint, default=None
+        File from which a fit that was killed goes on, see :class:`skdistill.settings.Checkpoint`.
     callbacks : list of skorch callbacks, default=None
         Also as (name, callback) pairs. With several jobs each block of members has copies of them,
         and what they note there stays there.
-    dtype : {"auto", "float32", "float64"}, default="auto"
-        What to compute in. "auto" is the dtype of X, but float32 for tables of 200 rows and more
-        whose columns it can hold. Predictions have the dtype of X in any case.
-    device : str, default="auto"
-        Torch device; "auto" is CUDA when there is one.
-    compile : bool or "auto", default="auto"
-        "auto" replays training steps as CUDA graphs on a GPU and does nothing on a CPU; True
-        passes them through ``torch.compile``, which takes seconds once; False does neither.
-    n_threads : int or "auto", default="auto"
-        Threads of torch during `fit`; "auto" is one where a training step is too small for more,
-        and else the caller's setting, which is restored in any case. If `n_jobs` is given, it is
-        the number of each job, and "auto" is one. Several threads may round large matrix products
-        in another way.
+    runtime : skdistill.settings.Runtime, default=None
+        The dtype to compute in, the device, the number of threads and of members that are trained
+        together; None is ``Runtime()``.
     verbose : int, default=0
         1 prints what is being trained and how long it will take, estimated from the first half
         second of steps and then every few seconds; 2 the estimate and a table of the epochs. With
@@ -279,12 +249,8 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         clip_norm: float | None = None,
         normalize_X: bool = True,
         categorical_features: Any = "from_dtype",
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int | str = "auto",
-        tol: float = 1e-4,
+        early_stopping: Any = False,
         max_restarts: int = 3,
-        member_block: int | str = "auto",
         warm_start: bool = False,
         tune: str | None = None,
         calibrate: str | None = "auto",
@@ -292,53 +258,13 @@ class BayesianEnsembleRegressor(RegressorMixin, DistributionEstimator):
         n_jobs: Any = None,
         normalize_y: bool = True,
         checkpoint: Any = None,
-        checkpoint_every: Any = 60.0,
         callbacks: Any = None,
-        dtype: str = "auto",
-        device: Any = "auto",
-        compile: bool | str = "auto",
-        n_threads: int | str = "auto",
+        runtime: Any = None,
         verbose: int | bool = 0,
         random_state: Any = None,
         **kwargs: Any,
     ):
-        self.n_members = n_members
-        self.module = module
-        self.inference = inference
-        self.prior_scale = prior_scale
-        self.beta = beta
-        self.bootstrap = bootstrap
-        self.optimizer = optimizer
-        self.lr = lr
-        self.lr_schedule = lr_schedule
-        self.max_epochs = max_epochs
-        self.max_time = max_time
-        self.batch_size = batch_size
-        self.clip_norm = clip_norm
-        self.normalize_X = normalize_X
-        self.categorical_features = categorical_features
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
-        self.max_restarts = max_restarts
-        self.member_block = member_block
-        self.warm_start = warm_start
-        self.tune = tune
-        self.calibrate = calibrate
-        self.distance_aware = distance_aware
-        self.n_jobs = n_jobs
-        self.normalize_y = normalize_y
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.callbacks = callbacks
-        self.dtype = dtype
-        self.device = device
-        self.compile = compile
-        self.n_threads = n_threads
-        self.verbose = verbose
-        self.random_state = random_state
-        self._set_extra_params(kwargs)
+        self._set_arguments(locals())
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Train the members.

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from inspect import signature
 from operator import itemgetter
 from typing import Any
 
@@ -13,9 +12,10 @@ import numpy as np
 
 from .._data.encoding import MANY_ROWS
 from .._utils.messages import print_line
-from ..modules import MLP, PiecewiseLinear
+from ..modules import PiecewiseLinear
+from ._blocks import EnsembleTrainer, EveryMemberDiverged
+from ._job import Job
 from ._out_of_bag import OutOfBag
-from ._training import EnsembleTrainer, EveryMemberDiverged, Job
 
 # So many members try each setting, and those of the best one stay: with 3 settings, 20 members take
 # twice the time of an ensemble that is not tuned.
@@ -58,22 +58,15 @@ def settings_to_try(job: Job) -> list[dict[str, Any]]:
 
     Of numbers, embeddings decide how many epochs there are, but none has more than the job.
     """
-    ensemble, is_large = job.ensemble, job.train.n_rows >= MANY_ROWS
+    spec, is_large = job.spec, job.train.n_rows >= MANY_ROWS
     settings: list[dict[str, Any]] = []
-    for factor, change in _TRIED_OF_MANY[ensemble._kind] if is_large else _TRIED:
-        params = {"prior_scale": ensemble.prior_scale * factor, **change}
-        if "module__embeddings" in change and ensemble._kind == "regressor":
+    for factor, change in _TRIED_OF_MANY[spec.kind] if is_large else _TRIED:
+        params = {"prior_scale": spec.prior_scale * factor, **change}
+        if "module__embeddings" in change and spec.kind == "regressor":
             params["max_epochs"] = min(change.get("max_epochs", job.n_epochs), job.n_epochs)
-        if params not in settings and all(_is_open(ensemble, name) for name in change):
+        if params not in settings and all(map(spec.is_default, change)):
             settings.append(params)
     return settings
-
-
-def _is_open(ensemble: Any, name: str) -> bool:
-    """Tell whether the user has left a parameter of the ensemble, or of the MLP, as it is."""
-    if name.startswith("module__"):
-        return ensemble.module is MLP and not hasattr(ensemble, name)
-    return getattr(ensemble, name) == signature(type(ensemble)).parameters[name].default
 
 
 def best_of(trials: list[dict[str, Any]]) -> dict[str, Any]:
@@ -112,7 +105,7 @@ def best_of_trials(
         if first.job.training.verbose:
             print_line(f"tuning: setting {number} of {len(settings)}, {params}")
         trainer = EnsembleTrainer(job_with(params)) if trials else first
-        n_members = first.job.ensemble.n_members
+        n_members = first.job.spec.n_members
         n_tried = min(_N_TRIED, n_members)
         trainer.n_later = (len(settings) - number) * n_tried + n_members - n_tried
         loss = _loss_of(trainer, copy.deepcopy(random_state))
@@ -125,11 +118,11 @@ def best_of_trials(
 
 def _loss_of(trainer: EnsembleTrainer, random_state: np.random.RandomState) -> float:
     """Train a few members, and judge them on the rows that they have left out."""
-    n_members = min(_N_TRIED, trainer.job.ensemble.n_members)
+    n_members = min(_N_TRIED, trainer.job.spec.n_members)
     try:
         trainer.train_all(random_state, None, n_members)
     except EveryMemberDiverged:  # which another setting may not; the table tells of it
         return np.inf
     _, module = trainer.stacked()
     seen = OutOfBag.of(module, sorted(trainer.weights), trainer.job)
-    return seen.nll(None if trainer.job.ensemble.calibrate is None else seen.temperature())
+    return seen.nll(None if trainer.job.spec.calibrate is None else seen.temperature())

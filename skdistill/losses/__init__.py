@@ -17,155 +17,103 @@ of Heteroscedastic Uncertainty Estimation with Probabilistic Neural Networks".
 
 from __future__ import annotations
 
-from ._boosting import (
-    DistillationGame,
-    average_bound,
-    bounded_outputs,
-    gradient_of_raw,
-    log_barrier,
-    pointwise_bound,
-)
+from ._boosting import DistillationGame as DistillationGame
+from ._boosting import average_bound as average_bound
+from ._boosting import bounded_outputs as bounded_outputs
+from ._boosting import gradient_of_raw as gradient_of_raw
+from ._boosting import log_barrier as log_barrier
+from ._boosting import pointwise_bound as pointwise_bound
+from ._categorical import Categories as Categories
+from ._categorical import KnownCategories as KnownCategories
 from ._categorical import (
-    Categories,
-    KnownCategories,
     categorical_aggregation,
     categorical_correctness,
     categorical_individuality,
     cross_entropy,
-    information_mismatch,
 )
+from ._categorical import information_mismatch as information_mismatch
+from ._dirichlet import MemberStatistics as MemberStatistics
 from ._dirichlet import (
-    MemberStatistics,
     dirichlet_forward_kl,
-    dirichlet_moments,
     dirichlet_nll,
     dirichlet_reverse_kl,
-    dirichlet_reverse_kl_reference,
-    information_target,
-    largest_precision,
     proxy_concentrations,
     proxy_precision,
     proxy_target,
 )
+from ._dirichlet import dirichlet_moments as dirichlet_moments
+from ._dirichlet import dirichlet_reverse_kl_reference as dirichlet_reverse_kl_reference
+from ._dirichlet import information_target as information_target
+from ._dirichlet import largest_precision as largest_precision
 from ._dirichlet import proxy_term as proxy_term
 from ._expectations import EXPECTATION_LINKS as EXPECTATION_LINKS
 from ._expectations import EXPECTATION_LOSSES as EXPECTATION_LOSSES
 from ._expectations import expectation_loss
 from ._expectations import linked as linked
-from ._factors import (
-    centred,
-    factor_scores,
-    loadings_nll,
-    logit_moments,
-    logit_target,
-    standardised_loadings,
-    with_loadings,
-)
-from ._gaussian import (
-    Mixture,
-    aggregation,
-    correctness,
-    gaussian_cross_entropy,
-    gaussian_nll,
-    gradient_of_outputs,
-    individuality,
-    moments,
-    of_gaussian_outputs,
-    residual_mismatch,
-    spread_error,
-    spread_mismatch,
-)
-from ._heads import diversity, pairing
-from ._influence import log_tailed_clip
-from ._logit_normal import logit_normal_moments
+from ._factors import centred as centred
+from ._factors import factor_scores as factor_scores
+from ._factors import loadings_nll as loadings_nll
+from ._factors import logit_moments as logit_moments
+from ._factors import logit_target as logit_target
+from ._factors import standardised_loadings as standardised_loadings
+from ._factors import with_loadings as with_loadings
+from ._gaussian import Mixture as Mixture
+from ._gaussian import aggregation, correctness, gaussian_nll, individuality
+from ._gaussian import gaussian_cross_entropy as gaussian_cross_entropy
+from ._gaussian import gradient_of_outputs as gradient_of_outputs
+from ._gaussian import moments as moments
+from ._gaussian import of_gaussian_outputs as of_gaussian_outputs
+from ._gaussian import residual_mismatch as residual_mismatch
+from ._gaussian import spread_error as spread_error
+from ._gaussian import spread_mismatch as spread_mismatch
+from ._heads import diversity
+from ._heads import pairing as pairing
+from ._influence import log_tailed_clip as log_tailed_clip
+from ._logit_normal import logit_normal_moments as logit_normal_moments
 from ._loss import Term as Term
 from ._loss import by_autograd as by_autograd
 from ._loss import differentiable as differentiable
 from ._loss import loss_with_gradient as loss_with_gradient
 from ._loss import tempered_sum as tempered_sum
 from ._loss import weighted_sum as weighted_sum
+from ._second_order import NormalInverseGammaTarget as NormalInverseGammaTarget
+from ._second_order import PairedNormal as PairedNormal
+from ._second_order import gaussian_parameters as gaussian_parameters
+from ._second_order import label_nll as label_nll
 from ._second_order import (
-    NormalInverseGammaTarget,
-    PairedNormal,
-    gaussian_parameters,
-    label_nll,
     low_rank_normal_nll,
-    matched_moments,
     normal_inverse_gamma_nll,
-    normal_inverse_gamma_start,
-    normal_inverse_gamma_target,
     normal_inverse_wishart_nll,
-    normal_inverse_wishart_start,
     normal_nll,
-    normal_target,
-    paired_normal_nll,
-    paired_normal_target,
-    relative_logits,
 )
+from ._second_order import matched_moments as matched_moments
+from ._second_order import normal_inverse_gamma_start as normal_inverse_gamma_start
+from ._second_order import normal_inverse_gamma_target as normal_inverse_gamma_target
+from ._second_order import normal_inverse_wishart_start as normal_inverse_wishart_start
+from ._second_order import normal_target as normal_target
+from ._second_order import paired_normal_nll as paired_normal_nll
+from ._second_order import paired_normal_target as paired_normal_target
+from ._second_order import relative_logits as relative_logits
 
 __all__ = [
-    "with_loadings",
-    "standardised_loadings",
-    "logit_moments",
-    "logit_target",
-    "loadings_nll",
-    "factor_scores",
-    "centred",
-    "Categories",
-    "DistillationGame",
-    "KnownCategories",
-    "MemberStatistics",
-    "Mixture",
-    "NormalInverseGammaTarget",
-    "PairedNormal",
     "aggregation",
-    "average_bound",
-    "bounded_outputs",
     "categorical_aggregation",
     "categorical_correctness",
     "categorical_individuality",
     "correctness",
     "cross_entropy",
     "dirichlet_forward_kl",
-    "dirichlet_moments",
     "dirichlet_nll",
     "dirichlet_reverse_kl",
-    "dirichlet_reverse_kl_reference",
     "diversity",
     "expectation_loss",
-    "gaussian_cross_entropy",
     "gaussian_nll",
-    "gaussian_parameters",
-    "gradient_of_outputs",
-    "gradient_of_raw",
     "individuality",
-    "information_mismatch",
-    "information_target",
-    "log_barrier",
-    "label_nll",
-    "largest_precision",
-    "log_tailed_clip",
-    "logit_normal_moments",
     "low_rank_normal_nll",
-    "matched_moments",
-    "moments",
     "normal_inverse_gamma_nll",
-    "normal_inverse_gamma_start",
-    "normal_inverse_gamma_target",
     "normal_inverse_wishart_nll",
-    "normal_inverse_wishart_start",
     "normal_nll",
-    "normal_target",
-    "of_gaussian_outputs",
-    "paired_normal_nll",
-    "paired_normal_target",
-    "pairing",
-    "pointwise_bound",
     "proxy_concentrations",
     "proxy_precision",
     "proxy_target",
-    "relative_logits",
-    "residual_mismatch",
-    "spread_error",
-    "spread_mismatch",
 ]

@@ -278,7 +278,7 @@ def average_bound(scale: Bound, n_rows: float, n_rounds: int) -> Bound:
 
     Parameters
     ----------
-    scale, n_rounds : as in :func:`pointwise_bound`
+    scale, n_rounds : as in ``pointwise_bound``
     n_rows : float
         Number of rows, N.
 
@@ -338,11 +338,11 @@ def bounded_outputs(raw: Tensor, loc: Tensor, bound: Tensor, centred: bool) -> T
 def gradient_of_raw(
     gradient: Tensor, outputs: Tensor, loc: Tensor, bound: Tensor, centred: bool
 ) -> Tensor:
-    """Gradient with respect to what :func:`bounded_outputs` was given, from that of its result.
+    """Gradient with respect to what ``bounded_outputs`` was given, from that of its result.
 
     Parameters
     ----------
-    loc, bound, centred : as in :func:`bounded_outputs`
+    loc, bound, centred : as in ``bounded_outputs``
     gradient, outputs : Tensor of shape (..., n, L)
 
     Returns

@@ -179,7 +179,7 @@ def categorical_individuality(
     ----------
     heads, members : as in :func:`categorical_aggregation`
     pairs : pair of Tensor, default=None
-        Which member goes with which head, see :func:`pairing`; None pairs them in order, N = M.
+        Which member goes with which head, see ``pairing``; None pairs them in order, N = M.
     temperature : float, default=1.0
 
     Returns

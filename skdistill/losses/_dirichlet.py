@@ -179,7 +179,7 @@ def proxy_target(
     max_precision : float, default=inf
         See :func:`proxy_precision`.
     temperature, smoothing : float, default=1.0 and 0.0
-        See :class:`MemberStatistics`.
+        See ``MemberStatistics``.
 
     Returns
     -------
@@ -198,7 +198,7 @@ def proxy_target(
 def information_target(
     members: Tensor, temperature: float | Tensor = 1.0, smoothing: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """Mean and mutual information of members, the moments of :func:`dirichlet_moments`.
+    """Mean and mutual information of members, the moments of ``dirichlet_moments``.
 
     The mutual information is the epistemic part of the entropy, the mean divergence of the members
     from their mean. It is finite where a member gives a class no probability.
@@ -350,7 +350,7 @@ def dirichlet_nll(outputs: Tensor, mean_log: Tensor, offset: float = 1.0) -> tup
     ----------
     outputs : Tensor of shape (..., n, K)
     mean_log : Tensor of shape (..., n, K)
-        Mean log probabilities of the members, see :class:`MemberStatistics`.
+        Mean log probabilities of the members, see ``MemberStatistics``.
     offset : float, default=1.0
         Of the student.
 
@@ -396,7 +396,7 @@ def dirichlet_moments(
         Concentrations are ``exp(z)``.
     mean : Tensor of shape (..., n, K)
     information : Tensor of shape (..., n)
-        In nats, see :func:`information_target`.
+        In nats, see ``information_target``.
     weight : float, default=0.1
         Weight w of the second term.
     floor : float, default=1e-6

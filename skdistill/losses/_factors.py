@@ -102,7 +102,7 @@ def loadings_nll(outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     outputs : Tensor of shape (..., n, q p)
         Outputs w, see ``FactorProcess.of_shares``.
     target : Tensor of shape (..., n, q, p)
-        See :func:`standardised_loadings`; the minimiser is where u equals it.
+        See ``standardised_loadings``; the minimiser is where u equals it.
 
     Returns
     -------
@@ -120,7 +120,7 @@ def loadings_nll(outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 
 @loss_with_gradient
 def with_loadings(outputs: Tensor, marginal: Term, target: Tensor) -> tuple[Tensor, Tensor]:
-    """A loss of the marginal at a row, plus :func:`loadings_nll`.
+    """A loss of the marginal at a row, plus ``loadings_nll``.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def with_loadings(outputs: Tensor, marginal: Term, target: Tensor) -> tuple[Tens
     marginal : Term
         A loss of the first p' outputs, with its arguments.
     target : Tensor of shape (..., n, q, p)
-        See :func:`loadings_nll`.
+        See ``loadings_nll``.
 
     Returns
     -------
@@ -176,7 +176,7 @@ def logit_moments(outputs: Tensor, target: Gaussian) -> tuple[Tensor, Tensor]:
     outputs : Tensor of shape (..., n, 2 K)
         The means, then as many raw variances.
     target : Gaussian of shape (..., n, K)
-        See :func:`logit_target`.
+        See ``logit_target``.
 
     Returns
     -------

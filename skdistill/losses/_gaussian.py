@@ -227,7 +227,7 @@ def individuality(
     heads : Gaussian of shape (..., M, n, t)
     members : Gaussian of shape (..., N, n, t)
     pairs : pair of Tensor, default=None
-        Which member goes with which head, see :func:`pairing`; None pairs them in order, N = M.
+        Which member goes with which head, see ``pairing``; None pairs them in order, N = M.
 
     Returns
     -------
@@ -283,7 +283,7 @@ def spread_error(
     Parameters
     ----------
     heads, members, log_gain, floor
-        As in :func:`spread_mismatch`.
+        As in ``spread_mismatch``.
 
     Returns
     -------
@@ -308,7 +308,7 @@ def spread_mismatch(
         On standardised targets.
     log_gain : Tensor of shape (..., n, t), default=None
         Logarithm of a factor by which the heads' epistemic variance is multiplied, a constant here:
-        the slope with respect to it is twice :func:`spread_error`. None is 0.
+        the slope with respect to it is twice ``spread_error``. None is 0.
     floor : float, default=1e-5
         Added to both variances.
 

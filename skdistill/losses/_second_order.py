@@ -141,7 +141,7 @@ def paired_normal_target(z: Tensor) -> PairedNormal:
     Parameters
     ----------
     z : Tensor of shape (..., M, n, 2 t)
-        As :func:`gaussian_parameters` gives them.
+        As ``gaussian_parameters`` gives them.
 
     Returns
     -------
@@ -208,11 +208,11 @@ def normal_inverse_gamma_start(
 def normal_inverse_wishart_start(
     target: NormalInverseGammaTarget, weight: Tensor | None = None
 ) -> Tensor:
-    """:func:`normal_inverse_gamma_start` for the normal-inverse-Wishart distribution.
+    """``normal_inverse_gamma_start`` for the normal-inverse-Wishart distribution.
 
     Parameters
     ----------
-    target, weight : as in :func:`normal_inverse_gamma_start`
+    target, weight : as in ``normal_inverse_gamma_start``
 
     Returns
     -------
@@ -276,7 +276,7 @@ def normal_nll(
     outputs : Tensor of shape (..., n, 2 p)
         The means, then as many raw variances, see ``Gaussian.from_outputs``.
     target : Gaussian of shape (..., n, p)
-        See :func:`normal_target`.
+        See ``normal_target``.
     min_variance : float, default=1e-6
         Floor added to the variances.
 
@@ -300,7 +300,7 @@ def paired_normal_nll(
     outputs : Tensor of shape (..., n, 5 t)
         As ``GaussianNormal.from_outputs`` reads them with ``covariance="full"``.
     target : PairedNormal of shape (..., n, t)
-        Its minimiser, see :func:`paired_normal_target`.
+        Its minimiser, see ``paired_normal_target``.
     min_variance : float, default=1e-8
         Floor added to the variances.
 
@@ -349,7 +349,7 @@ def matched_moments(
     ----------
     outputs : Tensor of shape (..., n, 4 t) or (..., n, 5 t)
     nll : Loss
-        :func:`normal_nll`, or :func:`paired_normal_nll`.
+        :func:`normal_nll`, or ``paired_normal_nll``.
     target : Gaussian or PairedNormal
         What `nll` takes, of the mean (..., n, 2 t).
     precision : Tensor of shape (..., n, 2 t)
@@ -430,7 +430,7 @@ def normal_inverse_gamma_nll(
     outputs : Tensor of shape (..., n, 4 t)
         As ``NormalInverseGamma.from_outputs`` reads them.
     target : NormalInverseGammaTarget of shape (..., n, t)
-        See :func:`normal_inverse_gamma_target`.
+        See ``normal_inverse_gamma_target``.
 
     Returns
     -------
@@ -455,7 +455,7 @@ def normal_inverse_wishart_nll(
     outputs : Tensor of shape (..., n, 2 t + 2)
         As ``NormalInverseWishart.from_outputs`` reads them.
     target : NormalInverseGammaTarget of shape (..., n, t)
-        See :func:`normal_inverse_gamma_target`.
+        See ``normal_inverse_gamma_target``.
 
     Returns
     -------

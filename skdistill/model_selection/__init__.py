@@ -15,34 +15,33 @@ from __future__ import annotations
 from ._costs import (
     flops,
     latency,
-    make_cost_scorer,
     n_parameters,
     neg_flops_scorer,
     neg_latency_scorer,
     neg_n_parameters_scorer,
 )
+from ._costs import make_cost_scorer as make_cost_scorer
 from ._cross_validation import cross_val_predict_uncertainty
 from ._gaps_and_tails import GapSplit, TailSplit
 from ._pareto import costs_and_scores as costs_and_scores
-from ._pareto import nondominated, pareto_front
+from ._pareto import nondominated as nondominated
+from ._pareto import pareto_front
 from ._search import CheapestStudentSearchCV, CheapestWithin
 from ._unseen import score_unseen, unseen_scores
 
 __all__ = [
-    "CheapestStudentSearchCV",
-    "CheapestWithin",
-    "GapSplit",
-    "TailSplit",
     "cross_val_predict_uncertainty",
     "flops",
     "latency",
-    "make_cost_scorer",
     "n_parameters",
     "neg_flops_scorer",
     "neg_latency_scorer",
     "neg_n_parameters_scorer",
-    "nondominated",
     "pareto_front",
     "score_unseen",
     "unseen_scores",
+    "CheapestStudentSearchCV",
+    "CheapestWithin",
+    "GapSplit",
+    "TailSplit",
 ]

@@ -295,7 +295,7 @@ def _tensors(module: nn.Module) -> list[Tensor]:
 class Booster(nn.Module):
     """Weighted mean of learners that may read each other's activations; a stack of one network.
 
-    Outputs are bounded, see :func:`skdistill.losses.bounded_outputs`. The weights start as 1.
+    Outputs are bounded, see ``bounded_outputs``. The weights start as 1.
     """
 
     learners: Any  # an nn.ModuleList of Learner

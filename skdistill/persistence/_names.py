@@ -25,7 +25,6 @@ from .._utils.settings import Settings
 from ..distillers import LearnerRecipes, Round
 from ..ensembles import SamplerDiagnostics
 from ..expectations import KNOWN
-from ..sequences import SpecialTokens
 
 # Steps of a pipeline around a model: their state is arrays and plain values.
 _STEPS = (
@@ -70,7 +69,6 @@ _OURS = [
         InputEncoding,
         RandomFunctions,
         UnseenValues,
-        SpecialTokens,
         TableSummary,
         Temperature,
         UnknownColumns,

@@ -11,16 +11,16 @@ sequence is the product, over its tokens, of the members' mean probabilities.
 from __future__ import annotations
 
 from ._ensemble import SequenceEnsemble
-from ._predictor import SequencePredictor
+from ._predictor import SequencePredictor as SequencePredictor
 from ._scored import ScoredSequences
-from ._search import beam_search, token_error_rates
+from ._search import beam_search as beam_search
+from ._search import token_error_rates
+from ._tokens import TOKENS_RULE as TOKENS_RULE
 from ._tokens import SpecialTokens
 
 __all__ = [
+    "token_error_rates",
     "ScoredSequences",
     "SequenceEnsemble",
-    "SequencePredictor",
     "SpecialTokens",
-    "beam_search",
-    "token_error_rates",
 ]

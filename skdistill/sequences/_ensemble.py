@@ -25,17 +25,13 @@ class SequenceEnsemble(SequencePredictor):
     members : list of nn.Module
         Networks with one vocabulary. They are called as ``module(source, target)``, or as
         ``module(target)`` without a source, with tokens of shape (n, S) and (n, T), int64, where
-        a target starts with `begin_token` and may have any length. They give logits of shape
+        a target starts with `tokens.begin` and may have any length. They give logits of shape
         (n, T, K) of the token that follows each one, which depend on the tokens up to it only. They
         are put in evaluation mode, and run on the device of their parameters.
     has_source : bool, default=True
         Whether the members take a source. Language models take none.
-    begin_token : int, default=1
-        Put before each target.
-    end_token : int, default=2
-        Last token of a sequence.
-    pad_token : int, default=0
-        Fills up the shorter rows of an array, after their last token.
+    tokens : SpecialTokens, default=None
+        The tokens that begin, end and pad sequences; None is ``SpecialTokens()``.
 
     Attributes
     ----------
@@ -46,8 +42,8 @@ class SequenceEnsemble(SequencePredictor):
     ------
     TypeError, ValueError
         If there are no members, they are no modules, give anything but logits, or those of
-        different vocabularies; if a token is no integer >= 0, or `pad_token` is one of the
-        other two.
+        different vocabularies; if a token is no integer >= 0, or that which pads is one of
+        the other two.
 
     Examples
     --------
@@ -68,9 +64,7 @@ class SequenceEnsemble(SequencePredictor):
         members: Any,
         *,
         has_source: bool = True,
-        begin_token: int = 1,
-        end_token: int = 2,
-        pad_token: int = 0,
+        tokens: SpecialTokens | None = None,
     ):
         if not isinstance(members, (list, tuple)) or not members:
             raise TypeError(f"{self._called} must be a list of torch modules, got {members!r}.")
@@ -80,8 +74,7 @@ class SequenceEnsemble(SequencePredictor):
                     f"{self._called} must be a list of torch modules; number {number} is "
                     f"{type(member).__name__}."
                 )
-        self._tokens = SpecialTokens(begin_token, end_token, pad_token)
-        self._tokens.check()
+        self._tokens = SpecialTokens.of(tokens)
         self.members = [member.eval() for member in members]
         self._has_source = has_source
         self._n_members = len(members)
@@ -89,8 +82,8 @@ class SequenceEnsemble(SequencePredictor):
 
     def _count_tokens(self) -> int:
         """Size of the vocabulary that the members share."""
-        source = torch.tensor([[self._tokens.end_token]]) if self._has_source else None
-        target_in = torch.tensor([[self._tokens.begin_token]])
+        source = torch.tensor([[self._tokens.end]]) if self._has_source else None
+        target_in = torch.tensor([[self._tokens.begin]])
         at = torch.ones_like(target_in, dtype=torch.bool)
         sizes = [
             self._logits(number, source, target_in, at).shape[-1]
@@ -100,10 +93,10 @@ class SequenceEnsemble(SequencePredictor):
             raise ValueError(
                 f"{self._called} must share one vocabulary; its members predict {sizes} tokens."
             )
-        _, end, pad = self._tokens
+        end, pad = self._tokens.end, self._tokens.pad
         if max(end, pad) >= sizes[0]:
             raise ValueError(
-                f"end_token and pad_token must be among the {sizes[0]} tokens that "
+                f"tokens__end and tokens__pad must be among the {sizes[0]} tokens that "
                 f"{self._called} predict, got {end} and {pad}."
             )
         return sizes[0]
@@ -126,11 +119,11 @@ class SequenceEnsemble(SequencePredictor):
         ----------
         source : Tensor of int64 of shape (n, S) or None
         target_in : Tensor of int64 of shape (n, T)
-            Starts with `begin_token`.
+            Starts with `tokens.begin`.
         at : Tensor of bool of shape (n, T)
             Tokens after which to predict, N in all.
         temperature, smoothing : float, default=1.0 and 0.0
-            See :class:`skdistill.losses.MemberStatistics`.
+            See ``MemberStatistics``.
 
         Returns
         -------
@@ -155,8 +148,8 @@ class SequenceEnsemble(SequencePredictor):
             if isinstance(error, torch.OutOfMemoryError):
                 raise
             raise ValueError(
-                f"{who} cannot read the tokens: those of X and y, begin_token, end_token and "
-                "pad_token must be in its vocabulary, and y None for a language model only "
+                f"{who} cannot read the tokens: those of X and y, tokens__begin, tokens__end "
+                "and tokens__pad must be in its vocabulary, and y None for a language model only "
                 f"({error})."
             ) from error
         if not isinstance(logits, Tensor) or logits.shape[:-1] != target_in.shape:

@@ -39,7 +39,7 @@ class SequencePredictor(ABC):
         """Check inputs, tokens of shape (n, S): sources, or prefixes for a language model."""
         if not self._has_source:
             return self._check_target(X, "X")
-        return check_tokens(X, "X", self._tokens.pad_token)
+        return check_tokens(X, "X", self._tokens.pad)
 
     @property
     def _tells_parts(self) -> bool:
@@ -88,9 +88,9 @@ class SequencePredictor(ABC):
         Number(Integral, 1).check(beam_size, "beam_size")
         source = self._check_source(X)
         tokens = self._search(source, beam_size, max_length)
-        is_scored = tokens != self._tokens.pad_token
+        is_scored = tokens != self._tokens.pad
         if not self._has_source:
-            is_given = source[:, np.newaxis, : tokens.shape[-1]] != self._tokens.pad_token
+            is_given = source[:, np.newaxis, : tokens.shape[-1]] != self._tokens.pad
             is_scored[..., : is_given.shape[-1]] &= ~is_given
         return self._scored(source, tokens, is_scored)
 
@@ -111,7 +111,7 @@ class SequencePredictor(ABC):
         """
         source, y = self._check_pairs(self._check_source(X), y)
         tokens = y[:, np.newaxis]
-        return self._scored(source, tokens, tokens != self._tokens.pad_token)
+        return self._scored(source, tokens, tokens != self._tokens.pad)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean log probability of the tokens of given sequences.
@@ -160,7 +160,7 @@ class SequencePredictor(ABC):
 
     def _check_target(self, y, name: str) -> np.ndarray:
         """Tokens of targets; each may have one end token, its last."""
-        begin, end, pad = self._tokens
+        begin, end, pad = self._tokens.begin, self._tokens.end, self._tokens.pad
         y = check_tokens(y, name, pad)
         if y.max() >= self.n_tokens_:
             raise ValueError(
@@ -169,13 +169,13 @@ class SequencePredictor(ABC):
             )
         if begin != end and (y == begin).any():
             raise ValueError(
-                f"{name} must not hold begin_token, which is put before each sequence; row "
+                f"{name} must not hold tokens__begin, which is put before each sequence; row "
                 f"{first_row(y == begin)} has it ({begin})."
             )
         goes_on = (y[:, :-1] == end) & (y[:, 1:] != pad)
         if goes_on.any():
             raise ValueError(
-                f"{name} must hold only padding ({pad}) after end_token "
+                f"{name} must hold only padding ({pad}) after tokens__end "
                 f"({end}); row {first_row(goes_on)} goes on."
             )
         return y
@@ -186,7 +186,7 @@ class SequencePredictor(ABC):
             max_length = 2 * source.shape[1] + 1
         Number(Integral, 1).check(max_length, "max_length")
         shape = len(source), beam_size, max_length
-        out = np.full(shape, self._tokens.pad_token, dtype=np.int64)
+        out = np.full(shape, self._tokens.pad, dtype=np.int64)
         longest = 1
         for rows in self._chunks(*shape):
             found = self._search_chunk(torch.from_numpy(source[rows]), beam_size, max_length)
@@ -211,7 +211,9 @@ class SequencePredictor(ABC):
             source[:, :0] if self._has_source else source,
             beam_size,
             max_length,
-            **self._tokens._asdict(),
+            begin_token=self._tokens.begin,
+            end_token=self._tokens.end,
+            pad_token=self._tokens.pad,
         )
         return tokens.numpy()
 
@@ -225,7 +227,7 @@ class SequencePredictor(ABC):
             values[:, rows][:, is_scored[rows]] = self._score_chunk(*map(torch.from_numpy, arrays))
         log_probs, aleatoric, epistemic, reverse = values
         # Fewer than B sequences were found.
-        is_missing = (tokens == self._tokens.pad_token).all(-1)
+        is_missing = (tokens == self._tokens.pad).all(-1)
         log_probs[:, 1:, 0][is_missing[:, 1:]] = -np.inf
         total = aleatoric + epistemic
         if not self._tells_parts:
@@ -240,7 +242,7 @@ class SequencePredictor(ABC):
         distribution = self._distribution(
             self._inputs(source, tokens.shape[1]),
             # Inputs: shifted by one token.
-            pad(target[:, :-1], (1, 0), value=self._tokens.begin_token),
+            pad(target[:, :-1], (1, 0), value=self._tokens.begin),
             is_scored.flatten(0, 1),
         )
         log_mean = distribution.log_mean

@@ -3,44 +3,56 @@
 
 from __future__ import annotations
 
+import copy
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
-from typing import NamedTuple
 
 import numpy as np
 from sklearn.utils import check_array
 
-from .._utils.validation import Number, errors_about
+from .._utils.settings import Settings, SettingsRule
+from .._utils.validation import Number, OneOf, errors_about
 
 # Tokens pass through float32, which holds all whole numbers up to here.
 _TOO_LARGE = 2**24
 
 
-class SpecialTokens(NamedTuple):
+@dataclass(eq=False, repr=False)
+class SpecialTokens(Settings):
     """The tokens that begin and end sequences, and fill up the shorter ones.
 
     Parameters
     ----------
-    begin_token : int, default=1
-        Put before each target.
-    end_token : int, default=2
+    begin : int, default=1
+        Put before each target. It need not be in the vocabulary.
+    end : int, default=2
         Last token of a sequence.
-    pad_token : int, default=0
-        Fills up the shorter rows of an array, after their last token.
+    pad : int, default=0
+        Fills up the shorter rows of an array, after their last token. It weighs nothing, and is
+        neither of the others.
     """
 
-    begin_token: int = 1
-    end_token: int = 2
-    pad_token: int = 0
+    _parameter_table = dict.fromkeys(("begin", "end", "pad"), Number(Integral, 0))
 
-    def check(self) -> None:
-        """Raise a TypeError or ValueError for no tokens, or padding that is one of the others."""
-        for name, token in self._asdict().items():
-            Number(Integral, 0).check(token, name)
-        if self.pad_token in (self.begin_token, self.end_token):
+    _: KW_ONLY
+    begin: int = 1
+    end: int = 2
+    pad: int = 0
+
+    @classmethod
+    def of(cls, given: SpecialTokens | None) -> SpecialTokens:
+        """Return what is given as ``tokens=``, None for the defaults; raise if they are invalid."""
+        TOKENS_RULE.check(given, "tokens")
+        tokens = cls() if given is None else copy.copy(given)
+        if tokens.pad in (tokens.begin, tokens.end):
             raise ValueError(
-                f"pad_token must be neither begin_token ({self.begin_token}) nor end_token "
-                f"({self.end_token}), got {self.pad_token}."
+                f"tokens__pad must be neither tokens__begin ({tokens.begin}) nor tokens__end "
+                f"({tokens.end}), got {tokens.pad}."
             )
+        return tokens
+
+
+TOKENS_RULE: SettingsRule = SettingsRule(SpecialTokens, OneOf((None,)))
 
 
 def check_tokens(tokens, name: str, pad_token: int) -> np.ndarray:

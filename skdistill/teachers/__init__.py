@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from .._estimator.functions import align_classes
-from .._estimator.unwrapping import is_prefitted
+from .._estimator.functions import align_classes as align_classes
+from .._estimator.unwrapping import is_prefitted as is_prefitted
 from . import _gaussian_process  # noqa: F401 -- registers its members
 from ._fitted import FittedModels
 from ._mixed import MixedModels
 from ._out_of_fold import interpolates, out_of_fold_members
-from ._predictions import check_member_predictions
+from ._predictions import check_member_predictions as check_member_predictions
 from ._quantile_models import QuantileModels
 from ._teacher import Teacher, as_teacher
 
@@ -19,9 +19,6 @@ __all__ = [
     "FittedModels",
     "MixedModels",
     "QuantileModels",
-    "align_classes",
-    "check_member_predictions",
     "interpolates",
-    "is_prefitted",
     "out_of_fold_members",
 ]

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from functools import partial
 from numbers import Integral
 from typing import Any, Self
@@ -289,6 +291,21 @@ class MixedModels(MetaEstimatorMixin, BaseEstimator):
     def _kept(self) -> list:
         return [model for model in self.models_ if model is not None]
 
+    def without_functions(self, divide: Callable[[Any], tuple[Any, int]]) -> tuple[Self, float]:
+        """Return a copy without the random functions of its models, and the share that showed.
+
+        That is the epistemic variance which functions add to the mixture, as a share of what they
+        add to their ensemble. `divide` gives a fitted model without its functions, and how many.
+        """
+        divided = [(None, 0) if model is None else divide(model) for model in self.models_]
+        copied = copy.copy(self)
+        copied.models_ = [model for model, _ in divided]
+        kept = np.flatnonzero(self.weights_)
+        counts = np.maximum([divided[i][1] for i in kept], 1)
+        widths = np.repeat(self.weights_[kept] / counts, counts)
+        shares = np.split(shares_of_groups(widths, self.n_members), np.cumsum(counts)[:-1], axis=1)
+        return copied, sum(map(spread_of_groups, shares))
+
     def _probabilities(self, fitted, X) -> np.ndarray:
         return align_classes(read_probabilities(fitted, X), fitted.classes_, self.classes_)
 
@@ -351,6 +368,18 @@ def shares_of_groups(widths: np.ndarray, n_groups: int) -> np.ndarray:
     groups = np.arange(n_groups)[:, None]
     shares = np.maximum(np.minimum(ends, groups + 1) - np.maximum(starts, groups), 0)
     return shares / shares.sum(axis=1, keepdims=True)
+
+
+def spread_of_groups(shares: np.ndarray) -> float:
+    """Variance of mixtures of members, as a share of the variance v of these members.
+
+    Of S members that are random but for ``sum_i f_i = 0``, ``E[f_i f_j]`` is v where i = j, and
+    else ``-v / (S - 1)``, so that with `shares` a (n_groups, S)
+    ``E[(sum_i a_i f_i)^2] = v (S sum_i a_i^2 - (sum_i a_i)^2) / (S - 1)``. A single one is 0.
+    """
+    n = shares.shape[1]
+    spread = n * np.square(shares).sum(axis=1) - np.square(shares.sum(axis=1))
+    return float(spread.mean()) / max(n - 1, 1)
 
 
 def stacking_weights(scores: np.ndarray, weight=None) -> np.ndarray:

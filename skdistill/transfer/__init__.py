@@ -14,8 +14,9 @@ from typing import Any
 
 from .._utils.validation import did_you_mean
 from ._box import UniformBox
-from ._disagreement import Disagreement, MemberDisagreement
+from ._disagreement import Disagreement
 from ._disagreement import Measure as Measure
+from ._disagreement import MemberDisagreement as MemberDisagreement
 from ._maker import TransferMaker
 from ._maker import numbered as numbered
 from ._missing import filled as filled
@@ -28,15 +29,12 @@ from ._rows import TransferSet
 __all__ = [
     "Disagreement",
     "GaussianNoise",
-    "MemberDisagreement",
     "Mixup",
     "Munge",
     "TransferMaker",
     "TransferSet",
     "UniformBox",
-    "make_transfer",
 ]
-
 MAKERS: dict[str, type[TransferMaker]] = {
     "noise": GaussianNoise,
     "mixup": Mixup,

@@ -12,6 +12,7 @@ from skdistill import BayesianEnsembleRegressor
 from skdistill._engine import Rows, StackNet
 from skdistill._method.objective import Objective
 from skdistill.modules import MLP, build_member, stack
+from skdistill.settings import Runtime
 
 N, D, BATCH, EPOCHS = 45, 3, 16, 10
 LR, PRIOR_SCALE, BETA = 0.02, 2.0, 0.5
@@ -33,7 +34,7 @@ def ensemble(n_members=3, **kwargs):
         "lr": LR,
         "max_epochs": EPOCHS,
         "batch_size": BATCH,
-        "device": "cpu",
+        "runtime": Runtime(device="cpu"),
         "random_state": 0,
         "normalize_X": False,  # weights are held against X
     }

@@ -52,6 +52,8 @@ from skdistill._engine import DivergenceGuard, MemberEarlyStopping, Rows, TaskPe
 from skdistill._engine._callbacks import asks_to_stop, listens_to_batches
 from skdistill._engine._steps import FlatStep
 from skdistill._utils.messages import time_left
+from skdistill.pruning import GroupLasso
+from skdistill.settings import EarlyStopping, Runtime
 
 # --- callbacks of skorch and of users --------------------------------------------------------
 
@@ -509,8 +511,8 @@ class Poison(Callback):
 
 def test_a_member_that_diverges_after_it_has_stopped_is_not_trained_anew():
     X, y = data()
-    settings = {"early_stopping": True, "n_iter_no_change": 2, "max_epochs": 40, "lr": 0.1}
-    settings |= {"tol": 0.01, "validation_fraction": 0.4}
+    stopping = EarlyStopping(n_iter_no_change=2, tol=0.01, validation_fraction=0.4)
+    settings = {"early_stopping": stopping, "max_epochs": 40, "lr": 0.1}
     clean = ensemble(**settings).fit(X, y)
     poison = Poison()
     with warnings.catch_warnings():
@@ -691,8 +693,8 @@ def test_lines_tell_the_phase_and_the_time_left(capsys, monkeypatch):
     monkeypatch.setattr(_callbacks, "_SECONDS_BETWEEN_LINES", 0.0)
     X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
     small = {"max_epochs": 3, "module__hidden_units": (4,), "random_state": 0}
-    teacher = BayesianEnsembleRegressor(3, verbose=1, member_block=2, **small)
-    HydraPlusRegressor(teacher, verbose=1, group_lasso=0.01, **small).fit(X, y)
+    teacher = BayesianEnsembleRegressor(3, verbose=1, runtime=Runtime(member_block=2), **small)
+    HydraPlusRegressor(teacher, verbose=1, pruning=GroupLasso(0.01), **small).fit(X, y)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "teacher: BayesianEnsembleRegressor"
     phases = ["members 1 to 2 of 3", "members 3 to 3 of 3", "student"]
@@ -764,7 +766,7 @@ def test_the_time_left_is_that_of_all_members(capsys, monkeypatch):
     clock = SimpleNamespace(monotonic=itertools.count().__next__)  # an epoch takes a second
     monkeypatch.setattr(_callbacks, "time", clock)
     X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
-    BayesianEnsembleRegressor(6, member_block=2, max_epochs=3, verbose=1).fit(X, y)
+    BayesianEnsembleRegressor(6, runtime=Runtime(member_block=2), max_epochs=3, verbose=1).fit(X, y)
     left = [line.split(", ")[-1] for line in capsys.readouterr().out.splitlines()]
     assert left == [f"{seconds} s left" for seconds in range(8, -1, -1)]
 
@@ -777,7 +779,7 @@ def test_long_times_are_told_in_minutes_and_hours():
 
 def test_the_table_of_epochs_is_headed_by_what_is_trained(capsys):
     X, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30.0)
-    teacher = BayesianEnsembleRegressor(3, max_epochs=2, member_block=2)
+    teacher = BayesianEnsembleRegressor(3, max_epochs=2, runtime=Runtime(member_block=2))
     HydraPlusRegressor(teacher, max_epochs=2, verbose=2).fit(X, y)
     lines = capsys.readouterr().out.splitlines()
     headings = [line for line in lines if line.endswith(":")]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from skdistill._engine._checkpoint import Checkpoint
+from skdistill._engine._checkpoint import CheckpointFile
 
 DTYPES = ("uint8", "int8", "int16", "int32", "int64", "uint16", "float16", "bfloat16", "float32")
 DTYPES += ("float64", "complex64", "complex128", "bool")
@@ -22,7 +22,7 @@ STATE = {"weights": torch.arange(200.0), "n": 3, "rows": [{"loss": 0.5, "lr": No
 
 
 def checkpoint(path, **belongs_to):
-    return Checkpoint(path, 0, {"lr": "a", **belongs_to})
+    return CheckpointFile(path, 0, {"lr": "a", **belongs_to})
 
 
 def written(path, state=STATE):
@@ -46,13 +46,13 @@ def test_what_is_written_is_read(tmp_path):
 
 def test_it_is_due_after_its_interval(tmp_path):
     assert checkpoint(tmp_path / "ck").is_due()
-    with Checkpoint(tmp_path / "ck", 1000, {}) as later:
+    with CheckpointFile(tmp_path / "ck", 1000, {}) as later:
         assert not later.is_due()
         later.last -= 1001
         assert later.is_due()
         later.write({})
         assert not later.is_due()
-    with Checkpoint(tmp_path / "ck", "3 epochs", {}) as later:
+    with CheckpointFile(tmp_path / "ck", "3 epochs", {}) as later:
         assert [later.is_due() for _ in range(3)] == [False, False, True]
         later.write({})
         assert not later.is_due()

@@ -23,6 +23,7 @@ from skdistill._engine._flat_update import FlatUpdate
 from skdistill._method.objective import Objective
 from skdistill._method.plan import TrainingBudget
 from skdistill._method.task import RegressionTask
+from skdistill.distillers import HydraLoss
 from skdistill.distillers.hydra._estimator import hydra_plan
 from skdistill.distributions import Gaussian
 from skdistill.losses import gaussian_nll
@@ -37,6 +38,7 @@ from skdistill.modules import (
     stack,
 )
 from skdistill.samplers import SGHMCOptimizer, SGLDOptimizer
+from skdistill.settings import EarlyStopping, Runtime
 
 N, D, BATCH, EPOCHS = 70, 3, 16, 20
 
@@ -58,7 +60,7 @@ def ensemble(**kwargs):
         "module__hidden_units": (12, 5),
         "max_epochs": EPOCHS,
         "batch_size": BATCH,
-        "device": "cpu",
+        "runtime": Runtime(device="cpu"),
         "random_state": 0,
     }
     return BayesianEnsembleRegressor(3, **{**settings, **kwargs})
@@ -103,7 +105,7 @@ def assert_same_training(closed, eager, atol=1e-9):
     [
         {},
         {"bootstrap": True, "clip_norm": 0.5, "beta": 0.0},
-        {"early_stopping": True, "n_iter_no_change": 3, "prior_scale": 0.5},
+        {"early_stopping": EarlyStopping(n_iter_no_change=3), "prior_scale": 0.5},
         {"batch_size": 1000, "prior_scale": np.inf},
         {"module__hidden_units": (6, 6), "module__residual": True},
     ],
@@ -123,16 +125,16 @@ def test_an_ensemble_trains_as_by_autograd(activation, settings, weighted, data,
     "settings",
     [
         {},
-        {"n_heads": 2, "transfer": None, "alpha": 0.5},
+        {"n_heads": 2, "transfer": None, "loss": HydraLoss(teacher_weight=0.5)},
         {"n_heads": 1, "clip_norm": None},
         {"head_layers": 2, "weight_decay": 1e-2},
         {"head_layers": 3, "module__activation": "relu", "batch_size": 1000},
-        {"diversity_weight": (0.5, 2, 10), "clip_norm": 0.5},
+        {"loss": HydraLoss(diversity_weight=(0.5, 2, 10)), "clip_norm": 0.5},
         {
             "module__hidden_units": (9, 9),
             "module__residual": True,
             "head_layers": 2,
-            "diversity_weight": 0.5,
+            "loss": HydraLoss(diversity_weight=0.5),
         },
     ],
 )
@@ -143,7 +145,7 @@ def test_a_student_trains_as_by_autograd(settings, data, monkeypatch):
         teacher,
         **{"module__hidden_units": (12, 9), "max_epochs": EPOCHS, "batch_size": BATCH} | settings,
         normalize_X=False,
-        device="cpu",
+        runtime=Runtime(device="cpu"),
         random_state=0,
     )
     assert_same_training(*both_ways(student, monkeypatch, X, y, weight))
@@ -303,7 +305,7 @@ class Loops(nn.Module):
         ({}, "closed_form"),
         ({"module__hidden_units": ()}, "closed_form"),
         ({"module__hidden_units": (6, 6), "module__residual": True}, "closed_form"),
-        ({"compile": False}, "closed_form"),
+        ({"runtime": Runtime(compile=False)}, "closed_form"),
         ({"callbacks": [skorch_callbacks.GradientNormClipping(1.0)]}, "stacked"),
         ({"module": normalised}, "traced"),
         ({"module": Loops}, "loop"),
@@ -512,11 +514,11 @@ def test_a_classifier_has_the_gradient_of_autograd(n_classes):
     "settings",
     [
         {},
-        {"alpha": np.float32(0.3), "beta": 0.2, "spread_weight": 2.0},
-        {"alpha": 0.0, "spread_weight": 0.0},
-        {"alpha": 0.0},
-        {"beta": 0.0, "spread_weight": 0.0},
-        {"beta": 1.0, "spread_weight": 0.0},
+        {"loss": HydraLoss(teacher_weight=np.float32(0.3), member_weight=0.2, spread_weight=2.0)},
+        {"loss": HydraLoss(teacher_weight=0.0, spread_weight=0.0)},
+        {"loss": HydraLoss(teacher_weight=0.0)},
+        {"loss": HydraLoss(member_weight=0.0, spread_weight=0.0)},
+        {"loss": HydraLoss(member_weight=1.0, spread_weight=0.0)},
     ],
 )
 def test_hydras_gradient_is_that_of_finite_differences(n_members, n_heads, settings):

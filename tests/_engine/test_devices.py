@@ -28,6 +28,7 @@ from skdistill._engine import _steps, optimizer_defaults
 from skdistill._estimator.batched import chunk_size
 from skdistill._method.task import RegressionTask, prepare_to_compute
 from skdistill._training.trainer import Training
+from skdistill.distillers import HydraLoss
 from skdistill.distributions import Dirichlet
 from skdistill.losses import label_nll
 from skdistill.modules import MLP, stack
@@ -73,8 +74,12 @@ def distillers():
         yield DistributionDistiller(CLASSIFIER, family="dirichlet", loss=loss, **SMALL)
     yield DistributionDistiller(CLASSIFIER, family="logit_normal", covariance=2, **SMALL)
     for n_heads in (None, 3):
-        yield HydraPlusRegressor(REGRESSOR, n_heads=n_heads, diversity_weight=0.1, **SMALL)
-        yield HydraPlusClassifier(CLASSIFIER, n_heads=n_heads, diversity_weight=0.1, **SMALL)
+        yield HydraPlusRegressor(
+            REGRESSOR, n_heads=n_heads, loss=HydraLoss(diversity_weight=0.1), **SMALL
+        )
+        yield HydraPlusClassifier(
+            CLASSIFIER, n_heads=n_heads, loss=HydraLoss(diversity_weight=0.1), **SMALL
+        )
     yield GPEDDistiller(REGRESSOR, **SMALL)
     yield GPEDDistiller(CLASSIFIER, **SMALL)
     yield REGRESSOR
@@ -225,10 +230,10 @@ def test_a_gpu_predicts_as_many_rows_at_a_time_as_the_memory_takes():
 def test_mps_computes_in_float32():
     task = RegressionTask.of_targets(NUMBERS)
     for device in ("mps", torch.device("mps")):
-        rows, found = prepare_to_compute(ensemble(device=device), X, task)
+        rows, found = prepare_to_compute("auto", device, X, task)
         assert rows.dtype == np.float32
         assert found.dtype == "float64"  # predictions are of X's dtype
         with pytest.raises(ValueError, match=r"dtype must be .*mps.* got 'float64'"):
-            prepare_to_compute(ensemble(device=device, dtype="float64"), X, task)
-    rows, _ = prepare_to_compute(ensemble(), X, task)
+            prepare_to_compute("float64", device, X, task)
+    rows, _ = prepare_to_compute("auto", "auto", X, task)
     assert rows.dtype == np.float64

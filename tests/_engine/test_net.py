@@ -33,8 +33,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
-from skdistill.ensembles import _training
+from skdistill.ensembles import _blocks
 from skdistill.modules import MLP
+from skdistill.settings import Runtime
 
 # --- a stack is its members ------------------------------------------------------------------
 
@@ -139,7 +140,7 @@ def test_bootstrap_samples_differ_and_follow_the_weights():
 def test_blocks_of_members_train_as_one_stack(monkeypatch):
     X, y = data()
     whole = ensemble(n_members=5).fit(X, y)
-    monkeypatch.setattr(_training, "block_size", lambda *arguments: 2)
+    monkeypatch.setattr(_blocks, "block_size", lambda *arguments: 2)
     assert_same_weights(ensemble(n_members=5).fit(X, y), whole, atol=1e-10)
 
 
@@ -179,7 +180,12 @@ def test_dropout_and_normalisation_layers_are_in_training_mode_in_training(early
 def test_running_statistics_are_learnt():
     X, y = data()
     fitted = BayesianEnsembleRegressor(
-        2, module=batch_normalised, max_epochs=3, batch_size=BATCH, device="cpu", random_state=0
+        2,
+        module=batch_normalised,
+        max_epochs=3,
+        batch_size=BATCH,
+        runtime=Runtime(device="cpu"),
+        random_state=0,
     ).fit(X, y)
     buffers = dict(fitted.module_.named_buffers())
     (n_batches,) = (value for name, value in buffers.items() if name.endswith("tracked"))
@@ -196,12 +202,17 @@ def dropping(in_features, out_features):
 
 def models():
     with_dropout = BayesianEnsembleRegressor(
-        3, module=dropping, max_epochs=3, batch_size=BATCH, device="cpu", random_state=0
+        3,
+        module=dropping,
+        max_epochs=3,
+        batch_size=BATCH,
+        runtime=Runtime(device="cpu"),
+        random_state=0,
     )
     student = HydraPlusRegressor(
         ensemble(n_members=2, max_epochs=2),
         max_epochs=2,
-        device="cpu",
+        runtime=Runtime(device="cpu"),
         random_state=0,
         module__hidden_units=(6,),
     )
@@ -251,7 +262,7 @@ def test_fits_in_threads_are_those_one_after_the_other(module):
             module=module,
             max_epochs=5,
             batch_size=BATCH,
-            device="cpu",
+            runtime=Runtime(device="cpu"),
             random_state=seed,
             callbacks=callbacks,
         )
@@ -274,5 +285,7 @@ def test_fit_leaves_the_global_generator_of_the_gpu_alone(module):
     X, y = data()
     torch.cuda.manual_seed_all(3)
     before = torch.cuda.get_rng_state()
-    BayesianEnsembleRegressor(2, module=module, max_epochs=2, device="cuda").fit(X, y)
+    BayesianEnsembleRegressor(2, module=module, max_epochs=2, runtime=Runtime(device="cuda")).fit(
+        X, y
+    )
     assert torch.equal(torch.cuda.get_rng_state(), before)

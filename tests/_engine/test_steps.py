@@ -25,6 +25,7 @@ from skdistill import HydraPlusRegressor
 from skdistill._engine import suited_threads
 from skdistill._engine._flat_update import flush
 from skdistill._engine._steps import clip_each_member
+from skdistill.settings import Runtime
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 
@@ -111,10 +112,12 @@ def test_a_fit_gives_the_callers_threads_back():
 def test_a_compiled_step_is_the_eager_one_and_says_what_it_cost(clip_norm):
     X, y = data(np.float32)
     spy = Spy()
-    compiled = ensemble(compile=True, callbacks=[spy], clip_norm=clip_norm).fit(X, y)
+    compiled = ensemble(runtime=Runtime(compile=True), callbacks=[spy], clip_norm=clip_norm).fit(
+        X, y
+    )
     assert spy.net.step == "compiled"
     assert spy.net.steps_.on_module.seconds > 0
-    eager = ensemble(compile=False, clip_norm=clip_norm).fit(X, y)
+    eager = ensemble(runtime=Runtime(compile=False), clip_norm=clip_norm).fit(X, y)
     assert_same_weights(compiled, eager, atol=1e-5)
     assert_allclose(
         [row["train_loss"] for row in compiled.history_],
@@ -129,14 +132,16 @@ def test_a_compiled_step_is_the_eager_one_and_says_what_it_cost(clip_norm):
 def test_a_captured_step_is_the_eager_one(weighted, batch_size):
     X, y = data()
     weight = np.random.RandomState(1).uniform(0.2, 3, N) if weighted else None
-    settings = {"device": "cuda", "batch_size": batch_size, "early_stopping": True}
+    settings = {"batch_size": batch_size, "early_stopping": True}
     spy = Spy()
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=".*could not be captured")
-        captured = ensemble(compile="auto", callbacks=[spy], **settings).fit(X, y, weight)
+        captured = ensemble(
+            runtime=Runtime(device="cuda", compile="auto"), callbacks=[spy], **settings
+        ).fit(X, y, weight)
     assert spy.net.step == "captured"
     assert spy.net.steps_.on_module.graphs
-    eager = ensemble(compile=False, **settings).fit(X, y, weight)
+    eager = ensemble(runtime=Runtime(device="cuda", compile=False), **settings).fit(X, y, weight)
     assert_same_weights(captured, eager, atol=1e-9)
     assert_allclose(
         [row["train_loss"] for row in captured.history_],
@@ -149,9 +154,11 @@ def test_a_captured_step_is_the_eager_one(weighted, batch_size):
 def test_a_student_captured_is_the_eager_one():
     X, y = data()
     teacher = ensemble(n_members=2, max_epochs=3)
-    settings = {"max_epochs": 12, "batch_size": BATCH, "device": "cuda", "random_state": 0}
+    settings = {"max_epochs": 12, "batch_size": BATCH, "random_state": 0}
     captured, eager = (
-        HydraPlusRegressor(teacher, compile=compile, **settings).fit(X, y)
+        HydraPlusRegressor(
+            teacher, runtime=Runtime(device="cuda", compile=compile), **settings
+        ).fit(X, y)
         for compile in ("auto", False)
     )
     assert_same_weights(captured, eager, atol=1e-9)

@@ -13,7 +13,9 @@ from torch import nn
 from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
 from skdistill._engine import _steps, _traced
 from skdistill._engine._traced import TracedGradient
+from skdistill.distillers import HydraLoss
 from skdistill.modules import MLP
+from skdistill.settings import EarlyStopping, Runtime
 
 N, D, BATCH = 120, 3, 16
 
@@ -53,7 +55,12 @@ def records(monkeypatch):
 
 
 def ensemble(module, **kwargs):
-    settings = {"max_epochs": 6, "batch_size": BATCH, "device": "cpu", "random_state": 0}
+    settings = {
+        "max_epochs": 6,
+        "batch_size": BATCH,
+        "runtime": Runtime(device="cpu"),
+        "random_state": 0,
+    }
     settings["calibrate"] = None  # whose search would end a little elsewhere
     return BayesianEnsembleRegressor(3, module=module, **{**settings, **kwargs})
 
@@ -133,8 +140,7 @@ def test_terms_that_grow_and_penalties_reach_the_record(data, soon, records, mon
     teacher = ensemble(MLP, max_epochs=2)
     settings = {
         "module": normalised,
-        "spread_weight": 1.0,
-        "diversity_weight": (0.5, 1, 4),
+        "loss": HydraLoss(spread_weight=1.0, diversity_weight=(0.5, 1, 4)),
         "weight_decay": 0.1,
         "max_epochs": 6,
         "batch_size": BATCH,
@@ -223,9 +229,7 @@ def test_all_ways_of_training_give_the_same_members(bootstrap, data, soon, recor
     settings = {
         "max_epochs": 20,
         "bootstrap": bootstrap,
-        "early_stopping": True,
-        "n_iter_no_change": 3,
-        "tol": 0.01,
+        "early_stopping": EarlyStopping(n_iter_no_change=3, tol=0.01),
         "lr": 0.02,
     }
     closed = ensemble(MLP, module__hidden_units=(12, 5), module__activation="relu", **settings)

@@ -24,8 +24,11 @@ from skdistill import (
     save,
 )
 from skdistill._engine import SavedTraining
+from skdistill.distillers import HydraLoss
 from skdistill.distillers._fit import _student
+from skdistill.pruning import GroupLasso
 from skdistill.samplers import SGLD, MCDropout
+from skdistill.settings import Checkpoint, Runtime
 
 SMALL = {"max_epochs": 4, "batch_size": 16, "module__hidden_units": (6,), "random_state": 0}
 
@@ -52,7 +55,12 @@ def members(model, first=0, last=None):
 
 @pytest.mark.parametrize(
     "params",
-    [{}, {"member_block": 1}, {"bootstrap": True}, {"early_stopping": True, "member_block": 3}],
+    [
+        {},
+        {"runtime": Runtime(member_block=1)},
+        {"bootstrap": True},
+        {"early_stopping": True, "runtime": Runtime(member_block=3)},
+    ],
 )
 @pytest.mark.parametrize(("cls", "y"), ENSEMBLES)
 def test_members_are_added_to_those_that_are_there(cls, y, params):
@@ -92,7 +100,7 @@ def test_temperature_of_members_with_other_rows_is_that_of_the_further_ones():
 
 
 def test_blocks_that_begin_at_the_same_members_give_the_same_bits():
-    params = {**SMALL, "member_block": 2}
+    params = {**SMALL, "runtime": Runtime(member_block=2)}
     ensemble = BayesianEnsembleRegressor(2, warm_start=True, **params).fit(X, NUMBERS)
     ensemble.set_params(n_members=6).fit(X, NUMBERS)
     assert_same_weights(ensemble, BayesianEnsembleRegressor(6, **params).fit(X, NUMBERS))
@@ -146,7 +154,7 @@ def press_ctrl_c():
 
 
 def test_members_that_an_interrupt_has_left_out_are_trained():
-    params = {**SMALL, "member_block": 1}
+    params = {**SMALL, "runtime": Runtime(member_block=1)}
     ensemble = BayesianEnsembleRegressor(4, warm_start=True, callbacks=[Interrupts(3)], **params)
     with pytest.raises(KeyboardInterrupt):
         ensemble.fit(X, NUMBERS)
@@ -182,7 +190,7 @@ FROZEN = {
     "labels": FrozenEstimator(BayesianEnsembleClassifier(3, **SMALL).fit(X, LABELS)),
 }
 Y = {"numbers": NUMBERS, "labels": LABELS}
-HYDRA = {"spread_weight": 0.0}  # whose weight would grow over all epochs
+HYDRA = {"loss": HydraLoss(spread_weight=0.0)}  # whose weight would grow over all epochs
 STUDENTS = {
     "hydra of numbers": lambda: HydraPlusRegressor(FROZEN["numbers"], **HYDRA, **SMALL),
     "hydra of labels": lambda: HydraPlusClassifier(FROZEN["labels"], **HYDRA, **SMALL),
@@ -288,15 +296,15 @@ class CtrlCAfter(Callback):
             press_ctrl_c()
 
 
-def test_a_pruned_student_goes_on_without_group_lasso():
+def test_a_pruned_student_goes_on_without_pruning():
     student = STUDENTS["hydra of numbers"]().set_params(
-        group_lasso=0.5, module__hidden_units=(12,), prune_threshold=0.05
+        pruning=GroupLasso(0.5, threshold=0.05), module__hidden_units=(12,)
     )
     size = student.fit(X, NUMBERS).n_parameters_
     student.set_params(warm_start=True)
-    with pytest.raises(ValueError, match="group_lasso must be 0 with warm_start=True"):
+    with pytest.raises(ValueError, match="pruning must be None with warm_start=True"):
         student.fit(X, NUMBERS)
-    student.set_params(group_lasso=0.0, max_epochs=9).fit(X, NUMBERS)
+    student.set_params(pruning=None, max_epochs=9).fit(X, NUMBERS)
     assert student.n_parameters_ == size
     assert len(student.history_) == 9
 
@@ -367,7 +375,7 @@ def test_a_saved_model_goes_on(going_on, tmp_path):
 
 def test_a_fit_that_goes_on_has_a_checkpoint_of_its_own(going_on, tmp_path, monkeypatch):
     model, y = going_on
-    params = {"checkpoint": tmp_path / "checkpoint", "checkpoint_every": 0}
+    params = {"checkpoint": Checkpoint(tmp_path / "checkpoint", every=0)}
     killed, resumed = clone_of(model, **params), clone_of(model, **params)
     with monkeypatch.context() as patched:
         patched.setattr(SavedTraining, "on_epoch_end", save_and_end)

@@ -14,6 +14,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import skdistill
 from skdistill import (
@@ -41,6 +42,7 @@ from skdistill.distributions import (
 )
 from skdistill.metrics import ood_auroc
 from skdistill.samplers import SGLD, MCDropout
+from skdistill.teachers import as_teacher
 
 RNG = np.random.RandomState(0)
 X = np.concatenate([RNG.uniform(-4, -1, (60, 1)), RNG.uniform(1, 4, (60, 1))])
@@ -708,6 +710,42 @@ def test_students_of_an_ensemble_inside_have_functions_of_their_own(teacher, tmp
     kind = np.float32 if "float)" in given.type else np.float64
     (total,) = session.run(["total"], {given.name: rows.astype(kind)})
     np.testing.assert_allclose(np.ravel(total), found.total, rtol=1e-5)
+
+
+@pytest.mark.parametrize("in_pipeline", [False, True])
+def test_students_of_mixed_models_have_functions_of_their_own(in_pipeline):
+    kinds = [_ensemble(n_members=20), DecisionTreeRegressor(min_samples_leaf=10, random_state=0)]
+    teacher = as_teacher(kinds, weights="equal").set_params(estimator__random_state=0)
+    teacher = make_pipeline(StandardScaler(), teacher) if in_pipeline else teacher
+    teacher.fit(X, Y)
+    student = DistributionDistiller(FrozenEstimator(teacher), max_epochs=30, random_state=0)
+    student.fit(X, Y)
+    # Groups of two members, and as many of the tree: a half of v (20 / 2 - 1) / 19 is left.
+    rng = np.random.RandomState(0)
+    by_itself = find_functions(
+        X, Y[:, None], None, lambda rows: student.predict(rows)[:, None], None, False, rng
+    )
+    expected = np.sqrt(0.5 * 9 / 19) * by_itself.scale
+    np.testing.assert_allclose(student._recipe.functions.scale, expected, rtol=1e-4)
+    far = np.linspace(-1000, 1000, 41)[:, np.newaxis]
+    found, of_teacher = (skdistill.predict_uncertainty(m, far) for m in (student, teacher))
+    ratio = np.median(np.sqrt(found.epistemic / of_teacher.epistemic))
+    assert 0.7 < ratio < 1.4
+
+
+def test_classes_of_mixed_models_have_functions_of_their_own():
+    kinds = [BayesianEnsembleClassifier(**FAST), DecisionTreeClassifier(random_state=0)]
+    teacher = as_teacher(kinds, weights="equal").set_params(estimator__random_state=0)
+    student = HydraPlusClassifier(teacher, max_epochs=20, random_state=0).fit(X, LABELS)
+    assert isinstance(student._recipe.functions, RandomFunctions)
+    assert student.predict_proba(FAR).max(axis=1).mean() < 0.9
+
+
+def test_students_of_mixed_models_without_an_ensemble_have_none():
+    kinds = [_ensemble(distance_aware=False), DecisionTreeRegressor(random_state=0)]
+    teacher = as_teacher(kinds, weights="equal")
+    student = HydraPlusRegressor(teacher, max_epochs=2, random_state=0).fit(X, Y)
+    assert type(student._recipe.functions) is UnknownColumns
 
 
 def test_classes_of_a_pipeline_have_functions_of_their_own():

@@ -34,6 +34,7 @@ from skdistill._method.task import ClassificationTask, RegressionTask, prepare_t
 from skdistill._utils import moments as _standardisation
 from skdistill._utils.moments import standardisation
 from skdistill.samplers import SGLD
+from skdistill.settings import Runtime
 
 ROOT = Path(__file__).parents[2]
 
@@ -328,7 +329,7 @@ def test_large_tables_are_computed_in_float32(dtype, n_rows, computed, kind, tmp
 def test_targets_far_from_zero_stay_apart_where_predictions_are_of_float32():
     X = np.linspace(-1, 1, 60, dtype=np.float32)[:, np.newaxis]
     y = 1e9 + X[:, 0].astype(np.float64)  # float32 has steps of 64 there
-    settings = {"max_epochs": 20, "dtype": "float64", "random_state": 0}
+    settings = {"max_epochs": 20, "runtime": Runtime(dtype="float64"), "random_state": 0}
     far, near = (BayesianEnsembleRegressor(2, **settings).fit(X, v) for v in (y, y - 1e9))
     assert near.predict(X).dtype == np.float32
     np.testing.assert_allclose(far.predict(X) - 1e9, near.predict(X), atol=1e-3)
@@ -345,16 +346,17 @@ def test_targets_far_from_zero_stay_apart_where_predictions_are_of_float32():
 )
 def test_columns_that_float32_cannot_hold_are_computed_in_float64(column):
     X = np.stack([np.linspace(0, 1, 10_000), column], axis=1)
-    model = BayesianEnsembleRegressor()
     for rows, dtype in ((X, "float64"), (X[:, :1], "float32")):
-        found, task = prepare_to_compute(model, rows, RegressionTask(1, is_1d=True))
+        found, task = prepare_to_compute("auto", "auto", rows, RegressionTask(1, is_1d=True))
         assert found.dtype == dtype
         assert task.dtype == (None if dtype == "float64" else "float64")
 
 
 def test_dtype_must_be_one_that_is_known():
     with pytest.raises(ValueError, match=r"dtype must be one of .*'float16'"):
-        BayesianEnsembleRegressor(2, dtype="float16").fit(np.ones((9, 1)), np.arange(9.0))
+        BayesianEnsembleRegressor(2, runtime=Runtime(dtype="float16")).fit(
+            np.ones((9, 1)), np.arange(9.0)
+        )
 
 
 @pytest.mark.parametrize("given", ["float32", "float64"])

@@ -31,7 +31,9 @@ from skdistill import (
 )
 from skdistill._engine import SavedTraining, _time
 from skdistill._training import resume
+from skdistill.pruning import GroupLasso
 from skdistill.samplers import SGHMC, SGLD, MCDropout
+from skdistill.settings import Checkpoint, Runtime
 
 X, Y = make_regression(64, 3, random_state=0)
 SMALL = {
@@ -223,14 +225,14 @@ def test_dropout_and_early_stopping_have_a_limit(clock):
 
 
 def test_blocks_share_the_time(clock):
-    model = ensemble(4, member_block=2, max_time=10.0, callbacks=[Passing(1.0)])
+    model = ensemble(4, runtime=Runtime(member_block=2), max_time=10.0, callbacks=[Passing(1.0)])
     model.fit(X, Y)
     assert [row["members"] for row in model.history_] == [[0, 1]] * 5 + [[2, 3]] * 5
     assert model.n_epochs_ == 5
 
 
 def test_blocks_side_by_side_have_their_parts(clock):
-    model = ensemble(6, member_block=1, n_jobs=2, max_time=12.0, device="cpu")
+    model = ensemble(6, runtime=Runtime(member_block=1, device="cpu"), n_jobs=2, max_time=12.0)
     with parallel_config(backend="threading"):
         trained = model.fit(X, Y)  # no second passes
     assert trained.n_members_ == 6
@@ -317,7 +319,9 @@ def test_the_fits_on_folds_share_the_time_of_the_teacher():
 def test_a_student_that_is_calibrated_has_half_of_the_time(clock):
     passing = [Passing(1.0)]
     teacher = FrozenEstimator(ensemble().fit(X, Y))
-    student = HydraPlusRegressor(teacher, calibrate=0.3, max_time=8.0, callbacks=passing, **SMALL)
+    student = HydraPlusRegressor(
+        teacher, calibration_fraction=0.3, max_time=8.0, callbacks=passing, **SMALL
+    )
     student.fit(X, Y)
     assert student.n_epochs_ == 4
     assert clock.seconds == 1008.0
@@ -326,7 +330,7 @@ def test_a_student_that_is_calibrated_has_half_of_the_time(clock):
 def test_training_after_pruning_has_its_part(clock):
     passing = [Passing(1.0)]
     teacher = FrozenEstimator(ensemble().fit(X, Y))
-    settings = {**SMALL, "group_lasso": 1e-3, "max_time": 6.0, "callbacks": passing}
+    settings = {**SMALL, "pruning": GroupLasso(1e-3), "max_time": 6.0, "callbacks": passing}
     student = HydraPlusRegressor(teacher, **settings).fit(X, Y)  # 8 epochs and 4
     assert student.n_epochs_ == 4
     assert len(student.history_) == 6
@@ -411,11 +415,11 @@ def test_a_fit_that_goes_on_counts_the_time_before(clock, tmp_path, monkeypatch,
             raise Killed
 
     monkeypatch.setattr(_time.TimeLimit, "batches", in_a_second)
-    teacher = ensemble(4, member_block=2)
-    student = HydraPlusRegressor(teacher, max_time=10.0, checkpoint_every=0, **SMALL)
+    teacher = ensemble(4, runtime=Runtime(member_block=2))
+    student = HydraPlusRegressor(teacher, max_time=10.0, **SMALL)
     expected = clone(student).fit(X, Y)
     assert clock.seconds == 1010.0
-    student.set_params(checkpoint=tmp_path / "checkpoint")
+    student.set_params(checkpoint=Checkpoint(tmp_path / "checkpoint", every=0))
     monkeypatch.setattr(SavedTraining, "on_epoch_end", end_epoch_and_die)
     with pytest.raises(Killed):
         student.fit(X, Y)
@@ -495,7 +499,7 @@ def test_the_first_steps_tell_how_long_it_takes(clock, capsys, monkeypatch):
 
     slow = [Slow()]
     for params, end in (({}, ""), ({"max_time": 10.0}, "; max_time leaves 10 s")):
-        ensemble(4, member_block=2, verbose=1, callbacks=slow, **params).fit(X, Y)
+        ensemble(4, runtime=Runtime(member_block=2), verbose=1, callbacks=slow, **params).fit(X, Y)
         lines = [line for line in capsys.readouterr().out.splitlines() if "take about" in line]
         assert lines == [
             "members 1 to 2 of 4: 8 epochs take about 13 s, with what is trained after it" + end,

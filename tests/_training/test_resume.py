@@ -38,13 +38,15 @@ from skdistill import (
 from skdistill._engine import SavedTraining
 from skdistill.datasets import TRANSLATION_TOKENS, make_translation
 from skdistill.modules import RecurrentSequenceModel, TabM
+from skdistill.pruning import GroupLasso
 from skdistill.samplers import SGLD, MCDropout
+from skdistill.settings import Checkpoint, EarlyStopping, Runtime
 
 ROOT = Path(__file__).parents[2]
 X, Y = make_regression(60, 4, random_state=0)
 CLASSES = np.where(Y > 0, "up", "down")
 SMALL = {"max_epochs": 8, "batch_size": 16, "module__hidden_units": (6,), "random_state": 0}
-TEACHER = BayesianEnsembleRegressor(3, member_block=2, **SMALL)
+TEACHER = BayesianEnsembleRegressor(3, runtime=Runtime(member_block=2), **SMALL)
 OF_CLASSES = BayesianEnsembleClassifier(3, **SMALL)
 SIZES = TRANSLATION_TOKENS.n_source, TRANSLATION_TOKENS.n_target
 SEQUENCES = make_translation(40, random_state=0)
@@ -59,7 +61,7 @@ def sequence_distiller():
 FITS = {
     "ensemble": (TEACHER, (X, Y)),
     "ensemble with early stopping": (
-        clone(TEACHER).set_params(early_stopping=True, n_iter_no_change=2, lr=0.05),
+        clone(TEACHER).set_params(early_stopping=EarlyStopping(n_iter_no_change=2), lr=0.05),
         (X, Y),
     ),
     "ensemble of classes": (OF_CLASSES, (X, CLASSES)),
@@ -72,7 +74,7 @@ FITS = {
         BayesianEnsembleRegressor(3, **SMALL | {"module": TabM, "module__hidden_units": (4,)}),
         (X, Y),
     ),
-    "hydra": (HydraPlusRegressor(TEACHER, group_lasso=0.05, **SMALL), (X, Y)),
+    "hydra": (HydraPlusRegressor(TEACHER, pruning=GroupLasso(0.05), **SMALL), (X, Y)),
     "hydra of classes": (HydraPlusClassifier(OF_CLASSES, **SMALL), (X, CLASSES)),
     "distribution": (DistributionDistiller(TEACHER, transfer="mixup", **SMALL), (X, Y)),
     "distribution of a forest": (
@@ -157,7 +159,7 @@ def expected():
 @pytest.mark.parametrize("name", FITS)
 def test_a_fit_goes_on_to_the_same_model(name, epoch, expected, tmp_path):
     path = tmp_path / "checkpoint"
-    params = {"checkpoint": path, "checkpoint_every": 0}
+    params = {"checkpoint": Checkpoint(path, every=0)}
     try:
         with ending(epoch):
             fit(name, **params)
@@ -170,7 +172,7 @@ def test_a_fit_goes_on_to_the_same_model(name, epoch, expected, tmp_path):
 def test_a_training_that_was_stopped_early_does_not_go_on(expected, tmp_path):
     n_epochs = len(expected(STOPPING).history_)
     for epoch in range(1, n_epochs + 1):
-        params = {"checkpoint": tmp_path / "checkpoint", "checkpoint_every": 0}
+        params = {"checkpoint": Checkpoint(tmp_path / "checkpoint", every=0)}
         with ending(epoch), pytest.raises(Stopped):
             fit(STOPPING, **params)
         assert_same(fit(STOPPING, **params), expected(STOPPING))
@@ -178,7 +180,7 @@ def test_a_training_that_was_stopped_early_does_not_go_on(expected, tmp_path):
 
 def test_a_fit_that_goes_on_trains_what_is_left_only(tmp_path):
     begun = []
-    params = {"checkpoint": tmp_path / "checkpoint", "checkpoint_every": "3 epochs"}
+    params = {"checkpoint": Checkpoint(tmp_path / "checkpoint", every="3 epochs")}
     with ending(20), pytest.raises(Stopped):
         fit("hydra", **params)
     real = SavedTraining.on_epoch_end
@@ -196,7 +198,7 @@ def test_a_fit_that_goes_on_trains_what_is_left_only(tmp_path):
 
 
 def test_seeds_of_chance_are_kept(tmp_path):
-    params = {"checkpoint": tmp_path / "checkpoint", "checkpoint_every": 0, "random_state": None}
+    params = {"checkpoint": Checkpoint(tmp_path / "checkpoint", every=0), "random_state": None}
     with ending(20), pytest.raises(Stopped):
         fit("distribution", teacher__random_state=None, **params)
     model = fit("distribution", teacher__random_state=None, **params)
@@ -208,7 +210,7 @@ def test_seeds_of_chance_are_kept(tmp_path):
     [({"lr": 0.02}, "lr"), ({"teacher__lr": 0.02}, "teacher__lr"), ({"n_heads": 2}, "n_heads")],
 )
 def test_other_parameters_are_refused_by_name(change, named, tmp_path):
-    params = {"checkpoint": tmp_path / "checkpoint", "checkpoint_every": 0}
+    params = {"checkpoint": Checkpoint(tmp_path / "checkpoint", every=0)}
     with ending(3), pytest.raises(Stopped):
         fit("hydra", **params)
     with pytest.raises(ValueError, match=rf"what differs: {named}\."):
@@ -217,7 +219,7 @@ def test_other_parameters_are_refused_by_name(change, named, tmp_path):
 
 @pytest.mark.parametrize("name", ["X", "y", "sample_weight"])
 def test_other_data_are_refused_by_name(name, tmp_path):
-    params = {"checkpoint": tmp_path / "checkpoint", "checkpoint_every": 0}
+    params = {"checkpoint": Checkpoint(tmp_path / "checkpoint", every=0)}
     with ending(3), pytest.raises(Stopped):
         fit("hydra", **params)
     data = {"X": X, "y": Y, "sample_weight": None}
@@ -230,14 +232,14 @@ def test_other_data_are_refused_by_name(name, tmp_path):
 # Damaged files
 # ------------------------------------------------------------------------------------------
 
-STOPPED = clone(TEACHER).set_params(max_epochs=3, checkpoint_every=0)  # two trainings
+STOPPED = clone(TEACHER).set_params(max_epochs=3)  # two trainings
 REFUSED = r"checkpoint='.*checkpoint' .*Delete it to begin anew, or name another file\.$"
 
 
 def stopped_at(path):
     """The checkpoint of a fit that was stopped in its second training."""
     with ending(5), pytest.raises(Stopped):
-        clone(STOPPED).set_params(checkpoint=path).fit(X, Y)
+        clone(STOPPED).set_params(checkpoint=Checkpoint(path, every=0)).fit(X, Y)
     return path.read_bytes()
 
 
@@ -315,7 +317,7 @@ CHANGES = [
 def test_damaged_checkpoints_are_refused(tmp_path, tally):
     path = tmp_path / "checkpoint"
     content = stopped_at(path)
-    model = clone(STOPPED).set_params(checkpoint=path)
+    model = clone(STOPPED).set_params(checkpoint=Checkpoint(path, every=0))
     n_files = count_refused(lambda: model.fit(X, Y), path, content, CHANGES, REFUSED)
     assert n_files >= 200
     tally("damaged checkpoints", n_files)
@@ -344,8 +346,8 @@ def test_a_saved_model_is_no_checkpoint_and_the_reverse(tmp_path):
 
 @pytest.mark.parametrize("every", [-1, "often", "0 epochs", "3 days", None])
 def test_intervals_that_are_none_are_refused(every):
-    with pytest.raises((TypeError, ValueError), match="checkpoint_every must be a number of sec"):
-        fit("ensemble", checkpoint_every=every)
+    with pytest.raises((TypeError, ValueError), match="checkpoint__every must be a number of sec"):
+        fit("ensemble", checkpoint=Checkpoint("path", every=every))
 
 
 # ------------------------------------------------------------------------------------------
@@ -363,12 +365,12 @@ def kill_and_resume(name, n_kills, folder):
         path = Path(folder) / str(n_killed)
         child = os.fork()
         if child == 0:
-            fit(name, checkpoint=path, checkpoint_every=0)
+            fit(name, checkpoint=Checkpoint(path, every=0))
             os._exit(0)
         time.sleep(duration * rng.uniform(0.05, 1.0))
         os.kill(child, signal.SIGKILL)
         n_killed += os.WIFSIGNALED(os.waitpid(child, 0)[1])  # else it was over before
-        assert_same(fit(name, checkpoint=path, checkpoint_every=0), expected)
+        assert_same(fit(name, checkpoint=Checkpoint(path, every=0)), expected)
         assert os.listdir(folder) == []
 
 

@@ -27,6 +27,7 @@ from skdistill import (
 from skdistill._training.stream import Part, Stream, _Examples, is_stream
 from skdistill._utils import moments
 from skdistill.samplers import SGLD
+from skdistill.settings import Runtime
 from skdistill.streams import Batches
 
 SMALL = {"max_epochs": 3, "module__hidden_units": (8,), "random_state": 0}
@@ -106,11 +107,11 @@ def test_one_batch_trains_what_the_arrays_train(model, kind, is_weighted, table)
     X, y, weight = table
     y = targets_of(kind, y)
     data = (X, y, weight) if is_weighted else (X, y)
-    plain = MODELS[model](kind, X, y).set_params(dtype="float64")
+    plain = MODELS[model](kind, X, y).set_params(runtime=Runtime(dtype="float64"))
     if model != "ensemble":  # of a stream rows are drawn anew in each epoch, of arrays once
         plain.set_params(transfer=None)
     if model == "hydra of an ensemble":
-        plain.set_params(teacher__dtype="float64")
+        plain.set_params(teacher__runtime=Runtime(dtype="float64"))
     expected = clone(plain).fit(*data)
     found = clone(plain).fit(Cut(*data, size=len(X)))
     uncertainties = (model.predict_uncertainty(X).total for model in (found, expected))
@@ -204,7 +205,7 @@ def test_categories_may_come_late_or_lack(library, is_categorical, table):
         part["town"] = part["town"].astype("category" if is_categorical else "str")
         parts.append((frames.DataFrame(part), y[rows]))
     whole = frames.DataFrame(pd.DataFrame({"x": X[:, 0], "z": X[:, 1], "town": town}))
-    settings = {"max_epochs": 40, "dtype": "float64", "module__embeddings": None}
+    settings = {"max_epochs": 40, "runtime": Runtime(dtype="float64"), "module__embeddings": None}
     for make in (ensemble, lambda **params: hydra("regressor", ensemble(**params), **params)):
         model = make(**settings).fit(Given(parts))
         assert model.categories_ == {2: ["Rome", "Oslo", "Bern"]}
@@ -531,9 +532,9 @@ def test_what_dask_cannot_divide_in_the_same_way_is_refused(table):
 def test_jobs_read_the_batches_for_themselves(make, backend, table, tmp_path):
     frame = frame_of(table)
     batches = Batches(make(frame, tmp_path), target="y", weight="w", batch_size=60, buffer_rows=128)
-    expected = ensemble(member_block=1).fit(batches)
+    expected = ensemble(runtime=Runtime(member_block=1)).fit(batches)
     with joblib.parallel_config(backend=backend, n_jobs=2):
-        found = ensemble(member_block=1).fit(batches)
+        found = ensemble(runtime=Runtime(member_block=1)).fit(batches)
     for name, value in expected.module_.state_dict().items():
         assert torch.equal(found.module_.state_dict()[name], value)
     assert [row["members"] for row in found.history_] == [[m] for m in range(3) for _ in range(3)]
@@ -543,13 +544,13 @@ def test_processes_need_batches_that_pickle(table):
     X, y, _ = table
     batches = Cut(X, y)
     batches.lock = threading.Lock()
-    jobs = {"member_block": 1, "n_jobs": 2}
+    jobs = {"runtime": Runtime(member_block=1), "n_jobs": 2}
     with pytest.raises(TypeError, match=r"X must be batches .* n_jobs=2; got Cut: .*lock"):
         ensemble(**jobs).fit(batches)
     with joblib.parallel_config(backend="threading"):
         found = ensemble(**jobs).fit(batches)
     np.testing.assert_array_equal(
-        found.predict(X), ensemble(member_block=1).fit(batches).predict(X)
+        found.predict(X), ensemble(runtime=Runtime(member_block=1)).fit(batches).predict(X)
     )
     assert ensemble(n_jobs=2).fit(batches).n_members_ == 3  # a single block stays here
 

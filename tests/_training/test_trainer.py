@@ -33,8 +33,10 @@ from skdistill import (
     GPEDDistiller,
     HydraPlusRegressor,
 )
-from skdistill.ensembles import _training
+from skdistill.ensembles import _blocks
+from skdistill.pruning import GroupLasso
 from skdistill.samplers import SGLD, MCDropout
+from skdistill.settings import Runtime
 
 ROOT = Path(__file__).parents[2]
 
@@ -260,9 +262,9 @@ def test_every_epoch_is_a_task(data):
 
 @has_callbacks
 def test_every_block_of_members_has_its_epochs(data, monkeypatch):
-    monkeypatch.setattr(_training, "block_size", lambda *arguments: 2)
+    monkeypatch.setattr(_blocks, "block_size", lambda *arguments: 2)
     tasks = Tasks()
-    model = ensemble(device="cpu").set_callbacks(tasks).fit(*data)
+    model = ensemble(runtime=Runtime(device="cpu")).set_callbacks(tasks).fit(*data)
     assert counted(tasks)["BayesianEnsembleRegressor", "epoch"] == 10
     assert len(model.history_) == 10
 
@@ -402,7 +404,7 @@ def test_the_end_of_every_fit_is_monitored(make, data):
 
 @has_callbacks
 def test_a_pruned_student_is_monitored_to_its_end(data):
-    model = student(group_lasso=0.3, finetune_epochs=2)
+    model = student(pruning=GroupLasso(0.3, finetune_epochs=2))
     scores, (last,) = monitored(model, *data, "r2")
     assert len(scores) == 5 + 2
     assert scores[-1] == pytest.approx(last, rel=1e-9)

@@ -25,15 +25,17 @@ PREAMBLE = """
 import os, pickle, sys, time, warnings
 import numpy as np, torch
 from skdistill import BayesianEnsembleRegressor
+from skdistill.settings import Runtime
 warnings.simplefilter("ignore")
 torch.set_num_threads(2)
 rng = np.random.RandomState(0)
 X = rng.normal(size=(2000, 20)).astype(np.float32)
 y = X[:, 0] + rng.normal(size=len(X))
 
-def wide(**params):
+def wide(n_threads="auto", **params):
     settings = {"module__hidden_units": (100, 100), "max_epochs": 1, "batch_size": 1000}
-    return BayesianEnsembleRegressor(2, device="cpu", random_state=0, **settings, **params)
+    runtime = Runtime(device="cpu", n_threads=n_threads)
+    return BayesianEnsembleRegressor(2, runtime=runtime, random_state=0, **settings, **params)
 
 def check_fit(model, expected):
     np.testing.assert_allclose(model.predict(X), expected[:2000], rtol=1e-2, atol=1e-2)

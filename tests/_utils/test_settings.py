@@ -11,6 +11,7 @@ from sklearn.model_selection import GridSearchCV
 
 from skdistill import BayesianEnsembleRegressor, HydraPlusClassifier, HydraPlusRegressor
 from skdistill._utils.settings import Settings
+from skdistill.settings import Runtime
 from skdistill.transfer import Disagreement, GaussianNoise
 
 
@@ -141,7 +142,7 @@ X, Y = np.random.default_rng(0).normal(size=(2, 20, 2))
         ({"optimizer": "Adm"}, "Adam"),
         ({"inference": "deep_ensembles"}, "deep_ensemble"),
         ({"lr_schedule": "cosin"}, "cosine"),
-        ({"device": "cudda"}, "cuda"),
+        ({"runtime": Runtime(device="cudda")}, "cuda"),
     ],
 )
 def test_misspelt_parameters_are_asked_about(params, meant):
@@ -164,6 +165,6 @@ def test_misspelt_names_are_asked_about_by_set_params():
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is such a device")
 @pytest.mark.parametrize("model", [BayesianEnsembleRegressor, HydraPlusRegressor])
 def test_a_device_that_is_not_there_says_what_to_write(model):
-    message = raised(lambda: model(device="cuda").fit(X, Y[:, 0]))
+    message = raised(lambda: model(runtime=Runtime(device="cuda")).fit(X, Y[:, 0]))
     assert "device must be one that torch can use here, got 'cuda' (" in message
-    assert "device='auto'" in message
+    assert "Runtime(device='auto')" in message

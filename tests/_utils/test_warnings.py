@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skdistill import BayesianEnsembleClassifier, BDistilBooster, DistributionDistiller
 from skdistill.metrics import uncertainty_ndcg
+from skdistill.settings import Runtime
 
 X, y = make_classification(60, random_state=0)
 
@@ -67,7 +68,11 @@ def test_warnings_name_the_line_of_the_user(case):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the device is there")
 def test_so_do_those_of_a_model_that_is_read_from_a_file():
-    model = BayesianEnsembleClassifier(1, max_epochs=1).fit(X, y).set_params(device="cuda")
+    model = (
+        BayesianEnsembleClassifier(1, max_epochs=1)
+        .fit(X, y)
+        .set_params(runtime=Runtime(device="cuda"))
+    )
     file = io.BytesIO()
     joblib.dump(model, file)
     file.seek(0)

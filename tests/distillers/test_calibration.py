@@ -119,7 +119,7 @@ def test_temperature_and_spread_of_classes_are_mended():
 
 def test_the_network_is_that_of_all_rows(task, frozen):
     plain = task.student(frozen).fit(*task.data)
-    student = task.student(frozen, calibrate=0.25).fit(*task.data)
+    student = task.student(frozen, calibration_fraction=0.25).fit(*task.data)
     rows = torch.from_numpy(task.X)
     assert torch.equal(student.module_.outputs(rows), plain.module_.outputs(rows))
     assert not hasattr(plain, "calibration_")
@@ -134,7 +134,7 @@ def test_the_network_is_that_of_all_rows(task, frozen):
 
 
 def test_everything_is_read_off_the_calibrated_student(task, frozen):
-    student = task.student(frozen, calibrate=0.25).fit(*task.data)
+    student = task.student(frozen, calibration_fraction=0.25).fit(*task.data)
     X, distribution = task.X, student.predict_distribution(task.X)
     total, aleatoric, epistemic = student.predict_uncertainty(X)
     np.testing.assert_allclose(total, aleatoric + epistemic)
@@ -158,7 +158,7 @@ def test_a_student_of_one_gaussian_has_its_variance_times_the_temperature(regres
     teacher = regression.ensemble()
     settings = dict(family="mixture", max_epochs=5, module__hidden_units=(8,), random_state=0)
     plain = DistributionDistiller(teacher, **settings).fit(X, y, sample_weight=weight)
-    student = clone(plain).set_params(calibrate=0.5).fit(X, y, sample_weight=weight)
+    student = clone(plain).set_params(calibration_fraction=0.5).fit(X, y, sample_weight=weight)
     temperature = student.calibration_.temperature
     assert abs(temperature - 1) > 0.01
     (_, std), (_, plain_std) = (m.predict(X, return_std=True) for m in (student, plain))
@@ -167,15 +167,17 @@ def test_a_student_of_one_gaussian_has_its_variance_times_the_temperature(regres
 
 def test_a_teacher_that_is_fitted_here_is_fitted_without_the_rows_too(task, frozen):
     teacher = task.counting_ensemble()
-    student = task.student(teacher, calibrate=0.25).fit(*task.data)
+    student = task.student(teacher, calibration_fraction=0.25).fit(*task.data)
     assert type(teacher).n_fits == 2
     assert student.teacher_.n_features_in_ == 3
-    student = task.student(FrozenEstimator(student.teacher_), calibrate=0.25).fit(*task.data)
+    student = task.student(FrozenEstimator(student.teacher_), calibration_fraction=0.25).fit(
+        *task.data
+    )
     assert type(teacher).n_fits == 2
 
 
 def test_files_pickles_and_clones(task, frozen, tmp_path):
-    student = task.student(frozen, calibrate=0.25).fit(*task.data)
+    student = task.student(frozen, calibration_fraction=0.25).fit(*task.data)
     skdistill.save(student, tmp_path / "student")
     for other in (skdistill.load(tmp_path / "student"), pickle.loads(pickle.dumps(student))):
         assert other.calibration_ == student.calibration_
@@ -184,10 +186,10 @@ def test_files_pickles_and_clones(task, frozen, tmp_path):
         ):
             np.testing.assert_array_equal(one, same)
     copy = clone(student)
-    assert copy.get_params()["calibrate"] == 0.25
+    assert copy.get_params()["calibration_fraction"] == 0.25
     with pytest.raises(NotFittedError):
         copy.predict(task.X)
-    student.set_params(calibrate=None).fit(*task.data)
+    student.set_params(calibration_fraction=None).fit(*task.data)
     assert not hasattr(student, "calibration_")
 
 
@@ -195,7 +197,7 @@ def test_searches_and_frames(task):
     frame = pd.DataFrame(task.X, columns=list("abc"))
     student = task.student(task.ensemble(max_epochs=2), max_epochs=2)
     name = type(student).__name__.lower()
-    grid = {f"{name}__calibrate": [None, 0.25]}
+    grid = {f"{name}__calibration_fraction": [None, 0.25]}
     search = GridSearchCV(make_pipeline(StandardScaler(), student), grid, cv=2, error_score="raise")
     search.fit(frame, task.y)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
@@ -203,7 +205,9 @@ def test_searches_and_frames(task):
 
 def test_several_targets_and_training_that_goes_on(regression):
     X, y = regression.X, np.stack([regression.y, regression.X[:, 0]], axis=1)
-    student = regression.student(regression.ensemble(), calibrate=0.25, warm_start=True).fit(X, y)
+    student = regression.student(
+        regression.ensemble(), calibration_fraction=0.25, warm_start=True
+    ).fit(X, y)
     before = student.calibration_
     assert [len(v) for v in (before.scale, before.power, before.temperature)] == [2, 2, 2]
     student.set_params(max_epochs=8).fit(X, y)
@@ -216,16 +220,18 @@ def test_what_it_does_not_go_with(task, frozen):
     X, y = task.data
     for share in (0, 1, 1.5, "yes"):
         with pytest.raises(
-            (ValueError, TypeError), match=r"calibrate must be a number in \(0, 1\)"
+            (ValueError, TypeError), match=r"calibration_fraction must be a number in \(0, 1\)"
         ):
-            task.student(frozen, calibrate=share).fit(X, y)
-    student = task.student(frozen, calibrate=0.25)
-    with pytest.raises(ValueError, match="calibrate must be None with partial_fit"):
+            task.student(frozen, calibration_fraction=share).fit(X, y)
+    student = task.student(frozen, calibration_fraction=0.25)
+    with pytest.raises(ValueError, match="calibration_fraction must be None with partial_fit"):
         student.partial_fit(X, y, **({"classes": np.unique(y)} if task.is_classification else {}))
     members = frozen.estimator.predict_members(X)
-    with pytest.raises(ValueError, match="calibrate must be None with member_predictions"):
-        task.student(None, calibrate=0.25).fit(X, y, member_predictions=members)
-    with pytest.raises(ValueError, match="calibrate must be None where X gives batches"):
+    with pytest.raises(
+        ValueError, match="calibration_fraction must be None with member_predictions"
+    ):
+        task.student(None, calibration_fraction=0.25).fit(X, y, member_predictions=members)
+    with pytest.raises(ValueError, match="calibration_fraction must be None where X gives batches"):
         student.fit(OneBatch(X, y))
     chosen = np.zeros(len(y))
     chosen[0] = 1
@@ -235,7 +241,7 @@ def test_what_it_does_not_go_with(task, frozen):
 
 def test_families_that_cannot_be_calibrated_say_so(regression):
     wishart = DistributionDistiller(
-        regression.ensemble(), family="normal_inverse_wishart", calibrate=0.25
+        regression.ensemble(), family="normal_inverse_wishart", calibration_fraction=0.25
     )
     with pytest.raises(ValueError, match="predicts a NormalInverseWishart, whose epistemic part"):
         wishart.fit(*regression.data)
@@ -243,9 +249,9 @@ def test_families_that_cannot_be_calibrated_say_so(regression):
 
 def test_a_class_must_be_left_to_fit_on(classification):
     y = np.repeat(["a", "b"], [58, 2])
-    student = classification.student(classification.ensemble(), calibrate=0.95)
+    student = classification.student(classification.ensemble(), calibration_fraction=0.95)
     with pytest.raises(
-        ValueError, match=r"calibrate.*(leaves no row of the classes \['b'\]|train)"
+        ValueError, match=r"calibration_fraction.*(leaves no row of the classes \['b'\]|train)"
     ):
         student.fit(classification.X, y)
 
@@ -257,7 +263,7 @@ def test_an_epistemic_part_that_says_nothing_is_warned_of(monkeypatch, regressio
     monkeypatch.setattr(
         "skdistill.distillers._fit._calibration.fit_calibration", lambda *arguments: constant
     )
-    student = regression.student(FrozenEstimator(teacher), calibrate=0.25)
+    student = regression.student(FrozenEstimator(teacher), calibration_fraction=0.25)
     with pytest.warns(UserWarning, match="does not rise with its members'"):
         student.fit(X, y)
     epistemic = student.predict_uncertainty(X).epistemic
@@ -273,7 +279,7 @@ def test_the_split_is_that_of_random_state(regression):
         def __init__(self):
             self.draw_seeds = lambda n: [0] * n
 
-    student = regression.student(None, calibrate=0.25)
+    student = regression.student(None, calibration_fraction=0.25)
     kept, held_out = split_rows(student, OfRows())
     X, X_held, y, y_held = train_test_split(*regression.data, test_size=0.25, random_state=0)
     for found, expected in zip((*kept[:2], *held_out[:2]), (X, y, X_held, y_held), strict=True):

@@ -41,8 +41,10 @@ from torch import nn
 from skdistill import BDistilBooster, DistributionDistiller, predict_members
 from skdistill._engine import PooledRows
 from skdistill._training.trainer import batch_size_for, learning_rate_for
+from skdistill.distillers import HydraLoss
 from skdistill.distillers._fit import _student, _validate
 from skdistill.modules import MLP, stack
+from skdistill.settings import Runtime
 from skdistill.teachers import as_teacher
 from skdistill.transfer import GaussianNoise, Mixup, Munge, TransferSet, UniformBox
 
@@ -468,7 +470,9 @@ def assert_answers_belong_to_their_rows(rows, members, task):
 
 def test_member_predictions_are_split_along_rows_by_a_grid_search(members, task, rows_learnt):
     model = task.student(None, max_epochs=1, **plain(task))
-    search = GridSearchCV(model, {"alpha": [0.5, 1]}, cv=3, error_score="raise")
+    search = GridSearchCV(
+        model, {"loss": [HydraLoss(teacher_weight=0.5), None]}, cv=3, error_score="raise"
+    )
     learnt = rows_learnt(search, *task.data, member_predictions=members)
     assert [len(rows) for rows in learnt] == [*[40] * 6, 60]
     for rows in learnt:
@@ -612,7 +616,9 @@ def test_memory_keeps_answers_out_of_fold_too(seed, task, tmp_path):
     model = task.student(
         counted, memory=str(tmp_path), max_epochs=1, random_state=seed, teacher_cv=2
     )
-    search = GridSearchCV(model, {"alpha": [0.5, 0.9]}, cv=2, error_score="raise")
+    search = GridSearchCV(
+        model, {"loss": [HydraLoss(teacher_weight=0.5), None]}, cv=2, error_score="raise"
+    )
     search.fit(*task.data)
     assert counted.n_fits == (2 + 1) * (2 + 1)  # on two folds and on all; folds of the search, all
 
@@ -638,7 +644,7 @@ def test_memory_fits_each_teacher_once_per_fold(seed, as_path, task, tmp_path):
 def test_without_memory_each_candidate_fits_its_teacher(task):
     counted = task.counting_ensemble()
     model = task.student(counted, max_epochs=1)
-    GridSearchCV(model, {"alpha": [0.5, 0.9]}, cv=3).fit(*task.data)
+    GridSearchCV(model, {"loss": [HydraLoss(teacher_weight=0.5), None]}, cv=3).fit(*task.data)
     assert counted.n_fits == 2 * 3 + 1
 
 
@@ -724,7 +730,11 @@ def test_transfer_rows_weigh_one(frozen, further, task, rows_learnt):
 
 
 def test_labels_of_transfer_rows_are_never_used(frozen, further, task):
-    settings = {"alpha": 0.0, "spread_weight": 0.0, "transfer": None, "batch_size": 100}
+    settings = {
+        "loss": HydraLoss(teacher_weight=0.0, spread_weight=0.0),
+        "transfer": None,
+        "batch_size": 100,
+    }
     only_labels = task.student(frozen, **settings)
     with_rows = clone(only_labels).fit(*task.data, X_transfer=further)
     without = clone(only_labels).fit(*task.data)
@@ -758,8 +768,10 @@ def test_transfer_rows_must_be_finite(value, frozen, further, task):
 
 
 def test_rows_without_labels_need_the_teacher_alone(frozen, further, task):
-    model = task.student(frozen, transfer_only=True, alpha=0.9)
-    with pytest.raises(ValueError, match=r"^alpha must be 1 with transfer_only=True.*got 0\.9"):
+    model = task.student(frozen, transfer_only=True, loss=HydraLoss(teacher_weight=0.9))
+    with pytest.raises(
+        ValueError, match=r"^loss__teacher_weight must be 1 with transfer_only=True.*got 0\.9"
+    ):
         model.fit(*task.data, X_transfer=further)
 
 
@@ -772,7 +784,9 @@ def test_transfer_only_needs_rows(transfer, frozen, task):
 
 def test_a_transfer_set_goes_whole_through_a_grid_search(task, rows_learnt):
     model = task.student(task.ensemble(max_epochs=1), max_epochs=1)
-    search = GridSearchCV(model, {"alpha": [0.5, 1]}, cv=3, error_score="raise")
+    search = GridSearchCV(
+        model, {"loss": [HydraLoss(teacher_weight=0.5), None]}, cv=3, error_score="raise"
+    )
     learnt = rows_learnt(search, *task.data, X_transfer=TransferSet(task.X))  # and yet not cut
     assert [(rows.targets[1] == 0).sum().item() for rows in learnt] == 7 * [60]
 
@@ -961,7 +975,7 @@ def test_rows_of_weight_zero_are_as_if_they_were_not_there(task):
 def test_integer_weights_equal_repetitions_without_noise(frozen, task):
     X, y = task.data
     weight = np.tile([1, 2, 0], 20)
-    settings = {"transfer": None, "batch_size": 100, "alpha": 0.7}
+    settings = {"transfer": None, "batch_size": 100, "loss": HydraLoss(teacher_weight=0.7)}
     weighted = task.student(frozen, **settings).fit(X, y, sample_weight=weight)
     repeated = task.student(frozen, **settings).fit(
         np.repeat(X, weight, axis=0), np.repeat(y, weight)
@@ -1109,7 +1123,12 @@ def interrupted(ctrl_c, task):
     """Fit a student until Ctrl-C comes in step number `at`."""
 
     def fit(teacher, at):
-        settings = {"optimizer": ctrl_c, "optimizer__at": at, "batch_size": 20, "device": "cpu"}
+        settings = {
+            "optimizer": ctrl_c,
+            "optimizer__at": at,
+            "batch_size": 20,
+            "runtime": Runtime(device="cpu"),
+        }
         model = task.student(teacher, **settings)
         with pytest.raises(KeyboardInterrupt):
             model.fit(*task.data)
@@ -1134,7 +1153,9 @@ def test_ctrl_c_before_the_end_of_the_first_epoch_keeps_the_teacher_only(task, i
 
 @pytest.mark.parametrize("teacher_cv", [None, 3])
 def test_ctrl_c_while_the_teacher_learns(teacher_cv, task, ctrl_c):
-    teacher = task.ensemble(optimizer=ctrl_c, optimizer__at=8, batch_size=20, device="cpu")
+    teacher = task.ensemble(
+        optimizer=ctrl_c, optimizer__at=8, batch_size=20, runtime=Runtime(device="cpu")
+    )
     model = task.student(teacher, teacher_cv=teacher_cv)
     with pytest.raises(KeyboardInterrupt):
         model.fit(*task.data)

@@ -25,7 +25,9 @@ from skdistill.distillers import GPEDDistiller
 from skdistill.distillers.gped import _loop
 from skdistill.distributions import Dirichlet, ExpectedCategorical, ExpectedGaussian
 from skdistill.expectations import EntropyExpectation, Expectation
+from skdistill.pruning import GroupLasso
 from skdistill.samplers import SGLD
+from skdistill.settings import Checkpoint
 from skdistill.transfer import GaussianNoise, TransferSet
 
 few_draws = pytest.mark.filterwarnings(
@@ -467,16 +469,18 @@ def samples_mean(fitted):
 def test_a_pruned_student_is_smaller_and_tuned_on_the_running_means(moons):
     X, y = moons
     teacher = chains(max_epochs=150, batch_size=15, inference=SGLD(2e-3, burn_in=0.2))
-    params = {"group_lasso": 0.3, "module__hidden_units": (60, 60)}
+    params = {"pruning": GroupLasso(0.3), "module__hidden_units": (60, 60)}
     params["expectations"] = "predictive", "entropy"
     fits = {
-        epochs: student(teacher, finetune_epochs=epochs, **params).fit(X, y, X_monitor=X)
+        epochs: student(teacher, **params)
+        .set_params(pruning__finetune_epochs=epochs)
+        .fit(X, y, X_monitor=X)
         for epochs in (0, "auto", 100)
     }
     units = [fitted.module_.network[0].weight.shape[-1] for fitted in fits.values()]
     assert units == [units[0]] * 3
     assert units[0] < 45
-    whole = student(teacher, **{**params, "group_lasso": 0.0}).fit(X, y, X_monitor=X)
+    whole = student(teacher, **{**params, "pruning": None}).fit(X, y, X_monitor=X)
     assert fits[0].n_parameters_ < 0.7 * whole.n_parameters_
     # 480 steps of a batch of all rows: half of them again.
     assert len(fits["auto"].history_) == len(fits[0].history_) + 240
@@ -485,11 +489,13 @@ def test_a_pruned_student_is_smaller_and_tuned_on_the_running_means(moons):
 
 
 def test_last_samples_leave_nothing_to_tune_on(moons):
-    params = {"group_lasso": 0.2, "estimate": "stochastic"}
+    params = {"pruning": GroupLasso(0.2), "estimate": "stochastic"}
     one = student(chains(), **params).fit(*moons)
     assert len(one.history_) == one.n_epochs_
-    with pytest.raises(ValueError, match="finetune_epochs must be 'auto' or 0 beside chains"):
-        student(chains(), finetune_epochs=3, **params).fit(*moons)
+    with pytest.raises(
+        ValueError, match="pruning__finetune_epochs must be 'auto' or 0 beside chains"
+    ):
+        student(chains(), **params).set_params(pruning__finetune_epochs=3).fit(*moons)
 
 
 # ------------------------------------------------------------------------------------------
@@ -668,7 +674,7 @@ def test_the_callers_random_numbers_stay_as_they_are(moons):
         ({"transfer": "noise"}, ValueError, "estimate must be 'stochastic' beside chains with a"),
         ({"transfer": "auto"}, ValueError, "estimate must be 'stochastic' beside chains with a"),
         ({"checkpoint": 3}, TypeError, "checkpoint must be the path of a file or None, got 3"),
-        ({"checkpoint_every": -1}, ValueError, "checkpoint_every must be a number of seconds"),
+        ({"checkpoint": Checkpoint("path", every=-1)}, ValueError, "checkpoint__every must be a"),
         ({"transfer_only": True}, ValueError, "transfer_only=True needs X_transfer"),
         ({"teacher__inference__thinning": 0}, ValueError, "inference__thinning must be an integer"),
         (

@@ -19,12 +19,14 @@ from sklearn.datasets import make_moons
 from sklearn.model_selection import GridSearchCV
 
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor
-from skdistill._engine._checkpoint import Checkpoint
+from skdistill._engine._checkpoint import CheckpointFile
 from skdistill.distillers import GPEDDistiller
 from skdistill.distillers.gped import _loop
 from skdistill.distillers.gped._loop import OnlineDistillation
 from skdistill.expectations import Expectation
+from skdistill.pruning import GroupLasso
 from skdistill.samplers import SGHMC, SGLD
+from skdistill.settings import Checkpoint, Runtime
 from skdistill.transfer import GaussianNoise
 
 ROOT = Path(__file__).parents[2]
@@ -98,11 +100,17 @@ CASES = {
         "teacher__inference__step_size": np.logspace(-4, -2, 3)[1],
         "optimizer__betas": (np.float64(0.9), np.float64(0.99)),
     },
-    "pruned": {"group_lasso": 0.3, "module__hidden_units": (30,), "teacher__max_epochs": 30},
+    "pruned": {
+        "pruning": GroupLasso(0.3),
+        "module__hidden_units": (30,),
+        "teacher__max_epochs": 30,
+    },
 }
 
 
-def distiller(case="sgld", **params):
+def distiller(case="sgld", checkpoint=None, **params):
+    if isinstance(checkpoint, str | Path):
+        checkpoint = Checkpoint(checkpoint, every=0)
     cls = BayesianEnsembleRegressor if case == "numbers" else BayesianEnsembleClassifier
     teacher = cls(
         inference=SGLD(2e-3, burn_in=7, thinning=2),
@@ -119,8 +127,8 @@ def distiller(case="sgld", **params):
         module__hidden_units=(5,),
         batch_size=16,
         lr=0.01,
-        checkpoint_every=0,
         random_state=0,
+        checkpoint=checkpoint,
     ).set_params(**{**CASES[case], **params})
     return without_none(gped)
 
@@ -198,7 +206,7 @@ def test_a_fit_that_was_killed_gives_the_same_student(tmp_path):
 def test_a_fit_that_was_killed_when_all_was_done_gives_the_same_student(tmp_path, monkeypatch):
     path = tmp_path / "checkpoint"
     with monkeypatch.context() as patch:
-        patch.setattr(Checkpoint, "remove", lambda self: stop())
+        patch.setattr(CheckpointFile, "remove", lambda self: stop())
         with pytest.raises(Stopped):
             fit(distiller(checkpoint=path))
     assert path.exists()
@@ -312,7 +320,11 @@ def test_a_parameter_that_cannot_be_told_is_refused(tmp_path):
 def test_what_changes_nothing_may_change(tmp_path):
     path = tmp_path / "checkpoint"
     stopped_fit(distiller(checkpoint=path))
-    gped = distiller(checkpoint=str(path), checkpoint_every=9, n_threads=1, teacher__n_threads=1)
+    gped = distiller(
+        checkpoint=Checkpoint(str(path), every=9),
+        runtime=Runtime(n_threads=1),
+        teacher__runtime=Runtime(n_threads=1),
+    )
     with ending(15):  # of the 20 steps, fewer are left
         fit(gped)
 
@@ -329,7 +341,7 @@ def test_what_changes_nothing_may_change(tmp_path):
     ],
 )
 def test_a_checkpoint_with_another_state_is_refused(change, tmp_path, monkeypatch):
-    path, read = tmp_path / "checkpoint", Checkpoint.read
+    path, read = tmp_path / "checkpoint", CheckpointFile.read
     stopped_fit(distiller(checkpoint=path))
 
     def changed(checkpoint):
@@ -337,7 +349,7 @@ def test_a_checkpoint_with_another_state_is_refused(change, tmp_path, monkeypatc
         change(state)
         return state
 
-    monkeypatch.setattr(Checkpoint, "read", changed)
+    monkeypatch.setattr(CheckpointFile, "read", changed)
     with pytest.raises(ValueError, match=r"checkpoint='.*' holds no state of this fit .* Delete"):
         fit(distiller(checkpoint=path))
 

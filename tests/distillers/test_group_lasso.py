@@ -16,13 +16,13 @@ from skdistill import BayesianEnsembleRegressor, HydraPlusRegressor
 from skdistill.distillers import DistributionDistiller
 from skdistill.model_selection import flops
 from skdistill.modules import ConvNet, n_parameters
-from skdistill.pruning import widths
+from skdistill.pruning import GroupLasso, widths
 
 
 @pytest.fixture(scope="module")
 def pruned(task, frozen):
     settings = {"module__hidden_units": (40, 30), "max_epochs": 160, "transfer": None}
-    return task.student(frozen, group_lasso=0.5, **settings).fit(*task.data)
+    return task.student(frozen, pruning=GroupLasso(0.5), **settings).fit(*task.data)
 
 
 def test_students_get_smaller(pruned, task):
@@ -30,7 +30,7 @@ def test_students_get_smaller(pruned, task):
     assert pruned.n_parameters_ == n_parameters(pruned.module_)
     assert pruned.flops_ == flops(pruned, task.X)
     assert all(parameter.grad is None for parameter in pruned.module_.parameters())
-    full = clone(pruned).set_params(group_lasso=0.0).fit(*task.data)
+    full = clone(pruned).set_params(pruning=None).fit(*task.data)
     assert pruned.n_parameters_ < full.n_parameters_
     assert pruned.flops_ < full.flops_
     assert len(full.history_) == 160
@@ -40,7 +40,7 @@ def test_students_get_smaller(pruned, task):
 def test_rows_in_bins_are_trained_on_again_after_pruning():
     X = np.random.RandomState(0).standard_normal((200, 2))
     teacher = BayesianEnsembleRegressor(2, max_epochs=2, random_state=0)
-    student = HydraPlusRegressor(teacher, group_lasso=0.1, transfer=None, random_state=0)
+    student = HydraPlusRegressor(teacher, pruning=GroupLasso(0.1), transfer=None, random_state=0)
     student.set_params(max_epochs=2, module__hidden_units=(8, 8)).fit(X, X[:, 0])
     assert student._recipe.inputs.has_bins
     assert len(student.history_) == 3
@@ -55,7 +55,9 @@ def test_copies_predict_the_same(pruned, task):
 
 def test_heads_of_networks_with_dropout_are_built_again(task, frozen):
     settings = {"module__hidden_units": (8, 8), "module__dropout": 0.2, "head_layers": 2}
-    student = task.student(frozen, group_lasso=0.5, max_epochs=40, transfer=None, **settings)
+    student = task.student(
+        frozen, pruning=GroupLasso(0.5), max_epochs=40, transfer=None, **settings
+    )
     student.fit(*task.data)
     copied = pickle.loads(pickle.dumps(student))
     np.testing.assert_array_equal(copied.predict_members(task.X), student.predict_members(task.X))
@@ -65,13 +67,13 @@ def test_fitting_again_starts_from_the_full_width(pruned, task):
     again = copy.deepcopy(pruned).fit(*task.data)
     assert widths(again.module_) == widths(pruned.module_)
     assert len(again.history_) == 240
-    again.set_params(group_lasso=0.0, max_epochs=1).fit(*task.data)
+    again.set_params(pruning=None, max_epochs=1).fit(*task.data)
     assert widths(again.module_) == (40, 30)
 
 
 @pytest.mark.parametrize("n_epochs", [0, 7])
 def test_number_of_finetuning_epochs(n_epochs, pruned, task):
-    student = clone(pruned).set_params(finetune_epochs=n_epochs).fit(*task.data)
+    student = clone(pruned).set_params(pruning__finetune_epochs=n_epochs).fit(*task.data)
     assert len(student.history_) == 160 + n_epochs
 
 
@@ -94,7 +96,7 @@ def with_norm(in_features, out_features):
 def test_modules_that_cannot_be_pruned_are_named_before_the_teacher_is_fitted(task):
     teacher = task.counting_ensemble()
     with pytest.raises(ValueError, match="go through LayerNorm cannot be removed"):
-        task.Student(teacher, module=with_norm, group_lasso=0.1).fit(*task.data)
+        task.Student(teacher, module=with_norm, pruning=GroupLasso(0.1)).fit(*task.data)
     assert type(teacher).n_fits == 0
 
 
@@ -105,7 +107,7 @@ def test_images(classification):
         module=ConvNet,
         module__channels=(12, 8),
         head_layers=2,
-        group_lasso=0.3,
+        pruning=GroupLasso(0.3),
         max_epochs=60,
         random_state=0,
     ).fit(X, np.arange(60) % 3, member_predictions=members)
@@ -122,8 +124,8 @@ def test_the_step_is_proximal_on_flat_buffers_as_on_modules(task, frozen):
         def on_batch_end(self, net, **kwargs):
             pass
 
-    settings = {"module__hidden_units": (9,), "transfer": None, "group_lasso": 0.3}
-    settings |= {"max_epochs": 3, "finetune_epochs": 0}
+    settings = {"module__hidden_units": (9,), "transfer": None, "max_epochs": 3}
+    settings["pruning"] = GroupLasso(0.3, finetune_epochs=0)
     fits = [
         task.student(frozen, callbacks=callbacks, **settings).fit(*task.data)
         for callbacks in (None, [("listener", Listener())])
@@ -136,7 +138,7 @@ def test_the_step_is_proximal_on_flat_buffers_as_on_modules(task, frozen):
 def test_students_of_one_network(classification):
     teacher = classification.ensemble()
     student = DistributionDistiller(
-        teacher, module__hidden_units=(40,), group_lasso=0.8, max_epochs=160, transfer=None
+        teacher, module__hidden_units=(40,), pruning=GroupLasso(0.8), max_epochs=160, transfer=None
     ).fit(*classification.data)
     assert widths(student.module_)[0] < 40
     copied = pickle.loads(pickle.dumps(student))
@@ -146,7 +148,7 @@ def test_students_of_one_network(classification):
 
 def test_random_heads_are_refused(classification):
     student = DistributionDistiller(
-        classification.ensemble(), family="gauss_head", group_lasso=0.1, max_epochs=1
+        classification.ensemble(), family="gauss_head", pruning=GroupLasso(0.1), max_epochs=1
     )
     with pytest.raises(ValueError, match=r"must be an nn.Sequential.*got GaussianHead"):
         student.fit(*classification.data)

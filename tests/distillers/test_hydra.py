@@ -21,6 +21,7 @@ from skdistill import predict_members
 from skdistill._engine import _traced
 from skdistill._method.plan import TrainingBudget
 from skdistill._method.task import ClassificationTask, RegressionTask
+from skdistill.distillers import HydraLoss
 from skdistill.distillers.hydra._estimator import hydra_plan
 from skdistill.modules import MLP
 
@@ -48,8 +49,8 @@ def test_no_teacher_is_a_default_ensemble(task):
 
 
 def test_the_grid_search_of_the_readme(task):
-    grid = {"module__hidden_units": [(50,), (50, 50)], "alpha": [0.5, 0.9]}
-    model = task.Student(task.ensemble(), max_epochs=2)
+    grid = {"module__hidden_units": [(50,), (50, 50)], "loss__teacher_weight": [0.5, 0.9]}
+    model = task.Student(task.ensemble(), loss=HydraLoss(), max_epochs=2)
     search = GridSearchCV(model, grid, cv=2, error_score="raise").fit(*task.data)
     assert search.best_estimator_.get_params()["module__hidden_units"] in [(50,), (50, 50)]
     sizes = {len(params["module__hidden_units"]) for params in search.cv_results_["params"]}
@@ -67,7 +68,7 @@ def test_the_grid_search_of_the_readme(task):
     ids=["pipeline", "longer pipeline", "search"],
 )
 def test_a_teacher_inside_meta_estimators(wrap, task):
-    settings = {"max_epochs": 60, "spread_weight": 0.0, "transfer": None}
+    settings = {"max_epochs": 60, "loss": HydraLoss(spread_weight=0.0), "transfer": None}
     model = task.student(wrap(task.ensemble()), **settings).fit(*task.data)
     teacher, student = predict_members(model.teacher_, task.X), model.predict_members(task.X)
     assert teacher.shape == student.shape
@@ -113,23 +114,47 @@ def test_one_head_cannot_tell_the_parts(frozen, task):
         ({"n_heads": np.nan}, TypeError, "n_heads must be (a number|an integer).*, got nan"),
         ({"head_layers": 0}, ValueError, "head_layers"),
         ({"head_layers": 3}, ValueError, "head_layers must be between 1 and 2"),
-        ({"alpha": 1.5}, ValueError, "alpha"),
-        ({"beta": -0.5}, ValueError, "beta"),
-        ({"spread_weight": -1.0}, ValueError, "spread_weight"),
+        ({"loss": HydraLoss(teacher_weight=1.5)}, ValueError, "loss__teacher_weight"),
+        ({"loss": HydraLoss(member_weight=-0.5)}, ValueError, "loss__member_weight"),
+        ({"loss": HydraLoss(spread_weight=-1.0)}, ValueError, "spread_weight"),
         ({"weight_decay": -1.0}, ValueError, "weight_decay"),
-        ({"diversity": "max"}, ValueError, "diversity must be one of"),
+        ({"loss": HydraLoss(diversity="max")}, ValueError, "diversity must be one of"),
         ({"transfer_only": "yes"}, ValueError, "transfer_only must be one of"),
-        ({"diversity_weight": -0.1}, ValueError, "diversity_weight must be"),
-        ({"diversity_weight": "much"}, ValueError, "diversity_weight must be"),
-        ({"diversity_weight": (0.1, 5)}, ValueError, "diversity_weight must be"),
-        ({"diversity_weight": (0.1, 5, 5)}, ValueError, "diversity_weight must be"),
-        ({"diversity_weight": (0.1, -1, 5)}, ValueError, "diversity_weight must be"),
-        ({"diversity_weight": (-0.1, 1, 5)}, ValueError, "diversity_weight must be"),
-        ({"diversity_weight": (0.1, None, 5)}, ValueError, "diversity_weight must be"),
-        ({"diversity_weight": np.nan}, ValueError, "diversity_weight must be"),
-        ({"diversity_weight": (np.nan, 1, 5)}, ValueError, "diversity_weight must be"),
-        ({"diversity_weight": (0.1, np.nan, 5)}, ValueError, "diversity_weight must be"),
-        ({"diversity_weight": (0.1, 1, np.nan)}, ValueError, "diversity_weight must be"),
+        ({"loss": HydraLoss(diversity_weight=-0.1)}, ValueError, "diversity_weight must be"),
+        ({"loss": HydraLoss(diversity_weight="much")}, ValueError, "diversity_weight must be"),
+        ({"loss": HydraLoss(diversity_weight=(0.1, 5))}, ValueError, "diversity_weight must be"),
+        ({"loss": HydraLoss(diversity_weight=(0.1, 5, 5))}, ValueError, "diversity_weight must be"),
+        (
+            {"loss": HydraLoss(diversity_weight=(0.1, -1, 5))},
+            ValueError,
+            "diversity_weight must be",
+        ),
+        (
+            {"loss": HydraLoss(diversity_weight=(-0.1, 1, 5))},
+            ValueError,
+            "diversity_weight must be",
+        ),
+        (
+            {"loss": HydraLoss(diversity_weight=(0.1, None, 5))},
+            ValueError,
+            "diversity_weight must be",
+        ),
+        ({"loss": HydraLoss(diversity_weight=np.nan)}, ValueError, "diversity_weight must be"),
+        (
+            {"loss": HydraLoss(diversity_weight=(np.nan, 1, 5))},
+            ValueError,
+            "diversity_weight must be",
+        ),
+        (
+            {"loss": HydraLoss(diversity_weight=(0.1, np.nan, 5))},
+            ValueError,
+            "diversity_weight must be",
+        ),
+        (
+            {"loss": HydraLoss(diversity_weight=(0.1, 1, np.nan))},
+            ValueError,
+            "diversity_weight must be",
+        ),
         (
             {"max_epochs": "foo"},
             TypeError,
@@ -256,7 +281,7 @@ def normalised(in_features, out_features):
 
 
 def test_a_users_own_sequential_with_normalisation(frozen, task):
-    settings = {"diversity_weight": 0.01, "spread_weight": 0.0, "transfer": None}
+    settings = {"loss": HydraLoss(diversity_weight=0.01, spread_weight=0.0), "transfer": None}
     model = task.Student(frozen, module=normalised, max_epochs=100, random_state=0, **settings)
     model.fit(*task.data)
     student, teacher = (m.predict_members(task.X).mean(axis=1)[:, 0] for m in (model, frozen))
@@ -271,7 +296,7 @@ def test_a_users_own_sequential_with_normalisation(frozen, task):
 
 def objective_of(task, n_epochs, **settings):
     """The objective of a student of three members that trains for `n_epochs`."""
-    model = task.Student(**settings)
+    model = task.Student(loss=HydraLoss(**settings))
     task_ = (
         ClassificationTask(np.arange(2))
         if "Classifier" in task.Student.__name__
@@ -320,7 +345,7 @@ class Weights(Callback):
 
 def test_training_follows_the_ramps(frozen, task):
     weights = Weights()
-    settings = {"spread_weight": 0.8, "diversity_weight": (0.6, 1, 3), "max_epochs": 4}
+    settings = {"loss": HydraLoss(spread_weight=0.8, diversity_weight=(0.6, 1, 3)), "max_epochs": 4}
     task.student(frozen, callbacks=[weights], **settings).fit(*task.data)
     expected = [(0.2, 0.0), (0.4, 0.0), (0.6, 0.3), (0.8, 0.6)]
     np.testing.assert_allclose(weights.seen, expected, atol=1e-6)
@@ -333,9 +358,11 @@ def test_the_diversity_term_turns_heads_apart(diversity, frozen, task):
         pairs = itertools.combinations(weight[0], 2)
         return np.mean([torch.cosine_similarity(a, b, dim=-1).mean().item() for a, b in pairs])
 
-    settings = {"diversity": diversity, "max_epochs": 30, "batch_size": 60}
+    settings = {"max_epochs": 30, "batch_size": 60}
     without, ramped, constant = (
-        task.student(frozen, diversity_weight=weight, **settings).fit(*task.data)
+        task.student(
+            frozen, loss=HydraLoss(diversity=diversity, diversity_weight=weight), **settings
+        ).fit(*task.data)
         for weight in (0.0, (1.0, 0, 40), 1.0)
     )
     assert likeness(constant) < likeness(ramped) < likeness(without)
@@ -396,7 +423,10 @@ def divergence_of_classes(members, y, n_heads):
     return loss
 
 
-IDENTITIES = {"Hydra": {"beta": 1.0}, "Hinton": {"beta": 0.0, "n_heads": 1}}
+IDENTITIES = {
+    "Hydra": {"loss__member_weight": 1.0},
+    "Hinton": {"loss__member_weight": 0.0, "n_heads": 1},
+}
 
 
 @pytest.mark.parametrize("name", IDENTITIES)
@@ -410,13 +440,15 @@ def test_training_equals_a_bare_loop(name, frozen, task):
         built.append(copy.deepcopy(network))
         return network
 
-    settings = {"spread_weight": 0.0, "transfer": None, "clip_norm": None, **IDENTITIES[name]}
+    loss = HydraLoss(spread_weight=0.0)
+    settings = {"loss": loss, "transfer": None, "clip_norm": None}
     settings["normalize_X"] = False
     if task.is_classification:
-        settings.update(aggregate_temperature=2.0, member_temperature=3.0)
+        loss.set_params(aggregate_temperature=2.0, member_temperature=3.0)
     model = task.Student(
         frozen, module=build, lr=0.01, batch_size=60, max_epochs=40, random_state=0, **settings
-    ).fit(X, y)
+    )
+    model.set_params(**IDENTITIES[name]).fit(X, y)
 
     divergence = divergence_of_classes if task.is_classification else divergence_of_numbers
     loss = divergence(frozen.predict_members(X), y, model.n_heads_)
@@ -444,7 +476,10 @@ def test_training_is_the_same_on_every_engine(n_heads, module, frozen, further, 
     monkeypatch.setattr(_traced, "_STEPS_WORTH_RECORDING", 4)
     # Two heads for numbers carry rounding on, up to a thousandfold in an epoch: 1e-11 after the
     # first, 1e-9 after the second, in which the diversity counts too, and 1e-5 after the eighth.
-    settings = {"alpha": 0.7, "diversity_weight": (0.1, 0, 1), "weight_decay": 0.01}
+    settings = {
+        "loss": HydraLoss(teacher_weight=0.7, diversity_weight=(0.1, 0, 1)),
+        "weight_decay": 0.01,
+    }
     settings = {**settings, "batch_size": 17, "max_epochs": 2, "random_state": 0}
     fast = task.Student(frozen, module=module, n_heads=n_heads, **settings)
     slow = clone(fast).set_params(callbacks=[Listener()])

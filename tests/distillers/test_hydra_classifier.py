@@ -20,6 +20,7 @@ from torch.autograd import gradcheck
 from skdistill import BayesianEnsembleClassifier, HydraPlusClassifier, losses, predict_members
 from skdistill._method.plan import TrainingBudget
 from skdistill._method.task import ClassificationTask
+from skdistill.distillers import HydraLoss
 from skdistill.distillers.hydra import _plan
 from skdistill.distillers.hydra._estimator import hydra_plan
 from skdistill.modules import ConvNet
@@ -52,7 +53,7 @@ def answers_and_outputs(n_members, n_heads, n=7, n_classes=4, seed=0):
 
 def objective_of(case, epoch=3, **settings):
     """The objective of a student in an epoch, by default the last of four."""
-    model = HydraPlusClassifier(**settings)
+    model = HydraPlusClassifier(loss=HydraLoss(**settings))
     model.set_params(n_heads=len(case.heads))
     plan = hydra_plan(model, ClassificationTask(np.arange(4)), len(case.members))
     objective = plan.objective(None, TrainingBudget(n_epochs=4))
@@ -69,7 +70,7 @@ def loss(case, epoch=3, **settings):
 @pytest.mark.parametrize("n_rows_at_a_time", [1, 3])
 def test_rows_may_be_taken_a_few_at_a_time(n_rows_at_a_time, monkeypatch):
     case = answers_and_outputs(5, 2)
-    objective = objective_of(case, epoch=3, alpha=0.5, spread_weight=1.0)
+    objective = objective_of(case, epoch=3, teacher_weight=0.5, spread_weight=1.0)
     expected = objective.loss_and_gradient(case.outputs, case.targets)
     monkeypatch.setattr(_plan, "_CHUNK", n_rows_at_a_time * case.heads[:, 0].numel())
     found = objective.loss_and_gradient(case.outputs, case.targets)
@@ -103,8 +104,8 @@ def test_plain_hydra_is_the_mean_cross_entropy_of_pairs(n_members, n_heads, sett
         teacher = softened(case.members[k % n_members], temperature)
         student = softened(case.heads[k % n_heads], temperature)
         expected -= temperature**2 * (teacher * student.log()).sum(-1) / n_pairs
-    close(loss(case, beta=1, **settings), expected)
-    close(loss(case, beta=1, aggregate_temperature=7.0, **settings), expected)
+    close(loss(case, member_weight=1, **settings), expected)
+    close(loss(case, member_weight=1, aggregate_temperature=7.0, **settings), expected)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.0])
@@ -114,22 +115,29 @@ def test_the_aggregates_are_compared_at_their_own_temperature(n_members, n_heads
     teacher = softened(case.members, temperature).mean(0)
     student = softened(case.heads, temperature).mean(0)
     expected = -(temperature**2) * (teacher * student.log()).sum(-1)  # Eq 5
-    close(loss(case, beta=0, aggregate_temperature=temperature), expected)
-    close(loss(case, beta=0, aggregate_temperature=temperature, member_temperature=7.0), expected)
+    close(loss(case, member_weight=0, aggregate_temperature=temperature), expected)
+    close(
+        loss(case, member_weight=0, aggregate_temperature=temperature, member_temperature=7.0),
+        expected,
+    )
 
 
 def test_the_label_term_is_the_cross_entropy_of_labelled_rows():
     case = answers_and_outputs(3, 3)
     log_probs = case.heads.log_softmax(-1)  # at no temperature
     expected = -log_probs[:, torch.arange(7), case.codes].mean(0)  # Eq 3
-    close(loss(case, alpha=0), case.labelled * expected)
+    close(loss(case, teacher_weight=0), case.labelled * expected)
 
 
 def test_equation_10_mixes_the_three_terms():
     case = answers_and_outputs(3, 3)
-    l1, l2, l3 = loss(case, alpha=0), loss(case, beta=0), loss(case, beta=1)
+    l1, l2, l3 = (
+        loss(case, teacher_weight=0),
+        loss(case, member_weight=0),
+        loss(case, member_weight=1),
+    )
     expected = 0.3 * l1 + 0.7 * (0.6 * l2 + 0.4 * l3)
-    close(loss(case, alpha=0.7, beta=0.4), expected)
+    close(loss(case, teacher_weight=0.7, member_weight=0.4), expected)
     assert (expected != loss(case)).all()
 
 
@@ -154,7 +162,7 @@ def test_the_terms_are_those_of_the_module_of_losses():
         + 0.6 * 0.3 * losses.categorical_individuality(*both, pairs, 4.0)
         + 0.5 * losses.information_mismatch(*both)
     )
-    settings = {"alpha": 0.6, "beta": 0.3, "spread_weight": 0.5}
+    settings = {"teacher_weight": 0.6, "member_weight": 0.3, "spread_weight": 0.5}
     temperatures = {"aggregate_temperature": 2.0, "member_temperature": 4.0}
     close(loss(case, **settings, **temperatures), expected)
 
@@ -163,12 +171,16 @@ def test_the_terms_are_those_of_the_module_of_losses():
     "settings",
     [
         {},
-        {"alpha": 0.0},
-        {"alpha": 0.6, "beta": 0.3},
-        {"alpha": 0.6, "beta": 0.0},
-        {"beta": 1.0, "member_temperature": 1.0},
+        {"teacher_weight": 0.0},
+        {"teacher_weight": 0.6, "member_weight": 0.3},
+        {"teacher_weight": 0.6, "member_weight": 0.0},
+        {"member_weight": 1.0, "member_temperature": 1.0},
         {"aggregate_temperature": 2.5, "member_temperature": 0.7, "spread_weight": 0.0},
-        {"alpha": np.float32(0.5), "beta": np.float64(0.5), "spread_weight": np.float32(2)},
+        {
+            "teacher_weight": np.float32(0.5),
+            "member_weight": np.float64(0.5),
+            "spread_weight": np.float32(2),
+        },
     ],
     ids=str,
 )
@@ -193,14 +205,14 @@ def test_a_student_equal_to_its_teacher_is_stationary():
 
 
 def test_the_defaults_are_a_faithful_student():
-    params = HydraPlusClassifier().get_params()
+    params = HydraPlusClassifier(loss=HydraLoss()).get_params()
     expected = {
-        "alpha": 1.0,
-        "beta": 0.5,
-        "diversity_weight": 0.0,
-        "spread_weight": 0.3,
-        "aggregate_temperature": 1.0,
-        "member_temperature": 4.0,
+        "loss__teacher_weight": 1.0,
+        "loss__member_weight": 0.5,
+        "loss__diversity_weight": 0.0,
+        "loss__spread_weight": 0.3,
+        "loss__aggregate_temperature": 1.0,
+        "loss__member_temperature": 4.0,
         "lr": "auto",
         "transfer": "auto",
         "max_epochs": "auto",
@@ -214,7 +226,7 @@ def test_the_defaults_are_a_faithful_student():
 )
 def test_temperatures_out_of_range_are_named(name, value, error, classification):
     with pytest.raises(error, match=name):
-        classification.student(None, **{name: value}).fit(*classification.data)
+        classification.student(None, loss=HydraLoss(**{name: value})).fit(*classification.data)
 
 
 # ------------------------------------------------------------------------------------------
@@ -245,7 +257,12 @@ def distance(p, q):
 
 def test_heads_learn_the_members_that_are_theirs(teacher):
     X, y = draw(250, seed=0)
-    settings = {"beta": 1.0, "spread_weight": 0.0, "transfer": None, "batch_size": 50, "lr": 0.01}
+    settings = {
+        "loss": HydraLoss(member_weight=1.0, spread_weight=0.0),
+        "transfer": None,
+        "batch_size": 50,
+        "lr": 0.01,
+    }
     model = HydraPlusClassifier(teacher, max_epochs=300, random_state=0, **settings).fit(X, y)
     members, heads = teacher.predict_members(X), model.predict_members(X)
     assert distance(members, heads) < 0.005
@@ -258,7 +275,7 @@ def test_spread_matching_makes_the_epistemic_part_faithful(teacher):
     proba = teacher.predict_proba(X_test)
     rank, ratio = {}, {}
     for spread_weight in (0.0, 0.1):
-        settings = {"spread_weight": spread_weight, "module__hidden_units": (64,)}
+        settings = {"loss": HydraLoss(spread_weight=spread_weight), "module__hidden_units": (64,)}
         model = HydraPlusClassifier(teacher, max_epochs=200, random_state=0, **settings).fit(X, y)
         parts = model.predict_uncertainty(X_test)
         rank[spread_weight] = stats.spearmanr(truth.epistemic, parts.epistemic).statistic
@@ -291,12 +308,12 @@ def test_temperatures_and_terms_change_what_is_learnt(teacher):
 
     variants = [
         learnt(),
-        learnt(alpha=0.5),
-        learnt(beta=0.8),
-        learnt(aggregate_temperature=2.0),
-        learnt(member_temperature=1.0),
-        learnt(spread_weight=1.0),
-        learnt(diversity_weight=1.0),
+        learnt(loss=HydraLoss(teacher_weight=0.5)),
+        learnt(loss=HydraLoss(member_weight=0.8)),
+        learnt(loss=HydraLoss(aggregate_temperature=2.0)),
+        learnt(loss=HydraLoss(member_temperature=1.0)),
+        learnt(loss=HydraLoss(spread_weight=1.0)),
+        learnt(loss=HydraLoss(diversity_weight=1.0)),
         learnt(n_heads=4).repeat(2, axis=1),
     ]
     for a, b in zip(variants[:1] * 7, variants[1:], strict=True):
@@ -485,7 +502,8 @@ def seer(images):
 @pytest.mark.parametrize(("head_layers", "n_in_heads"), [(1, 1), (2, 2), (3, 3)])
 def test_a_student_of_images(head_layers, n_in_heads, images, seer):
     X, y = images
-    settings = {"head_layers": head_layers, "max_epochs": 60, "diversity_weight": 0.001}
+    settings = {"head_layers": head_layers, "max_epochs": 60}
+    settings["loss"] = HydraLoss(diversity_weight=0.001)
     model = HydraPlusClassifier(seer, random_state=0, **NET, **settings).fit(X, y)
     weights = model.module_.network.head_weights()
     assert [weight.shape[:2] for weight in weights] == n_in_heads * [(1, 3)]

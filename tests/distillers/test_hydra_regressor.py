@@ -21,6 +21,7 @@ from torch.distributions import Normal, kl_divergence
 from skdistill import HydraPlusRegressor, losses, predict_members
 from skdistill._method.plan import NetworkRecipe, TrainingBudget
 from skdistill._method.task import RegressionTask
+from skdistill.distillers import HydraLoss
 from skdistill.distillers.hydra._estimator import hydra_plan
 from skdistill.distillers.hydra._plan import gained
 from skdistill.distributions import EmpiricalGaussian
@@ -34,7 +35,7 @@ from skdistill.modules import MLP
 def test_a_teacher_of_transformed_targets(regression):
     X, y = regression.data
     teacher = TransformedTargetRegressor(regression.ensemble(), transformer=StandardScaler())
-    settings = {"max_epochs": 60, "spread_weight": 0.0, "transfer": None}
+    settings = {"max_epochs": 60, "loss": HydraLoss(spread_weight=0.0), "transfer": None}
     model = regression.student(teacher, **settings).fit(X, y)
     assert predict_members(model.teacher_, X).shape == model.predict_members(X).shape
     teacher = model.teacher_.predict(X)
@@ -103,7 +104,7 @@ def answers_and_outputs(n_members, n_heads, n=7, t=2, seed=0):
 
 def objective_of(n_members, n_heads, n_epochs=4, **settings):
     """The objective of a student that trains for `n_epochs`."""
-    model = HydraPlusRegressor(**settings)
+    model = HydraPlusRegressor(loss=HydraLoss(**settings))
     model.set_params(n_heads=n_heads)
     return hydra_plan(model, RegressionTask(1, True), n_members).objective(
         None, TrainingBudget(n_epochs)
@@ -136,7 +137,7 @@ def test_plain_hydra_is_the_mean_divergence_of_members_and_heads():
     case = answers_and_outputs(n_members=4, n_heads=4)
     expected = kl_divergence(case.members, case.heads).sum(-1).mean(0)
     constant = entropy_left_out(case.members).mean(0)
-    torch.testing.assert_close(loss(case, alpha=1, beta=1), expected + constant)
+    torch.testing.assert_close(loss(case, teacher_weight=1, member_weight=1), expected + constant)
 
 
 @pytest.mark.parametrize(("n_members", "n_heads"), [(5, 2), (2, 5)])
@@ -152,27 +153,31 @@ def test_member_n_goes_to_head_n_mod_m(n_members, n_heads):
     ]
     constant = entropy_left_out(case.members)[[n for n, _ in pairs]].mean(0)
     expected = torch.stack(divergences).mean(0) + constant
-    torch.testing.assert_close(loss(case, alpha=1, beta=1), expected)
+    torch.testing.assert_close(loss(case, teacher_weight=1, member_weight=1), expected)
 
 
 def test_hinton_is_the_divergence_from_the_matched_teacher():
     case = answers_and_outputs(n_members=4, n_heads=1)
     teacher, head = matched(case.members), Normal(case.heads.mean[0], case.heads.stddev[0])
     expected = kl_divergence(teacher, head).sum(-1) + entropy_left_out(teacher)
-    torch.testing.assert_close(loss(case, alpha=1, beta=0), expected)
+    torch.testing.assert_close(loss(case, teacher_weight=1, member_weight=0), expected)
 
 
 def test_the_label_term_is_the_likelihood_of_labelled_rows():
     case = answers_and_outputs(n_members=3, n_heads=3)
     likelihood = -case.heads.log_prob(case.y).sum(-1).mean(0) - np.log(2 * np.pi)  # two targets
-    torch.testing.assert_close(loss(case, alpha=0), case.labelled[0] * likelihood)
+    torch.testing.assert_close(loss(case, teacher_weight=0), case.labelled[0] * likelihood)
 
 
 def test_equation_10_mixes_the_three_terms():
     case = answers_and_outputs(n_members=3, n_heads=3)
-    l1, l2, l3 = loss(case, alpha=0), loss(case, alpha=1, beta=0), loss(case, alpha=1, beta=1)
+    l1, l2, l3 = (
+        loss(case, teacher_weight=0),
+        loss(case, teacher_weight=1, member_weight=0),
+        loss(case, teacher_weight=1, member_weight=1),
+    )
     expected = 0.3 * l1 + 0.7 * (0.6 * l2 + 0.4 * l3)
-    torch.testing.assert_close(loss(case, alpha=0.7, beta=0.4), expected)
+    torch.testing.assert_close(loss(case, teacher_weight=0.7, member_weight=0.4), expected)
 
 
 @pytest.mark.parametrize("epoch", [0, 1, 3])
@@ -203,7 +208,7 @@ def test_a_finer_training_has_smaller_floors():
 @pytest.mark.parametrize(("n_members", "n_heads"), [(3, 3), (5, 2), (2, 5)])
 def test_the_gradient_is_that_of_finite_differences(n_members, n_heads):
     case = answers_and_outputs(n_members, n_heads)
-    objective = objective_of(n_members, n_heads, spread_weight=2.0, alpha=0.8)
+    objective = objective_of(n_members, n_heads, spread_weight=2.0, teacher_weight=0.8)
     objective.begin_epoch(2)
     targets = case.answers, case.y, case.labelled
     outputs = torch.cat([case.outputs, case.gain], dim=1).requires_grad_()
@@ -232,7 +237,12 @@ def test_the_gain_moves_variance_from_one_part_to_the_other(raw):
 
 @pytest.mark.parametrize(
     ("settings", "n_heads", "n_networks"),
-    [({}, 3, 4), ({"n_heads": 2}, 2, 3), ({"n_heads": 1}, 1, 1), ({"spread_weight": 0.0}, 3, 3)],
+    [
+        ({}, 3, 4),
+        ({"n_heads": 2}, 2, 3),
+        ({"n_heads": 1}, 1, 1),
+        ({"loss": HydraLoss(spread_weight=0.0)}, 3, 3),
+    ],
 )
 def test_only_heads_whose_spread_is_matched_have_a_gain(settings, n_heads, n_networks, regression):
     teacher = FrozenEstimator(regression.ensemble(n_members=3).fit(*regression.data))
@@ -244,7 +254,9 @@ def test_only_heads_whose_spread_is_matched_have_a_gain(settings, n_heads, n_net
 
 
 def test_the_gain_is_no_part_of_the_diversity_of_the_heads():
-    plan = hydra_plan(HydraPlusRegressor(diversity_weight=0.5), RegressionTask(1, True), 3)
+    plan = hydra_plan(
+        HydraPlusRegressor(loss=HydraLoss(diversity_weight=0.5)), RegressionTask(1, True), 3
+    )
     recipe = NetworkRecipe.of(MLP, (3,), 2, {"hidden_units": (4,)})
     module = SimpleNamespace(network=plan.build(recipe, [0, 1, 2, 3]))
     (weight,) = module.network.head_weights()
@@ -253,12 +265,12 @@ def test_the_gain_is_no_part_of_the_diversity_of_the_heads():
 
 
 def test_the_defaults_are_a_faithful_student():
-    params = HydraPlusRegressor().get_params()
+    params = HydraPlusRegressor(loss=HydraLoss()).get_params()
     expected = {
-        "alpha": 1.0,
-        "beta": 0.5,
-        "diversity_weight": 0.0,
-        "spread_weight": 0.3,
+        "loss__teacher_weight": 1.0,
+        "loss__member_weight": 0.5,
+        "loss__diversity_weight": 0.0,
+        "loss__spread_weight": 0.3,
         "transfer": "auto",
         "max_epochs": "auto",
     }
@@ -308,7 +320,7 @@ def test_spread_matching_makes_the_epistemic_part_faithful(regression):
     for spread_weight in (0.0, 1.0):
         model = regression.student(
             FrozenEstimator(teacher),
-            spread_weight=spread_weight,
+            loss=HydraLoss(spread_weight=spread_weight),
             max_epochs=200,
             module__hidden_units=(96,),
             **relu,
@@ -355,7 +367,7 @@ def test_several_targets(regression):
         regression.ensemble(max_epochs=30),
         max_epochs=100,
         module__hidden_units=(32,),
-        spread_weight=0.0,
+        loss=HydraLoss(spread_weight=0.0),
     ).fit(X, Y)
     teacher = model.teacher_.predict(X)
     error = ((model.predict(X) - teacher) ** 2).mean(axis=0) / teacher.var(axis=0)

@@ -251,8 +251,10 @@ def test_members_of_a_calibrated_student_are_refused():
     rng = np.random.RandomState(0)
     X, y = rng.randn(60, 3), rng.randn(60)
     teacher = BayesianEnsembleRegressor(n_members=3, max_epochs=2)
-    student = DistributionDistiller(teacher, family="latent_factor", max_epochs=2, calibrate=0.3)
+    student = DistributionDistiller(
+        teacher, family="latent_factor", max_epochs=2, calibration_fraction=0.3
+    )
     student.fit(X, y)
     assert student.predict_uncertainty(X[:5]).epistemic.shape == (5,)
-    with pytest.raises(ValueError, match="calibrate must be None for sample_members"):
+    with pytest.raises(ValueError, match="calibration_fraction must be None for sample_members"):
         student.sample_members(X[:5])

@@ -31,6 +31,7 @@ from skdistill import (
     load,
     save,
 )
+from skdistill.pruning import GroupLasso
 from skdistill.teachers import as_teacher
 
 SMALL = {"module__hidden_units": (8,), "random_state": 0}
@@ -268,7 +269,7 @@ def test_without_a_fitted_teacher_there_is_no_partial_fit(student):
 
 def test_parts_of_the_training_that_need_all_rows_are_refused(student, task, classes):
     for params, message in (
-        ({"group_lasso": 0.1}, r"group_lasso must be 0 with partial_fit.*got 0.1"),
+        ({"pruning": GroupLasso(0.1)}, r"pruning must be None with partial_fit.*got GroupLasso"),
         ({"teacher_cv": 3}, "teacher must not be fitted to be fitted on the folds of teacher_cv"),
     ):
         with pytest.raises(ValueError, match=message):

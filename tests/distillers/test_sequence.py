@@ -22,7 +22,7 @@ from skdistill import SequenceDistributionDistiller, losses
 from skdistill.datasets import TRANSLATION_TOKENS, make_translation
 from skdistill.distillers.sequence._plan import TOKEN_LOSSES, TokenObjective
 from skdistill.modules import RecurrentSequenceModel
-from skdistill.sequences import SequenceEnsemble
+from skdistill.sequences import SequenceEnsemble, SpecialTokens
 
 SIZES = TRANSLATION_TOKENS.n_source, TRANSLATION_TOKENS.n_target
 DIRICHLET = [name for name, kind in TOKEN_LOSSES.items() if kind.tells_parts]
@@ -427,9 +427,10 @@ def test_transformers_teach_and_learn(data):
 @pytest.mark.parametrize("way", [copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))])
 def test_copies_predict_the_same(way, student, data):
     again = way(student)
-    later = copy.deepcopy(student).set_params(loss="mixture", module__hidden_units=3, pad_token=9)
+    later = copy.deepcopy(student).set_params(loss="mixture", module__hidden_units=3)
+    later.set_params(tokens=SpecialTokens(pad=9))
     expected = student.generate(data[0][:5], 2)
-    for copied in (again, way(later.set_params(pad_token=0))):
+    for copied in (again, way(later.set_params(tokens=None))):
         found = copied.generate(data[0][:5], 2)
         np.testing.assert_array_equal(found.tokens, expected.tokens)
         np.testing.assert_array_equal(
@@ -510,7 +511,7 @@ def test_one_member_is_warned_of(data):
         ({"temperature": (2, 3)}, ValueError, "temperature must be a positive number, or a tuple"),
         ({"teacher": None}, TypeError, "teacher must be a list of torch modules, got None"),
         ({"teacher": [3]}, TypeError, "teacher must be a list of torch modules; number 0 is int"),
-        ({"end_token": 0}, ValueError, "pad_token must be neither"),
+        ({"tokens": SpecialTokens(end=0)}, ValueError, "tokens__pad must be neither"),
         ({"max_epochs": 0}, ValueError, "max_epochs must be an integer >= 1"),
         ({"module": network(0)}, TypeError, "module must be a class or function"),
         ({"module__depth": 2}, ValueError, r"takes no \['module__depth'\]"),
@@ -527,7 +528,7 @@ def test_parameters_that_will_not_do_are_named(params, error, message, members, 
     ("X", "y", "message"),
     [
         ([[3, 0, 4]], [[2]], r"X must have padding \(0\) at the end of a row only"),
-        ([[3]], [[1, 3]], "y must not hold begin_token"),
+        ([[3]], [[1, 3]], "y must not hold tokens__begin"),
         ([[3]], [[60]], "y must hold tokens that can be predicted, below 59"),
         ([[3]], [[0]], "y must hold a token to predict"),
         ([[3], [4]], [[2]], "y must have 2 rows"),
@@ -567,10 +568,10 @@ def test_parameters_set_after_fit_change_no_prediction(has_source, members, data
         language_models = [network(seed, (None, SIZES[1])) for seed in range(2)]
         model, arguments = distiller(language_models).fit(y), (y,)
     expected = model.score_sequences(*arguments).log_probs, model.predict(arguments[0])
-    model.set_params(begin_token=5, end_token=6, pad_token=7)
+    model.set_params(tokens=SpecialTokens(begin=5, end=6, pad=7))
     skdistill.save(model, tmp_path / "model")
     pickled = pickle.loads(pickle.dumps(model.set_params(teacher=None)))
     for one in (model, skdistill.load(tmp_path / "model"), pickled):
-        assert one.pad_token == 7
+        assert one.tokens.pad == 7
         np.testing.assert_array_equal(one.score_sequences(*arguments).log_probs, expected[0])
         np.testing.assert_array_equal(one.predict(arguments[0]), expected[1])

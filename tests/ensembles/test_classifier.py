@@ -33,8 +33,10 @@ from skdistill._estimator import batched
 from skdistill._method.task import ClassificationTask
 from skdistill.distributions import EmpiricalCategorical
 from skdistill.ensembles._fit import split
-from skdistill.ensembles._training import Data
+from skdistill.ensembles._job import Data
+from skdistill.ensembles._spec import EnsembleSpec
 from skdistill.modules import MLP, ConvNet
+from skdistill.settings import EarlyStopping
 
 
 def ensemble(**params):
@@ -525,13 +527,13 @@ def test_unfitted_says_so(name, data):
 
 def test_validation_rows_are_a_share_of_every_class(data):
     X, y = data
-    model = ensemble(early_stopping=True, validation_fraction=0.2).fit(X, y)
+    model = ensemble(early_stopping=EarlyStopping(validation_fraction=0.2)).fit(X, y)
     weight = np.arange(1.0, 61.0)
     task, data = (
         ClassificationTask(np.unique(y)),
         Data(X, np.unique(y, return_inverse=True)[1], weight),
     )
-    train, valid = split(model, task, data, np.random.RandomState(0))
+    train, valid = split(EnsembleSpec.of(model), task, data, np.random.RandomState(0))
     assert np.bincount(train.y).tolist() == [28, 12, 8]
     assert np.bincount(valid.y).tolist() == [7, 3, 2]
     for rows, labels, weights in (train, valid):
@@ -542,11 +544,12 @@ def test_validation_rows_are_a_share_of_every_class(data):
 
 
 def test_each_member_keeps_its_best_epoch(data):
-    settings = {"n_members": 1, "early_stopping": True, "lr": 0.1, "lr_schedule": None}
-    stopped = ensemble(max_epochs=60, n_iter_no_change=5, **settings).fit(*data)
+    settings = {"n_members": 1, "lr": 0.1, "lr_schedule": None}
+    stopping = EarlyStopping(n_iter_no_change=5)
+    stopped = ensemble(max_epochs=60, early_stopping=stopping, **settings).fit(*data)
     (best,) = stopped.best_epochs_
     assert 1 < best == len(stopped.history_) - 5
-    until_best = ensemble(max_epochs=best, n_iter_no_change=100, **settings).fit(*data)
+    until_best = ensemble(max_epochs=best, early_stopping=True, **settings).fit(*data)
     assert_same_members(stopped, until_best, data[0])
     losses = [row["valid_loss"] for row in stopped.history_]
     assert np.argmin(losses) + 1 == best
@@ -562,7 +565,7 @@ def test_each_member_keeps_its_best_epoch(data):
 )
 def test_classes_that_cannot_be_split_are_named(counts, fraction, detail, data):
     labels = np.repeat(["a", "b", "rare"], counts)
-    model = ensemble(early_stopping=True, validation_fraction=fraction)
+    model = ensemble(early_stopping=EarlyStopping(validation_fraction=fraction))
     message = f"early_stopping cannot hold out validation_fraction={fraction} .*every class.*"
     with pytest.raises(ValueError, match=message + detail) as error:
         model.fit(data[0][: len(labels)], labels)

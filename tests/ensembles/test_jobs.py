@@ -22,8 +22,9 @@ from sklearn.model_selection import GridSearchCV
 from skorch.callbacks import Callback
 
 from skdistill import BayesianEnsembleClassifier, BayesianEnsembleRegressor, DistributionDistiller
-from skdistill.ensembles import _training
+from skdistill.ensembles import EnsembleSpec, _blocks, _job
 from skdistill.modules import MLP
+from skdistill.settings import Checkpoint, EarlyStopping, Runtime
 
 ROOT = Path(__file__).parents[2]
 RNG = np.random.default_rng(0)
@@ -31,17 +32,18 @@ X = RNG.normal(size=(60, 3))
 Y = X @ [1.0, -2.0, 0.5] + 0.1 * RNG.normal(size=60)
 SMALL = {
     "n_members": 5,
-    "member_block": 2,
+    "runtime": Runtime(member_block=2, device="cpu"),
     "max_epochs": 4,
     "batch_size": 16,
     "module__hidden_units": (6,),
     "random_state": 0,
-    "device": "cpu",
 }
 REGRESSOR = BayesianEnsembleRegressor(**SMALL)
 FITS = {
     "plain": REGRESSOR,
-    "early stopping": clone(REGRESSOR).set_params(early_stopping=True, n_iter_no_change=2, lr=0.05),
+    "early stopping": clone(REGRESSOR).set_params(
+        early_stopping=EarlyStopping(n_iter_no_change=2), lr=0.05
+    ),
     "bootstrap": clone(REGRESSOR).set_params(bootstrap=True),
     "dropout": clone(REGRESSOR).set_params(module__dropout=0.2),
     "classes": BayesianEnsembleClassifier(**SMALL, class_weight="balanced"),
@@ -102,9 +104,9 @@ def test_processes_of_multiprocessing_train_what_one_job_trains():
 
 
 def test_the_order_in_which_blocks_end_does_not_matter(monkeypatch):
-    expected, real = fit(), _training.as_they_end
+    expected, real = fit(), _blocks.as_they_end
     backwards = lambda *args: reversed(list(real(*args)))  # noqa: E731 -- one line says it
-    monkeypatch.setattr(_training, "as_they_end", backwards)
+    monkeypatch.setattr(_blocks, "as_they_end", backwards)
     with joblib.parallel_config(backend="threading", n_jobs=2):
         assert_same(fit(), expected)
 
@@ -120,9 +122,11 @@ def test_the_order_in_which_blocks_end_does_not_matter(monkeypatch):
     ],
 )
 def test_long_fits_get_several_blocks(n_members, n_rows, expected):
-    model = BayesianEnsembleRegressor(n_members, max_epochs=1, device="cpu").fit(X, Y)
+    model = BayesianEnsembleRegressor(n_members, max_epochs=1, runtime=Runtime(device="cpu")).fit(
+        X, Y
+    )
     model.set_params(max_epochs=100, batch_size=32)
-    found = _training.block_size(model, model._recipe, torch.device("cpu"), n_rows)
+    found = _job.block_size(EnsembleSpec.of(model), model._recipe, torch.device("cpu"), n_rows)
     assert found == expected
 
 
@@ -345,7 +349,7 @@ class EndsOnce(Notes):
 
 @pytest.mark.parametrize("n_jobs", [[2, 1], [1, 2]])
 def test_a_fit_goes_on_with_another_number_of_jobs(n_jobs, tmp_path):
-    saved = {"checkpoint": tmp_path / "checkpoint", "checkpoint_every": "1 epochs"}
+    saved = {"checkpoint": Checkpoint(tmp_path / "checkpoint", every="1 epochs")}
     model = clone(REGRESSOR).set_params(**saved, callbacks=[EndsOnce(tmp_path / "notes")])
     with joblib.parallel_config(backend="threading"):
         with pytest.raises(Ended):
@@ -358,6 +362,7 @@ import time
 import joblib, numpy as np
 from skorch.callbacks import Callback
 from skdistill import BayesianEnsembleRegressor
+from skdistill.settings import Runtime
 
 class Slow(Callback):
     def on_epoch_end(self, net, **kwargs):
@@ -366,8 +371,8 @@ class Slow(Callback):
 
 X = np.random.default_rng(0).normal(size=(60, 3))
 model = BayesianEnsembleRegressor(
-    4, member_block=1, max_epochs=100, n_jobs=2, callbacks=[Slow()], verbose=1, device="cpu",
-    random_state=0, module__hidden_units=(6,),
+    4, runtime=Runtime(member_block=1, device="cpu"), max_epochs=100, n_jobs=2, verbose=1,
+    callbacks=[Slow()], random_state=0, module__hidden_units=(6,),
 )
 try:
     with joblib.parallel_config(backend={backend!r}):
@@ -441,7 +446,7 @@ class FutureCancelledError(Exception):
 
 @pytest.mark.parametrize("n_times", [1, 3])
 def test_blocks_whose_rows_a_cluster_loses_are_trained_again(n_times, monkeypatch):
-    expected, rounds, real = fit(), [], _training.as_they_end
+    expected, rounds, real = fit(), [], _blocks.as_they_end
 
     def losing(tasks, n_jobs):
         rounds.append(len(tasks))
@@ -452,7 +457,7 @@ def test_blocks_whose_rows_a_cluster_loses_are_trained_again(n_times, monkeypatc
             raise FutureCancelledError
         yield from results
 
-    monkeypatch.setattr(_training, "as_they_end", losing)
+    monkeypatch.setattr(_blocks, "as_they_end", losing)
     with joblib.parallel_config(backend="threading", n_jobs=2):
         if n_times < 3:
             assert_same(fit(), expected)

@@ -23,8 +23,14 @@ from skdistill.ensembles._out_of_bag import N_PARTS, Parts
 from skdistill.metrics import interval_coverage
 from skdistill.modules import PiecewiseLinear
 from skdistill.samplers import SGLD, MCDropout
+from skdistill.settings import Runtime
 
-SMALL = {"max_epochs": 6, "module__hidden_units": (6,), "random_state": 0, "device": "cpu"}
+SMALL = {
+    "max_epochs": 6,
+    "module__hidden_units": (6,),
+    "random_state": 0,
+    "runtime": Runtime(device="cpu"),
+}
 SMALL["calibrate"] = "auto"
 
 RNG = np.random.default_rng(0)
@@ -70,7 +76,9 @@ def test_on_large_tables_five_members_leave_out_the_same_rows(monkeypatch):
     assert (n_absent == 5).sum() == 4 * 100 // N_PARTS
 
 
-@pytest.mark.parametrize("params", [{}, {"bootstrap": True}, {"n_jobs": 2, "member_block": 2}])
+@pytest.mark.parametrize(
+    "params", [{}, {"bootstrap": True}, {"n_jobs": 2, "runtime": Runtime(member_block=2)}]
+)
 def test_rows_left_out_have_no_influence(params):
     y = NUMBERS.copy()
     left_out = parts_of("regressor", y).of_row == 1
@@ -145,7 +153,7 @@ def test_intervals_cover_what_they_say():
             distance_aware=False,
             max_epochs=60,
             random_state=0,
-            device="cpu",
+            runtime=Runtime(device="cpu"),
         )
         ensemble.fit(x[:200], y[:200])
         coverage[calibrate] = interval_coverage(y[200:], ensemble.predict_interval(x[200:], 0.9))
@@ -194,7 +202,7 @@ def test_few_rows_are_not_calibrated_unless_asked_for():
 
 @pytest.mark.parametrize(("cls", "y"), ENSEMBLES)
 def test_further_members_leave_out_rows_as_in_one_fit(cls, y):
-    params = {**SMALL, "member_block": 3}
+    params = {**SMALL, "runtime": Runtime(member_block=3)}
     grown = cls(3, warm_start=True, **params).fit(X, y)
     grown.set_params(n_members=6).fit(X, y)
     at_once = cls(6, **params).fit(X, y)
@@ -221,8 +229,9 @@ def test_what_members_see_in_full_is_not_calibrated():
 
 
 def test_the_best_setting_trains_all_members():
-    settings = {**SMALL, "max_epochs": 30}
-    tuned = BayesianEnsembleRegressor(12, tune="oob", member_block=5, **settings).fit(X, NUMBERS)
+    blocks = Runtime(device="cpu", member_block=5)
+    settings = {**SMALL, "max_epochs": 30, "runtime": blocks}
+    tuned = BayesianEnsembleRegressor(12, tune="oob", **settings).fit(X, NUMBERS)
     assert [trial["params"] for trial in tuned.tuning_] == [
         {"prior_scale": 3.0},
         {"prior_scale": 6.0},
@@ -234,7 +243,7 @@ def test_the_best_setting_trains_all_members():
         },
     ]
     best = min(tuned.tuning_, key=lambda trial: trial["loss"])["params"]
-    alike = BayesianEnsembleRegressor(12, member_block=5, **settings)
+    alike = BayesianEnsembleRegressor(12, **settings)
     alike.set_params(**best).fit(X, NUMBERS)
     assert_same_weights(tuned, alike)
     assert tuned.calibration_ == alike.calibration_
@@ -291,7 +300,7 @@ def test_further_members_have_the_setting_that_was_found(monkeypatch):
     monkeypatch.setattr(_tuning, "_TRIED", ((1.0, {}), (1e-3, {"module__activation": "silu"})))
     monkeypatch.setattr(_tuning, "_loss_of", lambda trainer, random_state: -1.0)
     monkeypatch.setattr(_tuning, "best_of", lambda trials: trials[-1])
-    params = {**SMALL, "tune": "oob", "warm_start": True, "member_block": 2}
+    params = {**SMALL, "tune": "oob", "warm_start": True, "runtime": Runtime(member_block=2)}
     grown = BayesianEnsembleRegressor(2, **params).fit(X, NUMBERS)
     monkeypatch.undo()
     grown.tuning_[0]["loss"] = 0.0
@@ -316,7 +325,7 @@ def test_a_setting_by_which_all_members_diverge_is_not_taken(monkeypatch):
 
 @pytest.fixture
 def every_table_is_large(monkeypatch):
-    monkeypatch.setattr("skdistill.ensembles._training.MANY_ROWS", len(X))
+    monkeypatch.setattr("skdistill.ensembles._blocks.MANY_ROWS", len(X))
 
 
 def left_out_brier(model, parts):
@@ -333,7 +342,7 @@ def left_out_brier(model, parts):
 
 @pytest.mark.usefixtures("every_table_is_large")
 def test_members_for_classes_keep_the_epoch_of_the_least_brier_score():
-    settings = {**SMALL, "lr": 0.1, "lr_schedule": None, "max_epochs": 30, "n_iter_no_change": 30}
+    settings = {**SMALL, "lr": 0.1, "lr_schedule": None, "max_epochs": 30}
     model = BayesianEnsembleClassifier(12, **settings).fit(X, LABELS)
     parts = parts_of("classifier", LABELS)
     kept = left_out_brier(model, parts)
@@ -344,7 +353,7 @@ def test_members_for_classes_keep_the_epoch_of_the_least_brier_score():
         left_out_brier(epochs[0], parts).mean()
     )
     # No member is worse than at its first epoch, which it might have kept.
-    assert (kept <= left_out_brier(epochs[0], parts) + settings.get("tol", 1e-4)).all()
+    assert (kept <= left_out_brier(epochs[0], parts) + 1e-4).all()
     assert min(row["valid_loss"] for row in model.history_) >= kept.mean() - 1e-4
 
 
@@ -369,14 +378,14 @@ def test_other_members_keep_their_last_epoch(kind, y, params):
 
 
 def test_members_on_smaller_tables_keep_their_last_epoch(monkeypatch):
-    monkeypatch.setattr("skdistill.ensembles._training.MANY_ROWS", len(X) + 1)
+    monkeypatch.setattr("skdistill.ensembles._blocks.MANY_ROWS", len(X) + 1)
     fitted = BayesianEnsembleClassifier(3, **SMALL).fit(X, LABELS)
     assert not hasattr(fitted, "best_epochs_")
 
 
 @pytest.mark.usefixtures("every_table_is_large")
 def test_best_epochs_do_not_depend_on_jobs_and_go_on():
-    settings = {**SMALL, "lr": 0.1, "member_block": 2}
+    settings = {**SMALL, "lr": 0.1, "runtime": Runtime(member_block=2)}
     whole = BayesianEnsembleClassifier(4, **settings).fit(X, LABELS)
     with parallel_config("threading"):
         side = BayesianEnsembleClassifier(4, n_jobs=2, **settings).fit(X, LABELS)
@@ -399,5 +408,5 @@ def test_best_epochs_of_noisy_classes_are_better_than_the_last(monkeypatch):
         return log_loss(y_fresh, model.predict_proba(fresh))
 
     best = score()
-    monkeypatch.setattr("skdistill.ensembles._training.MANY_ROWS", len(many) + 1)
+    monkeypatch.setattr("skdistill.ensembles._blocks.MANY_ROWS", len(many) + 1)
     assert best < score() - 0.01

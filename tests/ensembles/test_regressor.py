@@ -14,8 +14,9 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from skdistill import BayesianEnsembleRegressor
-from skdistill.ensembles import _training
+from skdistill.ensembles import EnsembleSpec, _blocks, _job
 from skdistill.modules import MLP
+from skdistill.settings import EarlyStopping, Runtime
 from skdistill.streams import Batches
 
 # Seed of networks of which only the widths are looked at; those of members are drawn.
@@ -216,15 +217,20 @@ def test_members_differ_by_order_of_rows_alone(data):
 
 def block_of(model, device="cpu"):
     """How many members of a fitted ensemble are trained together on many rows."""
-    return _training.block_size(model, model._recipe, torch.device(device), 10**6)
+    return _job.block_size(EnsembleSpec.of(model), model._recipe, torch.device(device), 10**6)
 
 
 def test_members_are_trained_in_blocks_as_they_would_be_together(data, monkeypatch):
     X, y = data
-    settings = {"n_members": 23, "max_epochs": 3, "batch_size": 32, "device": "cpu"}
+    settings = {
+        "n_members": 23,
+        "max_epochs": 3,
+        "batch_size": 32,
+        "runtime": Runtime(device="cpu"),
+    }
     together = ensemble(**settings).fit(X, y)
     assert [row["members"] for row in together.history_] == 3 * [list(range(23))]
-    monkeypatch.setattr(_training, "_BLOCK_ACTIVATIONS", 20 * 32 * 8)  # of 20 members
+    monkeypatch.setattr(_job, "_BLOCK_ACTIVATIONS", 20 * 32 * 8)  # of 20 members
     in_blocks = ensemble(**settings).fit(X, y)
     blocks = [row["members"] for row in in_blocks.history_]
     assert blocks == 3 * [list(range(20))] + 3 * [[20, 21, 22]]
@@ -241,14 +247,16 @@ def test_members_are_trained_in_blocks_as_they_would_be_together(data, monkeypat
 )
 def test_a_block_is_as_large_as_the_cache_allows(params, widest, data, monkeypatch):
     X, y = data
-    model = ensemble(max_epochs=1, device="cpu", **params).fit(X, np.column_stack([y, y]))
+    model = ensemble(max_epochs=1, runtime=Runtime(device="cpu"), **params).fit(
+        X, np.column_stack([y, y])
+    )
     per_member = params["batch_size"] * widest
-    assert block_of(model) == _training._BLOCK_ACTIVATIONS // per_member
-    monkeypatch.setattr(_training, "_BLOCK_ACTIVATIONS", 5 * per_member)
+    assert block_of(model) == _job._BLOCK_ACTIVATIONS // per_member
+    monkeypatch.setattr(_job, "_BLOCK_ACTIVATIONS", 5 * per_member)
     assert block_of(model) == 5
-    monkeypatch.setattr(_training, "_BLOCK_ACTIVATIONS", 5 * per_member - 1)
+    monkeypatch.setattr(_job, "_BLOCK_ACTIVATIONS", 5 * per_member - 1)
     assert block_of(model) == 4
-    monkeypatch.setattr(_training, "_BLOCK_ACTIVATIONS", per_member - 1)
+    monkeypatch.setattr(_job, "_BLOCK_ACTIVATIONS", per_member - 1)
     assert block_of(model) == 1  # never none
     assert block_of(model, "meta") == 3  # all members, but for the CPU
 
@@ -262,11 +270,11 @@ def test_blocks_of_a_module_without_layers_take_all_members(data):
         def forward(self, x):
             return self.value.expand(len(x), 2)
 
-    model = ensemble(module=Constant, max_epochs=1, device="cpu", batch_size=32)
+    model = ensemble(module=Constant, max_epochs=1, runtime=Runtime(device="cpu"), batch_size=32)
     del model.module__hidden_units
     model.fit(*data)
-    assert block_of(model) == _training._BLOCK_ACTIVATIONS // (32 * 2)
-    assert block_of(model.set_params(member_block=2)) == 2
+    assert block_of(model) == _job._BLOCK_ACTIVATIONS // (32 * 2)
+    assert block_of(model.set_params(runtime=Runtime(member_block=2))) == 2
     assert len(model.history_) == 1
 
 
@@ -278,7 +286,12 @@ def test_sizing_the_blocks_costs_the_caller_no_random_numbers(data):
         seeds.append(generator.initial_seed())
         return MLP(in_features, out_features, (8,), generator=generator)
 
-    settings = {"max_epochs": 1, "device": "cpu", "calibrate": None, "random_state": 0}
+    settings = {
+        "max_epochs": 1,
+        "runtime": Runtime(device="cpu"),
+        "calibrate": None,
+        "random_state": 0,
+    }
     BayesianEnsembleRegressor(3, module=build, **settings).fit(X, y)
     drawn = np.random.RandomState(0).randint(2**31 - 1, size=3)
     assert [seed for seed in seeds if seed != THROW_AWAY] == drawn.tolist()
@@ -317,13 +330,13 @@ def test_integer_weights_equal_repetitions_in_full_batches(data):
 def rows_of_bootstrap(monkeypatch, X, y, weight=None, n_members=3):
     """Weights that the members give the rows, of shape (n_members, n)."""
     seen = []
-    original = _training.EnsembleTrainer._weights_of_rows
+    original = _blocks.EnsembleTrainer._weights_of_rows
 
     def spy(self, seeds):
         seen.append(original(self, seeds))
         return seen[-1]
 
-    monkeypatch.setattr(_training.EnsembleTrainer, "_weights_of_rows", spy)
+    monkeypatch.setattr(_blocks.EnsembleTrainer, "_weights_of_rows", spy)
     model = ensemble(n_members=n_members, bootstrap=True, max_epochs=1, calibrate=None)
     model.fit(X, y, sample_weight=weight)
     return torch.cat(seen).numpy()
@@ -376,13 +389,10 @@ def test_each_member_keeps_its_best_epoch(noisy):
     model = ensemble(
         n_members=4,
         module__hidden_units=(50,),
-        early_stopping=True,
-        validation_fraction=0.3,
-        n_iter_no_change=5,
+        early_stopping=EarlyStopping(validation_fraction=0.3, n_iter_no_change=5, tol=0.0),
         max_epochs=200,
         lr=0.05,
         lr_schedule=None,
-        tol=0.0,
         callbacks=[listener],
     ).fit(X, y)
     losses = np.array(listener.valid)  # (epochs, members)
@@ -398,11 +408,12 @@ def test_each_member_keeps_its_best_epoch(noisy):
 
 def test_weights_are_those_of_the_best_epoch(data):
     X, y = data
-    settings = {"n_members": 1, "early_stopping": True, "lr": 0.3, "lr_schedule": None}
-    stopped = ensemble(max_epochs=60, n_iter_no_change=10, **settings).fit(X, y)
+    settings = {"n_members": 1, "lr": 0.3, "lr_schedule": None}
+    stopping = EarlyStopping(n_iter_no_change=10)
+    stopped = ensemble(max_epochs=60, early_stopping=stopping, **settings).fit(X, y)
     (best,) = stopped.best_epochs_
     assert 1 < best < len(stopped.history_)
-    until_best = ensemble(max_epochs=best, n_iter_no_change=100, **settings).fit(X, y)
+    until_best = ensemble(max_epochs=best, early_stopping=True, **settings).fit(X, y)
     assert_same_members(stopped, until_best, X)
 
 
@@ -421,11 +432,11 @@ def test_early_stopping_costs_no_accuracy():
     # Without, -.82; with a quarter of the epochs as patience -.70.
     without, auto = test_nll(), test_nll(early_stopping=True)
     assert auto < without + 0.2
-    assert auto + 0.1 < test_nll(early_stopping=True, n_iter_no_change=20)  # -.54
+    assert auto + 0.1 < test_nll(early_stopping=EarlyStopping(n_iter_no_change=20))  # -.54
 
 
 def test_tol_is_the_least_improvement(data):
-    model = ensemble(early_stopping=True, tol=1e9, n_iter_no_change=2).fit(*data)
+    model = ensemble(early_stopping=EarlyStopping(tol=1e9, n_iter_no_change=2)).fit(*data)
     assert len(model.history_) == 3  # the first epoch always improves on nothing
     assert model.best_epochs_.tolist() == [1, 1, 1]
 
@@ -550,7 +561,9 @@ class ExplodesLate(torch.optim.Adam):
 
 
 def test_a_loss_that_explodes_is_noticed(data):
-    model = ensemble(optimizer=ExplodesLate, batch_size=60, max_epochs=20, device="cpu")
+    model = ensemble(
+        optimizer=ExplodesLate, batch_size=60, max_epochs=20, runtime=Runtime(device="cpu")
+    )
     with pytest.warns(ConvergenceWarning, match=r"member\(s\) \[1\]"):
         model.fit(*data)
     assert model.n_restarts_.tolist() == [0, 1, 0]
@@ -575,7 +588,13 @@ def interrupted(ctrl_c):
     """Fit a model until Ctrl-C comes in step number `at`."""
 
     def fit(data, at, **params):
-        model = ensemble(optimizer=ctrl_c, optimizer__at=at, batch_size=20, device="cpu", **params)
+        model = ensemble(
+            optimizer=ctrl_c,
+            optimizer__at=at,
+            batch_size=20,
+            runtime=Runtime(device="cpu"),
+            **params,
+        )
         with pytest.raises(KeyboardInterrupt):
             model.fit(*data)
         return model
@@ -604,7 +623,7 @@ def test_ctrl_c_before_the_end_of_the_first_epoch_leaves_it_unfitted(
 
 @pytest.mark.parametrize(("at", "n_members"), [(16, 2), (21, 3)])
 def test_ctrl_c_keeps_the_blocks_before_it(at, n_members, data, monkeypatch, interrupted):
-    monkeypatch.setattr(_training, "_BLOCK_ACTIVATIONS", 2 * 20 * 8)  # two members, rows, width
+    monkeypatch.setattr(_job, "_BLOCK_ACTIVATIONS", 2 * 20 * 8)  # two members, rows, width
     # 15 steps for the first block of two
     model = interrupted(data, at=at)
     assert model.n_members_ == n_members
@@ -616,7 +635,7 @@ def test_a_fit_after_ctrl_c_starts_anew(data, interrupted):
     model = interrupted(data, at=8).set_params(optimizer="SGD", optimizer__at=None)
     del model.optimizer__at
     model.fit(*data)
-    fresh = ensemble(optimizer="SGD", batch_size=20, device="cpu").fit(*data)
+    fresh = ensemble(optimizer="SGD", batch_size=20, runtime=Runtime(device="cpu")).fit(*data)
     assert_same_members(model, fresh, data[0])
 
 
@@ -679,8 +698,9 @@ def test_batch_normalisation_keeps_running_statistics(data):
 
 def test_running_statistics_are_those_of_the_best_epoch(data):
     X, y = data
-    settings = {"module": BatchNormalised, "early_stopping": True, "lr": 0.5, "lr_schedule": None}
-    model = BayesianEnsembleRegressor(1, random_state=0, n_iter_no_change=10, **settings).fit(X, y)
+    settings = {"module": BatchNormalised, "lr": 0.5, "lr_schedule": None, "random_state": 0}
+    stopping = EarlyStopping(n_iter_no_change=10)
+    model = BayesianEnsembleRegressor(1, early_stopping=stopping, **settings).fit(X, y)
     (best,) = model.best_epochs_
     assert best < len(model.history_)
     until_best = clone(model).set_params(max_epochs=best).fit(X, y)
@@ -862,9 +882,9 @@ def test_targets_and_inputs_must_be_finite(value, data):
         ({"prior_scale": 1e300}, "prior_scale must be a number in"),
         ({"lr": 1e300}, "lr must be .* at most"),
         ({"beta": -1.0}, "beta"),
-        ({"validation_fraction": 1.0}, "validation_fraction"),
-        ({"n_iter_no_change": 0}, "n_iter_no_change"),
-        ({"tol": -1.0}, "tol"),
+        ({"early_stopping": EarlyStopping(validation_fraction=1.0)}, "validation_fraction"),
+        ({"early_stopping": EarlyStopping(n_iter_no_change=0)}, "n_iter_no_change"),
+        ({"early_stopping": EarlyStopping(tol=-1.0)}, "tol"),
         ({"max_restarts": -1}, "max_restarts"),
         ({"bootstrap": "yes"}, "bootstrap"),
         ({"early_stopping": "yes"}, "early_stopping"),

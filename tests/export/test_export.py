@@ -46,6 +46,7 @@ from skdistill import (
 from skdistill.export import export_program, register_converters
 from skdistill.export._elementary import expm1, log1p, softplus
 from skdistill.export._outputs import GraphOutputs
+from skdistill.settings import Runtime
 
 onnxruntime = pytest.importorskip("onnxruntime")
 skl2onnx = pytest.importorskip("skl2onnx")
@@ -119,7 +120,10 @@ def test_a_default_student_is_small_and_says_what_it_is_but_not_where_from(tmp_p
     X, y = data_of("ensemble numbers", np.float32)
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
     student = DistributionDistiller(
-        LinearRegression(), family="normal_inverse_gamma", max_epochs=1, device="cpu"
+        LinearRegression(),
+        family="normal_inverse_gamma",
+        max_epochs=1,
+        runtime=Runtime(device="cpu"),
     )
     path = tmp_path / "model.onnx"
     export_onnx(student.fit(frame, y), path, [0.1])
@@ -191,7 +195,8 @@ def test_students_of_real_numbers(table, family, data_dir, tmp_path):
     with np.load(data_dir / "uci" / f"{table}.npz") as data:
         X, y = data["X"], data["y"]
     model = make_pipeline(
-        StandardScaler(), numbers(DistributionDistiller, family=family, dtype="float64")
+        StandardScaler(),
+        numbers(DistributionDistiller, family=family, runtime=Runtime(dtype="float64")),
     )
     assert_pipeline(model.fit(X, y), X, tmp_path / "model.onnx")
 

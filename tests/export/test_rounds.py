@@ -14,10 +14,17 @@ from skdistill import BDistilBooster
 from skdistill.export import export_rounds
 from skdistill.export._outputs import GraphOutputs, RoundOutputs
 from skdistill.modules import MLP, Recurrent
+from skdistill.settings import Runtime
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
-SMALL = {"n_rounds": 4, "gamma": 0.01, "max_epochs": 20, "device": "cpu", "random_state": 0}
+SMALL = {
+    "n_rounds": 4,
+    "gamma": 0.01,
+    "max_epochs": 20,
+    "runtime": Runtime(device="cpu"),
+    "random_state": 0,
+}
 
 
 def in_turn(rounds, X):

@@ -11,8 +11,10 @@ import torch
 from exported_models import MAGNITUDES, MODELS, all_outputs, assert_same, predicted, run
 from numpy.testing import assert_allclose, assert_array_equal
 
+from skdistill import BDistilBooster, GPEDDistiller
 from skdistill.export import export_onnx
 from skdistill.export._outputs import GraphOutputs
+from skdistill.settings import Runtime
 
 pytest.importorskip("onnxruntime")
 
@@ -42,8 +44,8 @@ def standardised(data_dir, table: str, dtype: Any) -> tuple[np.ndarray, np.ndarr
 def fitted_and_exported(name: str, X: np.ndarray, y: np.ndarray, path: Any) -> tuple[Any, Any]:
     """A model, and the module that is exported."""
     model = MODELS[name]().set_params(max_epochs=5)
-    if "dtype" in model.get_params():
-        model.set_params(dtype=X.dtype.name)
+    if not isinstance(model, BDistilBooster | GPEDDistiller):  # they compute in that of X
+        model.set_params(runtime=Runtime(dtype=X.dtype.name))
     model.fit(X[:400], y[:400])
     options = all_outputs(name, model)
     export_onnx(model, path, **options)

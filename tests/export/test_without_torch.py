@@ -15,6 +15,7 @@ import pytest
 from sklearn.datasets import load_iris
 
 from skdistill import BayesianEnsembleClassifier, export_onnx
+from skdistill.settings import Runtime
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "serve_with_onnxruntime.py"
 
@@ -40,7 +41,9 @@ def test_the_example_serves_a_graph_without_torch(python, tmp_path):
     pytest.importorskip("onnxruntime")
     X, y = load_iris(return_X_y=True)
     X = X.astype(np.float32)
-    model = BayesianEnsembleClassifier(3, max_epochs=5, device="cpu", random_state=0).fit(X, y)
+    model = BayesianEnsembleClassifier(
+        3, max_epochs=5, runtime=Runtime(device="cpu"), random_state=0
+    ).fit(X, y)
     export_onnx(model, tmp_path / "graph.onnx")
     np.save(tmp_path / "rows.npy", X)
     command = [python, "-I", SCRIPT, tmp_path / "graph.onnx", tmp_path / "rows.npy"]

@@ -96,7 +96,7 @@ COUNTS |= {"head_layers", "finetune_epochs", "covariance", "teacher_cv", "n_thre
 
 
 def is_too_costly(name, value):
-    if name == "compile":
+    if name.endswith("compile"):
         return isinstance(value, (int, np.integer)) and value == 1
     return name.split("__")[-1] in COUNTS and isinstance(value, Integral) and value > 100
 

@@ -57,6 +57,7 @@ from skdistill.expectations import Expectation
 from skdistill.modules import RecurrentSequenceModel
 from skdistill.persistence import register
 from skdistill.persistence._names import NAMES
+from skdistill.settings import Runtime
 
 SMALL = {"max_epochs": 3, "module__hidden_units": (4,), "random_state": 0}
 VERSION_1 = Path(__file__).with_name("version_1.safetensors")
@@ -358,8 +359,10 @@ def test_a_pipe_is_refused_at_once(tmp_path):
 
 
 def test_a_device_without_values_is_refused(tmp_path):
-    save(ensemble().fit(X, Y).set_params(device="meta"), tmp_path / "model")
-    with pytest.raises(ValueError, match=r"cannot be loaded: device must be .* got 'meta'"):
+    save(ensemble().fit(X, Y).set_params(runtime=Runtime(device="meta")), tmp_path / "model")
+    with pytest.raises(
+        ValueError, match=r"cannot be loaded: runtime__device must be .* got 'meta'"
+    ):
         load(tmp_path / "model")
 
 

@@ -42,7 +42,12 @@ from skdistill import (
     HydraPlusRegressor,
 )
 from skdistill.teachers import MixedModels, Teacher, as_teacher
-from skdistill.teachers._mixed import mixtures, shares_of_groups, stacking_weights
+from skdistill.teachers._mixed import (
+    mixtures,
+    shares_of_groups,
+    spread_of_groups,
+    stacking_weights,
+)
 
 REGRESSORS = [BayesianRidge(), RandomForestRegressor(6, random_state=0), LinearRegression()]
 CLASSIFIERS = [GaussianNB(), RandomForestClassifier(6, random_state=0), LogisticRegression()]
@@ -67,6 +72,23 @@ def test_groups_have_the_mean_and_the_variance_of_the_weighted_mixture(n_groups)
     variance = (weights * (members[..., 1] + (members[..., 0] - mean[:, None]) ** 2)).sum(axis=1)
     assert_allclose(found[..., 0].mean(axis=1), mean, rtol=1e-12)
     assert_allclose(found[..., 1].mean(axis=1) + found[..., 0].var(axis=1), variance, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("n", "weight", "n_groups"), [(20, 0.6, 20), (5, 0.3, 7), (8, 1.0, 2)])
+def test_spread_of_groups_is_that_of_random_members(n, weight, n_groups):
+    values = np.random.RandomState(0).normal(size=(20_000, n))
+    values -= values.mean(axis=1, keepdims=True)
+    shares = shares_of_groups(np.append(np.full(n, weight / n), 1 - weight), n_groups)[:, :n]
+    of_groups = values @ shares.T
+    assert_allclose(of_groups.mean(axis=1), 0, atol=1e-12)
+    expected = of_groups.var(axis=1).mean() / values.var(axis=1).mean()
+    assert_allclose(spread_of_groups(shares), expected, rtol=0.03)
+
+
+def test_members_in_groups_of_their_own_keep_their_spread():
+    assert_allclose(spread_of_groups(np.eye(6)), 1)
+    assert spread_of_groups(np.ones((3, 1))) == 0
+    assert_allclose(spread_of_groups(np.full((3, 4), 0.25)), 0, atol=1e-15)
 
 
 def test_stacking_finds_the_weights_of_a_mixture():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Calibration of a fitted student on rows that were held out, for the parameter `calibrate`."""
+"""Calibration of a fitted student on rows that were held out, for `calibration_fraction`."""
 
 from __future__ import annotations
 
@@ -23,23 +23,24 @@ from ._validate import FitArguments, Setup
 
 
 def calibrate(distiller: Any, setup: Setup) -> None:
-    """Calibrate the fitted student as `calibrate` says, if it does.
+    """Calibrate the fitted student as `calibration_fraction` says, if it does.
 
     A second student, of a second teacher unless that is fitted already, learns without a share of
     the rows, on which it is calibrated. The first one keeps all rows, and takes the values over.
     """
-    if distiller.calibrate is None:
+    if distiller.calibration_fraction is None:
         return
     kept, held_out = split_rows(distiller, setup)
-    pilot = clone(distiller).set_params(calibrate=None, checkpoint=None, warm_start=False)
+    pilot = clone(distiller).set_params(calibration_fraction=None, checkpoint=None)
+    pilot.set_params(warm_start=False)
     if setup.training.budget is not None:
         pilot.set_params(max_time=setup.training.budget.keeping(0.0).part(1.0).seconds)
     pilot.fit(*kept, X_transfer=setup.X_transfer if len(setup.X_transfer) else None)
     task, module = pilot._plan.task, pilot.module_
     X, y, _ = FitMode(goes_on=True, task=task).begin(pilot, held_out.X, held_out.y)
     weight = task.weights_of_rows(y, held_out.sample_weight)
-    setup = setup._replace(scaling=scaling_of(pilot))
-    networks, _ = networks_and_functions(pilot.teacher_, setup)
+    setup = setup._replace(scaling=scaling_of(module))
+    networks, *_ = networks_and_functions(pilot.teacher_, setup)
     members = predictor_of(networks, setup)(X)
     outputs = read_in_chunks(module, X, rows_first)
     found = fit_calibration(
@@ -51,7 +52,7 @@ def calibrate(distiller: Any, setup: Setup) -> None:
     if np.min(found.power) == 0:
         warn(
             "The student's epistemic uncertainty does not rise with its members' on the rows that "
-            "calibrate holds out, and is constant now.",
+            "calibration_fraction holds out, and is constant now.",
         )
     distiller.calibration_ = distiller.module_.calibration = found
     distiller._plan = replace(distiller._plan, calibration=found)
@@ -65,18 +66,18 @@ def split_rows(distiller: Any, setup: Setup) -> tuple[FitArguments, FitArguments
     given = [X, y] if weight is None else [X, y, weight]
     (seed,) = setup.draw_seeds(1)
     is_classifier = distiller._kind == "classifier"
-    with errors_about("calibrate"):
+    with errors_about("calibration_fraction"):
         parts = train_test_split(
             *given,
-            test_size=distiller.calibrate,
+            test_size=distiller.calibration_fraction,
             random_state=seed,
             stratify=y if is_classifier else None,
         )
     kept, held_out = (FitArguments(*[*part, None][:3]) for part in (parts[::2], parts[1::2]))
     if is_classifier and (missing := set(distiller.classes_.tolist()) - set(kept.y)):
         raise ValueError(
-            f"calibrate={distiller.calibrate!r} leaves no row of the classes {sorted(missing)} to "
-            "fit on; hold out fewer."
+            f"calibration_fraction={distiller.calibration_fraction!r} leaves no row of the classes "
+            f"{sorted(missing)} to fit on; hold out fewer."
         )
     check_weights(held_out.sample_weight, len(held_out.y), "sample_weight of the rows held out")
     return kept, held_out

@@ -12,10 +12,18 @@ import numpy as np
 from ..._data.schema import add_to_summary
 from ..._estimator.base import reset_fitted
 from ..._estimator.warm_start import in_dtype_of, is_trained, scaling_of
-from ..._method.task import TASKS, Buffers, ClassificationTask, Task, prepare_to_compute
+from ..._method.task import (
+    TASKS,
+    Buffers,
+    ClassificationTask,
+    Task,
+    prepare_to_compute,
+    read_samples,
+)
 from ..._training.trainer import Training, n_epochs_in
 from ..._utils.validation import errors_about
 from ..._utils.warnings import warn
+from ...settings import Runtime
 
 
 class FitMode(NamedTuple):
@@ -43,7 +51,7 @@ class FitMode(NamedTuple):
         """Return the mode of a call of `fit`, which ``warm_start`` decides about."""
         if not distiller.warm_start:
             return cls()
-        _refuse_group_lasso(distiller, "warm_start=True")
+        _refuse_pruning(distiller, "warm_start=True")
         if not is_trained(distiller):
             return cls(keeps_state=True)
         return cls(goes_on=True, keeps_state=True, task=distiller._plan.task)
@@ -51,7 +59,7 @@ class FitMode(NamedTuple):
     @classmethod
     def of_pass(cls, distiller: Any, classes: Any = None) -> FitMode:
         """Return the mode of a call of `partial_fit`; ValueError for wrong `classes`."""
-        _refuse_group_lasso(distiller, "partial_fit")
+        _refuse_pruning(distiller, "partial_fit")
         goes_on = is_trained(distiller)
         known = distiller._plan.task if goes_on else None
         if distiller._kind == "classifier":
@@ -66,20 +74,25 @@ class FitMode(NamedTuple):
             reset_fitted(distiller)
         check: Callable[..., Any] = TASKS[distiller._kind].check
         given = X
-        X, y, task = check(distiller, X, y, self.task, reset=not self.goes_on)
+        X, y = read_samples(distiller, X, y, reset=not self.goes_on)
+        y, task = check(y, self.task)
         if self.is_pass and self.goes_on:
             add_to_summary(distiller, given, X)
         vars(distiller).update(task.fitted_attributes)
         if self.goes_on:
-            X, task = in_dtype_of(distiller, X), replace(task, dtype=distiller._plan.task.dtype)
-        elif hasattr(distiller, "dtype"):
-            X, task = prepare_to_compute(distiller, X, task)
+            X, task = (
+                in_dtype_of(distiller.module_, X),
+                replace(task, dtype=distiller._plan.task.dtype),
+            )
+        elif "dtype" not in distiller._parameter_table["runtime"].unread:
+            runtime = Runtime.of(distiller.runtime)
+            X, task = prepare_to_compute(runtime.dtype, runtime.device, X, task)
         return X, y, task
 
     def scaling(self, distiller: Any, task: Task, targets, weight, dtype) -> Buffers:
         """Return the location and scale of the targets: those of the first fit."""
         if self.goes_on:
-            return scaling_of(distiller)
+            return scaling_of(distiller.module_)
         return task.scaling(targets, weight, dtype, getattr(distiller, "normalize_y", True))
 
     def adapted(self, training: Training) -> Training:
@@ -129,9 +142,9 @@ def _checked_classes(classes: Any, known: ClassificationTask | None) -> Classifi
     return given
 
 
-def _refuse_group_lasso(distiller: Any, why: str) -> None:
-    if distiller.group_lasso:
+def _refuse_pruning(distiller: Any, why: str) -> None:
+    if distiller.pruning is not None:
         raise ValueError(
-            f"group_lasso must be 0 with {why}, as units are removed when training ends; got "
-            f"{distiller.group_lasso!r}."
+            f"pruning must be None with {why}, as units are removed when training ends; got "
+            f"{distiller.pruning!r}."
         )

@@ -12,7 +12,10 @@ from torch import Tensor
 
 from ..._data.columns import COLUMN_PARAMETERS
 from ..._estimator.predicting import DistributionEstimator
+from ..._utils.settings import SettingsRule
 from ..._utils.validation import Number, OneOf, is_number
+from ...pruning import GroupLasso
+from ...settings import Runtime
 from ...transfer import MAKERS, make_transfer
 
 
@@ -69,16 +72,12 @@ PARAMETER_TABLE = {
 }
 
 STUDENT_PARAMETERS = {
-    "calibrate": Number(Real, 0, 1, closed="neither", others=(None,)),
-    "dtype": OneOf(("auto", "float32", "float64")),
+    "calibration_fraction": Number(Real, 0, 1, closed="neither", others=(None,)),
+    "runtime": SettingsRule(Runtime, OneOf((None,)), ("member_block",)),
     "batch_size": Number(Integral, 1, others=("auto",)),
     "warm_start": OneOf((True, False)),
 }
 
 NORMALIZE_Y = {"normalize_y": OneOf((True, False))}
 
-PRUNING_PARAMETERS = {
-    "group_lasso": Number(Real, 0),
-    "prune_threshold": Number(Real, 0),
-    "finetune_epochs": Number(Integral, 0, others=("auto",)),
-}
+PRUNING = {"pruning": SettingsRule(GroupLasso, OneOf((None,)))}

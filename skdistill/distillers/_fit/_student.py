@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ..._estimator.base import attributes_in_training
+from ..._estimator.base import Fitted
 from ..._estimator.batched import as_rows, read_in_chunks
 from ..._estimator.warm_start import load_weights
 from ..._method.plan import TrainingBudget, as_tensors, build_module
@@ -268,7 +268,7 @@ def train_student(
     context: Any,
     **facts: Any,
 ) -> None:
-    """Train a student, prune it with `group_lasso`, and keep it as the fitted module.
+    """Train a student, prune it with `pruning`, and keep it as the fitted module.
 
     `plan` is that of `setup`, completed by what is known of the teacher; `context` is the callback
     context of the fit, whose subtask the training is. `facts` become attributes of the distiller
@@ -288,7 +288,7 @@ def train_student(
     refinement = _refinement(distiller, setup, predictions)
     setup = setup._replace(training=replace(setup.training, refinement=refinement))
     if setup.fit_mode.goes_on:
-        load_weights(module, distiller)
+        load_weights(module, distiller.module_)
     elif plan.has_start:
         plan.start(module, *map(torch.as_tensor, first_predictions(setup, predictions)))
     n_planned = _n_epochs(distiller.max_epochs, len(rows), refinement)
@@ -306,13 +306,14 @@ def train_student(
     facts["n_epochs_"] = n_before + n_epochs
     continued = _continued(distiller, setup.fit_mode, rows, module)
     parts = distiller, setup.training, plan, setup.recipe, training_budget
-    find = partial(_find_functions, setup) if predictions.without_functions else None
+    share = predictions.found_share
+    find = partial(_find_functions, setup, share) if share > 0 else None
     student = Student(*parts, facts, continued, setup.fit_mode.is_pass, setup.X, find)
     per_epoch = student.task_per_epoch(subtask, setup.for_callbacks)
     training = {"proximal": group_lasso(distiller, module), "share": n_epochs / (n_epochs + n_more)}
     student.train(module, objective, rows, n_epochs, [per_epoch], **training)
     distiller.n_epochs_ = facts["n_epochs_"] = student.n_epochs_done(facts["n_epochs_"])
-    if distiller.group_lasso:
+    if distiller.pruning is not None:
         student = student.pruned()
     if n_more:
         objective.first_epoch = n_epochs  # weights that grow over the epochs have grown
@@ -324,9 +325,9 @@ def train_student(
 
 def _n_finetuning(distiller: Any, n_epochs: int) -> int:
     """Return the number of epochs after pruning."""
-    if not distiller.group_lasso:
+    if distiller.pruning is None:
         return 0
-    more = distiller.finetune_epochs
+    more = distiller.pruning.finetune_epochs
     return n_epochs // 2 if more == "auto" else int(more)
 
 
@@ -342,15 +343,19 @@ def _with_functions(recipe: Any, predictions: MemberPredictions, plan: Any) -> A
     return replace(recipe, functions=functions)
 
 
-def _find_functions(setup: Setup, predict: Predict) -> RandomFunctions | None:
-    """Find random functions for a student that predicts so, if its table has some."""
+def _find_functions(setup: Setup, share: float, predict: Predict) -> RandomFunctions | None:
+    """Find random functions, of a share of their variance, for a student that predicts so.
+
+    There are none where its table has none.
+    """
     y, scaling, columns = setup.y, setup.scaling, setup.columns
     are_classes = setup.plan.task.kind == "classifier"
     if not are_classes:
         y = y * scaling["y_scale"] + scaling["y_loc"]
     n_categories = None if columns is None else columns.n_categories
     rng = np.random.RandomState(0)
-    return find_functions(setup.X, y, n_categories, predict, None, are_classes, rng)
+    found = find_functions(setup.X, y, n_categories, predict, None, are_classes, rng)
+    return None if found is None else found.times(math.sqrt(share))
 
 
 def _check_ranks(ranks: Ranks, distiller: Any, setup: Setup, rows: Any, n_epochs: int) -> None:
@@ -410,9 +415,8 @@ class Student(NamedTuple):
 
     def _attributes(self, net: Any) -> dict[str, Any]:
         """Attributes of the distiller with the student that a net trains, as it is now."""
-        return self.facts | attributes_in_training(
-            self.plan, self.recipe, net, self.training_budget
-        )
+        fitted = Fitted.in_training(self.plan, self.recipe, net, self.training_budget)
+        return self.facts | fitted.attributes
 
     def n_epochs_done(self, n_planned: int) -> int:
         """Return how many epochs the student has been trained for; with `max_time` maybe fewer."""
@@ -456,7 +460,7 @@ class Student(NamedTuple):
     def pruned(self) -> Student:
         """Remove the silent units of the fitted module."""
         distiller = self.distiller
-        module = prune(distiller.module_, distiller.prune_threshold)
+        module = prune(distiller.module_, distiller.pruning.threshold)
         smaller = self._replace(recipe=replace(self.recipe, widths=widths(module)))
         smaller._set(module, distiller.history_)
         return smaller
@@ -467,7 +471,7 @@ class Student(NamedTuple):
         if self.X is not None:
             functions = widen_where_unknown(module, recipe, self.plan.task, self.X, self.find)
             recipe = replace(recipe, functions=functions)
-        self.distiller._keep(self.plan, recipe, module, history, self.training_budget)
+        self.distiller._keep(Fitted(self.plan, recipe, module, history, self.training_budget))
         vars(self.distiller).update(self.facts)
         if self.continued is not None:
             self.distiller._training_state = self.continued.state_

@@ -37,7 +37,14 @@ from ..._utils.ranks import current_ranks
 from ...distributions import EmpiricalCategorical, EmpiricalGaussian
 from ...ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ...samplers import SGHMC, SGLD
-from ...teachers import align_classes, as_teacher, check_member_predictions, out_of_fold_members
+from ...teachers import (
+    MixedModels,
+    Teacher,
+    align_classes,
+    as_teacher,
+    check_member_predictions,
+    out_of_fold_members,
+)
 from ._kinds import kind_of
 from ._teacher_checks import Predict, model_of, warn_of_answers, warn_of_refit
 from ._validate import FitArguments, Setup, check_names
@@ -55,7 +62,7 @@ class MemberPredictions(NamedTuple):
     of_X: np.ndarray | None  # for X, (n, S, ...), if they are known already
     predict: Predict | None  # rows (m, ...) to predictions (m, S, ...); None without a teacher
     functions: RandomFunctions | None = None  # of the teacher, which the student has too
-    without_functions: bool = False  # the teacher has some, and the student finds its own
+    found_share: float = 0.0  # of the variance of functions that the student finds for itself
 
     def count(self, X: np.ndarray) -> int:
         """Return the number of members."""
@@ -116,33 +123,58 @@ def fit_teacher_of(
     if not goes_on:
         answer = predictor_of(distiller.teacher_, setup, setup.plan.task)
         warn_of_answers(distiller, setup, model, given, answer)
-    networks, functions = networks_and_functions(distiller.teacher_, setup)
-    finds_own = functions is None and networks is not distiller.teacher_
-    return MemberPredictions(of_X, predictor_of(networks, setup), functions, finds_own)
+    networks, functions, share = networks_and_functions(distiller.teacher_, setup)
+    return MemberPredictions(of_X, predictor_of(networks, setup), functions, share)
 
 
-def networks_and_functions(teacher: Any, setup: Setup) -> tuple[Any, RandomFunctions | None]:
-    """Divide a fitted ensemble into its networks and its random functions.
+def networks_and_functions(teacher: Any, setup: Setup) -> tuple[Any, RandomFunctions | None, float]:
+    """Divide a fitted ensemble, or a mixture with some, into its networks and random functions.
 
-    The student imitates the networks, and has the same functions. It finds its own, and they are
-    None, where the ensemble reads another table or predicts another target, as in a Pipeline. The
+    The student imitates the networks, and has the same functions. It finds its own where an
+    ensemble reads another table or predicts another target, as in a Pipeline, or is one of several
+    models: then they are None, and last is the share of their variance, which is 0 else. The
     teacher is all there is if it has none, or if the student predicts no distribution that they
     displace, or has too few samples to find its own.
     """
-    model = ensemble_inside(teacher, _ENSEMBLES)
     is_table = len(setup.recipe.row_shape) == 1
-    if not (setup.plan.takes_functions and is_table and model is not None):
-        return teacher, None
-    recipe = model._recipe
-    is_same_table = recipe.row_shape == setup.recipe.row_shape and model._columns == setup.columns
-    is_same = is_same_table and inside_wrappers(teacher, FrozenEstimator) is model
-    if recipe.functions is None or not (is_same or len(setup.X) >= LEAST_SAMPLES):
-        return teacher, None
-    networks = copy.copy(model)
-    networks._recipe = replace(recipe, functions=None)
-    module = rebuild_module(model._plan, networks._recipe, weights_of(model.module_))
-    networks.module_ = module.to(next(model.module_.parameters()).device)
-    return (networks, recipe.functions) if is_same else (with_inside(teacher, networks), None)
+    if not (setup.plan.takes_functions and is_table):
+        return teacher, None, 0.0
+    model = inside_wrappers(teacher, FrozenEstimator)
+    if isinstance(model, _ENSEMBLES) and _reads_as_student(model, setup):
+        networks, n_functions = _without_functions(model)
+        return networks, model._recipe.functions if n_functions else None, 0.0
+    if len(setup.X) < LEAST_SAMPLES:
+        return teacher, None, 0.0
+    mixture = ensemble_inside(teacher, (Teacher,))
+    if mixture is None:
+        networks, n_functions = _without_functions(teacher)
+        return networks, None, float(n_functions > 0)
+    if not isinstance(mixture.estimator_, MixedModels) or mixture.max_members is not None:
+        return teacher, None, 0.0
+    copied = copy.copy(mixture)
+    copied.estimator_, share = mixture.estimator_.without_functions(_without_functions)
+    return with_inside(teacher, copied), None, share
+
+
+def _reads_as_student(model: Any, setup: Setup) -> bool:
+    """Tell whether an ensemble has the same table as its student."""
+    return model._recipe.row_shape == setup.recipe.row_shape and model._columns == setup.columns
+
+
+def _without_functions(model: Any) -> tuple[Any, int]:
+    """Return a fitted model without the random functions of the ensemble in it, and their number.
+
+    It is the model itself, and 0, if there are none.
+    """
+    ensemble = ensemble_inside(model, _ENSEMBLES)
+    functions = None if ensemble is None else ensemble._recipe.functions
+    if functions is None:
+        return model, 0
+    networks = copy.copy(ensemble)
+    networks._recipe = replace(ensemble._recipe, functions=None)
+    module = rebuild_module(ensemble._plan, networks._recipe, weights_of(ensemble.module_))
+    networks.module_ = module.to(next(ensemble.module_.parameters()).device)
+    return with_inside(model, networks), len(functions.members)
 
 
 def inside_wrappers(model: Any, *wrappers: Any) -> Any:

@@ -15,8 +15,8 @@ from sklearn.utils import check_array, check_random_state
 
 from ..._data.checks import check_trainable
 from ..._data.columns import Columns, as_table, with_days
-from ..._data.encoding import EMBEDDED_FROM, encoding_for
-from ..._estimator.base import checked_training, for_callbacks, recipe_for, reset_fitted
+from ..._data.encoding import EMBEDDED_FROM, InputEncoding, InputSettings
+from ..._estimator.base import NetworkSettings, checked_training, for_callbacks, reset_fitted
 from ..._estimator.unwrapping import pipelines_around
 from ..._estimator.warm_start import all_weights, same_recipe
 from ..._method.plan import Plan, build_module
@@ -28,7 +28,7 @@ from ..._utils.ranks import current_ranks
 from ..._utils.validation import errors_about
 from ..._utils.warnings import warn
 from ...distributions import Calibratable
-from ...pruning import GroupLasso
+from ...pruning import ProximalStep
 from ...teachers import check_member_predictions
 from ...transfer import (
     Disagreement,
@@ -113,7 +113,7 @@ class Setup(NamedTuple):
             "member_predictions": self.member_predictions,
         }
         if self.fit_mode.goes_on:
-            data["the fitted student"] = all_weights(distiller)
+            data["the fitted student"] = all_weights(distiller.module_)
         with resumable(distiller, self.random_state, data) as random_state:
             yield self._replace(random_state=random_state)
 
@@ -134,6 +134,13 @@ class Setup(NamedTuple):
         return seeds if ranks is None else ranks.of_first(seeds)
 
 
+def _recipe(
+    distiller: Any, plan: Plan, row_shape: tuple[int, ...], inputs: InputEncoding | None
+) -> Any:
+    """Return how to build the networks of a plan."""
+    return NetworkSettings.of(distiller).recipe(plan, row_shape, inputs)
+
+
 def set_up(
     distiller: Any,
     plan_of: Callable[[Task], Plan],
@@ -143,7 +150,7 @@ def set_up(
     X_transfer: Any = None,
     member_predictions: Any = None,
     *,
-    recipes_of: Callable[..., Any] = recipe_for,
+    recipes_of: Callable[..., Any] = _recipe,
     modules: list[Any] | None = None,
     fit_mode_of: Callable[[Any], FitMode] | None = None,
     embedded_from: int = EMBEDDED_FROM,
@@ -178,9 +185,9 @@ def set_up(
     kept: Any = slice(None) if weight is None or weight.all() else weight > 0
     rows, targets = X_checked[kept], y_checked[kept]
     kept_weight = None if weight is None else weight[kept]
-    inputs = encoding_for(distiller, rows, targets, kept_weight, embedded_from)
+    inputs = InputSettings.of(distiller).encoding(rows, targets, kept_weight, embedded_from)
     recipe = recipes_of(distiller, plan, rows.shape[1:], inputs)
-    recipe = same_recipe(distiller, recipe) if fit_mode.goes_on else recipe
+    recipe = same_recipe(distiller._recipe, recipe) if fit_mode.goes_on else recipe
     maker = transfer_maker(distiller, len(rows), member_predictions is None, _MANY_ROWS)
     maker = maker_that_changes(distiller, maker, rows)
     transfer_rows = check_transfer_rows(distiller, X_transfer, rows, maker)
@@ -212,9 +219,9 @@ def set_up(
 
 
 def _keeping_time(distiller: Any, training: Training) -> Training:
-    """Return how to train with time left, of `max_time`, for the second fit of `calibrate`."""
+    """Return how to train with time left, of `max_time`, for the student to calibrate on."""
     budget = training.budget
-    if budget is None or getattr(distiller, "calibrate", None) is None:
+    if budget is None or getattr(distiller, "calibration_fraction", None) is None:
         return training
     return replace(training, budget=budget.keeping(budget.seconds / 2))
 
@@ -232,7 +239,7 @@ _WITH_STREAM = {
     "memory": None,
     "warm_start": False,
     "checkpoint": None,
-    "calibrate": None,
+    "calibration_fraction": None,
 }
 
 
@@ -268,7 +275,8 @@ def set_up_stream(
     maker = transfer_maker(distiller, stream.n_rows, True, _MANY_STREAMED)
     vars(distiller).update(stream.task.fitted_attributes)
     plan = plan_of(stream.task)
-    recipe = recipe_for(distiller, plan, stream.row_shape, stream.inputs(distiller, EMBEDDED_FROM))
+    inputs = stream.inputs(InputSettings.of(distiller), EMBEDDED_FROM)
+    recipe = _recipe(distiller, plan, stream.row_shape, inputs)
     check_student(distiller, plan, recipe, fit_mode, True)
     scaling = stream.scaling(stream.task, getattr(distiller, "normalize_y", True))
     examples = stream.encoded_examples(scaling)
@@ -296,25 +304,26 @@ def check_student(
     """Raise a ValueError for modules that do not fit, and for what needs others than these."""
     module = build_module(plan, recipe, [0], torch.float64)
     group_lasso(distiller, module)
-    share = getattr(distiller, "calibrate", None)
+    share = getattr(distiller, "calibration_fraction", None)
     if share is None:
         return
     refused = {"member_predictions": not has_teacher, "partial_fit": fit_mode.is_pass}
     for what, is_given in refused.items():
         if is_given:
-            raise ValueError(f"calibrate must be None with {what}; got {share!r}.")
+            raise ValueError(f"calibration_fraction must be None with {what}; got {share!r}.")
     found = module.distribution(torch.zeros(1, *recipe.row_shape, dtype=torch.float64))
     if not isinstance(found, Calibratable):
         raise ValueError(
-            f"calibrate must be None for a student that predicts a {type(found).__name__}, whose "
-            f"epistemic part cannot be changed for each target by itself; got {share!r}."
+            f"calibration_fraction must be None for a student that predicts a "
+            f"{type(found).__name__}, whose epistemic part cannot be changed for each target by "
+            f"itself; got {share!r}."
         )
 
 
-def group_lasso(distiller: Any, module: Any) -> GroupLasso | None:
+def group_lasso(distiller: Any, module: Any) -> ProximalStep | None:
     """Return the proximal step, if there is one; raise for modules that cannot be pruned."""
-    strength = getattr(distiller, "group_lasso", 0)  # a booster has none
-    return GroupLasso(module, strength) if strength else None
+    pruning = getattr(distiller, "pruning", None)  # a booster has none
+    return None if pruning is None else ProximalStep(module, pruning.strength)
 
 
 def transfer_maker(

@@ -13,7 +13,7 @@ from sklearn.base import MetaEstimatorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..._data.encoding import MANY_ROWS, InputEncoding
-from ..._estimator.base import available_if, fit_task, recipe_for, with_callbacks
+from ..._estimator.base import NetworkSettings, available_if, fit_task, with_callbacks
 from ..._estimator.batched import as_rows, check_rows, rows_at_a_time
 from ..._estimator.predicting import DistributionEstimator, check_return_std, is_a
 from ..._method.plan import Plan
@@ -52,8 +52,8 @@ def recipes_of(
     booster: Any, plan: Plan, row_shape: tuple[int, ...], inputs: InputEncoding | None
 ) -> LearnerRecipes:
     """Return how to build the networks of each model class."""
-    modules = model_classes(booster.module)
-    return LearnerRecipes(tuple(recipe_for(booster, plan, row_shape, inputs, m) for m in modules))
+    networks = [NetworkSettings.of(booster, module) for module in model_classes(booster.module)]
+    return LearnerRecipes(tuple(one.recipe(plan, row_shape, inputs) for one in networks))
 
 
 def plan_of(booster: Any, task: Task) -> RoundsPlan:
@@ -153,16 +153,14 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         are fewer than `n_rounds`.
     batch_size : int, default=64
         Rows of a minibatch.
-    optimizer, lr, lr_schedule, clip_norm
+    optimizer, lr, lr_schedule, clip_norm, callbacks, runtime
         As in :class:`BayesianEnsembleRegressor`.
     normalize_X, categorical_features
         As in :class:`BayesianEnsembleRegressor`. The teacher gets the columns as they are.
     normalize_y : bool, default=True
         Whether to standardise the targets of a regressor for training.
-    checkpoint, checkpoint_every
+    checkpoint
         As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
-    callbacks, device, compile, n_threads
-        As in :class:`BayesianEnsembleRegressor`.
     verbose : int, default=0
         As in :class:`DistributionDistiller`. 1 also prints a line after each round: what was found,
         and about how long the rest takes.
@@ -277,51 +275,13 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         normalize_y: bool = True,
         memory: Any = None,
         checkpoint: Any = None,
-        checkpoint_every: Any = 60.0,
         callbacks: Any = None,
-        device: Any = "auto",
-        compile: bool | str = "auto",
-        n_threads: int | str = "auto",
+        runtime: Any = None,
         verbose: int | bool = 0,
         random_state: Any = None,
         **kwargs: Any,
     ):
-        self.teacher = teacher
-        self.n_rounds = n_rounds
-        self.module = module
-        self.head_layers = head_layers
-        self.connection = connection
-        self.expansions = expansions
-        self.connect = connect
-        self.max_search = max_search
-        self.gamma = gamma
-        self.temperature = temperature
-        self.eta = eta
-        self.early = early
-        self.transfer = transfer
-        self.transfer_only = transfer_only
-        self.teacher_cv = teacher_cv
-        self.weight_decay = weight_decay
-        self.optimizer = optimizer
-        self.lr = lr
-        self.lr_schedule = lr_schedule
-        self.max_epochs = max_epochs
-        self.max_time = max_time
-        self.batch_size = batch_size
-        self.clip_norm = clip_norm
-        self.normalize_X = normalize_X
-        self.categorical_features = categorical_features
-        self.normalize_y = normalize_y
-        self.memory = memory
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.callbacks = callbacks
-        self.device = device
-        self.compile = compile
-        self.n_threads = n_threads
-        self.verbose = verbose
-        self.random_state = random_state
-        self._set_extra_params(kwargs)
+        self._set_arguments(locals())
 
     @with_callbacks
     def fit(

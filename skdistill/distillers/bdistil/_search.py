@@ -16,6 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import gen_batches
 from torch import Tensor
 
+from ..._estimator.base import Fitted
 from ..._estimator.batched import rows_within
 from ..._method.plan import TrainingBudget, as_tensors
 from ..._training.trainer import decay_of_weights, n_epochs_for, on_device
@@ -158,7 +159,8 @@ def _keep_rounds(booster: Any, setup: Setup, search: Search) -> None:
     module = module.to(search.played.x.device)
     functions = widen_where_unknown(module, setup.recipe, plan.task, setup.X)
     recipe = setup.recipe._replace(functions=functions)
-    booster._keep(plan, recipe, module, search.history, TrainingBudget(booster.n_epochs_))
+    budget = TrainingBudget(booster.n_epochs_)
+    booster._keep(Fitted(plan, recipe, module, search.history, budget))
 
 
 class Barrier:

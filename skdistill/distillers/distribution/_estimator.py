@@ -28,7 +28,7 @@ from ...modules import MLP
 from .._fit._calibration import calibrate
 from .._fit._fit_mode import FitMode
 from .._fit._kinds import check_kind, kind_as_teacher
-from .._fit._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING_PARAMETERS, STUDENT_PARAMETERS
+from .._fit._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING, STUDENT_PARAMETERS
 from .._fit._student import first_predictions, train_student
 from .._fit._teacher import MemberPredictions, fit_teacher_of, has_fitted_teacher
 from .._fit._validate import Setup, set_up, set_up_stream
@@ -307,16 +307,12 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
             default="auto"
         As in :class:`HydraPlusRegressor`; for a classifier "auto" is
         ``GaussianNoise(scale=1.0, correlated=True)``, on large tables too.
-    transfer_only, teacher_cv, memory, weight_decay, max_epochs, max_time, batch_size
+    transfer_only, teacher_cv, memory, weight_decay, max_epochs, max_time, batch_size, pruning, lr
         As in :class:`HydraPlusRegressor`.
-    calibrate : float, default=None
+    calibration_fraction : float, default=None
         As in :class:`HydraPlusRegressor`. Not with ``family="normal_inverse_wishart"``, whose
         targets have one strength of belief in common.
-    group_lasso, prune_threshold, finetune_epochs
-        As in :class:`HydraPlusRegressor`.
-    lr
-        As in :class:`HydraPlusRegressor`.
-    optimizer, lr_schedule, clip_norm
+    optimizer, lr_schedule, clip_norm, callbacks, runtime
         As in :class:`BayesianEnsembleRegressor`.
     normalize_X, categorical_features
         As in :class:`BayesianEnsembleRegressor`. The teacher gets the columns as they are.
@@ -330,12 +326,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         falls from `lr` anew, over the further epochs. `teacher_` is kept, and so are the classes,
         and the location and scale of y. The state of the optimizer is kept too, which makes a
         pickle about three times as large, if `warm_start` was True in the fit before. Not with
-        `group_lasso`.
-    checkpoint, checkpoint_every
-        As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
-    callbacks, dtype, device, compile, n_threads
-        As in :class:`BayesianEnsembleRegressor`.
-    verbose : int, default=0
+        `pruning`.
+    checkpoint, verbose
         As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
     random_state : int, RandomState instance or None, default=None
         Unless None, it also seeds every ``random_state`` of the teacher that is None.
@@ -351,7 +343,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
     n_members_ : int
         Number of members of the teacher.
     calibration_ : Calibration
-        With `calibrate`, as of :class:`HydraPlusRegressor` and :class:`HydraPlusClassifier`.
+        With `calibration_fraction`, as of :class:`HydraPlusRegressor` and
+        :class:`HydraPlusClassifier`.
     classes_ : ndarray of shape (n_classes,)
         The labels, sorted. Only for classifiers.
     n_outputs_ : int
@@ -433,7 +426,7 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         "supervised_weight": Number(Real, 0),
         "n_samples": Number(Integral, 1),
         "dropout_rate": Number(Real, 0, 1, closed="left"),
-        **PRUNING_PARAMETERS,
+        **PRUNING,
         **STUDENT_PARAMETERS,
     }
     _module_defaults = {
@@ -459,11 +452,9 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         transfer: Any = "auto",
         transfer_only: bool = False,
         teacher_cv: Any = None,
-        calibrate: float | None = None,
+        calibration_fraction: float | None = None,
         weight_decay: float = 0.0,
-        group_lasso: float = 0.0,
-        prune_threshold: float = 1e-3,
-        finetune_epochs: int | str = "auto",
+        pruning: Any = None,
         optimizer: Any = "Adam",
         lr: float | str = "auto",
         lr_schedule: str | None = "cosine",
@@ -477,58 +468,13 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         memory: Any = None,
         warm_start: bool = False,
         checkpoint: Any = None,
-        checkpoint_every: Any = 60.0,
         callbacks: Any = None,
-        dtype: str = "auto",
-        device: Any = "auto",
-        compile: bool | str = "auto",
-        n_threads: int | str = "auto",
+        runtime: Any = None,
         verbose: int | bool = 0,
         random_state: Any = None,
         **kwargs: Any,
     ):
-        self.teacher = teacher
-        self.family = family
-        self.covariance = covariance
-        self.n_factors = n_factors
-        self.loss = loss
-        self.max_precision = max_precision
-        self.smoothing = smoothing
-        self.temperature = temperature
-        self.supervised_weight = supervised_weight
-        self.n_samples = n_samples
-        self.dropout_rate = dropout_rate
-        self.module = module
-        self.transfer = transfer
-        self.transfer_only = transfer_only
-        self.teacher_cv = teacher_cv
-        self.calibrate = calibrate
-        self.weight_decay = weight_decay
-        self.group_lasso = group_lasso
-        self.prune_threshold = prune_threshold
-        self.finetune_epochs = finetune_epochs
-        self.optimizer = optimizer
-        self.lr = lr
-        self.lr_schedule = lr_schedule
-        self.max_epochs = max_epochs
-        self.max_time = max_time
-        self.batch_size = batch_size
-        self.clip_norm = clip_norm
-        self.normalize_X = normalize_X
-        self.categorical_features = categorical_features
-        self.normalize_y = normalize_y
-        self.memory = memory
-        self.warm_start = warm_start
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.callbacks = callbacks
-        self.dtype = dtype
-        self.device = device
-        self.compile = compile
-        self.n_threads = n_threads
-        self.verbose = verbose
-        self.random_state = random_state
-        self._set_extra_params(kwargs)
+        self._set_arguments(locals())
 
     def fit(
         self,
@@ -658,8 +604,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         """
         if hasattr(self, "calibration_"):
             raise ValueError(
-                "calibrate must be None for sample_members: a student is calibrated row by row, "
-                f"and members span all rows; got {self.calibrate!r}."
+                "calibration_fraction must be None for sample_members: a student is calibrated row "
+                f"by row, and members span all rows; got {self.calibration_fraction!r}."
             )
         Number(Integral, 1).check(n_members, "n_members")
         OneOf((True, False)).check(with_residual, "with_residual")

@@ -21,7 +21,7 @@ from ...modules import MLP
 from ...samplers import SGHMC, SGLD
 from ...transfer import TransferSet, make_transfer
 from .._fit._kinds import check_kind, kind_as_teacher
-from .._fit._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING_PARAMETERS
+from .._fit._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING
 from .._fit._student import train_student
 from .._fit._teacher import MemberPredictions, fit_teacher_of
 from .._fit._validate import Setup, check_further_rows, set_up
@@ -68,11 +68,12 @@ def _check_runs_online(distiller: Any, estimates: list[str]) -> None:
             f"time and have no running mean. Got {distiller.estimate!r} with "
             f"transfer={distiller.transfer!r}."
         )
-    if distiller.finetune_epochs not in ("auto", 0) and "stochastic" in estimates:
+    finetune_epochs = getattr(distiller.pruning, "finetune_epochs", "auto")
+    if finetune_epochs not in ("auto", 0) and "stochastic" in estimates:
         raise ValueError(
-            "finetune_epochs must be 'auto' or 0 beside chains unless all estimates are "
+            "pruning__finetune_epochs must be 'auto' or 0 beside chains unless all estimates are "
             "'online': the last samples are gone when the student has been pruned. Got "
-            f"{distiller.finetune_epochs!r}."
+            f"{finetune_epochs!r}."
         )
 
 
@@ -129,25 +130,21 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         None lets the student learn from X and `X_transfer` as they are. With chains, new rows are
         drawn in their place each time, which needs ``estimate="stochastic"``, and "disagreement" is
         refused. With other teachers, and for "auto", see :class:`HydraPlusRegressor`.
-    transfer_only, weight_decay
+    transfer_only, weight_decay, lr
         As in :class:`HydraPlusRegressor`.
-    group_lasso, prune_threshold, finetune_epochs
+    pruning
         As in :class:`HydraPlusRegressor`. With chains, the pruned student is fine-tuned on the
         running means of the whole transfer set, if all estimates are "online", and else not.
     teacher_cv, memory, max_epochs, max_time
         As in :class:`HydraPlusRegressor`; with chains they must have their defaults.
-    lr
-        As in :class:`HydraPlusRegressor`.
-    optimizer, lr_schedule, batch_size, clip_norm
+    optimizer, lr_schedule, batch_size, clip_norm, callbacks, runtime
         As in :class:`BayesianEnsembleRegressor`, for the student.
     normalize_X, categorical_features
         As in :class:`BayesianEnsembleRegressor`. The teacher gets the columns as they are.
     normalize_y : bool, default=True
         Whether to standardise the targets of a regressor for training.
-    checkpoint, checkpoint_every
+    checkpoint
         As in :class:`BayesianEnsembleRegressor`. Beside chains epochs are those of the chains.
-    callbacks, device, compile, n_threads
-        As in :class:`BayesianEnsembleRegressor`, for the student.
     verbose : int, default=0
         As in :class:`DistributionDistiller`. Beside chains 1 tells of these too, from their
         first iteration on, and how long they will take.
@@ -170,9 +167,8 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         Number of epochs that the student's training was set to. With chains one of them is the
         student's steps in an epoch of the chains, or in as many as have 20 iterations if these are
         short, but a hundred of these steps at most.
-    classes_, n_outputs_, n_parameters_, flops_, module_, net_, history_
-        As in :class:`DistributionDistiller`.
-    n_features_in_, feature_names_in_
+    classes_, n_outputs_, n_parameters_, flops_, module_, net_, history_, n_features_in_, \
+            feature_names_in_
         As in :class:`DistributionDistiller`.
 
     Notes
@@ -214,7 +210,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
     _parameter_table = {
         **PARAMETER_TABLE,
         **NORMALIZE_Y,
-        **PRUNING_PARAMETERS,
+        **PRUNING,
         "n_asked": Number(Integral, 1),
     }
     _module_defaults = {
@@ -234,9 +230,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         transfer_only: bool = False,
         teacher_cv: Any = None,
         weight_decay: float = 0.0,
-        group_lasso: float = 0.0,
-        prune_threshold: float = 1e-3,
-        finetune_epochs: int | str = "auto",
+        pruning: Any = None,
         optimizer: Any = "Adam",
         lr: float | str = "auto",
         lr_schedule: str | None = "cosine",
@@ -248,48 +242,14 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         categorical_features: Any = "from_dtype",
         normalize_y: bool = True,
         checkpoint: Any = None,
-        checkpoint_every: Any = 60.0,
         memory: Any = None,
         callbacks: Any = None,
-        device: Any = "auto",
-        compile: bool | str = "auto",
-        n_threads: int | str = "auto",
+        runtime: Any = None,
         verbose: int | bool = 0,
         random_state: Any = None,
         **kwargs: Any,
     ):
-        self.teacher = teacher
-        self.expectations = expectations
-        self.estimate = estimate
-        self.n_asked = n_asked
-        self.module = module
-        self.transfer = transfer
-        self.transfer_only = transfer_only
-        self.teacher_cv = teacher_cv
-        self.weight_decay = weight_decay
-        self.group_lasso = group_lasso
-        self.prune_threshold = prune_threshold
-        self.finetune_epochs = finetune_epochs
-        self.optimizer = optimizer
-        self.lr = lr
-        self.lr_schedule = lr_schedule
-        self.max_epochs = max_epochs
-        self.max_time = max_time
-        self.batch_size = batch_size
-        self.clip_norm = clip_norm
-        self.normalize_X = normalize_X
-        self.categorical_features = categorical_features
-        self.normalize_y = normalize_y
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.memory = memory
-        self.callbacks = callbacks
-        self.device = device
-        self.compile = compile
-        self.n_threads = n_threads
-        self.verbose = verbose
-        self.random_state = random_state
-        self._set_extra_params(kwargs)
+        self._set_arguments(locals())
 
     @with_callbacks
     def fit(

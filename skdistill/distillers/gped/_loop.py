@@ -17,7 +17,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..._engine import Batch, Callback, Checkpoint, DivergenceGuard, Rows, StackNet, suited_threads
+from ..._engine import (
+    Batch,
+    Callback,
+    CheckpointFile,
+    DivergenceGuard,
+    Rows,
+    StackNet,
+    suited_threads,
+)
 from ..._training.trainer import draws_globally
 from ...ensembles import RunningRHat, SamplerDiagnostics, diagnosed_rows
 from ._estimates import RunningMean, Targets, pooled_members, targets_of
@@ -176,7 +184,7 @@ class OnlineDistillation(Callback):
     ----------
     monitor : Monitor or None
         May be set; it is updated with the samples that :func:`noted_iterations` names.
-    checkpoint : Checkpoint or None
+    checkpoint : CheckpointFile or None
         May be set; the state of both nets is written to it, and read from it when they begin.
     is_loading : bool
         Whether a state was read that has not been trained on yet.
@@ -204,7 +212,7 @@ class OnlineDistillation(Callback):
         self.n_together = epochs_together(epoch_length)
         self.n_threads = n_threads
         self.monitor: Monitor | None = None
-        self.checkpoint: Checkpoint | None = None
+        self.checkpoint: CheckpointFile | None = None
         self.is_loading = False
 
     def on_train_begin(self, net, X=None, y=None, **kwargs):

@@ -18,7 +18,8 @@ from ..._training.resume import NO_MATTER
 from ..._training.trainer import decay_of_weights, flop_per_step, on_device, own_dropout
 from ..._utils.memory import working_memory
 from ..._utils.ranks import refuse_ranks
-from ...ensembles import amount_of_training, fit_ensemble
+from ...ensembles import EnsembleSpec, amount_of_training, fit_ensemble
+from ...settings import Checkpoint
 from ...transfer import prepare_lacking
 from .._fit._student import Student, training_set
 from .._fit._teacher import (
@@ -72,7 +73,7 @@ def distil_online(
             due,
             epoch_length,
             distiller.n_asked if "online" in plan.estimates else 1,
-            distiller.n_threads,
+            setup.training.n_threads,
         )
         if monitored is not None:
             shown = on_device(monitored, device=device)
@@ -80,7 +81,7 @@ def distil_online(
         distillation.checkpoint = checkpoint
         _run_chains(distiller, setup, distillation, module_seed, context)
         student.keep(module, distillation.student, distillation.guard)
-        if distiller.group_lasso:
+        if distiller.pruning is not None:
             _finetune(student.pruned(), distillation, len(due))
         if checkpoint is not None:
             checkpoint.remove()
@@ -110,7 +111,7 @@ def _finetune(student: Student, distillation: Any, n_steps: int) -> None:
 
     distiller, shown = student.distiller, distillation.stream.rows
     n_batches = -(-len(shown) // shown.batch_size)
-    n_more = distiller.finetune_epochs
+    n_more = distiller.pruning.finetune_epochs
     if n_more == "auto":
         n_more = -(-n_steps // (2 * n_batches))  # half of the steps before
     if "stochastic" in student.plan.estimates or not n_more:
@@ -126,7 +127,7 @@ def _finetune(student: Student, distillation: Any, n_steps: int) -> None:
 def _due_iterations(teacher: Any, n_rows: int) -> tuple[np.ndarray, int]:
     """Iterations of the chains after which the student takes a step, and length of an epoch."""
     inference = teacher.inference
-    n_epochs, batch_size = amount_of_training(teacher, n_rows)
+    n_epochs, batch_size = amount_of_training(EnsembleSpec.of(teacher), n_rows)
     epoch_length = -(-n_rows // min(batch_size, n_rows))
     n_iterations = n_epochs * epoch_length
     every = 1 if inference.thinning == "auto" else inference.thinning
@@ -161,9 +162,10 @@ def _transfer_rows(distiller: Any, setup: Setup, seed: int) -> Any:
 
 def _checkpoint_of(distiller: Any, setup: Setup, monitored: np.ndarray | None) -> Any:
     """Return the context of a checkpoint, or of None."""
-    if distiller.checkpoint is None:
+    wanted = Checkpoint.of(distiller.checkpoint)
+    if wanted is None:
         return contextlib.nullcontext()
-    from ..._engine import Checkpoint
+    from ..._engine import CheckpointFile
     from ..._serialization.digest import digests
 
     data = {
@@ -174,7 +176,7 @@ def _checkpoint_of(distiller: Any, setup: Setup, monitored: np.ndarray | None) -
         "X_monitor": monitored,
     }
     belongs_to = digests(distiller, data, NO_MATTER)
-    return Checkpoint(distiller.checkpoint, distiller.checkpoint_every, belongs_to)
+    return CheckpointFile(wanted.path, wanted.every, belongs_to)
 
 
 def _run_chains(distiller: Any, setup: Setup, distillation: Any, seed: int, context: Any) -> None:

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import copy
 from functools import partial
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, Self
 
 from sklearn.base import ClassifierMixin, RegressorMixin
@@ -14,7 +15,8 @@ from ..._estimator.base import available_if, fit_task, with_callbacks
 from ..._estimator.predicting import DistributionEstimator
 from ..._method.task import RegressionTask, Task
 from ..._training.stream import is_stream
-from ..._utils.validation import Number, OneOf, Schedule
+from ..._utils.settings import SettingsRule
+from ..._utils.validation import Number, OneOf
 from ..._utils.warnings import warn
 from ...ensembles import BayesianEnsembleClassifier, BayesianEnsembleRegressor
 from ...modules import MLP
@@ -22,11 +24,11 @@ from ...transfer import GaussianNoise
 from .._fit._calibration import calibrate
 from .._fit._fit_mode import FitMode
 from .._fit._kinds import check_kind
-from .._fit._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING_PARAMETERS, STUDENT_PARAMETERS
+from .._fit._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING, STUDENT_PARAMETERS
 from .._fit._student import train_student
 from .._fit._teacher import fit_teacher_of, has_fitted_teacher
 from .._fit._validate import set_up, set_up_stream
-from ._plan import HydraPlan
+from ._plan import HydraLoss, HydraPlan
 
 # Default number of heads above which a warning suggests fewer, for forests say.
 _MANY_HEADS = 100
@@ -35,14 +37,14 @@ _HYDRA_PARAMETERS = {
     **PARAMETER_TABLE,
     "head_layers": Number(Integral, 1),
     "n_heads": Number(Integral, 1, others=(None,)),
-    "alpha": Number(Real, 0, 1),
-    "beta": Number(Real, 0, 1),
-    "diversity_weight": Schedule(),
-    "diversity": OneOf(("mean", "pairwise")),
-    "spread_weight": Number(Real, 0),
-    **PRUNING_PARAMETERS,
+    "loss": SettingsRule(HydraLoss, OneOf((None,))),
+    **PRUNING,
     **STUDENT_PARAMETERS,
 }
+
+_LOSS_OF_NUMBERS = SettingsRule(
+    HydraLoss, OneOf((None,)), ("aggregate_temperature", "member_temperature")
+)
 
 
 @with_callbacks
@@ -72,10 +74,11 @@ def _fit(hydra: Any, fit_mode_of, X, y, *arguments, default: Any) -> Any:
 
 def hydra_plan(hydra: Any, task: Task, n_members: int) -> HydraPlan:
     """Return the plan of a student with `n_heads` heads, or one for each member."""
-    if hydra.transfer_only and hydra.alpha < 1:
+    loss = copy.copy(HydraLoss.of(hydra.loss))
+    if hydra.transfer_only and loss.teacher_weight < 1:
         raise ValueError(
-            "alpha must be 1 with transfer_only=True, whose rows have no labels; got "
-            f"{hydra.alpha!r}."
+            "loss__teacher_weight must be 1 with transfer_only=True, whose rows have no labels; "
+            f"got {loss.teacher_weight!r}."
         )
     if hydra.n_heads is None and n_members > _MANY_HEADS:
         warn(
@@ -84,17 +87,11 @@ def hydra_plan(hydra: Any, task: Task, n_members: int) -> HydraPlan:
             "as_teacher(teacher, max_members=20).",
         )
     n_heads = n_members if hydra.n_heads is None else hydra.n_heads
-    has_gain = isinstance(task, RegressionTask) and n_heads > 1 and hydra.spread_weight > 0
+    has_gain = isinstance(task, RegressionTask) and n_heads > 1 and loss.spread_weight > 0
     return HydraPlan(
         task,
         hydra.head_layers,
-        float(hydra.alpha),
-        float(hydra.beta),
-        hydra.diversity_weight,
-        hydra.diversity,
-        hydra.spread_weight,
-        getattr(hydra, "aggregate_temperature", 1.0),
-        getattr(hydra, "member_temperature", 1.0),
+        loss,
         n_networks=n_heads + has_gain,
         n_members=n_members,
         has_gain=has_gain,
@@ -136,18 +133,9 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         Number of heads M; None is one for each member. With fewer heads than members, head
         n mod M imitates member n; with more, head m imitates member m mod N. One head is plain
         distillation (Hinton's), which cannot tell the parts of the uncertainty.
-    alpha : float, default=1.0
-        Weight of the teacher against the labels, from 0 to 1.
-    beta : float, default=0.5
-        Weight of the individual members (L3) against their aggregate (L2), from 0 to 1.
-    diversity_weight : float or tuple (weight, first_epoch, last_epoch), default=0.0
-        Weight of L4 (lambda in [1]_), constant or growing linearly from 0 between two epochs.
-    diversity : {"mean", "pairwise"}, default="mean"
-        Whether L4 compares a head's weights with the heads' mean (Eq 9) or with each other head's.
-    spread_weight : float, default=0.3
-        Weight of the spread-matching terms, without which the student's epistemic variance comes
-        out too small; it grows linearly to this over the epochs. 0 gives the paper's loss, without
-        a gain.
+    loss : HydraLoss, default=None
+        Weights of the terms of the loss, see :class:`skdistill.distillers.HydraLoss`; None is
+        ``HydraLoss()``.
     transfer : {"auto", "noise", "mixup", "munge", "box", "disagreement"}, TransferMaker or None, \
             default="auto"
         How further rows are generated from X and `X_transfer`, for the teacher to predict, up to 20
@@ -166,16 +154,9 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         generates without those that they are generated from.
     weight_decay : float, default=0.0
         L2 penalty on the weights of the student's layers; biases have none.
-    group_lasso : float, default=0.0
-        Weight of the group lasso that silences hidden units and filters, which are then removed,
-        see :mod:`skdistill.pruning`. With Adam try .01 to .3. `module` builds the student before
-        pruning.
-    prune_threshold : float, default=1e-3
-        Units whose weights have a smaller norm are removed. With a constant learning rate it has
-        to be larger than the steps.
-    finetune_epochs : int or "auto", default="auto"
-        Number of epochs of training after pruning, without group lasso; "auto" is half of
-        `max_epochs`.
+    pruning : GroupLasso, default=None
+        How hidden units are removed, see :class:`skdistill.pruning.GroupLasso`. `module` builds the
+        student before pruning. None removes none.
     max_epochs : int or "auto", default="auto"
         Number of epochs; "auto" is 9,000 over the root of the number of rows, between 10 and 400.
         Where the teacher's variance is below .003 of that of y it is more, by the fourth root of
@@ -184,8 +165,8 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         Seconds that `fit` may take in all, as in :class:`BayesianEnsembleRegressor`, the fit of the
         teacher included. An ensemble that is fitted here, and has no `max_time` of its own, gets
         half of the time, which the fits of `teacher_cv` share; other teachers take as long as they
-        take. The student has what is left, with `finetune_epochs` a part of it for these; with
-        `calibrate` each of the two students has half of all. `partial_fit` does not read it.
+        take. The student has what is left, with `pruning` a part of it for what follows that; with
+        `calibration_fraction` each of the two students has half of all. Not read by `partial_fit`.
     batch_size : int or "auto", default="auto"
         Rows of a minibatch; "auto" is 128, or a third of the rows if that is less, but at least 32;
         on tables of more than 19,200 rows it is one in 150 of them, up to 256.
@@ -193,7 +174,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         Learning rate; "auto" is .01, and for layers whose units have more than 150 inputs 1.5 over
         their number: each step moves a unit by so much. See `max_epochs` for tables next to
         without noise.
-    optimizer, lr_schedule, clip_norm
+    optimizer, lr_schedule, clip_norm, callbacks, runtime
         As in :class:`BayesianEnsembleRegressor`.
     normalize_X, categorical_features
         As in :class:`BayesianEnsembleRegressor`. The teacher gets the columns as they are.
@@ -208,7 +189,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         on, so that a student learns from other rows alone where they disagree. `teacher_` is fitted
         on all rows and predicts `X_transfer` and the rows that `transfer` generates, which are used
         besides X then, with noise too.
-    calibrate : float, default=None
+    calibration_fraction : float, default=None
         Share of the rows, in (0, 1), on which a second student is calibrated that is fitted without
         them, to mend this one by what is found, as ``TunedThresholdClassifierCV`` does with
         ``refit=True``: the scale and power of the epistemic part by the members, and the
@@ -220,11 +201,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
     warm_start : bool, default=False
         Whether `fit` goes on from the student of the fit before, as in
         :class:`DistributionDistiller`.
-    checkpoint, checkpoint_every
-        As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
-    callbacks, dtype, device, compile, n_threads
-        As in :class:`BayesianEnsembleRegressor`.
-    verbose : int, default=0
+    checkpoint, verbose
         As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
     random_state : int, RandomState instance or None, default=None
         Unless None, it also seeds every ``random_state`` of the teacher that is None.
@@ -238,22 +215,19 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
     n_heads_ : int
         Number of heads of the student.
     calibration_ : Calibration
-        With `calibrate`: the numbers `scale`, `power` and `temperature`, tuples of them for several
-        targets. Members' aleatoric variances are multiplied by the temperature, and the epistemic
-        part e becomes ``scale * e ** power``, in units of y's variance in training if `normalize_y`
-        is true.
+        With `calibration_fraction`: the numbers `scale`, `power` and `temperature`, tuples of them
+        for several targets. Members' aleatoric variances are multiplied by the temperature, and the
+        epistemic part e becomes ``scale * e ** power``, in units of y's variance in training if
+        `normalize_y` is true.
     module_ : GaussianStack
         The student, as a torch module.
-    n_epochs_, n_parameters_, flops_, net_, history_
-        As in :class:`DistributionDistiller`.
-    n_outputs_, n_features_in_, feature_names_in_
+    n_epochs_, n_parameters_, flops_, net_, history_, n_outputs_, n_features_in_, feature_names_in_
         As in :class:`DistributionDistiller`.
 
     Notes
     -----
-    Hydra is ``alpha=1, beta=1, diversity_weight=0, spread_weight=0, transfer=None``, and
-    Hinton's distillation ``n_heads=1, alpha=1, beta=0, spread_weight=0, transfer=None``. Variances
-    are softplus of a raw output where the paper has exponentials.
+    Hydra and Hinton's distillation: see :class:`skdistill.distillers.HydraLoss`. Variances are
+    softplus of a raw output where the paper has exponentials.
 
     Ctrl-C during the student's training keeps it as trained so far and raises
     ``KeyboardInterrupt``; before the end of its first epoch the student stays unfitted, with its
@@ -280,7 +254,7 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
     """
 
     _kind = "regressor"
-    _parameter_table = {**_HYDRA_PARAMETERS, **NORMALIZE_Y}
+    _parameter_table = {**_HYDRA_PARAMETERS, **NORMALIZE_Y, "loss": _LOSS_OF_NUMBERS}
     # Bounded first, so that far from the data the student levels off as its teacher does.
     _module_defaults = {"regressor": {"hidden_units": (128, 128), "activation": ("tanh", "silu")}}
 
@@ -291,19 +265,13 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         module: Any = MLP,
         head_layers: int = 1,
         n_heads: int | None = None,
-        alpha: float = 1.0,
-        beta: float = 0.5,
-        diversity_weight: Any = 0.0,
-        diversity: str = "mean",
-        spread_weight: float = 0.3,
+        loss: Any = None,
         transfer: Any = "auto",
         transfer_only: bool = False,
         teacher_cv: Any = None,
-        calibrate: float | None = None,
+        calibration_fraction: float | None = None,
         weight_decay: float = 0.0,
-        group_lasso: float = 0.0,
-        prune_threshold: float = 1e-3,
-        finetune_epochs: int | str = "auto",
+        pruning: Any = None,
         optimizer: Any = "Adam",
         lr: float | str = "auto",
         lr_schedule: str | None = "cosine",
@@ -317,55 +285,13 @@ class HydraPlusRegressor(RegressorMixin, DistributionEstimator):
         memory: Any = None,
         warm_start: bool = False,
         checkpoint: Any = None,
-        checkpoint_every: Any = 60.0,
         callbacks: Any = None,
-        dtype: str = "auto",
-        device: Any = "auto",
-        compile: bool | str = "auto",
-        n_threads: int | str = "auto",
+        runtime: Any = None,
         verbose: int | bool = 0,
         random_state: Any = None,
         **kwargs: Any,
     ):
-        self.teacher = teacher
-        self.module = module
-        self.head_layers = head_layers
-        self.n_heads = n_heads
-        self.alpha = alpha
-        self.beta = beta
-        self.diversity_weight = diversity_weight
-        self.diversity = diversity
-        self.spread_weight = spread_weight
-        self.transfer = transfer
-        self.transfer_only = transfer_only
-        self.teacher_cv = teacher_cv
-        self.calibrate = calibrate
-        self.weight_decay = weight_decay
-        self.group_lasso = group_lasso
-        self.prune_threshold = prune_threshold
-        self.finetune_epochs = finetune_epochs
-        self.optimizer = optimizer
-        self.lr = lr
-        self.lr_schedule = lr_schedule
-        self.max_epochs = max_epochs
-        self.max_time = max_time
-        self.batch_size = batch_size
-        self.clip_norm = clip_norm
-        self.normalize_X = normalize_X
-        self.categorical_features = categorical_features
-        self.normalize_y = normalize_y
-        self.memory = memory
-        self.warm_start = warm_start
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.callbacks = callbacks
-        self.dtype = dtype
-        self.device = device
-        self.compile = compile
-        self.n_threads = n_threads
-        self.verbose = verbose
-        self.random_state = random_state
-        self._set_extra_params(kwargs)
+        self._set_arguments(locals())
 
     def fit(
         self,
@@ -433,36 +359,18 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         ``module__<name>``, as an ``nn.Sequential``; for the MLP,
         ``module__hidden_units=(128, 128)`` and ``module__activation=("relu", "silu")`` unless
         given.
-    head_layers, n_heads, alpha, beta, diversity_weight, diversity
+    head_layers, n_heads, loss
         As in :class:`HydraPlusRegressor`.
-    aggregate_temperature : float, default=1.0
-        Temperature of L2, by which logits are divided; the loss is multiplied by its square.
-    member_temperature : float, default=4.0
-        Temperature of L3.
-    spread_weight : float, default=0.3
-        Weight of the term that matches the mutual information; it grows linearly to this over the
-        epochs. 0 gives the paper's loss.
     transfer : {"auto", "noise", "mixup", "munge", "box", "disagreement"}, TransferMaker or None, \
             default="auto"
         As in :class:`HydraPlusRegressor`, but "auto" is a little more noise, of each column by
         itself, on large tables too: ``GaussianNoise(share_power=1.5)``.
-    transfer_only, teacher_cv, calibrate, memory, weight_decay, warm_start
+    transfer_only, teacher_cv, calibration_fraction, memory, weight_decay, warm_start, pruning, \
+            lr, max_epochs, max_time, batch_size, normalize_X, categorical_features
         As in :class:`HydraPlusRegressor`.
-    max_epochs, max_time, batch_size
-        As in :class:`HydraPlusRegressor`.
-    group_lasso, prune_threshold, finetune_epochs
-        As in :class:`HydraPlusRegressor`.
-    lr : float or "auto", default="auto"
-        As in :class:`HydraPlusRegressor`.
-    optimizer, lr_schedule, clip_norm
+    optimizer, lr_schedule, clip_norm, callbacks, runtime
         As in :class:`BayesianEnsembleRegressor`.
-    normalize_X, categorical_features
-        As in :class:`BayesianEnsembleRegressor`.
-    checkpoint, checkpoint_every
-        As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
-    callbacks, dtype, device, compile, n_threads
-        As in :class:`BayesianEnsembleRegressor`.
-    verbose : int, default=0
+    checkpoint, verbose
         As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
     random_state : int, RandomState instance or None, default=None
         Unless None, it also seeds every ``random_state`` of the teacher that is None.
@@ -478,9 +386,9 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
     n_heads_ : int
         Number of heads of the student.
     calibration_ : Calibration
-        With `calibrate`: the numbers `scale`, `power` and `temperature`. Members' logits are
-        divided by the temperature, and then spread so that the mutual information e becomes about
-        ``scale * e ** power``.
+        With `calibration_fraction`: the numbers `scale`, `power` and `temperature`. Members' logits
+        are divided by the temperature, and then spread so that the mutual information e becomes
+        about ``scale * e ** power``.
     module_ : CategoricalStack
         The student, as a torch module.
     n_epochs_, n_parameters_, flops_, net_, history_, n_features_in_, feature_names_in_
@@ -488,7 +396,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
 
     Notes
     -----
-    Hydra, Hinton's distillation and Ctrl-C: see :class:`HydraPlusRegressor`.
+    Ctrl-C: see :class:`HydraPlusRegressor`.
 
     References
     ----------
@@ -512,11 +420,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
 
     _kind = "classifier"
     _auto_noise = GaussianNoise(share_power=1.5)
-    _parameter_table = {
-        **_HYDRA_PARAMETERS,
-        "aggregate_temperature": Number(Real, 0, closed="neither"),
-        "member_temperature": Number(Real, 0, closed="neither"),
-    }
+    _parameter_table = _HYDRA_PARAMETERS
     # Rectified first, as the teacher; then smooth, which ranks rows by the epistemic part better.
     _module_defaults = {"classifier": {"hidden_units": (128, 128), "activation": ("relu", "silu")}}
 
@@ -527,21 +431,13 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         module: Any = MLP,
         head_layers: int = 1,
         n_heads: int | None = None,
-        alpha: float = 1.0,
-        beta: float = 0.5,
-        diversity_weight: Any = 0.0,
-        diversity: str = "mean",
-        aggregate_temperature: float = 1.0,
-        member_temperature: float = 4.0,
-        spread_weight: float = 0.3,
+        loss: Any = None,
         transfer: Any = "auto",
         transfer_only: bool = False,
         teacher_cv: Any = None,
-        calibrate: float | None = None,
+        calibration_fraction: float | None = None,
         weight_decay: float = 0.0,
-        group_lasso: float = 0.0,
-        prune_threshold: float = 1e-3,
-        finetune_epochs: int | str = "auto",
+        pruning: Any = None,
         optimizer: Any = "Adam",
         lr: float | str = "auto",
         lr_schedule: str | None = "cosine",
@@ -554,56 +450,13 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         memory: Any = None,
         warm_start: bool = False,
         checkpoint: Any = None,
-        checkpoint_every: Any = 60.0,
         callbacks: Any = None,
-        dtype: str = "auto",
-        device: Any = "auto",
-        compile: bool | str = "auto",
-        n_threads: int | str = "auto",
+        runtime: Any = None,
         verbose: int | bool = 0,
         random_state: Any = None,
         **kwargs: Any,
     ):
-        self.teacher = teacher
-        self.module = module
-        self.head_layers = head_layers
-        self.n_heads = n_heads
-        self.alpha = alpha
-        self.beta = beta
-        self.diversity_weight = diversity_weight
-        self.diversity = diversity
-        self.aggregate_temperature = aggregate_temperature
-        self.member_temperature = member_temperature
-        self.spread_weight = spread_weight
-        self.transfer = transfer
-        self.transfer_only = transfer_only
-        self.teacher_cv = teacher_cv
-        self.calibrate = calibrate
-        self.weight_decay = weight_decay
-        self.group_lasso = group_lasso
-        self.prune_threshold = prune_threshold
-        self.finetune_epochs = finetune_epochs
-        self.optimizer = optimizer
-        self.lr = lr
-        self.lr_schedule = lr_schedule
-        self.max_epochs = max_epochs
-        self.max_time = max_time
-        self.batch_size = batch_size
-        self.clip_norm = clip_norm
-        self.normalize_X = normalize_X
-        self.categorical_features = categorical_features
-        self.memory = memory
-        self.warm_start = warm_start
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.callbacks = callbacks
-        self.dtype = dtype
-        self.device = device
-        self.compile = compile
-        self.n_threads = n_threads
-        self.verbose = verbose
-        self.random_state = random_state
-        self._set_extra_params(kwargs)
+        self._set_arguments(locals())
 
     def fit(
         self,

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
+from numbers import Real
 from typing import Any
 
 import torch
@@ -15,7 +16,8 @@ from ... import losses
 from ..._method.objective import LARGE_LOSS, Objective
 from ..._method.plan import NetworkRecipe, Plan, TrainingBudget
 from ..._method.task import RegressionTask, Task
-from ..._utils.validation import value_at_epoch
+from ..._utils.settings import Settings
+from ..._utils.validation import Number, OneOf, Schedule, value_at_epoch
 from ...distributions import EmpiricalGaussian, Gaussian
 from ...losses import Term, weighted_sum
 from ...modules import MultiHead, split_head, stack
@@ -39,6 +41,67 @@ _SHARE_KEPT = 0.5
 _CHUNK = 2**17  # outputs of the rows whose loss for classes is computed at a time
 
 
+@dataclass(eq=False, repr=False)
+class HydraLoss(Settings):
+    """Weights and temperatures of the terms that Hydra+ minimises.
+
+    Parameters
+    ----------
+    teacher_weight : float, default=1.0
+        Weight of the teacher against the labels (alpha in [1]_), from 0 to 1.
+    member_weight : float, default=0.5
+        Weight of the individual members (L3) against their aggregate (L2; beta in [1]_), from 0
+        to 1.
+    diversity_weight : float or tuple (weight, first_epoch, last_epoch), default=0.0
+        Weight of L4 (lambda in [1]_), constant or growing linearly from 0 between two epochs.
+    diversity : {"mean", "pairwise"}, default="mean"
+        Whether L4 compares a head's weights with the heads' mean (Eq 9) or with each other head's.
+    spread_weight : float, default=0.3
+        Weight of the terms that match the spread of the heads to that of the members, without which
+        the student's epistemic part comes out too small, or of another scale; it grows linearly to
+        this over the epochs. 0 gives the paper's loss, of a regressor without a gain.
+    aggregate_temperature : float, default=1.0
+        Temperature of L2 of a classifier, by which logits are divided; the loss is multiplied by
+        its square.
+    member_temperature : float, default=4.0
+        Temperature of L3 of a classifier.
+
+    Notes
+    -----
+    Hydra is ``HydraLoss(member_weight=1, spread_weight=0)`` with ``transfer=None``, and Hinton's
+    distillation ``HydraLoss(member_weight=0, spread_weight=0)`` with ``n_heads=1, transfer=None``.
+
+    References
+    ----------
+    .. [1] Ferianc & Rodrigues (2022), "Simple Regularisation for Uncertainty-Aware Knowledge
+           Distillation".
+    """
+
+    _parameter_table = {
+        "teacher_weight": Number(Real, 0, 1),
+        "member_weight": Number(Real, 0, 1),
+        "diversity_weight": Schedule(),
+        "diversity": OneOf(("mean", "pairwise")),
+        "spread_weight": Number(Real, 0),
+        "aggregate_temperature": Number(Real, 0, closed="neither"),
+        "member_temperature": Number(Real, 0, closed="neither"),
+    }
+
+    _: KW_ONLY
+    teacher_weight: float = 1.0
+    member_weight: float = 0.5
+    diversity_weight: Any = 0.0
+    diversity: str = "mean"
+    spread_weight: float = 0.3
+    aggregate_temperature: float = 1.0
+    member_temperature: float = 4.0
+
+    @classmethod
+    def of(cls, given: HydraLoss | None) -> HydraLoss:
+        """Return what is given as ``loss=``; None stands for the defaults."""
+        return cls() if given is None else given
+
+
 @dataclass(frozen=True)
 class HydraPlan(Plan):
     """A core with heads; member n is imitated by head n mod M.
@@ -46,10 +109,9 @@ class HydraPlan(Plan):
     Parameters
     ----------
     task : RegressionTask or ClassificationTask
-    head_layers, alpha, beta, diversity_weight, diversity, spread_weight
+    head_layers : int
         See :class:`skdistill.HydraPlusRegressor`.
-    aggregate_temperature, member_temperature
-        See :class:`skdistill.HydraPlusClassifier`.
+    loss : HydraLoss
     n_networks, n_members : int
         Number of heads M, and one more with a gain; number of the teacher's members. Both are 1
         before the teacher is fitted.
@@ -64,13 +126,7 @@ class HydraPlan(Plan):
 
     task: Task
     head_layers: int
-    alpha: float
-    beta: float
-    diversity_weight: Any
-    diversity: str
-    spread_weight: float
-    aggregate_temperature: float = 1.0
-    member_temperature: float = 1.0
+    loss: HydraLoss
     n_networks: int = 1
     n_members: int = 1
     has_gain: bool = False
@@ -143,11 +199,11 @@ class HydraObjective(Objective):
         self.begin_epoch(0)
 
     def begin_epoch(self, epoch: int) -> None:
-        plan = self.plan
-        self.diversity_weight.fill_(value_at_epoch(plan.diversity_weight, epoch, start=0.0))
+        loss = self.plan.loss
+        self.diversity_weight.fill_(value_at_epoch(loss.diversity_weight, epoch, start=0.0))
         # Means first: in early epochs the steep gradients of the spread would drown theirs.
         share = min(1.0, (epoch + 1) / self.n_epochs)
-        self.spread_weight.fill_(plan.spread_weight * share)
+        self.spread_weight.fill_(loss.spread_weight * share)
 
     @property
     def pairs(self) -> tuple[Tensor, Tensor] | None:
@@ -155,10 +211,10 @@ class HydraObjective(Objective):
         return None if self.in_order else (self.member_index, self.head_index)
 
     def penalty(self, module: Any) -> Tensor | None:
-        if self.plan.diversity_weight == 0:
+        if self.plan.loss.diversity_weight == 0:
             return None
         weights = [weight[:, : self.plan.n_heads] for weight in module.network.head_weights()]
-        return self.diversity_weight * losses.diversity(weights, self.plan.diversity)  # L4
+        return self.diversity_weight * losses.diversity(weights, self.plan.loss.diversity)  # L4
 
 
 def split_gain(outputs: Tensor) -> tuple[Tensor, Tensor]:
@@ -228,14 +284,14 @@ class GaussianHydraObjective(HydraObjective):
         self, members: losses.Mixture, y: Tensor, labelled: Tensor, log_gain: Tensor | None
     ) -> Iterator[Term]:
         """Terms of the heads whose weight is not zero."""
-        alpha, beta = self.plan.alpha, self.plan.beta
+        alpha, beta = float(self.plan.loss.teacher_weight), float(self.plan.loss.member_weight)
         if alpha < 1:
             yield Term(losses.correctness, (y,), (1 - alpha) * labelled)  # L1
         if alpha > 0 and beta < 1:
             yield Term(losses.aggregation, (members,), alpha * (1 - beta))  # L2
         if alpha > 0 and beta > 0:
             yield Term(losses.individuality, (members, self.pairs), alpha * beta)  # L3
-        if self.plan.spread_weight > 0:
+        if self.plan.loss.spread_weight > 0:
             weight = self.spread_weight
             arguments: tuple = members, self.pairs, self.residual_floor
             yield Term(losses.residual_mismatch, arguments, _RESIDUAL_WEIGHT * weight)
@@ -266,15 +322,15 @@ class CategoricalHydraObjective(HydraObjective):
     def _terms(self, predictions: Tensor, y: Tensor, labelled: Tensor) -> Iterator[Term]:
         """Terms whose weight is not zero."""
         members = losses.KnownCategories(predictions.transpose(-3, -2))  # (S, N, n, K)
-        plan = self.plan
-        alpha, beta = plan.alpha, plan.beta
+        loss = self.plan.loss
+        alpha, beta = float(loss.teacher_weight), float(loss.member_weight)
         if alpha < 1:
             yield Term(losses.categorical_correctness, (y,), (1 - alpha) * labelled)  # L1
         if alpha > 0 and beta < 1:
-            arguments: tuple = members, plan.aggregate_temperature
+            arguments: tuple = members, loss.aggregate_temperature
             yield Term(losses.categorical_aggregation, arguments, alpha * (1 - beta))  # L2
         if alpha > 0 and beta > 0:
-            arguments = members, self.pairs, plan.member_temperature
+            arguments = members, self.pairs, loss.member_temperature
             yield Term(losses.categorical_individuality, arguments, alpha * beta)  # L3
-        if plan.spread_weight > 0:
+        if loss.spread_weight > 0:
             yield Term(losses.information_mismatch, (members,), self.spread_weight)

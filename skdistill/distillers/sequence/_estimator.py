@@ -29,7 +29,7 @@ from ..._utils.ranks import refuse_ranks
 from ..._utils.validation import Number, OneOf, Schedule
 from ..._utils.warnings import warn
 from ...modules import RecurrentSequenceModel
-from ...sequences import SequenceEnsemble, SequencePredictor, SpecialTokens
+from ...sequences import TOKENS_RULE, SequenceEnsemble, SequencePredictor, SpecialTokens
 from .._fit._student import Student
 from ._plan import TOKEN_LOSSES, TokensPlan
 
@@ -53,12 +53,9 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         Trained members with one vocabulary, as :class:`skdistill.sequences.SequenceEnsemble` takes
         them: called as ``module(source, target)``, or ``module(target)`` for language models, with
         logits of shape (n, T, K).
-    begin_token : int, default=1
-        Put before each target.
-    end_token : int, default=2
-        Last token of a sequence.
-    pad_token : int, default=0
-        Fills up the shorter rows, after their last token. It weighs nothing.
+    tokens : SpecialTokens, default=None
+        The tokens that begin, end and pad sequences; None is ``SpecialTokens()``, of
+        :mod:`skdistill.sequences`.
     loss : str, default="reverse_kl"
         What is minimised at each token. ``"reverse_kl"``: the divergence from the proxy (Eq 14),
         over its precision, so that tokens on which members agree do not drown the others;
@@ -86,7 +83,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         those of X.
     optimizer, lr, lr_schedule, max_epochs, max_time, batch_size, clip_norm
         As in :class:`skdistill.BayesianEnsembleRegressor`, but with other defaults.
-    checkpoint, checkpoint_every, callbacks, device, compile, n_threads, verbose
+    checkpoint, callbacks, runtime, verbose
         As in :class:`skdistill.BayesianEnsembleRegressor`.
     random_state : int, RandomState instance or None, default=None
         Source of the first weights and of the order of the rows.
@@ -143,6 +140,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
     _plan: TokensPlan
     _parameter_table = {
         **NetEstimator._parameter_table,
+        "tokens": TOKENS_RULE,
         "loss": OneOf(tuple(TOKEN_LOSSES)),
         "max_precision": Number(Real, 0, closed="neither", others=("auto", float("inf"))),
         "smoothing": Number(Real, 0, 1, closed="left", others=("auto",)),
@@ -153,9 +151,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         self,
         teacher: Any,
         *,
-        begin_token: int = 1,
-        end_token: int = 2,
-        pad_token: int = 0,
+        tokens: Any = None,
         loss: str = "reverse_kl",
         max_precision: float | str = "auto",
         smoothing: float | str = "auto",
@@ -169,40 +165,13 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         batch_size: int = 64,
         clip_norm: float | None = 5.0,
         checkpoint: Any = None,
-        checkpoint_every: Any = 60.0,
         callbacks: Any = None,
-        device: Any = "auto",
-        compile: bool | str = "auto",
-        n_threads: int | str = "auto",
+        runtime: Any = None,
         verbose: int | bool = 0,
         random_state: Any = None,
         **kwargs: Any,
     ):
-        self.teacher = teacher
-        self.begin_token = begin_token
-        self.end_token = end_token
-        self.pad_token = pad_token
-        self.loss = loss
-        self.max_precision = max_precision
-        self.smoothing = smoothing
-        self.temperature = temperature
-        self.module = module
-        self.optimizer = optimizer
-        self.lr = lr
-        self.lr_schedule = lr_schedule
-        self.max_epochs = max_epochs
-        self.max_time = max_time
-        self.batch_size = batch_size
-        self.clip_norm = clip_norm
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.callbacks = callbacks
-        self.device = device
-        self.compile = compile
-        self.n_threads = n_threads
-        self.verbose = verbose
-        self.random_state = random_state
-        self._set_extra_params(kwargs)
+        self._set_arguments(locals())
 
     @with_callbacks
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -213,8 +182,8 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         X : array-like of int of shape (n_samples, n_source)
             Tokens of the sources, padded at the end; for language models, the sequences.
         y : array-like of int of shape (n_samples, n_target), default=None
-            Tokens of the targets, without `begin_token`, each with `end_token` as its last token
-            unless it is cut short, and then padded. None is for language models, and sequences
+            Tokens of the targets, without ``tokens.begin``, each with ``tokens.end`` as its last
+            one unless it is cut short, and then padded. None is for language models, and sequences
             without a token are left out.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the sequences' tokens.
@@ -235,8 +204,8 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         training = checked_training(self)
         random_state = check_random_state(self.random_state)
         has_source = y is not None
-        tokens = SpecialTokens(self.begin_token, self.end_token, self.pad_token)
-        teacher = SequenceTeacher(self.teacher, has_source=has_source, **tokens._asdict())
+        tokens = SpecialTokens.of(self.tokens)
+        teacher = SequenceTeacher(self.teacher, has_source=has_source, tokens=tokens)
         self._check_loss(len(teacher.members))
         reset_fitted(self)
         self._has_source, self._tokens, self.n_tokens_ = has_source, tokens, teacher.n_tokens_
@@ -283,13 +252,13 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         source = super()._check_source(X)
         self.n_features_in_ = source.shape[1]
         source, target = self._check_pairs(source, y)
-        is_token = target != self._tokens.pad_token
+        is_token = target != self._tokens.pad
         if not is_token.any():
             raise ValueError(
                 f"{'y' if self._has_source else 'X'} must hold a token to predict, got padding "
-                f"({self._tokens.pad_token}) only."
+                f"({self._tokens.pad}) only."
             )
-        begin = np.full((len(target), 1), self._tokens.begin_token)
+        begin = np.full((len(target), 1), self._tokens.begin)
         parts = [source, begin, target] if self._has_source else [begin, target]
         rows = np.hstack(parts).astype(np.float32)
         given = check_weights(sample_weight, len(is_token))
@@ -314,7 +283,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         filled_in = {
             "in_features": int(rows[:, :n_source].max()) + 1 if n_source else None,
             "out_features": self.n_tokens_,
-            "pad_token": self._tokens.pad_token,
+            "pad_token": self._tokens.pad,
         }
         accepted = inspect.signature(self.module).parameters
         settings = {name: value for name, value in filled_in.items() if name in accepted}
@@ -361,7 +330,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         parts = [target_in, target_in[:, :1]]  # the last token of a row is read by nobody
         if source is not None:
             n_missing = self.n_features_in_ - source.shape[1]
-            parts.insert(0, nn.functional.pad(source, (0, n_missing), value=self._tokens.pad_token))
+            parts.insert(0, nn.functional.pad(source, (0, n_missing), value=self._tokens.pad))
         weight = next(self.module_.parameters())
         rows = torch.cat(parts, 1).to(weight)
         logits = self.module_(rows.unsqueeze(0)).view(*target_in.shape, self.n_tokens_)
@@ -389,7 +358,7 @@ def _training_rows(
         """Targets at the tokens of some rows, (n, T, width)."""
         parts = torch.from_numpy(batch).long().split(size)
         temperature = float(objective.temperature)
-        pad = distiller._tokens.pad_token
+        pad = distiller._tokens.pad
         return torch.cat([_targets_of(teacher, plan, temperature, pad, rows) for rows in parts])
 
     return DistillationRows(

@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What README and the guide show: sequences, which student, reached and missed."""
+
+from __future__ import annotations
+
+from math import inf
+from statistics import mean
+from typing import Any
+
+import peers
+import uci
+from _pages import Table, block, duration, limits, pick, plus_minus, spread, stored, table
+
+from pages.infinite_ensemble import FIDELITY_NLL, of_students
+from pages.posteriors import GPED_AUROC
+from pages.regression import by_set
+
+DEEP_ENSEMBLES_NLL = 0.05  # what a teacher may be behind those published
+Highlight = tuple[str, str, str, bool, str]  # what, measured, wanted, reached, page
+
+
+def translation(headings: str, keys: str) -> Table:
+    """Means and standard deviations over repetitions."""
+    names = {
+        "single": "single network",
+        "ensemble": "ensemble",
+        "proxy": "its proxies, no student",
+        "EnD": '`"mixture"` (EnD)',
+        "EnD2": '`"nll"` (EnD2)',
+        "proxy student": '`"reverse_kl"`',
+        "proxy student, released form": '`"reverse_kl_reference"`',
+        "proxy student, shown more": '`"reverse_kl"`, shown more',
+    }
+
+    def written(key: str, found: dict[str, float] | None) -> str | None:
+        spec = ".3f" if key == "nll" else ".1f"
+        return found and plus_minus(found["mean"], found["std"], spec)
+
+    results = stored("translation")["results"]
+    rows = (
+        [shown, *map(written, keys.split(), pick(results[name], keys))]
+        for name, shown in names.items()
+    )
+    return table(f"loss or model | {headings}", rows)
+
+
+@block
+def translation_quality() -> Table:
+    """How good translations are, and how well uncertainty ranks their errors."""
+    return translation(
+        "exact, % | edits per token, % | NLL per token | PRR by EoE, % | PRR by RMI, %",
+        "accuracy error_rate nll prr_eoe prr_rmi",
+    )
+
+
+@block
+def translation_detection() -> Table:
+    """How well sentences of another kind are told."""
+    return translation(
+        "rare words, EoE | RMI | permuted, EoE | RMI | a noun never seen, EoE | RMI",
+        "rare_eoe rare_rmi permuted_eoe permuted_rmi foreign_eoe foreign_rmi",
+    )
+
+
+@block
+def which_student() -> Table:
+    """Which student to take, by what is wanted of it."""
+    return table(
+        "you want | take | measured | parameters, student / teacher | fit | one sample",
+        [
+            choice("regression, a head for each member", "`HydraPlusRegressor`", "Hydra+"),
+            choice("classification, a head for each member", "`HydraPlusClassifier`", "Hydra+"),
+            choice("regression, one distribution", "`DistributionDistiller`", "gaussian"),
+            choice("classification, one distribution", "`DistributionDistiller`", "dirichlet"),
+            gped_choice(),
+            bdistil_choice(),
+            sequence_choice(),
+        ],
+    )
+
+
+def choice(what: str, take: str, student: str) -> list[Any]:
+    """A student of tables, by what fidelity.py found."""
+    kind = "numbers" if what.startswith("regression") else "classes"
+    found = [row for _, row in of_students(kind)[student]]
+    gap = mean(row["nll_gap"] for row in found)
+    ranks = spread((row["rank_student_to_teacher"] for row in found), ".2f")
+    measured = f"{len(found)} sets: NLL {gap:+.3f} on average; rank of the epistemic part {ranks}"
+    shares = spread((row["share_of_parameters"] for row in found), ".2f")
+    seconds = spread((row["cpu_seconds"] for row in found), ".0f")
+    return [what, take, measured, shares, f"{seconds} s", one_row(kind, student)]
+
+
+def one_row(kind: str, student: str) -> str | None:
+    """Time for a row, of the students that it was measured of."""
+    if student != "Hydra+":
+        times = {
+            row["model"]: f"{row['one_row_us']:.0f} µs"
+            for row in stored("serving")["serving"]
+            if row["task"] == kind
+        }
+        return f"{times['student']} for all, {times['file']} exported"
+    if kind == "classes":
+        return None
+    found = stored("predict")["prediction"]
+    seconds = next(
+        row["ours_seconds"]
+        for row in found
+        if (row["ours"], row["setting"]) == ("student", "1 row")
+    )
+    return f"{duration(seconds)} for `predict`"
+
+
+def gped_choice() -> list[Any]:
+    """A chain's expectations."""
+    found = stored("gped")["quality"]["0"]
+    ours, chain = found["GPED U_s"], found["teacher"]
+    return [
+        "a posterior by Markov chains, without stored samples",
+        "`GPEDDistiller`",
+        f"MNIST: NLL {ours['nll'] - chain['nll']:+.3f}; expected entropy off by "
+        f"{ours['entropy_mae']:.3f} nats on average",
+        "one network for the chain",
+        f"{ours['wall_seconds']:.0f} s with the chain",
+        None,
+    ]
+
+
+def bdistil_choice() -> list[Any]:
+    """A model decomposed into small networks."""
+    found = stored("bdistil")["results"]["letter"]
+    first = found["times"][0]
+    return [
+        "predictions within any deadline (anytime)",
+        "`BDistilBooster`",
+        f"letter, from gradient boosting: the first round {first['ratio']:.0f} times "
+        f"as fast for one sample, accuracy {found['booster'][0]:.3f} "
+        f"({found['teacher']:.3f})",
+        None,
+        None,
+        f"{duration(first['ours_seconds'])} for a round",
+    ]
+
+
+def sequence_choice() -> list[Any]:
+    """Sequences."""
+    found = stored("translation")["results"]
+    ours, theirs = found["proxy student"], found["ensemble"]
+    return [
+        "translation and language models",
+        "`SequenceDistributionDistiller`",
+        f"made-up languages: NLL per token {ours['nll']['mean'] - theirs['nll']['mean']:+.3f}; "
+        f"AUROC of unknown nouns {ours['foreign_rmi']['mean']:.0f} % "
+        f"({theirs['foreign_rmi']['mean']:.0f} %)",
+        "one network for five",
+        f"{ours['fit_seconds']['mean']:.1f} s",
+        None,
+    ]
+
+
+@block
+def highlights() -> Table:
+    """Ten of the targets, reached and missed."""
+    found = [
+        deep_ensembles(),
+        hydra_student("NLL less the teacher's", "NLL of Hydra+ less its teacher's"),
+        gaussian_student(),
+        forest_student(),
+        training(),
+        mixed_teacher(),
+        hydra_student(
+            "median ratio, classes left out", "Epistemic entropy of unknown classes, Hydra+"
+        ),
+        masked_chain(),
+        cube(),
+        pruned(),
+    ]
+    rows = (
+        [
+            what,
+            measured,
+            wanted,
+            "yes" if reached else "**no**",
+            f"[{page}](doc/measured/{page}.rst)",
+        ]
+        for what, measured, wanted, reached, page in found
+    )
+    return table("what | measured | wanted | reached | page", rows)
+
+
+def deep_ensembles() -> Highlight:
+    """Teachers beside the published Deep Ensembles."""
+    behind = {
+        name: theirs["nll"] - uci.DEEP_ENSEMBLES[name][1] for name, theirs, *_ in by_set("uci")
+    }
+    name = max(behind, key=behind.__getitem__)
+    what = f"NLL of the teacher less that of Deep Ensembles (2017), worst of six UCI sets ({name})"
+    reached = behind[name] <= DEEP_ENSEMBLES_NLL
+    return what, f"{behind[name]:+.3f}", f"at most {DEEP_ENSEMBLES_NLL:+g}", reached, "regression"
+
+
+def mixed_teacher() -> Highlight:
+    """The mixed teacher beside the best of the other models, on the splits that both have."""
+    found = peers.by_model(stored("peers")["results"], are_classes=False)
+    behind = {}
+    for name, model in found:
+        ours = {row["split"]: row["nll"] for row in found.get((name, "mixed"), [])}
+        rows = [row for row in found[name, model] if row["split"] in ours]
+        if rows and model not in peers.OURS:
+            behind[name, model] = mean(ours[row["split"]] - row["nll"] for row in rows)
+    name, model = max(behind, key=behind.__getitem__)
+    n_sets = len({name for name, _ in behind})
+    what = f"NLL of the mixed teacher less that of the best peer ({name}, {model}), {n_sets} sets"
+    most = behind[name, model]
+    return what, f"{most:+.3f}", "at most 0", most <= 0, "peers"
+
+
+def hydra_student(target: str, what: str) -> Highlight:
+    """The worst of four sets, in one of the targets of hydra.py."""
+    rows = {
+        name: row
+        for name, found in stored("hydra")["sets"].items()
+        for row in found["targets"]
+        if row["target"] == target
+    }
+    name, row = min(rows.items(), key=lambda item: margin(item[1]))
+    measured = f"{row['value']:.3f}" + " times the teacher's" * ("ratio" in target)
+    what = f"{what}, worst of four sets ({name})"
+    return what, measured, limits(row), row["reached"], "classification"
+
+
+def margin(target: dict[str, Any]) -> float:
+    """By how much a target is kept; negative where it is missed."""
+    low, high, value = pick(target, "low high value")
+    return min(inf if low is None else value - low, inf if high is None else high - value)
+
+
+def gaussian_student() -> Highlight:
+    """A distribution over numbers from one network."""
+    found = [row["nll_gap"] for _, row in of_students("numbers")["gaussian"]]
+    what = f"NLL of `DistributionDistiller` less its teacher's, mean of {len(found)} sets"
+    reached = mean(found) <= FIDELITY_NLL
+    return what, f"{mean(found):+.3f}", f"at most {FIDELITY_NLL:+g}", reached, "fidelity"
+
+
+def forest_student() -> Highlight:
+    """A forest as one network."""
+    row = stored("forest")["results"]["adult"]["times"][0]
+    what = "Predictions of a network distilled from 500 trees, test samples of adult"
+    measured = f"{row['ratio']:.0f} times as fast"
+    return what, measured, f"at least {row['target']} times", row["reached"], "forest"
+
+
+def training() -> Highlight:
+    """Speed of training."""
+    row = stored("engine")["training"][0]
+    what = "Training ten networks on 506 samples, compared with a loop over skorch nets"
+    measured = f"{row['ratio']:.0f} times as fast"
+    return what, measured, f"at least {row['target']} times", row["reached"], "speed"
+
+
+def masked_chain() -> Highlight:
+    """What a student of a chain keeps on masked images."""
+    rows = stored("gped")["quality"]["29"]
+    gap = rows["GPED U_s"]["ood_auroc_epistemic"] - rows["teacher"]["ood_auroc_epistemic"]
+    what = "AUROC by epistemic uncertainty, `GPEDDistiller` less its chain, masked MNIST"
+    return what, f"{gap:+.3f}", f"at least {-GPED_AUROC}", gap >= -GPED_AUROC, "gped"
+
+
+def cube() -> Highlight:
+    """A booster beside an average."""
+    row = stored("bdistil")["results"]["cube"]["targets"][0]
+    what = "Accuracy by which `BDistilBooster` is behind an average of as many networks, cube"
+    return what, f"{row['value']:.4f}", f"at most {row['limit']:g}", row["reached"], "b_distil"
+
+
+def pruned() -> Highlight:
+    """Pruned students beside a search over widths."""
+    counts = stored("pareto")["results"]["verdicts"]["nll"]["interpolated"]["counts"]
+    n_students = sum(counts.values())
+    good = n_students - counts["loses"]
+    what = "Pruned students as good as a search over widths at equal FLOPs, in NLL"
+    return what, f"{good} of {n_students}", "all", good == n_students, "pruning"

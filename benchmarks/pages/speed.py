@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Speed, memory, and what large tables cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from _pages import Table, block, comparisons, duration, marked, pick, stored, table
+
+N_HUGE, EPOCHS_OF_HUGE = 10**8, 10  # rows, and the epochs that max_epochs="auto" takes of them
+
+
+@block
+def engine_training() -> Table:
+    """How many times as fast a fit is as others."""
+    peers = ("skorch", "plain loop", "Bagging of MLPs", "bare torch loop")
+    settings: dict[str, dict[str, str]] = {}
+    for row in stored("engine")["training"]:
+        faster = row["ratio"] if row["measure"] == "times as fast" else 1 / row["ratio"]
+        ratios = settings.setdefault(row["setting"], {})
+        ratios[row["peer"]] = marked(faster, ".3g", row["reached"])
+    rows = ([setting, *map(ratios.get, peers)] for setting, ratios in settings.items())
+    return table(" | ".join(["rows x columns", *peers]), rows)
+
+
+@block
+def engine_costs() -> Table:
+    """What a fit costs beside its steps."""
+    overhead, memory = stored("engine")["overhead"], stored("engine")["memory"]
+    beyond = duration(overhead["overhead_seconds"])
+    rows = [["one epoch beyond its steps", overhead["setting"], beyond]]
+    rows += [
+        [f"peak memory, {row['contender']}", row["setting"], f"{row['peak_mib']:.1f} MiB"]
+        for row in memory
+        if row["members"] == 10  # the other loops were measured with two
+    ]
+    return table("what | setting | measured", rows)
+
+
+@block
+def predict_times() -> Table:
+    """How fast prediction is."""
+    return comparisons(stored("predict")["prediction"])
+
+
+@block
+def predict_memory() -> Table:
+    """By how much memory grows in a prediction."""
+    paths = "model method rows working_memory_mib copy_and_results_mib peak_mib"
+    return table(
+        "model | method | rows:, | working memory, MiB:d | copy and twice the results, MiB:.1f | "
+        "peak growth, MiB:.1f",
+        (pick(row, paths) for row in stored("predict")["memory"]),
+    )
+
+
+@block
+def serving_times() -> Table:
+    """Serving by a student, its exported forms and its teacher; what was wanted is of the file."""
+    found = stored("serving")
+    most, least = found["settings"]["targets"].values()
+    rows = []
+    for row in found["serving"]:
+        us, speed = row["one_row_us"], row["rows_per_second"]
+        rows.append(
+            [
+                row["model"],
+                row["task"],
+                marked(us, ".0f", row["model"] != "file" or us <= most),
+                marked(speed, ",.0f", row["model"] != "file, 2 threads" or speed >= least),
+                row["kilobytes"],
+            ]
+        )
+    return table("model | predicts | one row, µs | rows a second | kB:.0f", rows)
+
+
+@block
+def persistence_times() -> Table:
+    """Writing and reading models in four ways; what was wanted is of the student's file."""
+    found = stored("persistence")
+    most, rows = found["settings"]["target_ms"], []
+    for row in found["persistence"]:
+        wanted = (row["model"], row["way"]) == ("student", "save")
+        times = (
+            marked(row[key], ".1f", not wanted or row[key] <= most)
+            for key in ("write_cpu_ms", "write_wall_ms", "read_cpu_ms", "read_wall_ms")
+        )
+        rows.append([row["model"], row["way"], *times, row["kilobytes"]])
+    return table("model | way | write, CPU ms | wall | read, CPU ms | wall | kB:,.0f", rows)
+
+
+@block
+def persistence_cold() -> Table:
+    """New processes that load a model."""
+    rows = (pick(row, "process cpu_s wall_s") for row in stored("persistence")["cold_start"])
+    return table("new process | CPU s:.2f | wall:.2f", rows)
+
+
+@block
+def parallel_times(part: str) -> Table:
+    """Seconds on the clock of one job, or worker, and of two."""
+    rows = [
+        [
+            row["setting"],
+            row["ours"],
+            row["peer_seconds"],
+            row["ours_seconds"],
+            marked(row["ratio"], ".2f", row["reached"]),
+            row["target"],
+        ]
+        for row in stored("parallel")[part]
+    ]
+    return table(
+        "setting | by | one, s:.2f | two, s:.2f | times as fast | wanted, at least:.1f", rows
+    )
+
+
+@block
+def sgld_times() -> Table:
+    """How fast sampling is."""
+    return comparisons(stored("sgld")["sampling"])
+
+
+@block
+def many_classes_step() -> Table:
+    """Time of a step with forty thousand classes."""
+    return comparisons(stored("many_classes")["step"])
+
+
+@block
+def many_classes_memory() -> Table:
+    """Memory of a step with forty thousand classes."""
+    found = stored("many_classes")["memory"]
+    shares = {"reverse KL": marked(found["share_of_naive"], ".2f", found["reached"])}
+    rows = ([name, peak, shares.get(name)] for name, peak in found["peak_mib"].items())
+    share = f"share of the naive form, at most {found['target']:g} wanted"
+    return table(f"loss | peak, MiB:.0f | {share}", rows)
+
+
+@block
+def gped_speed() -> Table:
+    """What a chain costs that teaches a student after each step."""
+    found = stored("gped")["speed"]
+    hours = found["hours_for_a_million_iterations"]
+    over_sum = marked(found["over_sum"], ".2f", found["reached"])
+    rows = [
+        *([f"{name}, ms a step", f"{ms:.2f}"] for name, ms in found["step_ms"].items()),
+        [f"loop over SGLD and student, at most {found['target']:g} wanted", over_sum],
+        ["share of matrix products", f"{found['gemm_share']:.0%}"],
+        *([f"a million iterations, {name}, hours", f"{hour:.1f}"] for name, hour in hours.items()),
+    ]
+    return table(f"{found['setting']} | measured", rows)
+
+
+def choices(found: dict[str, Any], model: str) -> Iterable[tuple[str, dict, list[Any]]]:
+    """Set, scores, and rows, batch size and epochs of each fit; what "auto" takes is marked."""
+    for name, scores in found.items():
+        for row in scores.get(model, []):
+            chosen = '"auto"' if row["auto"] else None
+            yield name, row, [f"{scores['rows']:,}", row["batch_size"], row["epochs"], chosen]
+
+
+@block
+def amounts_teachers() -> Table:
+    """Ensembles by batch size and epochs."""
+    return table(
+        "set | rows | batch | epochs | chosen | NLL:.3f | error:.4g | CPU s:.1f",
+        (
+            [name, *setting, *pick(row, "nll error cpu_seconds")]
+            for name, row, setting in choices(stored("amounts")["results"], "teachers")
+        ),
+    )
+
+
+@block
+def amounts_students() -> Table:
+    """Students by batch size and epochs."""
+    return table(
+        "set | rows | batch | epochs | chosen | NLL gap:+.3f | rank of epistemic:.3f | "
+        "median ratio:.2f | CPU s:.1f",
+        (
+            [name, *setting, *pick(row, "nll_gap rank_correlation median_ratio cpu_seconds")]
+            for name, row, setting in choices(stored("amounts")["results"], "students")
+        ),
+    )
+
+
+@block
+def amounts_costs() -> Table:
+    """What a fit costs, by the number of samples."""
+    found = stored("amounts")["costs"]
+    rows = (
+        [
+            *pick(row, "rows teacher_epochs student_epochs teacher student"),
+            row["teacher"] + row["student"],
+        ]
+        for row in found
+    )
+    return table(
+        "samples:, | epochs | student's | teacher, CPU s:.1f | student:.1f | both:.1f", rows
+    )
+
+
+@block
+def scale_defaults() -> Table:
+    """What teacher and student cost by default, and with the settings of small tables."""
+    found = stored("scale")
+    by_default = found["defaults"]
+    fits = [("defaults", row) for row in by_default["pairs"]]
+    fits.append(("settings of small tables", by_default["of_small_tables"]))
+    fits.append(("defaults, n_jobs=2", found["cores"]))
+    return table(
+        "fit | rows:, | epochs | teacher, CPU s:.1f | student:.1f | both, on the clock:.0f | "
+        "MiB of X:.0f | beyond it, teacher:.0f | both:.0f | NLL, teacher:.3f | student:.3f",
+        (
+            [
+                name,
+                row["n_rows"],
+                "{}, {}".format(*row["epochs"]),
+                *row["cpu_seconds"],
+                sum(row["wall_seconds"]),
+                row["x_mib"],
+                *row["growth_mib"],
+                *row["nll"],
+            ]
+            for name, row in fits
+        ),
+    )
+
+
+@block
+def scale_peers() -> Table:
+    """What gradient boosting costs on the same tables."""
+    keys = "peer n_rows cpu_seconds growth_mib rmse nll"
+    rows = (pick(row, keys) for row in stored("scale")["defaults"]["peers"])
+    return table("peer | rows:, | CPU s:.1f | MiB beyond X:.0f | RMSE:.3f | NLL:.3f", rows)
+
+
+@block
+def scale_files() -> Table:
+    """A student whose rows are in Parquet files."""
+    keys = "teacher n_rows epochs cpu_seconds wall_seconds rows_per_second peak_mib"
+    heading = "teacher | rows:, | epochs | CPU s:.0f | s on the clock:.0f | rows a second:,.0f | "
+    return table(f"{heading}peak, MiB:.0f", [pick(stored("scale")["parquet"], keys)])
+
+
+@block
+def scale_growth() -> Table:
+    """Seconds by what grows, and slopes."""
+    rows: list[list[Any]] = []
+    for axis, found in stored("scale")["growth"].items():
+        for i, model in enumerate(("teacher", "student")):
+            sizes = " / ".join(f"{fit[axis]:,}" for fit in found["fits"])
+            seconds = " / ".join(f"{fit['cpu_seconds'][i]:.2f}" for fit in found["fits"])
+            last = found["last_slopes"][i]
+            rows.append([axis[2:], model, sizes, seconds, found["slopes"][i], last])
+    return table("by | model | sizes | CPU s | slope:.2f | of the last step:.2f", rows)
+
+
+@block
+def scale_targets() -> Table:
+    """What was wanted of large tables."""
+    return table(
+        "target | measured | at most:g",
+        (
+            [row["target"], marked(row["value"], ".3g", row["reached"]), row["high"]]
+            for row in stored("scale")["targets"]
+        ),
+    )
+
+
+@block
+def scale_arithmetic() -> Table:
+    """What a fit of 100,000,000 rows would take, from seconds and bytes measured on few of them."""
+    found = stored("scale")["example"]
+    n_rows, d, n_members, n_classes = pick(found, "n_rows n_columns n_members n_classes")
+    teacher, student = (seconds / n_rows for seconds in found["cpu_seconds"])
+    hours = [seconds * EPOCHS_OF_HUGE * N_HUGE / 3600 for seconds in (teacher, student)]
+    row_bytes, answer_bytes = 4 * d, 4 * n_members * n_classes
+    gib, tib = 2**30, 2**40
+    rows = [
+        ["teacher, µs per row and member", f"{1e6 * teacher / n_members:.2f}"],
+        ["teacher, core hours", f"{hours[0]:,.0f}"],
+        ["teacher, hours on as many cores as members", f"{hours[0] / n_members:,.1f}"],
+        ["student, µs per row, its teacher's answers included", f"{1e6 * student:,.0f}"],
+        ["student, hours on one core", f"{hours[1]:,.0f}"],
+        [
+            "student of a 50th of the rows, hours on one core",
+            f"{hours[1] / 50:.1f}",
+        ],
+        ["rows in float32, GiB", f"{N_HUGE * row_bytes / gib:.0f}"],
+        [
+            "rows read by all members in all epochs, TiB",
+            f"{N_HUGE * row_bytes * n_members * EPOCHS_OF_HUGE / tib:.1f}",
+        ],
+        ["answers of the members, if they were kept, TiB", f"{N_HUGE * answer_bytes / tib:.1f}"],
+        ["peak beyond X of the fit of few rows, GiB", f"{found['growth_mib'][1] / 1024:.2f}"],
+    ]
+    return table("what | amount", rows)

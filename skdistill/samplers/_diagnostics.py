@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Convergence of Markov chains: R-hat and the effective sample size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def split_r_hat(draws: Any) -> np.ndarray:
+    """Potential scale reduction of chains cut in halves (Vehtari et al., 2021, Eqs 1 to 4).
+
+    Near 1 where the halves of all chains have the same mean and variance. There is no rank
+    normalisation, which is for quantities of infinite variance: probabilities have a finite one.
+
+    Parameters
+    ----------
+    draws : array-like of shape (n_chains, n_draws, ...)
+        At least four of each chain; the middle one of an odd number is left out.
+
+    Returns
+    -------
+    r_hat : ndarray of shape (...)
+        Not a number where all draws are equal or one is not finite; infinite where the halves are
+        constants that differ.
+
+    Raises
+    ------
+    ValueError
+        If `draws` has another shape, or too few of them.
+    """
+    halves = _halves(draws)
+    return r_hat_of_chains(halves.mean(1), halves.var(1, ddof=1), halves.shape[1])
+
+
+def effective_sample_size(draws: Any) -> np.ndarray:
+    """Number of independent draws whose mean is as precise (Vehtari et al., 2021, Sec 3.2).
+
+    Autocorrelations, of chains cut in halves, are summed by Geyer's initial monotone sequence. The
+    size is at most S log10(S) for S draws, more than S where they are anticorrelated.
+
+    Parameters
+    ----------
+    draws : as in :func:`split_r_hat`
+
+    Returns
+    -------
+    size : ndarray of shape (...)
+        Not a number where all draws are equal or one is not finite.
+
+    Raises
+    ------
+    ValueError
+        If `draws` has another shape, or too few of them.
+    """
+    halves = _halves(draws)
+    within, total = _variances(halves.mean(1), halves.var(1, ddof=1), halves.shape[1])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        correlation = 1 - (within - _autocovariance(halves)) / total
+    correlation[0] = 1
+    n_draws = halves.shape[0] * halves.shape[1]
+    time = np.maximum(_integrated_time(correlation), 1 / np.log10(n_draws))
+    return np.where(total > 0, n_draws / time, np.nan)
+
+
+def _halves(draws: Any) -> np.ndarray:
+    """Split each chain into halves, as chains, with NaN in place of infinities."""
+    draws = np.asarray(draws, dtype=np.float64)
+    if draws.ndim < 2 or draws.shape[0] < 1 or draws.shape[1] < 4:
+        raise ValueError(
+            "draws must be of shape (n_chains, n_draws, ...), with at least 4 draws of each "
+            f"chain; got {draws.shape}."
+        )
+    half = draws.shape[1] // 2
+    draws = np.where(np.isfinite(draws), draws, np.nan)
+    return np.concatenate([draws[:, :half], draws[:, -half:]])
+
+
+def r_hat_of_chains(means: np.ndarray, variances: np.ndarray, n_draws: int) -> np.ndarray:
+    """R-hat of chains, or of halves of chains, of which only the moments are known.
+
+    Parameters
+    ----------
+    means, variances : ndarray of shape (n_chains, ...)
+        Of each chain's draws; the variances are the unbiased ones.
+    n_draws : int
+        Number of draws of each chain.
+
+    Returns
+    -------
+    r_hat : ndarray of shape (...)
+        As of :func:`split_r_hat`.
+    """
+    within, total = _variances(means, variances, n_draws)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        r_hat: np.ndarray = np.sqrt(total / within)  # Eq 4
+    return r_hat
+
+
+def _variances(
+    means: np.ndarray, variances: np.ndarray, n_draws: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Variance W within chains, and the estimate var+, too large until the chains have mixed."""
+    between = means.var(0, ddof=1)  # Eq 1, B / N
+    within = variances.mean(0)  # Eq 2
+    return within, (n_draws - 1) / n_draws * within + between  # Eq 3
+
+
+def _autocovariance(chains: np.ndarray) -> np.ndarray:
+    """Mean over chains of the autocovariance at each lag, of shape (n_draws, ...)."""
+    n = chains.shape[1]
+    spectrum = np.fft.rfft(chains - chains.mean(1, keepdims=True), 2 * n, axis=1)
+    power = (spectrum * spectrum.conj()).real.mean(0)
+    covariance: np.ndarray = np.fft.irfft(power, 2 * n, axis=0)[:n] / n
+    return covariance
+
+
+def _integrated_time(correlation: np.ndarray) -> np.ndarray:
+    """Sum of autocorrelations over all lags, from those at lags 0, 1, ... on the first axis."""
+    n_pairs = max((len(correlation) - 1) // 2, 1)
+    even, odd = correlation[: 2 * n_pairs : 2], correlation[1 : 2 * n_pairs : 2]
+    pairs = even + odd
+    is_positive = np.logical_and.accumulate(pairs > 0)  # Geyer's initial positive sequence
+    is_positive[-1] = False
+    monotone = np.minimum.accumulate(pairs)
+    time = -1 + 2 * np.where(is_positive, monotone, 0).sum(0)
+    # As in Stan, the first term that is left out is added once if it is positive.
+    after = np.take_along_axis(even, is_positive.sum(0)[None], axis=0)[0]
+    whole: np.ndarray = time + np.maximum(after, 0)
+    return whole

@@ -1,0 +1,382 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""How members of an ensemble are drawn: settings that a user gives as ``inference=``."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import KW_ONLY, dataclass, replace
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .._utils.settings import Settings
+from .._utils.validation import AnyOf, Number, OneOf, check_parameters
+from ._updates import FRICTION, RELATIVE_STEP, SamplingOptimizer, SGHMCOptimizer, SGLDOptimizer
+
+# Chains that run side by side where the step size is found.
+_N_CHAINS = 4
+
+_POSITIVE = Number(Real, 0, closed="neither")
+_POSITIVE_OR_NONE = Number(Real, 0, closed="neither", others=(None,))
+
+
+class _Inference(Settings):
+    """How the members of an ensemble are drawn, when it is not by training each from scratch."""
+
+    def check(self) -> None:
+        """Raise TypeError or ValueError for the first parameter that is not accepted."""
+        check_parameters(self, "inference__")
+
+
+@dataclass(eq=False, repr=False)
+class _Chain(_Inference):
+    """Settings of Markov chains that advance together."""
+
+    _parameter_table = {
+        "step_size": _POSITIVE_OR_NONE,
+        "schedule": OneOf(("auto", "constant", "polynomial", "cyclical")),
+        "final_step_size": _POSITIVE_OR_NONE,
+        "gamma": _POSITIVE,
+        "n_cycles": Number(Integral, 1),
+        "prior_precision": Number(Real, 0, closed="neither", others=("auto", None)),
+        "burn_in": AnyOf(Number(Real, 0, 1, closed="left"), Number(Integral, 0)),
+        "thinning": Number(Integral, 1, others=("auto",)),
+        "n_chains": Number(Integral, 1, others=("auto",)),
+        "temperature": Number(Real, 0),
+    }
+
+    optimizer_class: ClassVar[type[SamplingOptimizer]]
+
+    step_size: float | None = None
+    _: KW_ONLY
+    schedule: str = "auto"
+    final_step_size: float | None = None
+    gamma: float = 0.55
+    n_cycles: int = 4
+    prior_precision: Any = "auto"
+    burn_in: Any = 0.5
+    thinning: Any = "auto"
+    n_chains: Any = "auto"
+    temperature: float = 1.0
+
+    @property
+    def relative_step(self) -> float:
+        """Step size, times the sum of the sample weights, where gradients have a size of one."""
+        raise NotImplementedError  # each sampler defines it
+
+    @property
+    def is_relative(self) -> bool:
+        """Whether each weight has a step size of its own, found from its gradients."""
+        return self.step_size is None
+
+    def resolved(self, n_members: int | None) -> Any:
+        """Return these settings with values in the place of "auto".
+
+        Parameters
+        ----------
+        n_members : int or None
+            Number of members, which chains share evenly; None if an observer takes all states.
+
+        Returns
+        -------
+        settings : SGLD or SGHMC
+        """
+        n_chains = _N_CHAINS if n_members is None else math.gcd(n_members, _N_CHAINS)
+        chosen: dict[str, Any] = {
+            "schedule": self._schedule,
+            "n_chains": n_chains if self.is_relative else 1,
+            "prior_precision": 1.0 if self.is_relative else None,
+        }
+        return replace(self, **{k: v for k, v in chosen.items() if getattr(self, k) == "auto"})
+
+    @property
+    def _schedule(self) -> str:
+        if self.schedule != "auto":
+            return self.schedule
+        return "cyclical" if self.is_relative else "constant"
+
+    @property
+    def _first_step(self) -> float:
+        """Step size at the beginning of a schedule."""
+        return self.relative_step if self.step_size is None else self.step_size
+
+    def check(self) -> None:
+        super().check()
+        if self.step_size is None:
+            self._check_without_step_size()
+        elif self.final_step_size is not None and self.final_step_size > self.step_size:
+            raise ValueError(
+                f"inference__final_step_size must not be above inference__step_size="
+                f"{self.step_size!r}, got {self.final_step_size!r}."
+            )
+
+    def _check_without_step_size(self) -> None:
+        """Raise a ValueError for what needs a step size."""
+        if self.final_step_size is not None:
+            raise ValueError(
+                "inference__final_step_size must be None with inference__step_size=None, got "
+                f"{self.final_step_size!r}."
+            )
+        if not self.burn_in:
+            raise ValueError(
+                "inference__burn_in must be above 0 with inference__step_size=None, which is found "
+                f"in burn-in; got {self.burn_in!r}."
+            )
+
+    def settings_at(self, iteration: int, n_iterations: int) -> dict[str, Any]:
+        """Return the keywords of `optimizer_class` that are settings, at an iteration.
+
+        Parameters
+        ----------
+        iteration, n_iterations : as in :meth:`step_size_at`
+
+        Returns
+        -------
+        settings : dict
+        """
+        adapts = self._is_in_burn_in(iteration, n_iterations) if self.is_relative else None
+        return {
+            "lr": self.step_size_at(iteration, n_iterations),
+            "temperature": self.temperature_at(iteration, n_iterations),
+            "adapts": adapts,
+        }
+
+    def step_size_at(self, iteration: int, n_iterations: int) -> float:
+        """Return the step size of an iteration.
+
+        Parameters
+        ----------
+        iteration : int
+            From 0 to ``n_iterations - 1``.
+        n_iterations : int
+            Length of the run.
+
+        Returns
+        -------
+        step_size : float
+            Without a `step_size`, that which is relative to gradients.
+        """
+        first: float = self._first_step
+        match self._schedule:
+            case "polynomial":  # a (b + t)^-gamma, Welling & Teh Sec 2, through both ends
+                final = self.final_step_size or first / 100
+                growth = float((first / final) ** (1 / self.gamma)) - 1
+                progress = iteration / max(n_iterations - 1, 1)
+                return float(first * (1 + growth * progress) ** -self.gamma)
+            case "cyclical":  # Zhang et al. Eq 1
+                length = self._phase_length(n_iterations)
+                angle = math.pi * (iteration % length) / length
+                return first / 2 * (math.cos(angle) + 1)
+        return first
+
+    def temperature_at(self, iteration: int, n_iterations: int) -> float:
+        """Return the temperature of an iteration, which is 0 in the burn-in of a cycle.
+
+        Parameters
+        ----------
+        iteration, n_iterations : as in :meth:`step_size_at`
+
+        Returns
+        -------
+        temperature : float
+        """
+        explores = self._is_in_burn_in(iteration, n_iterations)  # Zhang et al. Algorithm 1
+        return 0.0 if explores and self._schedule == "cyclical" else self.temperature
+
+    def _is_in_burn_in(self, iteration: int, n_iterations: int) -> bool:
+        """Whether an iteration is in the burn-in of its cycle, or of the run."""
+        length = self._phase_length(n_iterations)
+        return iteration % length < self._burn_in_of(length)
+
+    def sampling_iterations(self, n_iterations: int) -> np.ndarray:
+        """Return the iterations after burn-in; with cycles, after that of each cycle.
+
+        Parameters
+        ----------
+        n_iterations : int
+            Length of the run.
+
+        Returns
+        -------
+        iterations : ndarray of int
+            Counted from 0, ascending.
+        """
+        length = self._phase_length(n_iterations)
+        return np.flatnonzero(np.arange(n_iterations) % length >= self._burn_in_of(length))
+
+    def _phase_length(self, n_iterations: int) -> int:
+        """Length of a cycle, or of the run if there are no cycles."""
+        return -(-n_iterations // self.n_cycles) if self._schedule == "cyclical" else n_iterations
+
+    def _burn_in_of(self, length: int) -> int:
+        """Length of the burn-in of a cycle, or run, of this length."""
+        if isinstance(self.burn_in, Integral):
+            return int(self.burn_in)
+        return int(self.burn_in * length)
+
+
+class SGLD(_Chain):
+    """Members drawn by stochastic gradient Langevin dynamics [1]_ [2]_, see :func:`sgld_step`.
+
+    Parameters
+    ----------
+    step_size : float, default=None
+        Step size eta, at the start of a schedule. With N the sum of the sample weights, eta N / 2
+        is the learning rate of a gradient step on the mean loss. None finds a step size for each
+        weight in burn-in, of each cycle anew: 0.02 / N over the root mean square of the weight's
+        gradients of the mean loss plus 0.01, a preconditioner [4]_ that stays as it is while
+        members are drawn.
+    schedule : {"auto", "constant", "polynomial", "cyclical"}, default="auto"
+        How the step size changes: "polynomial" is a (b + t)^-gamma [1]_ from `step_size` to
+        `final_step_size`, "cyclical" falls to zero along half a cosine, `n_cycles` times [3]_.
+        "auto" is "constant", but "cyclical" without a `step_size`.
+    final_step_size : float, default=None
+        Step size of the last iteration, for "polynomial"; None is a hundredth of `step_size`.
+    gamma : float, default=0.55
+        Exponent of the decay, for "polynomial"; in (0.5, 1] by theory [1]_.
+    n_cycles : int, default=4
+        Number of cycles, for "cyclical".
+    prior_precision : float, None or "auto", default="auto"
+        Precision tau of a prior N(0, 1 / tau) on all weights and biases, in place of the
+        ensemble's `prior_scale`; None lets `prior_scale` stand, whose default is wide for a
+        posterior. "auto" is None, but 1 without a `step_size`.
+    burn_in : float or int, default=0.5
+        Iterations before any member is kept, or their share of the run. With "cyclical", those at
+        the start of each cycle, which are without noise.
+    thinning : int or "auto", default="auto"
+        Number of iterations from one kept member to the next; the last `n_members` are kept.
+        "auto" spreads the members evenly over the iterations after burn-in.
+    n_chains : int or "auto", default="auto"
+        Number of parallel chains, from different initial weights, which share the members. "auto"
+        is 1, but without a `step_size` 4, or 2 or 1 where members are to be kept and `n_members`
+        is no multiple of that.
+    temperature : float, default=1.0
+        The members are draws from the posterior to the power 1 / temperature.
+
+    Notes
+    -----
+    Members have equal weights, also where the step size changes; [1]_ weights them by it.
+
+    References
+    ----------
+    .. [1] Welling & Teh (2011), "Bayesian Learning via Stochastic Gradient Langevin Dynamics".
+    .. [2] Vadera et al. (2020), "Generalized Bayesian Posterior Expectation Distillation for Deep
+           Neural Networks", Eq 7.
+    .. [3] Zhang et al. (2020), "Cyclical Stochastic Gradient MCMC for Bayesian Deep Learning".
+    .. [4] Li et al. (2016), "Preconditioned Stochastic Gradient Langevin Dynamics for Deep Neural
+           Networks".
+
+    Examples
+    --------
+    >>> from skdistill.samplers import SGLD
+    >>> SGLD()
+    SGLD()
+    >>> SGLD(step_size=4e-6, prior_precision=10, burn_in=1000)
+    SGLD(step_size=4e-06, prior_precision=10, burn_in=1000)
+    """
+
+    optimizer_class = SGLDOptimizer
+
+    @property
+    def relative_step(self) -> float:
+        return 2 * RELATIVE_STEP  # the learning rate is half of it
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class SGHMC(_Chain):
+    """Members drawn by stochastic gradient Hamiltonian Monte Carlo [1]_, see :func:`sghmc_step`.
+
+    Parameters
+    ----------
+    step_size : float, default=None
+        The paper's eta. With N the sum of the sample weights, eta N is the learning rate of a
+        gradient step with momentum on the mean loss. None finds a step size for each weight as
+        in :class:`SGLD`, with `friction` / 100 in the place of 0.02.
+    friction : float, default=0.1
+        The paper's alpha, in (0, 1]; the momentum is 1 - `friction`.
+    schedule, final_step_size, gamma, n_cycles : as in :class:`SGLD`
+    prior_precision, burn_in, thinning, n_chains, temperature : as in :class:`SGLD`
+
+    References
+    ----------
+    .. [1] Chen, Fox & Guestrin (2014), "Stochastic Gradient Hamiltonian Monte Carlo", Eq 15.
+    """
+
+    _parameter_table = {**_Chain._parameter_table, "friction": FRICTION}
+
+    optimizer_class = SGHMCOptimizer
+
+    friction: float = 0.1
+
+    @property
+    def relative_step(self) -> float:
+        return self.friction * RELATIVE_STEP  # so that it goes as far, momentum included
+
+    def settings_at(self, iteration: int, n_iterations: int) -> dict[str, Any]:
+        return {**super().settings_at(iteration, n_iterations), "friction": self.friction}
+
+
+class MCDropout(_Inference):
+    """Members that are one network with units dropped at random [1]_.
+
+    Parameters
+    ----------
+    rate : float, default=0.1
+        Probability that a unit is dropped, between 0 and 1, in training and prediction. It replaces
+        the rates of the module's own ``nn.Dropout`` layers.
+
+    References
+    ----------
+    .. [1] Gal & Ghahramani (2016), "Dropout as a Bayesian Approximation: Representing Model
+           Uncertainty in Deep Learning".
+    """
+
+    _parameter_table = {"rate": Number(Real, 0, 1, closed="neither")}
+
+    def __init__(self, rate: float = 0.1):
+        self.rate = rate
+
+
+def kept_iterations(inference: SGLD | SGHMC, n_iterations: int, n_members: int) -> np.ndarray:
+    """Return the iterations at which each chain's state becomes a member.
+
+    Parameters
+    ----------
+    inference : SGLD or SGHMC
+    n_iterations : int
+        Length of the run.
+    n_members : int
+        Number of members, of all chains together.
+
+    Returns
+    -------
+    iterations : ndarray of shape (n_members / n_chains,)
+        Ascending, counted from 0; the state after the update is kept.
+
+    Raises
+    ------
+    ValueError
+        If the chains cannot share `n_members` evenly, or the run is too short for them.
+    """
+    inference = inference.resolved(n_members)
+    n_draws, rest = divmod(n_members, inference.n_chains)
+    if rest:
+        raise ValueError(
+            f"n_members must be a multiple of inference__n_chains={inference.n_chains}, got "
+            f"{n_members}."
+        )
+    after: np.ndarray = inference.sampling_iterations(n_iterations)
+    every = len(after) // n_draws if inference.thinning == "auto" else inference.thinning
+    if len(after) < n_draws * max(every, 1):
+        raise ValueError(
+            f"n_members={n_members} is too many: each of {inference.n_chains} chain(s) is to give "
+            f"{n_draws}, but of its {n_iterations} iterations {len(after)} are after "
+            f"inference__burn_in={inference.burn_in}, with inference__thinning="
+            f"{inference.thinning!r}. Raise max_epochs, or lower one of the three."
+        )
+    if inference.thinning == "auto":
+        kept: np.ndarray = after[np.arange(1, n_draws + 1) * len(after) // n_draws - 1]
+    else:
+        kept = after[every - 1 :: every][-n_draws:]
+    return kept

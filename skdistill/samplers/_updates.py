@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The updates of Markov chains: a function for one tensor, and an optimizer around it."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .._utils.validation import Number, OneOf
+
+_Group = dict[str, Any]  # of the parameters of an optimiser: its settings
+
+FRICTION = Number(Real, 0, 1, closed="right")
+
+# Of steps relative to each weight's gradients: the learning rate of SGLD where the gradient's root
+# mean square is one, the number that is added to it, and the decay of the mean square. They were
+# chosen together, on validation rows of nine tables: of classes, where gradients fall to .001, the
+# second is what bounds the learning rate; of numbers, whose gradients are a hundred times as large,
+# they are divided by their size.
+RELATIVE_STEP, _LEAST_RMS, _DECAY = 0.01, 0.01, 0.99
+
+
+def sgld_step(
+    theta: Tensor,
+    grad: Tensor,
+    noise: Tensor,
+    *,
+    lr: float,
+    n_rows: float,
+    temperature: float = 1.0,
+    generator: torch.Generator | None = None,
+    scale: Tensor | None = None,
+) -> None:
+    """Step of stochastic gradient Langevin dynamics, in place.
+
+    Eq 4 of Welling & Teh (2011), Eq 7 of GPED (Vadera et al., 2020).
+
+    Parameters
+    ----------
+    theta : Tensor
+        Weights, of any shape.
+    grad : Tensor of the same shape
+        Gradient of the potential divided by `n_rows`, see the module.
+    noise : Tensor of the same shape
+        Preallocated memory for the draws; not used at temperature 0.
+    lr : float
+        Step size eta.
+    n_rows : float
+        Sum N of the sample weights.
+    temperature : float, default=1.0
+        1 samples the posterior, 0 descends the gradient without noise.
+    generator : torch.Generator, default=None
+        Source of the noise; None is torch's global generator.
+    scale : Tensor of the same shape, default=None
+        Factor of the step size of each weight, the diagonal of a preconditioner; None is 1.
+
+    Notes
+    -----
+    With gradients over all rows and a Gaussian posterior of precision matrix A, the chain's own
+    covariance is ``temperature * inv(A - lr / 4 * A @ A)``: too wide by a factor of
+    1 / (1 - lr a / 4) along an eigenvector of eigenvalue a.
+    """
+    _add(theta, grad, scale, -0.5 * lr * n_rows)  # -eta/2 grad U
+    if temperature:
+        std = math.sqrt(lr * temperature)
+        theta.add_(_drawn(noise, std, scale, generator))  # + N(0, eta T)
+
+
+def sghmc_step(
+    theta: Tensor,
+    grad: Tensor,
+    momentum: Tensor,
+    noise: Tensor,
+    *,
+    lr: float,
+    n_rows: float,
+    friction: float,
+    temperature: float = 1.0,
+    generator: torch.Generator | None = None,
+    scale: Tensor | None = None,
+) -> None:
+    """Step of stochastic gradient Hamiltonian Monte Carlo, in place.
+
+    Eq 15 of Chen, Fox & Guestrin (2014), without an estimate of the gradient's own noise
+    (beta = 0): gradient descent with momentum 1 - alpha, plus noise.
+
+    Parameters
+    ----------
+    theta, grad, noise, lr, n_rows, temperature, generator, scale : as in :func:`sgld_step`
+    momentum : Tensor of the same shape
+        The paper's v, which is added to the weights.
+    friction : float
+        The paper's alpha, in (0, 1]; 1 is SGLD with a step size of ``2 * lr``.
+
+    Notes
+    -----
+    With gradients over all rows and a Gaussian posterior, the chain is too wide by a factor of
+    1 / (1 - lr a / (4 - 2 friction)) along an eigenvector of the precision with eigenvalue a.
+    """
+    momentum.mul_(1.0 - friction)
+    _add(momentum, grad, scale, -lr * n_rows)  # v - alpha v - eta grad U
+    if temperature:
+        std = math.sqrt(2.0 * friction * lr * temperature)
+        momentum.add_(_drawn(noise, std, scale, generator))  # + N(0, 2 alpha eta T)
+    theta.add_(momentum)
+
+
+def _add(to: Tensor, grad: Tensor, scale: Tensor | None, factor: float) -> None:
+    """Add a multiple of a gradient, scaled by weight."""
+    if scale is None:
+        to.add_(grad, alpha=factor)
+    else:
+        to.addcmul_(grad, scale, value=factor)
+
+
+def _drawn(
+    noise: Tensor, std: float, scale: Tensor | None, generator: torch.Generator | None
+) -> Tensor:
+    """Fill `noise` with draws whose variance is scaled by weight."""
+    noise.normal_(0.0, std, generator=generator)
+    return noise if scale is None else noise.mul_(scale.sqrt())
+
+
+# --- optimizers -------------------------------------------------------------------------------
+
+
+class SamplingOptimizer(torch.optim.Optimizer):
+    """An optimizer whose step draws noise."""
+
+    _settings: tuple[str, ...] = ("lr", "n_rows", "temperature")
+
+    def __init__(
+        self,
+        params: Any,
+        defaults: dict[str, float],
+        generator: torch.Generator | None,
+        adapts: bool | None,
+    ):
+        for name, value in defaults.items():
+            Number(Real, 0).check(value, name)
+        OneOf((None, True, False)).check(adapts, "adapts")
+        super().__init__(params, {**defaults, "adapts": adapts})
+        self.generator = generator
+        self._noise: dict[Tensor, Tensor] = {}
+
+    def update(self, theta: Tensor, grad: Tensor, state: dict[str, Tensor], group: _Group) -> None:
+        """Update one tensor in place.
+
+        Parameters
+        ----------
+        theta, grad : Tensor
+            A parameter, or all of them in one buffer, and its gradient.
+        state : dict of str to Tensor
+            State of the sampler for this tensor; initialised when empty.
+        group : dict
+            The tensor's parameter group, with the settings.
+        """
+        raise NotImplementedError  # each sampler defines it
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        """Update all parameters that have a gradient.
+
+        Parameters
+        ----------
+        closure : callable, default=None
+            Evaluates the loss and its gradients again.
+
+        Returns
+        -------
+        loss : Tensor or None
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    self.update(p, p.grad, self.state[p], group)
+        return loss
+
+    def _keywords(
+        self, theta: Tensor, grad: Tensor, state: dict[str, Tensor], group: _Group
+    ) -> dict[str, Any]:
+        """Keywords of a step; memory for the noise is reused at every step."""
+        if theta not in self._noise:
+            self._noise[theta] = torch.empty_like(theta)
+        settings = {name: group[name] for name in self._settings}
+        settings |= {"noise": self._noise[theta], "generator": self.generator}
+        if group["adapts"] is not None:
+            settings["lr"] /= group["n_rows"]
+            settings["scale"] = _scale(grad, state, group["adapts"])
+        return settings
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state, including that of the generator unless it is the global one.
+
+        Returns
+        -------
+        state : dict
+        """
+        state = super().state_dict()
+        if self.generator is not None:
+            state["generator"] = self.generator.get_state()
+        return state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load what :meth:`state_dict` returned.
+
+        Parameters
+        ----------
+        state_dict : dict
+        """
+        super().load_state_dict(state_dict)
+        if self.generator is not None and "generator" in state_dict:
+            self.generator.set_state(state_dict["generator"])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "generator": self.generator}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._noise = {}
+
+
+class SGLDOptimizer(SamplingOptimizer):
+    """Stochastic gradient Langevin dynamics as a torch optimizer, see :func:`sgld_step`.
+
+    Parameters
+    ----------
+    params : iterable of Tensor, or of dict
+        Weights, whose ``grad`` is the gradient of the mean loss and its weight decay.
+    lr : float
+        Step size.
+    n_rows : float
+        Sum of the sample weights.
+    temperature : float, default=1.0
+    generator : torch.Generator, default=None
+        Source of the noise, on the device of the weights; None is torch's global generator.
+    adapts : bool, default=None
+        Whether steps are relative: the step size of each weight is then ``lr / n_rows``, over the
+        root mean square of its gradients plus 0.01. True follows the gradients, False lets the
+        step sizes stay as they are; None is the same step size `lr` for all.
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float,
+        n_rows: float,
+        temperature: float = 1.0,
+        generator: torch.Generator | None = None,
+        adapts: bool | None = None,
+    ):
+        defaults = {"lr": lr, "n_rows": n_rows, "temperature": temperature}
+        super().__init__(params, defaults, generator, adapts)
+
+    def update(self, theta: Tensor, grad: Tensor, state: dict[str, Tensor], group: _Group) -> None:
+        sgld_step(theta, grad, **self._keywords(theta, grad, state, group))
+
+
+class SGHMCOptimizer(SamplingOptimizer):
+    """Stochastic gradient Hamiltonian Monte Carlo as a torch optimizer, see :func:`sghmc_step`.
+
+    Parameters
+    ----------
+    params, lr, n_rows, temperature, generator, adapts : as in ``SGLDOptimizer``
+    friction : float, default=0.1
+        In (0, 1].
+    """
+
+    _settings = ("lr", "n_rows", "friction", "temperature")
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float,
+        n_rows: float,
+        friction: float = 0.1,
+        temperature: float = 1.0,
+        generator: torch.Generator | None = None,
+        adapts: bool | None = None,
+    ):
+        FRICTION.check(friction, "friction")
+        defaults = {"lr": lr, "n_rows": n_rows, "friction": friction, "temperature": temperature}
+        super().__init__(params, defaults, generator, adapts)
+
+    def update(self, theta: Tensor, grad: Tensor, state: dict[str, Tensor], group: _Group) -> None:
+        if "momentum" not in state:
+            state["momentum"] = torch.zeros_like(theta)
+        keywords = self._keywords(theta, grad, state, group)
+        sghmc_step(theta, grad, state["momentum"], **keywords)
+
+
+def _scale(grad: Tensor, state: dict[str, Tensor], adapts: bool) -> Tensor:
+    """Return 1 / (rms + .01), where rms is that of each weight's last gradients; update it or not.
+
+    As in Li et al. (2016), Eqs 4 and 5, whose preconditioner changes all the time. One that stays
+    as it is while members are drawn leaves the posterior what it is, without a further term.
+    """
+    if "square" not in state:
+        state["square"], state["scale"] = grad.square(), torch.empty_like(grad)
+        adapts = True
+    if adapts:
+        square, scale = state["square"], state["scale"]
+        square.mul_(_DECAY).addcmul_(grad, grad, value=1 - _DECAY)
+        torch.sqrt(square, out=scale).add_(_LEAST_RMS).reciprocal_()
+    return state["scale"]
