@@ -10,7 +10,6 @@ and torch's random numbers cannot be recorded.
 from __future__ import annotations
 
 import contextlib
-import operator
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,20 +18,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.fx.node import map_aggregate
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from .._utils.process import DISPATCH_MODE_LOCK
+from .._utils.recording import Recorder
 from .._utils.warnings import warn
 from ..modules import StackedModule
 from ._flat import FlatGradient
 
-aten = torch.ops.aten
-
 # Recording takes about as long as this many steps of a small network save.
 _STEPS_WORTH_RECORDING = 500
-
-_VIEWS = (aten.view.default, aten._unsafe_view.default, aten.expand.default)
 
 Step = Callable[..., Sequence[Tensor]]
 
@@ -127,9 +121,9 @@ def recorded(step: Step, tensors: list[Tensor]) -> Step:
 
     A RuntimeError says that record and step give different results for the same random numbers.
     """
-    with DISPATCH_MODE_LOCK.held(), _Recorder(tensors) as recorder:
+    with DISPATCH_MODE_LOCK.held(), Recorder(tensors) as recorder:
         results = step(*tensors)
-    record = recorder.record(results)
+    record = torch.fx.GraphModule(recorder.constants, recorder.graph_of(results)).forward
     # Compared on other tensors: a number read off the first ones would be a constant of the record.
     others = [tensor.flip(int(tensor.ndim > 1)) for tensor in tensors]
     with torch.random.fork_rng(devices=[]):
@@ -140,64 +134,6 @@ def recorded(step: Step, tensors: list[Tensor]) -> Step:
         if not torch.allclose(a, b, rtol=1e-4, atol=1e-6, equal_nan=True):
             raise RuntimeError("its results depend on more than inputs, weights and buffers")
     return record
-
-
-class _Recorder(TorchDispatchMode):
-    """Writes down the low-level calls of torch that a function of tensors, its arguments, makes.
-
-    Other tensors that the function reads become constants of the record. It sees the calls of its
-    own thread, below ``vmap`` and autograd. (``make_fx`` makes such records too, but meanwhile
-    replaces methods of ``nn.Module`` for all threads.)
-    """
-
-    def __init__(self, tensors: list[Tensor]):
-        super().__init__()
-        self.graph = torch.fx.Graph()
-        self.constants = nn.Module()
-        self.nodes: dict[int, torch.fx.Node] = {}
-        self.seen: list[Tensor] = []  # kept alive, so that no other tensor gets one of their ids
-        for i, tensor in enumerate(tensors):
-            self._note(tensor, self.graph.placeholder(f"tensor_{i}"))
-
-    def record(self, results: Sequence[Tensor]) -> Step:
-        """Return the record as a function that gives these results."""
-        self.graph.output(tuple(map(self._node_of, results)))
-        self.graph.eliminate_dead_code()
-        return torch.fx.GraphModule(self.constants, self.graph).forward
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if func is aten.lift_fresh.default:  # in-place calls must not change a constant
-            func = aten.lift_fresh_copy.default
-        if torch.Tag.dynamic_output_shape in func.tags:
-            raise RuntimeError(f"the shape of what {func} gives depends on data")
-        outputs = func(*args, **(kwargs or {}))
-        if func is aten.detach.default or (func in _VIEWS and outputs.shape == args[0].shape):
-            self._note(outputs, self._node_of(args[0]))
-            return outputs
-        call = map_aggregate((args, kwargs or {}), self._node_of)
-        self._note(outputs, self.graph.call_function(func, *call))
-        return outputs
-
-    def _note(self, outputs: Any, node: torch.fx.Node) -> None:
-        """Note which node of the graph gives a tensor, or several tensors."""
-        if isinstance(outputs, Tensor):
-            self.nodes[id(outputs)] = node
-            self.seen.append(outputs)
-        elif isinstance(outputs, (tuple, list)):
-            for i, output in enumerate(outputs):
-                self._note(output, self.graph.call_function(operator.getitem, (node, i)))
-        elif outputs is not None:
-            raise RuntimeError(f"{node.target} reads a number off a tensor")
-
-    def _node_of(self, value: Any) -> Any:
-        """Return the node that gives a tensor; any other argument is returned as it is."""
-        if not isinstance(value, Tensor):
-            return value
-        if id(value) not in self.nodes:
-            name = f"constant_{len(self.seen)}"
-            self.constants.register_buffer(name, value)
-            self._note(value, self.graph.get_attr(name))
-        return self.nodes[id(value)]
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from .._utils.process import on_threads, torch_threads
 from .._utils.validation import errors_about
 from .._utils.warnings import warn
 from ..modules import activations_per_row, first_parameter
+from .one_sample import predict_one
 
 # Rows are predicted in chunks whose activations take about this many bytes, to stay in the cache.
 _CHUNK_BYTES = 2**22
@@ -117,6 +118,7 @@ def read_in_chunks(
     read: Callable[[Tensor, Tensor], Any],
     may_be_infinite: bool = False,
     run: Callable[[Tensor], Tensor] | None = None,
+    name: str | None = None,
 ) -> Any:
     """Predict chunk by chunk, and return what `read` takes from each, rows first, as numpy.
 
@@ -131,11 +133,17 @@ def read_in_chunks(
         Outputs must be finite, and so must the tensors be that are read unless this is true.
     run : callable, default=None
         Takes rows (n, ...) to outputs (S, n, p); None is the module's.
+    name : str, default=None
+        What `read` takes from a table, if it is finite and the same in each call of that name: for
+        one sample it is written for NumPy, see :func:`predict_one`.
 
     Returns
     -------
     arrays : ndarray, or tuple of ndarray
     """
+    is_one = name is not None and X.shape[:-1] == (1,)
+    if is_one and (found := predict_one(module, X, read, str(name))) is not None:
+        return found
     size = rows_at_a_time(module, X)
     run = run or module.outputs
 

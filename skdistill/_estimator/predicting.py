@@ -112,10 +112,10 @@ class DistributionEstimator(NetEstimator):
         if return_std is False:
             task = self._plan_of_fit().task
             if task.kind == "classifier":
-                return task.decode(self._read(X, task.point))
-            return task.decode(read_rows(self, X, self.module_.mean))
+                return task.decode(self._read(X, task.point, name="point"))
+            return task.decode(read_rows(self, X, self.module_.mean, name="mean"))
         check_return_std(self, return_std)
-        mean, variance = self._read(X, lambda d: (d.mean, d.variance))
+        mean, variance = self._read(X, lambda d: (d.mean, d.variance), name="mean and variance")
         per_target = self._plan.task.per_target
         return per_target(mean), np.sqrt(per_target(variance))
 
@@ -132,7 +132,7 @@ class DistributionEstimator(NetEstimator):
         proba : ndarray of shape (n_samples, n_classes)
             Columns in the order of ``classes_``.
         """
-        return self._read(X, lambda d: d.mean)
+        return self._read(X, lambda d: d.mean, name="probabilities")
 
     @available_if(is_a("classifier"))
     def predict_log_proba(self, X: Any) -> np.ndarray:
@@ -165,9 +165,9 @@ class DistributionEstimator(NetEstimator):
         """
         task = self._plan_of_fit().task
         if not self._plan.tells_parts:
-            total = task.per_target(self._read(X, lambda d: d.uncertainty().total))
+            total = task.per_target(self._read(X, lambda d: d.uncertainty().total, name="total"))
             return Uncertainty(total, None, None, measure=task.measure)
-        parts = self._read(X, lambda d: tuple(d.uncertainty()))
+        parts = self._read(X, lambda d: tuple(d.uncertainty()), name="parts")
         total, aleatoric, epistemic = map(task.per_target, parts)
         return Uncertainty(total, aleatoric, epistemic, measure=task.measure)
 

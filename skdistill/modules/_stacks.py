@@ -56,9 +56,10 @@ class StackedLinear(nn.Module):
         own: dict[str, Any] = self._parameters  # as attributes they take as long as a small product
         weight, bias = own["weight"], own["bias"]
         if not torch.compiler.is_exporting():  # of any number of rows
-            if x.shape[-2] > weight.shape[-1]:
+            n_rows, is_shared = x.shape[-2], x.shape[:-2] != self.lead
+            if n_rows > weight.shape[-1] or (n_rows == 1 and is_shared):
                 return self._forward_units_first(x)
-            if x.shape[:-2] == self.lead and len(self.lead) == 1:
+            if not is_shared and len(self.lead) == 1:
                 return torch.baddbmm(bias, x, weight)
         return x @ weight + bias
 

@@ -1,0 +1,356 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Prediction of one sample by NumPy, which starts an operation in a third of torch's time.
+
+What a module computes for one sample is recorded once, as torch's low-level calls, and these are
+written as a function of NumPy. Whatever cannot be written so is left to torch.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import weakref
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from scipy import special
+from torch import Tensor, nn
+
+from .._data.checks import SMALL_OUTPUT
+from .._utils.process import DISPATCH_MODE_LOCK
+from .._utils.recording import Recorder
+from ..modules import StackedModule, first_parameter
+
+aten = torch.ops.aten
+
+# Programs of one kind, for samples of which other conditions hold.
+_MOST_PROGRAMS = 4
+
+# By how much NumPy's results may differ from torch's, as a share of the largest of them.
+_TOLERANCE = 1e-2
+
+
+class Program(NamedTuple):
+    """What is predicted for one sample, as a function of NumPy.
+
+    Parameters
+    ----------
+    run : callable
+        Takes a sample (1, n_features), in the dtype of the module, to outputs, a tuple of what is
+        read off them, and a tuple of truth values.
+    conditions : tuple of bool
+        What these were when it was recorded: it holds for such samples.
+    is_tuple : bool
+        Whether several arrays are read, or one.
+    """
+
+    run: Callable[[np.ndarray], tuple[np.ndarray, tuple[Any, ...], tuple[Any, ...]]]
+    conditions: tuple[bool, ...]
+    is_tuple: bool
+
+
+class _Programs(NamedTuple):
+    """Programs of a module by what they read; None is what NumPy cannot compute."""
+
+    made_of: tuple[Any, ...]  # what the module consisted of
+    by_name: dict[str, list[Program] | None]
+
+
+_PROGRAMS: weakref.WeakKeyDictionary[nn.Module, _Programs] = weakref.WeakKeyDictionary()
+
+
+def predict_one(
+    module: Any, X: np.ndarray, read: Callable[[Tensor, Tensor], Any], name: str
+) -> Any:
+    """Return what `read` takes from the outputs for one sample; None if torch has to compute it.
+
+    Parameters
+    ----------
+    module : DistributionStack
+    X : ndarray of shape (1, n_features)
+        A checked sample.
+    read : callable
+        As for :func:`read_in_chunks`, the same for each call with the same `name`.
+    name : str
+    """
+    weight = first_parameter(module)
+    # Further training puts other weights into a module, calibration another map.
+    version = None if weight.is_inference() else weight._version
+    parts = module.calibration, module.functions, module.training
+    made_of = weight.data_ptr(), version, *parts
+    known = _PROGRAMS.get(module)
+    if known is None or known.made_of != made_of:
+        known = _PROGRAMS[module] = _Programs(made_of, {})
+    programs = known.by_name.setdefault(name, [] if _is_suited(module, weight) else None)
+    if programs is None:
+        return None
+    with np.errstate(all="ignore"):
+        rows = X.astype(_DTYPES[weight.dtype])
+        if not math.isfinite(np.vdot(rows, rows)):
+            return None
+        for program in programs:
+            outputs, found, conditions = program.run(rows)
+            if tuple(map(bool, conditions)) == program.conditions:
+                break
+        else:
+            if len(programs) == _MOST_PROGRAMS:
+                return None
+            further = _program(module, rows, read)
+            known.by_name[name] = None if further is None else [*programs, further]
+            return None if further is None else predict_one(module, X, read, name)
+    outputs = outputs.ravel()
+    if not outputs.dot(outputs) < SMALL_OUTPUT**2:  # as `is_small` has it
+        return None
+    arrays = tuple(map(np.array, found))  # copies: some may be the same for all samples
+    return arrays if program.is_tuple else arrays[0]
+
+
+def _program(module: Any, X: np.ndarray, read: Callable[[Tensor, Tensor], Any]) -> Program | None:
+    """Record what is predicted for a sample; None if it cannot be written for NumPy."""
+    rows = torch.tensor(X)
+    try:
+        with torch.no_grad(), DISPATCH_MODE_LOCK.held(), _Recorder([rows]) as recorder:
+            outputs = module.outputs(rows)
+            found = read(outputs, rows)
+        parts = found if isinstance(found, tuple) else (found,)
+        nodes = tuple(node for node, _ in recorder.conditions)
+        run = _written(recorder.graph_of((outputs, parts, nodes)), recorder.constants)
+        _, own, _ = run(X)
+    # There are calls, and forms of them, that are not in the table; torch raises errors about X.
+    except (KeyError, TypeError, ValueError, RuntimeError):
+        return None
+    conditions = tuple(value for _, value in recorder.conditions)
+    is_right = all(map(_agrees, own, parts))
+    return Program(run, conditions, isinstance(found, tuple)) if is_right else None
+
+
+def _is_suited(module: nn.Module, weight: Tensor) -> bool:
+    """Whether a module is on a CPU and does nothing that no record holds."""
+    is_known = not any(map(_is_foreign, module.modules()))
+    return is_known and weight.device.type == "cpu" and weight.dtype in _DTYPES
+
+
+def _is_foreign(part: nn.Module) -> bool:
+    """Whether a module may do what no record holds, or is run by vmap."""
+    package = type(part).__module__.partition(".")[0]
+    return package not in ("torch", "skdistill") or isinstance(part, StackedModule)
+
+
+def _agrees(found: np.ndarray, expected: Tensor) -> bool:
+    """Whether NumPy gives what torch gives."""
+    given = expected.numpy()
+    if found.dtype != given.dtype or found.shape != given.shape:
+        return False
+    return np.allclose(found, given, rtol=_TOLERANCE, atol=_TOLERANCE * np.abs(given).max())
+
+
+class _Recorder(Recorder):
+    """A recorder that notes which truth values are read off tensors, instead of refusing it."""
+
+    def __init__(self, tensors: list[Tensor]):
+        self.conditions: list[tuple[torch.fx.Node, bool]] = []
+        super().__init__(tensors)
+
+    def _note(self, outputs: Any, node: torch.fx.Node) -> None:
+        if isinstance(outputs, bool):
+            self.conditions.append((node, outputs))
+        else:
+            super()._note(outputs, node)
+
+
+def _written(graph: torch.fx.Graph, constants: nn.Module) -> Callable[[np.ndarray], Any]:
+    """Write a graph as a function of NumPy; what is the same for all samples is computed now."""
+    scope: dict[str, Any] = {}
+    known: dict[torch.fx.Node, Any] = {}
+    names: dict[torch.fx.Node, str] = {}
+    lines = []
+
+    def constant(value: Any) -> str:
+        scope[name := f"c{len(scope)}"] = value
+        return name
+
+    def text(value: Any) -> str:
+        if isinstance(value, (tuple, list)):
+            return f"({''.join(f'{text(part)}, ' for part in value)})"
+        if isinstance(value, torch.fx.Node):
+            if value not in names:
+                names[value] = constant(known[value])
+            return names[value]
+        return repr(value) if value is None or type(value) in (int, bool) else constant(value)
+
+    for node in graph.nodes:
+        if node.op == "placeholder":
+            names[node] = "x"
+        elif node.op == "get_attr":
+            known[node] = getattr(constants, node.target).detach().numpy()
+        elif node.op == "output":
+            lines.append(f"return {text(node.args[0])}")
+        else:
+            function = _OPERATIONS[node.target]
+            arguments = [text(value) for value in node.args]
+            arguments += [f"{key}={text(value)}" for key, value in node.kwargs.items()]
+            call = f"{constant(function)}({', '.join(arguments)})"
+            if all(value in known for value in node.all_input_nodes):
+                known[node] = eval(call, scope)
+            else:
+                names[node] = f"v{len(lines)}"
+                lines.append(f"{names[node]} = {call}")
+    exec("def run(x):\n " + "\n ".join(lines), scope)
+    run: Callable[[np.ndarray], Any] = scope["run"]
+    return run
+
+
+_DTYPES = {torch.float32: np.float32, torch.float64: np.float64}
+
+
+def _clamp(x: Any, low: Any = None, high: Any = None) -> Any:
+    x = x if low is None else np.maximum(x, low)
+    return x if high is None else np.minimum(x, high)
+
+
+def _sum(x: Any, axis: Any = None, keepdim: bool = False) -> Any:
+    total: Any = np.add
+    return total.reduce(x, axis or None, keepdims=keepdim)
+
+
+def _mean(x: Any, axis: Any = None, keepdim: bool = False) -> Any:
+    total = _sum(x, axis, keepdim)
+    return total * (total.size / x.size)
+
+
+def _norm(x: Any, order: int = 2, axis: Any = None, keepdim: bool = False) -> Any:
+    return np.sqrt(_sum(x * x, axis, keepdim))  # of `vector_norm` no other order is recorded
+
+
+def _masked_fill(x: Any, mask: Any, value: Any) -> Any:
+    return np.where(mask, x.dtype.type(value), x)
+
+
+def _part(x: Any, axis: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
+    axis = axis % x.ndim
+    return x[(slice(None),) * axis + (slice(start, end, step),)]
+
+
+def _split(x: Any, size: int, axis: int = 0) -> list[Any]:
+    return [_part(x, axis, start, start + size) for start in range(0, x.shape[axis], size)]
+
+
+def _select(x: Any, axis: int, index: int) -> Any:
+    return x[(slice(None),) * (axis % x.ndim) + (index,)]
+
+
+def _expand(x: Any, shape: tuple[int, ...]) -> Any:
+    held = (1,) * (len(shape) - x.ndim) + x.shape
+    return np.broadcast_to(x, [n if m == -1 else m for m, n in zip(shape, held, strict=True)])
+
+
+def _unsqueeze(x: Any, axis: int) -> Any:
+    return x[(slice(None),) * (axis % (x.ndim + 1)) + (None,)]
+
+
+def _softmax(x: Any, axis: int, half_to_float: bool) -> Any:
+    powers = np.exp(x - np.maximum.reduce(x, axis, keepdims=True))
+    return powers / np.add.reduce(powers, axis, keepdims=True)
+
+
+def _logsumexp(x: Any, axis: Any, keepdim: bool = False) -> Any:
+    largest = np.maximum.reduce(x, axis, keepdims=True)
+    found = largest + np.log(np.add.reduce(np.exp(x - largest), axis, keepdims=True))
+    return found if keepdim else found.squeeze(axis)
+
+
+_OPERATIONS: dict[Any, Callable[..., Any]] = {
+    aten._local_scalar_dense.default: bool,
+    aten._log_softmax.default: lambda x, axis, _: x - _logsumexp(x, axis, True),
+    aten._softmax.default: _softmax,
+    aten._to_copy.default: lambda x, dtype=None, **_: (
+        x if dtype is None else x.astype(_DTYPES[dtype])
+    ),
+    aten._unsafe_view.default: np.ndarray.reshape,
+    aten.abs.default: np.abs,
+    aten.add.Tensor: np.add,
+    aten.addcmul.default: lambda x, a, b, value=1: x + (a * b if value == 1 else value * a * b),
+    aten.addmm.default: lambda x, a, b: x + a.dot(b),
+    aten.alias.default: lambda x: x,
+    aten.amax.default: lambda x, axis, keepdim=False: np.maximum.reduce(x, axis, keepdims=keepdim),
+    aten.any.default: np.any,
+    aten.argmax.default: lambda x, axis=None, keepdim=False: x.argmax(axis, keepdims=keepdim),
+    aten.baddbmm.default: lambda x, a, b: x + np.matmul(a, b),
+    aten.bmm.default: np.matmul,
+    aten.cat.default: lambda parts, axis=0: np.concatenate(parts, axis),
+    aten.clamp.Tensor: _clamp,
+    aten.clamp.default: _clamp,
+    aten.clamp_min.default: np.maximum,
+    aten.clone.default: lambda x, memory_format=None: x,  # nothing is written into
+    aten.digamma.default: special.psi,
+    aten.div.Tensor: np.divide,
+    aten.eq.Scalar: np.equal,
+    aten.eq.Tensor: np.equal,
+    aten.any.dim: lambda x, axis, keepdim=False: x.any(axis, keepdims=keepdim),
+    aten.cumsum.default: np.cumsum,
+    aten.equal.default: lambda a, b: bool((a == b).all()),
+    aten.exp.default: np.exp,
+    aten.expand.default: _expand,
+    aten.expm1.default: np.expm1,
+    aten.full_like.default: lambda x, value, **_: np.full_like(x, value),
+    aten.index_select.default: lambda x, axis, index: x.take(index, axis),
+    aten.isnan.default: np.isnan,
+    aten.lift_fresh_copy.default: lambda x: x,
+    aten.linalg_vector_norm.default: _norm,
+    aten.log.default: np.log,
+    aten.log1p.default: np.log1p,
+    aten.logsumexp.default: _logsumexp,
+    aten.lt.Scalar: np.less,
+    aten.masked_fill.Scalar: _masked_fill,
+    aten.maximum.default: np.maximum,
+    aten.mean.dim: _mean,
+    aten.minimum.default: np.minimum,
+    aten.mm.default: np.dot,
+    aten.mul.Tensor: np.multiply,
+    aten.ne.Scalar: np.not_equal,
+    aten.neg.default: np.negative,
+    aten.new_ones.default: lambda x, shape, **_: np.ones(shape, x.dtype),
+    aten.new_zeros.default: lambda x, shape, **_: np.zeros(shape, x.dtype),
+    aten.permute.default: np.transpose,
+    aten.pow.Tensor_Scalar: lambda x, power: x * x if power == 2 else x**power,
+    aten.reciprocal.default: np.reciprocal,
+    aten.relu.default: lambda x: np.maximum(x, 0),
+    aten.rsub.Scalar: lambda x, other, alpha=1: other - alpha * x,
+    aten.select.int: _select,
+    aten.sign.default: np.sign,
+    aten.sigmoid.default: lambda x: 1 / (1 + np.exp(-x)),
+    aten.silu.default: lambda x: x / (1 + np.exp(-x)),
+    aten.sin.default: np.sin,
+    aten.slice.Tensor: _part,
+    aten.softplus.default: lambda x: np.logaddexp(x, 0),
+    aten.special_entr.default: special.entr,
+    aten.split.Tensor: _split,
+    aten.split_with_sizes.default: lambda x, sizes, axis=0: np.split(
+        x, np.cumsum(sizes)[:-1], axis
+    ),
+    aten.sqrt.default: np.sqrt,
+    aten.squeeze.dim: np.squeeze,
+    aten.sub.Tensor: np.subtract,
+    aten.sum.default: _sum,
+    aten.sum.dim_IntList: _sum,
+    aten.t.default: np.transpose,
+    aten.tanh.default: np.tanh,
+    aten.transpose.int: np.swapaxes,
+    aten.unsqueeze.default: _unsqueeze,
+    aten.view.default: np.ndarray.reshape,
+    aten.where.self: np.where,
+    operator.getitem: operator.getitem,
+}
+# A call that changes its tensor: later calls take what it returns.
+_OPERATIONS |= {
+    aten.add_.Tensor: np.add,
+    aten.clamp_.default: _clamp,
+    aten.log1p_.default: np.log1p,
+    aten.minimum.out: lambda a, b, out: np.minimum(a, b),
+    aten.mul_.Tensor: np.multiply,
+    aten.neg_.default: np.negative,
+    aten.reciprocal_.default: np.reciprocal,
+    aten.sub_.Tensor: np.subtract,
+}
