@@ -215,12 +215,9 @@ def fitted(model, rows: Rows) -> dict[str, Any]:
 def size_of(model, n_rows: int) -> int:
     """Samples of a minibatch of an ensemble or of a student."""
     is_student = hasattr(model, "teacher_")
-    size: int = (_student._batch_size if is_student else of_ensemble)(model, n_rows)
+    batch_size_of = _student._batch_size if is_student else batch_size_for
+    size: int = batch_size_of(model.batch_size, n_rows)
     return size
-
-
-def of_ensemble(model, n_rows: int) -> int:
-    return batch_size_for(model.batch_size, n_rows)
 
 
 def compared(

@@ -20,6 +20,7 @@ from sklearn.frozen import FrozenEstimator
 
 from skdistill import BayesianEnsembleClassifier, DistributionDistiller, HydraPlusClassifier
 from skdistill.families import DirichletFamily, LogitNormalFamily
+from skdistill.settings import HydraLoss
 
 SETS = ("letter", "pendigits", "satimage")
 
@@ -39,7 +40,8 @@ STUDENTS: dict[str, tuple[type, dict[str, Any]]] = {
 def new_student(name: str, teacher, changes: dict[str, Any]):
     """An unfitted student of a fitted teacher; `changes` are of its defaults."""
     kind, settings = STUDENTS[name]
-    student = kind(FrozenEstimator(teacher), random_state=0)
+    own = {"loss": HydraLoss()} if kind is HydraPlusClassifier else {}
+    student = kind(FrozenEstimator(teacher), random_state=0, **own)
     return student.set_params(**{**changes, **settings})
 
 

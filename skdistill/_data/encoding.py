@@ -13,6 +13,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from .._utils.moments import Moments, standardisation
 from ..modules import InputEncoder, PiecewiseLinear
+from .columns import Columns
 
 # Columns whose mean is within so many standard deviations of 0, and whose standard deviation is
 # as near to 1, are standardised already: a scaler stands before the estimator.
@@ -267,16 +268,16 @@ class InputSettings:
     encodes: bool = True
 
     @classmethod
-    def of(cls, estimator: Any) -> InputSettings:
-        """Read an estimator's parameters, when it knows the columns of X."""
-        given, columns = estimator.module, estimator._columns
+    def of(cls, params: dict[str, Any], kind: str, columns: Columns | None) -> InputSettings:
+        """Read the parameters of an estimator of this kind, for X with these columns."""
+        given = params["module"]
         return cls(
             tuple(given) if isinstance(given, (list, tuple)) else (given,),
-            estimator._params_of("module").get("embeddings", "auto"),
-            estimator._kind == "classifier",
-            getattr(estimator, "normalize_X", False),
+            params.get("module__embeddings", "auto"),
+            kind == "classifier",
+            params.get("normalize_X", False),
             None if columns is None else columns.n_categories,
-            hasattr(estimator, "normalize_X"),
+            "normalize_X" in params,
         )
 
     def encoding(

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from typing import Any, Self, TypeVar, cast
 
 import torch
 from sklearn.base import BaseEstimator
+from sklearn.frozen import FrozenEstimator
 from sklearn.utils import metaestimators
 from sklearn.utils.validation import check_is_fitted
 
@@ -20,7 +21,7 @@ from .._data.schema import Schema, TableSummary
 from .._method.plan import NetworkRecipe, Plan, TrainingBudget, rebuild_module, weights_of
 from .._training.trainer import Training, check_modules, device_of
 from .._utils.process import torch_threads
-from .._utils.settings import SettingsRule, check_nested, objects_with
+from .._utils.settings import SettingsRule, check_nested, objects_with, part_of
 from .._utils.validation import (
     FilePath,
     Number,
@@ -149,15 +150,6 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         if unknown:
             self._unknown_params = unknown
 
-    def _params_of(self, part: str) -> dict[str, Any]:
-        """Parameters given as ``<part>__<name>``, by name."""
-        start = f"{part}__"
-        return {
-            name.removeprefix(start): value
-            for name, value in vars(self).items()
-            if name.startswith(start)
-        }
-
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         own = [name for name in vars(self) if _is_of_part(name)]
         own += getattr(self, "_unknown_params", ())
@@ -204,7 +196,8 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         """
         check_is_fitted(self)
         objective = self._plan.objective(self.module_, self._training_budget)
-        training = replace(Training.of(self), refinement=self._training_budget.refinement)
+        training = Training.of(self.get_params(deep=False))
+        training = replace(training, refinement=self._training_budget.refinement)
         net = training.net(self.module_, objective, self.n_epochs_).initialize()
         net.history.extend(self._history)
         return net
@@ -280,7 +273,10 @@ class Fitted:
         """Return what an earlier fit of the estimator has returned; None without one."""
         if "module_" not in vars(estimator):
             return None
-        own = {name: vars(estimator)[name] for name in _fitted_names(estimator)}
+        own = {
+            name: vars(estimator)[name]
+            for name in _fitted_names(vars(estimator), estimator.get_params(deep=False))
+        }
         plan, recipe, module, history, budget = (own.pop(name) for name in _ATTRIBUTES)
         return cls(plan, recipe, module, history, budget, own)
 
@@ -331,8 +327,9 @@ def checked_training(estimator: NetEstimator, modules: list[Any] | None = None) 
         )
     check_parameters(estimator)
     given = [estimator.module] if modules is None else modules
-    check_modules(given, estimator._params_of("module"))
-    return Training.of(estimator)
+    params = estimator.get_params(deep=False)
+    check_modules(given, part_of(params, "module"))
+    return Training.of(params)
 
 
 @dataclass(frozen=True)
@@ -346,11 +343,12 @@ class NetworkSettings:
     settings: dict[str, Any]
 
     @classmethod
-    def of(cls, estimator: NetEstimator, module: Any = None) -> NetworkSettings:
-        """Read an estimator's parameters."""
-        module = estimator.module if module is None else module
-        defaults = estimator._module_defaults[estimator._kind] if module is MLP else {}
-        return cls(module, {**defaults, **estimator._params_of("module")})
+    def of(
+        cls, params: dict[str, Any], defaults: dict[str, Any], module: Any = None
+    ) -> NetworkSettings:
+        """Read an estimator's parameters; `defaults` are those of an MLP."""
+        module = params["module"] if module is None else module
+        return cls(module, {**(defaults if module is MLP else {}), **part_of(params, "module")})
 
     def recipe(
         self, plan: Plan, row_shape: tuple[int, ...], inputs: InputEncoding | None
@@ -369,16 +367,18 @@ class NetworkSettings:
 
 def reset_fitted(estimator: NetEstimator) -> None:
     """Remove all attributes of an earlier fit, so that a failing one leaves no outdated model."""
-    for name in _fitted_names(estimator):
+    for name in _fitted_names(vars(estimator), estimator.get_params(deep=False)):
         delattr(estimator, name)
 
 
-def _fitted_names(estimator: NetEstimator) -> list[str]:
-    """Return the names of attributes that a fit has set."""
-    parameters = estimator.get_params(deep=False)
-    public = (name for name in vars(estimator) if name.endswith("_") and not name.startswith("_"))
-    fitted = {*public, *_PRIVATE} - {*parameters}
-    return [name for name in vars(estimator) if name in fitted]
+def _fitted_names(attributes: Iterable[str], parameters: Container[str]) -> list[str]:
+    """Return the names of those attributes that a fit has set."""
+    return [
+        name
+        for name in attributes
+        if (name.endswith("_") and not name.startswith("_") and name not in parameters)
+        or name in _PRIVATE
+    ]
 
 
 def for_callbacks(X: Any, y: Any, sample_weight: Any = None) -> dict[str, Any]:
@@ -387,8 +387,50 @@ def for_callbacks(X: Any, y: Any, sample_weight: Any = None) -> dict[str, Any]:
     return {"X": X, "y": y, "metadata": metadata}
 
 
+class ObservedTask:
+    """A task of a fit, which scikit-learn's callbacks are told of.
+
+    They ask for the estimator, which nobody else below `fit` gets, and for what it was given.
+    """
+
+    def __init__(self, context: Any, estimator: Any, given: dict[str, Any]):
+        self._context, self._estimator, self._given = context, estimator, given
+
+    def subtask(self, name: str, **limits: Any) -> ObservedTask:
+        """Return a part of the task; `limits` may be the number of its own parts."""
+        context = self._context.subcontext(task_name=name, **limits)
+        return ObservedTask(context, self._estimator, self._given)
+
+    @contextlib.contextmanager
+    def running(self, **given: Any) -> Iterator[None]:
+        """Tell that the task begins, and that it has ended well."""
+        self._context.call_on_fit_task_begin(estimator=self._estimator, **given)
+        yield
+        self._context.call_on_fit_task_end(estimator=self._estimator, **given)
+
+    @contextlib.contextmanager
+    def fitting(self, teacher: Any, X: Any, y: Any) -> Iterator[None]:
+        """Tell that the task is the fit of a teacher, which may call the callbacks too."""
+        is_fitted_before = isinstance(teacher, FrozenEstimator)
+        propagated = self._context.propagate_callback_context
+        with (
+            contextlib.nullcontext() if is_fitted_before else propagated(teacher),
+            self.running(X=X, y=y),
+        ):
+            yield
+
+    def per_epoch(self, fitted: Callable[[Any], Fitted] | None = None) -> Any:
+        """Return the callback of a net, which `fitted` takes to what a fit would return now."""
+        from .._engine import TaskPerEpoch
+
+        attributes = None if fitted is None else lambda net: fitted(net).attributes
+        return TaskPerEpoch(self._context, self._estimator, self._given, attributes)
+
+
 @contextlib.contextmanager
-def fit_task(estimator: NetEstimator, given: dict[str, Any], n_subtasks: int) -> Iterator[Any]:
+def fit_task(
+    estimator: NetEstimator, given: dict[str, Any], n_subtasks: int
+) -> Iterator[ObservedTask]:
     """Tell scikit-learn's callbacks that a fit begins, and that it has ended well.
 
     `given` is what :func:`for_callbacks` returns.
@@ -396,7 +438,7 @@ def fit_task(estimator: NetEstimator, given: dict[str, Any], n_subtasks: int) ->
     task = estimator._init_callback_context(max_subtasks=n_subtasks)
     task.call_on_fit_task_begin(estimator=estimator, **given)
     with without_schema_warnings():  # transfer rows and folds may be unlike the table
-        yield task
+        yield ObservedTask(task, estimator, given)
     task.call_on_fit_task_end(estimator=estimator, **given, reconstruction_attributes={})
 
 

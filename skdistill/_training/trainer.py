@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from .._method.objective import Objective
 from .._method.plan import name_of
 from .._utils.ranks import Ranks
+from .._utils.settings import part_of
 from .._utils.validation import did_you_mean
 from .._utils.warnings import warn
 from ..modules import GLOBAL_GENERATOR_LOCK, flop_per_row, weights_and_fan_ins
@@ -69,31 +70,31 @@ class Training:
     refinement: float = 1.0
 
     @classmethod
-    def of(cls, estimator: Any) -> Training:
+    def of(cls, params: dict[str, Any]) -> Training:
         """Read an estimator's parameters, and raise a TypeError or ValueError for what is wrong."""
-        if not isinstance(estimator.callbacks, (list, tuple, type(None))):
+        if not isinstance(params["callbacks"], (list, tuple, type(None))):
             raise TypeError(
                 "callbacks must be a list of skorch callbacks or of (name, callback) pairs, got "
-                f"{estimator.callbacks!r}."
+                f"{params['callbacks']!r}."
             )
-        optimizer = _optimizer_class(estimator.optimizer)
-        settings = estimator._params_of("optimizer")
+        optimizer = _optimizer_class(params["optimizer"])
+        settings = part_of(params, "optimizer")
         check_signature(optimizer, settings, "optimizer")
-        runtime = Runtime.of(estimator.runtime)
+        runtime = Runtime.of(params["runtime"])
         device = device_of(runtime.device)
-        lr = _RATE if estimator.lr == "auto" else estimator.lr
+        lr = _RATE if params["lr"] == "auto" else params["lr"]
         _try_out(optimizer, {"lr": lr, **settings}, settings, device)
         plain = ("lr", "lr_schedule", "clip_norm", "verbose")
         return cls(
             optimizer=optimizer,
             optimizer_settings=settings,
-            callbacks=estimator.callbacks or (),
-            callback_settings=estimator._params_of("callbacks"),
+            callbacks=params["callbacks"] or (),
+            callback_settings=part_of(params, "callbacks"),
             device=device,
             compile=runtime.compile,
             n_threads=runtime.n_threads,
-            budget=None if estimator.max_time is None else TimeBudget(estimator.max_time),
-            **{name: getattr(estimator, name) for name in plain},
+            budget=None if params["max_time"] is None else TimeBudget(params["max_time"]),
+            **{name: params[name] for name in plain},
         )
 
     @property

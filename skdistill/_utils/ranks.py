@@ -131,11 +131,11 @@ def ranks_are(ranks: Ranks | None) -> Iterator[None]:
         _ACTIVE.reset(token)
 
 
-def refuse_ranks(estimator: Any) -> None:
-    """Raise a TypeError for an estimator that several processes cannot train together."""
+def refuse_ranks(name: str) -> None:
+    """Raise a TypeError for an estimator, by its name, that processes cannot train together."""
     if current_ranks() is not None:
         raise TypeError(
             "estimator must be a HydraPlusRegressor, HydraPlusClassifier, DistributionDistiller or "
             "GPEDDistiller of members, not of chains, to be fitted within data_parallel; got "
-            f"{type(estimator).__name__}. Fit it outside."
+            f"{name}. Fit it outside."
         )

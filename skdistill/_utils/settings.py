@@ -4,11 +4,19 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from typing import Any
 
 from .validation import Rule, check_parameters, did_you_mean
 
 __all__ = ["Settings", "SettingsRule"]
+
+
+def part_of(params: Mapping[str, Any], part: str) -> dict[str, Any]:
+    """Return the parameters that are given as ``<part>__<name>``, by name."""
+    start = f"{part}__"
+    own = (name for name in params if name.startswith(start))
+    return {name.removeprefix(start): params[name] for name in own}
 
 
 def check_nested(owner: Any, params: dict[str, Any]) -> None:

@@ -330,8 +330,8 @@ class _BlockReport:
     Parameters
     ----------
     job : Job
-    task : callable or None
-        Each epoch of a block becomes a subtask of it; None for none.
+    task : ObservedTask or None
+        Each epoch of a block becomes a subtask of it.
     n_members : int
         Members that are being trained.
     """
@@ -352,7 +352,7 @@ class _BlockReport:
             left = time_left(time.monotonic() - self.begin, self.n_ended, n_left)
             print_line(f"{self.n_ended} of {self.n_members} members trained, {left}")
         if self.task is not None:
-            per_epoch = self.task()
+            per_epoch = self.task.per_epoch()
             for _ in block.history:
                 per_epoch.on_epoch_begin(None)
                 with suppress(StopTraining):  # too late: the block has ended

@@ -13,7 +13,14 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 from .._data.encoding import EMBEDDED_FROM, MANY_ROWS, InputSettings
-from .._estimator.base import Fitted, fit_task, for_callbacks, reset_fitted, with_callbacks
+from .._estimator.base import (
+    Fitted,
+    ObservedTask,
+    fit_task,
+    for_callbacks,
+    reset_fitted,
+    with_callbacks,
+)
 from .._estimator.batched import read_in_chunks
 from .._estimator.warm_start import all_weights, in_dtype_of, same_recipe, scaling_of
 from .._method.plan import TrainingBudget, weights_of
@@ -68,9 +75,7 @@ def fit_ensemble(ensemble: Any, X, y, sample_weight=None, observer: ChainObserve
     observer : ChainObserver, default=None
         Called with the samples of Markov chains; only the last of them become members then.
     """
-    from .._engine import TaskPerEpoch
-
-    refuse_ranks(ensemble)
+    refuse_ranks(type(ensemble).__name__)
     spec, given = EnsembleSpec.of(ensemble), for_callbacks(X, y, sample_weight)
     if is_stream(X):
         neutral = _WITH_STREAM if spec.calibrate == "auto" else {**_WITH_STREAM, "calibrate": None}
@@ -89,13 +94,15 @@ def fit_ensemble(ensemble: Any, X, y, sample_weight=None, observer: ChainObserve
         return ensemble
     _warn_of_small_weights(data)
     vars(ensemble).update(task.fitted_attributes)
-    spec = replace(spec, inputs=InputSettings.of(ensemble)).keeping_time(data.n_rows)
+    spec = replace(
+        spec, inputs=InputSettings.of(ensemble.get_params(deep=False), spec.kind, ensemble._columns)
+    ).keeping_time(data.n_rows)
     random_state = check_random_state(ensemble.random_state)
     with resumable(ensemble, random_state, _identity(data, before)) as random_state:
         fit = EnsembleFit(spec, task, data, before, random_state, observer)
-        with fit_task(ensemble, given, fit.n_subtasks) as context:
+        with fit_task(ensemble, given, fit.n_subtasks) as observed:
             try:
-                fit.run(partial(TaskPerEpoch, context, ensemble, given))
+                fit.run(observed)
             finally:  # what an interrupt, or a worker that dies, has left is kept too
                 if fit.trainer.weights:
                     ensemble._keep(fit.fitted())
@@ -199,13 +206,13 @@ class EnsembleFit:
         """Epochs of all blocks, of which scikit-learn's callbacks hear."""
         return self.trainer.n_blocks * self.trainer.job.n_epochs
 
-    def run(self, task_per_epoch: Any) -> None:
+    def run(self, observed: ObservedTask) -> None:
         """Train the members; `trainer` has them, also if the training does not come to its end."""
         if self.spec.tune is not None and self.before is None:
             first: Any = self.trainer  # an EnsembleTrainer: chains are not tuned
             tried = best_of_trials(first, self.job_with, self.random_state)
             self.trainer, self.trials = tried
-        self.trainer.train_all(self.random_state, task_per_epoch)
+        self.trainer.train_all(self.random_state, observed)
 
     def _trainer(self, job: Job, observer: ChainObserver | None) -> Trainer:
         """Return what trains the members, of which those of before stay as they are."""

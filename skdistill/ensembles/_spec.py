@@ -119,7 +119,7 @@ class EnsembleSpec:
         own = {name: value for name, value in given.items() if name in names}
         own["early_stopping"] = EarlyStopping.of(ensemble.early_stopping)
         own["member_block"] = Runtime.of(ensemble.runtime).member_block
-        networks = NetworkSettings.of(ensemble)
+        networks = NetworkSettings.of(given, ensemble._module_defaults[ensemble._kind])
         spec = cls(ensemble._kind, networks, training, frozenset(changed), **own)
         spec._check_inference()
         if shares_weights(networks.module):

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .._estimator.base import Fitted
+from .._estimator.base import Fitted, ObservedTask
 from .._method.plan import (
     NetworkRecipe,
     TrainingBudget,
@@ -83,10 +83,10 @@ class Trainer(ABC):
         self.valid = None if job.valid is None else self._as_tensors(job.valid)
 
     @abstractmethod
-    def train_all(self, random_state: np.random.RandomState, task) -> None:
+    def train_all(self, random_state: np.random.RandomState, task: ObservedTask | None) -> None:
         """Fill `weights`.
 
-        `task` makes the callback that reports epochs, given what :meth:`_attributes` returns.
+        `task` makes the callback that reports epochs, if it is not None.
         """
 
     def stacked(
@@ -130,7 +130,7 @@ class Trainer(ABC):
         order_seeds = [seed + SEED_LIMIT for seed in seeds]
         rows = self._rows(weight, order_seeds)
         guard = DivergenceGuard(stopping, self._ends_with)
-        per_epoch = None if task is None else task(self._attributes)
+        per_epoch = None if task is None else task.per_epoch(self._in_training)
         callbacks = [c for c in (per_epoch, stopping, guard, self.observer) if c is not None]
         net_settings.setdefault("weight_decay", self._prior(module))
         net = self.job.training.fit(
@@ -145,10 +145,10 @@ class Trainer(ABC):
             raise KeyboardInterrupt  # before the end of the first epoch: nothing to keep
         return net, guard
 
-    def _attributes(self, net: Any) -> dict[str, Any]:
-        """Attributes of the ensemble of the networks that a net trains, as they are now."""
+    def _in_training(self, net: Any) -> Fitted:
+        """Return what a fit would return of the networks that a net trains, if it ended now."""
         plan = replace(self.job.plan, n_networks=net.n_members)
-        return Fitted.in_training(plan, self.job.recipe, net, TrainingBudget()).attributes
+        return Fitted.in_training(plan, self.job.recipe, net, TrainingBudget())
 
     def _rows(self, weight: Tensor | None, seeds: list[int]) -> Any:
         """The training rows as the engine takes them; of a stream, `weight` is its own."""

@@ -19,6 +19,7 @@ from skdistill import (
 )
 from skdistill._estimator import one_sample
 from skdistill._estimator.calibration import Calibration
+from skdistill.settings import Runtime
 
 SETTINGS = {"max_epochs": 3, "random_state": 0}
 REGRESSOR = BayesianEnsembleRegressor(3, **SETTINGS)
@@ -89,7 +90,7 @@ def test_numpy_and_torch_agree(name):
 
 def test_numbers_are_the_same_to_the_rounding_of_float64():
     X, y, _ = table()
-    model = HydraPlusRegressor(REGRESSOR, dtype="float64", **SETTINGS).fit(X, y)
+    model = HydraPlusRegressor(REGRESSOR, runtime=Runtime(dtype="float64"), **SETTINGS).fit(X, y)
     together = arrays(model, X[:30])
     for i in range(30):
         for one, all_of_them in zip(arrays(model, X[i : i + 1]), together, strict=True):

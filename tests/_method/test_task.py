@@ -312,7 +312,8 @@ def test_other_dtypes_compute_in_float64(make, dtype, data):
 @pytest.mark.parametrize("kind", [BayesianEnsembleRegressor, BayesianEnsembleClassifier])
 def test_large_tables_are_computed_in_float32(dtype, n_rows, computed, kind, tmp_path):
     X = np.random.default_rng(0).standard_normal((n_rows, 2))
-    model = kind(2, max_epochs=1, dtype=dtype, random_state=0).fit(X, X[:, 0] > 0)
+    model = kind(2, max_epochs=1, runtime=Runtime(dtype=dtype), random_state=0)
+    model.fit(X, X[:, 0] > 0)
     assert {parameter.dtype for parameter in model.module_.parameters()} == {computed}
     save(model, tmp_path / "model")
     for found in (model, pickle.loads(pickle.dumps(model)), load(tmp_path / "model")):

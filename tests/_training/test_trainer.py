@@ -12,6 +12,7 @@ import sys
 import textwrap
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -356,16 +357,16 @@ def monitored(model, X, y, scoring, **fit_params):
 
 
 @has_callbacks
-@pytest.mark.parametrize("make", [ensemble, student])
+@pytest.mark.parametrize("make", [partial(ensemble, calibrate=None), student])
 def test_scores_are_monitored_after_each_epoch(make, data):
     X, y = data
-    model = make(calibrate=None)
+    model = make()
     scores, (last,) = monitored(model, X, y, "r2")
     assert len(scores) == 5
     assert scores[-1] == pytest.approx(last, rel=1e-9)
     assert last == pytest.approx(model.score(X, y), rel=1e-9)
     assert len(set(scores)) == 5
-    silent = make(calibrate=None).fit(X, y)  # to be watched changes nothing
+    silent = make().fit(X, y)  # to be watched changes nothing
     np.testing.assert_array_equal(model.predict(X), silent.predict(X))
 
 

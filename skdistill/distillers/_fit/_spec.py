@@ -3,16 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.frozen import FrozenEstimator
 
 from ..._data.columns import Columns
-from ..._estimator.base import Fitted, NetEstimator, fit_task, for_callbacks
+from ..._estimator.base import Fitted, NetEstimator, ObservedTask, fit_task, for_callbacks
 from ..._estimator.warm_start import all_weights, in_dtype_of, scaling_of
 from ..._method.task import Buffers, ClassificationTask, Task, prepare_to_compute
 from ..._serialization.digest import digests
@@ -243,45 +242,6 @@ class FitSpec:
         return seeds if ranks is None else ranks.of_first(seeds)
 
 
-class ObservedTask:
-    """A task of a fit, which scikit-learn's callbacks are told of.
-
-    They ask for the estimator, which nobody else below `fit` gets, and for what it was given.
-    """
-
-    def __init__(self, context: Any, estimator: Any, given: dict[str, Any]):
-        self._context, self._estimator, self._given = context, estimator, given
-
-    def subtask(self, name: str, **limits: Any) -> ObservedTask:
-        """Return a part of the task; `limits` may be the number of its own parts."""
-        context = self._context.subcontext(task_name=name, **limits)
-        return ObservedTask(context, self._estimator, self._given)
-
-    @contextmanager
-    def running(self, **given: Any) -> Iterator[None]:
-        """Tell that the task begins, and that it has ended well."""
-        self._context.call_on_fit_task_begin(estimator=self._estimator, **given)
-        yield
-        self._context.call_on_fit_task_end(estimator=self._estimator, **given)
-
-    @contextmanager
-    def fitting(self, teacher: Any, X: Any, y: Any) -> Iterator[None]:
-        """Tell that the task is the fit of a teacher, which may call the callbacks too."""
-        is_fitted_before = isinstance(teacher, FrozenEstimator)
-        propagated = self._context.propagate_callback_context
-        with nullcontext() if is_fitted_before else propagated(teacher), self.running(X=X, y=y):
-            yield
-
-    def per_epoch(self, fitted: Callable[[Any], Fitted] | None = None) -> Any:
-        """Return the callback of a net, which `fitted` takes to what a fit would return now."""
-        from ..._engine import TaskPerEpoch
-
-        if fitted is None:
-            return TaskPerEpoch(self._context, self._estimator)
-        parts = self._context, self._estimator, self._given
-        return TaskPerEpoch(*parts, lambda net: fitted(net).attributes)
-
-
 @contextmanager
 def begun(
     estimator: NetEstimator, spec: FitSpec, *, resumes: bool = True
@@ -293,12 +253,12 @@ def begun(
         ranks.check_same(digests(estimator, {}, _MAY_DIFFER))
     given = for_callbacks(*spec.arguments)
     with (
-        fit_task(estimator, given, 2) as context,
+        fit_task(estimator, given, 2) as task,
         resumable(estimator, spec.random_state, spec.data)
         if resumes
         else nullcontext(spec.random_state) as random_state,
     ):
-        yield replace(spec, random_state=random_state), ObservedTask(context, estimator, given)
+        yield replace(spec, random_state=random_state), task
 
 
 def _refuse_with_ranks(spec: FitSpec) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ..._estimator.base import Fitted
+from ..._estimator.base import Fitted, ObservedTask
 from ..._estimator.batched import as_rows, read_in_chunks
 from ..._estimator.warm_start import load_weights
 from ..._method.plan import TrainingBudget, as_tensors, build_module
@@ -42,7 +42,7 @@ from ...modules import count_flop, n_parameters
 from ...pruning import prune, widths
 from ...transfer import prepare_lacking
 from ._disagreement import prepare_maker
-from ._spec import FitSpec, ObservedTask, StudentSettings
+from ._spec import FitSpec, StudentSettings
 from ._teacher import MemberPredictions
 from ._validate import group_lasso
 

@@ -19,6 +19,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_memory
 
 from ..._data.columns import Columns, date_columns
+from ..._estimator.base import ObservedTask
 from ..._estimator.functions import predict_members
 from ..._estimator.unwrapping import (
     ensemble_inside,
@@ -45,7 +46,7 @@ from ...teachers import (
     out_of_fold_members,
 )
 from ._kinds import kind_of
-from ._spec import FitArguments, FitSpec, ObservedTask, StudentSettings
+from ._spec import FitArguments, FitSpec, StudentSettings
 from ._teacher_checks import Predict, model_of, warn_of_answers, warn_of_refit
 from ._validate import check_names
 

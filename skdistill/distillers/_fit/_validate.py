@@ -117,8 +117,10 @@ def fit_spec(
     # A slice copies nothing: X may be a memory map.
     kept: Any = slice(None) if given is None or given.all() else given > 0
     rows, targets, weight = rows[kept], targets[kept], None if given is None else given[kept]
-    inputs = InputSettings.of(estimator).encoding(rows, targets, weight, embedded_from)
-    recipe_of = recipe_of or NetworkSettings.of(estimator).recipe
+    params, defaults = estimator.get_params(deep=False), estimator._module_defaults[settings.kind]
+    reading = InputSettings.of(params, settings.kind, estimator._columns)
+    inputs = reading.encoding(rows, targets, weight, embedded_from)
+    recipe_of = recipe_of or NetworkSettings.of(params, defaults).recipe
     recipe = recipe_of(plan, rows.shape[1:], inputs)
     recipe = recipe if mode.before is None else same_recipe(mode.before.recipe, recipe)
     scaling = mode.scaling(settings, task, targets, weight, rows.dtype)
@@ -166,8 +168,10 @@ def stream_spec(
     stream = Stream(estimator, X)
     estimator.__dict__.update(stream.task.fitted_attributes)
     plan = plan_of(stream.task)
-    inputs = stream.inputs(InputSettings.of(estimator), EMBEDDED_FROM)
-    recipe = NetworkSettings.of(estimator).recipe(plan, stream.row_shape, inputs)
+    params, defaults = estimator.get_params(deep=False), estimator._module_defaults[settings.kind]
+    reading = InputSettings.of(params, settings.kind, estimator._columns)
+    inputs = stream.inputs(reading, EMBEDDED_FROM)
+    recipe = NetworkSettings.of(params, defaults).recipe(plan, stream.row_shape, inputs)
     scaling = stream.scaling(stream.task, settings.normalize_y)
     examples = stream.encoded_examples(scaling)
     read_once = settings, mode, training, FitArguments(X, None, None), random_state

@@ -296,13 +296,14 @@ class BDistilBooster(MetaEstimatorMixin, DistributionEstimator):
         -------
         self
         """
-        refuse_ranks(self)
+        refuse_ranks(type(self).__name__)
         check_kind(self.teacher, member_predictions)
         arguments = X, y, sample_weight, X_transfer, member_predictions
         modules = model_classes(self.module)
 
         def recipe_of(*how: Any) -> LearnerRecipes:
-            networks = (NetworkSettings.of(self, module) for module in modules)
+            own = self.get_params(deep=False), self._module_defaults[self._kind]
+            networks = (NetworkSettings.of(*own, module) for module in modules)
             return LearnerRecipes(tuple(one.recipe(*how) for one in networks))
 
         # Inputs are most of what a weak learner costs.

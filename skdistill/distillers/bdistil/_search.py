@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import gen_batches
 from torch import Tensor
 
-from ..._estimator.base import Fitted
+from ..._estimator.base import Fitted, ObservedTask
 from ..._estimator.batched import rows_within
 from ..._method.plan import TrainingBudget, as_tensors
 from ..._training.trainer import decay_of_weights, n_epochs_for, on_device
@@ -26,7 +26,7 @@ from ..._utils.warnings import warn
 from ...losses import DistillationGame
 from ...modules import Learner, Rounds, count_flop, n_parameters, stack, unstack
 from .._fit._disagreement import prepare_maker
-from .._fit._spec import FitSpec, ObservedTask
+from .._fit._spec import FitSpec
 from .._fit._student import training_set, widen_where_unknown
 from .._fit._teacher import MemberPredictions
 from ._plan import RoundsPlan, WeakLearnerObjective

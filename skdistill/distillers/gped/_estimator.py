@@ -13,7 +13,7 @@ import torch
 from sklearn.base import MetaEstimatorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ..._estimator.base import Fitted, with_callbacks
+from ..._estimator.base import Fitted, ObservedTask, with_callbacks
 from ..._estimator.batched import check_rows, read_in_chunks
 from ..._estimator.predicting import DistributionEstimator
 from ..._method.task import Task
@@ -27,7 +27,7 @@ from ...settings import Checkpoint
 from ...transfer import TransferSet, make_transfer
 from .._fit._kinds import check_kind, kind_as_teacher
 from .._fit._parameters import NORMALIZE_Y, PARAMETER_TABLE, PRUNING
-from .._fit._spec import FitSpec, ObservedTask, begun
+from .._fit._spec import FitSpec, begun
 from .._fit._student import train_student
 from .._fit._teacher import MemberPredictions, fit_teacher_of
 from .._fit._validate import check_further_rows, fit_spec
@@ -243,7 +243,7 @@ class GPEDDistiller(MetaEstimatorMixin, DistributionEstimator):
         check_kind(self.teacher, member_predictions)
         runs_online = runs_chains(self.teacher) and member_predictions is None
         if runs_online:
-            refuse_ranks(self)
+            refuse_ranks(type(self).__name__)
         arguments = X, y, sample_weight, X_transfer, member_predictions
         spec = fit_spec(self, self._plan_of, *arguments)
         monitored = None

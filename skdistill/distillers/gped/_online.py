@@ -12,14 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..._estimator.base import Fitted, checked_training
+from ..._estimator.base import Fitted, ObservedTask, checked_training
 from ..._estimator.unwrapping import seed_where_unset
 from ..._method.plan import TrainingBudget, as_tensors, build_module
 from ..._training.trainer import decay_of_weights, flop_per_step, on_device, own_dropout
 from ..._utils.memory import working_memory
 from ...ensembles import EnsembleSpec, amount_of_training, fit_ensemble
 from ...transfer import prepare_lacking
-from .._fit._spec import FitSpec, ObservedTask
+from .._fit._spec import FitSpec
 from .._fit._student import Student, training_set
 from .._fit._teacher import MemberPredictions, check_teacher, pass_on_verbose, unfitted_teacher
 from .._fit._teacher_checks import warn_of_refit

@@ -27,12 +27,12 @@ from ..._method.plan import NetworkRecipe, TrainingBudget, build_module
 from ..._training.resume import resumable
 from ..._training.trainer import SEED_LIMIT
 from ..._utils.ranks import refuse_ranks
+from ..._utils.settings import part_of
 from ..._utils.warnings import warn
 from ...families import Family, make_family
 from ...modules import RecurrentSequenceModel
 from ...sequences import TOKENS_RULE, SequenceEnsemble, SequencePredictor, SpecialTokens
 from .._fit._parameters import FamilyRule
-from .._fit._spec import ObservedTask
 from .._fit._student import Student
 from ._plan import TokensPlan
 
@@ -186,7 +186,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         KeyboardInterrupt
             On Ctrl-C; what was trained so far is kept.
         """
-        refuse_ranks(self)
+        refuse_ranks(type(self).__name__)
         training = checked_training(self)
         random_state = check_random_state(self.random_state)
         has_source = y is not None
@@ -207,7 +207,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         named = {"X and y": rows, "tokens": is_token, "sample_weight": weight}
         given = for_callbacks(X, y, sample_weight)
         with (
-            fit_task(self, given, self.max_epochs) as context,
+            fit_task(self, given, self.max_epochs) as task,
             resumable(self, random_state, named) as random_state,
         ):
             seed, order_seed = random_state.randint(SEED_LIMIT, size=2).tolist()
@@ -217,7 +217,6 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
             learnt = _training_rows(plan, teacher, tokens.pad, objective, data, *settings)
             budget = TrainingBudget(self.max_epochs)
             student = Student(training, plan, recipe, budget, 0.0, self.max_epochs)
-            task = ObservedTask(context, self, given)
             callbacks = [task.per_epoch(student.in_training)]
             for fitted in student.train(module, objective, learnt, self.max_epochs, callbacks):
                 self._keep(fitted)
@@ -260,7 +259,7 @@ class SequenceDistributionDistiller(SequencePredictor, NetEstimator):
         }
         accepted = inspect.signature(self.module).parameters
         settings = {name: value for name, value in filled_in.items() if name in accepted}
-        settings |= self._params_of("module")
+        settings |= part_of(vars(self), "module")
         return plan, NetworkRecipe(self.module, settings, rows.shape[1:])
 
     # --- prediction methods -----------------------------------------------------------------
