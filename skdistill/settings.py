@@ -178,7 +178,7 @@ class Runtime(Settings):
     >>> from skdistill.settings import Runtime
     >>> ensemble = BayesianEnsembleClassifier(runtime=Runtime(dtype="float64", device="cpu"))
     >>> ensemble.set_params(runtime__n_threads=1).runtime
-    Runtime(device='cpu', dtype='float64', n_threads=1)
+    Runtime(dtype='float64', device='cpu', n_threads=1)
     """
 
     _parameter_table = {

@@ -615,6 +615,12 @@ def is_protocol(cls):
     return getattr(cls, "_is_protocol", False)
 
 
+def overrides(cls, attribute):
+    """Whether a base class of ours describes a method already, so that a sentence is enough."""
+    ours = (base for base in cls.__mro__[1:] if base.__module__.startswith("skdistill"))
+    return any(getattr(vars(base).get(attribute), "__doc__", None) for base in ours)
+
+
 def complaints_about_class(name, cls):
     docstring = inspect.getdoc(cls) or ""
     if hasattr(cls, "_fields"):  # a NamedTuple may tell of its fields in a sentence
@@ -630,8 +636,10 @@ def complaints_about_class(name, cls):
             continue
         for attribute, value in vars(base).items():
             function = getattr(value, "__func__", value)
-            if not attribute.startswith("_") and inspect.isfunction(function):
-                bound = getattr(cls, attribute)
+            if not (attribute.startswith("_") or overrides(base, attribute)) and (
+                inspect.isfunction(function)
+            ):
+                bound = getattr(base, attribute)
                 complaints += complaints_about_function(f"{name}.{attribute}", bound)
     return complaints
 
@@ -658,7 +666,10 @@ def names_with_docstrings(name, obj):
         value = inspect.getattr_static(obj, attribute)
         function = inspect.unwrap(getattr(value, "__func__", getattr(value, "fn", value)))
         is_ours = inspect.isfunction(function) and function.__module__.startswith("skdistill")
-        if is_ours and function.__doc__ and not attribute.startswith("_"):
+        owner = next((base for base in obj.__mro__ if attribute in vars(base)), obj)
+        if overrides(owner, attribute) or attribute.startswith("_"):
+            continue
+        if is_ours and function.__doc__:
             yield f"{name}.{attribute}"
 
 

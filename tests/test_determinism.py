@@ -167,9 +167,9 @@ def wide(name, n_threads, dtype):
         "batch_size": 1000,
         "max_epochs": 10,
         "random_state": 0,
-        "runtime": Runtime(n_threads=n_threads),
+        "runtime": Runtime(n_threads=n_threads, dtype=np.dtype(dtype).name),
     }
-    return ensemble(**WIDE[name], **settings, runtime=Runtime(dtype=np.dtype(dtype).name))
+    return ensemble(**WIDE[name], **settings)
 
 
 def assert_close(found, expected, dtype):

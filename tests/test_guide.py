@@ -143,7 +143,7 @@ FEW_EPOCHS = {
     "evaluation": [
         ("BayesianEnsembleClassifier(20)", "BayesianEnsembleClassifier(3, max_epochs=2)"),
         ("max_epochs=100,", "max_epochs=2,"),
-        ("calibrate=0.2)", "calibrate=0.2, max_epochs=2)"),
+        ("calibration_fraction=0.2)", "calibration_fraction=0.2, max_epochs=2)"),
         ("max_epochs=10,", "max_epochs=2,"),
     ],
     "hydra_plus": [

@@ -41,9 +41,11 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
     max_epochs : int or "auto", default="auto"
         Number of epochs; "auto" is 50, but on tables of more than 60,000 rows as many as show each
         member 3,000,000 rows in all, and at least 6. Chains run for 50 in any case.
-    inference, bootstrap, optimizer, lr, lr_schedule, max_time, batch_size, clip_norm, \
-            normalize_X, categorical_features, early_stopping, max_restarts, tune, n_jobs, \
-            checkpoint, callbacks, runtime, verbose
+    inference, bootstrap, optimizer, lr, lr_schedule, max_time, batch_size, clip_norm
+        As in :class:`BayesianEnsembleRegressor`.
+    normalize_X, categorical_features, early_stopping, max_restarts, tune, n_jobs
+        As in :class:`BayesianEnsembleRegressor`.
+    checkpoint, callbacks, runtime, verbose
         As in :class:`BayesianEnsembleRegressor`.
     warm_start
         As in :class:`BayesianEnsembleRegressor`; y may hold no labels but those of the first fit.

@@ -294,8 +294,17 @@ class MixedModels(MetaEstimatorMixin, BaseEstimator):
     def without_functions(self, divide: Callable[[Any], tuple[Any, int]]) -> tuple[Self, float]:
         """Return a copy without the random functions of its models, and the share that showed.
 
-        That is the epistemic variance which functions add to the mixture, as a share of what they
-        add to their ensemble. `divide` gives a fitted model without its functions, and how many.
+        Parameters
+        ----------
+        divide : callable
+            Gives a fitted model without its functions, and how many members have some.
+
+        Returns
+        -------
+        mixture : MixedModels
+        share : float
+            The epistemic variance that functions add to the mixture, over what they add to their
+            ensemble.
         """
         divided = [(None, 0) if model is None else divide(model) for model in self.models_]
         copied = copy.copy(self)

@@ -364,8 +364,9 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
             default="auto"
         As in :class:`HydraPlusRegressor`, but "auto" is a little more noise, of each column by
         itself, on large tables too: ``GaussianNoise(share_power=1.5)``.
-    transfer_only, teacher_cv, calibration_fraction, memory, weight_decay, warm_start, pruning, \
-            lr, max_epochs, max_time, batch_size, normalize_X, categorical_features
+    transfer_only, teacher_cv, calibration_fraction, memory, weight_decay, warm_start, pruning
+        As in :class:`HydraPlusRegressor`.
+    lr, max_epochs, max_time, batch_size, normalize_X, categorical_features
         As in :class:`HydraPlusRegressor`.
     optimizer, lr_schedule, clip_norm, callbacks, runtime
         As in :class:`BayesianEnsembleRegressor`.
