@@ -317,7 +317,8 @@ def with_columns(X: Any, values: dict[int, np.ndarray]) -> Any:
 def date_columns(X: Any) -> list[int]:
     """Numbers of the columns that hold dates or durations."""
     is_frame = hasattr(X, "iloc") or hasattr(X, "schema")
-    if not is_frame and not (isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "mMO"):
+    is_table = is_frame or (isinstance(X, np.ndarray) and X.dtype.kind in "mMO")
+    if not is_table or len(np.shape(X)) != 2:  # such as a pandas.Series
         return []
     return [column for column in range(np.shape(X)[1]) if holds_dates(column_of(X, column))]
 
