@@ -299,9 +299,9 @@ def main() -> None:
         *loops(models, sizes.many_rows, min(n_rounds, 5)),
     ]
     print_comparisons(results)
-    defaults = one_row_of_defaults(sizes.one_row_calls, n_rounds)
+    by_default = one_row_of_defaults(sizes.one_row_calls, n_rounds)
     print()
-    print_table(["call", "one row, us"], [list(row.values()) for row in defaults])
+    print_table(["call", "one row, us"], [list(row.values()) for row in by_default])
     peaks = [
         memory(name, model, method, n_rows, options.working_memory)
         for name, model in ((ENSEMBLE, models.ensemble), (STUDENT, models.student))
@@ -319,7 +319,7 @@ def main() -> None:
         "heads": N_HEADS,
         "quick": options.quick,
     }
-    found = {"prediction": results, "defaults": defaults, "memory": peaks}
+    found = {"prediction": results, "one_row": by_default, "memory": peaks}
     write_json(options.output, record(settings=settings, **found))
 
 

@@ -45,6 +45,13 @@ def predict_times() -> Table:
 
 
 @block
+def predict_one_row() -> Table:
+    """Students with all defaults beside their teacher, one row at a time."""
+    rows = (row.values() for row in stored("predict")["one_row"])
+    return table("call | one row, us:.0f", rows)
+
+
+@block
 def predict_memory() -> Table:
     """By how much memory grows in a prediction."""
     paths = "model method rows working_memory_mib copy_and_results_mib peak_mib"
