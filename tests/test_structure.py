@@ -42,6 +42,18 @@ TEACHERS = {
     "classifier": BayesianEnsembleClassifier(3, **SMALL),
 }
 CHAIN = BayesianEnsembleClassifier(inference=SGLD(1e-5), **SMALL)
+FITS = [
+    (TEACHERS["regressor"], NUMBERS),
+    (TEACHERS["classifier"], CLASSES),
+    (HydraPlusRegressor(TEACHERS["regressor"], **SMALL), NUMBERS),
+    (HydraPlusClassifier(TEACHERS["classifier"], **SMALL), CLASSES),
+    (DistributionDistiller(TEACHERS["regressor"], **SMALL), NUMBERS),
+    (DistributionDistiller(TEACHERS["classifier"], **SMALL), CLASSES),
+    (GPEDDistiller(TEACHERS["regressor"], **SMALL), NUMBERS),
+    (GPEDDistiller(CHAIN, module__hidden_units=(4,)), CLASSES),
+    (BDistilBooster(TEACHERS["regressor"], n_rounds=2, **SMALL), NUMBERS),
+    (BDistilBooster(TEACHERS["classifier"], n_rounds=2, **SMALL), CLASSES),
+]
 
 
 def own_classes(cls):
@@ -89,21 +101,7 @@ def changes_of_class(estimator, y):
     return sum(a is not b for a, b in itertools.pairwise(called))
 
 
-@pytest.mark.parametrize(
-    ("estimator", "y"),
-    [
-        (TEACHERS["regressor"], NUMBERS),
-        (TEACHERS["classifier"], CLASSES),
-        (HydraPlusRegressor(TEACHERS["regressor"], **SMALL), NUMBERS),
-        (HydraPlusClassifier(TEACHERS["classifier"], **SMALL), CLASSES),
-        (DistributionDistiller(TEACHERS["regressor"], **SMALL), NUMBERS),
-        (DistributionDistiller(TEACHERS["classifier"], **SMALL), CLASSES),
-        (GPEDDistiller(TEACHERS["regressor"], **SMALL), NUMBERS),
-        (GPEDDistiller(CHAIN, module__hidden_units=(4,)), CLASSES),
-        (BDistilBooster(TEACHERS["regressor"], n_rounds=2, **SMALL), NUMBERS),
-        (BDistilBooster(TEACHERS["classifier"], n_rounds=2, **SMALL), CLASSES),
-    ],
-)
+@pytest.mark.parametrize(("estimator", "y"), FITS)
 def test_a_fit_does_not_jump_between_classes(estimator, y):
     assert changes_of_class(estimator, y) <= 25
 
@@ -166,21 +164,7 @@ def receivers_of(estimator, *arguments):
     return sorted(code.co_qualname for code in found)
 
 
-@pytest.mark.parametrize(
-    ("estimator", "y"),
-    [
-        (TEACHERS["regressor"], NUMBERS),
-        (TEACHERS["classifier"], CLASSES),
-        (HydraPlusRegressor(TEACHERS["regressor"], **SMALL), NUMBERS),
-        (HydraPlusClassifier(TEACHERS["classifier"], **SMALL), CLASSES),
-        (DistributionDistiller(TEACHERS["regressor"], **SMALL), NUMBERS),
-        (DistributionDistiller(TEACHERS["classifier"], **SMALL), CLASSES),
-        (GPEDDistiller(TEACHERS["regressor"], **SMALL), NUMBERS),
-        (GPEDDistiller(CHAIN, module__hidden_units=(4,)), CLASSES),
-        (BDistilBooster(TEACHERS["regressor"], n_rounds=2, **SMALL), NUMBERS),
-        (BDistilBooster(TEACHERS["classifier"], n_rounds=2, **SMALL), CLASSES),
-    ],
-)
+@pytest.mark.parametrize(("estimator", "y"), FITS)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_few_functions_of_a_fit_get_the_estimator(estimator, y):
     found = receivers_of(estimator, X, y)

@@ -140,7 +140,7 @@ class NumericDistribution(Distribution):
             In units of y.
         """
         check_n_samples(n_samples)
-        mean: Tensor = self.mean  # type: ignore[attr-defined]
+        mean: Tensor = self.mean  # type: ignore[attr-defined]  # of subclasses: a field or a property
         shape = (mean.shape[-1], n_samples)  # targets are independent
         levels = random_numbers(torch.rand, shape, generator, mean, torch.float64)
         levels.clamp_(min=torch.finfo(torch.float64).tiny)  # the quantile of 0 is infinite
@@ -198,7 +198,7 @@ class NumericDistribution(Distribution):
         """
         is_one = isinstance(coverage, (float, np.floating))
         several = isinstance(coverage, (list, tuple)) or getattr(coverage, "ndim", 0) == 1
-        levels: list[Any] = [*coverage] if several else [coverage]  # type: ignore[misc]
+        levels: list[Any] = [*coverage] if several else [coverage]  # type: ignore[misc]  # checked below
         if not levels or not all(
             isinstance(level, (float, np.floating)) and 0 < level < 1 for level in levels
         ):
@@ -215,7 +215,7 @@ class NumericDistribution(Distribution):
 
     @property
     def _device(self) -> torch.device:
-        mean: Tensor = self.mean  # type: ignore[attr-defined]  # a field of some, a property of others
+        mean: Tensor = self.mean  # type: ignore[attr-defined]  # of subclasses: a field or a property
         return mean.device
 
     def closed_quantile(self, levels: np.ndarray) -> Tensor | None:
