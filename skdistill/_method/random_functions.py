@@ -91,6 +91,11 @@ _LOGITS_PER_DEVIATION = 2.0
 # .001 to .003).
 _WITHIN_OF_CLASSES = 0.98
 
+# A student whose functions are its own has them grow as its teacher's epistemic part does: so many
+# samples are moved so many deviations beyond all others, and growth is multiplied by what makes
+# medians equal, if that is more than 1, by so much at most. Halving its logarithm leaves .3 %.
+_N_FAR, _FAR, _MOST_GROWN, _N_HALVINGS = 200, (8.0, 64.0), 32.0, 10
+
 Predict = Callable[[np.ndarray], np.ndarray]
 
 
@@ -190,6 +195,28 @@ class RandomFunctions(UnknownColumns):
         unseen = replace(self.unseen, deviation=factor * self.unseen.deviation)
         scale, unknown = factor * self.scale, factor * self.unknown
         return replace(self, scale=scale, unknown=unknown, unseen=unseen)
+
+    def growing_as(
+        self, X: np.ndarray, epistemic: Callable[[Self, np.ndarray], np.ndarray], goal: Predict
+    ) -> Self:
+        """Return functions by which samples far from all others get an epistemic part as large.
+
+        `epistemic` takes functions and samples to what their model predicts, `goal` samples to what
+        it is to be. Functions do not grow less than they did: the logits that they are added to
+        grow too, and the way in which samples are moved is one of many.
+        """
+        X = X[:: -(-len(X) // _N_FAR)].astype(np.float64)
+        inputs = self.encoding.module(torch.float64)(torch.from_numpy(X)).numpy()
+        moved = partial(_moved, X, self.encoding, np.linalg.norm(inputs, axis=1))
+        far = np.concatenate([moved(self.radius + distance) for distance in _FAR])
+        wanted, low, high = np.median(goal(far)), 1.0, _MOST_GROWN
+        for _ in range(_N_HALVINGS):
+            grown = replace(self, growth=self.growth * np.sqrt(low * high))
+            if np.median(epistemic(grown, far)) < wanted:
+                low = np.sqrt(low * high)
+            else:
+                high = np.sqrt(low * high)
+        return grown
 
     def module(self) -> FunctionDraws:
         """Return the module that evaluates the functions."""

@@ -261,6 +261,22 @@ def test_draws_grow_with_the_distance_beyond_the_radius():
     np.testing.assert_allclose(farthest / farther, 2, rtol=1e-4)
 
 
+@pytest.mark.parametrize(("wanted", "growth"), [(12.0, 4.0), (1.5, 2.0), (1e9, 64.0)])
+def test_growth_rises_to_what_is_wanted_far_from_all_samples(wanted, growth):
+    found = functions(radius=3.0, growth=2.0)
+    asked = []
+
+    def epistemic(functions, rows):
+        asked.append(rows)
+        return np.full(len(rows), 3 * functions.growth)
+
+    rows = np.random.default_rng(0).standard_normal((300, 2))
+    grown = found.growing_as(rows, epistemic, lambda far: np.full(len(far), wanted))
+    assert grown.growth == pytest.approx(growth, rel=0.01)
+    at = np.linalg.norm(asked[0], axis=1)
+    np.testing.assert_allclose(np.unique(at.round(6)), [11, 67])  # 8 and 64 beyond the radius
+
+
 def test_distances_are_along_columns_that_matter():
     rng = np.random.RandomState(0)
     rows = rng.standard_normal((200, 3))
@@ -731,6 +747,19 @@ def test_students_of_mixed_models_have_functions_of_their_own(in_pipeline):
     found, of_teacher = (skdistill.predict_uncertainty(m, far) for m in (student, teacher))
     ratio = np.median(np.sqrt(found.epistemic / of_teacher.epistemic))
     assert 0.7 < ratio < 1.4
+
+
+def test_functions_of_students_grow_as_mixed_models_disagree():
+    steep = 20 * X[:, 0] + Y  # beyond the samples networks go on, and the tree does not
+    kinds = [_ensemble(n_members=20), DecisionTreeRegressor(min_samples_leaf=10, random_state=0)]
+    teacher = as_teacher(kinds, weights="equal").set_params(estimator__random_state=0)
+    teacher.fit(X, steep)
+    student = DistributionDistiller(FrozenEstimator(teacher), max_epochs=30, random_state=0)
+    student.fit(X, steep)
+    far = np.array([[-100.0], [-30.0], [30.0], [100.0]])
+    found, expected = (m.predict_uncertainty(far).epistemic for m in (student, teacher))
+    ratio = np.median(np.sqrt(found / expected))
+    assert 0.7 < ratio < 1.4, np.sqrt(found / expected)
 
 
 def test_classes_of_mixed_models_have_functions_of_their_own():

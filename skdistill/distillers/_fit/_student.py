@@ -43,7 +43,7 @@ from ...pruning import prune, widths
 from ...transfer import prepare_lacking
 from ._disagreement import prepare_maker
 from ._spec import FitSpec, StudentSettings
-from ._teacher import MemberPredictions
+from ._teacher import MemberPredictions, distribution_of, predictor_of
 from ._validate import group_lasso
 
 # For max_epochs="auto": samples that a student of n training samples is shown, over the root of n,
@@ -64,7 +64,6 @@ _BATCH_SIZE, _MOST_OF_TABLE = 128, 1 / 3
 _ORDINARY_VARIANCE, _FINEST = 3e-3, 4.0
 
 # Finds random functions for what predicts samples so, if their table has some.
-FindFunctions = Callable[[Predict], RandomFunctions | None]
 
 # A transfer set is made of at most so many copies of the training set, of so many samples in all
 # but two copies at least, and of so many bytes.
@@ -299,7 +298,7 @@ def train_student(
         _continued(spec, rows, module),
         spec.mode.is_pass,
         spec.X,
-        partial(_find_functions, spec, share) if share > 0 else None,
+        OwnFunctions(spec, share, predictions.teacher) if share > 0 else None,
     )
     yield from _stages(student, settings, module, rows, objective, (n_epochs, n_more), task)
 
@@ -349,19 +348,35 @@ def _with_functions(recipe: Any, predictions: MemberPredictions, plan: Any) -> A
     return replace(recipe, functions=functions)
 
 
-def _find_functions(spec: FitSpec, share: float, predict: Predict) -> RandomFunctions | None:
-    """Find random functions, of a share of their variance, for a student that predicts so.
+class OwnFunctions(NamedTuple):
+    """How a student finds random functions of its own, which its teacher has in another form.
 
-    There are none where its table has none.
+    `share` is that of their variance, see :func:`networks_and_functions`.
     """
-    y, scaling, columns = spec.y, spec.scaling, spec.columns
-    are_classes = spec.plan.task.kind == "classifier"
-    if not are_classes:
-        y = y * scaling["y_scale"] + scaling["y_loc"]
-    n_categories = None if columns is None else columns.n_categories
-    rng = np.random.RandomState(0)
-    found = find_functions(spec.X, y, n_categories, predict, None, are_classes, rng)
-    return None if found is None else found.times(math.sqrt(share))
+
+    spec: FitSpec
+    share: float
+    teacher: Any
+
+    def find(self, predict: Predict) -> RandomFunctions | None:
+        """Find functions for what predicts so; None where the table has none."""
+        spec = self.spec
+        y, scaling, columns = spec.y, spec.scaling, spec.columns
+        are_classes = spec.plan.task.kind == "classifier"
+        if not are_classes:
+            y = y * scaling["y_scale"] + scaling["y_loc"]
+        n_categories = None if columns is None else columns.n_categories
+        rng = np.random.RandomState(0)
+        found = find_functions(spec.X, y, n_categories, predict, None, are_classes, rng)
+        return None if found is None else found.times(math.sqrt(self.share))
+
+    def epistemic(self, X: np.ndarray) -> np.ndarray:
+        """Epistemic part of the teacher's uncertainty, functions included, (n,) or (n, t)."""
+        task = self.spec.plan.task
+        members = torch.as_tensor(predictor_of(self.teacher, self.spec, task)(X))
+        found: np.ndarray = distribution_of(task, members).uncertainty().epistemic.numpy()
+        is_numeric = task.kind == "regressor"
+        return found * np.square(self.spec.scaling["y_scale"]) if is_numeric else found
 
 
 def _check_ranks(ranks: Ranks, spec: FitSpec, rows: Any, n_epochs: int) -> None:
@@ -403,7 +418,7 @@ class Student:
     `max_time` fewer. `facts` become attributes of its estimator, as does the state of `continued`,
     a ContinuedTraining. After one pass of several, `is_pass`, nobody is warned that it is worse
     than a constant prediction. On samples of a table, `X`, is measured what the answer changes by
-    without a feature; `find` finds random functions for what predicts so.
+    without a feature; `own_functions` finds random functions for what predicts so.
     """
 
     training: Training
@@ -417,7 +432,7 @@ class Student:
     continued: Any = None
     is_pass: bool = False
     X: np.ndarray | None = None
-    find: FindFunctions | None = None
+    own_functions: OwnFunctions | None = None
 
     def in_training(self, net: Any) -> Fitted:
         """Return the student that a net trains, as it is now."""
@@ -471,7 +486,9 @@ class Student:
         module.zero_grad()  # it keeps no gradients
         recipe = self.recipe
         if self.X is not None:
-            functions = widen_where_unknown(module, recipe, self.plan.task, self.X, self.find)
+            functions = widen_where_unknown(
+                module, recipe, self.plan.task, self.X, self.own_functions
+            )
             recipe = replace(recipe, functions=functions)
         facts = self.facts | {
             "n_epochs_": min(self.n_epochs, n_epochs_in(history)),
@@ -492,12 +509,12 @@ def read_by(plan: Any, fitted: Fitted, **facts: Any) -> Fitted:
 
 
 def widen_where_unknown(
-    module: Any, recipe: Any, task: Any, X: np.ndarray, find: FindFunctions | None = None
+    module: Any, recipe: Any, task: Any, X: np.ndarray, own: OwnFunctions | None = None
 ) -> Any:
     """Let a trained module widen its answer where columns are unknown.
 
     Random functions of the teacher do that already, and nothing is added to models of images and
-    series. What `find` finds for the module, if it is not None, are random functions. Further
+    series. What `own` finds for the module, if it is not None, are random functions. Further
     passes over few samples leave all as it was. Returned are the functions, as the recipe keeps
     them.
     """
@@ -513,7 +530,7 @@ def widen_where_unknown(
         return found
 
     predict = partial(read_in_chunks, module, read=log_mean if are_classes else module.mean)
-    found: UnknownColumns | None = None if find is None else find(predict)
+    found: UnknownColumns | None = None if own is None else own.find(predict)
     if found is None:
         found = find_unknown(X, predict, are_classes, np.random.RandomState(0))
     with torch.inference_mode():
@@ -521,6 +538,17 @@ def widen_where_unknown(
     is_empirical = isinstance(example, (EmpiricalCategorical, EmpiricalGaussian))
     n_members = example.members.shape[1] if is_empirical else 1
     found = found.of_members(range(n_members if n_members > 1 else _N_DRAWS))
+
+    def epistemic(functions: UnknownColumns, rows: np.ndarray) -> Any:
+        module.functions = functions.module().to(next(module.parameters()).device)
+
+        def read(outputs: torch.Tensor, rows: torch.Tensor) -> Any:
+            return module.of_outputs(outputs, rows).uncertainty().epistemic
+
+        return read_in_chunks(module, rows, read=read)
+
+    if own is not None and isinstance(found, RandomFunctions):
+        found = found.growing_as(X, epistemic, own.epistemic)
     module.functions = found.module().to(next(module.parameters()).device)
     return found
 
