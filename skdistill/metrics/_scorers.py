@@ -65,25 +65,22 @@ class EstimatorScorer:
         Parameters
         ----------
         sample_weight : bool, None or str
-            Whether the weights are requested, or their alias, as in scikit-learn's
-            `set_score_request`.
+            As in scikit-learn's `set_score_request`.
 
         Returns
         -------
         scorer : EstimatorScorer
-            The copy.
         """
         scorer = copy.copy(self)
         scorer._sample_weight_request = sample_weight
         return scorer
 
     def get_metadata_routing(self) -> Any:
-        """Return the scorer's request, for scikit-learn's metadata routing.
+        """Return the request of `sample_weight`, for scikit-learn's metadata routing.
 
         Returns
         -------
         routing : MetadataRequest
-            The request of `sample_weight` by the method `score`.
         """
         request = MetadataRequest(owner=repr(self))
         request.score.add_request(param="sample_weight", alias=self._sample_weight_request)

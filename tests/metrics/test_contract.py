@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from skdistill.distributions import Uncertainty
 from skdistill.metrics import (
     EpistemicFidelity,
-    accuracy_coverage_curve,
     aurc,
     ause,
     brier_score,
@@ -22,6 +24,7 @@ from skdistill.metrics import (
     interval_width,
     make_interval_scorer,
     mixture_nll,
+    neg_aurc_scorer,
     ood_auroc,
     prediction_rejection_ratio,
     regression_calibration_curve,
@@ -63,6 +66,12 @@ def classwise_error(y_true, y_prob, *, sample_weight=None):
     return expected_calibration_error(y_true, y_prob, classwise=True, sample_weight=sample_weight)
 
 
+def score_of_labels(y_true, y_pred, entropy):
+    uncertainty = Uncertainty(np.asarray(entropy), None, None, "entropy")
+    says = {"predict": lambda X: y_pred, "predict_uncertainty": lambda X: uncertainty}
+    return neg_aurc_scorer(SimpleNamespace(**says), np.zeros((len(y_true), 1)), y_true)
+
+
 # Every metric as a function of arrays with one row per sample, by the names of what it takes:
 # those that average over targets, and those of one target.
 OF_TARGETS = {
@@ -89,7 +98,6 @@ OF_ONE = {
 CURVES = {
     sparsification_curve: ("y_true", "y_pred", "std"),
     risk_coverage_curve: ("losses", "entropy"),
-    accuracy_coverage_curve: ("labels", "losses", "entropy"),
     reliability_curve: ("labels", "y_prob"),
 }
 NAMES = {**OF_TARGETS, **OF_ONE, **CURVES}
@@ -333,11 +341,11 @@ def test_bad_values_are_named(metric, make_predictions):
             r"losses must have 1 dimension\(s\), got shape \(30, 3\)",
         ),
         (
-            lambda d: accuracy_coverage_curve(d["labels"], d["labels"][1:], d["entropy"]),
+            lambda d: score_of_labels(d["labels"], d["labels"][1:], d["entropy"]),
             "y_pred must have as many rows as y_true, 30, got 29",
         ),
         (
-            lambda d: accuracy_coverage_curve(["0", "1"], [0, 1], [0.1, 0.2]),
+            lambda d: score_of_labels(["0", "1"], [0, 1], [0.1, 0.2]),
             "y_pred must hold strings where y_true does .* got int64 for <U1",
         ),
         (
