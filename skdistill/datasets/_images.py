@@ -41,10 +41,8 @@ IMAGE_SETS = tuple(_SETS)
 def fetch_images(name: str, *, data_home: Any = None) -> Bunch:
     """Load MNIST [1]_, or KMNIST [2]_, which is often its partner out of distribution.
 
-    The file ``images/mnist.npz`` or ``images/kmnist_test.npz`` in the folder that the environment
-    variable ``SKDISTILL_DATA`` names comes first; it holds `X_test` and `y_test`, and may hold
-    `X_train` and `y_train`. Without it, the set is downloaded from OpenML with
-    :func:`sklearn.datasets.fetch_openml`, and kept in `data_home`.
+    The file ``images/mnist.npz`` or ``images/kmnist_test.npz`` in ``SKDISTILL_DATA`` comes first;
+    it holds `X_test` and `y_test`, and may hold `X_train` and `y_train`. Else OpenML has the set.
 
     Parameters
     ----------
@@ -84,7 +82,13 @@ def fetch_images(name: str, *, data_home: Any = None) -> Bunch:
     source = source_of(name, _SETS)
     file, arrays = f"images/{source.file}.npz", "X_test and y_test"
     bunch = load_or_download(name, source, file, arrays, _from_file, _from_openml, data_home)
-    _check(bunch, name, source)
+    n_rows, counts = len(bunch.target), tuple(np.bincount(bunch.target[~bunch.is_train]).tolist())
+    if bunch.data.shape != (n_rows, _SIDE, _SIDE) or counts != source.test_counts:
+        raise ValueError(
+            f"The set {name!r} should have images of shape ({_SIDE}, {_SIDE}), and in its test set "
+            f"{source.test_counts} of the classes; loaded were images of shape {bunch.data.shape} "
+            f"and {n_rows} labels, {counts} in the test set. {bunch.DESCR}"
+        )
     return bunch
 
 
@@ -107,14 +111,3 @@ def _from_openml(source: _Source, data_home) -> Bunch:
         is_train=np.arange(len(found.target)) < _N_TRAIN,
         DESCR=f"Data from {address(source.origin)}.",
     )
-
-
-def _check(bunch: Bunch, name: str, source: _Source) -> None:
-    """Check that the loaded data are the expected ones."""
-    n_rows, counts = len(bunch.target), tuple(np.bincount(bunch.target[~bunch.is_train]).tolist())
-    if bunch.data.shape != (n_rows, _SIDE, _SIDE) or counts != source.test_counts:
-        raise ValueError(
-            f"The set {name!r} should have images of shape ({_SIDE}, {_SIDE}), and in its test set "
-            f"{source.test_counts} of the classes; loaded were images of shape {bunch.data.shape} "
-            f"and {n_rows} labels, {counts} in the test set. {bunch.DESCR}"
-        )
