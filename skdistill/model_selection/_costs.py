@@ -48,7 +48,8 @@ def flops(estimator: Any, X: Any) -> int:
 
     Parameters
     ----------
-    estimator : as in :func:`n_parameters`
+    estimator : estimator
+        As in :func:`n_parameters`, which raises the same errors.
     X : array-like of shape (n_samples, n_features)
         Rows; only the shape of the first one matters.
 
@@ -57,11 +58,6 @@ def flops(estimator: Any, X: Any) -> int:
     flops : int
         As torch's ``FlopCounterMode`` counts: additions and multiplications of matrix products and
         convolutions, of all members or heads, and nothing else.
-
-    Raises
-    ------
-    TypeError
-        If no estimator with networks is found inside.
     """
     model, rows, _ = innermost(estimator, _first_rows(X, 1), "module_", "model_selection.flops")
     return count_flop(model.module_, np.shape(rows)[1:])
