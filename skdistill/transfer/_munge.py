@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
@@ -29,6 +30,7 @@ _BLOCK = 2**10
 _POWER_STEPS = 4  # towards a principal direction: a rough one parts rows as well
 
 
+@dataclass(eq=False, repr=False)
 class Munge(TransferMaker):
     """Exchange values with the nearest neighbour, afresh for each batch ([1]_, Alg. 1).
 
@@ -45,8 +47,7 @@ class Munge(TransferMaker):
         Standard deviation of the normals in units of the difference between the two values. It is
         1 / s for the paper's "local variance parameter" s; 0 exchanges values as they are.
     categorical : None, mask or list of columns, default=None
-        ``n_features`` booleans, or numbers or names of columns, with a tuple of numbers for columns
-        that encode one variable, such as one-hot columns: these are exchanged together.
+        Columns, see :class:`TransferMaker`; those of one variable are exchanged together.
 
     Notes
     -----
@@ -80,10 +81,9 @@ class Munge(TransferMaker):
 
     _parameter_table = {"swap_probability": Number(Real, 0, 1), "scale": Number(Real, 0)}
 
-    def __init__(self, swap_probability: float = 0.5, scale: float = 1.0, categorical: Any = None):
-        self.swap_probability = swap_probability
-        self.scale = scale
-        self.categorical = categorical
+    swap_probability: float = 0.5
+    scale: float = 1.0
+    categorical: Any = None
 
     def check(self, shape: Any) -> None:
         if len(shape) != 2:
