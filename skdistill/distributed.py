@@ -64,7 +64,7 @@ def data_parallel(group: Any = None) -> Iterator[None]:
 
     Examples
     --------
-    A group of one process, as ``torchrun --nproc-per-node=2 script.py`` starts two:
+    A group of one process; ``torchrun --nproc-per-node=2 script.py`` starts one of two:
 
     >>> import torch.distributed
     >>> from sklearn.datasets import load_diabetes

@@ -53,11 +53,9 @@ def report(
 
     Raises
     ------
-    TypeError
-        If `student`, `teacher` or `reference` predicts no uncertainty.
-    ValueError
-        If there are too few rows, `y` does not go with `X` or with the student, or
-        `feature_names` not with the columns.
+    TypeError, ValueError
+        If a model predicts no uncertainty, there are too few rows, `y` does not go with `X` or with
+        the student, or `feature_names` not with the columns.
 
     Notes
     -----

@@ -54,7 +54,7 @@ def fetch_images(name: str, *, data_home: Any = None) -> Bunch:
     Returns
     -------
     bunch : :class:`~sklearn.utils.Bunch`
-        With these attributes:
+        With `DESCR`, the source of the data, and:
 
         data : ndarray of shape (n_samples, 28, 28), uint8
             Images, 0 the background.
@@ -63,13 +63,11 @@ def fetch_images(name: str, *, data_home: Any = None) -> Bunch:
         is_train : ndarray of shape (n_samples,), bool
             The 60,000 images of the training set come first, if they are there; the 10,000 others
             are the test set.
-        DESCR : str
-            Description and source of the data.
 
     Raises
     ------
     ValueError
-        If `name` is none of the sets, or the data are not what they should be.
+        If the data are not what they should be.
     OSError
         If the set is not in ``SKDISTILL_DATA`` and cannot be downloaded; the message says how to
         go on without a connection.

@@ -99,7 +99,7 @@ def split_labelled(
     X : array-like of shape (n_samples, ...)
     y : array-like of shape (n_samples,)
     n_labelled : int
-        Number of rows that stay labelled, chosen uniformly.
+        Number of rows that stay labelled, chosen uniformly, from 1 to n_samples.
     random_state : int, RandomState instance or None, default=None
         Draws the labelled rows. With the same int, a smaller set is a subset of a larger one.
 
@@ -110,19 +110,13 @@ def split_labelled(
     X_unlabelled : array-like of shape (n_samples - n_labelled, ...) or None
         None if all rows stay labelled.
 
-    Raises
-    ------
-    ValueError
-        If `n_labelled` is not between 1 and n_samples.
-
     Examples
     --------
     >>> import numpy as np
     >>> from skdistill.datasets import split_labelled
     >>> X, y = np.arange(8).reshape(4, 2), np.arange(4)
-    >>> X_labelled, y_labelled, X_unlabelled = split_labelled(X, y, 1, random_state=0)
-    >>> X_labelled.shape, y_labelled.shape, X_unlabelled.shape
-    ((1, 2), (1,), (3, 2))
+    >>> [part.shape for part in split_labelled(X, y, 1, random_state=0)]
+    [(1, 2), (1,), (3, 2)]
     """
     check_consistent_length(X, y)
     Number(Integral, 1, len(y)).check(n_labelled, "n_labelled")

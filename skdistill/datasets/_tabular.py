@@ -93,13 +93,12 @@ def fetch_tabular_classification(name: str, *, data_home: Any = None) -> Bunch:
     Returns
     -------
     bunch : :class:`~sklearn.utils.Bunch`
-        With these attributes:
+        With `DESCR`, the source of the data, and:
 
         data : ndarray of shape (n_samples, n_features), float64
             Inputs, as published. Columns with named categories come after the others, as codes
             from 0; missing values are a category of their own, "?".
         target : ndarray of shape (n_samples,), int or str
-            Labels, as published.
         categorical : ndarray of shape (n_features,), bool
             Which columns have no order: the codes of "adult", and the 44 indicators, 0 or 1, of
             "covtype20k".
@@ -111,8 +110,6 @@ def fetch_tabular_classification(name: str, *, data_home: Any = None) -> Bunch:
             Rows of the standard training set of "adult", "pendigits" and "satimage", the others
             being its test set. None for the other sets, and for a download whose rows come in
             another order than is known.
-        DESCR : str
-            Description and source of the data.
 
     Raises
     ------

@@ -82,20 +82,14 @@ def fetch_uci_regression(name: str, *, data_home: Any = None) -> Bunch:
     Returns
     -------
     bunch : :class:`~sklearn.utils.Bunch`
-        With these attributes:
+        With `DESCR`, the source of data and splits, and:
 
-        data : ndarray of shape (n_samples, n_features), float64
-            Inputs, as published.
-        target : ndarray of shape (n_samples,), float64
-            Targets, as published.
-        train_indices : ndarray of shape (n_splits, n_train)
-            Rows to train on in each split, in the order in which they were drawn.
-        test_indices : ndarray of shape (n_splits, n_test)
-            The other rows.
+        data, target : ndarray of shape (n_samples, n_features) and (n_samples,), float64
+            As published.
+        train_indices, test_indices : ndarray of shape (n_splits, n_train) and (n_splits, n_test)
+            Rows to train on in each split, in the order in which they were drawn, and the others.
         feature_names : list of str or None
             None where the source does not tell.
-        DESCR : str
-            Description, and source of data and splits.
 
     Raises
     ------

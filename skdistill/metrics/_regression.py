@@ -81,12 +81,9 @@ def mixture_nll(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_samples,) or (n_samples, n_targets)
-        True values.
+    y_true, sample_weight : as in :func:`gaussian_nll`
     y_members : array-like of shape (n_samples, n_members, n_targets, 2)
         Means ``[..., 0]`` and variances ``[..., 1]`` of the members, as `predict_members` returns.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Sample weights.
 
     Returns
     -------
@@ -167,12 +164,9 @@ def interval_coverage(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_samples,) or (n_samples, n_targets)
-        True values.
+    y_true, sample_weight : as in :func:`gaussian_nll`
     y_interval : array-like of shape (n_samples, 2) or (n_samples, n_targets, 2)
         Lower and upper ends, as `predict_interval` returns.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Sample weights.
 
     Returns
     -------
@@ -262,15 +256,12 @@ def regression_calibration_curve(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_samples,) or (n_samples, n_targets)
-        True values.
+    y_true, sample_weight : as in :func:`gaussian_nll`
     y_quantiles : array-like of shape (n_samples, n_quantiles) or \
             (n_samples, n_targets, n_quantiles)
         Predicted quantiles, as `predict_quantiles` returns.
     quantiles : array-like of shape (n_quantiles,)
         Their nominal levels, increasing, strictly between 0 and 1.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Sample weights.
 
     Returns
     -------
@@ -312,12 +303,8 @@ def regression_calibration_error(
     -------
     error : float
         Between 0 and 1, lower is better. With several targets, the mean of the targets' errors:
-        opposite deviations do not cancel, as they may in the averaged curve.
-
-    Notes
-    -----
-    Kuleshov et al. (2018) weigh squared deviations; the absolute ones used here are in the units
-    of the curve.
+        opposite deviations do not cancel, as they may in the averaged curve. Kuleshov et al. (2018)
+        weigh squared deviations; the absolute ones used here are in the units of the curve.
 
     Examples
     --------

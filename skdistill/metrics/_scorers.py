@@ -38,7 +38,7 @@ class EstimatorScorer:
     --------
     >>> from skdistill.metrics import neg_crps_scorer
     >>> neg_crps_scorer
-    EstimatorScorer(neg_crps)
+    EstimatorScorer(neg_metric, metric=crps, reads=members)
     """
 
     def __init__(self, score: Callable[..., float], **kwargs: Any) -> None:
@@ -91,12 +91,28 @@ class EstimatorScorer:
         return True
 
 
-def _neg_mixture_nll(estimator: Any, X: Any, y: Any, *, sample_weight: Any) -> float:
-    return -mixture_nll(y, predict_members(estimator, X), sample_weight=sample_weight)
+def _neg_metric(
+    estimator: Any, X: Any, y: Any, *, sample_weight: Any, metric: Any, reads: Any, **kwargs: Any
+) -> float:
+    """Minus a metric of y and of what is read off the estimator."""
+    arrays, more = reads(estimator, X)
+    return -float(metric(y, *arrays, sample_weight=sample_weight, **more, **kwargs))
 
 
-def _neg_crps(estimator: Any, X: Any, y: Any, *, sample_weight: Any) -> float:
-    return -crps(y, predict_members(estimator, X), sample_weight=sample_weight)
+def _members(estimator: Any, X: Any) -> Any:
+    return [predict_members(estimator, X)], {}
+
+
+def _mean_and_variance(estimator: Any, X: Any) -> Any:
+    return [estimator.predict(X), _total(estimator, X, "variance")], {}
+
+
+def _mean_and_std(estimator: Any, X: Any) -> Any:
+    return [estimator.predict(X), np.sqrt(_total(estimator, X, "variance"))], {}
+
+
+def _probabilities(estimator: Any, X: Any) -> Any:
+    return [estimator.predict_proba(X)], {"labels": estimator.classes_}
 
 
 def _total(estimator: Any, X: Any, measure: str) -> np.ndarray:
@@ -111,36 +127,11 @@ def _total(estimator: Any, X: Any, measure: str) -> np.ndarray:
     return total
 
 
-def _neg_gaussian_nll(estimator: Any, X: Any, y: Any, *, sample_weight: Any) -> float:
-    std = np.sqrt(_total(estimator, X, "variance"))
-    return -gaussian_nll(y, estimator.predict(X), std, sample_weight=sample_weight)
-
-
-def _neg_ause(estimator: Any, X: Any, y: Any, *, sample_weight: Any) -> float:
-    total = _total(estimator, X, "variance")
-    return -ause(y, estimator.predict(X), total, sample_weight=sample_weight)
-
-
 def _neg_interval_score(
     estimator: Any, X: Any, y: Any, *, sample_weight: Any, coverage: float
 ) -> float:
     interval = predict_interval(estimator, X, coverage)
     return -interval_score(y, interval, coverage=coverage, sample_weight=sample_weight)
-
-
-def _neg_expected_calibration_error(estimator: Any, X: Any, y: Any, *, sample_weight: Any) -> float:
-    y_prob, labels = estimator.predict_proba(X), estimator.classes_
-    return -expected_calibration_error(y, y_prob, labels=labels, sample_weight=sample_weight)
-
-
-def _neg_brier_score(estimator: Any, X: Any, y: Any, *, sample_weight: Any) -> float:
-    y_prob, labels = estimator.predict_proba(X), estimator.classes_
-    return -brier_score(y, y_prob, labels=labels, sample_weight=sample_weight)
-
-
-def _neg_log_loss(estimator: Any, X: Any, y: Any, *, sample_weight: Any) -> float:
-    y_prob, labels = estimator.predict_proba(X), estimator.classes_
-    return -float(log_loss(y, y_prob, labels=labels, sample_weight=sample_weight))
 
 
 def _neg_aurc(estimator: Any, X: Any, y: Any, *, sample_weight: Any) -> float:
@@ -173,21 +164,23 @@ def make_interval_scorer(coverage: float = 0.9) -> EstimatorScorer:
 
 
 #: Minus the :func:`mixture_nll` of the members. For models that have members.
-neg_mixture_nll_scorer = EstimatorScorer(_neg_mixture_nll)
+neg_mixture_nll_scorer = EstimatorScorer(_neg_metric, metric=mixture_nll, reads=_members)
 #: Minus the :func:`gaussian_nll` of the predicted mean and the total standard deviation.
-neg_gaussian_nll_scorer = EstimatorScorer(_neg_gaussian_nll)
+neg_gaussian_nll_scorer = EstimatorScorer(_neg_metric, metric=gaussian_nll, reads=_mean_and_std)
 #: Minus the :func:`crps` of the members. For models that have members; needs scoringrules.
-neg_crps_scorer = EstimatorScorer(_neg_crps)
+neg_crps_scorer = EstimatorScorer(_neg_metric, metric=crps, reads=_members)
 #: Minus the :func:`ause` of the total variance.
-neg_ause_scorer = EstimatorScorer(_neg_ause)
+neg_ause_scorer = EstimatorScorer(_neg_metric, metric=ause, reads=_mean_and_variance)
 #: Minus the :func:`interval_score` of central intervals of coverage 0.9.
 neg_interval_score_scorer = make_interval_scorer(coverage=0.9)
 #: Minus the :func:`expected_calibration_error` of the probabilities, 15 bins of equal width.
-neg_expected_calibration_error_scorer = EstimatorScorer(_neg_expected_calibration_error)
+neg_expected_calibration_error_scorer = EstimatorScorer(
+    _neg_metric, metric=expected_calibration_error, reads=_probabilities
+)
 #: Minus the :func:`brier_score` of the probabilities, also on rows that lack some of the classes.
-neg_brier_score_scorer = EstimatorScorer(_neg_brier_score)
+neg_brier_score_scorer = EstimatorScorer(_neg_metric, metric=brier_score, reads=_probabilities)
 #: Minus the :func:`~sklearn.metrics.log_loss` of the probabilities. Unlike ``"neg_log_loss"`` it
 #: serves rows that lack some of the classes.
-neg_log_loss_scorer = EstimatorScorer(_neg_log_loss)
+neg_log_loss_scorer = EstimatorScorer(_neg_metric, metric=log_loss, reads=_probabilities)
 #: Minus the :func:`aurc` of the wrong labels, the rows ordered by their total entropy.
 neg_aurc_scorer = EstimatorScorer(_neg_aurc)

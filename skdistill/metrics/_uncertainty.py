@@ -126,18 +126,14 @@ def epistemic_fidelity(
     Returns
     -------
     fidelity : EpistemicFidelity
-        Each number is the mean over targets.
+        Each number is the mean over targets. In the ratio, 0 / 0 counts as 1: the student agrees. A
+        teacher of exactly zero under a larger student gives infinity.
 
     Warns
     -----
     UndefinedMetricWarning
         If either of the two is constant (the rank correlation is nan) or the teacher's is zero
         everywhere (the relative error is nan).
-
-    Notes
-    -----
-    In the ratio, 0 / 0 counts as 1: the student agrees. A teacher of exactly zero under a larger
-    student gives infinity, which leaves the median finite unless it happens on half of the rows.
 
     Examples
     --------
@@ -259,7 +255,8 @@ def uncertainty_ndcg(
     Returns
     -------
     ndcg : float
-        Mean over trials, between 0 and 1, higher is better.
+        Mean over trials, between 0 and 1, higher is better. Rows of equal uncertainty share the
+        mean gain of their ranks, as in :func:`sklearn.metrics.ndcg_score`.
 
     Raises
     ------
@@ -270,11 +267,6 @@ def uncertainty_ndcg(
     -----
     UndefinedMetricWarning
         If the teacher is zero everywhere: the result is then nan.
-
-    Notes
-    -----
-    Rows of equal uncertainty share the mean gain of their ranks, as in
-    `sklearn.metrics.ndcg_score`.
 
     References
     ----------

@@ -132,14 +132,11 @@ def unseen_scores(
     ----------
     model : estimator
         Fitted; anything that :func:`skdistill.predict_uncertainty` takes.
-    X_held_out : array-like of shape (n_held_out, n_features)
+    X_held_out, y_held_out : array-like
         Samples like those of training, that played no part in it.
-    y_held_out : array-like of shape (n_held_out,) or (n_held_out, n_targets)
-    X_unseen : array-like of shape (n_unseen, n_features)
-        Samples unlike those of training.
-    y_unseen : array-like of shape (n_unseen,) or (n_unseen, n_targets), default=None
-        None where there is no truth, such as for samples of another data set: what needs it is
-        then NaN.
+    X_unseen, y_unseen : array-like
+        Samples unlike those of training. `y_unseen` is None where there is no truth, such as for
+        samples of another data set: what needs it is then NaN.
 
     Returns
     -------
@@ -147,13 +144,12 @@ def unseen_scores(
         NaN where the model does not tell its epistemic part. With `<part>` for ``held_out`` and
         ``unseen``:
 
-        <part>_nll : Negative log likelihood of the targets, in nats; for regressors.
-        <part>_rmse : Root mean squared error; for regressors.
-        <part>_coverage : Share of the targets in their 90 % intervals; for regressors.
-        <part>_log_loss : Log loss in nats; for classifiers. Samples of classes that the model does
-            not know do not count.
-        <part>_accuracy : Accuracy; for classifiers.
-        <part>_top_probability : Mean of the largest class probability; for classifiers.
+        <part>_nll, <part>_rmse, <part>_coverage : For regressors: negative log likelihood, in nats,
+            root mean squared error, and share of the targets in their 90 % intervals.
+        <part>_log_loss, <part>_accuracy, <part>_top_probability : For classifiers: log loss in
+        nats,
+            without samples of classes that the model does not know, accuracy, and mean of the
+            largest class probability.
         auroc_epistemic, auroc_total : :func:`~skdistill.metrics.ood_auroc` of the epistemic part
         and
             of the total uncertainty, by which unseen samples are told from held-out ones.

@@ -59,8 +59,7 @@ class Munge(TransferMaker):
     2,048 to 4,096. The time grows as n log n.
 
     The paper changes both rows of a pair in place, so that a row also changes for each row that it
-    is nearest to. Here each row changes once, which makes rows independent of each other and keeps
-    them closer to the data.
+    is nearest to. Here each row changes once, and rows are independent of each other.
 
     References
     ----------

@@ -190,7 +190,7 @@ def test_scorer_survives_pickling_and_shows_itself(name):
 
 
 def test_repr_of_scorers():
-    assert repr(neg_crps_scorer) == "EstimatorScorer(neg_crps)"
+    assert repr(neg_crps_scorer) == "EstimatorScorer(neg_metric, metric=crps, reads=members)"
     assert repr(make_interval_scorer(0.5)) == "EstimatorScorer(neg_interval_score, coverage=0.5)"
 
 
