@@ -24,10 +24,8 @@ class AnytimeDisplay(Display):
 
     Parameters
     ----------
-    costs : ndarray of shape (n_rounds,)
-        Floating-point operations for a row, of all rounds so far.
-    scores : ndarray of shape (n_rounds,)
-        Score after each round.
+    costs, scores : ndarray of shape (n_rounds,)
+        Floating-point operations for a row, of all rounds so far, and score after each round.
     teacher_score : float, default=None
         Score of the teacher, a dashed line.
     references : dict of str to tuple (costs, scores), default=None
@@ -36,10 +34,8 @@ class AnytimeDisplay(Display):
 
     Attributes
     ----------
-    line_ : matplotlib Line2D
-        The booster's curve.
-    teacher_line_ : matplotlib Line2D or None
-        The teacher's score.
+    line_, teacher_line_ : matplotlib Line2D
+        The booster's curve, and the teacher's score or None.
     reference_lines_ : dict of str to matplotlib Line2D
         The other curves by name.
 
@@ -133,12 +129,9 @@ class EarlyPredictionDisplay(Display):
 
     Parameters
     ----------
-    times : ndarray of shape (n_times,)
-        Share of the time that has passed at each step, from 1 / n_times to 1.
-    shares : ndarray of shape (n_times,)
-        Share of the series that have been predicted by then.
-    accuracies : ndarray of shape (n_times,)
-        Accuracy among them; NaN where there are none.
+    times, shares, accuracies : ndarray of shape (n_times,)
+        Share of the time that has passed at each step, from 1 / n_times to 1; share of the series
+        that have been predicted by then; and accuracy among them, NaN where there are none.
 
     Attributes
     ----------

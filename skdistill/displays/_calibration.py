@@ -25,10 +25,8 @@ class RegressionCalibrationDisplay(Display):
 
     Parameters
     ----------
-    nominal : ndarray of shape (n_quantiles,)
-        Levels of the quantiles.
-    observed : ndarray of shape (n_quantiles,)
-        Fraction of the true values at or below them.
+    nominal, observed : ndarray of shape (n_quantiles,)
+        Levels of the quantiles, and fraction of the true values at or below them.
     calibration_error : float, default=None
         Mean absolute deviation between the two, shown in the legend unless None.
 
@@ -42,7 +40,6 @@ class RegressionCalibrationDisplay(Display):
     See Also
     --------
     skdistill.metrics.regression_calibration_curve : Computes the curve.
-    skdistill.metrics.regression_calibration_error : The error in the legend.
 
     Examples
     --------

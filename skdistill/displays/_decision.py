@@ -46,10 +46,8 @@ class DecisionUncertaintyDisplay(Display):
 
     Attributes
     ----------
-    prediction_map_ : matplotlib QuadMesh
-        The predictions.
-    uncertainty_maps_ : dict of str to matplotlib QuadMesh
-        The map of each part.
+    prediction_map_, uncertainty_maps_ : matplotlib QuadMesh, and dict of str to QuadMesh
+        The predictions, and the map of each part.
     scatters_ : list of matplotlib PathCollection
         The data, in each panel.
 

@@ -67,7 +67,6 @@ class UncertaintyHistogramDisplay(Display):
     See Also
     --------
     skdistill.metrics.uncertainty_total_variation : The numbers in the titles.
-    skdistill.metrics.ood_auroc : How well an uncertainty tells the rows out of distribution.
 
     Examples
     --------

@@ -54,10 +54,9 @@ class ParetoDisplay(Display):
 
     Attributes
     ----------
-    fronts_ : dict of dict of dict of str to matplotlib Line2D
-        ``fronts_[score][cost][search]`` is the line through the Pareto front.
-    points_ : dict of dict of dict of str to matplotlib PathCollection
-        The candidates, likewise.
+    fronts_, points_ : dict of dict of dict of str to matplotlib Line2D and PathCollection
+        ``fronts_[score][cost][search]`` is the line through the Pareto front, `points_` has the
+        candidates.
 
     See Also
     --------

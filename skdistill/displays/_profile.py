@@ -25,23 +25,16 @@ class UncertaintyProfileDisplay(Display):
 
     Parameters
     ----------
-    values : ndarray of shape (n_groups,)
-        Medians of groups of rows, or categories; NaN or None is the group of missing values.
-    means : ndarray of shape (n_groups,)
-        Mean uncertainty of each group.
-    counts : ndarray of shape (n_groups,)
-        Number of rows of each group.
-    explained : float
-        Share of the variance of the uncertainty's ranks that lies between the groups.
+    values, means, counts, explained
+        As in :class:`skdistill.metrics.UncertaintyProfile`.
     unit, part : str, default=None
         Unit of the uncertainty, and which part of it it is.
 
     Attributes
     ----------
-    line_ : matplotlib Line2D
-        The mean of each group.
-    mean_line_ : matplotlib Line2D or None
-        The mean of all rows; None if another model has drawn its own there.
+    line_, mean_line_ : matplotlib Line2D
+        The mean of each group, and of all rows; the latter is None if another model has drawn its
+        own there.
 
     See Also
     --------

@@ -40,33 +40,23 @@ class RejectionCurveDisplay(Display):
 
     Parameters
     ----------
-    coverage : ndarray of shape (n_points,)
-        Share of the rows that are predicted, from 0 to 1.
-    risk : ndarray of shape (n_points,)
-        Mean loss on these rows.
-    oracle_risk : ndarray of shape (n_points,)
-        The same for the oracle.
-    aurc : float, default=None
-        Area under the curve, shown in the legend unless None.
-    rejection_ratio : float, default=None
-        Prediction-rejection ratio, shown in the legend unless None.
+    coverage, risk, oracle_risk : ndarray of shape (n_points,)
+        Share of the rows that are predicted, from 0 to 1, and mean loss on these rows, and on those
+        that the oracle keeps.
+    aurc, rejection_ratio : float, default=None
+        Area under the curve and prediction-rejection ratio, shown in the legend unless None.
     loss_name : str, default="loss"
         Name of the loss, for the label of the vertical axis.
 
     Attributes
     ----------
-    line_ : matplotlib Line2D
-        The model's curve.
-    oracle_line_ : matplotlib Line2D or None
-        The oracle's curve.
-    random_line_ : matplotlib Line2D or None
-        The risk of rejecting at random.
+    line_, oracle_line_, random_line_ : matplotlib Line2D
+        The model's curve, the oracle's, and the risk of rejecting at random; the latter two may be
+        None.
 
     See Also
     --------
     skdistill.metrics.risk_coverage_curve : Computes the curve.
-    skdistill.metrics.aurc : The area.
-    skdistill.metrics.prediction_rejection_ratio : The ratio.
     SparsificationDisplay : The same for squared errors, relative to that of all rows.
 
     Examples
@@ -100,10 +90,8 @@ class RejectionCurveDisplay(Display):
         ----------
         against : {"coverage", "rejected"}, default="coverage"
             Whether the horizontal axis is the share of the rows predicted or rejected.
-        plot_oracle : bool, default=True
-            Whether to draw the oracle's curve.
-        plot_random : bool, default=True
-            Whether to draw the risk of rejecting at random.
+        plot_oracle, plot_random : bool, default=True
+            Whether to draw the oracle's curve, and the risk of rejecting at random.
         **kwargs : dict
             Keywords of `plot`, for the model's curve.
         """

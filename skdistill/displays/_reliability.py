@@ -23,9 +23,6 @@ class ReliabilityDisplay(Display):
     diagonal; one below it is overconfident. Bars show how the confidences are distributed: where
     they are low the curve rests on few rows.
 
-    It draws the multi-class case with scikit-learn's
-    :class:`~sklearn.calibration.CalibrationDisplay`, one for each curve.
-
     Parameters
     ----------
     curves : list of CalibrationDisplay
@@ -47,7 +44,6 @@ class ReliabilityDisplay(Display):
     See Also
     --------
     skdistill.metrics.reliability_curve : The curve of the confidences.
-    skdistill.metrics.expected_calibration_error : The error in the legend.
     sklearn.calibration.calibration_curve : The curve of each class.
 
     Examples

@@ -24,10 +24,8 @@ class SparsificationDisplay(Display):
 
     Parameters
     ----------
-    fraction_removed : ndarray of shape (n_points,)
-        Fraction of the rows removed.
-    model_curve, oracle_curve : ndarray of shape (n_points,)
-        Mean squared error of the remaining rows over that of all rows.
+    fraction_removed, model_curve, oracle_curve : ndarray of shape (n_points,)
+        Fraction of the rows removed, and mean squared error of the others over that of all rows.
     ause : float, default=None
         Area between the curves, shown in the legend unless None.
 
@@ -41,7 +39,6 @@ class SparsificationDisplay(Display):
     See Also
     --------
     skdistill.metrics.sparsification_curve : Computes the curve.
-    skdistill.metrics.ause : The area.
 
     Examples
     --------

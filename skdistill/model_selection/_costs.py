@@ -136,15 +136,4 @@ def _neg_cost(estimator, X, y, *, sample_weight, cost, **kwargs):
     return -float(cost(estimator, X, **kwargs))
 
 
-#: Minus the number of parameters, see :func:`n_parameters`.
-neg_n_parameters_scorer = make_cost_scorer(n_parameters)
-#: Minus the floating-point operations for one row, see :func:`flops`.
-neg_flops_scorer = make_cost_scorer(flops)
-#: Minus the median time in seconds to predict one row, see :func:`latency`.
-neg_latency_scorer = make_cost_scorer(latency)
-
-SCORERS = {
-    "n_parameters": neg_n_parameters_scorer,
-    "flops": neg_flops_scorer,
-    "latency": neg_latency_scorer,
-}
+COSTS = {"n_parameters": n_parameters, "flops": flops, "latency": latency}

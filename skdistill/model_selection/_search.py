@@ -16,7 +16,7 @@ from sklearn.model_selection import GridSearchCV
 from .._utils.validation import AnyOf, IsCallable, Number, OneOf
 from .._utils.warnings import without_schema_warnings
 from ..metrics import EstimatorScorer
-from ._costs import SCORERS, make_cost_scorer
+from ._costs import COSTS, make_cost_scorer
 from ._pareto import costs_and_scores
 
 
@@ -205,8 +205,8 @@ class CheapestStudentSearchCV(GridSearchCV):
         """Name of the cost among the metrics, and its scorer."""
         if callable(self.cost):
             return f"neg_{getattr(self.cost, '__name__', 'cost')}", make_cost_scorer(self.cost)
-        AnyOf(OneOf(tuple(SCORERS)), IsCallable()).check(self.cost, "cost")
-        return f"neg_{self.cost}", SCORERS[self.cost]
+        AnyOf(OneOf(tuple(COSTS)), IsCallable()).check(self.cost, "cost")
+        return f"neg_{self.cost}", make_cost_scorer(COSTS[self.cost])
 
     def _named_scorers(self) -> dict[str, Any]:
         """Scorers by name, a single one as "score"."""

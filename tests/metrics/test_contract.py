@@ -19,12 +19,11 @@ from skdistill.metrics import (
     epistemic_fidelity,
     expected_calibration_error,
     gaussian_nll,
+    get_scorer,
     interval_coverage,
     interval_score,
     interval_width,
-    make_interval_scorer,
     mixture_nll,
-    neg_aurc_scorer,
     ood_auroc,
     prediction_rejection_ratio,
     regression_calibration_curve,
@@ -69,7 +68,7 @@ def classwise_error(y_true, y_prob, *, sample_weight=None):
 def score_of_labels(y_true, y_pred, entropy):
     uncertainty = Uncertainty(np.asarray(entropy), None, None, "entropy")
     says = {"predict": lambda X: y_pred, "predict_uncertainty": lambda X: uncertainty}
-    return neg_aurc_scorer(SimpleNamespace(**says), np.zeros((len(y_true), 1)), y_true)
+    return get_scorer("neg_aurc")(SimpleNamespace(**says), np.zeros((len(y_true), 1)), y_true)
 
 
 # Every metric as a function of arrays with one row per sample, by the names of what it takes:
@@ -291,7 +290,11 @@ def test_bad_values_are_named(metric, make_predictions):
             lambda d: epistemic_fidelity(-d["std"], d["std"]),
             "teacher must not be negative, got a smallest value of -2",
         ),
-        (lambda d: make_interval_scorer(1.0), r"coverage must be a number in \(0, 1\), got 1.0"),
+        (
+            lambda d: get_scorer("neg_interval_score", coverage=1.0),
+            r"coverage must be a number in \(0, 1\), got 1.0",
+        ),
+        (lambda d: get_scorer("neg_rmse"), "name must be one of .*'neg_crps'.* got 'neg_rmse'"),
         (
             lambda d: brier_score(d["labels"], d["y_prob"][:-1]),
             "y_prob must have as many rows as y_true, 30, got 29",
