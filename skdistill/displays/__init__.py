@@ -11,7 +11,7 @@ from ._anytime import AnytimeDisplay, EarlyPredictionDisplay
 from ._bands import UncertaintyBandDisplay
 from ._calibration import RegressionCalibrationDisplay
 from ._decision import DecisionUncertaintyDisplay
-from ._drawing import png_of
+from ._drawing import UNITS, png_of
 from ._fidelity import FidelityDisplay
 from ._histograms import UncertaintyHistogramDisplay
 from ._pareto import ParetoDisplay

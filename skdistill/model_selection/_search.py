@@ -95,12 +95,8 @@ class CheapestStudentSearchCV(GridSearchCV):
 
     Parameters
     ----------
-    estimator : estimator
-        What to search over.
-    param_grid : dict or list of dict
-        Values of the parameters to try.
-    scoring : str, callable, list, tuple or dict, default=None
-        The score, or several; None is the estimator's own.
+    estimator, param_grid, scoring
+        As in :class:`~sklearn.model_selection.GridSearchCV`.
     cost : {"n_parameters", "flops", "latency"} or callable, default="n_parameters"
         The cost to keep small, see :func:`n_parameters`, :func:`flops` and :func:`latency`; or a
         function ``cost(estimator, X)``. ``cv_results_`` has its negative as ``neg_<name>``.

@@ -41,9 +41,7 @@ class SequenceEnsemble(SequencePredictor):
     Raises
     ------
     TypeError, ValueError
-        If there are no members, they are no modules, give anything but logits, or those of
-        different vocabularies; if a token is no integer >= 0, or that which pads is one of
-        the other two.
+        If members are no modules, or give anything but logits of one vocabulary.
 
     Examples
     --------
