@@ -55,8 +55,9 @@ class Answers:
     @classmethod
     def of(cls, model: Any, X: Any, y: np.ndarray) -> Answers:
         """Predict the rows with a model."""
-        uncertainty = predict_uncertainty(model, X)
-        found = cls(y, np.asarray(model.predict(X)), *uncertainty, uncertainty.measure)
+        total, aleatoric, epistemic = uncertainty = predict_uncertainty(model, X)
+        point = np.asarray(model.predict(X))
+        found = cls(y, point, total, aleatoric, epistemic, uncertainty.measure)
         if is_classifier(model):
             return replace(found, probabilities=model.predict_proba(X), classes=model.classes_)
         members = predict_members(model, X) if has_members(model) else None

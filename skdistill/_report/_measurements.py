@@ -82,7 +82,7 @@ def parts_of_uncertainty(answers: dict[str, Answers]) -> Iterator[Measurement]:
             name = f"root of the mean {part} variance"
             yield Measurement("uncertainty", name, roots, "units of y")
     shares = {
-        role: float(np.mean(found.epistemic)) / float(np.mean(found.total))
+        role: float(np.mean(np.asarray(found.epistemic))) / float(np.mean(found.total))
         for role, found in able.items()
     }
     yield Measurement("uncertainty", "epistemic share of the mean", shares)

@@ -177,7 +177,8 @@ def _about(measurement: Measurement) -> str:
 
 
 def _cell(measurement: Measurement, column: str) -> _Cell:
-    difference, values = measurement.difference, measurement.values
+    difference: Any = measurement.difference
+    values = measurement.values
     if column == "student / teacher":
         if difference is None or not values["teacher"]:
             return _Cell()
@@ -193,9 +194,10 @@ def _cell(measurement: Measurement, column: str) -> _Cell:
     if error is None:
         return _Cell(text)
     verdict = ""
-    if column == "student − teacher" and measurement.better in ("lower", "higher"):
+    is_difference = column == "student − teacher"
+    if is_difference and measurement.better in ("lower", "higher") and abs(difference) > 2 * error:
         is_better = (difference < 0) == (measurement.better == "lower")
-        verdict = ("better" if is_better else "worse") if abs(difference) > 2 * error else ""
+        verdict = "better" if is_better else "worse"
     return _Cell(text, f"± {error:.2g}", verdict)
 
 
