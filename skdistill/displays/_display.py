@@ -76,6 +76,9 @@ def documented(cls: _Class) -> _Class:
     A parameter that is not described has a paragraph of its name above. So help() and numpydoc
     find whole docstrings, and each of these paragraphs is written once.
     """
+    plot = vars(cls)["plot"]
+    if plot.__doc__ is None:  # python -OO
+        return cls
     makers = [name for name in vars(cls) if name.startswith("from_")]
     for name in ("plot", *makers):
         method = vars(cls)[name]
@@ -87,7 +90,7 @@ def documented(cls: _Class) -> _Class:
 
     head, sections = _with_parameters(cls.__doc__, list(inspect.signature(cls).parameters))
     ways = " or ".join(f":meth:`{name}`" for name in makers)
-    where = _AXES if "_open(" in inspect.getsource(vars(cls)["plot"]) else _PANELS
+    where = _PANELS if "_open_panels" in plot.__code__.co_names else _AXES
     sections[1] += f"\n{where}"  # the attributes
     cls.__doc__ = "\n\n".join(
         [head, f"{ways} create it. All parameters are stored as attributes.", *sections]
