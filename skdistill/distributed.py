@@ -52,14 +52,9 @@ def data_parallel(group: Any = None) -> Iterator[None]:
     RuntimeError
         If ``torch.distributed.init_process_group`` has not been called. In the fit, if another
         process has ended or failed, or took longer than the timeout of the group.
-    ValueError
-        In the fit, on all processes: if arguments or parameters are not the same on all.
-    TypeError
-        In the fit, if the estimator cannot be trained in this way.
-
-    See Also
-    --------
-    skdistill.BayesianEnsembleRegressor : Ensembles are spread by `n_jobs`.
+    ValueError, TypeError
+        In the fit, if arguments or parameters are not the same on all processes, or the estimator
+        cannot be trained in this way.
 
     Notes
     -----
@@ -69,7 +64,7 @@ def data_parallel(group: Any = None) -> Iterator[None]:
 
     Examples
     --------
-    A group of one process, as ``torchrun --nproc-per-node=2 script.py`` starts two:
+    A group of one process; ``torchrun --nproc-per-node=2 script.py`` starts one of two:
 
     >>> import torch.distributed
     >>> from sklearn.datasets import load_diabetes
@@ -124,10 +119,9 @@ def predict(model: Any, data: Any, method: str = "predict") -> Any:
 
     Raises
     ------
-    TypeError
-        If `data` are of another kind, or the model has no such method.
-    ValueError
-        If `method` is unknown, or would give each row of a frame more than one axis.
+    TypeError, ValueError
+        If `data` are of another kind, the model has no such method, or it would give each row of a
+        frame more than one axis.
 
     Examples
     --------

@@ -10,6 +10,7 @@ Distillation for Deep Neural Networks".
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Any
 
@@ -32,6 +33,7 @@ from .losses import (
 __all__ = ["DirichletExpectation", "EntropyExpectation", "Expectation"]
 
 
+@dataclass(eq=False, repr=False)
 class Expectation(Settings):
     """A posterior expectation that a student learns, Eq 6.
 
@@ -76,20 +78,12 @@ class Expectation(Settings):
         "weight": Number(Real, 0, closed="neither"),
     }
 
-    def __init__(
-        self,
-        g: Any,
-        loss: Any = "squared",
-        link: str = "identity",
-        *,
-        name: Any = None,
-        weight: float = 1.0,
-    ):
-        self.g = g
-        self.loss = loss
-        self.link = link
-        self.name = name
-        self.weight = weight
+    g: Any
+    loss: Any = "squared"
+    link: Any = "identity"
+    _: KW_ONLY
+    name: Any = None
+    weight: float = 1.0
 
     @property
     def label(self) -> str:
@@ -190,11 +184,6 @@ class Expectation(Settings):
         if callable(self.loss):
             return self.loss(values, target)
         return expectation_loss(values, target, self.loss, "identity")
-
-
-# ------------------------------------------------------------------------------------------
-# Expectations known by name
-# ------------------------------------------------------------------------------------------
 
 
 class _Known(Expectation):

@@ -41,7 +41,7 @@ from .modules import (
     unstack,
 )
 
-__all__ = ["GroupLasso", "ProximalStep", "narrow", "prune", "shrink", "widths"]
+__all__ = ["GroupLasso", "ProximalStep", "prune", "shrink", "widths"]
 
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _WEIGHTED = (nn.Linear, *_CONVOLUTIONS)
@@ -63,15 +63,11 @@ _POOLING = (
 
 
 class _Stream(NamedTuple):
-    """Units that are removed together: a layer's, and those of residual layers that add to them.
+    """Units that are removed together: a layer's, and those of residual layers that add to them."""
 
-    They are made by `source`, go through `path`, layers without weights and residual layers, and
-    are read by `reader`.
-    """
-
-    source: Any
-    path: list[Any]
-    reader: Any
+    source: Any  # the layer that makes them
+    path: list[Any]  # layers without weights and residual layers, which they go through
+    reader: Any  # the layer that reads them
 
     @property
     def layers(self) -> list[Any]:
@@ -86,12 +82,8 @@ def _streams_of(network: nn.Module) -> list[_Stream]:
     if len(set(parameters)) < len(parameters):
         raise ValueError("module must not share weights between layers, for units to be removed.")
     weighted = [i for i, layer in enumerate(layers) if type(layer) in _WEIGHTED]
-    streams = [
-        _Stream(layers[i], layers[i + 1 : j], layers[j]) for i, j in itertools.pairwise(weighted)
-    ]
-    for stream in streams:
-        _check(stream)
-    return streams
+    pairs = itertools.pairwise(weighted)
+    return [_checked(_Stream(layers[i], layers[i + 1 : j], layers[j])) for i, j in pairs]
 
 
 def _leaves(network: nn.Module) -> list[nn.Module]:
@@ -105,8 +97,8 @@ def _leaves(network: nn.Module) -> list[nn.Module]:
     return [layer for layers in nested for layer in layers]
 
 
-def _check(stream: _Stream) -> None:
-    """Raise a ValueError unless removing units of a stream can be made up for."""
+def _checked(stream: _Stream) -> _Stream:
+    """Return a stream; raise a ValueError unless removing units of it can be made up for."""
     source, path, reader = stream
     known = (*_ELEMENTWISE, *_DROPOUT, *_POOLING, nn.Flatten, ResidualLayer)
     for layer in path:
@@ -124,6 +116,7 @@ def _check(stream: _Stream) -> None:
             "groups=1, average pooling no padding and no divisor_override, and nn.Flatten() must "
             "stand between convolutions and linear layers, nowhere else."
         )
+    return stream
 
 
 def _changes_constants(pooling: Any) -> bool:
@@ -146,31 +139,11 @@ def _fits(stream: _Stream) -> bool:
     return type(reader) is nn.Linear and is_flat and not is_residual
 
 
-# --- the proximal step ------------------------------------------------------------------------
-
-
 def unit_norms(weights: Sequence[Tensor], n_lead: int = 0) -> Tensor:
-    """Compute the norm of each unit's weights.
-
-    Parameters
-    ----------
-    weights : list of Tensor of shape (..., n_units, ...)
-        The units' weights; several, where a unit has inputs in several layers.
-    n_lead : int, default=0
-        Number of leading axes, over members or heads.
-
-    Returns
-    -------
-    norms : Tensor of shape (..., n_units)
-    """
+    """Norms (..., n_units) of each unit's weights (..., n_units, ...), of one layer or several."""
     # Ten times as fast as torch.linalg.vector_norm.
     squares = (w.square().sum(tuple(range(n_lead + 1, w.ndim))) for w in weights)
     return reduce(torch.add, squares).sqrt()
-
-
-def _unit_size(weights: Sequence[Tensor], n_lead: int) -> int:
-    """How many weights a unit has."""
-    return sum(math.prod(w.shape[n_lead + 1 :]) for w in weights)
 
 
 def shrink(
@@ -182,7 +155,10 @@ def shrink(
 
     Parameters
     ----------
-    weights, n_lead : as in ``unit_norms``
+    weights : list of Tensor of shape (..., n_units, ...)
+        The units' weights; several, where a unit has inputs in several layers.
+    n_lead : int, default=0
+        Number of leading axes, over members or heads.
     amount : float or Tensor
         By how much, t: the optimizer's step size times the strength of the penalty and, as in
         :class:`GroupLasso`, the square root of how many weights a unit has.
@@ -312,15 +288,13 @@ class ProximalStep:
     A step of Adam moves each weight by about the learning rate, whatever the scale of the loss, and
     a unit of n weights by the root of n times that. So `strength` is the share of the steps that
     the penalty takes back, in all layers alike: try .01 to .3, and the less the more steps there
-    are. Without the root, as GPED has it [2]_, units of few weights would go first, though they
-    cost the least.
+    are. Without the root, as GPED has it (Sec 3.3), units of few weights would go first, though
+    they cost the least.
 
     References
     ----------
     .. [1] M. Yuan and Y. Lin, "Model selection and estimation in regression with grouped
        variables", Journal of the Royal Statistical Society B 68, 2006.
-    .. [2] M. Vadera, B. Jalaian and B. Marlin, "Generalized Bayesian Posterior Expectation
-       Distillation for Deep Neural Networks", UAI 2020, Sec. 3.3.
     """
 
     def __init__(self, module: nn.Module, strength: float):
@@ -353,13 +327,11 @@ class ProximalStep:
         @torch.no_grad()
         def step(lr: Any) -> None:
             for n_lead, units in bound:
-                amount = self.strength * lr * _unit_size(units, n_lead) ** 0.5
+                n_weights = sum(math.prod(w.shape[n_lead + 1 :]) for w in units)  # of a unit
+                amount = self.strength * lr * n_weights**0.5
                 shrink(units, amount, n_lead, inplace=True)
 
         return step
-
-
-# --- removal ----------------------------------------------------------------------------------
 
 
 def prune(module: nn.Module, threshold: float = 1e-3) -> nn.Module:
@@ -387,9 +359,8 @@ def prune(module: nn.Module, threshold: float = 1e-3) -> nn.Module:
     Raises
     ------
     ValueError
-        If `threshold` is negative, weights are not finite, or the module has layers with which
-        units cannot be removed: normalisation, whose statistics are over units, or the blocks of a
-        ResNet.
+        If weights are not finite, or the module has layers with which units cannot be removed:
+        normalisation, whose statistics are over units, or the blocks of a ResNet.
 
     Warns
     -----
@@ -438,26 +409,10 @@ def prune(module: nn.Module, threshold: float = 1e-3) -> nn.Module:
 
 
 def narrow(module: nn.Module, widths: Sequence[int]) -> nn.Module:
-    """Keep the first units of each layer but the last.
+    """Keep the first units of each layer but the last, so many as `widths` says.
 
     The result has the shape of a pruned module of the same architecture, whose weights can then be
-    loaded into it.
-
-    Parameters
-    ----------
-    module : nn.Module
-        As in :func:`prune`. It is not changed.
-    widths : tuple of int
-        Number of units to keep in each layer, see :func:`widths`.
-
-    Returns
-    -------
-    narrowed : nn.Module
-
-    Raises
-    ------
-    ValueError
-        If there are not as many layers, or not as many units in a layer.
+    loaded into it. A ValueError says that there are not as many layers, or units in a layer.
     """
 
     def change(networks: list[nn.Module]) -> list[nn.Module]:
@@ -523,7 +478,7 @@ def _(module: MultiHead, change):
 def _largest_units(
     networks: Sequence[nn.Module], threshold: float, empty: list[str]
 ) -> list[list[Tensor]]:
-    """Units to keep of each stream of each network, equally many in all networks.
+    """Units to keep of each stream of each network, equally many in all.
 
     Layers of which nothing would remain keep one unit, and are added to `empty`.
     """

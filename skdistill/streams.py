@@ -19,9 +19,6 @@ from ._utils.validation import Number
 
 __all__ = ["Batches"]
 
-# Kinds of dask's collections.
-_KINDS = ("Array", "DataFrame", "Series")
-
 # Rows of a batch, for tables.
 _BATCH_ROWS = 65_536
 
@@ -104,23 +101,11 @@ class Batches:
 
         Raises
         ------
-        TypeError
-            If one is of another kind.
         ValueError
             If they differ in their numbers of rows or partitions, or arrays do not know them.
-
-        Examples
-        --------
-        >>> import dask.array
-        >>> from skdistill.streams import Batches
-        >>> X = dask.array.random.random((50, 2), chunks=(20, 1))
-        >>> [X.shape for X, y in Batches.from_dask(X, X[:, 0])]
-        [(20, 2), (20, 2), (10, 2)]
         """
-        given = {"X": X, "y": y, "sample_weight": sample_weight}
-        if sample_weight is None:
-            del given["sample_weight"]
-        return cls(_Blocks(given), buffer_rows=buffer_rows)
+        weights = {} if sample_weight is None else {"sample_weight": sample_weight}
+        return cls(_Blocks({"X": X, "y": y, **weights}), buffer_rows=buffer_rows)
 
     def _check_source(self) -> None:
         """Raise unless the source is a table with these columns, or gives batches itself."""
@@ -215,17 +200,11 @@ def _is_dask(values: Any, *kinds: str) -> bool:
 
 
 class _Blocks:
-    """Blocks of rows of dask's arrays or frames, computed together.
-
-    Parameters
-    ----------
-    given : dict of str to dask.array.Array, dask.dataframe.DataFrame or dask.dataframe.Series
-        By the names of arguments, "X" first.
-    """
+    """Blocks of rows of dask's arrays or frames, given by the names of arguments, "X" first."""
 
     def __init__(self, given: dict[str, Any]):
         for name, values in given.items():
-            if not _is_dask(values, *_KINDS):
+            if not _is_dask(values, "Array", "DataFrame", "Series"):
                 raise TypeError(
                     f"{name} must be a dask Array, DataFrame or Series, got {type(values)}."
                 )

@@ -35,7 +35,7 @@ from skdistill import (
     HydraPlusRegressor,
     predict_uncertainty,
 )
-from skdistill.metrics import neg_log_loss_scorer
+from skdistill.metrics import get_scorer as scorer_of
 from skdistill.model_selection import (
     CheapestStudentSearchCV,
     CheapestWithin,
@@ -44,9 +44,6 @@ from skdistill.model_selection import (
     latency,
     make_cost_scorer,
     n_parameters,
-    neg_flops_scorer,
-    neg_latency_scorer,
-    neg_n_parameters_scorer,
     nondominated,
     pareto_front,
 )
@@ -109,9 +106,9 @@ def test_seen_through_meta_estimators(wrap, ensemble, data):
     model = FrozenEstimator(wrap(clone(ensemble)).fit(*data))
     assert n_parameters(model) == 3 * N_PARAMETERS
     assert flops(model, data[0]) == 3 * 2 * N_WEIGHTS
-    assert neg_n_parameters_scorer(model, *data) == -3 * N_PARAMETERS
-    assert neg_flops_scorer(model, data[0]) == -3 * 2 * N_WEIGHTS
-    assert neg_latency_scorer(model, *data) < 0
+    assert make_cost_scorer(n_parameters)(model, *data) == -3 * N_PARAMETERS
+    assert make_cost_scorer(flops)(model, data[0]) == -3 * 2 * N_WEIGHTS
+    assert make_cost_scorer(latency)(model, *data) < 0
 
 
 def test_a_pipeline_may_change_the_number_of_columns(ensemble, data):
@@ -178,7 +175,7 @@ def test_wide_networks_take_longer(data):
 def test_scorers_are_pickled_and_shown():
     scorer = pickle.loads(pickle.dumps(make_cost_scorer(latency, batch_size=7)))
     assert repr(scorer) == "EstimatorScorer(neg_cost, cost=latency, batch_size=7)"
-    assert repr(neg_flops_scorer) == "EstimatorScorer(neg_cost, cost=flops)"
+    assert repr(make_cost_scorer(flops)) == "EstimatorScorer(neg_cost, cost=flops)"
     assert make_cost_scorer(lambda model, X: 3)(None, None) == -3.0
 
 
@@ -300,7 +297,11 @@ def test_rules_that_are_none(params, error, message, data):
 
 
 GRID = {"module__hidden_units": [(30,), (3,), (10,)]}
-SCORING = {"nll": neg_log_loss_scorer, "accuracy": "accuracy", "size": neg_n_parameters_scorer}
+SCORING = {
+    "nll": scorer_of("neg_log_loss"),
+    "accuracy": "accuracy",
+    "size": make_cost_scorer(n_parameters),
+}
 
 
 @pytest.mark.parametrize(
@@ -387,7 +388,7 @@ def test_chooses_the_cheapest_within_the_tolerance(iris):
     assert search.best_params_ == {"module__hidden_units": (10,)}
     assert search.get_params()["scoring"] == "neg_log_loss"
     assert search.refit is True
-    assert search.score(*iris) == neg_log_loss_scorer(search.best_estimator_, *iris)
+    assert search.score(*iris) == scorer_of("neg_log_loss")(search.best_estimator_, *iris)
     assert search.predict(iris[0]).tolist() == search.best_estimator_.predict(iris[0]).tolist()
 
 

@@ -48,8 +48,6 @@ assert_type(student.n_epochs_, int)
 assert_type(n_parameters(student), int)
 assert_type(crps(y, members), float)
 assert_type(uncertainty_ndcg(total, epistemic, n_candidates=30), float)
-with_std = uncertainty_ndcg(total, epistemic, n_candidates=30, return_std=True)
-assert_type(with_std, tuple[float, float])
 
 chain = BayesianEnsembleClassifier(2, inference=SGLD(), max_epochs=4, random_state=0)
 classifier = HydraPlusClassifier(chain, max_epochs=2, random_state=0).fit(X, y > 0)

@@ -25,10 +25,8 @@ def report(
     large errors, where the model knows least, how it follows its teacher, what it costs and how
     fast it is, with pictures. It opens offline, on a phone, and in a notebook.
 
-    Where the model knows least is told by :func:`skdistill.metrics.uncertainty_profile`: for each
-    column, the share of the variance of the ranks of the epistemic part (of the total, if the model
-    cannot tell its parts) that lies between groups of rows with like values in it. The columns that
-    explain most are drawn.
+    Where the model knows least is told by :func:`skdistill.metrics.uncertainty_profile` of the
+    epistemic part, or of the total if the model cannot tell its parts.
 
     Parameters
     ----------
@@ -44,9 +42,7 @@ def report(
         still has it: one that was loaded from a file has it no longer.
     reference : estimator, default=None
         An independent, larger ensemble of the teacher's kind, as in
-        :func:`skdistill.metrics.fidelity`. The epistemic part of a teacher with few members is
-        itself an estimate; how the teacher follows the reference is what a perfect imitation would
-        reach, and a student above it knows the larger ensemble better than its teacher does.
+        :func:`skdistill.metrics.fidelity`.
     feature_names : array-like of str of shape (n_features,), default=None
         Names of the columns. None takes those of a DataFrame, and numbers else.
 
@@ -57,15 +53,9 @@ def report(
 
     Raises
     ------
-    TypeError
-        If `student`, `teacher` or `reference` predicts no uncertainty.
-    ValueError
-        If there are too few rows, `y` does not go with `X` or with the student, or
-        `feature_names` not with the columns.
-
-    See Also
-    --------
-    skdistill.metrics.fidelity : More ways of comparing a student with its teacher.
+    TypeError, ValueError
+        If a model predicts no uncertainty, there are too few rows, `y` does not go with `X` or with
+        the student, or `feature_names` not with the columns.
 
     Notes
     -----

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +13,7 @@ from sklearn.metrics import accuracy_score, log_loss, r2_score, root_mean_square
 
 from .._estimator.functions import predict_members, predict_quantiles, predict_uncertainty
 from .._estimator.unwrapping import has_inside, has_members
-from ..distributions import EmpiricalGaussian, Uncertainty
+from ..distributions import EmpiricalGaussian
 from ..metrics import (
     aurc,
     ause,
@@ -39,65 +38,35 @@ _N_GROUPS = 20
 
 @dataclass(frozen=True)
 class Answers:
-    """Predictions of one model for the rows; all of them arrays with a row for each.
+    """Predictions of one model for the rows; all of them arrays with a row for each."""
 
-    Parameters
-    ----------
-    y : ndarray of shape (n_samples,) or (n_samples, n_targets)
-        What is true of the rows.
-    point : ndarray of the shape of `y`
-        Predicted labels, or means.
-    total : ndarray of the shape of `y`
-        Total uncertainty.
-    aleatoric, epistemic : ndarray of the shape of `y` or None
-        Its parts.
-    probabilities : ndarray of shape (n_samples, n_classes) or None
-        Of a classifier.
-    quantiles : ndarray of shape (n_samples, n_levels) or (n_samples, n_targets, n_levels) or None
-        Of a regressor, at ``LEVELS``.
-    members : ndarray of shape (n_samples, n_members, n_targets, 2) or None
-        Of a regressor that has members.
-    classes : ndarray of shape (n_classes,) or None
-        Labels of the columns of `probabilities`.
-    measure : str
-        Of the uncertainty.
-    """
-
-    y: np.ndarray
-    point: np.ndarray
-    total: np.ndarray
+    y: np.ndarray  # (n,) or (n, n_targets): what is true of the rows
+    point: np.ndarray  # of the shape of y: predicted labels, or means
+    total: np.ndarray  # of the shape of y, as the parts
     aleatoric: np.ndarray | None
     epistemic: np.ndarray | None
+    measure: str  # of the uncertainty
     # Known where they are asked for: "| Any" spares a check that they are not None.
-    probabilities: np.ndarray | Any
-    quantiles: np.ndarray | Any
-    members: np.ndarray | Any
-    classes: np.ndarray | None
-    measure: str
+    probabilities: np.ndarray | Any = None  # (n, n_classes), of a classifier
+    classes: np.ndarray | None = None  # labels of the columns of `probabilities`
+    quantiles: np.ndarray | Any = None  # (n, n_levels) or (n, n_targets, n_levels), at LEVELS
+    members: np.ndarray | Any = None  # (n, n_members, n_targets, 2), of those that have members
 
     @classmethod
     def of(cls, model: Any, X: Any, y: np.ndarray) -> Answers:
         """Predict the rows with a model."""
         total, aleatoric, epistemic = uncertainty = predict_uncertainty(model, X)
-        found: dict[str, Any] = {
-            "y": y,
-            "point": np.asarray(model.predict(X)),
-            "measure": uncertainty.measure,
-        }
-        found |= {"total": total, "aleatoric": aleatoric, "epistemic": epistemic}
+        point = np.asarray(model.predict(X))
+        found = cls(y, point, total, aleatoric, epistemic, uncertainty.measure)
         if is_classifier(model):
-            of_kind: dict[str, Any] = {
-                "probabilities": model.predict_proba(X),
-                "classes": model.classes_,
-            }
-            return cls(**found, **of_kind, quantiles=None, members=None)
+            return replace(found, probabilities=model.predict_proba(X), classes=model.classes_)
         members = predict_members(model, X) if has_members(model) else None
-        quantiles = _quantiles(model, X, members)
-        return cls(**found, quantiles=quantiles, members=members, probabilities=None, classes=None)
+        return replace(found, quantiles=_quantiles(model, X, members), members=members)
 
     @property
-    def uncertainty(self) -> Uncertainty:
-        return Uncertainty(self.total, self.aleatoric, self.epistemic, self.measure)
+    def std(self) -> np.ndarray:
+        """Total standard deviations of a regressor."""
+        return np.sqrt(self.total)
 
     @property
     def losses(self) -> np.ndarray:
@@ -121,15 +90,12 @@ class Answers:
     def rows(self, index: np.ndarray) -> Answers:
         """Those for some of the rows."""
         arrays = {field.name: getattr(self, field.name) for field in fields(self)}
-        whole = {"classes", "measure"}
-        return replace(
-            self,
-            **{
-                name: values[index]
-                for name, values in arrays.items()
-                if values is not None and name not in whole
-            },
-        )
+        of_rows = {
+            name: values[index]
+            for name, values in arrays.items()
+            if values is not None and name not in ("classes", "measure")
+        }
+        return replace(self, **of_rows)
 
 
 def _quantiles(model: Any, X: Any, members: np.ndarray | None) -> np.ndarray | None:
@@ -157,107 +123,66 @@ class Quantity(NamedTuple):
     compute: Callable[[Answers], float]
 
 
-def _coverage(share: float, answers: Answers) -> float:
-    return interval_coverage(answers.y, answers.interval(share))
+def _by(metric: Callable[..., float], *names: str, **kwargs: Any) -> Callable[[Answers], float]:
+    """Metric of y and of the answers of these names."""
+    return lambda a: metric(a.y, *(getattr(a, name) for name in names), **kwargs)
 
 
-_RANKING = [
-    Quantity(
-        "ranking of errors",
-        "prediction rejection ratio",
-        "",
-        "higher",
-        lambda a: prediction_rejection_ratio(a.losses, _one_number_a_row(a.total, a.total.mean(0))),
-    ),
-]
+def _by_class(metric: Callable[..., float], **kwargs: Any) -> Callable[[Answers], float]:
+    return lambda a: metric(a.y, a.probabilities, labels=a.classes, **kwargs)
+
+
+def _coverage(share: float) -> Callable[[Answers], float]:
+    return lambda a: interval_coverage(a.y, a.interval(share))
+
+
+def _rejection_ratio(a: Answers) -> float:
+    return prediction_rejection_ratio(a.losses, _one_number_a_row(a.total, a.total.mean(0)))
+
+
+_SCORE, _RANKING = "proper scores", "ranking of errors"
+_RATIO = Quantity(_RANKING, "prediction rejection ratio", "", "higher", _rejection_ratio)
+_ECE, _CLASSWISE = "expected calibration error", "classwise calibration error"
 
 OF_CLASSES = [
-    Quantity("accuracy", "accuracy", "", "higher", lambda a: accuracy_score(a.y, a.point)),
+    Quantity("accuracy", "accuracy", "", "higher", _by(accuracy_score, "point")),
+    Quantity(_SCORE, "log loss", "nats", "lower", _by_class(log_loss)),
+    Quantity(_SCORE, "Brier score", "", "lower", _by_class(brier_score)),
+    Quantity("calibration", _ECE, "", "lower", _by_class(expected_calibration_error)),
     Quantity(
-        "proper scores",
-        "log loss",
-        "nats",
-        "lower",
-        lambda a: log_loss(a.y, a.probabilities, labels=a.classes),
+        *("calibration", _CLASSWISE, "", "lower"),
+        _by_class(expected_calibration_error, classwise=True),
     ),
-    Quantity(
-        "proper scores",
-        "Brier score",
-        "",
-        "lower",
-        lambda a: brier_score(a.y, a.probabilities, labels=a.classes),
-    ),
-    Quantity(
-        "calibration",
-        "expected calibration error",
-        "",
-        "lower",
-        lambda a: expected_calibration_error(a.y, a.probabilities, labels=a.classes),
-    ),
-    Quantity(
-        "calibration",
-        "classwise calibration error",
-        "",
-        "lower",
-        lambda a: expected_calibration_error(
-            a.y, a.probabilities, labels=a.classes, classwise=True
-        ),
-    ),
-    Quantity("ranking of errors", "AURC", "", "lower", lambda a: aurc(a.losses, a.total)),
-    *_RANKING,
+    Quantity(_RANKING, "AURC", "", "lower", lambda a: aurc(a.losses, a.total)),
+    _RATIO,
 ]
 
 OF_NUMBERS = [
+    Quantity("accuracy", "RMSE", "units of y", "lower", _by(root_mean_squared_error, "point")),
+    Quantity("accuracy", "R2", "", "higher", _by(r2_score, "point")),
+    Quantity(_SCORE, "NLL of one Gaussian", "nats", "lower", _by(gaussian_nll, "point", "std")),
     Quantity(
-        "accuracy", "RMSE", "units of y", "lower", lambda a: root_mean_squared_error(a.y, a.point)
-    ),
-    Quantity("accuracy", "R2", "", "higher", lambda a: r2_score(a.y, a.point)),
-    Quantity(
-        "proper scores",
-        "NLL of one Gaussian",
-        "nats",
-        "lower",
-        lambda a: gaussian_nll(a.y, a.point, np.sqrt(a.total)),
-    ),
-    Quantity(
-        "proper scores",
-        "interval score, 90 %",
-        "units of y",
-        "lower",
+        *(_SCORE, "interval score, 90 %", "units of y", "lower"),
         lambda a: interval_score(a.y, a.interval(0.9), coverage=0.9),
     ),
     Quantity(
-        "calibration",
-        "calibration error of quantiles",
-        "",
-        "lower",
-        lambda a: regression_calibration_error(a.y, a.quantiles, LEVELS),
+        *("calibration", "calibration error of quantiles", "", "lower"),
+        _by(regression_calibration_error, "quantiles", quantiles=LEVELS),
     ),
-    Quantity("calibration", "coverage of 50 % intervals", "", "near 0.5", partial(_coverage, 0.5)),
-    Quantity("calibration", "coverage of 90 % intervals", "", "near 0.9", partial(_coverage, 0.9)),
+    Quantity("calibration", "coverage of 50 % intervals", "", "near 0.5", _coverage(0.5)),
+    Quantity("calibration", "coverage of 90 % intervals", "", "near 0.9", _coverage(0.9)),
     Quantity(
-        "calibration",
-        "width of 90 % intervals",
-        "units of y",
-        "",
+        *("calibration", "width of 90 % intervals", "units of y", ""),
         lambda a: interval_width(a.interval(0.9)),
     ),
-    Quantity(
-        "ranking of errors", "AUSE", "", "lower", lambda a: ause(a.y, a.point, np.sqrt(a.total))
-    ),
-    *_RANKING,
+    Quantity(_RANKING, "AUSE", "", "lower", _by(ause, "point", "std")),
+    _RATIO,
 ]
 
 # Of regressors that have members.
 OF_MEMBERS = [
-    Quantity(
-        "proper scores",
-        "NLL of the members' mixture",
-        "nats",
-        "lower",
-        lambda a: mixture_nll(a.y, a.members),
-    ),
-    Quantity("proper scores", "CRPS", "units of y", "lower", lambda a: crps(a.y, a.members)),
+    Quantity(_SCORE, "NLL of the members' mixture", "nats", "lower", _by(mixture_nll, "members")),
+    Quantity(_SCORE, "CRPS", "units of y", "lower", _by(crps, "members")),
 ]
 
 

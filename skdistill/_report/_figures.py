@@ -35,21 +35,18 @@ def of_scores(answers: dict[str, Answers]) -> Iterator[Picture]:
     """Draw calibration, and what is gained by leaving out uncertain rows."""
     compared = {role: found for role, found in answers.items() if role != "reference"}
     if answers["student"].classes is None:
-        yield Picture(
-            "calibration",
-            "Calibration of quantiles",
+        title, draw = "Calibration of quantiles", _draw_quantiles
+        text = (
             "Share of the rows at or below each predicted quantile; on the diagonal it is as "
-            "predicted.",
-            partial(_draw_quantiles, compared),
+            "predicted."
         )
     else:
-        yield Picture(
-            "calibration",
-            "Reliability",
+        title, draw = "Reliability", _draw_reliability
+        text = (
             "Accuracy by confidence; on the diagonal it is as predicted. Bars are the shares of "
-            "the rows.",
-            partial(_draw_reliability, compared),
+            "the rows."
         )
+    yield Picture("calibration", title, text, partial(draw, compared))
     yield Picture(
         "ranking of errors",
         "Error without the most uncertain rows",
@@ -104,13 +101,12 @@ def of_agreement(answers: dict[str, Answers]) -> Iterator[Picture]:
         return
     whose = others[-1]
     for part in ("epistemic", "aleatoric", "total"):
-        columns = {
-            role: values
-            for role, found in answers.items()
-            if (values := _column(found, part)) is not None
-        }
-        if len(columns) < len(answers):
+        known = {role: getattr(found, part) for role, found in answers.items()}
+        if any(values is None for values in known.values()):
             continue
+        columns = {  # of the first target
+            role: values if values.ndim == 1 else values[:, 0] for role, values in known.items()
+        }
         display = FidelityDisplay(
             student={part: columns["student"]},
             teacher={part: columns[others[0]]},
@@ -123,18 +119,8 @@ def of_agreement(answers: dict[str, Answers]) -> Iterator[Picture]:
             f"{part.capitalize()} part, row by row",
             f"A point for each row: the student's {part} uncertainty by the {whose}'s. On the "
             f"dashed line they are equal.{band}",
-            partial(_draw_fidelity, display),
+            display.plot,
         )
-
-
-def _draw_fidelity(display: FidelityDisplay, ax: Any) -> None:
-    display.plot(ax=[ax])
-
-
-def _column(answers: Answers, part: str) -> np.ndarray | None:
-    """A part of the uncertainty, of the first target, (n,)."""
-    values = getattr(answers, part)
-    return values if values is None or values.ndim == 1 else values[:, 0]
 
 
 def of_profiles(
@@ -165,11 +151,7 @@ def _draw_profiles(
 ) -> None:
     for role, profile in of_models.items():
         data = profile._asdict() | {"unit": unit, "part": part}
+        line = {} if profile.values.dtype.kind == "f" else {"linestyle": "none"}  # categories
         UncertaintyProfileDisplay(**data, feature_name=name, name=role).plot(
-            ax=ax, plot_mean=role == "student", **_style(role, profile)
+            ax=ax, plot_mean=role == "student", **{**_STYLES[role], **line}
         )
-
-
-def _style(role: str, profile: UncertaintyProfile) -> dict[str, str]:
-    """The style of a model; between categories there is no line."""
-    return {**_STYLES[role], **({} if profile.values.dtype.kind == "f" else {"linestyle": "none"})}

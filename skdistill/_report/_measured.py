@@ -17,6 +17,7 @@ from .._data.checks import check_trainable, refuse_masked
 from .._estimator.unwrapping import final_step, has_inside, inside
 from .._serialization.container import LIBRARIES
 from .._utils.validation import errors_about
+from ..displays import UNITS
 from ._answers import Answers
 from ._figures import of_agreement, of_profiles, of_scores
 from ._measurements import agreement, costs, explained, parts_of_uncertainty, profiles, scores
@@ -40,7 +41,8 @@ def measured(
             f"y must have the shape of the student's predictions, "
             f"{np.shape(answers['student'].point)}, got {y.shape}."
         )
-    part, unit = answers["student"].least_known[0], _unit(answers["student"])
+    part = answers["student"].least_known[0]
+    unit = UNITS[answers["student"].measure] if y.ndim == 1 else "relative to its mean"
     found = profiles(answers, X, names) if names else {}
     if not names:
         notes.append("Where the model knows least is told for tables only, rows of one dimension.")
@@ -53,16 +55,14 @@ def measured(
     ]
     measurements = [measurement for measurement in found_all if measurement.values]
     pictures = [*of_scores(answers), *of_profiles(found, part, unit), *of_agreement(answers)]
-    title = type(final_step(student)[0]).__name__
-    summary = _summary(models, len(y))
-    return ModelReport(title, summary, _facts(models, X, y), measurements, pictures, notes)
-
-
-def _unit(answers: Answers) -> str:
-    """Unit of what is least known, a number a row."""
-    if answers.total.ndim == 2:
-        return "relative to its mean"
-    return {"entropy": "nats", "variance": "squared units of y"}[answers.measure]
+    kinds = {role: type(final_step(model)[0]).__name__ for role, model in models.items()}
+    summary = f"Measured on {len(y):,} rows"
+    if "teacher" in kinds:
+        summary += f", beside its teacher, {kinds['teacher']}"
+    if "reference" in kinds:
+        summary += f", and a reference, {kinds['reference']}"
+    facts = _facts(models, X, y)
+    return ModelReport(kinds["student"], f"{summary}.", facts, measurements, pictures, notes)
 
 
 def _models(student: Any, teacher: Any, reference: Any, notes: list[str]) -> dict[str, Any]:
@@ -147,32 +147,18 @@ def _feature_names(X: Any, given: Any) -> list[str]:
     return names
 
 
-def _summary(models: dict[str, Any], n_rows: int) -> str:
-    names = {role: type(final_step(model)[0]).__name__ for role, model in models.items()}
-    text = f"Measured on {n_rows:,} rows"
-    if "teacher" in names:
-        text += f", beside its teacher, {names['teacher']}"
-    if "reference" in names:
-        text += f", and a reference, {names['reference']}"
-    return text + "."
-
-
 def _facts(models: dict[str, Any], X: Any, y: np.ndarray) -> dict[str, str]:
     shape = " × ".join(f"{size:,}" for size in np.shape(X)[1:])
     about = {"rows": f"{len(y):,}", "columns" if len(np.shape(X)) == 2 else "shape of a row": shape}
     if y.ndim == 2:
         about["targets"] = f"{y.shape[1]:,}; numbers are means over them, pictures of single rows "
         about["targets"] += "show the first"
-    about |= {role: _words_for(model) for role, model in models.items()}
+    for role, model in models.items():  # as its author wrote it, in one line of bounded length
+        text = " ".join(repr(model).split())
+        about[role] = text if len(text) <= 300 else text[:299] + "…"
     return {
         **about,
         "date": date.today().isoformat(),
         "machine": f"{platform.system()}, {platform.machine()}, Python {platform.python_version()}",
         "versions": ", ".join(f"{name} {version}" for name, version in LIBRARIES.items()),
     }
-
-
-def _words_for(model: Any) -> str:
-    """A model as its author wrote it, in one line of bounded length."""
-    text = " ".join(repr(model).split())
-    return text if len(text) <= 300 else text[:299] + "…"

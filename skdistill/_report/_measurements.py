@@ -24,10 +24,14 @@ _BATCH = 256
 
 # How one model follows another: what metrics.fidelity finds, in words.
 _FIDELITY = {
-    "rank_correlation": ("rank correlation of the {part} part", "", "higher"),
-    "median_ratio": ("median ratio of the {part} part", "", "near 1"),
+    "rank_correlation": ("rank correlation of the {part} part with the {other}'s", "higher"),
+    "median_ratio": ("median ratio of the {part} part to the {other}'s", "near 1"),
 }
-_GAPS = {"nll_gap": "NLL", "rmse_gap": "RMSE", "error_gap": "share of wrong labels"}
+_GAPS = {  # and their units
+    "nll_gap": ("NLL", "nats"),
+    "rmse_gap": ("RMSE", "units of y"),
+    "error_gap": ("share of wrong labels", ""),
+}
 
 
 def scores(answers: dict[str, Answers], notes: list[str]) -> Iterator[Measurement]:
@@ -39,11 +43,8 @@ def scores(answers: dict[str, Answers], notes: list[str]) -> Iterator[Measuremen
     rows = left_out(len(of_student.y))
     parts = {role: [found.rows(index) for index in rows] for role, found in answers.items()}
     for quantity in quantities:
-        able = [
-            role
-            for role, found in answers.items()
-            if quantity not in OF_MEMBERS or found.members is not None
-        ]
+        needs_members = quantity in OF_MEMBERS
+        able = [r for r, found in answers.items() if not needs_members or found.members is not None]
         try:
             values = {role: float(quantity.compute(answers[role])) for role in able}
             without = {
@@ -73,19 +74,18 @@ def parts_of_uncertainty(answers: dict[str, Answers]) -> Iterator[Measurement]:
     is_entropy = answers["student"].measure == "entropy"
     for part in ("total", "aleatoric", "epistemic"):
         known = able if part != "total" else answers
-        means = {role: _mean(getattr(found, part)) for role, found in known.items()}
+        means = {role: float(np.mean(getattr(found, part))) for role, found in known.items()}
         if is_entropy:
             yield Measurement("uncertainty", f"mean {part} entropy", means, "nats")
         else:
             roots = {role: value**0.5 for role, value in means.items()}
             name = f"root of the mean {part} variance"
             yield Measurement("uncertainty", name, roots, "units of y")
-    shares = {role: _mean(found.epistemic) / _mean(found.total) for role, found in able.items()}
+    shares = {
+        role: float(np.mean(np.asarray(found.epistemic))) / float(np.mean(found.total))
+        for role, found in able.items()
+    }
     yield Measurement("uncertainty", "epistemic share of the mean", shares)
-
-
-def _mean(part: Any) -> float:
-    return float(np.mean(part))
 
 
 def agreement(models: dict[str, Any], X: Any, y: np.ndarray) -> Iterator[Measurement]:
@@ -110,15 +110,11 @@ def _of_pair(other: str, key: str, values: dict[str, float]) -> Iterator[Measure
     """Say one of the numbers that metrics.fidelity finds, if the report has it."""
     part, _, measure = key.partition("_")
     if measure in _FIDELITY:
-        name, unit, better = _FIDELITY[measure]
-        text = f"{name.format(part=part)} with the {other}'s"
-        if measure == "median_ratio":
-            text = f"{name.format(part=part)} to the {other}'s"
-        yield Measurement("fidelity", text, values, unit, better)
+        text, better = _FIDELITY[measure]
+        yield Measurement("fidelity", text.format(part=part, other=other), values, "", better)
     elif key in _GAPS and other == "reference":  # the teacher's stand beside the scores
-        text = f"{_GAPS[key]} less the {other}'s"
-        unit = {"nll_gap": "nats", "rmse_gap": "units of y"}.get(key, "")
-        yield Measurement("fidelity", text, values, unit, "lower")
+        name, unit = _GAPS[key]
+        yield Measurement("fidelity", f"{name} less the {other}'s", values, unit, "lower")
 
 
 def costs(models: dict[str, Any], X: Any, notes: list[str]) -> Iterator[Measurement]:
@@ -163,10 +159,7 @@ def _saved_bytes(model: Any, role: str, notes: list[str]) -> int | None:
 
 
 def _training_seconds(model: Any) -> float | None:
-    """Seconds that the networks were trained for, all epochs together.
-
-    None if the model's history does not tell.
-    """
+    """Seconds that all epochs of the networks took; None if the model's history does not tell."""
     history = innermost(model, None, "history_", "report")[0].history_
     seconds = [epoch["dur"] for epoch in history if "dur" in epoch]
     return sum(seconds) if seconds else None
@@ -175,10 +168,7 @@ def _training_seconds(model: Any) -> float | None:
 def profiles(
     answers: dict[str, Answers], X: Any, names: list[str]
 ) -> dict[str, dict[str, UncertaintyProfile]]:
-    """How the uncertainty of each model depends on each column, the strongest first.
-
-    Returns ``profiles[feature][role]``.
-    """
+    """``profiles[feature][role]``: what depends on each feature, the strongest first."""
     found = {
         name: {
             role: uncertainty_profile(given.least_known[1], column_of(X, number))

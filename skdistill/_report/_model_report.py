@@ -77,19 +77,16 @@ class ModelReport:
             name: np.array([getattr(row, name) for row in rows], dtype=object)
             for name in ("section", "quantity", "unit", "better")
         }
-        differences = [row.difference for row in rows]
-        return as_frame(
-            {
-                **text,
-                "student": _column(row.values.get("student") for row in rows),
-                "student_error": _column(row.errors.get("student") for row in rows),
-                "teacher": _column(row.values.get("teacher") for row in rows),
-                "difference": _column(differences),
-                "difference_error": _column(row.errors.get("difference") for row in rows),
-                "reference": _column(row.values.get("reference") for row in rows),
-            },
-            None,
-        )
+        numbers = {
+            "student": [row.values.get("student") for row in rows],
+            "student_error": [row.errors.get("student") for row in rows],
+            "teacher": [row.values.get("teacher") for row in rows],
+            "difference": [row.difference for row in rows],
+            "difference_error": [row.errors.get("difference") for row in rows],
+            "reference": [row.values.get("reference") for row in rows],
+        }
+        columns = {name: np.array(found, dtype=float) for name, found in numbers.items()}
+        return as_frame({**text, **columns}, None)
 
     def to_html(self) -> str:
         """Return the report as a page that needs nothing else: no file, no network, no script.
@@ -97,16 +94,15 @@ class ModelReport:
         Returns
         -------
         html : str
-            A whole document.
 
         Raises
         ------
         ImportError
             If matplotlib is not installed: ``pip install skdistill[plot]``.
         """
-        from ._page import page
+        from ._page import html_of
 
-        return page(f"{self.title}: report", self._repr_html_())
+        return html_of(self, whole=True)
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the page to a file.
@@ -118,21 +114,14 @@ class ModelReport:
 
         Raises
         ------
-        ImportError
-            If matplotlib is not installed.
-        OSError
-            If the file cannot be written.
+        ImportError, OSError
+            As `to_html` does, and if the file cannot be written.
         """
         FilePath().check(path, "path")
         write_atomically(Path(path), self.to_html().encode())
 
     def _repr_html_(self) -> str:
         """Body of the page, for notebooks."""
-        from ._page import body
+        from ._page import html_of
 
-        about = self.title, self.summary, self.facts
-        return body(*about, self.measurements, self.pictures, self.notes)
-
-
-def _column(values: Any) -> np.ndarray:
-    return np.array([np.nan if value is None else value for value in values], dtype=float)
+        return html_of(self, whole=False)

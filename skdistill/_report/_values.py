@@ -10,28 +10,15 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Measurement:
-    """One quantity, of each model for which it is known.
-
-    Parameters
-    ----------
-    section : str
-        Of the report.
-    quantity : str
-    values : dict of str to float
-        By the role of the model, "student", "teacher" or "reference".
-    unit : str, default=""
-    better : str, default=""
-        "lower", "higher", or what it should be near; empty where neither is better.
-    errors : dict of str to float, default={}
-        Standard errors, due to the choice of the rows: of the "student", and of the "difference" of
-        student and teacher.
-    """
+    """One quantity, of each model for which it is known."""
 
     section: str
     quantity: str
-    values: dict[str, float]
+    values: dict[str, float]  # by the role of the model, "student", "teacher" or "reference"
     unit: str = ""
-    better: str = ""
+    better: str = ""  # "lower", "higher", or what it should be near
+    # Standard errors, due to the choice of the rows: of the "student", and of the "difference" of
+    # student and teacher.
     errors: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -44,20 +31,9 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Picture:
-    """One picture, drawn only when it is asked for.
-
-    Parameters
-    ----------
-    section : str
-        Of the report.
-    title : str
-    text : str
-        What is to be seen, for those who do not see the picture, too.
-    draw : callable
-        ``draw(ax)`` draws it on matplotlib's axes.
-    """
+    """One picture, drawn only when it is asked for."""
 
     section: str
     title: str
-    text: str
-    draw: Callable[[Any], Any]
+    text: str  # what is to be seen, for those who do not see the picture, too
+    draw: Callable[[Any], Any]  # takes matplotlib's axes

@@ -1,8 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Data of the papers: toy generators, tables for regression and classification, and images.
 
-The real sets are read from the folder that the environment variable ``SKDISTILL_DATA`` names, or
-else downloaded once.
+The real sets are read from a file in the folder that the environment variable ``SKDISTILL_DATA``
+names, or else downloaded once, with :func:`sklearn.datasets.fetch_openml`, and kept in `data_home`.
+
+References
+----------
+.. [1] M. Ferianc, M. Rodrigues. "Simple Regularisation for Uncertainty-Aware Knowledge
+   Distillation" (Hydra+), 2022.
+.. [2] "Progressive Knowledge Distillation: Building Ensembles for Efficient Inference" (B-DISTIL).
+.. [3] M. Vadera, B. Jalaian, B. Marlin. "Generalized Bayesian Posterior Expectation Distillation
+   for Deep Neural Networks" (GPED), UAI 2020.
 """
 
 from __future__ import annotations

@@ -41,10 +41,8 @@ IMAGE_SETS = tuple(_SETS)
 def fetch_images(name: str, *, data_home: Any = None) -> Bunch:
     """Load MNIST [1]_, or KMNIST [2]_, which is often its partner out of distribution.
 
-    The file ``images/mnist.npz`` or ``images/kmnist_test.npz`` in the folder that the environment
-    variable ``SKDISTILL_DATA`` names comes first; it holds `X_test` and `y_test`, and may hold
-    `X_train` and `y_train`. Without it, the set is downloaded from OpenML with
-    :func:`sklearn.datasets.fetch_openml`, and kept in `data_home`.
+    The file ``images/mnist.npz`` or ``images/kmnist_test.npz`` in ``SKDISTILL_DATA`` comes first;
+    it holds `X_test` and `y_test`, and may hold `X_train` and `y_train`. Else OpenML has the set.
 
     Parameters
     ----------
@@ -56,7 +54,7 @@ def fetch_images(name: str, *, data_home: Any = None) -> Bunch:
     Returns
     -------
     bunch : :class:`~sklearn.utils.Bunch`
-        With these attributes:
+        With `DESCR`, the source of the data, and:
 
         data : ndarray of shape (n_samples, 28, 28), uint8
             Images, 0 the background.
@@ -65,13 +63,11 @@ def fetch_images(name: str, *, data_home: Any = None) -> Bunch:
         is_train : ndarray of shape (n_samples,), bool
             The 60,000 images of the training set come first, if they are there; the 10,000 others
             are the test set.
-        DESCR : str
-            Description and source of the data.
 
     Raises
     ------
     ValueError
-        If `name` is none of the sets, or the data are not what they should be.
+        If the data are not what they should be.
     OSError
         If the set is not in ``SKDISTILL_DATA`` and cannot be downloaded; the message says how to
         go on without a connection.
@@ -84,7 +80,13 @@ def fetch_images(name: str, *, data_home: Any = None) -> Bunch:
     source = source_of(name, _SETS)
     file, arrays = f"images/{source.file}.npz", "X_test and y_test"
     bunch = load_or_download(name, source, file, arrays, _from_file, _from_openml, data_home)
-    _check(bunch, name, source)
+    n_rows, counts = len(bunch.target), tuple(np.bincount(bunch.target[~bunch.is_train]).tolist())
+    if bunch.data.shape != (n_rows, _SIDE, _SIDE) or counts != source.test_counts:
+        raise ValueError(
+            f"The set {name!r} should have images of shape ({_SIDE}, {_SIDE}), and in its test set "
+            f"{source.test_counts} of the classes; loaded were images of shape {bunch.data.shape} "
+            f"and {n_rows} labels, {counts} in the test set. {bunch.DESCR}"
+        )
     return bunch
 
 
@@ -107,14 +109,3 @@ def _from_openml(source: _Source, data_home) -> Bunch:
         is_train=np.arange(len(found.target)) < _N_TRAIN,
         DESCR=f"Data from {address(source.origin)}.",
     )
-
-
-def _check(bunch: Bunch, name: str, source: _Source) -> None:
-    """Check that the loaded data are the expected ones."""
-    n_rows, counts = len(bunch.target), tuple(np.bincount(bunch.target[~bunch.is_train]).tolist())
-    if bunch.data.shape != (n_rows, _SIDE, _SIDE) or counts != source.test_counts:
-        raise ValueError(
-            f"The set {name!r} should have images of shape ({_SIDE}, {_SIDE}), and in its test set "
-            f"{source.test_counts} of the classes; loaded were images of shape {bunch.data.shape} "
-            f"and {n_rows} labels, {counts} in the test set. {bunch.DESCR}"
-        )

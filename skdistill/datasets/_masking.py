@@ -19,7 +19,7 @@ def mask_squares(
 ) -> np.ndarray:
     """Mask a random square of each image.
 
-    MNIST has hardly any uncertainty to distil; masked images have some [1]_.
+    MNIST has hardly any uncertainty to distil; masked images have some (GPED, App. A.1).
 
     Parameters
     ----------
@@ -47,11 +47,6 @@ def mask_squares(
         If X and `image_shape` do not tell the shape of an image, a square does not fit in, or
         X's dtype cannot represent `value`.
 
-    References
-    ----------
-    .. [1] Vadera, Jalaian, Marlin (2020), "Generalized Bayesian Posterior Expectation Distillation
-           for Deep Neural Networks", Appendix A.1.
-
     Examples
     --------
     >>> import numpy as np
@@ -69,16 +64,14 @@ def mask_squares(
     random_state = check_random_state(random_state)
     tops = random_state.randint(height - size + 1, size=len(X))
     lefts = random_state.randint(width - size + 1, size=len(X))
-    mask = _between(tops, size, height)[:, :, None] & _between(lefts, size, width)[:, None, :]
+    is_row, is_column = (
+        (np.arange(n) >= first[:, None]) & (np.arange(n) < first[:, None] + size)
+        for n, first in ((height, tops), (width, lefts))
+    )
+    mask = is_row[:, :, None] & is_column[:, None, :]
     images = X.reshape(len(X), *(1,) * (3 - len(shape)), *shape)
     np.copyto(images, np.asarray(value).astype(X.dtype), where=mask[:, None])
     return images.reshape(X.shape)
-
-
-def _between(starts, size, n):
-    """Mask (len(starts), n) of the `size` positions from each start on."""
-    offsets = np.arange(n) - starts[:, None]
-    return (offsets >= 0) & (offsets < size)
 
 
 def _image_shape(X, image_shape):
@@ -98,7 +91,7 @@ def split_labelled(
 ) -> tuple[Any, Any, Any]:
     """Split rows into labelled ones and unlabelled ones.
 
-    A teacher learns from the labelled rows, a student from all [1]_:
+    A teacher learns from the labelled rows, a student from all (GPED, App. A.1):
     ``student.fit(X_labelled, y_labelled, X_transfer=X_unlabelled)``.
 
     Parameters
@@ -106,7 +99,7 @@ def split_labelled(
     X : array-like of shape (n_samples, ...)
     y : array-like of shape (n_samples,)
     n_labelled : int
-        Number of rows that stay labelled, chosen uniformly.
+        Number of rows that stay labelled, chosen uniformly, from 1 to n_samples.
     random_state : int, RandomState instance or None, default=None
         Draws the labelled rows. With the same int, a smaller set is a subset of a larger one.
 
@@ -117,24 +110,13 @@ def split_labelled(
     X_unlabelled : array-like of shape (n_samples - n_labelled, ...) or None
         None if all rows stay labelled.
 
-    Raises
-    ------
-    ValueError
-        If `n_labelled` is not between 1 and n_samples.
-
-    References
-    ----------
-    .. [1] Vadera, Jalaian, Marlin (2020), "Generalized Bayesian Posterior Expectation Distillation
-           for Deep Neural Networks", Appendix A.1.
-
     Examples
     --------
     >>> import numpy as np
     >>> from skdistill.datasets import split_labelled
     >>> X, y = np.arange(8).reshape(4, 2), np.arange(4)
-    >>> X_labelled, y_labelled, X_unlabelled = split_labelled(X, y, 1, random_state=0)
-    >>> X_labelled.shape, y_labelled.shape, X_unlabelled.shape
-    ((1, 2), (1,), (3, 2))
+    >>> [part.shape for part in split_labelled(X, y, 1, random_state=0)]
+    [(1, 2), (1,), (3, 2)]
     """
     check_consistent_length(X, y)
     Number(Integral, 1, len(y)).check(n_labelled, "n_labelled")

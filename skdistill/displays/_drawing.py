@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Shared by all displays: the late import of matplotlib, axes, colours, labels, units."""
+"""Shared by all displays: the late import of matplotlib, artists, colours, labels, units."""
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable
+from importlib import import_module
+from io import BytesIO
+from typing import Any
 
 # From the palette of Okabe and Ito, distinct under every common colour-vision deficiency; the
 # bands are lighter tints of its sky blue and orange, and differ in lightness too.
@@ -16,16 +19,8 @@ REFERENCE_COLOR = "#4D4D4D"
 # Ten colours for as many classes by Petroff (2021), arXiv:2107.02270, also distinct;
 # scikit-learn's DecisionBoundaryDisplay has them too.
 CLASS_COLORS = (
-    "#3f90da",
-    "#ffa90e",
-    "#bd1f01",
-    "#94a4a2",
-    "#832db6",
-    "#a96b59",
-    "#e76300",
-    "#b9ac70",
-    "#717581",
-    "#92dadd",
+    *("#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6"),
+    *("#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd"),
 )
 
 PARTS = ("total", "aleatoric", "epistemic")
@@ -33,8 +28,17 @@ PARTS = ("total", "aleatoric", "epistemic")
 # Units of an Uncertainty, by its measure.
 UNITS = {"entropy": "nats", "variance": "squared units of y", "std": "units of y"}
 
+# What methods of axes draw, in matplotlib.
+_ARTISTS = {
+    "plot": ("lines", "Line2D"),
+    "scatter": ("collections", "PathCollection"),
+    "fill_between": ("collections", "PolyCollection"),
+    "pcolormesh": ("collections", "QuadMesh"),
+    "stairs": ("patches", "StepPatch"),
+}
 
-def import_pyplot(caller):
+
+def import_pyplot(caller: str) -> Any:
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
@@ -42,59 +46,44 @@ def import_pyplot(caller):
     return plt
 
 
-def given_or_new_axes(ax, caller):
-    plt = import_pyplot(caller)
-    return plt.subplots(layout="constrained")[1] if ax is None else ax
+def draw(ax: Any, method: str, *data: Any, given: Any = None, **style: Any) -> Any:
+    """Call a method of the axes, with the style updated by the keywords that a user has given."""
+    drawn = getattr(ax, method)(*data, **merged_style(method, style, given))
+    return drawn[0] if method == "plot" else drawn
 
 
-def given_or_new_row(ax, n_axes, size, caller, **shared):
-    """Array of `n_axes` axes: those given, or a row of new ones, each of `size` in inches."""
-    plt = import_pyplot(caller)
-    if ax is None:
-        width, height = size
-        _, axes = plt.subplots(
-            1,
-            n_axes,
-            figsize=(n_axes * width, height),
-            layout="constrained",
-            squeeze=False,
-            **shared,
-        )
-        return axes[0]
-    axes = np.atleast_1d(np.asarray(ax, dtype=object)).ravel()
-    if len(axes) != n_axes:
-        raise ValueError(f"ax must hold {n_axes} axes, one for each panel, got {len(axes)}.")
-    return axes
-
-
-def class_colormap(n_classes):
-    from matplotlib import colormaps
-    from matplotlib.colors import ListedColormap
-
-    if n_classes <= len(CLASS_COLORS):
-        return ListedColormap(CLASS_COLORS[:n_classes])
-    return colormaps["turbo"].resampled(n_classes)
-
-
-def merge_style(artist, defaults, given):
-    """Defaults updated by the user's keywords, short names such as `lw` included."""
+def merged_style(method: str, style: dict[str, Any], given: Any) -> dict[str, Any]:
+    """Style updated by the user's keywords, short names such as `lw` included."""
     from matplotlib.cbook import normalize_kwargs
 
-    return {**defaults, **normalize_kwargs(given or {}, artist)}
+    module, artist = _ARTISTS[method]
+    artist_class = getattr(import_module(f"matplotlib.{module}"), artist)
+    return {**style, **normalize_kwargs(given or {}, artist_class)}
 
 
 def draw_reference(ax, x, y, label, **style):
     """Draw a reference line unless the axes have it already; return the line or None."""
     if label in ax.get_legend_handles_labels()[1]:
         return None
-    return ax.plot(x, y, label=label, **style)[0]
+    return ax.plot(x, y, label=label, color=REFERENCE_COLOR, linestyle=":", **style)[0]
 
 
-def leave_room_above(ax, x, low, high, fraction=0.25):
-    """Make room for a legend, since matplotlib ignores bands when it places one."""
-    top = np.max(high) + fraction * (np.max(high) - np.min(low))
-    ax.update_datalim([(x, top)])
-    ax.autoscale_view()
+def png_of(draw: Callable[[Any], Any], size: tuple[float, float], dpi: int, caller: str) -> bytes:
+    """Return a PNG of what `draw(ax)` draws, of `size` in inches, not in pyplot's list of figures.
+
+    An ImportError names the `caller` where matplotlib is missing.
+    """
+    import_pyplot(caller)
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    # One look, whatever style the user's session has.
+    with rc_context(rc={"font.size": 10.0}):
+        figure = Figure(size, layout="constrained")
+        draw(figure.subplots())
+        content = BytesIO()
+        figure.savefig(content, format="png", dpi=dpi)
+    return content.getvalue()
 
 
 def common_measure(uncertainties):
@@ -109,6 +98,14 @@ def known_parts(uncertainty):
     """Parts of an uncertainty by name, without those that are None."""
     parts = zip(PARTS, uncertainty, strict=True)
     return {part: values for part, values in parts if values is not None}
+
+
+def part_of(uncertainty, part):
+    """The part of a name; a ValueError if the model cannot tell it."""
+    parts = known_parts(uncertainty)
+    if part not in parts:
+        raise ValueError(f"part must be one of {list(parts)} of this model, got {part!r}.")
+    return parts[part]
 
 
 def labelled(name, score):

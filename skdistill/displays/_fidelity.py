@@ -10,17 +10,16 @@ import numpy as np
 
 from .._estimator.functions import predict_uncertainty
 from ..metrics import epistemic_fidelity
+from ._display import Display, documented
 from ._drawing import (
     LINE_COLOR,
     REFERENCE_COLOR,
     TOTAL_COLOR,
     UNITS,
     common_measure,
-    given_or_new_row,
-    import_pyplot,
+    draw,
     known_parts,
     label_log_axis,
-    merge_style,
 )
 from ._grids import check_target
 
@@ -28,8 +27,9 @@ from ._grids import check_target
 _N_GROUPS = 20
 
 
+@documented
 @dataclass(kw_only=True, eq=False, repr=False)
-class FidelityDisplay:
+class FidelityDisplay(Display):
     """A student's uncertainty of each row against its teacher's, on logarithmic axes.
 
     One panel for each part that all models know: total, aleatoric and epistemic. With a reference,
@@ -38,9 +38,6 @@ class FidelityDisplay:
     reach: a student whose points lie within it is as close to the larger ensemble as its teacher.
     Legends give rank correlations and median ratios. Rows of which a model is sure, with an
     uncertainty of 0, are not shown.
-
-    Use :meth:`from_estimators` or :meth:`from_predictions` to create it. All parameters are stored
-    as attributes.
 
     Parameters
     ----------
@@ -57,8 +54,6 @@ class FidelityDisplay:
         The student's, by part.
     bands_ : dict of str to matplotlib PolyCollection
         The teacher's; empty without a reference.
-    axes_, figure_ : ndarray of matplotlib Axes, and matplotlib Figure
-        The panels, and their figure.
 
     See Also
     --------
@@ -94,21 +89,20 @@ class FidelityDisplay:
             Keywords of `fill_between`, for the bands.
         **kwargs : dict
             Keywords of `scatter`, for the points.
-
-        Returns
-        -------
-        display : FidelityDisplay
-            The display itself.
         """
-        axes = given_or_new_row(ax, len(self.student), (4, 3.8), f"{type(self).__name__}.plot")
+        axes = self._open_panels(ax, len(self.student), (4, 3.8))
         self.points_: dict[str, Any] = {}
         self.bands_: dict[str, Any] = {}
+        whose, unit = "teacher" if self.reference is None else "reference", UNITS[self.measure]
         for panel, part in zip(axes, self.student, strict=True):
+            x = (self.teacher if self.reference is None else self.reference)[part]
+            y, shown = self.student[part], (x > 0) & (self.student[part] > 0)
             if self.reference is not None:
-                self.bands_[part] = self._draw_band(panel, part, band_kwargs)
-            self.points_[part] = self._draw_points(panel, part, kwargs)
-            whose = "teacher" if self.reference is None else "reference"
-            unit = UNITS[self.measure]
+                self.bands_[part] = _draw_band(panel, x, self.teacher[part], band_kwargs)
+            label = f"student ({_agreement(x, y)})"
+            style = {"color": LINE_COLOR, "alpha": 0.5, "s": 8, "linewidth": 0, "label": label}
+            points = draw(panel, "scatter", x[shown], y[shown], given=kwargs, **style)
+            self.points_[part] = points
             ends = panel.dataLim.intervalx
             panel.plot(ends, ends, color=REFERENCE_COLOR, linestyle="--", linewidth=1)
             panel.set(xscale="log", yscale="log", xlabel=f"{part.capitalize()}, {whose} ({unit})")
@@ -116,29 +110,7 @@ class FidelityDisplay:
             label_log_axis(panel.xaxis, *panel.get_xlim())
             label_log_axis(panel.yaxis, *panel.get_ylim())
             panel.legend(fontsize="small", loc="upper left")
-        self.axes_, self.figure_ = axes, axes[0].figure
         return self
-
-    def _horizontal(self, part: str) -> np.ndarray:
-        return (self.teacher if self.reference is None else self.reference)[part]
-
-    def _draw_points(self, ax, part, given):
-        from matplotlib.collections import PathCollection
-
-        x, y = self._horizontal(part), self.student[part]
-        label = f"student ({_agreement(x, y)})"
-        style = {"color": LINE_COLOR, "alpha": 0.5, "s": 8, "linewidth": 0, "label": label}
-        shown = (x > 0) & (y > 0)
-        return ax.scatter(x[shown], y[shown], **merge_style(PathCollection, style, given))
-
-    def _draw_band(self, ax, part, given):
-        from matplotlib.collections import PolyCollection
-
-        x, y = self._horizontal(part), self.teacher[part]
-        style = {"color": TOTAL_COLOR, "linewidth": 0, "label": f"teacher ({_agreement(x, y)})"}
-        shown = (x > 0) & (y > 0)
-        band = _band(x[shown], y[shown])
-        return ax.fill_between(*band, **merge_style(PolyCollection, style, given))
 
     @classmethod
     def from_estimators(
@@ -151,20 +123,10 @@ class FidelityDisplay:
         teacher, student : estimator
             Fitted, with `predict_uncertainty`, or a Pipeline, a search or a
             TransformedTargetRegressor around one.
-        X : array-like of shape (n_samples, n_features)
-            Rows that played no part in training.
         reference : estimator, default=None
             An independent, larger ensemble of the teacher's kind.
-        **kwargs : dict
-            Keywords of :meth:`from_predictions`, such as `target`, and of :meth:`plot`, such as
-            `ax`.
-
-        Returns
-        -------
-        display : FidelityDisplay
-            The display, drawn.
         """
-        import_pyplot(f"{cls.__name__}.from_estimators")
+        cls._needs_matplotlib("from_estimators")
         of_reference = None if reference is None else predict_uncertainty(reference, X)
         both = (predict_uncertainty(model, X) for model in (teacher, student))
         return cls.from_predictions(*both, reference=of_reference, **kwargs)
@@ -182,41 +144,24 @@ class FidelityDisplay:
             `predict_uncertainty` returns them, or their standard deviations. A part may be None.
         reference : Uncertainty, default=None
             That of a larger ensemble.
-        target : int, default=0
-            Which target to draw where there are several.
-        **kwargs : dict
-            Keywords of :meth:`plot`, such as `ax`.
-
-        Returns
-        -------
-        display : FidelityDisplay
-            The display, drawn.
 
         Raises
         ------
         ValueError
             If measures or numbers of rows differ.
         """
-        import_pyplot(f"{cls.__name__}.from_predictions")
         given = {"teacher": teacher, "student": student}
         given |= {} if reference is None else {"reference": reference}
         measure = common_measure(given.values())
         known = [known_parts(uncertainty) for uncertainty in given.values()]
         parts = [part for part in known[0] if all(part in found for found in known)]
         n_rows = len(np.asarray(teacher.total))
-        columns = {
-            role: {
-                part: check_target(
-                    getattr(uncertainty, part),
-                    f"the {part} uncertainty of the {role}",
-                    target,
-                    n_rows,
-                    like="row of the teacher",
-                )
-                for part in parts
-            }
-            for role, uncertainty in given.items()
-        }
+
+        def column(part: str, role: str) -> np.ndarray:
+            values, name = getattr(given[role], part), f"the {part} uncertainty of the {role}"
+            return check_target(values, name, target, n_rows, like="row of the teacher")
+
+        columns = {role: {part: column(part, role) for part in parts} for role in given}
         return cls(**columns, measure=measure).plot(**kwargs)
 
 
@@ -225,8 +170,12 @@ def _agreement(x, values):
     return f"rank {found.rank_correlation:.2f}, ratio {found.median_ratio:.2f}"
 
 
-def _band(x, values):
-    """Places, and quantiles .05 and .95 of the values of the rows around each of them."""
+def _draw_band(ax, x, y, given):
+    """Fill between the quantiles .05 and .95 of the values y of rows of like x."""
+    style = {"color": TOTAL_COLOR, "linewidth": 0, "label": f"teacher ({_agreement(x, y)})"}
+    shown = (x > 0) & (y > 0)
+    x, values = x[shown], y[shown]
     groups = [rows for rows in np.array_split(np.argsort(x), _N_GROUPS) if len(rows)]
     ends = np.reshape([np.quantile(values[rows], [0.05, 0.95]) for rows in groups], (-1, 2))
-    return [np.median(x[rows]) for rows in groups], *ends.T
+    places = [np.median(x[rows]) for rows in groups]
+    return draw(ax, "fill_between", places, *ends.T, given=given, **style)

@@ -14,16 +14,15 @@ import numpy as np
 from .._estimator.functions import predict_uncertainty
 from .._utils.validation import Number
 from ..metrics import uncertainty_total_variation
+from ._display import Display, documented
 from ._drawing import (
     CONTRAST_COLOR,
     LINE_COLOR,
     PARTS,
     UNITS,
     common_measure,
-    given_or_new_row,
-    import_pyplot,
+    draw,
     known_parts,
-    merge_style,
 )
 from ._grids import check_target
 
@@ -37,17 +36,15 @@ _SQUARE_ROOT = {
 }
 
 
+@documented
 @dataclass(kw_only=True, eq=False, repr=False)
-class UncertaintyHistogramDisplay:
+class UncertaintyHistogramDisplay(Display):
     """Histograms of the uncertainties of one or several models, in and out of distribution.
 
     One panel for each part: total, aleatoric and epistemic. The first model, usually the teacher,
     is filled, the others are outlines on top. The title of a panel gives the total variation of
     each to the first, in and out of distribution; for a single model, that between the rows in and
     out of distribution.
-
-    Use :meth:`from_estimators` or :meth:`from_predictions` to create it. All parameters are stored
-    as attributes.
 
     Parameters
     ----------
@@ -66,13 +63,10 @@ class UncertaintyHistogramDisplay:
     ----------
     histograms_ : dict of dict of dict of str to matplotlib StepPatch
         The histograms, in the order of `shares`.
-    axes_, figure_ : ndarray of matplotlib Axes, and matplotlib Figure
-        The panels, and their figure.
 
     See Also
     --------
     skdistill.metrics.uncertainty_total_variation : The numbers in the titles.
-    skdistill.metrics.ood_auroc : How well an uncertainty tells the rows out of distribution.
 
     Examples
     --------
@@ -104,13 +98,8 @@ class UncertaintyHistogramDisplay:
             rows, or one of matplotlib's, "linear" or "log".
         **kwargs : dict
             Keywords of `stairs`, for all histograms.
-
-        Returns
-        -------
-        display : UncertaintyHistogramDisplay
-            The display itself.
         """
-        axes = given_or_new_row(ax, len(self.edges), (4, 3.6), f"{type(self).__name__}.plot")
+        axes = self._open_panels(ax, len(self.edges), (4, 3.6))
         self.histograms_ = {}
         for ax, part in zip(axes, self.edges, strict=True):
             self.histograms_[part] = self._draw_part(ax, part, kwargs)
@@ -120,13 +109,9 @@ class UncertaintyHistogramDisplay:
             ax.set_yscale(**_SQUARE_ROOT if yscale == "sqrt" else {"value": yscale})
         axes[0].set_ylabel("Share of rows" + " (square-root scale)" * (yscale == "sqrt"))
         axes[-1].legend(fontsize="small")
-        self.axes_ = axes
-        self.figure_ = axes[0].figure
         return self
 
     def _draw_part(self, ax, part, given):
-        from matplotlib.patches import StepPatch
-
         first, *others = self.shares["total"]  # which every model has
         outlines = ({"linestyle": line, "linewidth": 1.6} for line in cycle(("-", "--", ":")))
         styles: dict[str, dict] = {first: {"fill": True, "alpha": 0.35, "linewidth": 0}}
@@ -136,8 +121,7 @@ class UncertaintyHistogramDisplay:
             for where, shares in by_set.items():
                 label = f"{name}, {_SETS[where]}"
                 style = {"color": _COLORS[where], "label": label, **styles[name]}
-                style = merge_style(StepPatch, style, given)
-                patch = ax.stairs(shares, self.edges[part], **style)
+                patch = draw(ax, "stairs", shares, self.edges[part], given=given, **style)
                 patches.setdefault(name, {})[where] = patch
         return patches
 
@@ -162,20 +146,10 @@ class UncertaintyHistogramDisplay:
             Fitted estimators with `predict_uncertainty`, or a Pipeline, a search or a
             TransformedTargetRegressor around one, by the names that stand in the legend. The
             others are compared with the first.
-        X : array-like of shape (n_samples, n_features)
-            Rows in distribution, preferably held out.
         X_out : array-like of shape (n_samples_out, n_features), default=None
             Rows out of distribution.
-        **kwargs : dict
-            Keywords of :meth:`from_predictions`, such as `bins`, and of :meth:`plot`,
-            such as `ax`.
-
-        Returns
-        -------
-        display : UncertaintyHistogramDisplay
-            The display, drawn.
         """
-        import_pyplot(f"{cls.__name__}.from_estimators")
+        cls._needs_matplotlib("from_estimators")
         _check_by_name(estimators, "estimators")
         inside, outside = (
             None
@@ -208,22 +182,12 @@ class UncertaintyHistogramDisplay:
             The same for rows out of distribution.
         bins : int, default=50
             Number of bins.
-        target : int, default=0
-            Which target to draw where there are several.
-        **kwargs : dict
-            Keywords of :meth:`plot`, such as `ax`.
-
-        Returns
-        -------
-        display : UncertaintyHistogramDisplay
-            The display, drawn.
 
         Raises
         ------
         ValueError
             If the two have other names, or the measures differ.
         """
-        import_pyplot(f"{cls.__name__}.from_predictions")
         Number(Integral, 1).check(bins, "bins")
         _check_by_name(in_distribution, "in_distribution")
         given = {"in": in_distribution}

@@ -8,15 +8,14 @@ from itertools import cycle
 from typing import Any, Self
 
 from ..model_selection import costs_and_scores, nondominated
+from ._display import Display, documented
 from ._drawing import (
     CLASS_COLORS,
     CONTRAST_COLOR,
     LINE_COLOR,
     REFERENCE_COLOR,
-    given_or_new_row,
-    import_pyplot,
+    draw,
     label_log_axis,
-    merge_style,
 )
 
 _LABELS = {
@@ -30,16 +29,15 @@ Drawn = dict[str, dict[str, dict[str, Any]]]
 _MARKERS = ("o", "s", "^", "D", "v")
 
 
+@documented
 @dataclass(kw_only=True, eq=False, repr=False)
-class ParetoDisplay:
+class ParetoDisplay(Display):
     """Scores of the candidates of one or several searches against their costs.
 
     One panel for each pair of a score and a cost, as in Fig 2 of GPED [1]_: the candidates, and a
     line through those on the Pareto front, which no other candidate beats in cost without being
     worse. It compares, say, pruned students with an exhaustive search over widths. A dashed line
     shows the teacher's score, a dotted one the cost of a student of the teacher's architecture.
-
-    Use :meth:`from_cv_results` to create it. All parameters are stored as attributes.
 
     Parameters
     ----------
@@ -56,12 +54,9 @@ class ParetoDisplay:
 
     Attributes
     ----------
-    fronts_ : dict of dict of dict of str to matplotlib Line2D
-        ``fronts_[score][cost][search]`` is the line through the Pareto front.
-    points_ : dict of dict of dict of str to matplotlib PathCollection
-        The candidates, likewise.
-    axes_, figure_ : ndarray of matplotlib Axes, and matplotlib Figure
-        The panels, and their figure.
+    fronts_, points_ : dict of dict of dict of str to matplotlib Line2D and PathCollection
+        ``fronts_[score][cost][search]`` is the line through the Pareto front, `points_` has the
+        candidates.
 
     See Also
     --------
@@ -101,16 +96,11 @@ class ParetoDisplay:
             Keywords of `scatter`, for the candidates.
         **kwargs : dict
             Keywords of `plot`, for the lines through the fronts.
-
-        Returns
-        -------
-        display : ParetoDisplay
-            The display itself.
         """
+        pairs = [(score, cost) for score in self.scores for cost in self.costs]
+        axes = self._open_panels(ax, len(pairs), (3.6, 3.4))
         from matplotlib.ticker import EngFormatter
 
-        pairs = [(score, cost) for score in self.scores for cost in self.costs]
-        axes = given_or_new_row(ax, len(pairs), (3.6, 3.4), f"{type(self).__name__}.plot")
         self.points_: Drawn = {score: {cost: {} for cost in self.costs} for score in self.scores}
         self.fronts_: Drawn = {score: {cost: {} for cost in self.costs} for score in self.scores}
         for panel, (score, cost) in zip(axes, pairs, strict=True):
@@ -120,8 +110,6 @@ class ParetoDisplay:
             label_log_axis(panel.xaxis, *panel.get_xlim())
             panel.xaxis.set_major_formatter(EngFormatter(sep=""))  # 20k, 50k
         axes[0].legend(fontsize="small")
-        self.axes_ = axes
-        self.figure_ = axes[0].figure
         return self
 
     def _draw_references(self, ax, score, cost):
@@ -133,21 +121,16 @@ class ParetoDisplay:
             ax.axvline(value, color=REFERENCE_COLOR, linestyle=":", label="base student")
 
     def _draw_searches(self, ax, score, cost, point_kwargs, front_kwargs):
-        from matplotlib.collections import PathCollection
-        from matplotlib.lines import Line2D
-
         colors = cycle([LINE_COLOR, CONTRAST_COLOR, *CLASS_COLORS])
         for name, color, marker in zip(self.scores[score], colors, cycle(_MARKERS), strict=False):
             costs, scores = self.costs[cost][name], self.scores[score][name]
             shown, front = _sign(score) * scores, nondominated(costs, scores)
-            point_style = {"color": color, "marker": marker, "alpha": 0.35, "s": 25, "linewidth": 0}
-            self.points_[score][cost][name] = ax.scatter(
-                costs, shown, **merge_style(PathCollection, point_style, point_kwargs)
-            )
-            front_style = {"color": color, "marker": marker, "markersize": 5, "label": name}
-            self.fronts_[score][cost][name] = ax.plot(
-                costs[front], shown[front], **merge_style(Line2D, front_style, front_kwargs)
-            )[0]
+            look = {"color": color, "marker": marker}
+            style = {**look, "alpha": 0.35, "s": 25, "linewidth": 0}
+            points = draw(ax, "scatter", costs, shown, given=point_kwargs, **style)
+            style, at = {**look, "markersize": 5, "label": name}, (costs[front], shown[front])
+            self.points_[score][cost][name] = points
+            self.fronts_[score][cost][name] = draw(ax, "plot", *at, given=front_kwargs, **style)
 
     @classmethod
     def from_cv_results(
@@ -172,15 +155,8 @@ class ParetoDisplay:
             Names of costs among the metrics, or of other columns that are better when smaller, see
             :func:`skdistill.model_selection.pareto_front`.
         teacher_scores, base_costs : as in :class:`ParetoDisplay`
-        **kwargs : dict
-            Keywords of :meth:`plot`, such as `ax`.
-
-        Returns
-        -------
-        display : ParetoDisplay
-            The display, drawn.
         """
-        import_pyplot(f"{cls.__name__}.from_cv_results")
+        cls._needs_matplotlib("from_cv_results")
         searches = {"candidates": cv_results} if "params" in cv_results else dict(cv_results)
         read = {
             (score, cost, name): costs_and_scores(results, cost, score)

@@ -10,56 +10,31 @@ import numpy as np
 
 from .._estimator.functions import predict_uncertainty
 from ..metrics import uncertainty_profile
-from ._drawing import (
-    REFERENCE_COLOR,
-    UNITS,
-    draw_reference,
-    given_or_new_axes,
-    import_pyplot,
-    known_parts,
-    labelled,
-    merge_style,
-)
+from ._display import Display, documented
+from ._drawing import UNITS, draw, draw_reference, labelled, part_of
 from ._grids import check_target, named_column
 
 
+@documented
 @dataclass(kw_only=True, eq=False, repr=False)
-class UncertaintyProfileDisplay:
+class UncertaintyProfileDisplay(Display):
     """Mean uncertainty of rows by the values of one column.
 
     It shows where, along a column, a model knows little: the epistemic part is large there. The
     legend tells the share of the variance of its ranks that the groups of the column explain.
 
-    Use :meth:`from_estimator` or :meth:`from_predictions` to create it. All parameters are stored
-    as attributes.
-
     Parameters
     ----------
-    values : ndarray of shape (n_groups,)
-        Medians of groups of rows, or categories; NaN or None is the group of missing values.
-    means : ndarray of shape (n_groups,)
-        Mean uncertainty of each group.
-    counts : ndarray of shape (n_groups,)
-        Number of rows of each group.
-    explained : float
-        Share of the variance of the uncertainty's ranks that lies between the groups.
-    unit : str, default=None
-        Unit of the uncertainty.
-    part : str, default=None
-        Which part of the uncertainty it is.
-    feature_name : str, default="x"
-        Name of the column.
-    name : str, default=None
-        Name of the model in the legend.
+    values, means, counts, explained
+        As in :class:`skdistill.metrics.UncertaintyProfile`.
+    unit, part : str, default=None
+        Unit of the uncertainty, and which part of it it is.
 
     Attributes
     ----------
-    line_ : matplotlib Line2D
-        The mean of each group.
-    mean_line_ : matplotlib Line2D or None
-        The mean of all rows; None if another model has drawn its own there.
-    ax_, figure_ : matplotlib Axes and Figure
-        Where all is drawn.
+    line_, mean_line_ : matplotlib Line2D
+        The mean of each group, and of all rows; the latter is None if another model has drawn its
+        own there.
 
     See Also
     --------
@@ -90,34 +65,22 @@ class UncertaintyProfileDisplay:
 
         Parameters
         ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None creates a new figure.
-        name : str, default=None
-            Name of the model in the legend; None uses the stored one.
         plot_mean : bool, default=True
             Whether to draw the mean of all rows.
         **kwargs : dict
             Keywords of `plot`, for the means of the groups.
-
-        Returns
-        -------
-        display : UncertaintyProfileDisplay
-            The display itself.
         """
-        ax = given_or_new_axes(ax, f"{type(self).__name__}.plot")
-        from matplotlib.lines import Line2D
-
+        ax = self._open(ax)
         name = self.name if name is None else name
         label = labelled(name, f"explained: {self.explained:.2f}")
         places, labels = self._places()
         lines = "-" if labels is None else "none"
         style = {"linewidth": 2, "linestyle": lines, "marker": "o", "label": label}
-        self.line_ = ax.plot(places, self.means, **merge_style(Line2D, style, kwargs))[0]
+        self.line_ = draw(ax, "plot", places, self.means, given=kwargs, **style)
         self.mean_line_ = None
         if plot_mean:
             ends, mean = [min(places), max(places)], np.average(self.means, weights=self.counts)
-            look = {"color": REFERENCE_COLOR, "linestyle": ":"}
-            self.mean_line_ = draw_reference(ax, ends, [mean] * 2, "mean of all rows", **look)
+            self.mean_line_ = draw_reference(ax, ends, [mean] * 2, "mean of all rows")
         if labels is not None:
             ax.set_xticks(places, labels, rotation=30, ha="right")
         unit = f" ({self.unit})" if self.unit else ""
@@ -125,7 +88,6 @@ class UncertaintyProfileDisplay:
         ax.set_ylabel(f"Mean {self.part or 'uncertainty'}{unit}")
         ax.set_ylim(bottom=0, auto=True)  # the next model's means may be larger
         ax.legend(fontsize="small")
-        self.ax_, self.figure_ = ax, ax.figure
         return self
 
     def _places(self):
@@ -154,42 +116,24 @@ class UncertaintyProfileDisplay:
 
         Parameters
         ----------
-        estimator : estimator
-            Fitted, with `predict_uncertainty`, or a Pipeline, a search or a
-            TransformedTargetRegressor around one.
-        X : array-like of shape (n_samples, n_features)
-            Rows like those to predict.
         feature : int or str, default=0
             The column, by position, or in a DataFrame by name.
         part : {"total", "aleatoric", "epistemic"}, default="epistemic"
             Which uncertainty.
         n_bins : int, default=10
             As in :func:`skdistill.metrics.uncertainty_profile`.
-        target : int, default=0
-            Which target to look at where there are several.
-        name : str, default=None
-            Name of the model in the legend; None uses the name of its class.
-        **kwargs : dict
-            Keywords of :meth:`plot`, such as `ax`.
-
-        Returns
-        -------
-        display : UncertaintyProfileDisplay
-            The display, drawn.
 
         Raises
         ------
         ValueError
             If there is no such column or target, or the model cannot tell the `part`.
         """
-        import_pyplot(f"{cls.__name__}.from_estimator")
+        cls._needs_matplotlib("from_estimator")
         uncertainty = predict_uncertainty(estimator, X)
-        parts = known_parts(uncertainty)
-        if part not in parts:
-            raise ValueError(f"part must be one of {list(parts)} of this model, got {part!r}.")
+        of_part = part_of(uncertainty, part)
         values, feature_name = named_column(X, feature, "feature")
         return cls.from_predictions(
-            check_target(parts[part], f"the {part} uncertainty", target),
+            check_target(of_part, f"the {part} uncertainty", target),
             values,
             n_bins=n_bins,
             unit=UNITS[uncertainty.measure],
@@ -208,7 +152,7 @@ class UncertaintyProfileDisplay:
         n_bins: int = 10,
         unit: str | None = None,
         part: str | None = None,
-        feature_name: str | None = "x",
+        feature_name: str = "x",
         name: str | None = None,
         **kwargs: Any,
     ) -> Self:
@@ -218,22 +162,8 @@ class UncertaintyProfileDisplay:
         ----------
         uncertainty, values, n_bins
             As in :func:`skdistill.metrics.uncertainty_profile`.
-        unit, part, feature_name, name
-            As in :class:`UncertaintyProfileDisplay`.
-        **kwargs : dict
-            Keywords of :meth:`plot`, such as `ax`.
-
-        Returns
-        -------
-        display : UncertaintyProfileDisplay
-            The display, drawn.
+        unit, part : as in :class:`UncertaintyProfileDisplay`
         """
-        import_pyplot(f"{cls.__name__}.from_predictions")
-        found = uncertainty_profile(uncertainty, values, n_bins=n_bins)._asdict()
-        about: dict[str, Any] = {
-            "unit": unit,
-            "part": part,
-            "feature_name": feature_name,
-            "name": name,
-        }
-        return cls(**found, **about).plot(**kwargs)
+        found: dict[str, Any] = uncertainty_profile(uncertainty, values, n_bins=n_bins)._asdict()
+        display = cls(**found, unit=unit, part=part, feature_name=feature_name, name=name)
+        return display.plot(**kwargs)

@@ -13,7 +13,8 @@ from sklearn.base import is_classifier
 from .._estimator.functions import predict_uncertainty
 from .._utils.validation import OneOf
 from ..metrics import aurc, prediction_rejection_ratio, risk_coverage_curve
-from ._drawing import given_or_new_axes, import_pyplot, known_parts, labelled, merge_style
+from ._display import Display, documented
+from ._drawing import draw, labelled, part_of
 from ._grids import check_target
 
 # The risk is drawn at this many coverages besides those of the rows, between which it is curved.
@@ -28,50 +29,34 @@ _X_LABELS = {
 }
 
 
+@documented
 @dataclass(kw_only=True, eq=False, repr=False)
-class RejectionCurveDisplay:
+class RejectionCurveDisplay(Display):
     """Risk of a model that abstains on uncertain rows, against the share of rows that it predicts.
 
     The risk is the mean loss on the rows that are predicted. Rejecting at random leaves it as it
-    is, and the oracle, which rejects the largest losses first, lies
-    below every other curve.
-
-    Use :meth:`from_estimator` or :meth:`from_losses` to create it. All parameters are stored as
-    attributes. Several models are compared by drawing them on the same axes.
+    is, and the oracle, which rejects the largest losses first, lies below every other curve.
+    Several models are compared by drawing them on the same axes.
 
     Parameters
     ----------
-    coverage : ndarray of shape (n_points,)
-        Share of the rows that are predicted, from 0 to 1.
-    risk : ndarray of shape (n_points,)
-        Mean loss on these rows.
-    oracle_risk : ndarray of shape (n_points,)
-        The same for the oracle.
-    aurc : float, default=None
-        Area under the curve, shown in the legend unless None.
-    rejection_ratio : float, default=None
-        Prediction-rejection ratio, shown in the legend unless None.
+    coverage, risk, oracle_risk : ndarray of shape (n_points,)
+        Share of the rows that are predicted, from 0 to 1, and mean loss on these rows, and on those
+        that the oracle keeps.
+    aurc, rejection_ratio : float, default=None
+        Area under the curve and prediction-rejection ratio, shown in the legend unless None.
     loss_name : str, default="loss"
         Name of the loss, for the label of the vertical axis.
-    name : str, default=None
-        Name of the model in the legend.
 
     Attributes
     ----------
-    line_ : matplotlib Line2D
-        The model's curve.
-    oracle_line_ : matplotlib Line2D or None
-        The oracle's curve.
-    random_line_ : matplotlib Line2D or None
-        The risk of rejecting at random.
-    ax_, figure_ : matplotlib Axes and Figure
-        Where all is drawn.
+    line_, oracle_line_, random_line_ : matplotlib Line2D
+        The model's curve, the oracle's, and the risk of rejecting at random; the latter two may be
+        None.
 
     See Also
     --------
     skdistill.metrics.risk_coverage_curve : Computes the curve.
-    skdistill.metrics.aurc : The area.
-    skdistill.metrics.prediction_rejection_ratio : The ratio.
     SparsificationDisplay : The same for squared errors, relative to that of all rows.
 
     Examples
@@ -103,32 +88,18 @@ class RejectionCurveDisplay:
 
         Parameters
         ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None creates a new figure.
         against : {"coverage", "rejected"}, default="coverage"
             Whether the horizontal axis is the share of the rows predicted or rejected.
-        name : str, default=None
-            Name of the model in the legend; None uses the stored one.
-        plot_oracle : bool, default=True
-            Whether to draw the oracle's curve.
-        plot_random : bool, default=True
-            Whether to draw the risk of rejecting at random.
+        plot_oracle, plot_random : bool, default=True
+            Whether to draw the oracle's curve, and the risk of rejecting at random.
         **kwargs : dict
             Keywords of `plot`, for the model's curve.
-
-        Returns
-        -------
-        display : RejectionCurveDisplay
-            The display itself.
         """
         OneOf(tuple(_X_LABELS)).check(against, "against")
-        ax = given_or_new_axes(ax, f"{type(self).__name__}.plot")
-        from matplotlib.lines import Line2D
-
-        name = self.name if name is None else name
+        ax = self._open(ax)
         x = self.coverage if against == "coverage" else 1 - self.coverage
-        style = merge_style(Line2D, {"linewidth": 2, "label": self._label(name)}, kwargs)
-        self.line_ = ax.plot(x, self.risk, **style)[0]
+        style = {"linewidth": 2, "label": self._label(self.name if name is None else name)}
+        self.line_ = draw(ax, "plot", x, self.risk, given=kwargs, **style)
 
         self.oracle_line_ = self.random_line_ = None
         if plot_oracle:
@@ -144,7 +115,6 @@ class RejectionCurveDisplay:
         )
         _fit_height(ax, against)
         ax.legend(fontsize="small")
-        self.ax_, self.figure_ = ax, ax.figure
         return self
 
     def _draw_limit(self, ax, x, y, label, linestyle):
@@ -178,27 +148,8 @@ class RejectionCurveDisplay:
 
         Parameters
         ----------
-        estimator : estimator
-            Fitted classifier or regressor with `predict_uncertainty`, or a Pipeline, a search or a
-            TransformedTargetRegressor around one.
-        X : array-like of shape (n_samples, n_features)
-            Rows, preferably held out.
-        y : array-like of shape (n_samples,) or (n_samples, n_targets)
-            True labels or values.
         part : {"total", "aleatoric", "epistemic"}, default="total"
             The uncertainty by which rows are rejected.
-        target : int, default=0
-            Which target to look at where there are several.
-        name : str, default=None
-            Name of the model in the legend; None uses the name of its class.
-        **kwargs : dict
-            Keywords of :meth:`from_losses`, such as `sample_weight`, and of :meth:`plot`,
-            such as `ax`.
-
-        Returns
-        -------
-        display : RejectionCurveDisplay
-            The display, drawn.
 
         Raises
         ------
@@ -206,10 +157,8 @@ class RejectionCurveDisplay:
             If `y` has another shape than the predictions, the model cannot tell the `part`, or
             there is no such target.
         """
-        import_pyplot(f"{cls.__name__}.from_estimator")
-        parts = known_parts(predict_uncertainty(estimator, X))
-        if part not in parts:
-            raise ValueError(f"part must be one of {list(parts)} of this model, got {part!r}.")
+        cls._needs_matplotlib("from_estimator")
+        uncertainty = part_of(predict_uncertainty(estimator, X), part)
         y_true, y_pred = np.asarray(y), np.asarray(estimator.predict(X))
         if y_true.shape != y_pred.shape:
             raise ValueError(
@@ -221,7 +170,7 @@ class RejectionCurveDisplay:
             losses, loss_name = (y_true - y_pred) ** 2, "squared error"
         return cls.from_losses(
             check_target(losses, "y", target),
-            check_target(parts[part], f"the {part} uncertainty", target),
+            check_target(uncertainty, f"the {part} uncertainty", target),
             loss_name=loss_name,
             name=type(estimator).__name__ if name is None else name,
             **kwargs,
@@ -246,28 +195,17 @@ class RejectionCurveDisplay:
             As in :func:`skdistill.metrics.risk_coverage_curve`.
         loss_name : str, default="loss"
             Name of the loss, for the label of the vertical axis.
-        name : str, default=None
-            Name of the model in the legend.
-        **kwargs : dict
-            Keywords of :meth:`plot`, such as `ax`.
-
-        Returns
-        -------
-        display : RejectionCurveDisplay
-            The display, drawn.
         """
-        import_pyplot(f"{cls.__name__}.from_losses")
         curve = risk_coverage_curve(losses, uncertainty, sample_weight=sample_weight)
         oracle = risk_coverage_curve(losses, losses, sample_weight=sample_weight)
+        ratio = prediction_rejection_ratio(losses, uncertainty, sample_weight=sample_weight)
         coverage = reduce(np.union1d, (np.linspace(0, 1, _N_COVERAGES), curve[0], oracle[0]))
         display = cls(
             coverage=coverage,
             risk=_risk_at(coverage, *curve),
             oracle_risk=_risk_at(coverage, *oracle),
             aurc=aurc(losses, uncertainty, sample_weight=sample_weight),
-            rejection_ratio=prediction_rejection_ratio(
-                losses, uncertainty, sample_weight=sample_weight
-            ),
+            rejection_ratio=ratio,
             loss_name=loss_name,
             name=name,
         )

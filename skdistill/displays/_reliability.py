@@ -10,22 +10,18 @@ import numpy as np
 from sklearn.calibration import CalibrationDisplay, calibration_curve
 
 from ..metrics import expected_calibration_error, reliability_curve
-from ._drawing import CLASS_COLORS, given_or_new_axes, import_pyplot, labelled, merge_style
+from ._display import Display, documented
+from ._drawing import CLASS_COLORS, draw, labelled, merged_style
 
 
+@documented
 @dataclass(kw_only=True, eq=False, repr=False)
-class ReliabilityDisplay:
+class ReliabilityDisplay(Display):
     """Accuracy against confidence, or the frequency of each class against its probability.
 
     The confidence is the largest of a row's probabilities. A calibrated model follows the
     diagonal; one below it is overconfident. Bars show how the confidences are distributed: where
     they are low the curve rests on few rows.
-
-    It draws the multi-class case with scikit-learn's
-    :class:`~sklearn.calibration.CalibrationDisplay`, one for each curve.
-
-    Use :meth:`from_estimator` or :meth:`from_predictions` to create it. All parameters are stored
-    as attributes.
 
     Parameters
     ----------
@@ -37,8 +33,6 @@ class ReliabilityDisplay:
         bars; None draws none.
     calibration_error : float, default=None
         Expected calibration error, shown in the legend unless None.
-    name : str, default=None
-        Name of the model in the legend.
 
     Attributes
     ----------
@@ -46,13 +40,10 @@ class ReliabilityDisplay:
         The curves.
     bars_ : matplotlib StepPatch or None
         The distribution of the confidences.
-    ax_, figure_ : matplotlib Axes and Figure
-        Where all is drawn.
 
     See Also
     --------
     skdistill.metrics.reliability_curve : The curve of the confidences.
-    skdistill.metrics.expected_calibration_error : The error in the legend.
     sklearn.calibration.calibration_curve : The curve of each class.
 
     Examples
@@ -82,10 +73,6 @@ class ReliabilityDisplay:
 
         Parameters
         ----------
-        ax : matplotlib Axes, default=None
-            Axes to draw on. None creates a new figure.
-        name : str, default=None
-            Name of the model in the legend; None uses the stored one.
         ref_line : bool, default=True
             Whether to draw the diagonal.
         plot_bars : bool, default=True
@@ -94,14 +81,8 @@ class ReliabilityDisplay:
             Keywords of `stairs`, for the bars.
         **kwargs : dict
             Keywords of `plot`, for the curves.
-
-        Returns
-        -------
-        display : ReliabilityDisplay
-            The display itself.
         """
-        ax = given_or_new_axes(ax, f"{type(self).__name__}.plot")
-
+        ax = self._open(ax)
         of_classes = self.curves[0].pos_label is not None
         name = self.name if name is None else name
         if self.calibration_error is not None:
@@ -113,7 +94,10 @@ class ReliabilityDisplay:
         ]
         self.bars_ = None
         if plot_bars and self.share is not None:
-            self.bars_ = self._draw_bars(ax, bars_kwargs)
+            edges = np.linspace(0, 1, len(self.share) + 1)
+            style = {"alpha": 0.2, "linewidth": 0, "fill": True}
+            style["color"] = self.lines_[0].get_color()
+            self.bars_ = draw(ax, "stairs", self.share, edges, given=bars_kwargs, **style)
 
         ax.set(
             xlabel="Predicted probability of the class" if of_classes else "Confidence",
@@ -124,26 +108,15 @@ class ReliabilityDisplay:
         # Among the curves of many classes there is no room for their names.
         place = {"loc": "center left", "bbox_to_anchor": (1, 0.5)} if of_classes else {}
         ax.legend(title=name if of_classes else None, fontsize="small", **place)
-        self.ax_, self.figure_ = ax, ax.figure
         return self
 
     def _draw_curve(self, i, ax, label, ref_line, given):
-        from matplotlib.lines import Line2D
-
         style = {"linewidth": 2, "marker": "o", "markersize": 5, "label": label}
         if len(self.curves) > 1:
             style["color"] = CLASS_COLORS[i % len(CLASS_COLORS)]
             style["linestyle"] = ("-", "--", ":")[i // len(CLASS_COLORS) % 3]
-        style = merge_style(Line2D, style, given)
+        style = merged_style("plot", style, given)
         return self.curves[i].plot(ax=ax, ref_line=ref_line, **style).line_
-
-    def _draw_bars(self, ax, given):
-        from matplotlib.patches import StepPatch
-
-        color = self.lines_[0].get_color()
-        style = {"color": color, "alpha": 0.2, "linewidth": 0, "fill": True}
-        edges = np.linspace(0, 1, len(self.share) + 1)
-        return ax.stairs(self.share, edges, **merge_style(StepPatch, style, given))
 
     @classmethod
     def from_estimator(
@@ -155,27 +128,15 @@ class ReliabilityDisplay:
         ----------
         estimator : estimator
             Fitted classifier with `predict_proba`.
-        X : array-like of shape (n_samples, n_features)
-            Rows, preferably held out.
         y : array-like of shape (n_samples,)
             True labels.
-        name : str, default=None
-            Name of the model in the legend; None uses the name of its class.
-        **kwargs : dict
-            Keywords of :meth:`from_predictions`, such as `sample_weight`, and of :meth:`plot`,
-            such as `ax`.
-
-        Returns
-        -------
-        display : ReliabilityDisplay
-            The display, drawn.
 
         Raises
         ------
         TypeError
             If the estimator has no `predict_proba`.
         """
-        import_pyplot(f"{cls.__name__}.from_estimator")
+        cls._needs_matplotlib("from_estimator")
         if not hasattr(estimator, "predict_proba"):
             raise TypeError(
                 f"estimator must be a classifier with predict_proba, got {type(estimator).__name__}"
@@ -214,15 +175,6 @@ class ReliabilityDisplay:
             its distribution.
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights; not with `classes`.
-        name : str, default=None
-            Name of the model in the legend.
-        **kwargs : dict
-            Keywords of :meth:`plot`, such as `ax`.
-
-        Returns
-        -------
-        display : ReliabilityDisplay
-            The display, drawn.
 
         Raises
         ------
@@ -235,7 +187,6 @@ class ReliabilityDisplay:
         -----
         The error in the legend of `classes` is the mean over all classes, drawn or not.
         """
-        import_pyplot(f"{cls.__name__}.from_predictions")
         bins = {"n_bins": n_bins, "strategy": strategy}
         scored = {**bins, "labels": labels, "sample_weight": sample_weight}
         error = expected_calibration_error(y_true, y_prob, classwise=classes is not None, **scored)

@@ -56,17 +56,12 @@ class MembersModel(EnsembleModel):
         transformed by TransformedTargetRegressor.
     ValueError
         If a transformer stands before `estimator` in a Pipeline.
-    sklearn.exceptions.NotFittedError
-        If it is not fitted.
 
     Notes
     -----
     BoTorch's variance is that of a sample of S members, with S - 1 in the denominator; the
-    epistemic part of ``predict_uncertainty`` is that of the members themselves, with S.
-
-    Columns of categories are codes, see the estimator's ``categories_``. Unscaled columns are
-    standardised by ``normalize_X=True`` of the estimator, which is a part of
-    its networks, instead of a step in front of them.
+    epistemic part of ``predict_uncertainty`` is that of the members themselves, with S. Columns of
+    categories are codes, see the estimator's ``categories_``.
 
     The defaults expect noise. For few values without noise, ``bootstrap=True`` and a larger
     ``prior_scale``, say 10, let members follow the values and differ elsewhere.
@@ -112,11 +107,6 @@ class MembersModel(EnsembleModel):
         -------
         means : Tensor of shape (..., n_members, n, n_targets)
             In units of y.
-
-        Raises
-        ------
-        ValueError
-            If the last axis of `X` is not `n_features`.
         """
         if X.ndim < 2 or X.shape[-1] != self.n_features:
             raise ValueError(

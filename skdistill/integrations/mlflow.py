@@ -45,12 +45,8 @@ def save_model(model: Any, path: Any, **params: Any) -> None:
 
     Raises
     ------
-    ImportError
-        If MLflow is not installed: ``pip install skdistill[mlflow]``.
-    TypeError
-        If the model predicts no distribution, or holds what cannot be saved.
-    sklearn.exceptions.NotFittedError
-        If the model is not fitted.
+    TypeError, sklearn.exceptions.NotFittedError
+        As :func:`skdistill.save` does, and if the model predicts no distribution.
     """
     _write("save_model", model, {"path": path, **params})
 

@@ -5,9 +5,23 @@ Every metric takes arrays and returns a float (the curves return arrays), but fo
 which compares estimators. Means over rows are weighted by ``sample_weight``, so that an integer
 weight is the same as repeating the row; where there are several targets the metric is computed for
 each and averaged uniformly. Where rows are ordered by their uncertainty, equal uncertainties count
-as they do on average over their orders.
+as they do on average over their orders. A ValueError says which argument has another shape than it
+should, or values that it cannot have.
 
 The log loss of class probabilities is scikit-learn's, :func:`sklearn.metrics.log_loss`.
+
+References
+----------
+.. [1] T. Gneiting, A. E. Raftery. "Strictly Proper Scoring Rules, Prediction, and Estimation".
+   Journal of the American Statistical Association 102, 2007.
+.. [2] J. Lindqvist, A. Olmin, F. Lindsten, L. Svensson. "A General Framework for Ensemble
+   Distribution Distillation". MLSP 2020.
+.. [3] B. Lakshminarayanan, A. Pritzel, C. Blundell. "Simple and Scalable Predictive Uncertainty
+   Estimation using Deep Ensembles". NeurIPS 2017.
+.. [4] M. P. Vadera, B. Jalaian, B. M. Marlin. "Generalized Bayesian Posterior Expectation
+   Distillation for Deep Neural Networks". UAI 2020.
+.. [5] V. Kuleshov, N. Fenner, S. Ermon. "Accurate Uncertainties for Deep Learning Using Calibrated
+   Regression". ICML 2018.
 """
 
 from __future__ import annotations
@@ -26,26 +40,13 @@ from ._regression import (
     regression_calibration_error,
 )
 from ._rejection import (
-    accuracy_coverage_curve,
     aurc,
     ause,
     prediction_rejection_ratio,
     risk_coverage_curve,
     sparsification_curve,
 )
-from ._scorers import (
-    EstimatorScorer,
-    make_interval_scorer,
-    neg_aurc_scorer,
-    neg_ause_scorer,
-    neg_brier_score_scorer,
-    neg_crps_scorer,
-    neg_expected_calibration_error_scorer,
-    neg_gaussian_nll_scorer,
-    neg_interval_score_scorer,
-    neg_log_loss_scorer,
-    neg_mixture_nll_scorer,
-)
+from ._scorers import EstimatorScorer, get_scorer
 from ._uncertainty import (
     EpistemicFidelity,
     epistemic_fidelity,
@@ -59,7 +60,6 @@ __all__ = [
     "EstimatorScorer",
     "FidelityTable",
     "UncertaintyProfile",
-    "accuracy_coverage_curve",
     "aurc",
     "ause",
     "brier_score",
@@ -68,20 +68,11 @@ __all__ = [
     "expected_calibration_error",
     "fidelity",
     "gaussian_nll",
+    "get_scorer",
     "interval_coverage",
     "interval_score",
     "interval_width",
-    "make_interval_scorer",
     "mixture_nll",
-    "neg_aurc_scorer",
-    "neg_ause_scorer",
-    "neg_brier_score_scorer",
-    "neg_crps_scorer",
-    "neg_expected_calibration_error_scorer",
-    "neg_gaussian_nll_scorer",
-    "neg_interval_score_scorer",
-    "neg_log_loss_scorer",
-    "neg_mixture_nll_scorer",
     "ood_auroc",
     "prediction_rejection_ratio",
     "regression_calibration_curve",

@@ -1,14 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Scores and calibration of predicted class probabilities.
-
-The log loss is scikit-learn's, `sklearn.metrics.log_loss`, which takes any number of classes. Its
-`brier_score_loss` does so from version 1.7 on.
-"""
+"""Scores and calibration of predicted class probabilities."""
 
 from __future__ import annotations
 
 from numbers import Integral
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -79,8 +74,8 @@ def brier_score(
 ) -> float:
     r"""Brier score of class probabilities: squared error, summed over the classes.
 
-    The mean over rows of :math:`\sum_k (p_k - 1\{y = k\})^2` ([1]_, Example 1, with the
-    opposite sign). A proper score.
+    The mean over rows of :math:`\sum_k (p_k - 1\{y = k\})^2` (Gneiting and Raftery 2007, Example 1,
+    with the opposite sign). A proper score.
 
     Parameters
     ----------
@@ -99,22 +94,10 @@ def brier_score(
     score : float
         Between 0 and 2, lower is better.
 
-    Raises
-    ------
-    ValueError
-        If shapes disagree, a probability is negative, a row does not sum to 1, or `y_true` holds
-        other values than `labels`.
-
     See Also
     --------
     sklearn.metrics.brier_score_loss : The same from scikit-learn 1.7 on, except that it halves the
         score of two classes unless ``scale_by_half=False``.
-    sklearn.metrics.log_loss : The other common proper score.
-
-    References
-    ----------
-    .. [1] T. Gneiting, A. E. Raftery. "Strictly Proper Scoring Rules, Prediction, and
-       Estimation". Journal of the American Statistical Association 102, 2007.
 
     Examples
     --------
@@ -158,18 +141,7 @@ def expected_calibration_error(
     Returns
     -------
     error : float
-        Between 0 and 1, lower is better.
-
-    Raises
-    ------
-    ValueError
-        If shapes disagree, a probability is negative, a row does not sum to 1, or `y_true` holds
-        other values than `labels`.
-
-    See Also
-    --------
-    reliability_curve : Confidence and accuracy of each bin.
-    brier_score : A proper score, which a constant prediction cannot cheat.
+        Between 0 and 1, lower is better. It is no proper score: a constant prediction can cheat it.
 
     Notes
     -----
@@ -195,7 +167,6 @@ def expected_calibration_error(
     >>> round(expected_calibration_error([0, 0, 1, 0], y_prob, n_bins=10), 4)
     0.15
     """
-    _check_bins(n_bins, strategy)
     columns, y_prob = _check_probabilities(y_true, y_prob, labels)
     weights, columns, y_prob = weighted_rows(sample_weight, columns, y_prob)
     if classwise:
@@ -239,7 +210,6 @@ def reliability_curve(
 
     See Also
     --------
-    expected_calibration_error : Mean distance between the two.
     skdistill.displays.ReliabilityDisplay : Draws it.
     sklearn.calibration.calibration_curve : The curve of one class of two, without weights.
 
@@ -247,23 +217,14 @@ def reliability_curve(
     --------
     >>> from skdistill.metrics import reliability_curve
     >>> y_prob = [[0.9, 0.1], [0.9, 0.1], [0.3, 0.7], [0.3, 0.7]]
-    >>> confidence, accuracy, share = reliability_curve([0, 0, 1, 0], y_prob, n_bins=10)
-    >>> confidence
-    array([0.7, 0.9])
-    >>> accuracy
-    array([0.5, 1. ])
+    >>> reliability_curve([0, 0, 1, 0], y_prob, n_bins=10)
+    (array([0.7, 0.9]), array([0.5, 1. ]), array([0.5, 0.5]))
     """
-    _check_bins(n_bins, strategy)
     columns, y_prob = _check_probabilities(y_true, y_prob, labels)
     weights, columns, y_prob = weighted_rows(sample_weight, columns, y_prob)
     confidence, hits = _top_label(columns, y_prob)
     shares, mean, accuracy = _bins(confidence, hits, weights, n_bins, strategy)
     return mean, accuracy, shares
-
-
-def _check_bins(n_bins: Any, strategy: Any) -> None:
-    Number(Integral, 1).check(n_bins, "n_bins")
-    OneOf(("uniform", "quantile")).check(strategy, "strategy")
 
 
 def _top_label(columns: np.ndarray, y_prob: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -275,6 +236,8 @@ def _bins(
     confidence: np.ndarray, hits: np.ndarray, weights: np.ndarray, n_bins: int, strategy: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the share of the weight, the mean confidence and the accuracy of each filled bin."""
+    Number(Integral, 1).check(n_bins, "n_bins")
+    OneOf(("uniform", "quantile")).check(strategy, "strategy")
     edges = np.linspace(0, 1, n_bins + 1)
     if strategy == "uniform":
         by = np.searchsorted(edges[1:-1], confidence)  # bin b is (edges[b], edges[b + 1]]

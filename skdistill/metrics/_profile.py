@@ -52,9 +52,7 @@ def uncertainty_profile(
     .. math:: 1 - \frac{(n - 1) \sum_i (r_i - \bar r_{g(i)})^2}{(n - k) \sum_i (r_i - \bar r)^2}
 
     with :math:`k` groups of :math:`n` rows. Unlike a correlation it sees a gap in the middle of a
-    column, and large uncertainties at both of its ends. It looks at one column at a time: columns
-    that go together share what they explain, and a region that only several columns together
-    describe may stay unseen.
+    column, and large uncertainties at both of its ends; like one it looks at one column at a time.
 
     Parameters
     ----------
@@ -69,12 +67,6 @@ def uncertainty_profile(
     Returns
     -------
     profile : UncertaintyProfile
-        Named tuple of `values`, `means` and `counts`, each of shape (n_groups,), and `explained`.
-
-    Raises
-    ------
-    ValueError
-        If there are not as many values as uncertainties.
 
     Warns
     -----

@@ -22,8 +22,6 @@ from ._checks import (
     weights_or_ones,
 )
 
-# --- proper scores of the predictive distribution ---------------------------------------------
-
 
 def _gaussian_log_density(y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
     density: np.ndarray = -0.5 * (np.log(2 * np.pi * variance) + (y - mean) ** 2 / variance)
@@ -40,8 +38,8 @@ def gaussian_nll(
     r"""Negative log likelihood of a Gaussian prediction, in nats.
 
     The mean over rows and targets of :math:`-\log N(y; \mu, \sigma^2)`, constants included
-    ([1]_, Eq 1). With several targets this is the mean of the targets' scores, not their joint
-    score.
+    (Lakshminarayanan et al. 2017, Eq 1). With several targets this is the mean of the targets'
+    scores, not their joint score.
 
     Parameters
     ----------
@@ -58,16 +56,6 @@ def gaussian_nll(
     -------
     nll : float
         Lower is better.
-
-    Raises
-    ------
-    ValueError
-        If shapes disagree, or a standard deviation is not positive.
-
-    References
-    ----------
-    .. [1] B. Lakshminarayanan, A. Pritzel, C. Blundell. "Simple and Scalable Predictive
-       Uncertainty Estimation using Deep Ensembles". NeurIPS 2017.
 
     Examples
     --------
@@ -88,32 +76,19 @@ def mixture_nll(
     r"""Negative log likelihood of an equally weighted mixture of Gaussians, in nats.
 
     The mean over rows and targets of :math:`-\log \frac{1}{S} \sum_s N(y; \mu_s, \sigma_s^2)`,
-    which is how an ensemble predicts ([1]_, Section 2.4). With several targets this is the mean
-    of the targets' scores, not their joint score.
+    which is how an ensemble predicts (Lakshminarayanan et al. 2017, Section 2.4). With several
+    targets this is the mean of the targets' scores, not their joint score.
 
     Parameters
     ----------
-    y_true : array-like of shape (n_samples,) or (n_samples, n_targets)
-        True values.
+    y_true, sample_weight : as in :func:`gaussian_nll`
     y_members : array-like of shape (n_samples, n_members, n_targets, 2)
         Means ``[..., 0]`` and variances ``[..., 1]`` of the members, as `predict_members` returns.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Sample weights.
 
     Returns
     -------
     nll : float
         Lower is better.
-
-    Raises
-    ------
-    ValueError
-        If shapes disagree, or a variance is not positive.
-
-    References
-    ----------
-    .. [1] B. Lakshminarayanan, A. Pritzel, C. Blundell. "Simple and Scalable Predictive
-       Uncertainty Estimation using Deep Ensembles". NeurIPS 2017.
     """
     y_true, means, variances = check_members(y_true, y_members)
     log_densities = _gaussian_log_density(y_true[:, np.newaxis, :], means, variances)  # (n, S, t)
@@ -127,9 +102,9 @@ def crps(
     r"""Continuous ranked probability score of a mixture of Gaussians, in units of y.
 
     The mean over rows and targets of
-    :math:`\int (F(z) - 1\{y \le z\})^2 dz` ([1]_, Eq 20), with F the equally weighted mixture of
-    the members, in the closed form of [2]_. One member is a Gaussian prediction; as its variance
-    goes to zero, the score becomes the absolute error.
+    :math:`\int (F(z) - 1\{y \le z\})^2 dz` (Gneiting and Raftery 2007, Eq 20), with F the equally
+    weighted mixture of the members, in the closed form of [1]_. One member is a Gaussian
+    prediction; as its variance goes to zero, the score becomes the absolute error.
 
     Parameters
     ----------
@@ -144,19 +119,10 @@ def crps(
     ------
     ImportError
         If scoringrules is not installed.
-    ValueError
-        If shapes disagree, or a variance is not positive.
-
-    Notes
-    -----
-    The closed form compares every member with every other. Rows go through it in chunks that fit
-    scikit-learn's `working_memory`.
 
     References
     ----------
-    .. [1] T. Gneiting, A. E. Raftery. "Strictly Proper Scoring Rules, Prediction, and
-       Estimation". Journal of the American Statistical Association 102, 2007.
-    .. [2] E. P. Grimit, T. Gneiting, V. J. Berrocal, N. A. Johnson. "The continuous ranked
+    .. [1] E. P. Grimit, T. Gneiting, V. J. Berrocal, N. A. Johnson. "The continuous ranked
        probability score for circular variables and its application to mesoscale forecast ensemble
        verification". Quarterly Journal of the Royal Meteorological Society 132, 2006.
     """
@@ -168,18 +134,12 @@ def crps(
     y_true, means, variances = check_members(y_true, y_members)
     stds = np.sqrt(variances)
     scores = np.empty_like(y_true)
-    for rows in gen_batches(len(y_true), _crps_batch_size(*means.shape[1:])):
+    # Every member is compared with every other, in eight float64 temporaries, chunk by chunk.
+    _, n_members, n_targets = means.shape
+    n_rows = get_config()["working_memory"] * 2**20 / (8 * 8 * n_targets * n_members**2)
+    for rows in gen_batches(len(y_true), max(1, int(n_rows))):
         scores[rows] = crps_mixnorm(y_true[rows], means[rows], stds[rows], m_axis=1)
     return average(scores, sample_weight)
-
-
-def _crps_batch_size(n_members: int, n_targets: int, n_temporaries: int = 8) -> int:
-    """Rows whose (S, S) comparisons, in `n_temporaries` float64 arrays, fit the working memory."""
-    bytes_per_row = 8 * n_temporaries * n_targets * n_members**2
-    return max(1, int(get_config()["working_memory"] * 2**20 / bytes_per_row))
-
-
-# --- intervals and quantiles ------------------------------------------------------------------
 
 
 def _check_interval(
@@ -204,22 +164,14 @@ def interval_coverage(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_samples,) or (n_samples, n_targets)
-        True values.
+    y_true, sample_weight : as in :func:`gaussian_nll`
     y_interval : array-like of shape (n_samples, 2) or (n_samples, n_targets, 2)
         Lower and upper ends, as `predict_interval` returns.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Sample weights.
 
     Returns
     -------
     coverage : float
         Best where it equals the nominal coverage.
-
-    See Also
-    --------
-    interval_width : How wide the intervals are.
-    interval_score : Both in one proper score.
 
     Examples
     --------
@@ -265,8 +217,9 @@ def interval_score(
 
     The mean over rows and targets of
     :math:`(u - l) + \frac{2}{\alpha} (l - y)_+ + \frac{2}{\alpha} (y - u)_+` with
-    :math:`\alpha = 1 -` coverage ([1]_, Eq 43): the width, and a penalty for values outside.
-    It is proper: the true quantiles at :math:`\alpha / 2` and :math:`1 - \alpha / 2` minimise it.
+    :math:`\alpha = 1 -` coverage (Gneiting and Raftery 2007, Eq 43): the width, and a penalty for
+    values outside. It is proper: the true quantiles at :math:`\alpha / 2` and :math:`1 - \alpha /
+    2` minimise it.
 
     Parameters
     ----------
@@ -278,16 +231,6 @@ def interval_score(
     -------
     score : float
         Lower is better.
-
-    Raises
-    ------
-    ValueError
-        If shapes disagree, `coverage` is out of range, or a lower end exceeds its upper end.
-
-    References
-    ----------
-    .. [1] T. Gneiting, A. E. Raftery. "Strictly Proper Scoring Rules, Prediction, and
-       Estimation". Journal of the American Statistical Association 102, 2007.
 
     Examples
     --------
@@ -313,41 +256,29 @@ def regression_calibration_curve(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_samples,) or (n_samples, n_targets)
-        True values.
+    y_true, sample_weight : as in :func:`gaussian_nll`
     y_quantiles : array-like of shape (n_samples, n_quantiles) or \
             (n_samples, n_targets, n_quantiles)
         Predicted quantiles, as `predict_quantiles` returns.
     quantiles : array-like of shape (n_quantiles,)
         Their nominal levels, increasing, strictly between 0 and 1.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Sample weights.
 
     Returns
     -------
     nominal : ndarray of shape (n_quantiles,)
         `quantiles` as an array.
     observed : ndarray of shape (n_quantiles,)
-        Fraction of the true values at or below the quantile ([1]_, Section 3.5), averaged
-        uniformly over targets. Equals `nominal` for a calibrated model.
+        Fraction of the true values at or below the quantile (Kuleshov et al. 2018, Section 3.5),
+        averaged uniformly over targets. Equals `nominal` for a calibrated model.
 
     See Also
     --------
-    regression_calibration_error : The distance between the two.
     skdistill.displays.RegressionCalibrationDisplay : Draws the curve.
-
-    References
-    ----------
-    .. [1] V. Kuleshov, N. Fenner, S. Ermon. "Accurate Uncertainties for Deep Learning Using
-       Calibrated Regression". ICML 2018.
 
     Examples
     --------
     >>> from skdistill.metrics import regression_calibration_curve
-    >>> nominal, observed = regression_calibration_curve(
-    ...     [1.0, 2.0, 3.0, 4.0], [[1.5, 2.5]] * 4, quantiles=[0.2, 0.5]
-    ... )
-    >>> nominal, observed
+    >>> regression_calibration_curve([1.0, 2.0, 3.0, 4.0], [[1.5, 2.5]] * 4, quantiles=[0.2, 0.5])
     (array([0.2, 0.5]), array([0.25, 0.5 ]))
     """
     nominal, observed = _calibration(y_true, y_quantiles, quantiles, sample_weight)
@@ -372,16 +303,8 @@ def regression_calibration_error(
     -------
     error : float
         Between 0 and 1, lower is better. With several targets, the mean of the targets' errors:
-        opposite deviations do not cancel, as they may in the averaged curve.
-
-    See Also
-    --------
-    regression_calibration_curve : The curve whose deviation this is.
-
-    Notes
-    -----
-    Kuleshov et al. (2018) weigh squared deviations; the absolute ones used here are in the units
-    of the curve.
+        opposite deviations do not cancel, as they may in the averaged curve. Kuleshov et al. (2018)
+        weigh squared deviations; the absolute ones used here are in the units of the curve.
 
     Examples
     --------

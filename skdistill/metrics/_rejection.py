@@ -9,7 +9,6 @@ from sklearn.metrics import auc
 
 from ._checks import (
     check_columns,
-    check_label_pair,
     check_pair,
     check_same_length,
     check_shape,
@@ -30,8 +29,8 @@ def sparsification_curve(
     """Error of the rows that remain as the most uncertain ones are removed.
 
     Rows are removed from the most to the least uncertain; the curve is the mean squared error of
-    what remains, divided by that of all rows ([1]_, Section 4.1). The oracle removes by the
-    squared error itself, so that no ordering lies below it.
+    what remains, divided by that of all rows (Lindqvist et al. 2020, Section 4.1). The oracle
+    removes by the squared error itself, so that no ordering lies below it.
 
     Parameters
     ----------
@@ -62,7 +61,6 @@ def sparsification_curve(
 
     See Also
     --------
-    ause : Area between the two curves.
     skdistill.displays.SparsificationDisplay : Draws them.
 
     Notes
@@ -71,23 +69,14 @@ def sparsification_curve(
     order; nothing depends on the order of the rows. A constant uncertainty thus gives a flat
     curve. At 1, where nothing remains, it has its limit: the error of the least uncertain rows.
 
-    References
-    ----------
-    .. [1] J. Lindqvist, A. Olmin, F. Lindsten, L. Svensson. "A General Framework for Ensemble
-       Distribution Distillation". MLSP 2020.
-
     Examples
     --------
     >>> from skdistill.metrics import sparsification_curve
     >>> fraction, model, oracle = sparsification_curve(
     ...     y_true=[2.0, 0.0, 1.0, 1.0], y_pred=[0.0, 0.0, 0.0, 0.0], uncertainty=[3, 1, 4, 2]
     ... )
-    >>> fraction
-    array([0.  , 0.25, 0.5 , 0.75, 1.  ])
-    >>> model.round(2)
-    array([1.  , 1.11, 0.33, 0.  , 0.  ])
-    >>> oracle.round(2)
-    array([1.  , 0.44, 0.33, 0.  , 0.  ])
+    >>> model.round(2), oracle.round(2)
+    (array([1.  , 1.11, 0.33, 0.  , 0.  ]), array([1.  , 0.44, 0.33, 0.  , 0.  ]))
     """
     weights, errors, uncertainty = _check_sparsification(y_true, y_pred, uncertainty, sample_weight)
     kept, models, oracles = _sparsification(errors, uncertainty, weights)
@@ -103,9 +92,10 @@ def ause(
 ) -> float:
     """Area under the sparsification error: how well the uncertainty ranks the errors.
 
-    The area between the model's and the oracle's sparsification curves ([1]_, Section 4.1; [2]_),
-    by the trapezoidal rule at the points of :func:`sparsification_curve`. It is 0 when the
-    uncertainty orders the rows as their absolute errors do, and depends on that order only.
+    The area between the model's and the oracle's sparsification curves (Lindqvist et al. 2020,
+    Section 4.1; [1]_), by the trapezoidal rule at the points of :func:`sparsification_curve`. It is
+    0 when the uncertainty orders the rows as their absolute errors do, and depends on that order
+    only.
 
     Parameters
     ----------
@@ -116,20 +106,9 @@ def ause(
     ause : float
         Lower is better; the mean over targets.
 
-    Warns
-    -----
-    UndefinedMetricWarning
-        If every error is zero: the area is then nan.
-
-    See Also
-    --------
-    sparsification_curve : The two curves, and how ties are handled.
-
     References
     ----------
-    .. [1] J. Lindqvist, A. Olmin, F. Lindsten, L. Svensson. "A General Framework for Ensemble
-       Distribution Distillation". MLSP 2020.
-    .. [2] E. Ilg, O. Cicek, S. Galesso, A. Klein, O. Makansi, F. Hutter, T. Brox. "Uncertainty
+    .. [1] E. Ilg, O. Cicek, S. Galesso, A. Klein, O. Makansi, F. Hutter, T. Brox. "Uncertainty
        Estimates and Multi-Hypotheses Networks for Optical Flow". ECCV 2018.
 
     Examples
@@ -207,8 +186,8 @@ def risk_coverage_curve(
     Parameters
     ----------
     losses : array-like of shape (n_samples,)
-        Loss of each row, whatever it is measured in: 0 or 1 for right or wrong labels, the
-        squared error, 100 - BLEU.
+        Loss of each row, whatever it is measured in: ``y_true != y_pred`` for labels, the squared
+        error, 100 - BLEU. With ``y_true == y_pred`` the curve is that of the accuracy.
     uncertainty : array-like of shape (n_samples,)
         Values that rank the rows.
     sample_weight : array-like of shape (n_samples,), default=None
@@ -225,9 +204,6 @@ def risk_coverage_curve(
 
     See Also
     --------
-    aurc : Area under the curve.
-    accuracy_coverage_curve : The same for labels.
-    sparsification_curve : The same for squared errors, relative to that of all rows.
     skdistill.displays.RejectionCurveDisplay : Draws it.
 
     Notes
@@ -245,60 +221,12 @@ def risk_coverage_curve(
     --------
     >>> from skdistill.metrics import risk_coverage_curve
     >>> coverage, risk = risk_coverage_curve([0, 1, 0, 1], uncertainty=[0.1, 0.4, 0.2, 0.3])
-    >>> coverage
-    array([0.  , 0.25, 0.5 , 0.75, 1.  ])
     >>> risk.round(2)
     array([0.  , 0.  , 0.  , 0.33, 0.5 ])
     """
     weights, losses, uncertainty = _check_losses(losses, uncertainty, sample_weight)
     coverage, sums = cumulate(uncertainty, weights, losses)
     return coverage, _mean_of_kept(coverage, coverage, sums)
-
-
-def accuracy_coverage_curve(
-    y_true: ArrayLike,
-    y_pred: ArrayLike,
-    uncertainty: ArrayLike,
-    *,
-    sample_weight: ArrayLike | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Accuracy on the least uncertain rows against the fraction of rows that they are.
-
-    One minus the :func:`risk_coverage_curve` of the 0-1 loss.
-
-    Parameters
-    ----------
-    y_true : array-like of shape (n_samples,)
-        True labels, of any kind.
-    y_pred : array-like of shape (n_samples,)
-        Predicted labels.
-    uncertainty : array-like of shape (n_samples,)
-        Values that rank the rows, usually the total entropy.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Sample weights.
-
-    Returns
-    -------
-    coverage : ndarray of shape (n_points,)
-        Increasing from 0 to 1.
-    accuracy : ndarray of shape (n_points,)
-        Accuracy at each coverage; at 1 that of all rows, at 0 the limit.
-
-    See Also
-    --------
-    risk_coverage_curve : The same for any loss, and how ties are handled.
-
-    Examples
-    --------
-    >>> from skdistill.metrics import accuracy_coverage_curve
-    >>> coverage, accuracy = accuracy_coverage_curve(
-    ...     y_true=["cat", "dog", "dog"], y_pred=["cat", "dog", "cat"], uncertainty=[0.1, 0.2, 0.6]
-    ... )
-    >>> accuracy.round(2)
-    array([1.  , 1.  , 1.  , 0.67])
-    """
-    y_true, y_pred = check_label_pair(y_true, y_pred)
-    return risk_coverage_curve(y_true == y_pred, uncertainty, sample_weight=sample_weight)
 
 
 def aurc(
@@ -319,11 +247,6 @@ def aurc(
     area : float
         In units of the losses, lower is better.
 
-    See Also
-    --------
-    risk_coverage_curve : The curve.
-    prediction_rejection_ratio : How well the errors are ranked, however many there are.
-
     Notes
     -----
     The integral is exact for losses that accumulate evenly between the points of the curve, which
@@ -340,8 +263,6 @@ def aurc(
     >>> from skdistill.metrics import aurc
     >>> round(aurc([0, 0, 0, 1], uncertainty=[0.1, 0.2, 0.3, 0.4]), 4)
     0.0342
-    >>> aurc([0, 0, 0, 1], uncertainty=[1, 1, 1, 1])
-    0.25
     """
     weights, losses, uncertainty = _check_losses(losses, uncertainty, sample_weight)
     coverage, sums = cumulate(uncertainty, weights, losses)
@@ -375,10 +296,6 @@ def prediction_rejection_ratio(
     UndefinedMetricWarning
         If all losses are equal: the ratio is then nan.
 
-    See Also
-    --------
-    aurc : Counts how many errors there are, too.
-
     Notes
     -----
     Only the order of the uncertainties matters, and ties are worth what they are on average over
@@ -395,8 +312,6 @@ def prediction_rejection_ratio(
     >>> from skdistill.metrics import prediction_rejection_ratio
     >>> prediction_rejection_ratio([0, 1, 0, 1], uncertainty=[0.1, 0.9, 0.2, 0.8])
     1.0
-    >>> prediction_rejection_ratio([0, 1, 0, 1], uncertainty=[1, 1, 1, 1])
-    0.0
     """
     weights, losses, uncertainty = _check_losses(losses, uncertainty, sample_weight)
     if np.ptp(losses) == 0:

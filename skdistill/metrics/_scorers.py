@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +11,7 @@ from sklearn.metrics import log_loss
 from sklearn.utils.metadata_routing import MetadataRequest
 
 from .._estimator.functions import predict_interval, predict_members, predict_uncertainty
+from .._utils.validation import OneOf
 from ._checks import check_coverage, check_label_pair
 from ._classification import brier_score, expected_calibration_error
 from ._regression import crps, gaussian_nll, interval_score, mixture_nll
@@ -36,9 +36,11 @@ class EstimatorScorer:
 
     Examples
     --------
-    >>> from skdistill.metrics import neg_crps_scorer
-    >>> neg_crps_scorer
-    EstimatorScorer(neg_crps)
+    >>> from skdistill.metrics import EstimatorScorer
+    >>> def neg_largest_error(estimator, X, y, *, sample_weight):
+    ...     return -abs(estimator.predict(X) - y).max()
+    >>> EstimatorScorer(neg_largest_error)
+    EstimatorScorer(neg_largest_error)
     """
 
     def __init__(self, score: Callable[..., float], **kwargs: Any) -> None:
@@ -58,32 +60,26 @@ class EstimatorScorer:
         return f"{type(self).__name__}({', '.join([shown(self._score), *arguments])})"
 
     def set_score_request(self, *, sample_weight: bool | str | None) -> EstimatorScorer:
-        """Return a copy that requests `sample_weight` where metadata routing is enabled.
-
-        A copy, because the scorers of this module are shared.
+        """Request `sample_weight` where metadata routing is enabled.
 
         Parameters
         ----------
         sample_weight : bool, None or str
-            Whether the weights are requested, or their alias, as in scikit-learn's
-            `set_score_request`.
+            As in scikit-learn's `set_score_request`.
 
         Returns
         -------
-        scorer : EstimatorScorer
-            The copy.
+        self : EstimatorScorer
         """
-        scorer = copy.copy(self)
-        scorer._sample_weight_request = sample_weight
-        return scorer
+        self._sample_weight_request = sample_weight
+        return self
 
     def get_metadata_routing(self) -> Any:
-        """Return the scorer's request, for scikit-learn's metadata routing.
+        """Return the request of `sample_weight`, for scikit-learn's metadata routing.
 
         Returns
         -------
         routing : MetadataRequest
-            The request of `sample_weight` by the method `score`.
         """
         request = MetadataRequest(owner=repr(self))
         request.score.add_request(param="sample_weight", alias=self._sample_weight_request)
@@ -94,12 +90,28 @@ class EstimatorScorer:
         return True
 
 
-def _neg_mixture_nll(estimator: Any, X: Any, y: Any, *, sample_weight: Any) -> float:
-    return -mixture_nll(y, predict_members(estimator, X), sample_weight=sample_weight)
+def _neg_metric(
+    estimator: Any, X: Any, y: Any, *, sample_weight: Any, metric: Any, reads: Any, **kwargs: Any
+) -> float:
+    """Minus a metric of y and of what is read off the estimator."""
+    arrays, more = reads(estimator, X)
+    return -float(metric(y, *arrays, sample_weight=sample_weight, **more, **kwargs))
 
 
-def _neg_crps(estimator: Any, X: Any, y: Any, *, sample_weight: Any) -> float:
-    return -crps(y, predict_members(estimator, X), sample_weight=sample_weight)
+def _members(estimator: Any, X: Any) -> Any:
+    return [predict_members(estimator, X)], {}
+
+
+def _mean_and_variance(estimator: Any, X: Any) -> Any:
+    return [estimator.predict(X), _total(estimator, X, "variance")], {}
+
+
+def _mean_and_std(estimator: Any, X: Any) -> Any:
+    return [estimator.predict(X), np.sqrt(_total(estimator, X, "variance"))], {}
+
+
+def _probabilities(estimator: Any, X: Any) -> Any:
+    return [estimator.predict_proba(X)], {"labels": estimator.classes_}
 
 
 def _total(estimator: Any, X: Any, measure: str) -> np.ndarray:
@@ -114,36 +126,11 @@ def _total(estimator: Any, X: Any, measure: str) -> np.ndarray:
     return total
 
 
-def _neg_gaussian_nll(estimator: Any, X: Any, y: Any, *, sample_weight: Any) -> float:
-    std = np.sqrt(_total(estimator, X, "variance"))
-    return -gaussian_nll(y, estimator.predict(X), std, sample_weight=sample_weight)
-
-
-def _neg_ause(estimator: Any, X: Any, y: Any, *, sample_weight: Any) -> float:
-    total = _total(estimator, X, "variance")
-    return -ause(y, estimator.predict(X), total, sample_weight=sample_weight)
-
-
 def _neg_interval_score(
     estimator: Any, X: Any, y: Any, *, sample_weight: Any, coverage: float
 ) -> float:
     interval = predict_interval(estimator, X, coverage)
     return -interval_score(y, interval, coverage=coverage, sample_weight=sample_weight)
-
-
-def _neg_expected_calibration_error(estimator: Any, X: Any, y: Any, *, sample_weight: Any) -> float:
-    y_prob, labels = estimator.predict_proba(X), estimator.classes_
-    return -expected_calibration_error(y, y_prob, labels=labels, sample_weight=sample_weight)
-
-
-def _neg_brier_score(estimator: Any, X: Any, y: Any, *, sample_weight: Any) -> float:
-    y_prob, labels = estimator.predict_proba(X), estimator.classes_
-    return -brier_score(y, y_prob, labels=labels, sample_weight=sample_weight)
-
-
-def _neg_log_loss(estimator: Any, X: Any, y: Any, *, sample_weight: Any) -> float:
-    y_prob, labels = estimator.predict_proba(X), estimator.classes_
-    return -float(log_loss(y, y_prob, labels=labels, sample_weight=sample_weight))
 
 
 def _neg_aurc(estimator: Any, X: Any, y: Any, *, sample_weight: Any) -> float:
@@ -152,13 +139,37 @@ def _neg_aurc(estimator: Any, X: Any, y: Any, *, sample_weight: Any) -> float:
     return -aurc(y_true != y_pred, total, sample_weight=sample_weight)
 
 
-def make_interval_scorer(coverage: float = 0.9) -> EstimatorScorer:
-    """Make a scorer of central prediction intervals: minus their :func:`interval_score`.
+_MEMBERS = {"reads": _members}
+_PROBABILITIES = {"reads": _probabilities}
+_SCORES: dict[str, tuple[Callable[..., float], dict[str, Any]]] = {
+    "neg_mixture_nll": (_neg_metric, {"metric": mixture_nll, **_MEMBERS}),
+    "neg_crps": (_neg_metric, {"metric": crps, **_MEMBERS}),
+    "neg_gaussian_nll": (_neg_metric, {"metric": gaussian_nll, "reads": _mean_and_std}),
+    "neg_interval_score": (_neg_interval_score, {"coverage": 0.9}),
+    "neg_ause": (_neg_metric, {"metric": ause, "reads": _mean_and_variance}),
+    "neg_log_loss": (_neg_metric, {"metric": log_loss, **_PROBABILITIES}),
+    "neg_brier_score": (_neg_metric, {"metric": brier_score, **_PROBABILITIES}),
+    "neg_expected_calibration_error": (
+        _neg_metric,
+        {"metric": expected_calibration_error, **_PROBABILITIES},
+    ),
+    "neg_aurc": (_neg_aurc, {}),
+}
+
+
+def get_scorer(name: str, **kwargs: Any) -> EstimatorScorer:
+    """Get the scorer of a name, which is minus the metric of that name.
 
     Parameters
     ----------
-    coverage : float, default=0.9
-        Nominal coverage of the intervals, strictly between 0 and 1.
+    name : str
+        "neg_mixture_nll" or "neg_crps", of models that have members; "neg_gaussian_nll", of the
+        predicted mean and the total standard deviation; "neg_interval_score", of central intervals
+        of a `coverage` of .9; "neg_ause", of the total variance; "neg_log_loss", "neg_brier_score"
+        or "neg_expected_calibration_error", of the probabilities, also on rows that lack some of
+        the classes; or "neg_aurc", of wrong labels, the rows ordered by their total entropy.
+    **kwargs : dict
+        Further keywords of the metric.
 
     Returns
     -------
@@ -167,30 +178,12 @@ def make_interval_scorer(coverage: float = 0.9) -> EstimatorScorer:
 
     Examples
     --------
-    >>> from skdistill.metrics import make_interval_scorer
-    >>> make_interval_scorer(coverage=0.5)
+    >>> from skdistill.metrics import get_scorer
+    >>> get_scorer("neg_interval_score", coverage=0.5)
     EstimatorScorer(neg_interval_score, coverage=0.5)
     """
-    check_coverage(coverage)
-    return EstimatorScorer(_neg_interval_score, coverage=coverage)
-
-
-#: Minus the :func:`mixture_nll` of the members. For models that have members.
-neg_mixture_nll_scorer = EstimatorScorer(_neg_mixture_nll)
-#: Minus the :func:`gaussian_nll` of the predicted mean and the total standard deviation.
-neg_gaussian_nll_scorer = EstimatorScorer(_neg_gaussian_nll)
-#: Minus the :func:`crps` of the members. For models that have members; needs scoringrules.
-neg_crps_scorer = EstimatorScorer(_neg_crps)
-#: Minus the :func:`ause` of the total variance.
-neg_ause_scorer = EstimatorScorer(_neg_ause)
-#: Minus the :func:`interval_score` of central intervals of coverage 0.9.
-neg_interval_score_scorer = make_interval_scorer(coverage=0.9)
-#: Minus the :func:`expected_calibration_error` of the probabilities, 15 bins of equal width.
-neg_expected_calibration_error_scorer = EstimatorScorer(_neg_expected_calibration_error)
-#: Minus the :func:`brier_score` of the probabilities, also on rows that lack some of the classes.
-neg_brier_score_scorer = EstimatorScorer(_neg_brier_score)
-#: Minus the :func:`~sklearn.metrics.log_loss` of the probabilities. Unlike ``"neg_log_loss"`` it
-#: serves rows that lack some of the classes.
-neg_log_loss_scorer = EstimatorScorer(_neg_log_loss)
-#: Minus the :func:`aurc` of the wrong labels, the rows ordered by their total entropy.
-neg_aurc_scorer = EstimatorScorer(_neg_aurc)
+    OneOf(tuple(_SCORES)).check(name, "name")
+    score, settings = _SCORES[name]
+    if "coverage" in kwargs:
+        check_coverage(kwargs["coverage"])
+    return EstimatorScorer(score, **{**settings, **kwargs})

@@ -15,12 +15,9 @@ from __future__ import annotations
 from ._costs import (
     flops,
     latency,
+    make_cost_scorer,
     n_parameters,
-    neg_flops_scorer,
-    neg_latency_scorer,
-    neg_n_parameters_scorer,
 )
-from ._costs import make_cost_scorer as make_cost_scorer
 from ._cross_validation import cross_val_predict_uncertainty
 from ._gaps_and_tails import GapSplit, TailSplit
 from ._pareto import costs_and_scores as costs_and_scores
@@ -33,10 +30,8 @@ __all__ = [
     "cross_val_predict_uncertainty",
     "flops",
     "latency",
+    "make_cost_scorer",
     "n_parameters",
-    "neg_flops_scorer",
-    "neg_latency_scorer",
-    "neg_n_parameters_scorer",
     "pareto_front",
     "score_unseen",
     "unseen_scores",

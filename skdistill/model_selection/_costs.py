@@ -48,7 +48,8 @@ def flops(estimator: Any, X: Any) -> int:
 
     Parameters
     ----------
-    estimator : as in :func:`n_parameters`
+    estimator : estimator
+        As in :func:`n_parameters`, which raises the same errors.
     X : array-like of shape (n_samples, n_features)
         Rows; only the shape of the first one matters.
 
@@ -57,11 +58,6 @@ def flops(estimator: Any, X: Any) -> int:
     flops : int
         As torch's ``FlopCounterMode`` counts: additions and multiplications of matrix products and
         convolutions, of all members or heads, and nothing else.
-
-    Raises
-    ------
-    TypeError
-        If no estimator with networks is found inside.
     """
     model, rows, _ = innermost(estimator, _first_rows(X, 1), "module_", "model_selection.flops")
     return count_flop(model.module_, np.shape(rows)[1:])
@@ -140,15 +136,4 @@ def _neg_cost(estimator, X, y, *, sample_weight, cost, **kwargs):
     return -float(cost(estimator, X, **kwargs))
 
 
-#: Minus the number of parameters, see :func:`n_parameters`.
-neg_n_parameters_scorer = make_cost_scorer(n_parameters)
-#: Minus the floating-point operations for one row, see :func:`flops`.
-neg_flops_scorer = make_cost_scorer(flops)
-#: Minus the median time in seconds to predict one row, see :func:`latency`.
-neg_latency_scorer = make_cost_scorer(latency)
-
-SCORERS = {
-    "n_parameters": neg_n_parameters_scorer,
-    "flops": neg_flops_scorer,
-    "latency": neg_latency_scorer,
-}
+COSTS = {"n_parameters": n_parameters, "flops": flops, "latency": latency}

@@ -38,23 +38,10 @@ def cross_val_predict_uncertainty(
         Anything that :func:`skdistill.predict_uncertainty` takes: an estimator of this package, a
         Pipeline around one, a VotingRegressor of several. It is not fitted here, its clones are. A
         teacher in a FrozenEstimator is cloned as it is: it may have seen the rows left out.
-    X : array-like of shape (n_samples, n_features)
-    y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
-    groups : array-like of shape (n_samples,), default=None
-        Groups of rows, for a splitter of groups.
-    cv : int, cross-validation splitter or iterable of pairs of train and test rows, default=None
-        Must put every row into one test fold. None is 5 folds; a number makes folds that are
-        stratified by class for a classifier, and not shuffled.
-    n_jobs : int, default=None
-        Number of fits at a time.
-    verbose : int, default=0
-        Of joblib.
-    params : dict, default=None
-        Arguments of the fit, such as ``{"sample_weight": weights}``, or
-        ``{"<step>__sample_weight": weights}`` for a Pipeline, and those of a splitter where
-        metadata routing is enabled. Arrays with a value for each row are split with the rows.
-    pre_dispatch : int or str, default="2*n_jobs"
-        Of joblib.
+    X, y, groups, cv, n_jobs, verbose, params, pre_dispatch
+        As in :func:`~sklearn.model_selection.cross_val_predict`. `cv` must put every row into one
+        test fold; `params` are arguments of the fit, such as ``{"sample_weight": weights}``, or
+        ``{"<step>__sample_weight": weights}`` for a Pipeline.
 
     Returns
     -------

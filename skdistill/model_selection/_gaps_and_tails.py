@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
+from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import indexable
 
 from .._data.columns import column_of, values_of
@@ -18,7 +19,7 @@ from .._utils.validation import Number
 
 
 @dataclass
-class _SplitByFeature(ABC):
+class _SplitByFeature(BaseCrossValidator, ABC):
     """A splitter with one fold per numeric feature, which sorts the samples."""
 
     features: Any = "auto"
@@ -33,32 +34,8 @@ class _SplitByFeature(ABC):
                 f"features must be 'auto' or a list of names or numbers, got {self.features!r}."
             )
 
-    def split(
-        self, X: Any, y: Any = None, groups: Any = None
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Generate the indices of training and test samples, a pair for each feature.
-
-        Parameters
-        ----------
-        X : array-like or frame of shape (n_samples, n_features)
-            NaN is a missing value.
-        y : array-like of shape (n_samples,), default=None
-            Ignored.
-        groups : array-like of shape (n_samples,), default=None
-            Ignored.
-
-        Yields
-        ------
-        train : ndarray of int
-            Increasing. Samples that lack the feature are among them.
-        test : ndarray of int
-            Increasing.
-
-        Raises
-        ------
-        ValueError
-            If X has no such feature, or too few samples.
-        """
+    def _iter_test_masks(self, X=None, y=None, groups=None) -> Iterator[np.ndarray]:
+        """Masks of the test samples of each fold, of which `split` makes increasing indices."""
         for number, column in self._columns(X).items():
             known = np.flatnonzero(~np.isnan(column))
             test = np.zeros(len(column), dtype=bool)
@@ -68,28 +45,20 @@ class _SplitByFeature(ABC):
                     f"{type(self).__name__} has no test samples for feature {number} of X: only "
                     f"{len(known)} samples have it."
                 )
-            yield np.flatnonzero(~test), np.flatnonzero(test)
+            yield test
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
-        """Return the number of folds.
+        """Return the number of folds: one for each feature of X that samples are sorted by.
 
         Parameters
         ----------
         X : array-like or frame of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,), default=None
-            Ignored.
-        groups : array-like of shape (n_samples,), default=None
+        y, groups : object
             Ignored.
 
         Returns
         -------
         n_splits : int
-            One for each feature that samples are sorted by.
-
-        Raises
-        ------
-        ValueError
-            If X is None: its features are counted.
         """
         if X is None:
             raise ValueError("X must be given: there is one fold for each of its features.")
@@ -104,7 +73,7 @@ class _SplitByFeature(ABC):
 
         Returns
         -------
-        features : list of length n_splits
+        features : list
             Names of the columns of a frame, numbers of those of an array.
         """
         names = list(X.columns) if hasattr(X, "columns") else None
@@ -117,10 +86,11 @@ class _SplitByFeature(ABC):
             raise ValueError(f"X must have samples and features, got shape {np.shape(X)}.")
         if isinstance(self.features, str):
             columns = {j: _as_floats(X, j) for j in range(np.shape(X)[1])}
+            known = {j: column for j, column in columns.items() if column is not None}
             return {
                 j: column
-                for j, column in columns.items()
-                if column is not None and _n_distinct(column) > self.min_values
+                for j, column in known.items()
+                if len(np.unique(column[~np.isnan(column)])) > self.min_values
             }
         chosen = {j: _as_floats(X, j) for j in self._numbers(X)}
         if texts := [j for j, column in chosen.items() if column is None]:
@@ -160,10 +130,6 @@ def _as_floats(X: Any, number: int) -> np.ndarray | None:
     return None
 
 
-def _n_distinct(column: np.ndarray) -> int:
-    return len(np.unique(column[~np.isnan(column)]))
-
-
 @dataclass
 class GapSplit(_SplitByFeature):
     r"""Cross-validator that leaves out the middle third along each feature.
@@ -181,14 +147,8 @@ class GapSplit(_SplitByFeature):
     min_values : int, default=10
         With ``features="auto"``, a feature of at most this number of distinct values has no fold.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If `features` or `min_values` is invalid.
-
     See Also
     --------
-    TailSplit : Leaves out both ends.
     score_unseen : Scores a model on such folds.
     sklearn.model_selection.LeaveOneGroupOut : With a categorical feature, or y, as `groups`, leaves
         out one category after the other.
@@ -232,20 +192,11 @@ class TailSplit(_SplitByFeature):
 
     Parameters
     ----------
-    features : "auto" or array-like of int or str, default="auto"
-        Features to sort by, a fold for each, as in :class:`GapSplit`.
-    min_values : int, default=10
-        With ``features="auto"``, a feature of at most this number of distinct values has no fold.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If `features` or `min_values` is invalid.
+    features, min_values : as in :class:`GapSplit`
 
     See Also
     --------
     GapSplit : Leaves out the middle; missing and equal values are as there.
-    score_unseen : Scores a model on such folds.
 
     Examples
     --------

@@ -12,24 +12,8 @@ import numpy as np
 def nondominated(costs: Any, scores: Any) -> np.ndarray:
     """Find the Pareto front: candidates that no other one beats in cost without a worse score.
 
-    Parameters
-    ----------
-    costs : array-like of shape (n_candidates,)
-        Smaller is better.
-    scores : array-like of shape (n_candidates,)
-        Greater is better.
-
-    Returns
-    -------
-    indices : ndarray of shape (n_front,)
-        Indices of the candidates on the front, from the cheapest to the best. Of equal ones
-        the first; without those whose cost or score is NaN.
-
-    Examples
-    --------
-    >>> from skdistill.model_selection import nondominated
-    >>> nondominated(costs=[3, 1, 2, 4], scores=[0.9, 0.5, 0.8, 0.7])
-    array([1, 2, 0])
+    Small costs and large scores are good. The indices go from the cheapest to the best; of equal
+    candidates the first is there, and none whose cost or score is NaN.
     """
     costs, scores = np.asarray(costs, dtype=float), np.asarray(scores, dtype=float)
     if costs.shape != scores.shape or costs.ndim != 1:
@@ -67,6 +51,13 @@ def pareto_front(
     ------
     ValueError
         If `cv_results` has no such columns.
+
+    Examples
+    --------
+    >>> from skdistill.model_selection import pareto_front
+    >>> results = {"mean_score_time": [3, 1, 2, 4], "mean_test_score": [0.9, 0.5, 0.8, 0.7]}
+    >>> pareto_front(results, cost="mean_score_time")
+    array([1, 2, 0])
     """
     return nondominated(*costs_and_scores(cv_results, cost, score))
 

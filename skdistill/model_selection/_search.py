@@ -16,7 +16,7 @@ from sklearn.model_selection import GridSearchCV
 from .._utils.validation import AnyOf, IsCallable, Number, OneOf
 from .._utils.warnings import without_schema_warnings
 from ..metrics import EstimatorScorer
-from ._costs import SCORERS, make_cost_scorer
+from ._costs import COSTS, make_cost_scorer
 from ._pareto import costs_and_scores
 
 
@@ -28,21 +28,14 @@ class CheapestWithin:
 
     Parameters
     ----------
-    cost : str, default="neg_n_parameters"
-        Name of a cost among the search's metrics, greater is better; or of another column that is
-        better when smaller, such as "mean_score_time".
-    score : str, default="score"
-        Name of the metric that may be lower than the best by the tolerance.
+    cost, score : str, default="neg_n_parameters" and "score"
+        Names of the cost and of the metric that may be lower than the best by the tolerance, as in
+        :func:`pareto_front`.
     tolerance : float, default=1.0
         Largest difference between the best mean score and the chosen one, in units of `unit`.
     unit : {"standard_error", "absolute", "relative"}, default="standard_error"
         The best candidate's standard error over the folds, by default one [1]_; one; or the
         absolute value of the best mean score.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If `tolerance` or `unit` is invalid.
 
     References
     ----------
@@ -70,11 +63,7 @@ class CheapestWithin:
         OneOf(("standard_error", "absolute", "relative")).check(self.unit, "unit")
 
     def __call__(self, cv_results) -> int:
-        """Index of the chosen candidate in ``cv_results_``; of equally cheap ones, the best.
-
-        A ValueError says that `cv_results` has no such columns, that every score is NaN, or that
-        there is one fold and no standard error.
-        """
+        """Index of the chosen candidate in ``cv_results_``; of equally cheap ones, the best."""
         costs, scores = costs_and_scores(cv_results, self.cost, self.score)
         known = ~(np.isnan(costs) | np.isnan(scores))
         if not known.any():
@@ -88,10 +77,8 @@ class CheapestWithin:
         """One unit of tolerance, in units of the score."""
         if self.unit != "standard_error":
             return 1.0 if self.unit == "absolute" else abs(best_score)
-        end = f"_test_{self.score}"
-        folds = [
-            cv_results[k][best] for k in cv_results if k.startswith("split") and k.endswith(end)
-        ]
+        names = (name for name in cv_results if name.startswith("split"))
+        folds = [cv_results[name][best] for name in names if name.endswith(f"_test_{self.score}")]
         if len(folds) < 2:
             raise ValueError(
                 f"unit='standard_error' needs two folds or more, got {len(folds)}. Use another "
@@ -108,12 +95,8 @@ class CheapestStudentSearchCV(GridSearchCV):
 
     Parameters
     ----------
-    estimator : estimator
-        What to search over.
-    param_grid : dict or list of dict
-        Values of the parameters to try.
-    scoring : str, callable, list, tuple or dict, default=None
-        The score, or several; None is the estimator's own.
+    estimator, param_grid, scoring
+        As in :class:`~sklearn.model_selection.GridSearchCV`.
     cost : {"n_parameters", "flops", "latency"} or callable, default="n_parameters"
         The cost to keep small, see :func:`n_parameters`, :func:`flops` and :func:`latency`; or a
         function ``cost(estimator, X)``. ``cv_results_`` has its negative as ``neg_<name>``.
@@ -128,16 +111,9 @@ class CheapestStudentSearchCV(GridSearchCV):
 
     Attributes
     ----------
-    best_index_ : int
-        Index of the chosen candidate, not of the one with the best score.
-    best_score_ : float
-        Its mean score.
-    best_cost_ : float
-        Its mean cost over the folds.
-    best_params_ : dict
-        Its parameters.
-    best_estimator_ : estimator
-        The chosen student, fitted on all rows.
+    best_index_, best_score_, best_cost_, best_params_, best_estimator_
+        Of the chosen candidate, not of the one with the best score: its place, its mean score and
+        cost over the folds, its parameters, and the student, fitted on all rows.
     cv_results_ : dict
         As in GridSearchCV with several metrics; one score is named "score".
 
@@ -195,21 +171,11 @@ class CheapestStudentSearchCV(GridSearchCV):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
-            Targets.
-        **params : dict
-            Passed on to the estimator, the scorer and the splitter as GridSearchCV does.
+        X, y, **params : as in :meth:`sklearn.model_selection.GridSearchCV.fit`
 
         Returns
         -------
         self
-
-        Raises
-        ------
-        ValueError
-            If `cost`, `tolerance`, `unit` or `refit` is invalid.
         """
         cost_name, cost = self._named_cost()
         scorers = self._named_scorers()
@@ -235,8 +201,8 @@ class CheapestStudentSearchCV(GridSearchCV):
         """Name of the cost among the metrics, and its scorer."""
         if callable(self.cost):
             return f"neg_{getattr(self.cost, '__name__', 'cost')}", make_cost_scorer(self.cost)
-        AnyOf(OneOf(tuple(SCORERS)), IsCallable()).check(self.cost, "cost")
-        return f"neg_{self.cost}", SCORERS[self.cost]
+        AnyOf(OneOf(tuple(COSTS)), IsCallable()).check(self.cost, "cost")
+        return f"neg_{self.cost}", make_cost_scorer(COSTS[self.cost])
 
     def _named_scorers(self) -> dict[str, Any]:
         """Scorers by name, a single one as "score"."""

@@ -79,7 +79,6 @@ def score_unseen(
 
     See Also
     --------
-    unseen_scores : The scores of one fitted model.
     skdistill.datasets.move : Samples as far from those of training as one likes.
 
     Examples
@@ -92,8 +91,6 @@ def score_unseen(
     >>> scores = score_unseen(model, X, y, cv=GapSplit([2, 8]), random_state=0)
     >>> scores.n_train, scores.n_unseen
     (array([265, 265]), array([147, 147]))
-    >>> scores.unseen_coverage.shape
-    (2,)
     """
     Number(Real, 0, 1, closed="neither").check(held_out, "held_out")
     NumberOfJobs().check(n_jobs, "n_jobs")
@@ -135,14 +132,11 @@ def unseen_scores(
     ----------
     model : estimator
         Fitted; anything that :func:`skdistill.predict_uncertainty` takes.
-    X_held_out : array-like of shape (n_held_out, n_features)
+    X_held_out, y_held_out : array-like
         Samples like those of training, that played no part in it.
-    y_held_out : array-like of shape (n_held_out,) or (n_held_out, n_targets)
-    X_unseen : array-like of shape (n_unseen, n_features)
-        Samples unlike those of training.
-    y_unseen : array-like of shape (n_unseen,) or (n_unseen, n_targets), default=None
-        None where there is no truth, such as for samples of another data set: what needs it is
-        then NaN.
+    X_unseen, y_unseen : array-like
+        Samples unlike those of training. `y_unseen` is None where there is no truth, such as for
+        samples of another data set: what needs it is then NaN.
 
     Returns
     -------
@@ -150,36 +144,23 @@ def unseen_scores(
         NaN where the model does not tell its epistemic part. With `<part>` for ``held_out`` and
         ``unseen``:
 
-        <part>_nll : Negative log likelihood of the targets, in nats; for regressors.
-        <part>_rmse : Root mean squared error; for regressors.
-        <part>_coverage : Share of the targets in their 90 % intervals; for regressors.
-        <part>_log_loss : Log loss in nats; for classifiers. Samples of classes that the model does
-            not know do not count.
-        <part>_accuracy : Accuracy; for classifiers.
-        <part>_top_probability : Mean of the largest class probability; for classifiers.
-        auroc_epistemic, auroc_total : Area under the ROC curve of the epistemic part and of the
-            total uncertainty, by which unseen samples are told from held-out ones.
-        selective_risk : Area under the risk-coverage curve of a mixture in which either part has
-            half of the weight. The loss is the squared error or that of a wrong label; samples are
-            ordered by the total uncertainty.
+        <part>_nll, <part>_rmse, <part>_coverage : For regressors: negative log likelihood, in nats,
+            root mean squared error, and share of the targets in their 90 % intervals.
+        <part>_log_loss, <part>_accuracy, <part>_top_probability : For classifiers: log loss in
+        nats,
+            without samples of classes that the model does not know, accuracy, and mean of the
+            largest class probability.
+        auroc_epistemic, auroc_total : :func:`~skdistill.metrics.ood_auroc` of the epistemic part
+        and
+            of the total uncertainty, by which unseen samples are told from held-out ones.
+        selective_risk : :func:`~skdistill.metrics.aurc` of a mixture in which either part has half
+            of the weight. The loss is the squared error or that of a wrong label; samples are
+            ordered by the total uncertainty. A model that is uncertain where it is wrong has a
+            small one, even where unseen samples are predicted badly.
         epistemic_ratio : Median epistemic part of the unseen samples, divided by that of the
-            held-out ones.
+            held-out ones; 0 / 0 counts as 1.
 
         Scores of several targets are means over them.
-
-    See Also
-    --------
-    score_unseen : Fits and scores on the folds of a splitter.
-    skdistill.metrics.ood_auroc : The area under the ROC curve.
-    skdistill.metrics.aurc : The selective risk.
-
-    Notes
-    -----
-    The selective risk is :math:`\int_0^1 r(c)\,dc`, where :math:`r(c)` is the mean loss of the
-    fraction :math:`c` of the mixture that is least uncertain. A model that is uncertain where it is
-    wrong has a small one, even where unseen samples are predicted badly.
-
-    In the ratio, 0 / 0 counts as 1.
 
     Examples
     --------
@@ -193,16 +174,12 @@ def unseen_scores(
     True
     """
     describe = _classes if is_classifier(model) else _numbers
-    parts = {
-        "held_out": describe(model, X_held_out, y_held_out),
-        "unseen": describe(model, X_unseen, y_unseen),
+    held_out, unseen = describe(model, X_held_out, y_held_out), describe(model, X_unseen, y_unseen)
+    return {
+        **{f"held_out_{score}": value for score, value in held_out.scores.items()},
+        **{f"unseen_{score}": value for score, value in unseen.scores.items()},
+        **_comparisons(held_out, unseen),
     }
-    scores = {
-        f"{name}_{score}": value
-        for name, part in parts.items()
-        for score, value in part.scores.items()
-    }
-    return {**scores, **_comparisons(**parts)}
 
 
 @dataclass
@@ -223,11 +200,8 @@ def _numbers(model, X, y) -> _Answers:
         return _Answers(dict.fromkeys(names, np.nan), None, total, epistemic)
     y, mean = np.asarray(y), np.asarray(model.predict(X))
     nll, interval = _density(model, X, y, mean, np.sqrt(total))
-    scores = {
-        "nll": nll,
-        "rmse": float(root_mean_squared_error(y, mean)),
-        "coverage": interval_coverage(y, interval),
-    }
+    scores = {"nll": nll, "rmse": float(root_mean_squared_error(y, mean))}
+    scores["coverage"] = interval_coverage(y, interval)
     return _Answers(scores, np.square(y - mean), total, epistemic)
 
 
@@ -263,12 +237,8 @@ def _classes(model, X, y) -> _Answers:
         return _Answers({**dict.fromkeys(names, np.nan), **top}, None, total, epistemic)
     y, predicted = np.asarray(y), labels[proba.argmax(axis=1)]
     known = np.isin(y, labels)
-    scores = {
-        "log_loss": float(log_loss(y[known], proba[known], labels=labels))
-        if any(known)
-        else np.nan,
-        "accuracy": float(accuracy_score(y, predicted)),
-    }
+    loss = log_loss(y[known], proba[known], labels=labels) if any(known) else np.nan
+    scores = {"log_loss": float(loss), "accuracy": float(accuracy_score(y, predicted))}
     return _Answers({**scores, **top}, (y != predicted).astype(float), total, epistemic)
 
 
@@ -301,6 +271,4 @@ def _over_targets(measure: Callable[..., float], a: np.ndarray, b: np.ndarray) -
 
 def _median_ratio(held_out: np.ndarray, unseen: np.ndarray) -> float:
     below, above = float(np.median(held_out)), float(np.median(unseen))
-    if below == 0:
-        return 1.0 if above == 0 else np.inf
-    return above / below
+    return above / below if below else 1.0 if above == 0 else np.inf

@@ -75,11 +75,8 @@ def config_of(model: Any, about: dict[str, Any]) -> dict[str, Any]:
         if name != "teacher"
         and not (name in defaults and repr(defaults[name].default) == repr(value))
     }
-    facts = {
-        words: getattr(estimator, name)
-        for name, words in _FACTS.items()
-        if hasattr(estimator, name)
-    }
+    known = {words: name for name, words in _FACTS.items() if hasattr(estimator, name)}
+    facts = {words: getattr(estimator, name) for words, name in known.items()}
     task = estimator._plan.task
     config = {
         "library_name": "skdistill",

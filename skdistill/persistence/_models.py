@@ -111,20 +111,13 @@ def load(path: str | os.PathLike) -> Any:
     file = Path(path)
     try:
         content = read(file / _MODEL if file.is_dir() else file)
-    except OSError:
-        raise
-    except Exception as error:  # of any kind: the file may say anything
-        raise _refusal(path, error) from error
-    try:
         text, arrays = unpack(content, *_FORMAT)
         del content  # as large as the arrays
         model = decoder_of_models(arrays).decode_all(json.loads(text))
         if not isinstance(model, BaseEstimator):
             raise ValueError("it holds no model")
         return model
-    except Exception as error:
-        raise _refusal(path, error) from error
-
-
-def _refusal(path: str | os.PathLike, error: Exception) -> ValueError:
-    return ValueError(f"{os.fspath(path)!r} cannot be loaded: {error}.")
+    except OSError:
+        raise
+    except Exception as error:  # of any kind: the file may say anything
+        raise ValueError(f"{os.fspath(path)!r} cannot be loaded: {error}.") from error

@@ -54,25 +54,12 @@ def _public(package: Any) -> list[Any]:
     return [value for value in found if inspect.isclass(value)]
 
 
-def _optimizers() -> list[type]:
-    found = vars(torch.optim).values()
-    return [c for c in found if inspect.isclass(c) and issubclass(c, torch.optim.Optimizer)]
-
-
 _OURS = [
     *_public(ensembles),
     *_public(distillers),
     *(*TASKS.values(), TrainingBudget, LearnerRecipes, NetworkRecipe, Round, SamplerDiagnostics),
-    *(
-        Calibration,
-        Columns,
-        InputEncoding,
-        RandomFunctions,
-        UnseenValues,
-        TableSummary,
-        Temperature,
-        UnknownColumns,
-    ),
+    *(Calibration, Columns, InputEncoding, RandomFunctions, TableSummary, Temperature),
+    *(UnknownColumns, UnseenValues),
     *_descendants(Plan),
     *_descendants(Settings),
 ]
@@ -80,7 +67,11 @@ _OURS = [
 NAMES: dict[str, Any] = {
     **{cls.__name__: cls for cls in (*_OURS, *_public(modules))},
     **{f"sklearn.{cls.__name__}": cls for cls in _STEPS},
-    **{f"torch.optim.{cls.__name__}": cls for cls in _optimizers()},
+    **{
+        f"torch.optim.{name}": cls
+        for name, cls in vars(torch.optim).items()
+        if inspect.isclass(cls) and issubclass(cls, torch.optim.Optimizer)
+    },
     **{
         f"expectation of a {task}: {name}": expectation.g
         for task, known in KNOWN.items()
@@ -110,8 +101,6 @@ def register(name: str, value: Any) -> None:
 
     Raises
     ------
-    TypeError
-        If `name` is no text, or `value` cannot be called.
     ValueError
         If the name stands for something else.
     """

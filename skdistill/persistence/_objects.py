@@ -51,13 +51,13 @@ def _encode_object(include_teacher: bool, encoder: Encoder, value: Any, place: s
 
 def _state_of(value: Any, include_teacher: bool) -> dict[str, Any]:
     """What an object of a registered class is made of."""
+    if isinstance(value, Settings):
+        return value.get_params(deep=False)
     if is_dataclass(value):
         saved = (field.name for field in fields(value) if field.metadata.get("is_saved", True))
         return {name: getattr(value, name) for name in saved}
     if isinstance(value, tuple):
         return value._asdict()  # type: ignore[attr-defined]
-    if isinstance(value, Settings):
-        return value.get_params(deep=False)
     if not isinstance(value, BaseEstimator):
         return vars(value)
     state = dict(value.__getstate__())

@@ -41,9 +41,7 @@ class SequenceEnsemble(SequencePredictor):
     Raises
     ------
     TypeError, ValueError
-        If there are no members, they are no modules, give anything but logits, or those of
-        different vocabularies; if a token is no integer >= 0, or that which pads is one of
-        the other two.
+        If members are no modules, or give anything but logits of one vocabulary.
 
     Examples
     --------
@@ -60,11 +58,7 @@ class SequenceEnsemble(SequencePredictor):
     _called = "members"  # in messages
 
     def __init__(
-        self,
-        members: Any,
-        *,
-        has_source: bool = True,
-        tokens: SpecialTokens | None = None,
+        self, members: Any, *, has_source: bool = True, tokens: SpecialTokens | None = None
     ):
         if not isinstance(members, (list, tuple)) or not members:
             raise TypeError(f"{self._called} must be a list of torch modules, got {members!r}.")
@@ -85,10 +79,8 @@ class SequenceEnsemble(SequencePredictor):
         source = torch.tensor([[self._tokens.end]]) if self._has_source else None
         target_in = torch.tensor([[self._tokens.begin]])
         at = torch.ones_like(target_in, dtype=torch.bool)
-        sizes = [
-            self._logits(number, source, target_in, at).shape[-1]
-            for number in range(len(self.members))
-        ]
+        numbers = range(len(self.members))
+        sizes = [self._logits(number, source, target_in, at).shape[-1] for number in numbers]
         if len(set(sizes)) > 1:
             raise ValueError(
                 f"{self._called} must share one vocabulary; its members predict {sizes} tokens."
@@ -117,11 +109,9 @@ class SequenceEnsemble(SequencePredictor):
 
         Parameters
         ----------
-        source : Tensor of int64 of shape (n, S) or None
-        target_in : Tensor of int64 of shape (n, T)
-            Starts with `tokens.begin`.
-        at : Tensor of bool of shape (n, T)
-            Tokens after which to predict, N in all.
+        source, target_in, at : Tensor of shape (n, S) or None, (n, T) and (n, T)
+            Tokens, those of targets with `tokens.begin` first, and after which of these to predict:
+            N in all.
         temperature, smoothing : float, default=1.0 and 0.0
             See ``MemberStatistics``.
 

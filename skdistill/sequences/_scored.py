@@ -87,49 +87,43 @@ class ScoredSequences:
         return Uncertainty(total, aleatoric, epistemic, measure="entropy")
 
     def reverse_mutual_information(self, per_token: bool = True) -> np.ndarray | None:
-        """Expected divergence of the prediction from the members': RMI.
+        """Expected divergence of the prediction from the members': RMI, in nats.
 
         Parameters
         ----------
-        per_token : bool, default=True
-            See :meth:`uncertainty`.
+        per_token : as in :meth:`uncertainty`
 
         Returns
         -------
-        information : ndarray of shape (n,) or None
-            In nats; None if the model has no members.
+        information : ndarray of shape (n,), or None if the model has no members
         """
         information = self.token_reverse_mutual_information
         return None if information is None else self._of_rows(information, per_token)
 
     def expected_pairwise_kl(self, per_token: bool = True) -> np.ndarray | None:
-        """Expected divergence between two members: the sum of both mutual informations.
+        """Expected divergence between two members, in nats: the sum of both mutual informations.
 
         Parameters
         ----------
-        per_token : bool, default=True
-            See :meth:`uncertainty`.
+        per_token : as in :meth:`uncertainty`
 
         Returns
         -------
-        divergence : ndarray of shape (n,) or None
-            In nats; None if the model has no members.
+        divergence : ndarray of shape (n,), or None if the model has no members
         """
         reverse = self.reverse_mutual_information(per_token)
         return None if reverse is None else self.uncertainty(per_token).epistemic + reverse
 
     def surprise(self, per_token: bool = True) -> np.ndarray:
-        """Negative log probability of the sequences, a total uncertainty.
+        """Negative log probability of the sequences, in nats: a total uncertainty.
 
         Parameters
         ----------
-        per_token : bool, default=True
-            See :meth:`uncertainty`.
+        per_token : as in :meth:`uncertainty`
 
         Returns
         -------
         surprise : ndarray of shape (n,)
-            In nats.
         """
         return self._of_rows(-self.log_probs, per_token)
 

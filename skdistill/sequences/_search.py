@@ -30,29 +30,14 @@ def beam_search(
     Each step extends the `beam_size` most probable prefixes by every token. Sequences that have
     ended stay among them, and the search is over when all have ended. A beam of one is greedy.
 
-    Parameters
-    ----------
-    next_log_probs : callable
-        Takes prefixes (n, B, t), each starting with `begin_token`, and gives the log
-        probabilities (n, B, K) of the next token.
-    prefix : Tensor of int64 of shape (n, n_given)
-        Tokens with which the sequences of a row begin, padded with `pad_token`; they have
-        probability one.
-    beam_size : int
-        Number of sequences to keep for a row: B.
-    max_length : int
-        Largest number of tokens, the end token included and `begin_token` not.
-    begin_token, end_token, pad_token : int
-        Padding is never predicted, nor is `begin_token` unless it is the end token too: their
-        probability is lost. `begin_token` need not be among the K.
+    `next_log_probs` takes prefixes (n, B, t), each starting with `begin_token`, and gives the log
+    probabilities (n, B, K) of the next token. `prefix` (n, n_given) are tokens with which the
+    sequences of a row begin, padded; they have probability one. Padding is never predicted, nor is
+    `begin_token`, which need not be among the K, unless it is the end token too.
 
-    Returns
-    -------
-    tokens : Tensor of int64 of shape (n, B, T)
-        Without `begin_token`, each ending in `end_token` unless it was cut short, and then padded;
-        the most probable first.
-    log_probs : Tensor of shape (n, B)
-        Of the sequences, in nats; ``-inf`` where there are fewer than B.
+    Returns tokens (n, B, T), the most probable sequence first, without `begin_token`, each ending
+    in `end_token` unless it was cut short at `max_length`, and then padded; and log probabilities
+    of the sequences (n, B), in nats, ``-inf`` where there are fewer than B.
     """
     n_rows, n_given = prefix.shape
     tokens = prefix.new_full((n_rows, beam_size, 1), begin_token)
@@ -63,15 +48,12 @@ def beam_search(
         log_probs = next_log_probs(tokens).to(total.dtype, copy=True)
         log_probs[..., pad_token] = -torch.inf
         if begin_token != end_token:
-            log_probs[
-                ..., begin_token : begin_token + 1
-            ] = -torch.inf  # an empty slice if not among the K
+            begin = slice(begin_token, begin_token + 1)  # empty if not among the K
+            log_probs[..., begin] = -torch.inf
         if t < n_given:
             _force(log_probs, prefix[:, t], pad_token)
         log_probs[has_ended] = -torch.inf
-        log_probs[..., pad_token].masked_fill_(
-            has_ended, 0.0
-        )  # ended sequences get padding at no cost
+        log_probs[..., pad_token].masked_fill_(has_ended, 0.0)  # padding costs nothing then
         total, best = (total.unsqueeze(-1) + log_probs).flatten(1).topk(beam_size)
         origin, token = best // log_probs.shape[-1], best % log_probs.shape[-1]
         tokens = tokens.gather(1, origin.unsqueeze(-1).expand(-1, -1, t + 1))
@@ -108,11 +90,6 @@ def token_error_rates(y_true: Any, y_pred: Any, pad_token: int = 0) -> np.ndarra
     -------
     rates : ndarray of shape (n_samples,)
         Not negative; above one for sequences that are long and wrong.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is invalid, or a row of `y_true` has no token.
 
     Examples
     --------

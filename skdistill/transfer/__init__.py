@@ -45,29 +45,7 @@ MAKERS: dict[str, type[TransferMaker]] = {
 
 
 def make_transfer(transfer: Any) -> TransferMaker | None:
-    """Turn what a user gives as ``transfer=`` into a maker.
-
-    Parameters
-    ----------
-    transfer : None, {"noise", "mixup", "munge", "box", "disagreement"} or TransferMaker
-        A name is the maker with its defaults.
-
-    Returns
-    -------
-    maker : TransferMaker or None
-        None leaves the rows as they are.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If `transfer` is anything else.
-
-    Examples
-    --------
-    >>> from skdistill.transfer import make_transfer
-    >>> make_transfer("munge")
-    Munge()
-    """
+    """Turn what is given as ``transfer=`` into a maker; a name is the maker with its defaults."""
     if transfer is None or isinstance(transfer, TransferMaker):
         return transfer
     if isinstance(transfer, str) and transfer in MAKERS:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
@@ -13,6 +14,7 @@ from .._utils.validation import Number
 from ._maker import Draw, TransferMaker
 
 
+@dataclass(eq=False, repr=False)
 class UniformBox(TransferMaker):
     """Draw rows uniformly from the bounding box of all rows, or a larger one.
 
@@ -24,9 +26,8 @@ class UniformBox(TransferMaker):
     expand : float, default=0.0
         How far the box reaches beyond the rows, on each side, in units of each column's range.
     categorical : None, mask or list of columns, default=None
-        Columns that take the value of a random row instead, each variable that of another row:
-        ``n_features`` booleans, or numbers or names of columns, with a tuple of numbers for columns
-        that encode one variable, such as one-hot columns.
+        Columns, see :class:`TransferMaker`, that take the value of a random row instead, each
+        variable that of another row.
 
     Examples
     --------
@@ -41,9 +42,8 @@ class UniformBox(TransferMaker):
 
     _parameter_table = {"expand": Number(Real, 0)}
 
-    def __init__(self, expand: float = 0.0, categorical: Any = None):
-        self.expand = expand
-        self.categorical = categorical
+    expand: float = 0.0
+    categorical: Any = None
 
     def prepare(self, X: Any, weight: Any = None) -> Draw:
         self.check(X.shape)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, Protocol
@@ -24,31 +25,15 @@ Measure = Callable[[Tensor], Tensor]
 
 
 class MemberDisagreement(Protocol):
-    """What a maker asks of a teacher: how much its members disagree on rows.
+    """What a maker asks of a teacher: how much its members disagree on rows."""
 
-    Attributes
-    ----------
-    has_gradient : bool
-        Whether gradients pass from the disagreement to the rows.
-    """
-
-    has_gradient: bool
+    has_gradient: bool  # whether gradients pass from the disagreement to the rows
 
     def of_some(self, generator: torch.Generator) -> Measure:
-        """Return what measures the disagreement of members drawn at random, or of all of them.
-
-        Parameters
-        ----------
-        generator : torch.Generator
-            Draws the members.
-
-        Returns
-        -------
-        measure : callable
-            Maps rows (n, \\*row) to how much these members disagree on each of them, (n,).
-        """
+        """Return what measures the disagreement of members drawn at random, or of all of them."""
 
 
+@dataclass(eq=False, repr=False)
 class Disagreement(TransferMaker):
     """Draw rows on which the teacher's members disagree.
 
@@ -58,9 +43,8 @@ class Disagreement(TransferMaker):
     classes that nobody has seen, and tails of the columns.
 
     Rows are moved by gradients of the disagreement of two members, another random pair for every
-    2,048 rows: its mean over pairs is that of all members, at a tenth of the cost for twenty. Nam
-    et al. [1]_ perturb a transfer set along gradients of random outputs of one member
-    (output-diversified sampling); here the outputs are those in which two members differ.
+    2,048 rows: its mean over pairs is that of all members. Nam et al. [1]_ follow gradients of
+    random outputs of one member instead.
 
     Parameters
     ----------
@@ -82,9 +66,8 @@ class Disagreement(TransferMaker):
     n_candidates : int, default=4
         Draws of `base` of which that with the largest disagreement is kept.
     categorical : None, mask or list of columns, default=None
-        Columns that stay as they are: ``n_features`` booleans, or numbers or names of columns. A
-        tuple of numbers stands for columns that encode one variable, here the same as its numbers.
-        Columns that are categorical to `base` are left to it.
+        Columns, see :class:`TransferMaker`, that stay as they are. Those that are categorical to
+        `base` are left to it.
 
     Notes
     -----
@@ -100,17 +83,10 @@ class Disagreement(TransferMaker):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
-    >>> from sklearn.preprocessing import scale
     >>> from skdistill import BayesianEnsembleClassifier, HydraPlusClassifier
     >>> from skdistill.transfer import Disagreement
-    >>> X, y = load_iris(return_X_y=True)
-    >>> teacher = BayesianEnsembleClassifier(n_members=5, max_epochs=20)
-    >>> student = HydraPlusClassifier(
-    ...     teacher, transfer=Disagreement(share=0.3), max_epochs=20, random_state=0
-    ... )
-    >>> student.fit(scale(X), y).predict_proba(scale(X)).shape
-    (150, 3)
+    >>> teacher = BayesianEnsembleClassifier(n_members=5)
+    >>> student = HydraPlusClassifier(teacher, transfer=Disagreement(share=0.3))
     """
 
     asks_teacher = True
@@ -122,23 +98,13 @@ class Disagreement(TransferMaker):
         "n_candidates": Number(Integral, 2),
     }
 
-    def __init__(
-        self,
-        base: TransferMaker | None = None,
-        share: float = 0.5,
-        method: str = "auto",
-        step_size: float = 1.0,
-        n_steps: int = 1,
-        n_candidates: int = 4,
-        categorical: Any = None,
-    ):
-        self.base = base
-        self.share = share
-        self.method = method
-        self.step_size = step_size
-        self.n_steps = n_steps
-        self.n_candidates = n_candidates
-        self.categorical = categorical
+    base: TransferMaker | None = None
+    share: float = 0.5
+    method: str = "auto"
+    step_size: float = 1.0
+    n_steps: int = 1
+    n_candidates: int = 4
+    categorical: Any = None
 
     @property
     def keeps_labels(self) -> bool:  # type: ignore[override]  # that of another object
@@ -174,23 +140,9 @@ class Disagreement(TransferMaker):
         weight: Tensor | None = None,
         teacher: MemberDisagreement | None = None,
     ) -> Draw:
-        """Return a function that draws new rows for these.
+        """Return a function that draws new rows; the teacher says where its members disagree.
 
-        Parameters
-        ----------
-        X, weight : as in :meth:`TransferMaker.prepare`
-        teacher : MemberDisagreement
-            What is asked how much members disagree.
-
-        Returns
-        -------
-        draw : callable
-            As that of other makers.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As `check` does, and if there is no teacher, or no gradient that `method` needs.
+        A TypeError or ValueError says that there is no teacher, or no gradient that `method` needs.
         """
         self.check(X.shape)
         if teacher is None:

@@ -26,6 +26,10 @@ Variables = list[tuple[int, ...]]
 class TransferMaker(Settings, ABC):
     """Base of settings that make a transfer set by drawing new rows.
 
+    The parameter `categorical`, where there is one, is a mask, ``n_features`` booleans, or a list
+    of columns, by number or name; a tuple of numbers stands for columns that encode one variable,
+    such as one-hot columns.
+
     Attributes
     ----------
     keeps_labels : bool
@@ -40,16 +44,12 @@ class TransferMaker(Settings, ABC):
     categorical: Any = None  # a parameter of makers that treat such columns differently
 
     def check(self, shape: tuple[int, ...]) -> None:
-        """Raise unless the settings are valid and suit the rows.
+        """Raise a TypeError or ValueError unless the settings are valid and suit the rows.
 
         Parameters
         ----------
         shape : tuple of int
             Shape of the rows, (n, ...).
-
-        Raises
-        ------
-        TypeError, ValueError
         """
         check_parameters(self, f"{type(self).__name__}: ")
         self._variables(shape)
@@ -86,11 +86,6 @@ class TransferMaker(Settings, ABC):
             (..., \\*X.shape[1:]), their `index`, of shape (...), and a ``torch.Generator`` on
             their device. It returns as many new rows in a new tensor. They depend on the state of
             the generator and on the shape of `index`.
-
-        Raises
-        ------
-        TypeError, ValueError
-            As :meth:`check` does.
         """
 
     def _variables(self, shape: tuple[int, ...]) -> Variables:

@@ -17,16 +17,7 @@ def filled(X: Tensor) -> Tensor:
 
 
 def prepare_lacking(maker: Any, X: Tensor, weight: Tensor | None, *teacher: Any) -> Draw:
-    """Prepare a maker for rows whose values may be missing: they are missing in new rows as well.
-
-    Parameters
-    ----------
-    maker : TransferMaker
-    X : Tensor of shape (n, ...)
-    weight : Tensor of shape (n,) or None
-    *teacher
-        What ``prepare`` of makers that ask the teacher takes beside.
-    """
+    """Prepare a maker for rows whose values may be missing: those of new rows are missing too."""
     if not bool(X.sum().isnan()):
         return maker.prepare(X, weight, *teacher)
     fill = X.nanmean(0).nan_to_num(0.0)

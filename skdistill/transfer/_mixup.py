@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
@@ -14,6 +15,7 @@ from .._utils.validation import Number
 from ._maker import Draw, TransferMaker, per_row
 
 
+@dataclass(eq=False, repr=False)
 class Mixup(TransferMaker):
     """Draw rows between two rows, with a random partner for each row ([1]_, Eq 1).
 
@@ -27,9 +29,8 @@ class Mixup(TransferMaker):
         Both parameters of the Beta distribution: 1 is uniform on the line between two rows,
         smaller ones stay closer to its ends.
     categorical : None, mask or list of columns, default=None
-        Columns that are not mixed: they come from that row of the two whose share is the larger,
-        all of them from the same. ``n_features`` booleans, or numbers or names of columns. A tuple
-        of numbers stands for columns that encode one variable, here the same as its numbers.
+        Columns, see :class:`TransferMaker`, that are not mixed: they come from that row of the two
+        whose share is the larger, all of them from the same.
 
     References
     ----------
@@ -48,9 +49,8 @@ class Mixup(TransferMaker):
 
     _parameter_table = {"alpha": Number(Real, 0, closed="neither")}
 
-    def __init__(self, alpha: float = 1.0, categorical: Any = None):
-        self.alpha = alpha
-        self.categorical = categorical
+    alpha: float = 1.0
+    categorical: Any = None
 
     def prepare(self, X: Any, weight: Any = None) -> Draw:
         self.check(X.shape)

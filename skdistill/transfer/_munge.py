@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
@@ -29,6 +30,7 @@ _BLOCK = 2**10
 _POWER_STEPS = 4  # towards a principal direction: a rough one parts rows as well
 
 
+@dataclass(eq=False, repr=False)
 class Munge(TransferMaker):
     """Exchange values with the nearest neighbour, afresh for each batch ([1]_, Alg. 1).
 
@@ -45,8 +47,7 @@ class Munge(TransferMaker):
         Standard deviation of the normals in units of the difference between the two values. It is
         1 / s for the paper's "local variance parameter" s; 0 exchanges values as they are.
     categorical : None, mask or list of columns, default=None
-        ``n_features`` booleans, or numbers or names of columns, with a tuple of numbers for columns
-        that encode one variable, such as one-hot columns: these are exchanged together.
+        Columns, see :class:`TransferMaker`; those of one variable are exchanged together.
 
     Notes
     -----
@@ -58,8 +59,7 @@ class Munge(TransferMaker):
     2,048 to 4,096. The time grows as n log n.
 
     The paper changes both rows of a pair in place, so that a row also changes for each row that it
-    is nearest to. Here each row changes once, which makes rows independent of each other and keeps
-    them closer to the data.
+    is nearest to. Here each row changes once, and rows are independent of each other.
 
     References
     ----------
@@ -80,10 +80,9 @@ class Munge(TransferMaker):
 
     _parameter_table = {"swap_probability": Number(Real, 0, 1), "scale": Number(Real, 0)}
 
-    def __init__(self, swap_probability: float = 0.5, scale: float = 1.0, categorical: Any = None):
-        self.swap_probability = swap_probability
-        self.scale = scale
-        self.categorical = categorical
+    swap_probability: float = 0.5
+    scale: float = 1.0
+    categorical: Any = None
 
     def check(self, shape: Any) -> None:
         if len(shape) != 2:

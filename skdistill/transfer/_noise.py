@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
@@ -25,6 +26,7 @@ _FEW_VALUES, _ROWS_PER_VALUE, _ROWS_LOOKED_AT = 20, 10, 10_000
 _ROUNDING = 1e-10
 
 
+@dataclass(eq=False, repr=False)
 class GaussianNoise(TransferMaker):
     """Add Gaussian noise to the rows.
 
@@ -47,10 +49,8 @@ class GaussianNoise(TransferMaker):
         more than one axis (images, series) or more than 1,024 columns have independent noise all
         the same.
     categorical : None, "auto", mask or list of columns, default=None
-        Columns that are left alone: ``n_features`` booleans, or numbers or names of columns. A
-        tuple of numbers stands for columns that encode one variable, here the same as its numbers.
-        "auto" are those with few values, at most 20 and at most one for ten rows: codes, and the
-        levels of an experiment.
+        Columns, see :class:`TransferMaker`, that are left alone. "auto" are those with few values,
+        at most 20 and at most one for ten rows: codes, and the levels of an experiment.
 
     Examples
     --------
@@ -69,17 +69,10 @@ class GaussianNoise(TransferMaker):
         "correlated": OneOf((True, False)),
     }
 
-    def __init__(
-        self,
-        scale: float = 0.7,
-        share_power: float = 2.0,
-        correlated: bool = False,
-        categorical: Any = None,
-    ):
-        self.scale = scale
-        self.share_power = share_power
-        self.correlated = correlated
-        self.categorical = categorical
+    scale: float = 0.7
+    share_power: float = 2.0
+    correlated: bool = False
+    categorical: Any = None
 
     def changes(self, X: Any) -> bool:
         if (is_categorical := self._is_categorical(X)) is not None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
 import sys
 from functools import partial
 
@@ -175,3 +176,11 @@ def test_without_matplotlib(cls, method, draw, monkeypatch):
     message = rf"{cls.__name__}.{method}\w* needs matplotlib: pip install skdistill\[plot\]"
     with pytest.raises(ImportError, match=message):
         display.plot() if method == "plot" else draw(cls)
+
+
+@pytest.mark.slow
+def test_without_docstrings():
+    """`python -OO` strips them, and there is nothing to complete."""
+    code = "from skdistill.displays import ParetoDisplay as P; print(P.plot.__doc__)"
+    command = [sys.executable, "-OO", "-c", code]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "None\n"

@@ -85,7 +85,6 @@ def predictions(draw, n):
 
 # Arguments whose rows are labels, and the range of what is returned.
 OF_LABELS = {"brier_score", "expected_calibration_error", "reliability_curve"}
-OF_LABELS |= {"accuracy_coverage_curve"}
 METRICS: dict[str, tuple[float, float]] = {
     "gaussian_nll": (-math.inf, math.inf),
     "mixture_nll": (-math.inf, math.inf),
@@ -101,7 +100,6 @@ METRICS: dict[str, tuple[float, float]] = {
     "expected_calibration_error": (0, 1),
     "reliability_curve": (0, math.inf),
     "risk_coverage_curve": (0, 10),
-    "accuracy_coverage_curve": (0, 1),
     "aurc": (0, 10),
     "prediction_rejection_ratio": (-math.inf, 1),
     "ood_auroc": (0, 1),

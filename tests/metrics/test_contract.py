@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from skdistill.distributions import Uncertainty
 from skdistill.metrics import (
     EpistemicFidelity,
-    accuracy_coverage_curve,
     aurc,
     ause,
     brier_score,
@@ -17,10 +19,10 @@ from skdistill.metrics import (
     epistemic_fidelity,
     expected_calibration_error,
     gaussian_nll,
+    get_scorer,
     interval_coverage,
     interval_score,
     interval_width,
-    make_interval_scorer,
     mixture_nll,
     ood_auroc,
     prediction_rejection_ratio,
@@ -63,6 +65,12 @@ def classwise_error(y_true, y_prob, *, sample_weight=None):
     return expected_calibration_error(y_true, y_prob, classwise=True, sample_weight=sample_weight)
 
 
+def score_of_labels(y_true, y_pred, entropy):
+    uncertainty = Uncertainty(np.asarray(entropy), None, None, "entropy")
+    says = {"predict": lambda X: y_pred, "predict_uncertainty": lambda X: uncertainty}
+    return get_scorer("neg_aurc")(SimpleNamespace(**says), np.zeros((len(y_true), 1)), y_true)
+
+
 # Every metric as a function of arrays with one row per sample, by the names of what it takes:
 # those that average over targets, and those of one target.
 OF_TARGETS = {
@@ -89,7 +97,6 @@ OF_ONE = {
 CURVES = {
     sparsification_curve: ("y_true", "y_pred", "std"),
     risk_coverage_curve: ("losses", "entropy"),
-    accuracy_coverage_curve: ("labels", "losses", "entropy"),
     reliability_curve: ("labels", "y_prob"),
 }
 NAMES = {**OF_TARGETS, **OF_ONE, **CURVES}
@@ -283,7 +290,11 @@ def test_bad_values_are_named(metric, make_predictions):
             lambda d: epistemic_fidelity(-d["std"], d["std"]),
             "teacher must not be negative, got a smallest value of -2",
         ),
-        (lambda d: make_interval_scorer(1.0), r"coverage must be a number in \(0, 1\), got 1.0"),
+        (
+            lambda d: get_scorer("neg_interval_score", coverage=1.0),
+            r"coverage must be a number in \(0, 1\), got 1.0",
+        ),
+        (lambda d: get_scorer("neg_rmse"), "name must be one of .*'neg_crps'.* got 'neg_rmse'"),
         (
             lambda d: brier_score(d["labels"], d["y_prob"][:-1]),
             "y_prob must have as many rows as y_true, 30, got 29",
@@ -333,11 +344,11 @@ def test_bad_values_are_named(metric, make_predictions):
             r"losses must have 1 dimension\(s\), got shape \(30, 3\)",
         ),
         (
-            lambda d: accuracy_coverage_curve(d["labels"], d["labels"][1:], d["entropy"]),
+            lambda d: score_of_labels(d["labels"], d["labels"][1:], d["entropy"]),
             "y_pred must have as many rows as y_true, 30, got 29",
         ),
         (
-            lambda d: accuracy_coverage_curve(["0", "1"], [0, 1], [0.1, 0.2]),
+            lambda d: score_of_labels(["0", "1"], [0, 1], [0.1, 0.2]),
             "y_pred must hold strings where y_true does .* got int64 for <U1",
         ),
         (

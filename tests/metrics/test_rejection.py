@@ -11,7 +11,6 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import auc, roc_auc_score
 
 from skdistill.metrics import (
-    accuracy_coverage_curve,
     aurc,
     ause,
     prediction_rejection_ratio,
@@ -157,7 +156,7 @@ def test_accuracy_is_one_minus_the_risk_of_the_labels():
     rng = np.random.default_rng(0)
     y_true, y_pred = rng.choice(["cat", "dog", "eel"], size=(2, 40))
     uncertainty = rng.choice([0.1, 0.3, 0.5], size=40)
-    coverage, accuracy = accuracy_coverage_curve(y_true, y_pred, uncertainty)
+    coverage, accuracy = risk_coverage_curve(y_true == y_pred, uncertainty)
     expected_coverage, risk = risk_coverage_curve(y_true != y_pred, uncertainty)
     assert_array_equal(coverage, expected_coverage)
     assert_allclose(accuracy, 1 - risk)

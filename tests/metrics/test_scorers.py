@@ -13,7 +13,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.inspection import permutation_importance
-from sklearn.metrics import get_scorer, log_loss
+from sklearn.metrics import get_scorer as get_scorer_of_sklearn
+from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
 
@@ -25,18 +26,9 @@ from skdistill.metrics import (
     crps,
     expected_calibration_error,
     gaussian_nll,
+    get_scorer,
     interval_score,
-    make_interval_scorer,
     mixture_nll,
-    neg_aurc_scorer,
-    neg_ause_scorer,
-    neg_brier_score_scorer,
-    neg_crps_scorer,
-    neg_expected_calibration_error_scorer,
-    neg_gaussian_nll_scorer,
-    neg_interval_score_scorer,
-    neg_log_loss_scorer,
-    neg_mixture_nll_scorer,
 )
 
 
@@ -112,44 +104,44 @@ def make_members_table(n_samples=40, n_members=3, seed=0):
 
 REGRESSION = {
     "mixture_nll": (
-        neg_mixture_nll_scorer,
+        get_scorer("neg_mixture_nll"),
         lambda m, X, y, **w: mixture_nll(y, m.predict_members(X), **w),
     ),
-    "crps": (neg_crps_scorer, lambda m, X, y, **w: crps(y, m.predict_members(X), **w)),
+    "crps": (get_scorer("neg_crps"), lambda m, X, y, **w: crps(y, m.predict_members(X), **w)),
     "gaussian_nll": (
-        neg_gaussian_nll_scorer,
+        get_scorer("neg_gaussian_nll"),
         lambda m, X, y, **w: gaussian_nll(
             y, m.predict(X), np.sqrt(m.predict_uncertainty(X).total), **w
         ),
     ),
     "ause": (
-        neg_ause_scorer,
+        get_scorer("neg_ause"),
         lambda m, X, y, **w: ause(y, m.predict(X), m.predict_uncertainty(X).total, **w),
     ),
     "interval_score": (
-        neg_interval_score_scorer,
+        get_scorer("neg_interval_score"),
         lambda m, X, y, **w: interval_score(y, m.predict_interval(X, 0.9), coverage=0.9, **w),
     ),
     "interval_score_half": (
-        make_interval_scorer(coverage=0.5),
+        get_scorer("neg_interval_score", coverage=0.5),
         lambda m, X, y, **w: interval_score(y, m.predict_interval(X, 0.5), coverage=0.5, **w),
     ),
 }
 CLASSIFICATION = {
     "calibration": (
-        neg_expected_calibration_error_scorer,
+        get_scorer("neg_expected_calibration_error"),
         lambda m, X, y, **w: expected_calibration_error(y, m.predict_proba(X), **w),
     ),
     "brier": (
-        neg_brier_score_scorer,
+        get_scorer("neg_brier_score"),
         lambda m, X, y, **w: brier_score(y, m.predict_proba(X), **w),
     ),
     "log_loss": (
-        neg_log_loss_scorer,
+        get_scorer("neg_log_loss"),
         lambda m, X, y, **w: log_loss(y, m.predict_proba(X), **w),
     ),
     "aurc": (
-        neg_aurc_scorer,
+        get_scorer("neg_aurc"),
         lambda m, X, y, **w: aurc(m.predict(X) != y, m.predict_uncertainty(X).total, **w),
     ),
 }
@@ -190,8 +182,16 @@ def test_scorer_survives_pickling_and_shows_itself(name):
 
 
 def test_repr_of_scorers():
-    assert repr(neg_crps_scorer) == "EstimatorScorer(neg_crps)"
-    assert repr(make_interval_scorer(0.5)) == "EstimatorScorer(neg_interval_score, coverage=0.5)"
+    assert repr(get_scorer("neg_crps")) == "EstimatorScorer(neg_metric, metric=crps, reads=members)"
+    scorer = get_scorer("neg_interval_score", coverage=0.5)
+    assert repr(scorer) == "EstimatorScorer(neg_interval_score, coverage=0.5)"
+
+
+def test_keywords_are_those_of_the_metric():
+    model, X, y = make_case("calibration")
+    scorer = get_scorer("neg_expected_calibration_error", n_bins=4, classwise=True)
+    expected = expected_calibration_error(y, model.predict_proba(X), n_bins=4, classwise=True)
+    assert scorer(model, X, y) == -expected
 
 
 def test_scorers_across_processes():
@@ -216,12 +216,12 @@ def test_grid_search_finds_the_honest_variance(name):
 def test_weights_reach_the_scorers_of_a_search():
     X, y = make_members_table()
     weights = np.tile([1.0, 3.0], 20)
-    scoring = {"crps": neg_crps_scorer, "r2": "r2"}
+    scoring = {"crps": get_scorer("neg_crps"), "r2": "r2"}
     search = GridSearchCV(KnownRegressor(), {"inflate": [1.0]}, scoring=scoring, refit="crps", cv=2)
     with sklearn.config_context(enable_metadata_routing=True):
         search.set_params(
             estimator=KnownRegressor().set_fit_request(sample_weight=True),
-            scoring={"crps": neg_crps_scorer.set_score_request(sample_weight=True)},
+            scoring={"crps": get_scorer("neg_crps").set_score_request(sample_weight=True)},
         )
         search.fit(X, y, sample_weight=weights)
     expected = [
@@ -234,18 +234,19 @@ def test_weights_reach_the_scorers_of_a_search():
 def test_weights_without_routing():
     # scikit-learn >= 1.9 hands fit's weights on to the scorers, which it asks whether they take any
     X, y = make_members_table()
-    scoring = {"crps": neg_crps_scorer, "nll": neg_mixture_nll_scorer}
+    scoring = {"crps": get_scorer("neg_crps"), "nll": get_scorer("neg_mixture_nll")}
     search = GridSearchCV(KnownRegressor(), {"inflate": [1.0]}, scoring=scoring, refit="crps", cv=2)
     search.fit(X, y, sample_weight=np.tile([1.0, 3.0], 20))
     assert np.isfinite(search.best_score_)
 
 
-def test_requests_are_set_on_a_copy():
+def test_requests_are_of_one_scorer_alone():
     with sklearn.config_context(enable_metadata_routing=True):
-        requesting = neg_crps_scorer.set_score_request(sample_weight="importance")
-        assert requesting is not neg_crps_scorer
+        requesting = get_scorer("neg_crps").set_score_request(sample_weight="importance")
         assert requesting.get_metadata_routing().score.requests == {"sample_weight": "importance"}
-        assert neg_crps_scorer.get_metadata_routing().score.requests == {"sample_weight": None}
+        assert get_scorer("neg_crps").get_metadata_routing().score.requests == {
+            "sample_weight": None
+        }
 
 
 def test_weights_that_no_one_requested_are_refused():
@@ -254,14 +255,14 @@ def test_weights_that_no_one_requested_are_refused():
     with sklearn.config_context(enable_metadata_routing=True):
         model = KnownRegressor().set_fit_request(sample_weight=True)
         with pytest.raises(ValueError, match=r"sample_weight.*not explicitly set as requested"):
-            cross_validate(model, X, y, scoring=neg_crps_scorer, params=params)
+            cross_validate(model, X, y, scoring=get_scorer("neg_crps"), params=params)
 
 
 def test_scorer_serves_permutation_importance():
     X, y = make_members_table()
     model = KnownRegressor().fit(X, y)
     importance = permutation_importance(
-        model, X, y, scoring=neg_crps_scorer, n_repeats=3, random_state=0
+        model, X, y, scoring=get_scorer("neg_crps"), n_repeats=3, random_state=0
     )
     assert importance.importances_mean[::2].min() > 0  # the means
 
@@ -300,9 +301,11 @@ def test_scorers_of_classes_serve_rows_that_lack_one(name):
 
 def test_scikit_learns_own_log_loss_does_not():
     model, X, y = make_case("log_loss")
-    assert neg_log_loss_scorer(model, X, y) == get_scorer("neg_log_loss")(model, X, y)
+    assert get_scorer("neg_log_loss")(model, X, y) == get_scorer_of_sklearn("neg_log_loss")(
+        model, X, y
+    )
     with pytest.raises(ValueError, match="labels"):
-        get_scorer("neg_log_loss")(model, X[y != "cat"], y[y != "cat"])
+        get_scorer_of_sklearn("neg_log_loss")(model, X[y != "cat"], y[y != "cat"])
 
 
 @pytest.mark.parametrize("name", ["calibration", "brier", "log_loss"])
@@ -313,7 +316,7 @@ def test_grid_search_finds_the_calibrated_probabilities(name):
     assert search.best_params_ == {"sharpness": 1.0}
 
 
-@pytest.mark.parametrize("scorer", [neg_gaussian_nll_scorer, neg_ause_scorer])
+@pytest.mark.parametrize("scorer", [get_scorer("neg_gaussian_nll"), get_scorer("neg_ause")])
 def test_scorers_of_the_variance_refuse_entropies(scorer):
     class Classifier(KnownRegressor):
         def predict_uncertainty(self, X):
@@ -327,7 +330,7 @@ def test_scorers_of_the_variance_refuse_entropies(scorer):
 def test_scorer_of_the_entropy_refuses_variances():
     X, y = make_members_table()
     with pytest.raises(ValueError, match=r"needs a classifier.*got measure='variance'"):
-        neg_aurc_scorer(KnownRegressor().fit(X, y), X, y)
+        get_scorer("neg_aurc")(KnownRegressor().fit(X, y), X, y)
 
 
 def test_a_scorer_of_ones_own():
