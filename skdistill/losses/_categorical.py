@@ -32,8 +32,8 @@ class _Logits(NamedTuple):
 class Categories(_Logits):
     """Heads, given by logits (..., M, n, K), with their probabilities, each form computed once.
 
-    It stands for the logits where several losses are computed of them. Classes come before rows in
-    what it computes, (..., M, K, n).
+    It stands for the logits where several losses are computed of them. What it computes has classes
+    before rows, (..., M, K, n).
     """
 
     @computed_once
@@ -57,13 +57,7 @@ class Categories(_Logits):
 
 
 class KnownCategories(Categories):
-    """Members, given by their log probabilities, likewise.
-
-    Parameters
-    ----------
-    logits : Tensor of shape (..., N, n, K)
-        Log probabilities.
-    """
+    """Members, given by their log probabilities (..., N, n, K) in the place of logits, likewise."""
 
     @computed_once
     def log_probs(self) -> Tensor:
@@ -206,17 +200,7 @@ def information_mismatch(
 
     The mutual information is the epistemic part of the entropy, the mean divergence of the members
     (heads) from their mean. Ours, not the paper's: it keeps the scale of the epistemic part, which
-    L2 and L3 lose.
-
-    Parameters
-    ----------
-    heads, members : as in :func:`categorical_aggregation`
-    floor : float, default=1e-3
-        Added to both, in nats; well above rounding.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
+    L2 and L3 lose. The floor, in nats, is well above rounding.
     """
     heads, members = _heads(heads), _members(members)
     terms = heads.log_ratio * heads.probs

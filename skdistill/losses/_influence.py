@@ -11,20 +11,8 @@ def log_tailed_clip(loss: Tensor, gradient: Tensor, limit: float) -> tuple[Tenso
 
     A network's outputs for a row far from all others move a long way with each step, and a
     likelihood grows with their square, or exponentially: one such row outweighs all others by many
-    orders of magnitude until the network recovers. Below the limit nothing changes.
-
-    Parameters
-    ----------
-    loss : Tensor of shape (..., n)
-    gradient : Tensor of shape (..., n, p)
-        Of the sum of the losses, with respect to the outputs.
-    limit : float
-        Positive.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-    gradient : Tensor of shape (..., n, p)
+    orders of magnitude until the network recovers. Below the limit nothing changes. The gradient,
+    (..., n, p), is that with respect to the outputs.
     """
     excess = (loss / limit).clamp(min=1.0)
     return loss.clamp(max=limit) + limit * excess.log(), gradient / excess.unsqueeze(-1)

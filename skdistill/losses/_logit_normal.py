@@ -29,23 +29,8 @@ def logit_normal_moments(
     the paper's: the likelihood of the logits weighs those of impossible classes, which are many and
     of which members differ most, as it does those that matter.
 
-    Parameters
-    ----------
-    outputs : Tensor of shape (..., n, 2 (K - 1))
-        The means, then as many raw variances.
-    members : Tensor of shape (..., M, n, K), or KnownCategories
-        Log probabilities.
-    draws : Tensor of shape (T, K - 1)
-        Standard normal: :math:`\varepsilon`, the same for every row.
-    weight : float, default=0.05
-        Weight w of the second term.
-    floor : float, default=1e-6
-        Added to both mutual informations, in nats.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-        In nats.
+    Outputs (..., n, 2 (K - 1)) are means and raw variances, members log probabilities (..., M, n,
+    K), the draws (T, K - 1) standard normal and the same for every row.
     """
     mean, variance = (part.unsqueeze(-3) for part in Gaussian.from_outputs(outputs))
     noise, std = draws.unsqueeze(-2), variance.sqrt()

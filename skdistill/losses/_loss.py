@@ -149,10 +149,9 @@ def weighted_sum(terms: Iterable[Term], prediction: Any) -> tuple[Tensor, Any]:
 def tempered_sum(
     terms: Iterable[Term], outputs: Tensor, temperature: float | Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Sum of the terms, as :func:`weighted_sum`, for outputs divided by a temperature T.
+    """:func:`weighted_sum` for outputs divided by a temperature T, multiplied by T^2.
 
-    The sum is multiplied by T^2, so that its gradient, with respect to the outputs before they are
-    divided, keeps its scale.
+    So its gradient, with respect to the outputs before they are divided, keeps its scale.
     """
     loss, gradient = weighted_sum(terms, outputs / temperature)
     return loss * temperature**2, gradient.mul_(temperature)

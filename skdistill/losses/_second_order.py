@@ -34,41 +34,21 @@ _TINY = 1e-12  # keeps logarithms finite where members agree
 
 
 def gaussian_parameters(members: Gaussian, min_variance: float = 1e-6) -> Tensor:
-    """Means and raw variances of members: z of Eq 12.
+    """Means and raw variances of members on standardised targets: z (..., M, n, 2 t) of Eq 12.
 
-    Parameters
-    ----------
-    members : Gaussian of shape (..., M, n, t)
-        On standardised targets.
-    min_variance : float, default=1e-6
-        What is added to the softplus of the raw variance. Variances less than twice this count as
-        that, so that members that predict a point keep a finite raw variance.
-
-    Returns
-    -------
-    z : Tensor of shape (..., M, n, 2 t)
-        The means, then as many raw variances.
+    The variance is the floor plus the softplus of the raw one. Variances less than twice the floor
+    count as that, so that members that predict a point keep a finite raw variance.
     """
     variance = (members.variance - min_variance).clamp(min=min_variance)
     return torch.cat((members.mean, _inverse_softplus(variance)), dim=-1)
 
 
 def relative_logits(members: Tensor, smoothing: float = 0.0, min_log_prob: float = -30.0) -> Tensor:
-    """Logits of members less that of the last class: z of Eq 9.
+    """Logits of members less that of the last class: z (..., M, n, K - 1) of Eq 9.
 
-    Parameters
-    ----------
-    members : Tensor of shape (..., M, n, K)
-        Logits or log probabilities, ``-inf`` for what a member rules out.
-    smoothing : float, default=0.0
-        Weight of the uniform distribution, which is mixed into every member. Use it for members
-        that give probabilities of zero, which would govern mean and variance of the logits.
-    min_log_prob : float, default=-30.0
-        Smaller log probabilities count as this.
-
-    Returns
-    -------
-    z : Tensor of shape (..., M, n, K - 1)
+    Members are logits or log probabilities, ``-inf`` for what they rule out; log probabilities less
+    than `min_log_prob` count as that. Smoothing mixes the uniform distribution into every member,
+    for members that give probabilities of zero: these would govern mean and variance of the logits.
     """
     log_probs = members.log_softmax(-1)
     if smoothing:
@@ -84,14 +64,8 @@ def relative_logits(members: Tensor, smoothing: float = 0.0, min_log_prob: float
 class PairedNormal(NamedTuple):
     """Normal distributions over pairs (z1, z2), by regression of z1 on z2.
 
-    Parameters
-    ----------
-    mean : Tensor of shape (..., n, 2 t)
-        Of t numbers z1, then of as many z2.
-    variance : Tensor of shape (..., n, 2 t)
-        Of z1 given z2, then of z2.
-    slope : Tensor of shape (..., n, t)
-        ``Cov(z1, z2) / Var z2``.
+    The mean (..., n, 2 t) is that of t numbers z1, then of as many z2; the variance (..., n, 2 t)
+    that of z1 given z2, then of z2; the slope (..., n, t) is ``Cov(z1, z2) / Var z2``.
     """
 
     mean: Tensor
@@ -100,18 +74,11 @@ class PairedNormal(NamedTuple):
 
 
 class NormalInverseGammaTarget(NamedTuple):
-    """Statistics of members' means and variances that the normal-inverse-gamma likelihood needs.
+    """What the normal-inverse-gamma likelihood needs of members' means and variances: (..., n, t).
 
-    Parameters
-    ----------
-    mean : Tensor of shape (..., n, t)
-        Mean of the means, each weighted by its precision (1 / variance).
-    harmonic : Tensor of shape (..., n, t)
-        Harmonic mean of the variances.
-    scatter : Tensor of shape (..., n, t)
-        Mean squared deviation of the means from their mean, in units of the variances.
-    gap : Tensor of shape (..., n, t)
-        Mean log variance less the log of the harmonic mean; not negative.
+    Mean of the means, each weighted by its precision; harmonic mean of the variances; scatter, the
+    mean squared deviation of the means from their mean, in units of the variances; gap, the mean
+    log variance less the log of the harmonic mean, which is not negative.
     """
 
     mean: Tensor
@@ -121,32 +88,13 @@ class NormalInverseGammaTarget(NamedTuple):
 
 
 def normal_target(z: Tensor) -> Gaussian:
-    """Mean and variance (with 1/M) of the members' parameters: the minimiser of Eq 7.
-
-    Parameters
-    ----------
-    z : Tensor of shape (..., M, n, p)
-
-    Returns
-    -------
-    target : Gaussian of shape (..., n, p)
-    """
+    """Mean and variance (with 1/M) of the members' parameters: the minimiser of Eq 7."""
     variance, mean = torch.var_mean(z, dim=-3, correction=0)
     return Gaussian(mean, variance)
 
 
 def paired_normal_target(z: Tensor) -> PairedNormal:
-    """Mean and covariance (with 1/M) of pairs of the members' parameters: the minimiser of Eq 7.
-
-    Parameters
-    ----------
-    z : Tensor of shape (..., M, n, 2 t)
-        As ``gaussian_parameters`` gives them.
-
-    Returns
-    -------
-    target : PairedNormal of shape (..., n, t)
-    """
+    """Mean and covariance (with 1/M) of pairs of the members' parameters: the minimiser of Eq 7."""
     mean = z.mean(-3, keepdim=True)
     first, second = (z - mean).chunk(2, dim=-1)
     variance = second.square().mean(-3)
@@ -159,18 +107,9 @@ def paired_normal_target(z: Tensor) -> PairedNormal:
 def normal_inverse_gamma_target(
     members: Gaussian, min_variance: float = 1e-6
 ) -> NormalInverseGammaTarget:
-    """Statistics of members' means and variances.
+    """Statistics of members' means and variances on standardised targets.
 
-    Parameters
-    ----------
-    members : Gaussian of shape (..., M, n, t)
-        On standardised targets.
-    min_variance : float, default=1e-6
-        Variances less than this count as this.
-
-    Returns
-    -------
-    target : NormalInverseGammaTarget of shape (..., n, t)
+    Variances less than `min_variance` count as this.
     """
     precision = members.variance.clamp(min=min_variance).reciprocal()
     mean_precision = precision.mean(-3, keepdim=True)
@@ -186,21 +125,10 @@ def normal_inverse_gamma_target(
 def normal_inverse_gamma_start(
     target: NormalInverseGammaTarget, weight: Tensor | None = None
 ) -> Tensor:
-    """Outputs of the best student that predicts the same for all rows.
+    """Outputs (..., 4 t) of the best student that predicts the same for all rows.
 
-    Networks start from it, by the bias of their last layer: where noise variances are far from
-    one, the likelihood is so steep elsewhere that Adam does not recover from the first gradients.
-
-    Parameters
-    ----------
-    target : NormalInverseGammaTarget of shape (..., n, t)
-    weight : Tensor of shape (n,), default=None
-        Of the rows; None is equal weights.
-
-    Returns
-    -------
-    outputs : Tensor of shape (..., 4 t)
-        The minimiser.
+    Networks start from it, by the bias of their last layer: where noise variances are far from one,
+    the likelihood is so steep elsewhere that Adam does not recover from the first gradients.
     """
     return _start(target, weight, n_groups=target.mean.shape[-1])
 
@@ -208,17 +136,7 @@ def normal_inverse_gamma_start(
 def normal_inverse_wishart_start(
     target: NormalInverseGammaTarget, weight: Tensor | None = None
 ) -> Tensor:
-    """``normal_inverse_gamma_start`` for the normal-inverse-Wishart distribution.
-
-    Parameters
-    ----------
-    target, weight : as in ``normal_inverse_gamma_start``
-
-    Returns
-    -------
-    outputs : Tensor of shape (..., 2 t + 2)
-        The minimiser.
-    """
+    """``normal_inverse_gamma_start`` for the normal-inverse-Wishart: (..., 2 t + 2)."""
     return _start(target, weight, n_groups=1)
 
 
@@ -295,18 +213,8 @@ def paired_normal_nll(
 ) -> tuple[Tensor, Tensor]:
     """Mean negative log density of pairs of parameters, full covariance (Eqs 7 and 13).
 
-    Parameters
-    ----------
-    outputs : Tensor of shape (..., n, 5 t)
-        As ``GaussianNormal.from_outputs`` reads them with ``covariance="full"``.
-    target : PairedNormal of shape (..., n, t)
-        Its minimiser, see ``paired_normal_target``.
-    min_variance : float, default=1e-8
-        Floor added to the variances.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
+    Outputs (..., n, 5 t) are those of ``GaussianNormal.from_outputs`` with ``covariance="full"``;
+    the target is the minimiser.
     """
     n_targets = target.slope.shape[-1]
     diagonal, slope = outputs[..., : 4 * n_targets], outputs[..., 4 * n_targets :]
@@ -342,24 +250,9 @@ def matched_moments(
 
     The likelihood of Eq 7 counts the student's errors of the mean as spread of the members: its
     variance at a row is theirs plus the squared error, which is the larger of the two where members
-    agree. Here the covariance alone follows Eq 7, as if the means were exact, and the means have
-    :math:`\frac{1}{2} \sum_j \pi_j (\mu_j - \bar z_j)^2`. Both have the same minimiser.
-
-    Parameters
-    ----------
-    outputs : Tensor of shape (..., n, 4 t) or (..., n, 5 t)
-    nll : Loss
-        :func:`normal_nll`, or ``paired_normal_nll``.
-    target : Gaussian or PairedNormal
-        What `nll` takes, of the mean (..., n, 2 t).
-    precision : Tensor of shape (..., n, 2 t)
-        Weights :math:`\pi` of the means.
-    min_variance : float, default=1e-6
-        What `nll` takes.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
+    agree. Here the covariance alone follows Eq 7, by `nll`, as if the means were exact, and the
+    means have :math:`\frac{1}{2} \sum_j \pi_j (\mu_j - \bar z_j)^2`, with a precision :math:`\pi`
+    (..., n, 2 t). Both have the same minimiser.
     """
     mean = outputs[..., : precision.shape[-1]]
     loss, gradient = nll.and_gradient(outputs, target._replace(mean=mean), min_variance)
@@ -512,19 +405,10 @@ def _multivariate(function: Callable[[Tensor], Tensor], half: Tensor, size: int)
 def label_nll(
     student: GaussianNormal | NormalInverseGamma | NormalInverseWishart | LogitNormal, y: Tensor
 ) -> Tensor:
-    """Negative log density of labels, the distribution over predictions integrated out.
+    """Negative log density of labels, the distribution over predictions integrated out, in nats.
 
-    Parameters
-    ----------
-    student : distribution
-        Of n rows, as read off the outputs: any of :mod:`skdistill.distributions`.
-    y : Tensor of shape (n, t), or of int64 of shape (n,)
-        Targets, or classes counted from 0.
-
-    Returns
-    -------
-    loss : Tensor of shape (n,)
-        In nats (Eqs 16 and 17), summed over the targets.
+    The student has n rows, `y` shape (n, t), or (n,) and int64 for classes counted from 0; the
+    densities of several targets are summed (Eqs 16 and 17).
     """
     if y.dtype == torch.int64:
         # Not by `log_prob`, whose check of the codes would wait for a GPU at each step.
