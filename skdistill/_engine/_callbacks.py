@@ -168,15 +168,9 @@ class DivergenceGuard(Callback):
     - when training has ended, if its weights are not finite or its last loss is exploded.
 
     It is worse than a constant when its last loss is more than (1 + \|c\|) / 2 above c. A member's
-    numbers never touch another's, so the rest of the stack trains on undisturbed.
-
-    Parameters
-    ----------
-    stopping : MemberEarlyStopping, default=None
-        Early stopping of the same net, which must come before the guard among its callbacks. A
-        member that has stopped is judged by its best epoch, whatever becomes of it later.
-    ends_with : {torch.all, torch.any}, default=torch.all
-        Whether training ends when all members have diverged, or when one has.
+    numbers never touch another's, so the rest of the stack trains on undisturbed. One that early
+    stopping has stopped, by a callback `stopping` that comes before this, is judged by its best
+    epoch. Training ends when all (torch.all, or any) members have diverged.
     """
 
     _STATE = ("diverged_", "constant_", "last_", "lowest_", "n_exploded_")
@@ -233,15 +227,9 @@ class DivergenceGuard(Callback):
 class TaskPerEpoch(Callback):
     """Report every epoch to scikit-learn's callbacks as one task, a subtask of `context`.
 
-    Parameters
-    ----------
-    context : sklearn.callback.CallbackContext
-    estimator : estimator
-    given : dict, default=None
-        What `fit` was given, as keywords of the hooks: X, y and metadata.
-    attributes : callable, default=None
-        Takes the net to the attributes that make the estimator one that is fitted as far as the net
-        is. It is called for callbacks that ask for such an estimator, as ``ScoringMonitor`` does.
+    `given` is what `fit` was given, as keywords of the hooks: X, y and metadata. `attributes` takes
+    the net to the attributes that make the estimator one that is fitted as far as the net is, for
+    callbacks that ask for such an estimator, as ``ScoringMonitor`` does.
     """
 
     def __init__(
@@ -269,12 +257,7 @@ class TaskPerEpoch(Callback):
 
 
 class StopWhen(Callback):
-    """End training after the epoch in which another thread has set an event.
-
-    Parameters
-    ----------
-    event : threading.Event
-    """
+    """End training after the epoch in which another thread has set an event."""
 
     def __init__(self, event):
         self.event = event
@@ -287,17 +270,8 @@ class StopWhen(Callback):
 class SavedTraining(Callback):
     """Restore a training from a checkpoint, and save it there; comes after all other callbacks.
 
-    Parameters
-    ----------
-    progress : skdistill._training.resume.Progress
-        Of the fit.
-    number : int
-        How many trainings of the fit come before this one.
-    rows : Rows
-    draws_globally : bool
-        Whether the module draws from torch's global generator.
-    clock : callable
-        Returns the time in seconds, to which that of a training is added when it is restored.
+    `progress` is the fit's, in which `number` trainings come before this one. The time by `clock`
+    goes on from the seconds that were saved.
     """
 
     def __init__(
@@ -339,21 +313,9 @@ class SavedTraining(Callback):
 class ContinuedTraining(Callback):
     """Begin a training in the state in which another ended, and note the one in which it ends.
 
-    What goes on is the optimizer's state, if the optimizer is of the same class, and that of the
-    generators, if there are as many; learning rate and settings are those of the net.
-
-    Parameters
-    ----------
-    rows : Rows
-    draws_globally : bool
-        Whether the module draws from torch's global generator.
-    before : dict, default=None
-        `state_` of the other training; None begins anew.
-
-    Attributes
-    ----------
-    state_ : dict
-        Arrays and plain Python.
+    What goes on from `before`, the `state_` of the other training, is the optimizer's state, if the
+    optimizer is of the same class, and that of the generators, if there are as many; learning rate
+    and settings are those of the net. The state is arrays and plain Python.
     """
 
     def __init__(self, rows, draws_globally: bool, before: dict[str, Any] | None = None):

@@ -34,20 +34,12 @@ _IN_FILES = {
 
 
 class CheckpointFile:
-    """A file that holds the latest saved state of one fit.
+    """A file that holds the latest saved state of one fit, written every so many seconds or epochs.
 
     As a context manager it locks the file against other fits (not on Windows, which has no
     ``fcntl``). The lock is on a second file beside it, and ends with the process however that ends.
-    A file that could not be written, or that another fit uses, raises a ValueError.
-
-    Parameters
-    ----------
-    path : str or os.PathLike
-    interval : float or str
-        Least number of seconds between two writings, or "<n> epochs".
-    belongs_to : dict of str to str
-        Digests of the fit's data and parameters, see
-        :func:`skdistill._serialization.digest.digests`.
+    A file that could not be written, or that another fit uses, raises a ValueError. `belongs_to`
+    has digests of the fit's data and parameters.
     """
 
     def __init__(self, path, interval: float | str, belongs_to: dict[str, str]):

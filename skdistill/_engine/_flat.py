@@ -19,14 +19,8 @@ from torch import Tensor, nn
 class FlatGradient(ABC):
     """Computes a stack's loss and gradient on flat buffers; subclasses say how.
 
-    Parameters
-    ----------
-    module, objective
-        The stack, and what it minimises.
-    parameters : list of nn.Parameter
-        All parameters of the module, in their order in the buffers.
-    weight_decay : list of (nn.Parameter, float), default=()
-        L2 penalties on parameters of the module.
+    `parameters` are all those of the module, in their order in the buffers. `weight_decay` has L2
+    penalties on some, as pairs (nn.Parameter, float).
     """
 
     name: str  # what the history of training calls it

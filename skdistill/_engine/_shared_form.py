@@ -34,14 +34,8 @@ class SharedPass:
     """Forward and backward of all layers for batches of one size, in memory allocated once.
 
     A layer computes u = h r, y = u W, z = y s + b and a = f(z), the next layer's h; dX stands for
-    the gradient with respect to X. All are (n, w), but r, s and b of a member (k, w).
-
-    Parameters
-    ----------
-    network : TabM
-    values, gradients : dict of nn.Parameter to Tensor
-        Place in the flat buffers of each parameter and of its gradient.
-    n_rows : int
+    the gradient with respect to X. All are (n, w), but r, s and b of a member (k, w). `values` and
+    `gradients` are the places of each parameter, and of its gradient, in the flat buffers.
     """
 
     def __init__(self, network: TabM, values: dict, gradients: dict, n_rows: int):

@@ -22,29 +22,14 @@ _SECONDS_TIMED, _WORTH_TELLING = 0.5, 2.0
 class TimeLimit(Callback):
     """End a training when its time is up, with its schedules at their ends.
 
-    The time runs from when this object is made, so that what a net needs to begin counts.
+    The time runs from when this object is made, so that what a net needs to begin counts. `further`
+    returns how many of the seconds are to be kept for what follows.
 
     How far training is, from 0 to 1, is the share of its epochs that have ended, or of its time if
-    that is more. The learning rate follows half a cosine of it, and the weights of a loss that
-    change over the epochs are those of the epoch that it stands for. The last epoch may be one of
-    a part of the minibatches; at least one is trained on.
-
-    Parameters
-    ----------
-    seconds : float
-        How long the training may take.
-    clock : callable
-        Returns the time in seconds.
-    anneals : bool
-        Whether to lower the learning rate.
-    further : callable, default=None
-        Returns how many of the seconds are to be kept for what follows, as it seems at the moment;
-        None is none.
-
-    Attributes
-    ----------
-    is_short_ : bool
-        Whether the time was up before the end of the first epoch.
+    that is more. If it anneals, the learning rate follows half a cosine of it, and the weights of a
+    loss that change over the epochs are those of the epoch that it stands for. The last epoch may
+    be one of a part of the minibatches; at least one is trained on. If time is up in the first,
+    training `is_short_`.
     """
 
     def __init__(

@@ -36,11 +36,7 @@ from ._zeros import without_zeros
 class Factors(Family):
     """Outputs of the marginal at a sample, then the raw loadings of p values on each factor.
 
-    Parameters
-    ----------
-    n_factors : int or "auto", default="auto"
-    scores : ndarray of shape (M, q), default=None
-        Of the members on the factors, once these have predicted.
+    `scores` (M, q) are those of the members on the factors, once these have predicted.
     """
 
     takes_functions: ClassVar[bool] = False  # draws of it span all samples
@@ -85,16 +81,7 @@ class Factors(Family):
 
     @abstractmethod
     def process(self, outputs: Tensor) -> FactorProcess:
-        """Return the distribution of these functions.
-
-        Parameters
-        ----------
-        outputs : Tensor of shape (1, n, n_outputs)
-
-        Returns
-        -------
-        process : FactorProcess
-        """
+        """Return the distribution of these functions, for outputs (1, n, n_outputs)."""
 
     @abstractmethod
     def _term(self, members: Any) -> losses.Term:
@@ -102,17 +89,7 @@ class Factors(Family):
 
     @abstractmethod
     def of_functions(self, values: Tensor, outputs: Tensor) -> Any:
-        """Return drawn functions as members.
-
-        Parameters
-        ----------
-        values : Tensor of shape (S, n, p)
-        outputs : Tensor of shape (1, n, n_outputs)
-
-        Returns
-        -------
-        members : EmpiricalGaussian or EmpiricalCategorical
-        """
+        """Return drawn functions (S, n, p), for outputs (1, n, n_outputs), as members."""
 
     def given(self, epoch: int, size: int) -> np.ndarray | None:
         # Return the members' scores (M, q), the same in every epoch.

@@ -10,18 +10,10 @@ SMOOTHING = 1e-3
 
 
 def without_zeros(members: np.ndarray) -> np.ndarray:
-    """Mix members with their mean in the rows where one of them gives a class no probability.
+    """Mix members (n, M, K) with their mean in the rows where one gives a class no probability.
 
     The mean has weight 1 / (M + 1), that of one more member. So the members' mean stays as it is,
     but for a trace of the uniform distribution, for classes to which no member gives any.
-
-    Parameters
-    ----------
-    members : ndarray of shape (n, M, K)
-
-    Returns
-    -------
-    members : ndarray of shape (n, M, K)
     """
     rows = (members == 0).any(axis=(1, 2))
     if not rows.any():

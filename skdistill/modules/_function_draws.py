@@ -26,14 +26,9 @@ _LARGEST = 1e9
 class UnknownDraws(nn.Module):
     """S draws of what is added to predictions where columns are NaN, which is not known.
 
-    A draw has a value for each column, drawn once.
-
-    Parameters
-    ----------
-    of_unknown : ndarray of shape (n_columns, S, k)
-        What is added where a column is NaN, which is a value or a category that is not known.
-    unknown : ndarray of shape (n_columns, k)
-        Standard deviation of what is added: the draws have exactly its square as variance.
+    A draw has k values for each column, drawn once: `of_unknown`, of shape (n_columns, S, k). Where
+    a column is NaN, a value or a category that is not known, the draws have exactly the square of
+    `unknown`, (n_columns, k), as variance.
     """
 
     def __init__(self, of_unknown: np.ndarray, unknown: np.ndarray):
@@ -86,8 +81,7 @@ class FunctionDraws(UnknownDraws):
     Matheron's rule [2]_. All draws share these features. Beyond a radius around the mean of the
     training samples, draws grow in proportion to the distance from it. Where a column is NaN a draw
     has a further value of that column, drawn once, and a part of it where the value of the column
-    is in a gap.
-    They are computed in float64: near the samples, large terms cancel.
+    is in a gap. They are computed in float64: near the samples, large terms cancel.
 
     Parameters
     ----------
@@ -95,19 +89,16 @@ class FunctionDraws(UnknownDraws):
         Standardises samples; it neither bins nor bounds them.
     relevance : ndarray of shape (d,)
         Factors of its d outputs in distances.
-    length_scale : float
-        Of the squared exponential kernel.
-    radius : float
-        Distance from the mean, in standard deviations, beyond which draws grow.
-    growth : float
-        Their growth with each further deviation, as a share of what they are within.
+    radius, growth : float
+        Distance from the mean, in standard deviations, beyond which draws grow, and their growth
+        with each further deviation, as a share of what they are within.
     inducing : ndarray of shape (m, d)
         Inducing points, multiplied by the relevance.
     frequencies, phases : ndarray of shape (D, d) and (D,)
         Of the sines.
     weights : ndarray of shape (D + m, S, k)
         Of the features, for S draws of k values each.
-    of_unknown : ndarray of shape (n_columns + G, S, k)
+    of_unknown, unknown : ndarray of shape (n_columns + G, S, k) and (n_columns + G, k)
         As of :class:`UnknownDraws`, and where a value is as unknown in one of G gaps.
     whitening : ndarray of shape (m, m)
         Takes the kernel functions to features whose squares sum to the share of the prior variance
@@ -117,9 +108,6 @@ class FunctionDraws(UnknownDraws):
     usual : float
         Variance of the process at samples like those of training, as a share of the prior one. It
         is taken off the variance everywhere; what is left is exactly the variance of the draws.
-    unknown : ndarray of shape (n_columns + G, k)
-        As of :class:`UnknownDraws`, and in the gaps.
-    gaps : Gaps
 
     References
     ----------

@@ -19,16 +19,8 @@ class Gaps(nn.Module):
 
     Its share is the variance of a Wiener process that is known at both ends of the interval, a
     Brownian bridge, or at one where the other is infinite. It is 1 in the middle of an interval of
-    one unit, and at most there; beyond all samples it grows.
-
-    Parameters
-    ----------
-    columns : ndarray of int of shape (G,)
-        The column of each interval.
-    lower, upper : ndarray of shape (G,)
-        Its ends, one of which may be infinite.
-    unit : ndarray of shape (G,)
-        Width of an interval in whose middle the share is 1.
+    one unit, and at most there; beyond all samples it grows. Arrays have one entry for each of G
+    intervals.
     """
 
     def __init__(self, columns: np.ndarray, lower: np.ndarray, upper: np.ndarray, unit: np.ndarray):

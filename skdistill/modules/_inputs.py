@@ -25,30 +25,16 @@ def compressed(z: Tensor) -> Tensor:
 class InputEncoder(nn.Module):
     """Turns rows of a table into the inputs of networks; nothing of it is learnt by gradients.
 
-    The inputs of a row are, in this order: its numbers, standardised, with 0 in place of missing
-    ones; 1 for each of some columns whose number is missing; 1 for the category that it has of each
-    categorical column, and 0 for the others; and the piecewise-linear encodings [1]_ of its
-    numbers.
+    The inputs of a row are, in this order: its numbers, less `loc` over `scale`, with 0 in place of
+    missing ones; 1 for each of the columns that `has_indicator` whose number is missing; 1 for the
+    category that it has of each categorical column, and 0 for the others; and the piecewise-linear
+    encodings of its numbers (Gorishniy, Rubachev & Babenko, 2022, "On Embeddings for Numerical
+    Features in Tabular Deep Learning", Eq 1).
 
-    Parameters
-    ----------
-    loc, scale : ndarray of shape (n_columns,)
-        What is taken from a column, and what the rest is divided by.
-    n_categories : ndarray of int of shape (n_columns,), default=None
-        Number of categories of the columns that are categorical, and 0 for the others. Their values
-        are codes 0, 1, ...; others, NaN among them, are no category. None is no such column.
-    has_indicator : ndarray of bool of shape (n_columns,), default=None
-        Columns whose missing values are told apart; None is none.
-    edges : sequence of ndarray, default=()
-        Edges of the bins of each column, of its standardised values, in ascending order; fewer than
-        two are no bins.
-    compresses : bool, default=False
-        Whether standardised numbers grow as a logarithm beyond 5, see :func:`compressed`.
-
-    References
-    ----------
-    .. [1] Gorishniy, Rubachev & Babenko (2022), "On Embeddings for Numerical Features in Tabular
-           Deep Learning", Eq 1.
+    `n_categories` is 0 for numerical columns. Categories are codes 0, 1, ...; others, NaN among
+    them, are no category. `edges` are those of the bins of each column, of its standardised values,
+    in ascending order; fewer than two are no bins. With `compresses`, standardised numbers grow as
+    a logarithm beyond 5, see :func:`compressed`.
     """
 
     def __init__(

@@ -73,14 +73,7 @@ class _Chain(_Inference):
     def resolved(self, n_members: int | None) -> Any:
         """Return these settings with values in the place of "auto".
 
-        Parameters
-        ----------
-        n_members : int or None
-            Number of members, which chains share evenly; None if an observer takes all states.
-
-        Returns
-        -------
-        settings : SGLD or SGHMC
+        Chains share the members evenly; None is an observer that takes all states.
         """
         n_chains = _N_CHAINS if n_members is None else math.gcd(n_members, _N_CHAINS)
         chosen: dict[str, Any] = {
@@ -125,16 +118,7 @@ class _Chain(_Inference):
             )
 
     def settings_at(self, iteration: int, n_iterations: int) -> dict[str, Any]:
-        """Return the keywords of `optimizer_class` that are settings, at an iteration.
-
-        Parameters
-        ----------
-        iteration, n_iterations : as in :meth:`step_size_at`
-
-        Returns
-        -------
-        settings : dict
-        """
+        """Return the keywords of `optimizer_class` that are settings, at an iteration."""
         adapts = self._is_in_burn_in(iteration, n_iterations) if self.is_relative else None
         return {
             "lr": self.step_size_at(iteration, n_iterations),
@@ -143,20 +127,7 @@ class _Chain(_Inference):
         }
 
     def step_size_at(self, iteration: int, n_iterations: int) -> float:
-        """Return the step size of an iteration.
-
-        Parameters
-        ----------
-        iteration : int
-            From 0 to ``n_iterations - 1``.
-        n_iterations : int
-            Length of the run.
-
-        Returns
-        -------
-        step_size : float
-            Without a `step_size`, that which is relative to gradients.
-        """
+        """Return the step size of an iteration; without a `step_size`, one relative to gradients."""
         first: float = self._first_step
         match self._schedule:
             case "polynomial":  # a (b + t)^-gamma, Welling & Teh Sec 2, through both ends
@@ -171,16 +142,7 @@ class _Chain(_Inference):
         return first
 
     def temperature_at(self, iteration: int, n_iterations: int) -> float:
-        """Return the temperature of an iteration, which is 0 in the burn-in of a cycle.
-
-        Parameters
-        ----------
-        iteration, n_iterations : as in :meth:`step_size_at`
-
-        Returns
-        -------
-        temperature : float
-        """
+        """Return the temperature of an iteration, which is 0 in the burn-in of a cycle."""
         explores = self._is_in_burn_in(iteration, n_iterations)  # Zhang et al. Algorithm 1
         return 0.0 if explores and self._schedule == "cyclical" else self.temperature
 
@@ -190,18 +152,7 @@ class _Chain(_Inference):
         return iteration % length < self._burn_in_of(length)
 
     def sampling_iterations(self, n_iterations: int) -> np.ndarray:
-        """Return the iterations after burn-in; with cycles, after that of each cycle.
-
-        Parameters
-        ----------
-        n_iterations : int
-            Length of the run.
-
-        Returns
-        -------
-        iterations : ndarray of int
-            Counted from 0, ascending.
-        """
+        """Return the iterations after burn-in, from 0 on; with cycles, after that of each cycle."""
         length = self._phase_length(n_iterations)
         return np.flatnonzero(np.arange(n_iterations) % length >= self._burn_in_of(length))
 
@@ -339,25 +290,10 @@ class MCDropout(_Inference):
 
 
 def kept_iterations(inference: SGLD | SGHMC, n_iterations: int, n_members: int) -> np.ndarray:
-    """Return the iterations at which each chain's state becomes a member.
+    """Return the iterations at which each chain's state, after the update, becomes a member.
 
-    Parameters
-    ----------
-    inference : SGLD or SGHMC
-    n_iterations : int
-        Length of the run.
-    n_members : int
-        Number of members, of all chains together.
-
-    Returns
-    -------
-    iterations : ndarray of shape (n_members / n_chains,)
-        Ascending, counted from 0; the state after the update is kept.
-
-    Raises
-    ------
-    ValueError
-        If the chains cannot share `n_members` evenly, or the run is too short for them.
+    They ascend, counted from 0. A ValueError says that the chains cannot share the members of all
+    chains together evenly, or that the run is too short for them.
     """
     inference = inference.resolved(n_members)
     n_draws, rest = divmod(n_members, inference.n_chains)

@@ -129,7 +129,12 @@ def _drawn(
 
 
 class SamplingOptimizer(torch.optim.Optimizer):
-    """An optimizer whose step draws noise."""
+    """An optimizer whose step draws noise.
+
+    The gradient is that of the mean loss and its weight decay. If it `adapts` at all, steps are
+    relative: the step size of each weight is ``lr / n_rows``, over the root mean square of its
+    gradients plus 0.01. True follows the gradients, False lets the step sizes stay as they are.
+    """
 
     _settings: tuple[str, ...] = ("lr", "n_rows", "temperature")
 
@@ -148,32 +153,15 @@ class SamplingOptimizer(torch.optim.Optimizer):
         self._noise: dict[Tensor, Tensor] = {}
 
     def update(self, theta: Tensor, grad: Tensor, state: dict[str, Tensor], group: _Group) -> None:
-        """Update one tensor in place.
+        """Update in place a parameter, or all of them in one buffer, by its gradient.
 
-        Parameters
-        ----------
-        theta, grad : Tensor
-            A parameter, or all of them in one buffer, and its gradient.
-        state : dict of str to Tensor
-            State of the sampler for this tensor; initialised when empty.
-        group : dict
-            The tensor's parameter group, with the settings.
+        The sampler's state for this tensor is initialised when empty; the settings are the group's.
         """
         raise NotImplementedError  # each sampler defines it
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
-        """Update all parameters that have a gradient.
-
-        Parameters
-        ----------
-        closure : callable, default=None
-            Evaluates the loss and its gradients again.
-
-        Returns
-        -------
-        loss : Tensor or None
-        """
+        """Update all parameters that have a gradient."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -198,24 +186,14 @@ class SamplingOptimizer(torch.optim.Optimizer):
         return settings
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state, including that of the generator unless it is the global one.
-
-        Returns
-        -------
-        state : dict
-        """
+        """Return the state, including that of the generator unless it is the global one."""
         state = super().state_dict()
         if self.generator is not None:
             state["generator"] = self.generator.get_state()
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load what :meth:`state_dict` returned.
-
-        Parameters
-        ----------
-        state_dict : dict
-        """
+        """Load what :meth:`state_dict` returned."""
         super().load_state_dict(state_dict)
         if self.generator is not None and "generator" in state_dict:
             self.generator.set_state(state_dict["generator"])
@@ -229,24 +207,7 @@ class SamplingOptimizer(torch.optim.Optimizer):
 
 
 class SGLDOptimizer(SamplingOptimizer):
-    """Stochastic gradient Langevin dynamics as a torch optimizer, see :func:`sgld_step`.
-
-    Parameters
-    ----------
-    params : iterable of Tensor, or of dict
-        Weights, whose ``grad`` is the gradient of the mean loss and its weight decay.
-    lr : float
-        Step size.
-    n_rows : float
-        Sum of the sample weights.
-    temperature : float, default=1.0
-    generator : torch.Generator, default=None
-        Source of the noise, on the device of the weights; None is torch's global generator.
-    adapts : bool, default=None
-        Whether steps are relative: the step size of each weight is then ``lr / n_rows``, over the
-        root mean square of its gradients plus 0.01. True follows the gradients, False lets the
-        step sizes stay as they are; None is the same step size `lr` for all.
-    """
+    """Stochastic gradient Langevin dynamics as a torch optimizer, see :func:`sgld_step`."""
 
     def __init__(
         self,
@@ -265,14 +226,7 @@ class SGLDOptimizer(SamplingOptimizer):
 
 
 class SGHMCOptimizer(SamplingOptimizer):
-    """Stochastic gradient Hamiltonian Monte Carlo as a torch optimizer, see :func:`sghmc_step`.
-
-    Parameters
-    ----------
-    params, lr, n_rows, temperature, generator, adapts : as in ``SGLDOptimizer``
-    friction : float, default=0.1
-        In (0, 1].
-    """
+    """Stochastic gradient Hamiltonian Monte Carlo as a torch optimizer, see :func:`sghmc_step`."""
 
     _settings = ("lr", "n_rows", "friction", "temperature")
 

@@ -394,16 +394,8 @@ def spread_of_groups(shares: np.ndarray) -> float:
 def stacking_weights(scores: np.ndarray, weight=None) -> np.ndarray:
     """Weights (m,) of a mixture that maximise its likelihood, small ones set to zero.
 
-    Parameters
-    ----------
-    scores : ndarray of shape (m, n)
-        Log-densities of n rows under m models.
-    weight : ndarray of shape (n,), default=None
-        Weights of the rows.
-
-    Notes
-    -----
-    The objective is concave. Expectation-maximisation climbs it without a step size.
+    `scores` (m, n) are log-densities of n rows under m models, `weight` is that of the rows. The
+    objective is concave. Expectation-maximisation climbs it without a step size.
     """
     likelihoods = np.exp(scores - scores.max(axis=0))
     weights = np.full(len(scores), 1 / len(scores))
