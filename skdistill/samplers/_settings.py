@@ -127,7 +127,7 @@ class _Chain(_Inference):
         }
 
     def step_size_at(self, iteration: int, n_iterations: int) -> float:
-        """Return the step size of an iteration; without a `step_size`, one relative to gradients."""
+        """Return the step size of an iteration, relative to gradients without a `step_size`."""
         first: float = self._first_step
         match self._schedule:
             case "polynomial":  # a (b + t)^-gamma, Welling & Teh Sec 2, through both ends
