@@ -36,7 +36,32 @@ class Distribution(ABC):
         -------
         Uncertainty
             Variances in squared units of y, of shape (n, t), or entropies in nats, of shape (n,).
-            The total is the sum of the parts, which are None where the model cannot tell them.
+            None is negative, and the total is the sum of the parts, which are None where the model
+            cannot tell them.
+        """
+
+
+class ReadFromOutputs(ABC):
+    """Mixin of distributions that outputs of a network stand for."""
+
+    @classmethod
+    @abstractmethod
+    def from_outputs(cls, outputs: Tensor) -> Distribution:
+        """Read outputs of a network.
+
+        Parameters
+        ----------
+        outputs : Tensor of shape (n, p) or (1, n, p)
+            Each class says what the p columns stand for.
+
+        Returns
+        -------
+        Distribution of this class.
+
+        Raises
+        ------
+        ValueError
+            If `outputs` has another shape.
         """
 
 
@@ -103,7 +128,7 @@ class NumericDistribution(Distribution):
 
     @abstractmethod
     def cdf(self, y: Tensor) -> Tensor:
-        """Distribution function of y, per row and target.
+        """Distribution function of y, per row and target; `y` is checked as by :meth:`log_prob`.
 
         Parameters
         ----------
@@ -113,11 +138,6 @@ class NumericDistribution(Distribution):
         -------
         Tensor of shape (n, t)
             Probabilities.
-
-        Raises
-        ------
-        ValueError
-            If `y` does not have shape (n, t).
         """
 
     @torch.no_grad()
@@ -301,11 +321,11 @@ class ClassDistribution(Distribution):
         return log_mean.gather(-1, codes.unsqueeze(-1)).squeeze(-1)
 
     def sample(self, n_samples: int, generator: torch.Generator | None = None) -> Tensor:
-        """Draw classes from the mean.
+        """Draw classes from the mean; the same draws serve every row.
 
-        The same draws serve every row: draw i is one uniform number, at which every row's
-        distribution function is inverted. What is drawn for a row hence does not depend on the
-        rows around it; but the rows of a draw are not independent of each other.
+        Draw i is one uniform number, at which every row's distribution function is inverted. What
+        is drawn for a row hence does not depend on the rows around it; but the rows of a draw are
+        not independent of each other.
 
         Parameters
         ----------

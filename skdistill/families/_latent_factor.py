@@ -81,7 +81,16 @@ class Factors(Family):
 
     @abstractmethod
     def process(self, outputs: Tensor) -> FactorProcess:
-        """Return the distribution of these functions, for outputs (1, n, n_outputs)."""
+        """Return the distribution of these functions.
+
+        Parameters
+        ----------
+        outputs : Tensor of shape (1, n, n_outputs)
+
+        Returns
+        -------
+        process : FactorProcess
+        """
 
     @abstractmethod
     def _term(self, members: Any) -> losses.Term:
@@ -89,7 +98,17 @@ class Factors(Family):
 
     @abstractmethod
     def of_functions(self, values: Tensor, outputs: Tensor) -> Any:
-        """Return drawn functions (S, n, p), for outputs (1, n, n_outputs), as members."""
+        """Return drawn functions as members.
+
+        Parameters
+        ----------
+        values : Tensor of shape (S, n, p)
+        outputs : Tensor of shape (1, n, n_outputs)
+
+        Returns
+        -------
+        members : EmpiricalGaussian or EmpiricalCategorical
+        """
 
     def given(self, epoch: int, size: int) -> np.ndarray | None:
         # Return the members' scores (M, q), the same in every epoch.

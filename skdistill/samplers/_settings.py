@@ -73,7 +73,14 @@ class _Chain(_Inference):
     def resolved(self, n_members: int | None) -> Any:
         """Return these settings with values in the place of "auto".
 
-        Chains share the members evenly; None is an observer that takes all states.
+        Parameters
+        ----------
+        n_members : int or None
+            Number of members, which chains share evenly; None if an observer takes all states.
+
+        Returns
+        -------
+        settings : SGLD or SGHMC
         """
         n_chains = _N_CHAINS if n_members is None else math.gcd(n_members, _N_CHAINS)
         chosen: dict[str, Any] = {
@@ -118,7 +125,17 @@ class _Chain(_Inference):
             )
 
     def settings_at(self, iteration: int, n_iterations: int) -> dict[str, Any]:
-        """Return the keywords of `optimizer_class` that are settings, at an iteration."""
+        """Return the keywords of `optimizer_class` that are settings, at an iteration.
+
+        Parameters
+        ----------
+        iteration, n_iterations : int
+            Number of the iteration, from 0 on, and of all of them.
+
+        Returns
+        -------
+        settings : dict
+        """
         adapts = self._is_in_burn_in(iteration, n_iterations) if self.is_relative else None
         return {
             "lr": self.step_size_at(iteration, n_iterations),
@@ -127,7 +144,16 @@ class _Chain(_Inference):
         }
 
     def step_size_at(self, iteration: int, n_iterations: int) -> float:
-        """Return the step size of an iteration, relative to gradients without a `step_size`."""
+        """Return the step size of an iteration, relative to gradients without a `step_size`.
+
+        Parameters
+        ----------
+        iteration, n_iterations : as in :meth:`settings_at`
+
+        Returns
+        -------
+        step_size : float
+        """
         first: float = self._first_step
         match self._schedule:
             case "polynomial":  # a (b + t)^-gamma, Welling & Teh Sec 2, through both ends
@@ -142,7 +168,16 @@ class _Chain(_Inference):
         return first
 
     def temperature_at(self, iteration: int, n_iterations: int) -> float:
-        """Return the temperature of an iteration, which is 0 in the burn-in of a cycle."""
+        """Return the temperature of an iteration, which is 0 in the burn-in of a cycle.
+
+        Parameters
+        ----------
+        iteration, n_iterations : as in :meth:`settings_at`
+
+        Returns
+        -------
+        temperature : float
+        """
         explores = self._is_in_burn_in(iteration, n_iterations)  # Zhang et al. Algorithm 1
         return 0.0 if explores and self._schedule == "cyclical" else self.temperature
 
@@ -152,7 +187,17 @@ class _Chain(_Inference):
         return iteration % length < self._burn_in_of(length)
 
     def sampling_iterations(self, n_iterations: int) -> np.ndarray:
-        """Return the iterations after burn-in, from 0 on; with cycles, after that of each cycle."""
+        """Return the iterations after burn-in; with cycles, after that of each cycle.
+
+        Parameters
+        ----------
+        n_iterations : int
+
+        Returns
+        -------
+        iterations : ndarray of int
+            Counted from 0, ascending.
+        """
         length = self._phase_length(n_iterations)
         return np.flatnonzero(np.arange(n_iterations) % length >= self._burn_in_of(length))
 
