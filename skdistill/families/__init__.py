@@ -61,12 +61,6 @@ def make_family(family: Any, kind: str) -> Family:
     ------
     TypeError, ValueError
         If `family` is anything else.
-
-    Examples
-    --------
-    >>> from skdistill.families import make_family
-    >>> make_family("auto", "classifier")
-    DirichletFamily()
     """
     if isinstance(family, Family):
         return family

@@ -18,11 +18,9 @@ of Heteroscedastic Uncertainty Estimation with Probabilistic Neural Networks".
 from __future__ import annotations
 
 from ._boosting import DistillationGame as DistillationGame
-from ._boosting import average_bound as average_bound
 from ._boosting import bounded_outputs as bounded_outputs
 from ._boosting import gradient_of_raw as gradient_of_raw
 from ._boosting import log_barrier as log_barrier
-from ._boosting import pointwise_bound as pointwise_bound
 from ._categorical import Categories as Categories
 from ._categorical import KnownCategories as KnownCategories
 from ._categorical import (
@@ -68,11 +66,11 @@ from ._gaussian import spread_error as spread_error
 from ._gaussian import spread_mismatch as spread_mismatch
 from ._heads import diversity
 from ._heads import pairing as pairing
-from ._influence import log_tailed_clip as log_tailed_clip
 from ._logit_normal import logit_normal_moments as logit_normal_moments
 from ._loss import Term as Term
 from ._loss import by_autograd as by_autograd
 from ._loss import differentiable as differentiable
+from ._loss import log_tailed_clip as log_tailed_clip
 from ._loss import loss_with_gradient as loss_with_gradient
 from ._loss import tempered_sum as tempered_sum
 from ._loss import weighted_sum as weighted_sum
@@ -87,9 +85,8 @@ from ._second_order import (
     normal_nll,
 )
 from ._second_order import matched_moments as matched_moments
-from ._second_order import normal_inverse_gamma_start as normal_inverse_gamma_start
 from ._second_order import normal_inverse_gamma_target as normal_inverse_gamma_target
-from ._second_order import normal_inverse_wishart_start as normal_inverse_wishart_start
+from ._second_order import normal_inverse_start as normal_inverse_start
 from ._second_order import normal_target as normal_target
 from ._second_order import paired_normal_nll as paired_normal_nll
 from ._second_order import paired_normal_target as paired_normal_target

@@ -10,14 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from ._loss import loss_with_gradient
-
-Bound = TypeVar("Bound", float, Tensor)
 
 # How far outputs may be from the mean of their column, relative to the farthest target.
 _REACH = 1.5
@@ -182,26 +179,6 @@ class DistillationGame:
     def is_over(self) -> bool:
         """Whether there is nothing to learn, as the target is constant."""
         return not self.is_played.any()
-
-
-def pointwise_bound(scale: Bound, n_rounds: int) -> Bound:
-    """Largest error of the mean of T learners, if each satisfies Eq 7: G / T.
-
-    If the error of each learner has the opposite sign of the sum of those before it, that sum never
-    leaves [-G, G]. Learners with weights of at most 1 keep the bound with the sum of their weights
-    in the place of T.
-    """
-    return scale / n_rounds
-
-
-def average_bound(scale: Bound, n_rows: float, n_rounds: int) -> Bound:
-    """Largest error of the mean of T learners, if each satisfies Definition 1.
-
-    Theorem 1 with the constant that Hoeffding's lemma gives, 1.5 instead of 1, for the eta that it
-    names. It says something only if it is less than G: from ``T > 2.25 ln 2N`` on, which is T > 7
-    for N = 12 rows and T > 17 for N = 1,000. For fewer rounds it holds for any predictions.
-    """
-    return 1.5 * scale * math.sqrt(math.log(2 * n_rows) / n_rounds)  # Eq 10
 
 
 @loss_with_gradient

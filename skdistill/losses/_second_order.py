@@ -122,26 +122,16 @@ def normal_inverse_gamma_target(
     )
 
 
-def normal_inverse_gamma_start(
-    target: NormalInverseGammaTarget, weight: Tensor | None = None
+def normal_inverse_start(
+    target: NormalInverseGammaTarget, weight: Tensor | None, n_groups: int
 ) -> Tensor:
-    """Outputs (..., 4 t) of the best student that predicts the same for all rows.
+    """Outputs (..., 2 t + 2 n_groups) of the best student that predicts the same for all rows.
 
-    Networks start from it, by the bias of their last layer: where noise variances are far from one,
-    the likelihood is so steep elsewhere that Adam does not recover from the first gradients.
+    The targets of a group share nu and the degrees of freedom: there are t groups for the
+    normal-inverse-gamma distribution, one for the normal-inverse-Wishart. Networks start from it,
+    by the bias of their last layer: where noise variances are far from one, the likelihood is so
+    steep elsewhere that Adam does not recover from the first gradients.
     """
-    return _start(target, weight, n_groups=target.mean.shape[-1])
-
-
-def normal_inverse_wishart_start(
-    target: NormalInverseGammaTarget, weight: Tensor | None = None
-) -> Tensor:
-    """``normal_inverse_gamma_start`` for the normal-inverse-Wishart: (..., 2 t + 2)."""
-    return _start(target, weight, n_groups=1)
-
-
-def _start(target: NormalInverseGammaTarget, weight: Tensor | None, n_groups: int) -> Tensor:
-    """Best constant outputs where the targets of a group share nu and the degrees of freedom."""
     mean, harmonic, scatter, gap = (statistic.double() for statistic in target)
     share = torch.ones(mean.shape[-2]).to(mean) if weight is None else weight.to(mean)
     share = (share / share.sum()).unsqueeze(-1)

@@ -215,6 +215,8 @@ class _Chain(_Inference):
 class SGLD(_Chain):
     """Members drawn by stochastic gradient Langevin dynamics [1]_ [2]_, see :func:`sgld_step`.
 
+    Members have equal weights, also where the step size changes; [1]_ weights them by it.
+
     Parameters
     ----------
     step_size : float, default=None
@@ -250,10 +252,6 @@ class SGLD(_Chain):
     temperature : float, default=1.0
         The members are draws from the posterior to the power 1 / temperature.
 
-    Notes
-    -----
-    Members have equal weights, also where the step size changes; [1]_ weights them by it.
-
     References
     ----------
     .. [1] Welling & Teh (2011), "Bayesian Learning via Stochastic Gradient Langevin Dynamics".
@@ -262,14 +260,6 @@ class SGLD(_Chain):
     .. [3] Zhang et al. (2020), "Cyclical Stochastic Gradient MCMC for Bayesian Deep Learning".
     .. [4] Li et al. (2016), "Preconditioned Stochastic Gradient Langevin Dynamics for Deep Neural
            Networks".
-
-    Examples
-    --------
-    >>> from skdistill.samplers import SGLD
-    >>> SGLD()
-    SGLD()
-    >>> SGLD(step_size=4e-6, prior_precision=10, burn_in=1000)
-    SGLD(step_size=4e-06, prior_precision=10, burn_in=1000)
     """
 
     optimizer_class = SGLDOptimizer

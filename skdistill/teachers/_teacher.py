@@ -49,32 +49,29 @@ def as_teacher(
 
     Parameters
     ----------
-    model : estimator, torch module, or list of fitted models
+    model : estimator, torch module, or list of models
         One of
 
         - an estimator of this package with members, or a Pipeline, search, FrozenEstimator or
           TransformedTargetRegressor around one: returned as it is, unless `max_members` is given;
-        - any other classifier with ``predict_proba``, or regressor: becomes a :class:`Teacher`,
-          which is fitted when the student is, unless it comes in
-          ``sklearn.frozen.FrozenEstimator``;
+        - any other classifier with ``predict_proba``, or regressor: becomes a :class:`Teacher`;
         - a list of fitted models that belong together (see :class:`FittedModels`), or one torch
           module: becomes a :class:`Teacher` with a member for each, or with all members of
           ensembles that were fitted apart;
-        - with `weights`, a list of estimators of different kinds that are not fitted (see
-          :class:`MixedModels`): becomes a :class:`Teacher` that fits and mixes them;
-        - with `quantiles`, a list of regressors that predict a quantile each (see
-          :class:`QuantileModels`): becomes a :class:`Teacher` that fits them, with one member.
+        - with `weights`, a list of estimators of different kinds that are not fitted: becomes a
+          :class:`Teacher` of :class:`MixedModels`;
+        - with `quantiles`, a list of regressors that predict a quantile each: becomes a
+          :class:`Teacher` of :class:`QuantileModels`, with one member.
     task : {"classification", "regression"}, default=None
         Required for torch modules.
     classes : array-like of shape (n_classes,), default=None
-        Class of each column of the torch modules' logits; None is the classes in y, sorted.
+        See :class:`FittedModels`.
     max_members : int, default=None
         See :class:`Teacher`.
     weights : "oof", "equal" or array-like of shape (n_models,), default=None
-        How much each model in a list counts that is not fitted. "oof" finds the weights whose
-        mixture is most likely on rows that the models have not seen. None for fitted models.
+        See :class:`MixedModels`.
     quantiles : array-like of shape (n_models,), default=None
-        The level of each model in a list of regressors that predict a quantile each.
+        See :class:`QuantileModels`.
 
     Returns
     -------
@@ -94,8 +91,6 @@ def as_teacher(
     >>> from skdistill.teachers import as_teacher
     >>> X, y = load_iris(return_X_y=True)
     >>> forest = RandomForestClassifier(100, random_state=0)
-    >>> as_teacher(forest).fit(X, y).predict_members(X[:2]).shape
-    (2, 100, 3)
     >>> as_teacher(forest, max_members=20).fit(X, y).predict_members(X[:2]).shape
     (2, 20, 3)
     """
@@ -134,45 +129,19 @@ def _of_several(models, **given) -> FittedModels | MixedModels | QuantileModels:
 class Teacher(MetaEstimatorMixin, BaseEstimator):
     """A classifier or regressor with members that a student can imitate.
 
-    Members have equal weights; their mean is the model's own prediction:
+    Members have equal weights; their mean is the model's own prediction.
+    :doc:`/user_guide/teachers` has a table of the members of each kind of model. Models that are
+    not in it, boosting among them, have one member: the epistemic part is not available.
 
-    ====================================  ========================================================
-    random forests, extra trees, bagging  A member for each estimator. Classes that an estimator
-                                          has not seen have probability zero; an estimator without
-                                          ``predict_proba`` gives all of it to one class.
-    voting                                A member for each estimator, repeated by its weight;
-                                          ``voting="hard"`` gives all probability to its class.
-    :class:`FittedModels`                 A member for each model; all members of ensembles.
-    CatBoost                              Ten members, its virtual ensembles [1]_, best after
-                                          ``posterior_sampling=True``. They are parts of the model;
-                                          their mean comes near its prediction.
-    Gaussian processes                    20 functions, drawn from the posterior. They differ by the
-                                          latent variance; the kernel's noise (``WhiteKernel``) and
-                                          ``alpha`` are the variance of each. Classes: by Laplace's
-                                          approximation, as scikit-learn has it.
-    BayesianRidge, ARDRegression          20 lines, drawn from the posterior of the coefficients.
-    :class:`MixedModels`                  20 mixtures of neighbouring members of all models.
-    all others                            One member: the epistemic part is not available. This
-                                          goes for boosting (AdaBoost, gradient boosting, LightGBM):
-                                          its stages correct each other, so that their
-                                          differences do not measure epistemic uncertainty.
-    ====================================  ========================================================
-
-    A member has the variance that its model predicts: ``predict(X, return_std=True)``, NGBoost's
-    ``pred_dist``, or quantiles, those of TabPFN, TabICL, quantile-forest, sklearn-quantile and
-    XGBoost, or of :class:`QuantileModels`; in bags too. Variances are at least 1e-6 of that of y.
-
-    Regressors that predict no variance are given one. The residual variance of each target is the
-    mean squared difference between y and predictions by models that have not seen the row:
-    out-of-bag ones where there are bags, else by models fitted in a five-fold cross-validation
-    (of a search, with its best parameters). A model that is fitted already is evaluated on the
-    X and y that `fit` is given, which it should not have seen. A member's variance is the residual
-    variance, except for trees with squared error and one target, whose leaves have variances::
+    A member has the variance that its model predicts, of at least 1e-6 of that of y. Regressors
+    that predict no variance are given one. The residual variance of each target is the mean squared
+    difference between y and predictions by models that have not seen the row: out-of-bag ones where
+    there are bags, else by models fitted in a five-fold cross-validation (of a search, with its
+    best parameters). A model that is fitted already is evaluated on the X and y that `fit` is
+    given, which it should not have seen. A member's variance is the residual variance, except for
+    trees with squared error and one target, whose leaves have variances::
 
         variance = variance in the leaf + residual variance / rows in the leaf
-
-    Fully grown trees differ by the noise of y also, which then counts twice, as aleatoric and as
-    epistemic: prefer ``min_samples_leaf=5`` or so for a teacher in regression.
 
     Parameters
     ----------
@@ -200,11 +169,6 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
         In squared units of y; None if members predict their variance. Only for regressors.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-
-    References
-    ----------
-    .. [1] Malinin, Prokhorenkova & Ustimenko (2021), "Uncertainty in Gradient Boosting via
-           Ensembles".
     """
 
     _doc_link_module, _doc_link_template = "skdistill", API_PAGE_OF_MODULE
