@@ -112,7 +112,20 @@ def listens_to_batches(callback: Callback) -> bool:
     return any(getattr(type(callback), hook) is not getattr(Callback, hook) for hook in hooks)
 
 
-class MemberEarlyStopping(Callback):
+class _WithState(Callback):
+    """A callback that training goes on from, whose state is some of its attributes."""
+
+    _STATE: tuple[str, ...]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self._STATE}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for name in self._STATE:
+            setattr(self, name, state[name])
+
+
+class MemberEarlyStopping(_WithState):
     """Keep each member's best weights, and end training when no member improves any more.
 
     A member stops after `patience` epochs in a row in which its validation loss has not fallen by
@@ -147,15 +160,8 @@ class MemberEarlyStopping(Callback):
     def on_train_end(self, net, **kwargs):
         net.module_.load_state_dict(self.best_, strict=False)
 
-    def state_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self._STATE}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        for name in self._STATE:
-            setattr(self, name, state[name])
-
-
-class DivergenceGuard(Callback):
+class DivergenceGuard(_WithState):
     r"""Find the members that have diverged, and those that are worse than a constant prediction.
 
     The yardstick is c, the loss of a constant prediction (outputs of zero) on the rows of the first
@@ -207,13 +213,6 @@ class DivergenceGuard(Callback):
     def _is_above(self, factor: float, loss: Tensor) -> Tensor:
         """Whether losses are more than `factor` times 1 + |c| above c."""
         return loss > self.constant_ + factor * (1.0 + self.constant_.abs())
-
-    def state_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self._STATE}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        for name in self._STATE:
-            setattr(self, name, state[name])
 
     def on_train_end(self, net, **kwargs):
         for parameter in net.module_.parameters():

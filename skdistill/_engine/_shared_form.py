@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from ..modules import ELEMENTWISE, CategoricalStack, GaussianStack, SharedLinear, TabM
 from ._closed_form import PassGradient, activate
@@ -131,11 +130,6 @@ class SharedFormGradient(PassGradient):
 
     name = "closed_form"
 
-    def __init__(self, module: nn.Module, objective: Any, weight_decay=()):
-        names, parameters = zip(*module.named_parameters(), strict=True)
-        super().__init__(module, objective, parameters, weight_decay)
-        self.names = names
-
     @staticmethod
     def supports(module: nn.Module) -> bool:
         return _network_of(module) is not None
@@ -145,8 +139,3 @@ class SharedFormGradient(PassGradient):
         values = dict(zip(self.parameters, self.values, strict=True))
         gradients = dict(zip(self.parameters, self.gradients, strict=True))
         return SharedPass(network, values, gradients, n_rows)
-
-    @torch.no_grad()
-    def outputs(self, X):
-        state = dict(zip(self.names, self.values, strict=True))
-        return functional_call(self.module.eval(), state, (X,))
