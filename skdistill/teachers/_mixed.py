@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.base import clone, is_classifier
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
@@ -23,8 +23,8 @@ from .._training.trainer import SEED_LIMIT
 from .._utils.moments import standardisation
 from .._utils.validation import Number, OneOf, Seed, errors_about
 from .._utils.warnings import without_schema_warnings
-from .._version import API_PAGE_OF_MODULE
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian
+from ._base import EstimatorOfModels
 from ._members import (
     group_moments,
     group_probabilities,
@@ -45,7 +45,7 @@ _LEAST_WEIGHT = 0.01
 _TOLERANCE, _MOST_STEPS = 1e-6, 10_000
 
 
-class MixedModels(MetaEstimatorMixin, BaseEstimator):
+class MixedModels(EstimatorOfModels):
     """Models of different kinds, fitted together, as one estimator whose members are all of theirs.
 
     Its predictive distribution is a mixture ``p(y | x) = sum_i w_i p_i(y | x)`` of the models'. The
@@ -96,8 +96,6 @@ class MixedModels(MetaEstimatorMixin, BaseEstimator):
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
     """
 
-    _doc_link_module, _doc_link_template = "skdistill", API_PAGE_OF_MODULE
-
     log_scores_: np.ndarray | None
 
     def __init__(
@@ -117,24 +115,9 @@ class MixedModels(MetaEstimatorMixin, BaseEstimator):
 
     @without_schema_warnings()
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Find the weights, and fit the models on all rows.
+        """Find the weights, and fit the models, none of which may be fitted, on all rows.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, ...)
-        y : array-like of shape (n_samples,) or (n_samples, n_targets)
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, for all models, which must take them, and for the models' weights.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        TypeError, ValueError
-            If a model is fitted already, is of another kind than the first, does not take weights
-            that are given, or a parameter is wrong.
+        `sample_weight`, which all models must take, also weights the rows for the models' weights.
         """
         if y is None:
             raise ValueError("MixedModels requires y to be passed, but the target y is None.")
@@ -172,26 +155,10 @@ class MixedModels(MetaEstimatorMixin, BaseEstimator):
         return tags
 
     @property
-    def n_features_in_(self) -> int:
-        """Number of columns of X."""
-        return self._kept()[0].n_features_in_
-
-    @property
-    def feature_names_in_(self) -> np.ndarray:
-        """Names of the columns of X."""
-        return self._kept()[0].feature_names_in_
+    def _first_model(self) -> Any:
+        return self._kept()[0]
 
     def predict(self, X: Any) -> np.ndarray:
-        """Predict the class of the largest probability, or the mean.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, ...)
-
-        Returns
-        -------
-        y : ndarray of shape (n_samples,) or (n_samples, n_targets)
-        """
         check_is_fitted(self)
         if is_classifier(self):
             return self.classes_[members_of_classifier(self, X).mean(axis=1).argmax(axis=-1)]

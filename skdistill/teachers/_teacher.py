@@ -7,7 +7,7 @@ from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.base import clone, is_classifier
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -18,8 +18,8 @@ from .._data.columns import as_table
 from .._estimator.unwrapping import final_step, has_members, tags_of, weights_for
 from .._utils.moments import resolves, standardisation
 from .._utils.validation import Number
-from .._version import API_PAGE_OF_MODULE
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian, Uncertainty
+from ._base import EstimatorOfModels
 from ._fitted import FittedModels
 from ._members import (
     dtype_for,
@@ -126,7 +126,7 @@ def _of_several(models, **given) -> FittedModels | MixedModels | QuantileModels:
     return MixedModels(models, **given) if "weights" in given else QuantileModels(models, **given)
 
 
-class Teacher(MetaEstimatorMixin, BaseEstimator):
+class Teacher(EstimatorOfModels):
     """A classifier or regressor with members that a student can imitate.
 
     Members have equal weights; their mean is the model's own prediction.
@@ -171,8 +171,6 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
     """
 
-    _doc_link_module, _doc_link_template = "skdistill", API_PAGE_OF_MODULE
-
     def __init__(self, estimator: Any, *, max_members: int | None = None):
         self.estimator = estimator
         self.max_members = max_members
@@ -180,22 +178,8 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the model, and find the residual variance of a regressor that needs one.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, ...)
-        y : array-like of shape (n_samples,) or (n_samples, n_targets)
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, for the model or the last step of a Pipeline.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        TypeError, ValueError
-            If the model is neither a classifier with ``predict_proba`` nor a regressor, y has one
-            class, several columns of classes, or classes that a fitted model does not know.
+        The model must be a classifier with ``predict_proba``, and y have two classes or more in one
+        column, all of which a model that is fitted already knows; or a regressor.
         """
         Number(Integral, 1, others=(None,)).check(self.max_members, "max_members")
         _check_model(self.estimator)
@@ -221,14 +205,8 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
         return tags
 
     @property
-    def n_features_in_(self) -> int:
-        """Number of columns of X."""
-        return self.estimator_.n_features_in_
-
-    @property
-    def feature_names_in_(self) -> np.ndarray:
-        """Names of the columns of X."""
-        return self.estimator_.feature_names_in_
+    def _first_model(self) -> Any:
+        return self.estimator_
 
     def predict_members(self, X: Any) -> np.ndarray:
         """Predict with every member.
@@ -283,16 +261,6 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
         return Uncertainty(total, aleatoric, epistemic, measure=found.measure)
 
     def predict(self, X: Any) -> np.ndarray:
-        """Predict the class of the largest mean probability, or the mean.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, ...)
-
-        Returns
-        -------
-        y : ndarray of shape (n_samples,) or (n_samples, n_targets)
-        """
         check_is_fitted(self)
         mean = self._members(X, 1)[:, 0]
         if is_classifier(self):
