@@ -111,19 +111,7 @@ def cross_entropy(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 
 @loss_with_gradient
 def categorical_correctness(heads: Heads, target: Tensor) -> tuple[Tensor, Tensor]:
-    """L1 of Hydra+ for classes: the heads' mean cross-entropy of the label (Hydra+, Eq 3).
-
-    Parameters
-    ----------
-    heads : Tensor of shape (..., M, n, K), or Categories
-        Logits.
-    target : Tensor of int64 of shape (..., n), or of floats of shape (..., n, K)
-        As in :func:`cross_entropy`.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-    """
+    """L1 of Hydra+ for classes: the heads' mean cross-entropy of the label (Hydra+, Eq 3)."""
     logits = _heads(heads).logits
     loss, gradient = cross_entropy.and_gradient(logits, target.unsqueeze(logits.ndim - 3))
     return loss.mean(-2), gradient.div_(logits.shape[-3])
@@ -137,18 +125,6 @@ def categorical_aggregation(
 
     The aggregates are the mean probabilities of members and of heads, each softened by the
     temperature before. With one head it is Hinton's distillation.
-
-    Parameters
-    ----------
-    heads : Tensor of shape (..., M, n, K), or Categories
-        Logits.
-    members : Tensor of shape (..., N, n, K), or KnownCategories
-        Log probabilities.
-    temperature : float, default=1.0
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
     """
     heads, members = _heads(heads), _members(members)
     if temperature != 1:
@@ -169,16 +145,8 @@ def categorical_individuality(
 ) -> tuple[Tensor, Tensor]:
     """L3 of Hydra+ for classes: mean cross-entropy of each member and its head (Hydra+, Eq 7).
 
-    Parameters
-    ----------
-    heads, members : as in :func:`categorical_aggregation`
-    pairs : pair of Tensor, default=None
-        Which member goes with which head, see ``pairing``; None pairs them in order, N = M.
-    temperature : float, default=1.0
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
+    `pairs` tells which member goes with which head, see ``pairing``; None pairs them in order, N =
+    M.
     """
     member_index, head_index = pairs or (None, None)
     logits, members = _heads(heads).logits, _members(members)

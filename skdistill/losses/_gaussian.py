@@ -137,17 +137,7 @@ def _cross_entropies(
 
 @loss_with_gradient
 def correctness(heads: Gaussian, y: Tensor) -> tuple[Tensor, Gaussian]:
-    """L1 of Hydra+: the heads' mean negative log-likelihood of the label (Hydra+, Eq 4).
-
-    Parameters
-    ----------
-    heads : Gaussian of shape (..., M, n, t)
-    y : Tensor of shape (..., n, t)
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-    """
+    """L1 of Hydra+: the heads' mean negative log-likelihood of the label (Hydra+, Eq 4)."""
     label = Gaussian(y.unsqueeze(-3), y.new_zeros(()))  # what is known has no variance
     losses, gradient = _cross_entropies(heads, label, 1 / heads.mean.shape[-3])
     return losses.sum((-3, -1)), gradient
@@ -155,17 +145,7 @@ def correctness(heads: Gaussian, y: Tensor) -> tuple[Tensor, Gaussian]:
 
 @loss_with_gradient
 def aggregation(heads: Mixture, members: Mixture) -> tuple[Tensor, Gaussian]:
-    """L2 of Hydra+: KL between the aggregates of members and heads (Hydra+, Eq 6).
-
-    Parameters
-    ----------
-    heads : Mixture of shape (..., M, n, t)
-    members : Mixture of shape (..., N, n, t)
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-    """
+    """L2 of Hydra+: KL between the aggregates of members and heads (Hydra+, Eq 6)."""
     n_heads = heads.mean.shape[-3]
     losses, gradient = _cross_entropies(heads.aggregate, members.aggregate, 1 / n_heads)
     # d centre = sum_m d mean_m / M, d variance = sum_m (d variance_m + 2 residual_m d mean_m) / M
@@ -180,16 +160,8 @@ def individuality(
 ) -> tuple[Tensor, Gaussian]:
     """L3 of Hydra+: mean KL between each member and its head (Hydra+, Eq 8).
 
-    Parameters
-    ----------
-    heads : Gaussian of shape (..., M, n, t)
-    members : Gaussian of shape (..., N, n, t)
-    pairs : pair of Tensor, default=None
-        Which member goes with which head, see ``pairing``; None pairs them in order, N = M.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
+    `pairs` tells which member goes with which head, see ``pairing``; None pairs them in order, N =
+    M.
     """
     member_index, head_index = pairs or (None, None)
     targets = Gaussian(*(at(value, member_index) for value in members))

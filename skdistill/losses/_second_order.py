@@ -177,20 +177,7 @@ def normal_nll(
 
     Given the moments of the members' Gaussians instead, ``moments(members)[0]``, it is the
     divergence KL(members' mixture || student) of mixture distillation (Eq 6). Either way the
-    minimiser is the target.
-
-    Parameters
-    ----------
-    outputs : Tensor of shape (..., n, 2 p)
-        The means, then as many raw variances, see ``Gaussian.from_outputs``.
-    target : Gaussian of shape (..., n, p)
-        See ``normal_target``.
-    min_variance : float, default=1e-6
-        Floor added to the variances.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
+    minimiser is the target. Outputs (..., n, 2 p) are read by ``Gaussian.from_outputs``.
     """
     prediction = Gaussian.from_outputs(outputs, min_variance)
     loss, gradient = gaussian_cross_entropy.and_gradient(prediction, target)
@@ -254,19 +241,10 @@ def matched_moments(
 
 @loss_with_gradient
 def low_rank_normal_nll(outputs: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean negative log density of parameters, covariance diagonal plus low rank (Eqs 7 and 10).
+    """Mean negative log density of parameters z, covariance diagonal plus low rank (Eqs 7 and 10).
 
-    Parameters
-    ----------
-    outputs : Tensor of shape (..., n, (2 + r) p)
-        The means, as many raw variances, and the r columns of the factor, as
-        ``LogitNormal.from_outputs`` reads them; r is at least 1.
-    z : Tensor of shape (..., M, n, p)
-        Parameters of the members.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
+    Outputs (..., n, (2 + r) p) are those of ``LogitNormal.from_outputs``, with r at least 1; the
+    members' parameters have shape (..., M, n, p).
     """
     n_members, size = z.shape[-3], z.shape[-1]
     diagonal, columns = outputs[..., : 2 * size], outputs[..., 2 * size :]
@@ -306,18 +284,8 @@ def normal_inverse_gamma_nll(
     targets and with Stirling's terms of ln Gamma taken out,
     ``(nu square - ln nu) / 2 + (ln Gamma(alpha) - alpha ln alpha + alpha) + alpha misfit``, where
     ``square`` is the mean of (member's mean - mean)^2 / variance, and ``misfit``, which is not
-    negative, that of s / variance - 1 - ln(s / variance).
-
-    Parameters
-    ----------
-    outputs : Tensor of shape (..., n, 4 t)
-        As ``NormalInverseGamma.from_outputs`` reads them.
-    target : NormalInverseGammaTarget of shape (..., n, t)
-        See ``normal_inverse_gamma_target``.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
+    negative, that of s / variance - 1 - ln(s / variance). Outputs (..., n, 4 t) are those of
+    ``NormalInverseGamma.from_outputs``.
     """
     return _normal_inverse_nll_and_gradient(outputs, target, n_groups=target.mean.shape[-1])
 
@@ -331,18 +299,8 @@ def normal_inverse_wishart_nll(
     With s of t targets, ``half`` the degrees of freedom, and ``psi = 2 half s``, it is
     ``(nu square - t ln nu) / 2 + ln Gamma_t(half) - t (half ln half - half) + half misfit``, where
     ``square`` and ``misfit`` are those of :func:`normal_inverse_gamma_nll`, summed over the
-    targets, and ``Gamma_t`` is the multivariate Gamma function.
-
-    Parameters
-    ----------
-    outputs : Tensor of shape (..., n, 2 t + 2)
-        As ``NormalInverseWishart.from_outputs`` reads them.
-    target : NormalInverseGammaTarget of shape (..., n, t)
-        See ``normal_inverse_gamma_target``.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
+    targets, and ``Gamma_t`` is the multivariate Gamma function. Outputs (..., n, 2 t + 2) are those
+    of ``NormalInverseWishart.from_outputs``.
     """
     return _normal_inverse_nll_and_gradient(outputs, target, n_groups=1)
 

@@ -213,7 +213,7 @@ class _Chain(_Inference):
 
 
 class SGLD(_Chain):
-    """Members drawn by stochastic gradient Langevin dynamics [1]_ [2]_, see :func:`sgld_step`.
+    """Members drawn by stochastic gradient Langevin dynamics [1]_ [2]_.
 
     Members have equal weights, also where the step size changes; [1]_ weights them by it.
 
@@ -271,7 +271,7 @@ class SGLD(_Chain):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SGHMC(_Chain):
-    """Members drawn by stochastic gradient Hamiltonian Monte Carlo [1]_, see :func:`sghmc_step`.
+    """Members drawn by stochastic gradient Hamiltonian Monte Carlo [1]_.
 
     Parameters
     ----------

@@ -37,32 +37,14 @@ def sgld_step(
 ) -> None:
     """Step of stochastic gradient Langevin dynamics, in place.
 
-    Eq 4 of Welling & Teh (2011), Eq 7 of GPED (Vadera et al., 2020).
+    Eq 4 of Welling & Teh (2011), Eq 7 of GPED (Vadera et al., 2020), of step size eta. The gradient
+    is that of the potential divided by the sum N of the sample weights, see the module. `noise` is
+    memory for the draws, not used at temperature 0, which descends the gradient without noise.
+    `scale` is a factor of the step size of each weight, the diagonal of a preconditioner.
 
-    Parameters
-    ----------
-    theta : Tensor
-        Weights, of any shape.
-    grad : Tensor of the same shape
-        Gradient of the potential divided by `n_rows`, see the module.
-    noise : Tensor of the same shape
-        Preallocated memory for the draws; not used at temperature 0.
-    lr : float
-        Step size eta.
-    n_rows : float
-        Sum N of the sample weights.
-    temperature : float, default=1.0
-        1 samples the posterior, 0 descends the gradient without noise.
-    generator : torch.Generator, default=None
-        Source of the noise; None is torch's global generator.
-    scale : Tensor of the same shape, default=None
-        Factor of the step size of each weight, the diagonal of a preconditioner; None is 1.
-
-    Notes
-    -----
     With gradients over all rows and a Gaussian posterior of precision matrix A, the chain's own
-    covariance is ``temperature * inv(A - lr / 4 * A @ A)``: too wide by a factor of
-    1 / (1 - lr a / 4) along an eigenvector of eigenvalue a.
+    covariance is ``temperature * inv(A - lr / 4 * A @ A)``: too wide by a factor of 1 / (1 - lr a /
+    4) along an eigenvector of eigenvalue a.
     """
     _add(theta, grad, scale, -0.5 * lr * n_rows)  # -eta/2 grad U
     if temperature:
@@ -83,23 +65,14 @@ def sghmc_step(
     generator: torch.Generator | None = None,
     scale: Tensor | None = None,
 ) -> None:
-    """Step of stochastic gradient Hamiltonian Monte Carlo, in place.
+    """Step of stochastic gradient Hamiltonian Monte Carlo, in place, as :func:`sgld_step`.
 
-    Eq 15 of Chen, Fox & Guestrin (2014), without an estimate of the gradient's own noise
-    (beta = 0): gradient descent with momentum 1 - alpha, plus noise.
+    Eq 15 of Chen, Fox & Guestrin (2014), without an estimate of the gradient's own noise (beta =
+    0): gradient descent with momentum 1 - alpha, plus noise. The friction alpha is in (0, 1]; 1 is
+    SGLD with a step size of ``2 * lr``.
 
-    Parameters
-    ----------
-    theta, grad, noise, lr, n_rows, temperature, generator, scale : as in :func:`sgld_step`
-    momentum : Tensor of the same shape
-        The paper's v, which is added to the weights.
-    friction : float
-        The paper's alpha, in (0, 1]; 1 is SGLD with a step size of ``2 * lr``.
-
-    Notes
-    -----
-    With gradients over all rows and a Gaussian posterior, the chain is too wide by a factor of
-    1 / (1 - lr a / (4 - 2 friction)) along an eigenvector of the precision with eigenvalue a.
+    With gradients over all rows and a Gaussian posterior, the chain is too wide by a factor of 1 /
+    (1 - lr a / (4 - 2 friction)) along an eigenvector of the precision with eigenvalue a.
     """
     momentum.mul_(1.0 - friction)
     _add(momentum, grad, scale, -lr * n_rows)  # v - alpha v - eta grad U
