@@ -39,15 +39,11 @@ class StackNet(NeuralNet):
         Largest norm of each member's gradient.
     step : {"eager", "compiled", "captured"}, default="eager"
         How a training step runs: as it is, through ``torch.compile``, or as a CUDA graph.
-    proximal : ProximalStep, default=None
-        Proximal step after each training step. Its ``bind(weights)``, called at the start of every
-        epoch with the parameters by name, returns a function of the learning rate, which is called
-        after each step and changes these tensors in place.
-    after_step : callable, default=None
-        Called with the net after each training step. Its ``state_dict()``, if it has one, is part
-        of the net's state.
-    time_limit : TimeLimit, default=None
-        How long training may take. It is among the callbacks too.
+    proximal, after_step : ProximalStep and callable, default=None
+        What is called after each training step. ``proximal.bind(weights)``, called at the start of
+        every epoch with the parameters by name, returns a function of the learning rate that
+        changes these tensors in place. `after_step` takes the net; its ``state_dict()``, if it has
+        one, is part of the net's state.
     n_epochs_later : float, default=0
         Epochs of such stacks that the fit has still to run when this one has ended; for the time
         left that is printed.

@@ -28,30 +28,14 @@ Batch = tuple[Tensor, tuple[tuple[Tensor, ...], Tensor | None]]
 class Rows(torch.utils.data.Dataset):
     """Rows in memory, dealt to the members of a stack in minibatches.
 
-    Iterating is one epoch. Every member sees the rows in an order of its own; when they all fit one
-    batch, the members share them in the order given.
+    Iterating is one epoch. Every member sees the rows in an order of its own, drawn by its seed;
+    when they all fit one batch, the members share them in the order given, unless the place of a
+    row in its minibatch matters to the stack (`by_place`). Without seeds rows are not shuffled.
 
-    Parameters
-    ----------
-    targets : tuple of Tensor of shape (n, ...)
-        What the objective compares the outputs with.
-    weight : Tensor of shape (S, n) or (1, n), default=None
-        Weight of each row for each member, or for all of them.
-    batch_size : int, default=None
-        Rows of a minibatch; None is all of them.
-    seeds : sequence of int, default=()
-        One seed for each member, for the order of its rows; without seeds rows are not shuffled.
-    draw : callable, default=None
-        What a :class:`skdistill.transfer.TransferMaker` has prepared: draws new rows in the place
-        of those that are dealt, but for the first `n_kept`. None leaves them as they are.
-    mean_weight : float, default=None
-        What the weights are divided by; None is their mean over rows.
-    ranks : Ranks, default=None
-        Processes that share the rows of every minibatch, each of which has all rows and the same
-        seeds. None is this one alone.
-    by_place : bool, default=False
-        Whether the place of a row in its minibatch matters to the stack. Then rows are shuffled
-        also where they all fit one batch.
+    Weights, (S, n) or (1, n) for all members, are divided by `mean_weight`, None for their mean
+    over rows. `draw`, what a :class:`skdistill.transfer.TransferMaker` has prepared, draws new rows
+    in the place of those that are dealt, but for the first `n_kept`. `ranks` share the rows of
+    every minibatch; each of them has all rows and the same seeds.
     """
 
     def __init__(

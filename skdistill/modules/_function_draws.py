@@ -77,42 +77,24 @@ class FunctionDraws(UnknownDraws):
     """A Gaussian process that is conditioned to be zero at some samples, and S draws of it.
 
     Its variance has a closed form; it is all that predicted numbers take. A draw is a sum of random
-    Fourier features [1]_ and of kernel functions at inducing points, whose weights follow from
-    Matheron's rule [2]_. All draws share these features. Beyond a radius around the mean of the
-    training samples, draws grow in proportion to the distance from it. Where a column is NaN a draw
-    has a further value of that column, drawn once, and a part of it where the value of the column
-    is in a gap. They are computed in float64: near the samples, large terms cancel.
+    Fourier features (Rahimi & Recht, 2007) and of kernel functions at inducing points, whose
+    weights follow from Matheron's rule (Wilson et al., 2020). All draws share these features.
+    Beyond a radius around the mean of the training samples, in standard deviations, draws grow in
+    proportion to the distance from it, with each further deviation by `growth`, as a share of what
+    they are within. Where a column is NaN a draw has a further value of that column, drawn once,
+    and a part of it where the value of the column is in a gap. They are computed in float64: near
+    the samples, large terms cancel.
 
-    Parameters
-    ----------
-    encoder : InputEncoder
-        Standardises samples; it neither bins nor bounds them.
-    relevance : ndarray of shape (d,)
-        Factors of its d outputs in distances.
-    radius, growth : float
-        Distance from the mean, in standard deviations, beyond which draws grow, and their growth
-        with each further deviation, as a share of what they are within.
-    inducing : ndarray of shape (m, d)
-        Inducing points, multiplied by the relevance.
-    frequencies, phases : ndarray of shape (D, d) and (D,)
-        Of the sines.
-    weights : ndarray of shape (D + m, S, k)
-        Of the features, for S draws of k values each.
-    of_unknown, unknown : ndarray of shape (n_columns + G, S, k) and (n_columns + G, k)
-        As of :class:`UnknownDraws`, and where a value is as unknown in one of G gaps.
-    whitening : ndarray of shape (m, m)
-        Takes the kernel functions to features whose squares sum to the share of the prior variance
-        that is known: the inverse of the transposed Cholesky factor of the kernel matrix.
-    scale : ndarray of shape (k,)
-        Standard deviation of the process far from all samples.
-    usual : float
-        Variance of the process at samples like those of training, as a share of the prior one. It
-        is taken off the variance everywhere; what is left is exactly the variance of the draws.
-
-    References
-    ----------
-    .. [1] Rahimi & Recht (2007), "Random Features for Large-Scale Kernel Machines".
-    .. [2] Wilson et al. (2020), "Efficiently Sampling Functions from Gaussian Process Posteriors".
+    The encoder, which neither bins nor bounds samples, standardises them; relevances (d,) are
+    factors of its outputs in distances, and of the m inducing points (m, d). The sines have
+    frequencies (D, d) and phases (D,); all features have weights (D + m, S, k), for S draws of k
+    values each. `of_unknown` (n_columns + G, S, k) and `unknown` (n_columns + G, k) are as of
+    :class:`UnknownDraws`, and those of values that are as unknown in one of G gaps. `whitening` (m,
+    m), the inverse of the transposed Cholesky factor of the kernel matrix, takes the kernel
+    functions to features whose squares sum to the share of the prior variance that is known.
+    `scale` (k,) is the standard deviation far from all samples, `usual` the variance at samples
+    like those of training, as a share of the prior one. It is taken off the variance everywhere;
+    what is left is exactly the variance of the draws.
     """
 
     def __init__(

@@ -114,10 +114,14 @@ class SamplingOptimizer(torch.optim.Optimizer):
     def __init__(
         self,
         params: Any,
-        defaults: dict[str, float],
-        generator: torch.Generator | None,
-        adapts: bool | None,
+        lr: float,
+        n_rows: float,
+        temperature: float = 1.0,
+        generator: torch.Generator | None = None,
+        adapts: bool | None = None,
+        **further: float,
     ):
+        defaults = {"lr": lr, "n_rows": n_rows, "temperature": temperature, **further}
         for name, value in defaults.items():
             Number(Real, 0).check(value, name)
         OneOf((None, True, False)).check(adapts, "adapts")
@@ -182,18 +186,6 @@ class SamplingOptimizer(torch.optim.Optimizer):
 class SGLDOptimizer(SamplingOptimizer):
     """Stochastic gradient Langevin dynamics as a torch optimizer, see :func:`sgld_step`."""
 
-    def __init__(
-        self,
-        params: Any,
-        lr: float,
-        n_rows: float,
-        temperature: float = 1.0,
-        generator: torch.Generator | None = None,
-        adapts: bool | None = None,
-    ):
-        defaults = {"lr": lr, "n_rows": n_rows, "temperature": temperature}
-        super().__init__(params, defaults, generator, adapts)
-
     def update(self, theta: Tensor, grad: Tensor, state: dict[str, Tensor], group: _Group) -> None:
         sgld_step(theta, grad, **self._keywords(theta, grad, state, group))
 
@@ -203,19 +195,9 @@ class SGHMCOptimizer(SamplingOptimizer):
 
     _settings = ("lr", "n_rows", "friction", "temperature")
 
-    def __init__(
-        self,
-        params: Any,
-        lr: float,
-        n_rows: float,
-        friction: float = 0.1,
-        temperature: float = 1.0,
-        generator: torch.Generator | None = None,
-        adapts: bool | None = None,
-    ):
+    def __init__(self, params: Any, lr: float, n_rows: float, friction: float = 0.1, **more: Any):
         FRICTION.check(friction, "friction")
-        defaults = {"lr": lr, "n_rows": n_rows, "friction": friction, "temperature": temperature}
-        super().__init__(params, defaults, generator, adapts)
+        super().__init__(params, lr, n_rows, friction=friction, **more)
 
     def update(self, theta: Tensor, grad: Tensor, state: dict[str, Tensor], group: _Group) -> None:
         if "momentum" not in state:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, Self
 
 import numpy as np
@@ -11,11 +12,12 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin
 from .._version import API_PAGE_OF_MODULE
 
 
-class EstimatorOfModels(MetaEstimatorMixin, BaseEstimator):
+class EstimatorOfModels(MetaEstimatorMixin, BaseEstimator, ABC):
     """Base of estimators of models, the first of which knows the columns of X."""
 
     _doc_link_module, _doc_link_template = "skdistill", API_PAGE_OF_MODULE
 
+    @abstractmethod
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the models.
 
@@ -35,8 +37,8 @@ class EstimatorOfModels(MetaEstimatorMixin, BaseEstimator):
         TypeError, ValueError
             If a model or a parameter is not one that the class describes.
         """
-        raise NotImplementedError  # each class defines it
 
+    @abstractmethod
     def predict(self, X: Any) -> Any:
         """Predict the class of the largest mean probability, or the mean.
 
@@ -48,12 +50,11 @@ class EstimatorOfModels(MetaEstimatorMixin, BaseEstimator):
         -------
         y : ndarray of shape (n_samples,) or (n_samples, n_targets)
         """
-        raise NotImplementedError  # each class defines it
 
     @property
+    @abstractmethod
     def _first_model(self) -> Any:
         """The first of the fitted models."""
-        raise NotImplementedError  # each class defines it
 
     @property
     def n_features_in_(self) -> int:
