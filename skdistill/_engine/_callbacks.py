@@ -7,10 +7,12 @@ import dis
 import math
 import re
 import sys
+import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -115,7 +117,7 @@ def listens_to_batches(callback: Callback) -> bool:
 class _WithState(Callback):
     """A callback that training goes on from, whose state is some of its attributes."""
 
-    _STATE: tuple[str, ...]
+    _STATE: ClassVar[tuple[str, ...]]
 
     def state_dict(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self._STATE}
@@ -125,6 +127,7 @@ class _WithState(Callback):
             setattr(self, name, state[name])
 
 
+@dataclass(eq=False, repr=False)
 class MemberEarlyStopping(_WithState):
     """Keep each member's best weights, and end training when no member improves any more.
 
@@ -134,9 +137,8 @@ class MemberEarlyStopping(_WithState):
 
     _STATE = ("best_loss_", "best_epoch_", "stopped_", "best_")
 
-    def __init__(self, patience: int, tol: float):
-        self.patience = patience
-        self.tol = tol
+    patience: int
+    tol: float
 
     def on_train_begin(self, net, **kwargs):
         self.best_loss_ = torch.full((net.n_members,), math.inf)
@@ -161,6 +163,7 @@ class MemberEarlyStopping(_WithState):
         net.module_.load_state_dict(self.best_, strict=False)
 
 
+@dataclass(eq=False, repr=False)
 class DivergenceGuard(_WithState):
     r"""Find the members that have diverged, and those that are worse than a constant prediction.
 
@@ -181,9 +184,8 @@ class DivergenceGuard(_WithState):
 
     _STATE = ("diverged_", "constant_", "last_", "lowest_", "n_exploded_")
 
-    def __init__(self, stopping: MemberEarlyStopping | None = None, ends_with=torch.all):
-        self.stopping = stopping
-        self.ends_with = ends_with
+    stopping: MemberEarlyStopping | None = None
+    ends_with: Callable[[Tensor], Tensor] = torch.all
 
     def on_train_begin(self, net, **kwargs):
         self.diverged_ = torch.zeros(net.n_members, dtype=torch.bool)
@@ -223,6 +225,7 @@ class DivergenceGuard(_WithState):
             self.worse_ = self._is_above(_WORSE, self.last_) & ~self.diverged_
 
 
+@dataclass(eq=False, repr=False)
 class TaskPerEpoch(Callback):
     """Report every epoch to scikit-learn's callbacks as one task, a subtask of `context`.
 
@@ -231,17 +234,10 @@ class TaskPerEpoch(Callback):
     callbacks that ask for such an estimator, as ``ScoringMonitor`` does.
     """
 
-    def __init__(
-        self,
-        context: Any,
-        estimator: Any,
-        given: dict[str, Any] | None = None,
-        attributes: Callable[[Any], dict[str, Any]] | None = None,
-    ):
-        self.context = context
-        self.estimator = estimator
-        self.given = given or {}
-        self.attributes = attributes
+    context: Any
+    estimator: Any
+    given: dict[str, Any]
+    attributes: Callable[[Any], dict[str, Any]] | None = None
 
     def on_epoch_begin(self, net, **kwargs):
         self.task_ = self.context.subcontext(task_name="epoch")
@@ -255,17 +251,18 @@ class TaskPerEpoch(Callback):
             raise StopTraining
 
 
+@dataclass(eq=False, repr=False)
 class StopWhen(Callback):
     """End training after the epoch in which another thread has set an event."""
 
-    def __init__(self, event):
-        self.event = event
+    event: threading.Event
 
     def on_epoch_end(self, net, **kwargs):
         if self.event.is_set():
             raise StopTraining
 
 
+@dataclass(eq=False, repr=False)
 class SavedTraining(Callback):
     """Restore a training from a checkpoint, and save it there; comes after all other callbacks.
 
@@ -273,14 +270,11 @@ class SavedTraining(Callback):
     goes on from the seconds that were saved.
     """
 
-    def __init__(
-        self, progress, number: int, rows, draws_globally: bool, clock: Callable[[], float]
-    ):
-        self.progress = progress
-        self.number = number
-        self.rows = rows
-        self.draws_globally = draws_globally
-        self.clock = clock
+    progress: Any  # of the fit, a skdistill._training.resume.Progress
+    number: int
+    rows: Any
+    draws_globally: bool
+    clock: Callable[[], float]
 
     def on_train_begin(self, net, **kwargs):
         self.begin_ = self.clock()
@@ -309,6 +303,7 @@ class SavedTraining(Callback):
         }
 
 
+@dataclass(eq=False, repr=False)
 class ContinuedTraining(Callback):
     """Begin a training in the state in which another ended, and note the one in which it ends.
 
@@ -317,10 +312,9 @@ class ContinuedTraining(Callback):
     and settings are those of the net. The state is arrays and plain Python.
     """
 
-    def __init__(self, rows, draws_globally: bool, before: dict[str, Any] | None = None):
-        self.rows = rows
-        self.draws_globally = draws_globally
-        self.before = before
+    rows: Any
+    draws_globally: bool
+    before: dict[str, Any] | None = None
 
     def on_train_begin(self, net, **kwargs):
         if self.before is None:

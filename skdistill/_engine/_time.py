@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from skorch.callbacks import Callback
@@ -19,6 +20,7 @@ from ._rows import Batch
 _SECONDS_TIMED, _WORTH_TELLING = 0.5, 2.0
 
 
+@dataclass(eq=False, repr=False)
 class TimeLimit(Callback):
     """End a training when its time is up, with its schedules at their ends.
 
@@ -32,18 +34,13 @@ class TimeLimit(Callback):
     training `is_short_`.
     """
 
-    def __init__(
-        self,
-        seconds: float,
-        clock: Callable[[], float],
-        anneals: bool,
-        further: Callable[[], float] | None = None,
-    ):
-        self.seconds = seconds
-        self.clock = clock
-        self.anneals = anneals
-        self.further = further
-        self.begin = clock()
+    seconds: float
+    clock: Callable[[], float]
+    anneals: bool
+    further: Callable[[], float] | None = None
+
+    def __post_init__(self) -> None:
+        self.begin = self.clock()
 
     @property
     def left(self) -> float:
