@@ -17,7 +17,6 @@ those of the paper that a class names:
 
 from __future__ import annotations
 
-from ._calibratable import Calibratable
 from ._categorical import EmpiricalCategorical
 from ._dirichlet import Dirichlet
 from ._expectations import ExpectedCategorical, ExpectedGaussian
@@ -28,7 +27,7 @@ from ._logit_normal import LogitNormal
 from ._logit_normal import latin_hypercube as latin_hypercube
 from ._normal_inverse_gamma import NormalInverseGamma
 from ._normal_inverse_wishart import NormalInverseWishart
-from ._protocol import ClassDistribution, Distribution, NumericDistribution
+from ._protocol import Calibratable, ClassDistribution, Distribution, NumericDistribution
 from ._uncertainty import Uncertainty
 from ._uncertainty import split_columns as split_columns
 

@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ._calibratable import Calibratable
-from ._protocol import ClassDistribution
+from ._protocol import Calibratable, ClassDistribution
 from ._shared import row_chunks
 from ._uncertainty import Uncertainty
 

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from .._utils.special import digamma_excess
-from ._calibratable import Calibratable
-from ._protocol import ClassDistribution, ReadFromOutputs
+from ._protocol import Calibratable, ClassDistribution, ReadFromOutputs
 from ._shared import of_one_network, row_chunks
 from ._uncertainty import Uncertainty
 

@@ -14,9 +14,8 @@ from scipy import special
 from torch import Tensor
 from torch.nn import functional as F
 
-from ._calibratable import Calibratable
 from ._mixture import mixture_quantile
-from ._protocol import NumericDistribution, ReadFromOutputs
+from ._protocol import Calibratable, NumericDistribution, ReadFromOutputs
 from ._shared import (
     as_tensor_like,
     check_n_samples,

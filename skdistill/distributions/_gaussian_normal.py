@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ._calibratable import Calibratable
 from ._gaussian import Gaussian
 from ._mixture import mixture_quantile
-from ._protocol import NumericDistribution, ReadFromOutputs
+from ._protocol import Calibratable, NumericDistribution, ReadFromOutputs
 from ._shared import (
     as_tensor_like,
     check_n_samples,

@@ -12,10 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ._calibratable import Calibratable
 from ._categorical import EmpiricalCategorical
 from ._gaussian import Gaussian
-from ._protocol import ClassDistribution, ReadFromOutputs
+from ._protocol import Calibratable, ClassDistribution, ReadFromOutputs
 from ._shared import of_one_network, row_chunks
 from ._uncertainty import Uncertainty
 

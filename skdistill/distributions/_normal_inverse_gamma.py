@@ -13,9 +13,8 @@ from scipy import special
 from torch import Tensor
 
 from .._utils.special import interpolation, polynomial
-from ._calibratable import Calibratable
 from ._gaussian import Gaussian
-from ._protocol import NumericDistribution, ReadFromOutputs
+from ._protocol import Calibratable, NumericDistribution, ReadFromOutputs
 from ._shared import (
     as_tensor_like,
     check_n_samples,

@@ -28,9 +28,8 @@ from ..distributions import (
     GaussianNormal,
     LogitNormal,
 )
-from ._family import Family, NumericFamily
+from ._family import Family, NumericFamily, without_zeros
 from ._gaussian import GaussianFamily
-from ._zeros import without_zeros
 
 
 class Factors(Family):

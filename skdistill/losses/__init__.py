@@ -67,7 +67,6 @@ from ._gaussian import spread_error as spread_error
 from ._gaussian import spread_mismatch as spread_mismatch
 from ._heads import diversity
 from ._heads import pairing as pairing
-from ._logit_normal import logit_normal_moments as logit_normal_moments
 from ._loss import Term as Term
 from ._loss import by_autograd as by_autograd
 from ._loss import differentiable as differentiable
@@ -79,6 +78,7 @@ from ._second_order import NormalInverseGammaTarget as NormalInverseGammaTarget
 from ._second_order import PairedNormal as PairedNormal
 from ._second_order import gaussian_parameters as gaussian_parameters
 from ._second_order import label_nll as label_nll
+from ._second_order import logit_normal_moments as logit_normal_moments
 from ._second_order import low_rank_normal_nll as low_rank_normal_nll
 from ._second_order import matched_moments as matched_moments
 from ._second_order import normal_inverse_gamma_nll as normal_inverse_gamma_nll
