@@ -223,12 +223,9 @@ class DistillationRows(Rows):
         predictions: Tensor | None = None,
         known: Tensor | None = None,
         answers: AnswersOnFile | None = None,
-        draw: Callable[..., Tensor] | None = None,
-        n_kept: int = 0,
-        mean_weight: float | None = None,
-        ranks: Ranks | None = None,
+        **dealt,
     ):
-        super().__init__(X, targets, weight, batch_size, seeds, draw, n_kept, mean_weight, ranks)
+        super().__init__(X, targets, weight, batch_size, seeds, **dealt)
         self.teacher = teacher
         self.predictions = predictions
         answer = self._answer(X[:1]) if predictions is None else predictions[:1]

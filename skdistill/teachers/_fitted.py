@@ -70,9 +70,7 @@ class FittedModels(BaseEstimator):
 
         Parameters
         ----------
-        X : object
-            Ignored.
-        y : object
+        X, y : object
             Ignored.
         **fit_params
             Ignored.
