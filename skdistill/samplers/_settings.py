@@ -136,24 +136,17 @@ class _Chain(_Inference):
         -------
         settings : dict
         """
-        adapts = self._is_in_burn_in(iteration, n_iterations) if self.is_relative else None
+        length = self._phase_length(n_iterations)
+        explores = iteration % length < self._burn_in_of(length)  # of its cycle, or of the run
+        is_cool = explores and self._schedule == "cyclical"  # Zhang et al. Algorithm 1
         return {
-            "lr": self.step_size_at(iteration, n_iterations),
-            "temperature": self.temperature_at(iteration, n_iterations),
-            "adapts": adapts,
+            "lr": self._step_size_at(iteration, n_iterations),
+            "temperature": 0.0 if is_cool else self.temperature,
+            "adapts": explores if self.is_relative else None,
         }
 
-    def step_size_at(self, iteration: int, n_iterations: int) -> float:
-        """Return the step size of an iteration, relative to gradients without a `step_size`.
-
-        Parameters
-        ----------
-        iteration, n_iterations : as in :meth:`settings_at`
-
-        Returns
-        -------
-        step_size : float
-        """
+    def _step_size_at(self, iteration: int, n_iterations: int) -> float:
+        """Return the step size of an iteration, relative to gradients without a `step_size`."""
         first: float = self._first_step
         match self._schedule:
             case "polynomial":  # a (b + t)^-gamma, Welling & Teh Sec 2, through both ends
@@ -166,25 +159,6 @@ class _Chain(_Inference):
                 angle = math.pi * (iteration % length) / length
                 return first / 2 * (math.cos(angle) + 1)
         return first
-
-    def temperature_at(self, iteration: int, n_iterations: int) -> float:
-        """Return the temperature of an iteration, which is 0 in the burn-in of a cycle.
-
-        Parameters
-        ----------
-        iteration, n_iterations : as in :meth:`settings_at`
-
-        Returns
-        -------
-        temperature : float
-        """
-        explores = self._is_in_burn_in(iteration, n_iterations)  # Zhang et al. Algorithm 1
-        return 0.0 if explores and self._schedule == "cyclical" else self.temperature
-
-    def _is_in_burn_in(self, iteration: int, n_iterations: int) -> bool:
-        """Whether an iteration is in the burn-in of its cycle, or of the run."""
-        length = self._phase_length(n_iterations)
-        return iteration % length < self._burn_in_of(length)
 
     def sampling_iterations(self, n_iterations: int) -> np.ndarray:
         """Return the iterations after burn-in; with cycles, after that of each cycle.
