@@ -61,7 +61,9 @@ class AnswersOnFile:
             try:
                 if number == 0:
                     offset = self._begin(math.prod(answers.shape[1:], start=len(X)), answers.dtype)
-                _write_all(self._file, answers)
+                left = _bytes_of(answers)
+                while left:  # without a buffer a file may take a part of them at a time
+                    left = left[self._file.write(left) :]
             except OSError as error:
                 self._give_up(error)
                 return None
@@ -91,13 +93,6 @@ class AnswersOnFile:
         self._places.clear()
         if self._file is not None:
             self._file.close()
-
-
-def _write_all(file: Any, array: np.ndarray) -> None:
-    """Write an array to a file without a buffer, which may take a part of it at a time."""
-    left = _bytes_of(array)
-    while left:
-        left = left[file.write(left) :]
 
 
 def _bytes_of(array: np.ndarray) -> memoryview:

@@ -117,7 +117,9 @@ class CheckpointFile:
         try:
             text, arrays = unpack(self.path.read_bytes(), *_FORMAT)
             content = json.loads(text)
-            others = self._differences(content["belongs_to"])
+            found = content["belongs_to"]
+            names = {**self.belongs_to, **found}  # of parameters and data
+            others = [name for name in names if self.belongs_to.get(name) != found.get(name)]
             state = None if others else Decoder(arrays, _READERS).decode_all(content["state"])
         except FileNotFoundError:
             return None
@@ -129,11 +131,6 @@ class CheckpointFile:
         if not isinstance(state, dict):
             raise self._unusable("cannot be read: it holds no state")
         return state
-
-    def _differences(self, belonged_to: dict[str, str]) -> list[str]:
-        """Names of the parameters and data that are not those of the fit of a file."""
-        names = {**self.belongs_to, **belonged_to}
-        return [name for name in names if self.belongs_to.get(name) != belonged_to.get(name)]
 
     def misfit(self, error: Exception) -> ValueError:
         """Return the error to raise if this fit cannot go on from the state."""

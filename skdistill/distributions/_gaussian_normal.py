@@ -144,7 +144,8 @@ class GaussianNormal(NumericDistribution, Calibratable, ReadFromOutputs):
         means, variances : Tensor of shape (32, n, t)
             In units of y and their square. Their weights are ``component_weights``.
         """
-        raw = self._raw_nodes()
+        # Nodes of z2, as deviations from its expectation, (32, n, t).
+        raw = self.raw_variance.sqrt() * _NODES.to(self.mean).view(-1, 1, 1)
         explained = self.slope.square() * self.raw_variance
         # The part of it that counts as independent of z2, so that neighbouring Gaussians overlap.
         moved = (_OVERLAP * explained - self.conditional_variance).clamp(min=0) / (1 + _OVERLAP)
@@ -172,10 +173,6 @@ class GaussianNormal(NumericDistribution, Calibratable, ReadFromOutputs):
         variance = self.conditional_variance + self._noise(raw)
         drawn: Tensor = self.mean + self.slope * raw + variance.sqrt() * noise
         return drawn
-
-    def _raw_nodes(self) -> Tensor:
-        """Quadrature nodes of z2, as deviations from its expectation, (32, n, t)."""
-        return self.raw_variance.sqrt() * _NODES.to(self.mean).view(-1, 1, 1)
 
     def _noise(self, raw: Tensor) -> Tensor:
         """Noise variance, given the deviation of z2 from its expectation."""

@@ -96,11 +96,6 @@ class _Chain(_Inference):
             return self.schedule
         return "cyclical" if self.is_relative else "constant"
 
-    @property
-    def _first_step(self) -> float:
-        """Step size at the beginning of a schedule."""
-        return self.relative_step if self.step_size is None else self.step_size
-
     def check(self) -> None:
         super().check()
         if self.step_size is None:
@@ -147,7 +142,7 @@ class _Chain(_Inference):
 
     def _step_size_at(self, iteration: int, n_iterations: int) -> float:
         """Return the step size of an iteration, relative to gradients without a `step_size`."""
-        first: float = self._first_step
+        first = self.relative_step if self.step_size is None else self.step_size
         match self._schedule:
             case "polynomial":  # a (b + t)^-gamma, Welling & Teh Sec 2, through both ends
                 final = self.final_step_size or first / 100
