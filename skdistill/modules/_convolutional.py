@@ -68,9 +68,11 @@ class ConvNet(nn.Sequential):
     --------
     LeNet-5 (LeCun et al., 1998, "Gradient-based learning applied to document recognition"):
 
-    >>> from skdistill.modules import ConvNet, n_parameters >>> of_lenet = {"channels": (6, 16),
-    "kernel_size": 5, "padding": (2, 0), "pooling": "avg"} >>> lenet = ConvNet((28, 28), 10,
-    activation="tanh", hidden_units=(120, 84), **of_lenet) >>> n_parameters(lenet) 61706
+    >>> from skdistill.modules import ConvNet, n_parameters
+    >>> of_lenet = {"channels": (6, 16), "kernel_size": 5, "padding": (2, 0), "pooling": "avg"}
+    >>> lenet = ConvNet((28, 28), 10, activation="tanh", hidden_units=(120, 84), **of_lenet)
+    >>> n_parameters(lenet)
+    61706
     """
 
     def __init__(

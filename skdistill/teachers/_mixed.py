@@ -48,13 +48,12 @@ _TOLERANCE, _MOST_STEPS = 1e-6, 10_000
 class MixedModels(EstimatorOfModels):
     """Models of different kinds, fitted together, as one estimator whose members are all of theirs.
 
-    Its predictive distribution is a mixture ``p(y | x) = sum_i w_i p_i(y | x)`` of the models'. The
-    weights maximise its likelihood on rows that the models have not seen, as stacking of predictive
-    distributions does (Yao et al., 2018, "Using Stacking to Average Bayesian Predictive
-    Distributions", Eq 4). A mixture of calibrated distributions is too wide, since it has the
-    differences of their means on top (Gneiting and Ranjan, 2013, "Combining Predictive
-    Distributions"), so a temperature of its members, found after the weights and likewise, narrows
-    it. Use :func:`as_teacher` to make a teacher of models.
+    Its predictive distribution is a mixture ``p(y | x) = sum_i w_i p_i(y | x)`` of the models', of
+    the weights that are best on rows that they have not seen, as in stacking (Yao et al., 2018,
+    "Using Stacking to Average Bayesian Predictive Distributions", Eq 4). A mixture of calibrated
+    distributions is too wide (Gneiting and Ranjan, 2013, "Combining Predictive Distributions"), so
+    a temperature of its members, found after the weights and likewise, narrows it.
+    :func:`as_teacher` makes a teacher of models; see :doc:`/user_guide/teachers`.
 
     Parameters
     ----------

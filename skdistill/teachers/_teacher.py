@@ -134,14 +134,9 @@ class Teacher(EstimatorOfModels):
     not in it, boosting among them, have one member: the epistemic part is not available.
 
     A member has the variance that its model predicts, of at least 1e-6 of that of y. Regressors
-    that predict no variance are given one. The residual variance of each target is the mean squared
-    difference between y and predictions by models that have not seen the row: out-of-bag ones where
-    there are bags, else by models fitted in a five-fold cross-validation (of a search, with its
-    best parameters). A model that is fitted already is evaluated on the X and y that `fit` is
-    given, which it should not have seen. A member's variance is the residual variance, except for
-    trees with squared error and one target, whose leaves have variances::
-
-        variance = variance in the leaf + residual variance / rows in the leaf
+    that predict no variance are given one, the residual variance of rows that they have not seen;
+    leaves of trees with squared error and one target have their own in part. A model that is fitted
+    already is evaluated on the X and y that `fit` is given, which it should not have seen.
 
     Parameters
     ----------
