@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ._inputs import InputEncoder
+from ._inputs import InputEncoder, keep
 
 # Deviations from the mean up to which a sample's place matters; farther out functions grow along
 # rays. Arguments of sines stay small.
@@ -38,12 +38,11 @@ class Gaps(nn.Module):
     def __init__(self, columns: np.ndarray, lower: np.ndarray, upper: np.ndarray, unit: np.ndarray):
         super().__init__()
         slopes = np.stack([4 / unit, -4 / unit])  # distances from both ends, in quarters of a unit
-        arrays = {"columns": columns, "slopes": slopes}
-        arrays["offsets"] = -np.stack([lower, upper]) * slopes - _AT_EDGE
-        arrays["most"] = np.where(np.isfinite(lower) & np.isfinite(upper), 1.0, _FARTHEST_UNITS)
-        for name, values in arrays.items():
-            tensor = torch.tensor(values, device="cpu")  # also where networks have no memory
-            self.register_buffer(name, tensor, persistent=False)
+        is_between = np.isfinite(lower) & np.isfinite(upper)
+        keep(self, "columns", columns)
+        keep(self, "slopes", slopes)
+        keep(self, "offsets", -np.stack([lower, upper]) * slopes - _AT_EDGE)
+        keep(self, "most", np.where(is_between, 1.0, _FARTHEST_UNITS))
 
     def forward(self, x: Tensor) -> Tensor:
         """Map samples (n, n_columns) to the shares of the intervals, (n, G); 0 where one is NaN."""
@@ -66,13 +65,8 @@ class UnknownDraws(nn.Module):
     def __init__(self, of_unknown: np.ndarray, unknown: np.ndarray):
         super().__init__()
         self.n_draws, self.n_values = of_unknown.shape[1:]
-        self._keep("weights_of_unknown", of_unknown.reshape(len(of_unknown), -1))
-        self._keep("unknown_variance", np.square(unknown))
-
-    def _keep(self, name: str, values: np.ndarray) -> None:
-        """Register an array, which is no weight, as a buffer."""
-        tensor = torch.tensor(values, device="cpu")  # also where networks are built without memory
-        self.register_buffer(name, tensor, persistent=False)
+        keep(self, "weights_of_unknown", of_unknown.reshape(len(of_unknown), -1))
+        keep(self, "unknown_variance", np.square(unknown))
 
     @property
     def flop(self) -> int:
@@ -153,17 +147,17 @@ class FunctionDraws(UnknownDraws):
         # -|a x - p|^2 / 2 = -p^2 / 2 + (a p) x - (a^2 / 2) x^2, of relevance a and points p.
         factor, points = relevance / length_scale, inducing / length_scale
         minus_half_squares = -0.5 * np.square(factor)[:, None].repeat(len(points), 1)
-        self._keep("inducing", np.concatenate([(factor * points).T, minus_half_squares]))
-        self._keep("minus_half_squares", -0.5 * np.square(points).sum(1))
-        self._keep("whitening", whitening)
-        self._keep("most", np.array(1.0 - usual))
-        self._keep("within", scale * (1 - growth * radius))
-        self._keep("slope", scale * growth)
-        self._keep("frequencies", (relevance * frequencies).T)
-        self._keep("phases", phases)
+        keep(self, "inducing", np.concatenate([(factor * points).T, minus_half_squares]))
+        keep(self, "minus_half_squares", -0.5 * np.square(points).sum(1))
+        keep(self, "whitening", whitening)
+        keep(self, "most", np.array(1.0 - usual))
+        keep(self, "within", scale * (1 - growth * radius))
+        keep(self, "slope", scale * growth)
+        keep(self, "frequencies", (relevance * frequencies).T)
+        keep(self, "phases", phases)
         of_waves, of_kernel = np.split(weights.reshape(len(weights), -1), [len(phases)])
-        self._keep("weights_of_waves", of_waves)
-        self._keep("weights_of_kernel", of_kernel)
+        keep(self, "weights_of_waves", of_waves)
+        keep(self, "weights_of_kernel", of_kernel)
 
     @property
     def flop(self) -> int:

@@ -22,6 +22,13 @@ def compressed(z: Tensor) -> Tensor:
     return torch.addcmul(inside, excess.sign(), excess.abs().log1p())
 
 
+def keep(module: nn.Module, name: str, values: np.ndarray | None) -> None:
+    """Register an array, which is no weight, as a buffer."""
+    # On the CPU also where networks are built without memory.
+    tensor = None if values is None else torch.tensor(values, device="cpu")
+    module.register_buffer(name, tensor, persistent=False)
+
+
 class InputEncoder(nn.Module):
     """Turns rows of a table into the inputs of networks; nothing of it is learnt by gradients.
 
@@ -70,20 +77,14 @@ class InputEncoder(nn.Module):
         self.is_bounded = compresses or self.n_bins > 0
         beyond = _BEYOND if compresses else np.inf
         for name, ends in (("low", (-beyond, 0.0)), ("high", (beyond, 1.0))):
-            self._keep(name, np.repeat(ends, (self.n_numbers, self.n_bins)))
-        self._keep("sources", None if is_of_all else np.concatenate(sources))
-        self._keep("starts", np.concatenate(starts))
-        self._keep("widths", np.concatenate(widths))
-        self._keep("loc", np.where(sizes == 0, loc, np.nan))  # missing categories stay missing
-        self._keep("indicators", indicators if len(indicators) else None)
-        self._keep("category_columns", of_categories)
-        self._keep("codes", np.concatenate([np.arange(size, dtype=float) for size in sizes]))
-
-    def _keep(self, name: str, values: Any) -> None:
-        """Register an array, which is no weight, as a buffer."""
-        # On the CPU also where networks are built without memory.
-        tensor = None if values is None else torch.as_tensor(values, device="cpu")
-        self.register_buffer(name, tensor, persistent=False)
+            keep(self, name, np.repeat(ends, (self.n_numbers, self.n_bins)))
+        keep(self, "sources", None if is_of_all else np.concatenate(sources))
+        keep(self, "starts", np.concatenate(starts))
+        keep(self, "widths", np.concatenate(widths))
+        keep(self, "loc", np.where(sizes == 0, loc, np.nan))  # missing categories stay missing
+        keep(self, "indicators", indicators if len(indicators) else None)
+        keep(self, "category_columns", of_categories)
+        keep(self, "codes", np.concatenate([np.arange(size, dtype=float) for size in sizes]))
 
     def forward(self, x: Tensor) -> Tensor:
         """Map rows (..., n_columns) to inputs (..., n_inputs)."""
