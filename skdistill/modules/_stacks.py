@@ -297,11 +297,11 @@ def _runs_one_by_one(network: nn.Module, rows: Tensor) -> bool:
     for part in network.modules():
         if isinstance(part, (nn.Conv1d, nn.Conv2d, nn.Conv3d)):
             n_values = rows[0].numel() // part.in_channels * part.out_channels
-            return len(rows) == 1 or n_values >= _LARGE_MAPS
+            return n_values >= _LARGE_MAPS
         if isinstance(part, (nn.LSTM, nn.GRU)):
             has_fast_kernel = isinstance(part, nn.LSTM) and rows.dtype == torch.float32
             is_large = rows.shape[1] * part.hidden_size >= _LARGE_STATES
-            return len(rows) == 1 or has_fast_kernel or is_large
+            return has_fast_kernel or is_large
     return False
 
 
