@@ -40,6 +40,26 @@ class Distribution(ABC):
             cannot tell them.
         """
 
+    @abstractmethod
+    def sample(self, n_samples: int, generator: torch.Generator | None = None) -> Tensor:
+        """Draw y, or classes from the mean.
+
+        The same draws serve every row: what is drawn for a row does not depend on the rows around
+        it, but the rows of a draw are not independent of each other.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of draws.
+        generator : torch.Generator, default=None
+            Source of randomness, on any device; None is torch's global generator.
+
+        Returns
+        -------
+        Tensor of shape (n_samples, n, t), or of int64 of shape (n_samples, n)
+            In units of y; or classes, counted from 0, none of them of probability zero.
+        """
+
 
 class Calibratable(Distribution):
     """A distribution whose members' temperature and disagreement can be changed by themselves.
@@ -184,23 +204,6 @@ class NumericDistribution(Distribution):
 
     @torch.no_grad()
     def sample(self, n_samples: int, generator: torch.Generator | None = None) -> Tensor:
-        """Draw y.
-
-        The same draws serve every row: what is drawn for a row does not depend on the rows around
-        it, but the rows of a draw are not independent of each other.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of draws.
-        generator : torch.Generator, default=None
-            Source of randomness, on any device; None is torch's global generator.
-
-        Returns
-        -------
-        Tensor of shape (n_samples, n, t)
-            In units of y.
-        """
         check_n_samples(n_samples)
         mean: Tensor = self.mean  # type: ignore[attr-defined]  # of subclasses: a field or a property
         shape = (mean.shape[-1], n_samples)  # targets are independent
@@ -363,24 +366,7 @@ class ClassDistribution(Distribution):
         return log_mean.gather(-1, codes.unsqueeze(-1)).squeeze(-1)
 
     def sample(self, n_samples: int, generator: torch.Generator | None = None) -> Tensor:
-        """Draw classes from the mean; the same draws serve every row.
-
-        Draw i is one uniform number, at which every row's distribution function is inverted. What
-        is drawn for a row hence does not depend on the rows around it; but the rows of a draw are
-        not independent of each other.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of draws.
-        generator : torch.Generator, default=None
-            Source of randomness, on any device; None is torch's global generator.
-
-        Returns
-        -------
-        Tensor of int64 of shape (n_samples, n)
-            Classes, counted from 0. Those of probability zero are never drawn.
-        """
+        # A draw is one uniform number, at which every row's distribution function is inverted.
         check_n_samples(n_samples)
         cdf = cast(Any, self).mean.double().cumsum(dim=-1)
         cdf = cdf / cdf[:, -1:]  # exactly 1 from the last possible class on
