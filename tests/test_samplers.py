@@ -488,28 +488,28 @@ def test_settings_make_their_optimizer(inference):
 
 
 def test_step_sizes_by_hand():
-    assert SGLD(0.5).step_size_at(7, 10) == 0.5
+    assert SGLD(0.5).settings_at(7, 10)["lr"] == 0.5
     # a (b + t)^-gamma from 1 to 1/4 in 4 steps with gamma = 1/2: b = 4/15, a = sqrt(b).
     inference = SGLD(1.0, schedule="polynomial", gamma=0.5, final_step_size=0.25)
     b = 4 / 15
-    sizes = [inference.step_size_at(t, 5) for t in range(5)]
+    sizes = [inference.settings_at(t, 5)["lr"] for t in range(5)]
     np.testing.assert_allclose(sizes, [math.sqrt(b / (b + t)) for t in range(5)])
     assert sizes[-1] == pytest.approx(0.25)
-    assert inference.step_size_at(0, 1) == 1.0
+    assert inference.settings_at(0, 1)["lr"] == 1.0
     default = SGLD(1.0, schedule="polynomial")
-    assert default.step_size_at(999, 1000) == pytest.approx(0.01)
+    assert default.settings_at(999, 1000)["lr"] == pytest.approx(0.01)
     # Two cycles of four iterations along half a cosine.
     inference = SGLD(2.0, schedule="cyclical", n_cycles=2)
     cycle = [2.0, 1 + math.sqrt(0.5), 1.0, 1 - math.sqrt(0.5)]
-    np.testing.assert_allclose([inference.step_size_at(t, 8) for t in range(8)], 2 * cycle)
+    np.testing.assert_allclose([inference.settings_at(t, 8)["lr"] for t in range(8)], 2 * cycle)
 
 
 def test_a_cycle_explores_without_noise():
     inference = SGLD(1.0, schedule="cyclical", n_cycles=2, burn_in=0.75, temperature=0.5)
-    assert [inference.temperature_at(t, 8) for t in range(8)] == 2 * [0, 0, 0, 0.5]
+    assert [inference.settings_at(t, 8)["temperature"] for t in range(8)] == 2 * [0, 0, 0, 0.5]
     np.testing.assert_array_equal(inference.sampling_iterations(8), [3, 7])
     inference = SGLD(1.0, burn_in=0.75, temperature=0.5)
-    assert {inference.temperature_at(t, 8) for t in range(8)} == {0.5}
+    assert {inference.settings_at(t, 8)["temperature"] for t in range(8)} == {0.5}
     np.testing.assert_array_equal(inference.sampling_iterations(8), [6, 7])
 
 

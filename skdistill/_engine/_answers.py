@@ -20,16 +20,11 @@ from .._utils.warnings import warn
 
 
 class AnswersOnFile:
-    """A teacher's answers for portions of rows, in a temporary file.
+    """A teacher's answers for portions of at most `n_most` rows in all, in a temporary file.
 
     A portion is known again by the bytes of its rows, so that what a stream gives in another order
     than before is not mistaken. The file has no name where the operating system allows it (all but
     Windows): it is gone when this object is, or when the process ends in whatever way.
-
-    Parameters
-    ----------
-    n_most : int
-        Rows, at most, whose answers are kept.
     """
 
     def __init__(self, n_most: int):
@@ -38,21 +33,11 @@ class AnswersOnFile:
         self._places: dict[bytes, tuple[int, tuple[int, ...]]] = {}  # offset, shape
 
     def of(self, X: Tensor, ask: Callable[[Tensor], Tensor], size: int) -> Tensor | None:
-        """Return the answers for rows, of the dtype and on the device of X; None if they are lost.
+        """Return the answers for rows, as X is; None if they are lost.
 
-        Parameters
-        ----------
-        X : Tensor of shape (n, ...)
-        ask : callable
-            Maps rows (m, ...) to answers (m, ...), of the dtype of X.
-        size : int
-            Rows to ask for at a time.
-
-        Returns
-        -------
-        answers : Tensor of shape (n, ...) or None
-            A map of the file on a CPU. None for rows that were not seen before, when so many have
-            been that no more are kept, and where the file cannot be written: of that it warns.
+        Of rows that were not seen before, `ask` is asked `size` at a time. On a CPU the answers are
+        a map of the file. They are lost when so many rows have been seen that no more are kept, and
+        where the file cannot be written, of which it warns.
         """
         rows = X.cpu().numpy()
         key = hashlib.blake2b(_bytes_of(rows), digest_size=16).digest()
@@ -76,7 +61,9 @@ class AnswersOnFile:
             try:
                 if number == 0:
                     offset = self._begin(math.prod(answers.shape[1:], start=len(X)), answers.dtype)
-                _write_all(self._file, answers)
+                left = _bytes_of(answers)
+                while left:  # without a buffer a file may take a part of them at a time
+                    left = left[self._file.write(left) :]
             except OSError as error:
                 self._give_up(error)
                 return None
@@ -106,13 +93,6 @@ class AnswersOnFile:
         self._places.clear()
         if self._file is not None:
             self._file.close()
-
-
-def _write_all(file: Any, array: np.ndarray) -> None:
-    """Write an array to a file without a buffer, which may take a part of it at a time."""
-    left = _bytes_of(array)
-    while left:
-        left = left[file.write(left) :]
 
 
 def _bytes_of(array: np.ndarray) -> memoryview:

@@ -7,10 +7,12 @@ import dis
 import math
 import re
 import sys
+import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -112,7 +114,21 @@ def listens_to_batches(callback: Callback) -> bool:
     return any(getattr(type(callback), hook) is not getattr(Callback, hook) for hook in hooks)
 
 
-class MemberEarlyStopping(Callback):
+class _WithState(Callback):
+    """A callback that training goes on from, whose state is some of its attributes."""
+
+    _STATE: ClassVar[tuple[str, ...]]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self._STATE}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for name in self._STATE:
+            setattr(self, name, state[name])
+
+
+@dataclass(eq=False, repr=False)
+class MemberEarlyStopping(_WithState):
     """Keep each member's best weights, and end training when no member improves any more.
 
     A member stops after `patience` epochs in a row in which its validation loss has not fallen by
@@ -121,9 +137,8 @@ class MemberEarlyStopping(Callback):
 
     _STATE = ("best_loss_", "best_epoch_", "stopped_", "best_")
 
-    def __init__(self, patience: int, tol: float):
-        self.patience = patience
-        self.tol = tol
+    patience: int
+    tol: float
 
     def on_train_begin(self, net, **kwargs):
         self.best_loss_ = torch.full((net.n_members,), math.inf)
@@ -147,15 +162,9 @@ class MemberEarlyStopping(Callback):
     def on_train_end(self, net, **kwargs):
         net.module_.load_state_dict(self.best_, strict=False)
 
-    def state_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self._STATE}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        for name in self._STATE:
-            setattr(self, name, state[name])
-
-
-class DivergenceGuard(Callback):
+@dataclass(eq=False, repr=False)
+class DivergenceGuard(_WithState):
     r"""Find the members that have diverged, and those that are worse than a constant prediction.
 
     The yardstick is c, the loss of a constant prediction (outputs of zero) on the rows of the first
@@ -168,22 +177,15 @@ class DivergenceGuard(Callback):
     - when training has ended, if its weights are not finite or its last loss is exploded.
 
     It is worse than a constant when its last loss is more than (1 + \|c\|) / 2 above c. A member's
-    numbers never touch another's, so the rest of the stack trains on undisturbed.
-
-    Parameters
-    ----------
-    stopping : MemberEarlyStopping, default=None
-        Early stopping of the same net, which must come before the guard among its callbacks. A
-        member that has stopped is judged by its best epoch, whatever becomes of it later.
-    ends_with : {torch.all, torch.any}, default=torch.all
-        Whether training ends when all members have diverged, or when one has.
+    numbers never touch another's, so the rest of the stack trains on undisturbed. One that early
+    stopping has stopped, by a callback `stopping` that comes before this, is judged by its best
+    epoch. Training ends when all (torch.all, or any) members have diverged.
     """
 
     _STATE = ("diverged_", "constant_", "last_", "lowest_", "n_exploded_")
 
-    def __init__(self, stopping: MemberEarlyStopping | None = None, ends_with=torch.all):
-        self.stopping = stopping
-        self.ends_with = ends_with
+    stopping: MemberEarlyStopping | None = None
+    ends_with: Callable[[Tensor], Tensor] = torch.all
 
     def on_train_begin(self, net, **kwargs):
         self.diverged_ = torch.zeros(net.n_members, dtype=torch.bool)
@@ -214,13 +216,6 @@ class DivergenceGuard(Callback):
         """Whether losses are more than `factor` times 1 + |c| above c."""
         return loss > self.constant_ + factor * (1.0 + self.constant_.abs())
 
-    def state_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self._STATE}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        for name in self._STATE:
-            setattr(self, name, state[name])
-
     def on_train_end(self, net, **kwargs):
         for parameter in net.module_.parameters():
             is_finite = parameter.detach().isfinite().reshape(net.n_members, -1).all(1)
@@ -230,31 +225,19 @@ class DivergenceGuard(Callback):
             self.worse_ = self._is_above(_WORSE, self.last_) & ~self.diverged_
 
 
+@dataclass(eq=False, repr=False)
 class TaskPerEpoch(Callback):
     """Report every epoch to scikit-learn's callbacks as one task, a subtask of `context`.
 
-    Parameters
-    ----------
-    context : sklearn.callback.CallbackContext
-    estimator : estimator
-    given : dict, default=None
-        What `fit` was given, as keywords of the hooks: X, y and metadata.
-    attributes : callable, default=None
-        Takes the net to the attributes that make the estimator one that is fitted as far as the net
-        is. It is called for callbacks that ask for such an estimator, as ``ScoringMonitor`` does.
+    `given` is what `fit` was given, as keywords of the hooks: X, y and metadata. `attributes` takes
+    the net to the attributes that make the estimator one that is fitted as far as the net is, for
+    callbacks that ask for such an estimator, as ``ScoringMonitor`` does.
     """
 
-    def __init__(
-        self,
-        context: Any,
-        estimator: Any,
-        given: dict[str, Any] | None = None,
-        attributes: Callable[[Any], dict[str, Any]] | None = None,
-    ):
-        self.context = context
-        self.estimator = estimator
-        self.given = given or {}
-        self.attributes = attributes
+    context: Any
+    estimator: Any
+    given: dict[str, Any]
+    attributes: Callable[[Any], dict[str, Any]] | None = None
 
     def on_epoch_begin(self, net, **kwargs):
         self.task_ = self.context.subcontext(task_name="epoch")
@@ -268,46 +251,30 @@ class TaskPerEpoch(Callback):
             raise StopTraining
 
 
+@dataclass(eq=False, repr=False)
 class StopWhen(Callback):
-    """End training after the epoch in which another thread has set an event.
+    """End training after the epoch in which another thread has set an event."""
 
-    Parameters
-    ----------
-    event : threading.Event
-    """
-
-    def __init__(self, event):
-        self.event = event
+    event: threading.Event
 
     def on_epoch_end(self, net, **kwargs):
         if self.event.is_set():
             raise StopTraining
 
 
+@dataclass(eq=False, repr=False)
 class SavedTraining(Callback):
     """Restore a training from a checkpoint, and save it there; comes after all other callbacks.
 
-    Parameters
-    ----------
-    progress : skdistill._training.resume.Progress
-        Of the fit.
-    number : int
-        How many trainings of the fit come before this one.
-    rows : Rows
-    draws_globally : bool
-        Whether the module draws from torch's global generator.
-    clock : callable
-        Returns the time in seconds, to which that of a training is added when it is restored.
+    `progress` is the fit's, in which `number` trainings come before this one. The time by `clock`
+    goes on from the seconds that were saved.
     """
 
-    def __init__(
-        self, progress, number: int, rows, draws_globally: bool, clock: Callable[[], float]
-    ):
-        self.progress = progress
-        self.number = number
-        self.rows = rows
-        self.draws_globally = draws_globally
-        self.clock = clock
+    progress: Any  # of the fit, a skdistill._training.resume.Progress
+    number: int
+    rows: Any
+    draws_globally: bool
+    clock: Callable[[], float]
 
     def on_train_begin(self, net, **kwargs):
         self.begin_ = self.clock()
@@ -336,30 +303,18 @@ class SavedTraining(Callback):
         }
 
 
+@dataclass(eq=False, repr=False)
 class ContinuedTraining(Callback):
     """Begin a training in the state in which another ended, and note the one in which it ends.
 
-    What goes on is the optimizer's state, if the optimizer is of the same class, and that of the
-    generators, if there are as many; learning rate and settings are those of the net.
-
-    Parameters
-    ----------
-    rows : Rows
-    draws_globally : bool
-        Whether the module draws from torch's global generator.
-    before : dict, default=None
-        `state_` of the other training; None begins anew.
-
-    Attributes
-    ----------
-    state_ : dict
-        Arrays and plain Python.
+    What goes on from `before`, the `state_` of the other training, is the optimizer's state, if the
+    optimizer is of the same class, and that of the generators, if there are as many; learning rate
+    and settings are those of the net. The state is arrays and plain Python.
     """
 
-    def __init__(self, rows, draws_globally: bool, before: dict[str, Any] | None = None):
-        self.rows = rows
-        self.draws_globally = draws_globally
-        self.before = before
+    rows: Any
+    draws_globally: bool
+    before: dict[str, Any] | None = None
 
     def on_train_begin(self, net, **kwargs):
         if self.before is None:

@@ -34,20 +34,12 @@ _IN_FILES = {
 
 
 class CheckpointFile:
-    """A file that holds the latest saved state of one fit.
+    """A file that holds the latest saved state of one fit, written every so many seconds or epochs.
 
     As a context manager it locks the file against other fits (not on Windows, which has no
     ``fcntl``). The lock is on a second file beside it, and ends with the process however that ends.
-    A file that could not be written, or that another fit uses, raises a ValueError.
-
-    Parameters
-    ----------
-    path : str or os.PathLike
-    interval : float or str
-        Least number of seconds between two writings, or "<n> epochs".
-    belongs_to : dict of str to str
-        Digests of the fit's data and parameters, see
-        :func:`skdistill._serialization.digest.digests`.
+    A file that could not be written, or that another fit uses, raises a ValueError. `belongs_to`
+    has digests of the fit's data and parameters.
     """
 
     def __init__(self, path, interval: float | str, belongs_to: dict[str, str]):
@@ -125,7 +117,9 @@ class CheckpointFile:
         try:
             text, arrays = unpack(self.path.read_bytes(), *_FORMAT)
             content = json.loads(text)
-            others = self._differences(content["belongs_to"])
+            found = content["belongs_to"]
+            names = {**self.belongs_to, **found}  # of parameters and data
+            others = [name for name in names if self.belongs_to.get(name) != found.get(name)]
             state = None if others else Decoder(arrays, _READERS).decode_all(content["state"])
         except FileNotFoundError:
             return None
@@ -137,11 +131,6 @@ class CheckpointFile:
         if not isinstance(state, dict):
             raise self._unusable("cannot be read: it holds no state")
         return state
-
-    def _differences(self, belonged_to: dict[str, str]) -> list[str]:
-        """Names of the parameters and data that are not those of the fit of a file."""
-        names = {**self.belongs_to, **belonged_to}
-        return [name for name in names if self.belongs_to.get(name) != belonged_to.get(name)]
 
     def misfit(self, error: Exception) -> ValueError:
         """Return the error to raise if this fit cannot go on from the state."""

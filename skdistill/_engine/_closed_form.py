@@ -214,9 +214,9 @@ class PassGradient(FlatGradient):
     they compute: ``input``, ``outputs`` and ``d_outputs``; ``share`` is 1 / n for n rows.
     """
 
-    def __init__(self, module: nn.Module, objective: Any, parameters, weight_decay=()):
+    def __init__(self, *args):
         self.passes: dict[int, Any] = {}
-        super().__init__(module, objective, parameters, weight_decay)
+        super().__init__(*args)
 
     @abstractmethod
     def new_pass(self, n_rows: int) -> Any:
@@ -262,7 +262,7 @@ class ClosedFormGradient(PassGradient):
             self.layers.append(Layer(block, size, is_shared=len(lead) == 2 and n_axes != 2))
             n_axes, size = len(lead), self.layers[-1].place.stop
         parameters = [p for layer in self.layers for p in layer.parameters]
-        super().__init__(module, objective, parameters, weight_decay)
+        super().__init__(module, objective, weight_decay, parameters)
 
     @staticmethod
     def supports(module: nn.Module) -> bool:

@@ -14,19 +14,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 
 class FlatGradient(ABC):
     """Computes a stack's loss and gradient on flat buffers; subclasses say how.
 
-    Parameters
-    ----------
-    module, objective
-        The stack, and what it minimises.
-    parameters : list of nn.Parameter
-        All parameters of the module, in their order in the buffers.
-    weight_decay : list of (nn.Parameter, float), default=()
-        L2 penalties on parameters of the module.
+    `parameters` are all those of the module, in their order in the buffers; None is the module's
+    own order. `weight_decay` has L2 penalties on some, as pairs (nn.Parameter, float).
     """
 
     name: str  # what the history of training calls it
@@ -35,16 +30,18 @@ class FlatGradient(ABC):
         self,
         module: nn.Module,
         objective: Any,
-        parameters: Sequence[nn.Parameter],
         weight_decay: Sequence[tuple[nn.Parameter, float]] = (),
+        parameters: Sequence[nn.Parameter] | None = None,
     ):
         self.module = module
         self.objective = objective
-        self.parameters = list(parameters)
+        names = {parameter: name for name, parameter in module.named_parameters()}
+        self.parameters = list(names if parameters is None else parameters)
+        self.names = [names[parameter] for parameter in self.parameters]
         self.n_epochs = 1  # that are planned
         self.n_loads = 0  # how often the weights have been taken from the module
-        size = sum(p.numel() for p in parameters)
-        self.flat = nn.Parameter(parameters[0].new_zeros(size), requires_grad=False)
+        size = sum(p.numel() for p in self.parameters)
+        self.flat = nn.Parameter(self.parameters[0].new_zeros(size), requires_grad=False)
         self.flat.grad = self.d_flat = torch.zeros_like(self.flat)
         # Views of the two, in the shapes of the parameters.
         self.values, self.gradients = self.views(self.flat), self.views(self.d_flat)
@@ -88,9 +85,11 @@ class FlatGradient(ABC):
         the rows, (S, n).
         """
 
-    @abstractmethod
+    @torch.no_grad()
     def outputs(self, X: Tensor) -> Tensor:
         """Outputs for rows (S or 1, n, ...), valid until the next call of this or of the object."""
+        state = dict(zip(self.names, self.values, strict=True))
+        return functional_call(self.module.eval(), state, (X,))
 
     def _add_penalties(self) -> None:
         # The gradient of decay / 2 * sum of squares; one decay for all takes half the time.

@@ -23,7 +23,7 @@ from ._time import DurationEstimate, TimeLimit
 
 
 class StackNet(NeuralNet):
-    """skorch net around a stack of networks.
+    """skorch net around a stack of networks, initialised, whose parameters have members first.
 
     ``fit(train, valid)`` takes :class:`Rows`. Callbacks, history and optimiser behave as in every
     skorch net; ``train_loss`` and ``valid_loss`` are means over members, and
@@ -33,37 +33,23 @@ class StackNet(NeuralNet):
 
     Parameters
     ----------
-    module : nn.Module
-        The stack, initialised. The first axis of each of its parameters is that of members.
-    criterion : Objective
-        What it minimises.
     weight_decay : list of (nn.Parameter, float), default=()
         L2 penalties ``decay / 2 * sum of squares``, part of the loss whatever the optimizer.
     clip_norm : float, default=None
         Largest norm of each member's gradient.
     step : {"eager", "compiled", "captured"}, default="eager"
         How a training step runs: as it is, through ``torch.compile``, or as a CUDA graph.
-    flop_per_step : float, default=0.0
-        Floating-point operations of a training step.
-    proximal : ProximalStep, default=None
-        Proximal step after each training step. Its ``bind(weights)``, called at the start of every
-        epoch with the parameters by name, returns a function of the learning rate, which is called
-        after each step and changes these tensors in place.
-    after_step : callable, default=None
-        Called with the net after each training step. Its ``state_dict()``, if it has one, is part
-        of the net's state.
-    time_limit : TimeLimit, default=None
-        How long training may take. It is among the callbacks too.
-    phase : str, default="training"
-        What the lines that are printed call it.
+    proximal, after_step : ProximalStep and callable, default=None
+        What is called after each training step. ``proximal.bind(weights)``, called at the start of
+        every epoch with the parameters by name, returns a function of the learning rate that
+        changes these tensors in place. `after_step` takes the net; its ``state_dict()``, if it has
+        one, is part of the net's state.
     n_epochs_later : float, default=0
         Epochs of such stacks that the fit has still to run when this one has ended; for the time
         left that is printed.
     ranks : Ranks, default=None
         Processes that train the same stack, each on its share of every minibatch. Gradients and
         losses are those over the rows of all; the weights begin as those of rank 0.
-    **kwargs
-        See ``skorch.NeuralNet``.
     """
 
     def __init__(

@@ -28,34 +28,14 @@ Batch = tuple[Tensor, tuple[tuple[Tensor, ...], Tensor | None]]
 class Rows(torch.utils.data.Dataset):
     """Rows in memory, dealt to the members of a stack in minibatches.
 
-    Iterating is one epoch. Every member sees the rows in an order of its own; when they all fit
-    one batch, the members share them in the order given.
+    Iterating is one epoch. Every member sees the rows in an order of its own, drawn by its seed;
+    when they all fit one batch, the members share them in the order given, unless the place of a
+    row in its minibatch matters to the stack (`by_place`). Without seeds rows are not shuffled.
 
-    Parameters
-    ----------
-    X : Tensor of shape (n, ...)
-        Inputs.
-    targets : tuple of Tensor of shape (n, ...)
-        What the objective compares the outputs with.
-    weight : Tensor of shape (S, n) or (1, n), default=None
-        Weight of each row for each member, or for all of them.
-    batch_size : int, default=None
-        Rows of a minibatch; None is all of them.
-    seeds : sequence of int, default=()
-        One seed for each member, for the order of its rows; without seeds rows are not shuffled.
-    draw : callable, default=None
-        What a :class:`skdistill.transfer.TransferMaker` has prepared: draws new rows in the place
-        of those that are dealt. None leaves them as they are.
-    n_kept : int, default=0
-        How many rows, the first ones, stay as they are also where there is `draw`.
-    mean_weight : float, default=None
-        What the weights are divided by; None is their mean over rows.
-    ranks : Ranks, default=None
-        Processes that share the rows of every minibatch, each of which has all rows and the same
-        seeds. None is this one alone.
-    by_place : bool, default=False
-        Whether the place of a row in its minibatch matters to the stack. Then rows are shuffled
-        also where they all fit one batch.
+    Weights, (S, n) or (1, n) for all members, are divided by `mean_weight`, None for their mean
+    over rows. `draw`, what a :class:`skdistill.transfer.TransferMaker` has prepared, draws new rows
+    in the place of those that are dealt, but for the first `n_kept`. `ranks` share the rows of
+    every minibatch; each of them has all rows and the same seeds.
     """
 
     def __init__(
@@ -204,15 +184,7 @@ class Rows(torch.utils.data.Dataset):
 
 
 class OwnRows(Rows):
-    """Some of the rows for each member, of as many each, in minibatches; they are not shuffled.
-
-    Parameters
-    ----------
-    X, targets, weight, batch_size
-        As in :class:`Rows`.
-    places : Tensor of int64 of shape (S, m)
-        Of the rows of each member.
-    """
+    """Rows of each member at `places`, (S, m), in minibatches; they are not shuffled."""
 
     def __init__(self, X, targets, places: Tensor, weight=None, batch_size: int = 1024):
         super().__init__(X, targets, weight, batch_size)
@@ -232,20 +204,11 @@ class DistillationRows(Rows):
     it cannot, or the file cannot be written, the teacher predicts rows as they are dealt, some
     batches at a time, and so it does for new rows.
 
-    Parameters
-    ----------
-    X, targets, weight, batch_size, seeds, draw, n_kept, mean_weight, ranks
-        As in :class:`Rows`; the teacher's predictions are put before `targets`.
-    teacher : callable or None
-        Maps an array of rows, (n, ...), to their predictions, (n, ...).
-    predictions : Tensor of shape (n_kept, ...), default=None
-        Predictions for the rows that stay as they are, where they are known beforehand.
-    known : Tensor of shape (m, ...), default=None
-        Predictions for the first m of these rows, where the teacher is asked about the others; as
-        they are dealt if there are `answers`, which say that not all fit the memory.
-    answers : AnswersOnFile, default=None
-        Where predictions for these rows, a stretch of a stream, are kept for further epochs; None
-        is memory, or a file of their own.
+    `predictions` are those for the rows that stay as they are, where they are known beforehand,
+    `known` those for the first of these rows, where the teacher is asked about the others; as they
+    are dealt if there are `answers`, which say that not all fit the memory. In these the
+    predictions for a stretch of a stream are kept for further epochs; None is memory, or a file of
+    their own.
     """
 
     def __init__(
@@ -260,12 +223,9 @@ class DistillationRows(Rows):
         predictions: Tensor | None = None,
         known: Tensor | None = None,
         answers: AnswersOnFile | None = None,
-        draw: Callable[..., Tensor] | None = None,
-        n_kept: int = 0,
-        mean_weight: float | None = None,
-        ranks: Ranks | None = None,
+        **dealt,
     ):
-        super().__init__(X, targets, weight, batch_size, seeds, draw, n_kept, mean_weight, ranks)
+        super().__init__(X, targets, weight, batch_size, seeds, **dealt)
         self.teacher = teacher
         self.predictions = predictions
         answer = self._answer(X[:1]) if predictions is None else predictions[:1]
@@ -359,20 +319,10 @@ class DistillationRows(Rows):
 
 
 class PooledRows(torch.utils.data.Dataset):
-    """Copies of rows, one for each epoch in turn: a transfer set that is made once.
+    """Copies of rows X, one for each epoch in turn: a transfer set that is made once.
 
-    Copies are made when they are first dealt, and kept. The generators of the order of the rows go
-    on from copy to copy.
-
-    Parameters
-    ----------
-    copy : callable
-        Makes the :class:`Rows` of a copy, given its number, from 0 on.
-    n_copies : int
-    X : Tensor of shape (n, ...)
-        The rows that there are copies of.
-    batch_size, seeds, ranks
-        Of all copies, as in :class:`Rows`.
+    `copy` makes the :class:`Rows` of a copy, given its number, when it is first dealt. The
+    generators of the order of the rows go on from copy to copy.
     """
 
     def __init__(
@@ -430,21 +380,9 @@ class StreamedRows(torch.utils.data.Dataset):
     """Rows that are read in stretches, each dealt as :class:`Rows` deals all rows.
 
     The generators go on from stretch to stretch, so that a single stretch is dealt as the same rows
-    in memory are.
-
-    Parameters
-    ----------
-    stretches : callable
-        Reads all rows from their beginning, and gives them as one :class:`Rows` after the other.
-        They have the same seeds; all but the last are of whole batches.
-    n_rows : int
-        Number of rows in all.
-    batch_size : int
-    seeds : sequence of int
-    X : Tensor of shape (0, ...)
-        No rows, of the shape and dtype of those that are read.
-    ranks : Ranks, default=None
-        As in the stretches.
+    in memory are. `stretches` reads all rows from their beginning, and gives one :class:`Rows`
+    after the other, of the same seeds; all but the last are of whole batches. X has no rows, but
+    the shape and dtype of those that are read.
     """
 
     def __init__(

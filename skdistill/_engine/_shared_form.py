@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from ..modules import ELEMENTWISE, CategoricalStack, GaussianStack, SharedLinear, TabM
 from ._closed_form import PassGradient, activate
@@ -34,14 +33,8 @@ class SharedPass:
     """Forward and backward of all layers for batches of one size, in memory allocated once.
 
     A layer computes u = h r, y = u W, z = y s + b and a = f(z), the next layer's h; dX stands for
-    the gradient with respect to X. All are (n, w), but r, s and b of a member (k, w).
-
-    Parameters
-    ----------
-    network : TabM
-    values, gradients : dict of nn.Parameter to Tensor
-        Place in the flat buffers of each parameter and of its gradient.
-    n_rows : int
+    the gradient with respect to X. All are (n, w), but r, s and b of a member (k, w). `values` and
+    `gradients` are the places of each parameter, and of its gradient, in the flat buffers.
     """
 
     def __init__(self, network: TabM, values: dict, gradients: dict, n_rows: int):
@@ -137,11 +130,6 @@ class SharedFormGradient(PassGradient):
 
     name = "closed_form"
 
-    def __init__(self, module: nn.Module, objective: Any, weight_decay=()):
-        names, parameters = zip(*module.named_parameters(), strict=True)
-        super().__init__(module, objective, parameters, weight_decay)
-        self.names = names
-
     @staticmethod
     def supports(module: nn.Module) -> bool:
         return _network_of(module) is not None
@@ -151,8 +139,3 @@ class SharedFormGradient(PassGradient):
         values = dict(zip(self.parameters, self.values, strict=True))
         gradients = dict(zip(self.parameters, self.gradients, strict=True))
         return SharedPass(network, values, gradients, n_rows)
-
-    @torch.no_grad()
-    def outputs(self, X):
-        state = dict(zip(self.names, self.values, strict=True))
-        return functional_call(self.module.eval(), state, (X,))

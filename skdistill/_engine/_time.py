@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from skorch.callbacks import Callback
@@ -19,46 +20,27 @@ from ._rows import Batch
 _SECONDS_TIMED, _WORTH_TELLING = 0.5, 2.0
 
 
+@dataclass(eq=False, repr=False)
 class TimeLimit(Callback):
     """End a training when its time is up, with its schedules at their ends.
 
-    The time runs from when this object is made, so that what a net needs to begin counts.
+    The time runs from when this object is made, so that what a net needs to begin counts. `further`
+    returns how many of the seconds are to be kept for what follows.
 
     How far training is, from 0 to 1, is the share of its epochs that have ended, or of its time if
-    that is more. The learning rate follows half a cosine of it, and the weights of a loss that
-    change over the epochs are those of the epoch that it stands for. The last epoch may be one of
-    a part of the minibatches; at least one is trained on.
-
-    Parameters
-    ----------
-    seconds : float
-        How long the training may take.
-    clock : callable
-        Returns the time in seconds.
-    anneals : bool
-        Whether to lower the learning rate.
-    further : callable, default=None
-        Returns how many of the seconds are to be kept for what follows, as it seems at the moment;
-        None is none.
-
-    Attributes
-    ----------
-    is_short_ : bool
-        Whether the time was up before the end of the first epoch.
+    that is more. If it anneals, the learning rate follows half a cosine of it, and the weights of a
+    loss that change over the epochs are those of the epoch that it stands for. The last epoch may
+    be one of a part of the minibatches; at least one is trained on. If time is up in the first,
+    training `is_short_`.
     """
 
-    def __init__(
-        self,
-        seconds: float,
-        clock: Callable[[], float],
-        anneals: bool,
-        further: Callable[[], float] | None = None,
-    ):
-        self.seconds = seconds
-        self.clock = clock
-        self.anneals = anneals
-        self.further = further
-        self.begin = clock()
+    seconds: float
+    clock: Callable[[], float]
+    anneals: bool
+    further: Callable[[], float] | None = None
+
+    def __post_init__(self) -> None:
+        self.begin = self.clock()
 
     @property
     def left(self) -> float:

@@ -39,9 +39,7 @@ class TracedGradient(FlatGradient):
     name = "traced"
 
     def __init__(self, module: nn.Module, objective: Any, weight_decay=()):
-        names, parameters = zip(*module.named_parameters(), strict=True)
-        super().__init__(module, objective, parameters, weight_decay)
-        self.names = names
+        super().__init__(module, objective, weight_decay)
         self.seen: Counter[tuple] = Counter()
         self.records: dict[tuple, Step] = {}
 
@@ -57,11 +55,6 @@ class TracedGradient(FlatGradient):
         torch.cat([gradient.reshape(-1) for gradient in gradients], out=self.d_flat)
         self._add_penalties()
         return outputs, losses
-
-    @torch.no_grad()
-    def outputs(self, X):
-        state = dict(zip(self.names, self.values, strict=True))
-        return functional_call(self.module.eval(), state, (X,))
 
     def _step_for(self, batch: list[Tensor], has_weight: bool) -> Step:
         """Return the record for batches of this shape, or autograd's step while there is none."""

@@ -1,9 +1,22 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Second-order distributions: what every model of the library predicts for a row."""
+"""Second-order distributions: what every model of the library predicts for a row.
+
+Results have the dtype and the device of the tensors that a distribution is made of. Equations are
+those of the paper that a class names:
+
+- J. Lindqvist, A. Olmin, F. Lindsten and L. Svensson, "A general framework for ensemble
+  distribution distillation", MLSP 2020;
+- A. Malinin, B. Mlodozeniec and M. Gales, "Ensemble Distribution Distillation", ICLR 2020;
+- M. Ryabinin, A. Malinin and M. Gales, "Scaling Ensemble Distribution Distillation to Many Classes
+  with Proxy Targets", NeurIPS 2021;
+- M. Vadera, B. Jalaian and B. Marlin, "Generalized Bayesian Posterior Expectation Distillation for
+  Deep Neural Networks", UAI 2020;
+- S. Park, J. Lee, Y. Shin, I. Ohn and Y. Kim, "Knowledge Distillation of Uncertainty using Deep
+  Latent Factor Model", NeurIPS 2025.
+"""
 
 from __future__ import annotations
 
-from ._calibratable import Calibratable
 from ._categorical import EmpiricalCategorical
 from ._dirichlet import Dirichlet
 from ._expectations import ExpectedCategorical, ExpectedGaussian
@@ -14,7 +27,7 @@ from ._logit_normal import LogitNormal
 from ._logit_normal import latin_hypercube as latin_hypercube
 from ._normal_inverse_gamma import NormalInverseGamma
 from ._normal_inverse_wishart import NormalInverseWishart
-from ._protocol import ClassDistribution, Distribution, NumericDistribution
+from ._protocol import Calibratable, ClassDistribution, Distribution, NumericDistribution
 from ._uncertainty import Uncertainty
 from ._uncertainty import split_columns as split_columns
 

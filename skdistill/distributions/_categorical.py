@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ._calibratable import Calibratable
-from ._protocol import ClassDistribution
+from ._protocol import Calibratable, ClassDistribution
 from ._shared import row_chunks
 from ._uncertainty import Uncertainty
 
@@ -29,9 +28,8 @@ class EmpiricalCategorical(ClassDistribution, Calibratable):
     """Members of equal weight, each of which predicts class probabilities for every row.
 
     As a distribution over class probabilities it tells aleatoric from epistemic uncertainty;
-    averaged over the members it is, per row, the mixture ``1/S sum_s p_s``, which is the
-    predictive distribution of an ensemble of classifiers. Results have the dtype and the device
-    of the members.
+    averaged over the members it is, per row, the mixture ``1/S sum_s p_s``, which is the predictive
+    distribution of an ensemble of classifiers.
 
     Parameters
     ----------
@@ -137,14 +135,9 @@ class EmpiricalCategorical(ClassDistribution, Calibratable):
     def uncertainty(self) -> Uncertainty:
         """Parts of the entropy of the mixture (Eq 1 of Hydra+, Ferianc & Rodrigues, 2022).
 
-        Returns
-        -------
-        Uncertainty
-            Tensors of shape (n,), in nats. The total is the entropy of the mixture; the aleatoric
-            part is the members' mean entropy; the epistemic part is the mutual information of
-            class and member, the mean divergence of the members from the mixture. It is never
-            negative, and exactly zero where the members agree; ``total == aleatoric + epistemic``.
-            No gradient passes through.
+        The total is the entropy of the mixture; the aleatoric part is the members' mean entropy;
+        the epistemic part is the mutual information of class and member, the mean divergence of the
+        members from the mixture, exactly zero where the members agree. No gradient passes through.
         """
         parts = [_mean_entropy_and_information(chunk) for chunk in self._chunks()]
         aleatoric, epistemic = (torch.cat(part) for part in zip(*parts, strict=True))

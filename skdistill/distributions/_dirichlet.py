@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from .._utils.special import digamma_excess
-from ._calibratable import Calibratable
-from ._protocol import ClassDistribution
+from ._protocol import Calibratable, ClassDistribution, ReadFromOutputs
 from ._shared import of_one_network, row_chunks
 from ._uncertainty import Uncertainty
 
@@ -22,12 +21,13 @@ _LEAST_PRECISION, _LEAST_CONCENTRATION = 1e-3, 1e-12
 
 
 @dataclass(frozen=True, eq=False)  # the == of tensors has no single truth value
-class Dirichlet(ClassDistribution, Calibratable):
+class Dirichlet(ClassDistribution, Calibratable, ReadFromOutputs):
     """Class probabilities that follow a Dirichlet distribution, one for every row.
 
-    It is what a student of ensemble distribution distillation predicts [1]_, [2]_. Its mean is the
-    predictive distribution. Its precision, the sum of the concentrations, is the larger the more
-    the members of the ensemble agree. Results have the dtype and the device of the concentrations.
+    It is what a student of ensemble distribution distillation predicts (Malinin et al., 2020;
+    equations are those of Ryabinin et al., 2021). Its mean is the predictive distribution. Its
+    precision, the sum of the concentrations, is the larger the more the members of the ensemble
+    agree.
 
     Parameters
     ----------
@@ -38,12 +38,6 @@ class Dirichlet(ClassDistribution, Calibratable):
     ------
     ValueError
         If `concentrations` does not have two axes.
-
-    References
-    ----------
-    .. [1] M. Ryabinin, A. Malinin and M. Gales, "Scaling Ensemble Distribution Distillation to Many
-       Classes with Proxy Targets", NeurIPS 2021.
-    .. [2] A. Malinin, B. Mlodozeniec and M. Gales, "Ensemble Distribution Distillation", ICLR 2020.
     """
 
     concentrations: Tensor
@@ -59,23 +53,9 @@ class Dirichlet(ClassDistribution, Calibratable):
 
     @classmethod
     def from_outputs(cls, outputs: Tensor, offset: float = 1.0) -> Dirichlet:
-        """Read network outputs z as ``exp(z) + offset``.
+        """Read outputs z of a network, clipped to [-20, 40], as ``exp(z) + offset``, for K classes.
 
-        Parameters
-        ----------
-        outputs : Tensor of shape (n, K) or (1, n, K)
-            Clipped to [-20, 40].
-        offset : float, default=1.0
-            1 is the form that goes with the proxy target (Sec. 3), 0 the plain one (Eq. 6).
-
-        Returns
-        -------
-        Dirichlet
-
-        Raises
-        ------
-        ValueError
-            If `outputs` has neither of the two shapes.
+        Offset 1 is the form that goes with the proxy target (Sec. 3), 0 the plain one (Eq. 6).
         """
         outputs = of_one_network(outputs, 1, "K")
         return cls(outputs.clamp(*cls.output_limits).exp() + offset)  # Eq. 6
@@ -143,13 +123,9 @@ class Dirichlet(ClassDistribution, Calibratable):
     def uncertainty(self) -> Uncertainty:
         """Parts of the entropy of the mean, in closed form.
 
-        Returns
-        -------
-        Uncertainty
-            Tensors of shape (n,), in nats. The total is the entropy of the mean; the aleatoric part
-            is the expected entropy of a draw; the epistemic part is the mutual information of class
-            and draw, the expected divergence of a draw from the mean (Eq. 9). None is negative, and
-            ``total == aleatoric + epistemic``. No gradient passes through.
+        The total is the entropy of the mean; the aleatoric part is the expected entropy of a draw;
+        the epistemic part is the mutual information of class and draw, the expected divergence of a
+        draw from the mean (Eq. 9). No gradient passes through.
         """
         chunks = row_chunks(self.concentrations, _CHUNK // self.concentrations.shape[-1])
         parts = [_expected_entropy_and_information(chunk) for chunk in chunks]

@@ -17,7 +17,7 @@ from ._uncertainty import Uncertainty
 
 @dataclass(frozen=True, eq=False)  # the == of tensors has no single truth value
 class ExpectedCategorical(ClassDistribution):
-    """Posterior expectations of class probabilities and of their entropy [1]_.
+    """Posterior expectations of class probabilities and of their entropy (Vadera et al., 2020).
 
     Nothing more is known of the distribution over class probabilities, and nothing more is needed
     for the parts of the uncertainty.
@@ -28,11 +28,6 @@ class ExpectedCategorical(ClassDistribution):
         Logarithms of the expected class probabilities, the predictive distribution.
     entropy : Tensor of shape (n,), default=None
         Expected entropy, in nats, not negative; None where it is not known.
-
-    References
-    ----------
-    .. [1] M. Vadera, B. Jalaian and B. Marlin, "Generalized Bayesian Posterior Expectation
-       Distillation for Deep Neural Networks", UAI 2020.
     """
 
     log_mean: Tensor
@@ -58,12 +53,9 @@ class ExpectedCategorical(ClassDistribution):
     def uncertainty(self) -> Uncertainty:
         """Parts of the entropy of the predictive distribution (Eq 3).
 
-        Returns
-        -------
-        Uncertainty
-            Tensors of shape (n,), in nats. The aleatoric part is the expected entropy, at most the
-            total; the epistemic part is the rest. Where the expected entropy is not known, both
-            parts are None.
+        The aleatoric part is the expected entropy, at most the total; the epistemic part is the
+        rest. Where the expected entropy is not known, both parts are None. No gradient passes
+        through.
         """
         total = torch.special.entr(self.mean).sum(-1)
         if self.entropy is None:
@@ -84,10 +76,8 @@ class ExpectedGaussian(NumericDistribution):
     ----------
     mean : Tensor of shape (n, t)
         Expected mean, in units of y.
-    aleatoric : Tensor of shape (n, t)
-        Expected variance, in squared units of y; not negative.
-    epistemic : Tensor of shape (n, t)
-        Variance of the mean, in squared units of y; not negative.
+    aleatoric, epistemic : Tensor of shape (n, t)
+        Expected variance, and variance of the mean, in squared units of y; not negative.
     """
 
     mean: Tensor

@@ -14,8 +14,8 @@ from ._shared import check_n_samples, random_numbers
 class FactorProcess(NamedTuple):
     """Functions ``f(x) = mean(x) + loadings(x)^T z + sqrt(residual(x)) e(x)``, at n rows.
 
-    The factors z are standard normal and the same for all rows and all p values of a function,
-    e is standard normal and independent for each [1]_. So the covariance of two rows is
+    The factors z are standard normal and the same for all rows and all p values of a function, e is
+    standard normal and independent for each (Park et al., 2025). So the covariance of two rows is
     ``loadings(x)^T loadings(x')``, and ``variance`` that of a row.
 
     Parameters
@@ -23,12 +23,7 @@ class FactorProcess(NamedTuple):
     mean : Tensor of shape (n, p)
     loadings : Tensor of shape (n, q, p)
     residual : Tensor of shape (n, p)
-        Variance that no factor explains; [1]_ has none that depends on the row.
-
-    References
-    ----------
-    .. [1] S. Park, J. Lee, Y. Shin, I. Ohn and Y. Kim, "Knowledge Distillation of Uncertainty using
-       Deep Latent Factor Model", NeurIPS 2025.
+        Variance that no factor explains; the paper has none that depends on the row.
     """
 
     mean: Tensor

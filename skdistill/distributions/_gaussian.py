@@ -14,9 +14,8 @@ from scipy import special
 from torch import Tensor
 from torch.nn import functional as F
 
-from ._calibratable import Calibratable
 from ._mixture import mixture_quantile
-from ._protocol import NumericDistribution
+from ._protocol import Calibratable, NumericDistribution, ReadFromOutputs
 from ._shared import (
     as_tensor_like,
     check_n_samples,
@@ -55,21 +54,20 @@ class Gaussian(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)  # the == of tensors has no single truth value
-class EmpiricalGaussian(NumericDistribution, Calibratable):
+class EmpiricalGaussian(NumericDistribution, Calibratable, ReadFromOutputs):
     """Members of equal weight, each of which predicts a Gaussian for every row and target.
 
     As a distribution over Gaussians it tells aleatoric from epistemic uncertainty; averaged over
     the members it is, per row and target, the mixture
     ``1/S sum_s N(means[s], variances[s] + mean_variance)``, which is the predictive distribution of
-    a deep ensemble. Results have the dtype and the device of the members.
+    a deep ensemble.
 
     Parameters
     ----------
-    means : Tensor of shape (S, n, t)
-        Mean of each of S members for n rows and t targets, in units of y.
-    variances : Tensor of shape (S, n, t)
-        Variance of each member, in squared units of y. Positive; quantiles and samples also take
-        zero, a member that predicts a point.
+    means, variances : Tensor of shape (S, n, t)
+        Mean and variance of each of S members for n rows and t targets, in units of y and their
+        squares. Variances are positive; quantiles and samples also take zero, a member that
+        predicts a point.
     mean_variance : Tensor of shape (n, t), default=None
         Variance, in squared units of y, by which each member's mean is uncertain, normally
         distributed around `means`. It is epistemic, and no part of `members`. None is 0.
@@ -93,23 +91,9 @@ class EmpiricalGaussian(NumericDistribution, Calibratable):
 
     @classmethod
     def from_outputs(cls, outputs: Tensor, min_variance: float = 1e-6) -> EmpiricalGaussian:
-        """Read network outputs as means and raw variances.
+        """Read outputs (S, n, 2 t) of networks: the means, then as many raw variances.
 
-        Parameters
-        ----------
-        outputs : Tensor of shape (S, n, 2 t)
-            The first t columns are the means, the last t the raw variances.
-        min_variance : float, default=1e-6
-            Floor added to the variances, in squared units of y.
-
-        Returns
-        -------
-        EmpiricalGaussian
-
-        Raises
-        ------
-        ValueError
-            If `outputs` does not have three axes or its number of columns is odd.
+        A variance is the softplus of the raw one plus `min_variance`, in squared units of y.
         """
         return cls(*Gaussian.from_outputs(outputs, min_variance))
 
@@ -208,12 +192,8 @@ class EmpiricalGaussian(NumericDistribution, Calibratable):
     def uncertainty(self) -> Uncertainty:
         """Parts of the variance by the law of total variance (Lindqvist et al., Eqs 4a to 4c).
 
-        Returns
-        -------
-        Uncertainty
-            Tensors of shape (n, t), in squared units of y. The epistemic part is the population
-            variance (1/S) of the means, and their own variance if they have one, so that ``total ==
-            aleatoric + epistemic``; it is never negative, and exactly zero where the members agree.
+        The epistemic part is the population variance (1/S) of the means, and their own variance if
+        they have one. It is exactly zero where the members agree.
         """
         shifted = self.means - self.means.select(0, 0)  # of a common offset, before rounding
         centred = shifted - shifted.mean(dim=0)
@@ -227,7 +207,7 @@ class EmpiricalGaussian(NumericDistribution, Calibratable):
         """One member with the mean and the total variance of the mixture.
 
         It is the Gaussian closest to the mixture in ``KL(mixture || Gaussian)``, the minimiser of
-        Eq. 6 of Lindqvist et al. (2020).
+        Eq 6 of Lindqvist et al. (2020).
 
         Returns
         -------

@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ._calibratable import Calibratable
 from ._gaussian import Gaussian
 from ._mixture import mixture_quantile
-from ._protocol import NumericDistribution
+from ._protocol import Calibratable, NumericDistribution, ReadFromOutputs
 from ._shared import (
     as_tensor_like,
     check_n_samples,
@@ -35,24 +34,20 @@ _OVERLAP = 0.1  # least variance of z1 given z2, relative to the variance of z1 
 
 
 @dataclass(frozen=True, eq=False)  # the == of tensors has no single truth value
-class GaussianNormal(NumericDistribution, Calibratable):
+class GaussianNormal(NumericDistribution, Calibratable, ReadFromOutputs):
     """Gaussians whose mean and raw variance z = (z1, z2) follow a normal distribution.
 
-    Per row and target, y given z is ``N(z1, softplus(z2) + 1e-6)``, and z is normal (Eqs 12 and 13
-    of [1]_): it is what a student of ensemble distribution distillation predicts for regression.
-    The covariance of z is given by its factors: ``z1 = mean + slope (z2 - raw_mean)`` plus an
-    independent deviation. Results have the dtype and the device of the means.
+    Per row and target, y given z is ``N(z1, softplus(z2) + 1e-6)``, and z is normal (Lindqvist et
+    al., 2020, Eqs 12 and 13): it is what a student of ensemble distribution distillation predicts
+    for regression. The covariance of z is given by its factors:
+    ``z1 = mean + slope (z2 - raw_mean)`` plus an independent deviation.
 
     Parameters
     ----------
-    mean : Tensor of shape (n, t)
-        Expectation of z1, in units of y; the mean of y.
-    raw_mean : Tensor of shape (n, t)
-        Expectation of z2.
-    conditional_variance : Tensor of shape (n, t)
-        Variance of z1 given z2, in squared units of y.
-    raw_variance : Tensor of shape (n, t)
-        Variance of z2.
+    mean, raw_mean : Tensor of shape (n, t)
+        Expectations of z1, in units of y, which is the mean of y, and of z2.
+    conditional_variance, raw_variance : Tensor of shape (n, t)
+        Variances of z1 given z2, in squared units of y, and of z2.
     slope : Tensor of shape (n, t) or (1, t)
         ``Cov(z1, z2) / Var z2``, in units of y; zeros for a diagonal covariance.
     scale : Tensor of shape (t,)
@@ -64,11 +59,6 @@ class GaussianNormal(NumericDistribution, Calibratable):
     In density and quantiles z1 is integrated out exactly, z2 by quadrature with 32 nodes: the
     density is that of a mixture of 32 Gaussians with the mean and the variance of y. So that these
     overlap, a correlation of z1 and z2 beyond .953 counts as .953 there.
-
-    References
-    ----------
-    .. [1] J. Lindqvist, A. Olmin, F. Lindsten and L. Svensson, "A general framework for ensemble
-       distribution distillation", MLSP 2020.
     """
 
     mean: Tensor
@@ -86,25 +76,11 @@ class GaussianNormal(NumericDistribution, Calibratable):
 
     @classmethod
     def from_outputs(cls, outputs: Tensor, covariance: str = "diagonal") -> GaussianNormal:
-        """Read network outputs.
+        """Read outputs (n, 4 t), or (n, 5 t) for a "full" `covariance` of z1 and z2, of a network.
 
-        Parameters
-        ----------
-        outputs : Tensor of shape (n, 4 t) or (n, 5 t), or with an axis of length 1 before
-            Blocks of t columns: expectation of z1, expectation of z2, raw variance of z1 given
-            z2, raw variance of z2 and, for a full covariance, slope. Variances are
-            ``softplus(raw) + 1e-8``.
-        covariance : {"diagonal", "full"}, default="diagonal"
-            Of z1 and z2; targets are independent.
-
-        Returns
-        -------
-        GaussianNormal
-
-        Raises
-        ------
-        ValueError
-            If `outputs` has another shape, or the covariance unknown.
+        Blocks of t columns are the expectation of z1, that of z2, the raw variance of z1 given z2,
+        that of z2 and, for a full covariance, the slope. Variances are ``softplus(raw) + 1e-8``.
+        Targets are independent. An unknown covariance is a ValueError too.
         """
         if covariance not in cls.outputs_per_target:
             raise ValueError(
@@ -149,12 +125,8 @@ class GaussianNormal(NumericDistribution, Calibratable):
     def uncertainty(self) -> Uncertainty:
         """Parts of the variance by the law of total variance (Eqs 4a to 4c and 15 of the paper).
 
-        Returns
-        -------
-        Uncertainty
-            Tensors of shape (n, t), in squared units of y. The aleatoric part is the expected
-            noise variance, by Gauss-Hermite quadrature; the epistemic part is the variance of z1;
-            the total is their sum.
+        The aleatoric part is the expected noise variance, by Gauss-Hermite quadrature; the
+        epistemic part is the variance of z1.
         """
         nodes, weights = _NODES.to(self.mean), _WEIGHTS.to(self.mean)
         std = self.raw_variance.sqrt().unsqueeze(-1)
@@ -172,7 +144,8 @@ class GaussianNormal(NumericDistribution, Calibratable):
         means, variances : Tensor of shape (32, n, t)
             In units of y and their square. Their weights are ``component_weights``.
         """
-        raw = self._raw_nodes()
+        # Nodes of z2, as deviations from its expectation, (32, n, t).
+        raw = self.raw_variance.sqrt() * _NODES.to(self.mean).view(-1, 1, 1)
         explained = self.slope.square() * self.raw_variance
         # The part of it that counts as independent of z2, so that neighbouring Gaussians overlap.
         moved = (_OVERLAP * explained - self.conditional_variance).clamp(min=0) / (1 + _OVERLAP)
@@ -200,10 +173,6 @@ class GaussianNormal(NumericDistribution, Calibratable):
         variance = self.conditional_variance + self._noise(raw)
         drawn: Tensor = self.mean + self.slope * raw + variance.sqrt() * noise
         return drawn
-
-    def _raw_nodes(self) -> Tensor:
-        """Quadrature nodes of z2, as deviations from its expectation, (32, n, t)."""
-        return self.raw_variance.sqrt() * _NODES.to(self.mean).view(-1, 1, 1)
 
     def _noise(self, raw: Tensor) -> Tensor:
         """Noise variance, given the deviation of z2 from its expectation."""

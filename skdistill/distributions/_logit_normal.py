@@ -12,10 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ._calibratable import Calibratable
 from ._categorical import EmpiricalCategorical
 from ._gaussian import Gaussian
-from ._protocol import ClassDistribution
+from ._protocol import Calibratable, ClassDistribution, ReadFromOutputs
 from ._shared import of_one_network, row_chunks
 from ._uncertainty import Uncertainty
 
@@ -24,23 +23,20 @@ _EDGE = 1e-9  # keeps the quantiles of draws finite
 
 
 @dataclass(frozen=True, eq=False)  # the == of tensors has no single truth value
-class LogitNormal(ClassDistribution, Calibratable):
+class LogitNormal(ClassDistribution, Calibratable, ReadFromOutputs):
     """Class probabilities whose logits, less that of the last class, are normally distributed.
 
-    It is what a student of ensemble distribution distillation predicts for classes (Eqs 9 and 10
-    of [1]_): the softmax of ``(z, 0)``, where z is normal with a covariance that is diagonal, or
-    diagonal plus low rank. Predictions are means over a fixed set of draws, the same for every row;
-    hence they are deterministic and do not depend on the rows around them. With 100 draws
-    and ten classes, probabilities err by about .001 and the epistemic part by about three per cent;
-    these errors fall at least as ``1 / sqrt(n_samples)``. Results have the dtype and the device of
-    the means.
+    It is what a student of ensemble distribution distillation predicts for classes (Lindqvist et
+    al., 2020, Eqs 9 and 10): the softmax of ``(z, 0)``, where z is normal with a covariance that is
+    diagonal, or diagonal plus low rank. Predictions are means over a fixed set of draws, the same
+    for every row; hence they are deterministic and do not depend on the rows around them. With 100
+    draws and ten classes, probabilities err by about .001 and the epistemic part by about three per
+    cent; these errors fall at least as ``1 / sqrt(n_samples)``.
 
     Parameters
     ----------
-    logit_mean : Tensor of shape (n, K - 1)
-        Expectation of the relative logits z.
-    logit_variance : Tensor of shape (n, K - 1)
-        Diagonal part of their covariance.
+    logit_mean, logit_variance : Tensor of shape (n, K - 1)
+        Expectation of the relative logits z, and the diagonal part of their covariance.
     factor : Tensor of shape (n, K - 1, r) or None, default=None
         V, where ``V V^T`` is the part of low rank.
     n_samples : int, default=100
@@ -52,11 +48,6 @@ class LogitNormal(ClassDistribution, Calibratable):
     ------
     ValueError
         If the shapes do not match.
-
-    References
-    ----------
-    .. [1] J. Lindqvist, A. Olmin, F. Lindsten and L. Svensson, "A general framework for ensemble
-       distribution distillation", MLSP 2020.
     """
 
     logit_mean: Tensor
@@ -79,28 +70,11 @@ class LogitNormal(ClassDistribution, Calibratable):
     def from_outputs(
         cls, outputs: Tensor, rank: int = 0, n_samples: int = 100, seed: int = 0
     ) -> LogitNormal:
-        """Read network outputs.
+        """Read outputs (n, (K - 1) (2 + rank)) of a network, with a part of low `rank`, or none.
 
-        Parameters
-        ----------
-        outputs : Tensor of shape (n, (K - 1) (2 + rank)) or (1, n, (K - 1) (2 + rank))
-            K - 1 columns each: expectations, raw variances, which are read as
-            ``softplus(raw) + 1e-6``, and the `rank` columns of the factor.
-        rank : int, default=0
-            Rank of the part of low rank; 0 for a diagonal covariance.
-        n_samples : int, default=100
-            Number of draws that predictions are means over.
-        seed : int, default=0
-            Of these draws.
-
-        Returns
-        -------
-        LogitNormal
-
-        Raises
-        ------
-        ValueError
-            If `outputs` has another shape.
+        K - 1 columns each are expectations, raw variances, which are read as
+        ``softplus(raw) + 1e-6``, and the columns of the factor. The class describes `n_samples` and
+        `seed`.
         """
         what = f"{2 + rank} (K - 1) for K classes and rank {rank}"
         outputs = of_one_network(outputs, 2 + rank, what)
@@ -155,11 +129,7 @@ class LogitNormal(ClassDistribution, Calibratable):
     def uncertainty(self) -> Uncertainty:
         """Parts of the entropy of the mean, over the draws (Eqs. 15).
 
-        Returns
-        -------
-        Uncertainty
-            Tensors of shape (n,), in nats, as of :meth:`EmpiricalCategorical.uncertainty`. No
-            gradient passes through.
+        They are those of :meth:`EmpiricalCategorical.uncertainty`. No gradient passes through.
         """
         parts = [tuple(members.uncertainty()) for members in self._chunks()]
         total, aleatoric, epistemic = map(torch.cat, zip(*parts, strict=True))

@@ -23,26 +23,15 @@ _CONDITION = 16.0  # greatest error of x by the rounding of F, in units of the r
 def mixture_quantile(
     means: Tensor, variances: Tensor, weights: Tensor, mass: Tensor, upper: Tensor
 ) -> Tensor:
-    """Quantiles of mixtures of Gaussians, exact to rounding.
+    """Quantiles (..., k) of mixtures of Gaussians, exact to rounding, in the dtype of the means.
 
     Halley's method finds most of them, by a few steps in float32 and a last one in the dtype of the
     means. Where that one is not small, or the distribution function so flat that its rounding
     matters, as between components far apart, a bracket is closed around the quantile in float64.
 
-    Parameters
-    ----------
-    means, variances : Tensor of shape (S, ...)
-        Of each component.
-    weights : Tensor of shape (S,), float64
-        Of the components. They need not sum to one: equal ones are 1, so that their sums are exact.
-    mass : Tensor of shape (k,), float64
-        Weight below a quantile, or above it where `upper` is true: at most half the sum.
-    upper : Tensor of shape (k,), bool
-
-    Returns
-    -------
-    Tensor of shape (..., k)
-        Of the dtype of the means.
+    Means and variances of the components have shape (S, ...). Their weights (S,) need not sum to
+    one: equal ones are 1, so that their sums are exact. The mass (k,) is the weight below a
+    quantile, or above it where `upper` is true: at most half the sum.
     """
     shape = (*means.shape[1:], len(mass))
     means, stds = means.flatten(1), variances.flatten(1).sqrt()

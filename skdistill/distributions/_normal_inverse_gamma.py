@@ -13,9 +13,8 @@ from scipy import special
 from torch import Tensor
 
 from .._utils.special import interpolation, polynomial
-from ._calibratable import Calibratable
 from ._gaussian import Gaussian
-from ._protocol import NumericDistribution
+from ._protocol import Calibratable, NumericDistribution, ReadFromOutputs
 from ._shared import (
     as_tensor_like,
     check_n_samples,
@@ -30,13 +29,13 @@ _DEGREE = 16
 
 
 @dataclass(frozen=True, eq=False)  # the == of tensors has no single truth value
-class NormalInverseGamma(NumericDistribution, Calibratable):
+class NormalInverseGamma(NumericDistribution, Calibratable, ReadFromOutputs):
     """Gaussians whose mean and variance follow a normal-inverse-gamma distribution.
 
     Per row and target, ``1 / variance ~ Gamma(alpha, rate=beta)`` and, given the variance,
     ``mean ~ N(mean, variance / nu)``. This is the normal-inverse-Wishart distribution of one target
-    (Eq. 11 of [1]_). The marginal of y is Student's t with ``2 alpha`` degrees of freedom, and all
-    that is read off it has a closed form. Results have the dtype and the device of the means.
+    (Lindqvist et al., 2020, Eq. 11). The marginal of y is Student's t with ``2 alpha`` degrees of
+    freedom, and all that is read off it has a closed form.
 
     Parameters
     ----------
@@ -44,15 +43,8 @@ class NormalInverseGamma(NumericDistribution, Calibratable):
         Expectation of the mean, in units of y; the mean of y.
     nu : Tensor of shape (n, t)
         Positive: the noise variance divided by the variance of the mean.
-    alpha : Tensor of shape (n, t)
-        More than 1: the shape of the precision's distribution.
-    beta : Tensor of shape (n, t)
-        Positive, in squared units of y: the rate of the precision's distribution.
-
-    References
-    ----------
-    .. [1] J. Lindqvist, A. Olmin, F. Lindsten and L. Svensson, "A general framework for ensemble
-       distribution distillation", MLSP 2020.
+    alpha, beta : Tensor of shape (n, t)
+        Shape, more than 1, and rate, in squared units of y, of the precision's distribution.
     """
 
     mean: Tensor
@@ -65,27 +57,13 @@ class NormalInverseGamma(NumericDistribution, Calibratable):
 
     @classmethod
     def from_outputs(cls, outputs: Tensor) -> NormalInverseGamma:
-        """Read network outputs.
+        """Read outputs (n, 4 t) of a network.
 
-        The second of the four is the harmonic mean ``beta / alpha`` of the variance, whose most
-        likely value does not depend on alpha.
-
-        Parameters
-        ----------
-        outputs : Tensor of shape (n, 4 t) or (1, n, 4 t)
-            Blocks of t columns: expectation of the mean, raw value of ``beta / alpha``, which is
-            ``softplus(raw) + 1e-6``, ``log nu`` and ``log(alpha - 1)``. These logarithms are
-            clipped to [-7, 6], which caps the precision where members are identical: training
-            fails where the likelihood may grow ever steeper.
-
-        Returns
-        -------
-        NormalInverseGamma
-
-        Raises
-        ------
-        ValueError
-            If `outputs` has another shape.
+        Blocks of t columns are the expectation of the mean, the raw value of the harmonic mean
+        ``beta / alpha`` of the variance, which is ``softplus(raw) + 1e-6`` and whose most likely
+        value does not depend on alpha, ``log nu`` and ``log(alpha - 1)``. These logarithms are
+        clipped to [-7, 6], which caps the precision where members are identical: training fails
+        where the likelihood may grow ever steeper.
         """
         outputs = of_one_network(outputs, cls.outputs_per_target, "4 t for t targets")
         gaussian, logarithms = outputs.chunk(2, dim=-1)
@@ -118,12 +96,8 @@ class NormalInverseGamma(NumericDistribution, Calibratable):
     def uncertainty(self) -> Uncertainty:
         """Parts of the variance by the law of total variance, in closed form.
 
-        Returns
-        -------
-        Uncertainty
-            Tensors of shape (n, t), in squared units of y: the aleatoric part is the expected
-            variance ``beta / (alpha - 1)``, the epistemic part the variance of the mean, the
-            aleatoric part over nu. The total is their sum.
+        The aleatoric part is the expected variance ``beta / (alpha - 1)``, the epistemic part the
+        variance of the mean, the aleatoric part over nu.
         """
         aleatoric = self.beta / (self.alpha - 1)
         epistemic = aleatoric / self.nu

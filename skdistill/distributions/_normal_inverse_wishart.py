@@ -14,20 +14,20 @@ from torch import Tensor
 
 from ._gaussian import Gaussian
 from ._normal_inverse_gamma import NormalInverseGamma, t_log_density
-from ._protocol import NumericDistribution
+from ._protocol import NumericDistribution, ReadFromOutputs
 from ._shared import check_n_samples, check_targets, of_one_network, random_numbers
 from ._uncertainty import Uncertainty
 
 
 @dataclass(frozen=True, eq=False)  # the == of tensors has no single truth value
-class NormalInverseWishart(NumericDistribution):
+class NormalInverseWishart(NumericDistribution, ReadFromOutputs):
     """Gaussians of several targets whose mean and covariance are normal-inverse-Wishart.
 
     Per row, the covariance follows an inverse Wishart distribution with the scale matrix
-    ``diag(psi)`` and, given it, ``mean ~ N(mean, covariance / nu)`` (Eq. 11 of [1]_). The marginal
-    of y is a multivariate t distribution with ``degrees - t + 1`` degrees of freedom: targets are
-    uncorrelated, but where one is far off, the others probably are too. Each target by itself is
-    :attr:`marginals`. Results have the dtype and the device of the means.
+    ``diag(psi)`` and, given it, ``mean ~ N(mean, covariance / nu)`` (Lindqvist et al., 2020, Eq.
+    11). The marginal of y is a multivariate t distribution with ``degrees - t + 1`` degrees of
+    freedom: targets are uncorrelated, but where one is far off, the others probably are too. Each
+    target by itself is :attr:`marginals`.
 
     Parameters
     ----------
@@ -40,11 +40,6 @@ class NormalInverseWishart(NumericDistribution):
     psi : Tensor of shape (n, t)
         Positive, in squared units of y: the diagonal of the scale matrix. The most likely one is
         diagonal wherever the members' covariances are.
-
-    References
-    ----------
-    .. [1] J. Lindqvist, A. Olmin, F. Lindsten and L. Svensson, "A general framework for ensemble
-       distribution distillation", MLSP 2020.
     """
 
     mean: Tensor
@@ -56,24 +51,12 @@ class NormalInverseWishart(NumericDistribution):
 
     @classmethod
     def from_outputs(cls, outputs: Tensor) -> NormalInverseWishart:
-        """Read network outputs.
+        """Read outputs (n, 2 t + 2) of a network.
 
-        Parameters
-        ----------
-        outputs : Tensor of shape (n, 2 t + 2) or (1, n, 2 t + 2)
-            Blocks of t columns: expectation of the mean, and raw value of the harmonic mean
-            ``psi / degrees`` of the variance, which is ``softplus(raw) + 1e-6``; then ``log nu``
-            and ``log((degrees - t - 1) / 2)``, both within the limits of
-            :meth:`NormalInverseGamma.from_outputs`.
-
-        Returns
-        -------
-        NormalInverseWishart
-
-        Raises
-        ------
-        ValueError
-            If `outputs` has another shape.
+        Blocks of t columns are the expectation of the mean, and the raw value of the harmonic mean
+        ``psi / degrees`` of the variance, which is ``softplus(raw) + 1e-6``; then come ``log nu``
+        and ``log((degrees - t - 1) / 2)``, both within the limits of
+        :meth:`NormalInverseGamma.from_outputs`.
         """
         outputs = of_one_network(outputs, 2, "2 t + 2 for t targets", at_least=4)
         gaussian, logarithms = outputs.tensor_split([-2], dim=-1)
@@ -103,31 +86,15 @@ class NormalInverseWishart(NumericDistribution):
     def uncertainty(self) -> Uncertainty:
         """Parts of the variance by the law of total variance, in closed form.
 
-        Returns
-        -------
-        Uncertainty
-            Tensors of shape (n, t), in squared units of y: the aleatoric part is the expected
-            variance ``psi / (degrees - t - 1)``, the epistemic part the variance of the mean, the
-            aleatoric part over nu: the same share for all targets. The total is their sum.
+        The aleatoric part is the expected variance ``psi / (degrees - t - 1)``, the epistemic part
+        the variance of the mean, the aleatoric part over nu: the same share for all targets.
         """
         return self.marginals.uncertainty()
 
     def log_prob(self, y: Tensor) -> Tensor:
-        """Joint log density of the targets under the multivariate t distribution, per row.
+        """Joint log density of the targets under the multivariate t distribution, per row: (n,).
 
-        Parameters
-        ----------
-        y : Tensor of shape (n, t)
-
-        Returns
-        -------
-        Tensor of shape (n,)
-            In nats. ``marginals.log_prob`` is that of each target by itself.
-
-        Raises
-        ------
-        ValueError
-            If `y` does not have shape (n, t).
+        ``marginals.log_prob`` is that of each target by itself.
         """
         check_targets(y, self.mean)
         marginals = self.marginals

@@ -36,7 +36,94 @@ class Distribution(ABC):
         -------
         Uncertainty
             Variances in squared units of y, of shape (n, t), or entropies in nats, of shape (n,).
-            The total is the sum of the parts, which are None where the model cannot tell them.
+            None is negative, and the total is the sum of the parts, which are None where the model
+            cannot tell them.
+        """
+
+    @abstractmethod
+    def sample(self, n_samples: int, generator: torch.Generator | None = None) -> Tensor:
+        """Draw y, or classes from the mean.
+
+        The same draws serve every row: what is drawn for a row does not depend on the rows around
+        it, but the rows of a draw are not independent of each other.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of draws.
+        generator : torch.Generator, default=None
+            Source of randomness, on any device; None is torch's global generator.
+
+        Returns
+        -------
+        Tensor of shape (n_samples, n, t), or of int64 of shape (n_samples, n)
+            In units of y; or classes, counted from 0, none of them of probability zero.
+        """
+
+
+class Calibratable(Distribution):
+    """A distribution whose members' temperature and disagreement can be changed by themselves.
+
+    See :class:`skdistill.distillers.Calibration`.
+    """
+
+    @abstractmethod
+    def tempered(self, temperature: Any) -> Calibratable:
+        """Raise every member's density, or probabilities, to the power ``1 / temperature``.
+
+        It multiplies the aleatoric variance of numbers by the temperature, and leaves the mean and
+        the epistemic part as they are. For classes it divides the members' logits by it; those of
+        the mean, with the precision kept, where members have a Dirichlet distribution, whose powers
+        have none.
+
+        Parameters
+        ----------
+        temperature : float or array-like of shape (t,)
+
+        Returns
+        -------
+        Distribution of the same kind.
+        """
+
+    @abstractmethod
+    def widened(self, factor: Tensor) -> Calibratable:
+        """Multiply the epistemic part by a factor.
+
+        It is exact for numbers, whose aleatoric part and mean stay as they are. For classes the
+        variance of the members' logits is multiplied, or the precision of a Dirichlet distribution
+        divided, to which the mutual information is nearly proportional where it is small.
+
+        Parameters
+        ----------
+        factor : Tensor of shape (n, t) or (n,)
+
+        Returns
+        -------
+        Distribution of the same kind.
+        """
+
+
+class ReadFromOutputs(ABC):
+    """Mixin of distributions that outputs of a network stand for."""
+
+    @classmethod
+    @abstractmethod
+    def from_outputs(cls, outputs: Tensor) -> Distribution:
+        """Read outputs of a network.
+
+        Parameters
+        ----------
+        outputs : Tensor of shape (n, p) or (1, n, p)
+            Each class says what the p columns stand for.
+
+        Returns
+        -------
+        Distribution of this class.
+
+        Raises
+        ------
+        ValueError
+            If `outputs` has another shape.
         """
 
 
@@ -103,7 +190,7 @@ class NumericDistribution(Distribution):
 
     @abstractmethod
     def cdf(self, y: Tensor) -> Tensor:
-        """Distribution function of y, per row and target.
+        """Distribution function of y, per row and target; `y` is checked as by :meth:`log_prob`.
 
         Parameters
         ----------
@@ -113,32 +200,10 @@ class NumericDistribution(Distribution):
         -------
         Tensor of shape (n, t)
             Probabilities.
-
-        Raises
-        ------
-        ValueError
-            If `y` does not have shape (n, t).
         """
 
     @torch.no_grad()
     def sample(self, n_samples: int, generator: torch.Generator | None = None) -> Tensor:
-        """Draw y.
-
-        The same draws serve every row: what is drawn for a row does not depend on the rows around
-        it, but the rows of a draw are not independent of each other.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of draws.
-        generator : torch.Generator, default=None
-            Source of randomness, on any device; None is torch's global generator.
-
-        Returns
-        -------
-        Tensor of shape (n_samples, n, t)
-            In units of y.
-        """
         check_n_samples(n_samples)
         mean: Tensor = self.mean  # type: ignore[attr-defined]  # of subclasses: a field or a property
         shape = (mean.shape[-1], n_samples)  # targets are independent
@@ -301,24 +366,7 @@ class ClassDistribution(Distribution):
         return log_mean.gather(-1, codes.unsqueeze(-1)).squeeze(-1)
 
     def sample(self, n_samples: int, generator: torch.Generator | None = None) -> Tensor:
-        """Draw classes from the mean.
-
-        The same draws serve every row: draw i is one uniform number, at which every row's
-        distribution function is inverted. What is drawn for a row hence does not depend on the
-        rows around it; but the rows of a draw are not independent of each other.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of draws.
-        generator : torch.Generator, default=None
-            Source of randomness, on any device; None is torch's global generator.
-
-        Returns
-        -------
-        Tensor of int64 of shape (n_samples, n)
-            Classes, counted from 0. Those of probability zero are never drawn.
-        """
+        # A draw is one uniform number, at which every row's distribution function is inverted.
         check_n_samples(n_samples)
         cdf = cast(Any, self).mean.double().cumsum(dim=-1)
         cdf = cdf / cdf[:, -1:]  # exactly 1 from the last possible class on

@@ -12,28 +12,21 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)  # the == of arrays has no single truth value
 class Uncertainty:
-    """Total uncertainty of a prediction and the two parts it is the sum of [1]_.
+    """Total uncertainty of a prediction and the two parts it is the sum of.
 
-    It unpacks into its parts: ``total, aleatoric, epistemic = uncertainty``.
+    It unpacks into its parts (Lindqvist et al., 2020, Eqs 4a to 4c):
+    ``total, aleatoric, epistemic = uncertainty``.
 
     Parameters
     ----------
     total : array or Tensor
         Uncertainty of the prediction. Arrays and tensors of any shape serve, one for all parts.
-    aleatoric : array, Tensor or None
-        The part due to noise in the data, also called data uncertainty. None where the model
-        cannot tell the parts.
-    epistemic : array, Tensor or None
-        The part due to not knowing the model, also called knowledge uncertainty. None where the
-        model cannot tell the parts.
+    aleatoric, epistemic : array, Tensor or None
+        The parts due to noise in the data and to not knowing the model, also called data and
+        knowledge uncertainty. None where the model cannot tell the parts.
     measure : {"variance", "entropy", "std"}
         What the numbers are: a variance in squared units of y, an entropy in nats, or, from
         :meth:`std` only, a standard deviation in units of y.
-
-    References
-    ----------
-    .. [1] J. Lindqvist, A. Olmin, F. Lindsten and L. Svensson, "A general framework for ensemble
-       distribution distillation", MLSP 2020, Eqs. (4a) to (4c).
     """
 
     total: Any

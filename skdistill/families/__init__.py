@@ -32,7 +32,6 @@ __all__ = [
     "MixtureFamily",
     "NormalInverseGammaFamily",
     "NormalInverseWishartFamily",
-    "make_family",
 ]
 
 _AUTO: dict[str, type[Family]] = {"regressor": GaussianFamily, "classifier": DirichletFamily}
@@ -40,34 +39,12 @@ _AUTO: dict[str, type[Family]] = {"regressor": GaussianFamily, "classifier": Dir
 
 def known_families(*kinds: str) -> dict[str, type[Family]]:
     """Return the library's families by name, those for one of these kinds of teacher."""
-    found = (globals()[name] for name in __all__ if name not in ("Family", "make_family"))
+    found = (globals()[name] for name in __all__ if name != "Family")
     return {family.name: family for family in found if set(kinds) & set(family.kinds)}
 
 
 def make_family(family: Any, kind: str) -> Family:
-    """Turn what a user gives as ``family=`` into a family.
-
-    Parameters
-    ----------
-    family : str or Family
-        A name is the family with its defaults, "auto" that of the kind of teacher.
-    kind : {"regressor", "classifier"}
-
-    Returns
-    -------
-    family : Family
-
-    Raises
-    ------
-    TypeError, ValueError
-        If `family` is anything else.
-
-    Examples
-    --------
-    >>> from skdistill.families import make_family
-    >>> make_family("auto", "classifier")
-    DirichletFamily()
-    """
+    """Return the family that a user gives as ``family=``: itself, by its name, or "auto"."""
     if isinstance(family, Family):
         return family
     known = {"auto": _AUTO[kind], **known_families(kind)}

@@ -19,8 +19,7 @@ from torch import Tensor
 from .. import losses
 from .._utils.validation import Number, OneOf, Schedule
 from ..distributions import Dirichlet
-from ._family import Family
-from ._zeros import SMOOTHING, without_zeros
+from ._family import SMOOTHING, Family, without_zeros
 
 # Precision of the proxy, at most, for each class.
 _PRECISION_PER_CLASS = 1e3

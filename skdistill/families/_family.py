@@ -14,6 +14,9 @@ from .._utils.validation import check_parameters
 from ..losses import by_autograd
 from ..modules import stack
 
+# Weight of the uniform distribution where the likelihood would see probabilities of zero.
+SMOOTHING = 1e-3
+
 
 class Family(Settings, ABC):
     """Base of the families of distributions that :class:`skdistill.DistributionDistiller` learns.
@@ -319,3 +322,20 @@ class NumericFamily(Family):
 
     def mean(self, outputs: Tensor, size: int) -> Tensor:
         return outputs.narrow(-1, 0, size).mean(dim=0)
+
+
+def without_zeros(members: np.ndarray) -> np.ndarray:
+    """Mix members (n, M, K) with their mean in the rows where one gives a class no probability.
+
+    The mean has weight 1 / (M + 1), that of one more member. So the members' mean stays as it is,
+    but for a trace of the uniform distribution, for classes to which no member gives any.
+    """
+    rows = (members == 0).any(axis=(1, 2))
+    if not rows.any():
+        return members
+    share = 1 / (members.shape[1] + 1)
+    mean = members[rows].mean(axis=1, keepdims=True)
+    further = (1 - SMOOTHING) * mean + SMOOTHING / members.shape[2]
+    members = members.copy()
+    members[rows] = (1 - share) * members[rows] + share * further
+    return members

@@ -28,19 +28,14 @@ from ..distributions import (
     GaussianNormal,
     LogitNormal,
 )
-from ._family import Family, NumericFamily
+from ._family import Family, NumericFamily, without_zeros
 from ._gaussian import GaussianFamily
-from ._zeros import without_zeros
 
 
 class Factors(Family):
     """Outputs of the marginal at a sample, then the raw loadings of p values on each factor.
 
-    Parameters
-    ----------
-    n_factors : int or "auto", default="auto"
-    scores : ndarray of shape (M, q), default=None
-        Of the members on the factors, once these have predicted.
+    `scores` (M, q) are those of the members on the factors, once these have predicted.
     """
 
     takes_functions: ClassVar[bool] = False  # draws of it span all samples

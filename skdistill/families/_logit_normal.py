@@ -15,8 +15,7 @@ from torch.nn.functional import pad
 from .. import losses
 from .._utils.validation import AnyOf, Number, OneOf
 from ..distributions import LogitNormal, latin_hypercube
-from ._family import Family
-from ._zeros import without_zeros
+from ._family import Family, without_zeros
 
 # Draws that stand for a student in an epoch of its training.
 _N_DRAWS = 32

@@ -16,7 +16,6 @@ class _Conjugate(NumericFamily):
     """A conjugate distribution, by its likelihood, whose best constant is known."""
 
     _nll: ClassVar[Any]
-    _start: ClassVar[Any]
 
     def loss_and_gradient(
         self, outputs: Tensor, members: Gaussian, *, temperature: Tensor, given: Tensor | None
@@ -25,7 +24,10 @@ class _Conjugate(NumericFamily):
         return self._nll.and_gradient(outputs, target)
 
     def initial_outputs(self, members: Gaussian, weight: Tensor) -> Any:
-        return self._start(losses.normal_inverse_gamma_target(members), weight)
+        target = losses.normal_inverse_gamma_target(members)
+        n_targets = target.mean.shape[-1]
+        n_groups = self.n_outputs(n_targets) // 2 - n_targets  # each with one nu
+        return losses.normal_inverse_start(target, weight, n_groups)
 
 
 class NormalInverseGammaFamily(_Conjugate):
@@ -36,7 +38,6 @@ class NormalInverseGammaFamily(_Conjugate):
 
     name: ClassVar[str] = "normal_inverse_gamma"
     _nll = staticmethod(losses.normal_inverse_gamma_nll)
-    _start = staticmethod(losses.normal_inverse_gamma_start)
 
     def n_outputs(self, size: int) -> int:
         return NormalInverseGamma.outputs_per_target * size
@@ -54,7 +55,6 @@ class NormalInverseWishartFamily(_Conjugate):
     name: ClassVar[str] = "normal_inverse_wishart"
     takes_functions: ClassVar[bool] = False  # its targets have one strength of belief
     _nll = staticmethod(losses.normal_inverse_wishart_nll)
-    _start = staticmethod(losses.normal_inverse_wishart_start)
 
     def n_outputs(self, size: int) -> int:
         return 2 * size + 2

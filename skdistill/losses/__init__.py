@@ -18,19 +18,15 @@ of Heteroscedastic Uncertainty Estimation with Probabilistic Neural Networks".
 from __future__ import annotations
 
 from ._boosting import DistillationGame as DistillationGame
-from ._boosting import average_bound as average_bound
 from ._boosting import bounded_outputs as bounded_outputs
 from ._boosting import gradient_of_raw as gradient_of_raw
 from ._boosting import log_barrier as log_barrier
-from ._boosting import pointwise_bound as pointwise_bound
 from ._categorical import Categories as Categories
 from ._categorical import KnownCategories as KnownCategories
-from ._categorical import (
-    categorical_aggregation,
-    categorical_correctness,
-    categorical_individuality,
-    cross_entropy,
-)
+from ._categorical import categorical_aggregation as categorical_aggregation
+from ._categorical import categorical_correctness as categorical_correctness
+from ._categorical import categorical_individuality as categorical_individuality
+from ._categorical import cross_entropy
 from ._categorical import information_mismatch as information_mismatch
 from ._dirichlet import MemberStatistics as MemberStatistics
 from ._dirichlet import (
@@ -58,9 +54,12 @@ from ._factors import logit_target as logit_target
 from ._factors import standardised_loadings as standardised_loadings
 from ._factors import with_loadings as with_loadings
 from ._gaussian import Mixture as Mixture
-from ._gaussian import aggregation, correctness, gaussian_nll, individuality
+from ._gaussian import aggregation as aggregation
+from ._gaussian import correctness as correctness
 from ._gaussian import gaussian_cross_entropy as gaussian_cross_entropy
+from ._gaussian import gaussian_nll
 from ._gaussian import gradient_of_outputs as gradient_of_outputs
+from ._gaussian import individuality as individuality
 from ._gaussian import moments as moments
 from ._gaussian import of_gaussian_outputs as of_gaussian_outputs
 from ._gaussian import residual_mismatch as residual_mismatch
@@ -68,11 +67,10 @@ from ._gaussian import spread_error as spread_error
 from ._gaussian import spread_mismatch as spread_mismatch
 from ._heads import diversity
 from ._heads import pairing as pairing
-from ._influence import log_tailed_clip as log_tailed_clip
-from ._logit_normal import logit_normal_moments as logit_normal_moments
 from ._loss import Term as Term
 from ._loss import by_autograd as by_autograd
 from ._loss import differentiable as differentiable
+from ._loss import log_tailed_clip as log_tailed_clip
 from ._loss import loss_with_gradient as loss_with_gradient
 from ._loss import tempered_sum as tempered_sum
 from ._loss import weighted_sum as weighted_sum
@@ -80,27 +78,21 @@ from ._second_order import NormalInverseGammaTarget as NormalInverseGammaTarget
 from ._second_order import PairedNormal as PairedNormal
 from ._second_order import gaussian_parameters as gaussian_parameters
 from ._second_order import label_nll as label_nll
-from ._second_order import (
-    low_rank_normal_nll,
-    normal_inverse_gamma_nll,
-    normal_inverse_wishart_nll,
-    normal_nll,
-)
+from ._second_order import logit_normal_moments as logit_normal_moments
+from ._second_order import low_rank_normal_nll as low_rank_normal_nll
 from ._second_order import matched_moments as matched_moments
-from ._second_order import normal_inverse_gamma_start as normal_inverse_gamma_start
+from ._second_order import normal_inverse_gamma_nll as normal_inverse_gamma_nll
 from ._second_order import normal_inverse_gamma_target as normal_inverse_gamma_target
-from ._second_order import normal_inverse_wishart_start as normal_inverse_wishart_start
+from ._second_order import normal_inverse_start as normal_inverse_start
+from ._second_order import normal_inverse_wishart_nll as normal_inverse_wishart_nll
+from ._second_order import normal_nll as normal_nll
 from ._second_order import normal_target as normal_target
 from ._second_order import paired_normal_nll as paired_normal_nll
 from ._second_order import paired_normal_target as paired_normal_target
 from ._second_order import relative_logits as relative_logits
 
+# What users call by name; the rest is for the layers above.
 __all__ = [
-    "aggregation",
-    "categorical_aggregation",
-    "categorical_correctness",
-    "categorical_individuality",
-    "correctness",
     "cross_entropy",
     "dirichlet_forward_kl",
     "dirichlet_nll",
@@ -108,11 +100,6 @@ __all__ = [
     "diversity",
     "expectation_loss",
     "gaussian_nll",
-    "individuality",
-    "low_rank_normal_nll",
-    "normal_inverse_gamma_nll",
-    "normal_inverse_wishart_nll",
-    "normal_nll",
     "proxy_concentrations",
     "proxy_precision",
     "proxy_target",

@@ -10,14 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from ._loss import loss_with_gradient
-
-Bound = TypeVar("Bound", float, Tensor)
 
 # How far outputs may be from the mean of their column, relative to the farthest target.
 _REACH = 1.5
@@ -37,20 +34,10 @@ class DistillationGame:
 
     The exponential weights of Eqs 4 and 5 depend on the learners only through the sum of their
     errors, ``S = sum_t c_t (f_t - g)``; they are its softmax, which never overflows. The weight
-    ``c_t`` of a learner is 1, or less where it would overshoot.
-
-    Parameters
-    ----------
-    target : Tensor of shape (N, L)
-        What the learners are to predict, g.
-    n_rounds : int
-        Number of learners that are wanted, T.
-    eta : float, default=None
-        Learning rate of the rows; None is ``sqrt(ln 2N / T) / G`` of Theorem 1, for each column.
-    weight : Tensor of shape (N,), default=None
-        Weights of the rows: a row of weight 2 is two rows, and N their sum.
-    n_played : int, default=None
-        Number of columns that are played, counted from the first; None is all of them.
+    ``c_t`` of a learner is 1, or less where it would overshoot. A row of weight 2 is two rows, and
+    N the sum of the weights. The learning rate eta of the rows is by default
+    ``sqrt(ln 2N / T) / G`` of Theorem 1, for each column. Of the L columns the first `n_played` are
+    played, or all.
 
     Attributes
     ----------
@@ -61,10 +48,8 @@ class DistillationGame:
         target is constant.
     scale : Tensor of shape (L,)
         Largest error that is possible, G = B + max abs(g).
-    eta : Tensor of shape (L,)
     errors : Tensor of shape (N, L)
         The sum S.
-    n_learners : int
     total : float
         Sum C of the learners' weights: their mean is ``g + S / C``.
     """
@@ -113,18 +98,10 @@ class DistillationGame:
         return zip(*(table.split(size) for table in tables), strict=True)
 
     def probabilities(self, columns: slice = slice(None)) -> tuple[Tensor, Tensor]:
-        """Weights of the rows for the two signs of the next learner's error.
+        """Weights (N, L) of the rows for each sign of the next learner's error: K_plus, K_minus.
 
-        Parameters
-        ----------
-        columns : slice, default=slice(None)
-            For which of the L columns.
-
-        Returns
-        -------
-        K_plus, K_minus : Tensor of shape (N, L)
-            K_plus is large where the learners predicted too little, K_minus where they predicted
-            too much. In each column the two together sum to 1.
+        K_plus is large where the learners predicted too little, K_minus where they predicted too
+        much. In each column the two together sum to 1.
         """
         gain = self.eta[columns] * self.errors[:, columns]
         both = torch.cat((-gain, gain)).add_(self.weight.log().repeat(2, 1))
@@ -132,14 +109,11 @@ class DistillationGame:
         return K_plus, K_minus
 
     def wanted(self) -> Tensor:
-        """Signs that are wanted of the next learner's error, times how much they matter.
+        """Signs that are wanted of the next learner's error, times how much they matter: (N, L).
 
-        Returns
-        -------
-        wanted : Tensor of shape (N, L)
-            ``K_plus - K_minus``, by which Definition 1 weighs the errors, with a mean size of 1
-            over the rows of each column. 0 where nobody has erred, as in the first round, and in
-            columns that are not played.
+        ``K_plus - K_minus``, by which Definition 1 weighs the errors, with a mean size of 1 over
+        the rows of each column. 0 where nobody has erred, as in the first round, and in columns
+        that are not played.
         """
         wanted = torch.empty_like(self.target)
         for columns in self._columns():
@@ -150,17 +124,7 @@ class DistillationGame:
         return wanted
 
     def edges(self, outputs: Tensor) -> Tensor:
-        """Edge of a learner in each column: that of a weak learner is positive (Definition 1).
-
-        Parameters
-        ----------
-        outputs : Tensor of shape (N, L)
-
-        Returns
-        -------
-        edges : Tensor of shape (L,)
-            ``sum_i (K_plus - K_minus) (f - g)``.
-        """
+        """Edge of a learner in each column: that of a weak learner is positive (Definition 1)."""
         edges = torch.empty_like(self.eta)
         for columns in self._columns():
             K_plus, K_minus = self.probabilities(columns)
@@ -169,33 +133,15 @@ class DistillationGame:
         return edges
 
     def is_weak_learner(self, outputs: Tensor) -> bool:
-        """Tell whether the outputs are those of a weak learner; the first learner always is one.
-
-        Parameters
-        ----------
-        outputs : Tensor of shape (N, L)
-
-        Returns
-        -------
-        is_weak_learner : bool
-        """
+        """Tell whether the outputs are those of a weak learner; the first learner always is one."""
         return self.n_learners == 0 or bool((self.edges(outputs)[self.is_played] > 0).all())
 
     def weight_of(self, outputs: Tensor) -> float:
-        """Weight of a learner in the mean, with which the mean comes nearer to the target.
+        """Weight, from 0 to 1, with which a learner brings the mean nearer to the target.
 
         The squared distance is a parabola in the learner's share ``a`` of the mean, whose minimum
         is at ``a = <F - g, F - f> / |F - f|^2``. The weight is 1, that of an equal share, if the
-        distance falls there; else that of the minimum.
-
-        Parameters
-        ----------
-        outputs : Tensor of shape (N, L)
-
-        Returns
-        -------
-        weight : float
-            From 0, if the mean would go away from the target with any share, to 1.
+        distance falls there; else that of the minimum, and 0 if the distance grows with any share.
         """
         if not self.n_learners or not self.is_played.any():
             return 1.0
@@ -214,13 +160,7 @@ class DistillationGame:
         return share * self.total / (1 - share)
 
     def distance(self) -> float:
-        """Distance of the mean from the target.
-
-        Returns
-        -------
-        distance : float
-            Root mean square over rows and the columns that are played, in units of the target.
-        """
+        """Root mean square distance of the mean from the target in the columns played."""
         n_columns = max(1, int(self.is_played.sum()))
         total = sum(
             (weight * errors[:, self.is_played].square()).sum().item()
@@ -229,14 +169,7 @@ class DistillationGame:
         return math.sqrt(total / (self.weight.sum().item() * n_columns)) / self.total
 
     def add(self, outputs: Tensor, weight: float = 1.0) -> None:
-        """Add the errors of a learner to the sum.
-
-        Parameters
-        ----------
-        outputs : Tensor of shape (N, L)
-        weight : float, default=1.0
-            Of the learner in the mean.
-        """
+        """Add the errors of a learner, with its weight in the mean, to the sum."""
         for errors, values, target in self._rows(self.errors, outputs, self.target):
             errors += weight * (values.double() - target)
         self.n_learners += 1
@@ -248,65 +181,13 @@ class DistillationGame:
         return not self.is_played.any()
 
 
-def pointwise_bound(scale: Bound, n_rounds: int) -> Bound:
-    """Largest error of the mean of T learners, if each satisfies Eq 7: G / T.
-
-    If the error of each learner has the opposite sign of the sum of those before it, that sum never
-    leaves [-G, G]. Learners with weights of at most 1 keep the bound with the sum of their weights
-    in the place of T.
-
-    Parameters
-    ----------
-    scale : float or Tensor
-        Largest error of a learner, G.
-    n_rounds : int
-        Number of learners, T.
-
-    Returns
-    -------
-    bound : float or Tensor
-    """
-    return scale / n_rounds
-
-
-def average_bound(scale: Bound, n_rows: float, n_rounds: int) -> Bound:
-    """Largest error of the mean of T learners, if each satisfies Definition 1.
-
-    Theorem 1 with the constant that Hoeffding's lemma gives, 1.5 instead of 1, for the eta that it
-    names. It says something only if it is less than G: from ``T > 2.25 ln 2N`` on, which is T > 7
-    for N = 12 rows and T > 17 for N = 1,000. For fewer rounds it holds for any predictions.
-
-    Parameters
-    ----------
-    scale, n_rounds : as in ``pointwise_bound``
-    n_rows : float
-        Number of rows, N.
-
-    Returns
-    -------
-    bound : float or Tensor
-    """
-    return 1.5 * scale * math.sqrt(math.log(2 * n_rows) / n_rounds)  # Eq 10
-
-
 @loss_with_gradient
 def log_barrier(error: Tensor, wanted: Tensor, bound: Tensor) -> tuple[Tensor, Tensor]:
     """Penalty on errors of the same sign as those of earlier learners: second term of Eq 6.
 
-    Parameters
-    ----------
-    error : Tensor of shape (..., n, L)
-        ``f - g``, smaller than 2 B.
-    wanted : Tensor of shape (..., n, L)
-        Wanted sign of the error times the weight of this term: +1 or -1 in Eq 6, and
-        :meth:`DistillationGame.wanted` with the weights of Definition 1.
-    bound : Tensor of shape (L,)
-        B.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-        Mean over the columns; 0 where the error is 0.
+    The error ``f - g`` is smaller than 2 B. The wanted sign comes times the weight of this term: +1
+    or -1 in Eq 6, and :meth:`DistillationGame.wanted` with the weights of Definition 1. The penalty
+    is a mean over the columns; 0 where the error is 0.
     """
     slope = wanted.sign() * (0.5 / bound.clamp_min(_TINY))
     weight, change = wanted.abs(), slope * error
@@ -317,18 +198,8 @@ def log_barrier(error: Tensor, wanted: Tensor, bound: Tensor) -> tuple[Tensor, T
 def bounded_outputs(raw: Tensor, loc: Tensor, bound: Tensor, centred: bool) -> Tensor:
     """Outputs of a learner, at most `bound` away from `loc`: ``f = loc + B tanh(raw / B)``.
 
-    Parameters
-    ----------
-    raw : Tensor of shape (..., n, L)
-        Outputs of its network.
-    loc, bound : Tensor of shape (L,)
-    centred : bool
-        Whether to subtract the mean over the columns from `raw` first: to logits it makes no
-        difference.
-
-    Returns
-    -------
-    outputs : Tensor of shape (..., n, L)
+    Where `centred`, the mean over the columns is subtracted first: to logits it makes no
+    difference.
     """
     if centred:
         raw = raw - raw.mean(-1, keepdim=True)
@@ -338,17 +209,7 @@ def bounded_outputs(raw: Tensor, loc: Tensor, bound: Tensor, centred: bool) -> T
 def gradient_of_raw(
     gradient: Tensor, outputs: Tensor, loc: Tensor, bound: Tensor, centred: bool
 ) -> Tensor:
-    """Gradient with respect to what ``bounded_outputs`` was given, from that of its result.
-
-    Parameters
-    ----------
-    loc, bound, centred : as in ``bounded_outputs``
-    gradient, outputs : Tensor of shape (..., n, L)
-
-    Returns
-    -------
-    gradient : Tensor of shape (..., n, L)
-    """
+    """Gradient in what ``bounded_outputs`` was given, from that in its result, the outputs."""
     tanh = (outputs - loc) / bound.clamp_min(_TINY)
     slope = bound.sign() - tanh.square()  # 1 - tanh^2, or 0 in a constant column
     gradient = gradient * slope

@@ -32,8 +32,8 @@ class _Logits(NamedTuple):
 class Categories(_Logits):
     """Heads, given by logits (..., M, n, K), with their probabilities, each form computed once.
 
-    It stands for the logits where several losses are computed of them. Classes come before rows in
-    what it computes, (..., M, K, n).
+    It stands for the logits where several losses are computed of them. What it computes has classes
+    before rows, (..., M, K, n).
     """
 
     @computed_once
@@ -57,13 +57,7 @@ class Categories(_Logits):
 
 
 class KnownCategories(Categories):
-    """Members, given by their log probabilities, likewise.
-
-    Parameters
-    ----------
-    logits : Tensor of shape (..., N, n, K)
-        Log probabilities.
-    """
+    """Members, given by their log probabilities (..., N, n, K) in the place of logits, likewise."""
 
     @computed_once
     def log_probs(self) -> Tensor:
@@ -117,19 +111,7 @@ def cross_entropy(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 
 @loss_with_gradient
 def categorical_correctness(heads: Heads, target: Tensor) -> tuple[Tensor, Tensor]:
-    """L1 of Hydra+ for classes: the heads' mean cross-entropy of the label (Hydra+, Eq 3).
-
-    Parameters
-    ----------
-    heads : Tensor of shape (..., M, n, K), or Categories
-        Logits.
-    target : Tensor of int64 of shape (..., n), or of floats of shape (..., n, K)
-        As in :func:`cross_entropy`.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-    """
+    """L1 of Hydra+ for classes: the heads' mean cross-entropy of the label (Hydra+, Eq 3)."""
     logits = _heads(heads).logits
     loss, gradient = cross_entropy.and_gradient(logits, target.unsqueeze(logits.ndim - 3))
     return loss.mean(-2), gradient.div_(logits.shape[-3])
@@ -143,18 +125,6 @@ def categorical_aggregation(
 
     The aggregates are the mean probabilities of members and of heads, each softened by the
     temperature before. With one head it is Hinton's distillation.
-
-    Parameters
-    ----------
-    heads : Tensor of shape (..., M, n, K), or Categories
-        Logits.
-    members : Tensor of shape (..., N, n, K), or KnownCategories
-        Log probabilities.
-    temperature : float, default=1.0
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
     """
     heads, members = _heads(heads), _members(members)
     if temperature != 1:
@@ -175,16 +145,8 @@ def categorical_individuality(
 ) -> tuple[Tensor, Tensor]:
     """L3 of Hydra+ for classes: mean cross-entropy of each member and its head (Hydra+, Eq 7).
 
-    Parameters
-    ----------
-    heads, members : as in :func:`categorical_aggregation`
-    pairs : pair of Tensor, default=None
-        Which member goes with which head, see ``pairing``; None pairs them in order, N = M.
-    temperature : float, default=1.0
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
+    `pairs` tells which member goes with which head, see ``pairing``; None pairs them in order, N =
+    M.
     """
     member_index, head_index = pairs or (None, None)
     logits, members = _heads(heads).logits, _members(members)
@@ -206,17 +168,7 @@ def information_mismatch(
 
     The mutual information is the epistemic part of the entropy, the mean divergence of the members
     (heads) from their mean. Ours, not the paper's: it keeps the scale of the epistemic part, which
-    L2 and L3 lose.
-
-    Parameters
-    ----------
-    heads, members : as in :func:`categorical_aggregation`
-    floor : float, default=1e-3
-        Added to both, in nats; well above rounding.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
+    L2 and L3 lose. The floor, in nats, is well above rounding.
     """
     heads, members = _heads(heads), _members(members)
     terms = heads.log_ratio * heads.probs

@@ -49,24 +49,12 @@ _FEW = 2**9  # elements for which torch's own functions take no longer than the 
 
 
 class MemberStatistics:
-    """Statistics of members that Dirichlet targets are made of, accumulated member by member.
+    """Means (..., n, K) of the probabilities, and of their logarithms, of members added one by one.
 
-    Parameters
-    ----------
-    temperature : float, default=1.0
-        Divides the members' logits before the softmax.
-    smoothing : float, default=0.0
-        Weight of the uniform distribution, which is mixed into every member; the paper has 1e-3 for
-        the log-likelihood and 0 for the proxy. Use it for members that give probabilities of zero:
-        without it these count as the smallest normal number, and the precision becomes tiny.
-
-    Attributes
-    ----------
-    mean : Tensor of shape (..., n, K)
-        Mean probabilities of the members so far.
-    mean_log : Tensor of shape (..., n, K)
-        Mean log probabilities of the members so far.
-    n_members : int
+    Members' logits are divided by the temperature before the softmax. Smoothing is the weight of
+    the uniform distribution, which is mixed into every member; the paper has 1e-3 for the
+    log-likelihood and 0 for the proxy. Use it for members that give probabilities of zero: without
+    it these count as the smallest normal number, and the precision becomes tiny.
     """
 
     mean: Tensor
@@ -78,33 +66,11 @@ class MemberStatistics:
         self.n_members = 0
 
     def add(self, member: Tensor) -> MemberStatistics:
-        """Add a member.
-
-        Parameters
-        ----------
-        member : Tensor of shape (..., n, K)
-            Logits or log probabilities, ``-inf`` for what the member rules out.
-
-        Returns
-        -------
-        MemberStatistics
-            This one.
-        """
+        """Add the logits or log probabilities (..., n, K) of a member."""
         return self.add_together(member.unsqueeze(-3))
 
     def add_together(self, members: Tensor) -> MemberStatistics:
-        """Add several members.
-
-        Parameters
-        ----------
-        members : Tensor of shape (..., S, n, K)
-            Logits or log probabilities. They are taken in groups that fit the cache.
-
-        Returns
-        -------
-        MemberStatistics
-            This one.
-        """
+        """Add several members, (..., S, n, K), in groups that fit the cache."""
         members = members.detach()
         first = members.select(-3, 0)
         if self.n_members == 0:
@@ -148,18 +114,9 @@ def proxy_precision(mean: Tensor, mean_log: Tensor, max_precision: float = math.
 
 
 def largest_precision(n_classes: int, dtype: torch.dtype) -> float:
-    """Largest precision of a proxy whose losses and gradients a dtype can hold.
+    """Largest precision of a proxy of K classes whose losses and gradients a dtype can hold.
 
-    Parameters
-    ----------
-    n_classes : int
-        K.
-    dtype : torch.dtype
-
-    Returns
-    -------
-    precision : float
-        8,400 for each class in float32; in float64 practically no limit.
+    It is 8,400 for each class in float32; in float64 there is practically no limit.
     """
     return n_classes * _ROUNDING / torch.finfo(dtype).eps
 
@@ -198,20 +155,10 @@ def proxy_target(
 def information_target(
     members: Tensor, temperature: float | Tensor = 1.0, smoothing: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """Mean and mutual information of members, the moments of ``dirichlet_moments``.
+    """Mean (..., n, K) and mutual information (..., n), in nats, of members (..., S, n, K).
 
     The mutual information is the epistemic part of the entropy, the mean divergence of the members
     from their mean. It is finite where a member gives a class no probability.
-
-    Parameters
-    ----------
-    members, temperature, smoothing : as in :func:`proxy_target`
-
-    Returns
-    -------
-    mean : Tensor of shape (..., n, K)
-    information : Tensor of shape (..., n)
-        In nats; not negative.
     """
     first = members.select(-3, 0)
     mean, information = torch.empty_like(first), first.new_empty(first.shape[:-1])
@@ -288,19 +235,6 @@ def dirichlet_reverse_kl_reference(
     The reconstruction term, with the mean of the members and a precision of ``precision + K``, is
     joined by the divergence from the flat Dirichlet, and both are divided by that precision. Its
     minimiser is ``(precision + K) mean + 1``. The constant is such that the minimum is 0.
-
-    Parameters
-    ----------
-    outputs : Tensor of shape (..., n, K)
-        Concentrations are ``exp(z) + 1``.
-    mean : Tensor of shape (..., n, K)
-        Of the proxy, see :func:`proxy_target`.
-    precision : Tensor of shape (..., n)
-        Of the proxy.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
     """
     # Eq 18 over its beta_0 is the divergence from these concentrations, but for a constant.
     beta_0 = precision + mean.shape[-1]
@@ -388,24 +322,8 @@ def dirichlet_moments(
     the paper's: its minimiser is the Dirichlet whose epistemic part is that of the members, which
     that of the proxy misses by a factor of a few, and of ten where the members are sure. The
     precision is held between 1e-2 and 1e8 by a like term of its logarithm: members that agree, or
-    that are each sure of one class, would make it infinite, or 0.
-
-    Parameters
-    ----------
-    outputs : Tensor of shape (..., n, K)
-        Concentrations are ``exp(z)``.
-    mean : Tensor of shape (..., n, K)
-    information : Tensor of shape (..., n)
-        In nats, see ``information_target``.
-    weight : float, default=0.1
-        Weight w of the second term.
-    floor : float, default=1e-6
-        :math:`\varepsilon`, in nats, above what float32 rounds.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-        In nats.
+    that are each sure of one class, would make it infinite, or 0. The floor :math:`\varepsilon`, in
+    nats, is above what float32 rounds.
     """
 
     def kernel(outputs: Tensor, mean: Tensor, information: Tensor) -> tuple[Tensor, Tensor]:

@@ -34,25 +34,13 @@ def standardised_residuals(values: Tensor) -> Tensor:
 def factor_scores(
     values: Tensor, weight: Tensor | None = None, n_factors: int | str = "auto"
 ) -> Tensor:
-    """Scores z of the members on the factors of their disagreement.
+    """Scores z (M, q) of the members on the factors of their disagreement, in float64.
 
     They are eigenvectors of the members' M x M matrix of products of residuals, averaged over rows
-    and values, those that explain most first.
-
-    Parameters
-    ----------
-    values : Tensor of shape (M, n, p)
-    weight : Tensor of shape (n,), default=None
-        Of the rows; None is equal weights.
-    n_factors : int or "auto", default="auto"
-        "auto" keeps the factors that explain at least a twentieth of the spread each, which does
-        not depend on the number of members; at least one.
-
-    Returns
-    -------
-    scores : Tensor of float64, of shape (M, q)
-        ``scores.T @ scores / M`` is the identity, but for zeros where there is no spread left to
-        explain; q is at most M - 1, but at least 1.
+    and values (M, n, p), those that explain most first: ``scores.T @ scores / M`` is the identity,
+    but for zeros where there is no spread left to explain. "auto" keeps the factors that explain at
+    least a twentieth of the spread each, which does not depend on the number of members. There is
+    at least one, and at most M - 1.
     """
     residuals = standardised_residuals(values.double())
     if weight is not None:
@@ -73,17 +61,9 @@ def factor_scores(
 
 
 def standardised_loadings(values: Tensor, scores: Tensor) -> Tensor:
-    """Loadings of the standardised residuals on scores, by least squares.
+    """Loadings (..., n, q, p) of the standardised residuals on scores (M, q), by least squares.
 
-    Parameters
-    ----------
-    values : Tensor of shape (..., M, n, p)
-    scores : Tensor of shape (M, q)
-
-    Returns
-    -------
-    loadings : Tensor of shape (..., n, q, p)
-        Their sum of squares over factors is the share of the variance that these explain.
+    Their sum of squares over factors is the share of the variance that these explain.
     """
     residuals = standardised_residuals(values)
     return torch.einsum("...inp,iq->...nqp", residuals, scores.to(residuals)) / len(scores)
@@ -93,20 +73,10 @@ def standardised_loadings(values: Tensor, scores: Tensor) -> Tensor:
 def loadings_nll(outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     r"""Mean negative log density of the standardised residuals, given the members' scores.
 
-    With :math:`u = w / \sqrt{1 + |w|^2}` for outputs w, residuals of variance 1 are normal with
-    mean :math:`u^T z` and variance :math:`1 - |u|^2`: what the student cannot follow of the
-    loadings is left to the residual variance, and none of the row's variance is lost.
-
-    Parameters
-    ----------
-    outputs : Tensor of shape (..., n, q p)
-        Outputs w, see ``FactorProcess.of_shares``.
-    target : Tensor of shape (..., n, q, p)
-        See ``standardised_loadings``; the minimiser is where u equals it.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
+    With :math:`u = w / \sqrt{1 + |w|^2}` for outputs w (..., n, q p), residuals of variance 1 are
+    normal with mean :math:`u^T z` and variance :math:`1 - |u|^2`: what the student cannot follow of
+    the loadings is left to the residual variance, and none of the row's variance is lost. The
+    minimiser is where u equals the target (..., n, q, p), see ``standardised_loadings``.
     """
     raw = outputs.unflatten(-1, target.shape[-2:])
     square = raw.square().sum(-2, keepdim=True)
@@ -120,20 +90,7 @@ def loadings_nll(outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 
 @loss_with_gradient
 def with_loadings(outputs: Tensor, marginal: Term, target: Tensor) -> tuple[Tensor, Tensor]:
-    """A loss of the marginal at a row, plus ``loadings_nll``.
-
-    Parameters
-    ----------
-    outputs : Tensor of shape (..., n, p' + q p)
-    marginal : Term
-        A loss of the first p' outputs, with its arguments.
-    target : Tensor of shape (..., n, q, p)
-        See ``loadings_nll``.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-    """
+    """A loss of the marginal at a row, by the first outputs, plus ``loadings_nll`` of the rest."""
     n_loadings = target.shape[-2] * target.shape[-1]
     first, loadings = outputs.split([outputs.shape[-1] - n_loadings, n_loadings], dim=-1)
     loss, gradient = marginal.loss.and_gradient(first, *marginal.arguments)
@@ -148,15 +105,6 @@ def logit_target(logits: Tensor) -> Gaussian:
     probability. It is the members' own variance where their log probabilities are normal. They are
     not: with few members, or ones that are sure in different degrees, the tail of a normal
     distribution with their variance has several times their epistemic part.
-
-    Parameters
-    ----------
-    logits : Tensor of shape (..., M, n, K)
-
-    Returns
-    -------
-    target : Gaussian of shape (..., n, K)
-        The mean is that of the logits.
     """
     log_probs = logits.log_softmax(-1)
     log_mean = log_probs.logsumexp(-3) - math.log(logits.shape[-3])
@@ -169,18 +117,7 @@ def logit_moments(outputs: Tensor, target: Gaussian) -> tuple[Tensor, Tensor]:
 
     Errors of the mean count in nats where members agree, and in units of their spread where that is
     larger: by these the log odds of unlikely classes are learnt, on which the epistemic part
-    depends. The cross-entropy keeps the probabilities.
-
-    Parameters
-    ----------
-    outputs : Tensor of shape (..., n, 2 K)
-        The means, then as many raw variances.
-    target : Gaussian of shape (..., n, K)
-        See ``logit_target``.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
+    depends. The cross-entropy keeps the probabilities. The target is that of ``logit_target``.
     """
     precision = 1 / (1 + target.variance)
     loss, gradient = matched_moments.and_gradient(outputs, normal_nll, target, precision)
@@ -192,14 +129,5 @@ def logit_moments(outputs: Tensor, target: Gaussian) -> tuple[Tensor, Tensor]:
 
 
 def centred(logits: Any) -> Any:
-    """Logits less their mean over classes.
-
-    Parameters
-    ----------
-    logits : Tensor or array of shape (..., K)
-
-    Returns
-    -------
-    centred : Tensor or array of shape (..., K)
-    """
+    """Logits less their mean over classes, the last axis."""
     return logits - logits.mean(-1, keepdim=True)

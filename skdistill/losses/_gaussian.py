@@ -46,18 +46,10 @@ class Mixture(Gaussian):
 
 
 def moments(members: Gaussian) -> tuple[Gaussian, Tensor]:
-    """Gaussian with the mean and the variance of the mixture of members, and the epistemic part.
+    """Gaussian (..., n, t) with the moments of the mixture of members, and its epistemic variance.
 
-    Parameters
-    ----------
-    members : Gaussian of shape (..., M, n, t)
-
-    Returns
-    -------
-    aggregate : Gaussian of shape (..., n, t)
-        Mean and total variance, mean variance + variance of the means (with 1/M).
-    epistemic : Tensor of shape (..., n, t)
-        The variance of the means.
+    The total variance is the mean variance plus the variance of the means (with 1/M), which is the
+    epistemic part. Members have shape (..., M, n, t).
     """
     mixture = Mixture(*members)
     aggregate = Gaussian(*(value.squeeze(-3) for value in mixture.aggregate))
@@ -65,18 +57,7 @@ def moments(members: Gaussian) -> tuple[Gaussian, Tensor]:
 
 
 def gradient_of_outputs(outputs: Tensor, gradient: Gaussian) -> Tensor:
-    """Gradient with respect to the outputs that ``Gaussian.from_outputs`` reads as a Gaussian.
-
-    Parameters
-    ----------
-    outputs : Tensor of shape (..., n, 2 t)
-    gradient : Gaussian of shape (..., n, t)
-        With respect to its mean and its variance.
-
-    Returns
-    -------
-    gradient : Tensor of shape (..., n, 2 t)
-    """
+    """Gradient in outputs, given that in what ``Gaussian.from_outputs`` reads from them."""
     raw = outputs.tensor_split(2, dim=-1)[1]
     return torch.cat((gradient.mean, gradient.variance * raw.sigmoid()), dim=-1)
 
@@ -85,21 +66,7 @@ def gradient_of_outputs(outputs: Tensor, gradient: Gaussian) -> Tensor:
 def of_gaussian_outputs(
     outputs: Tensor, loss: Loss[..., Any], *arguments: Any
 ) -> tuple[Tensor, Tensor]:
-    """A loss of Gaussians, for the outputs that ``Gaussian.from_outputs`` reads as them.
-
-    Parameters
-    ----------
-    outputs : Tensor of shape (..., n, 2 t)
-    loss : Loss
-        Of a Gaussian of shape (..., n, t).
-    *arguments
-        What it takes after the Gaussian.
-
-    Returns
-    -------
-    loss : Tensor
-        As of `loss`.
-    """
+    """A loss of Gaussians, for the outputs that ``Gaussian.from_outputs`` reads as them."""
     value, gradient = loss.and_gradient(Gaussian.from_outputs(outputs), *arguments)
     return value, gradient_of_outputs(outputs, gradient)
 
@@ -146,16 +113,7 @@ def gaussian_nll(
 
 @loss_with_gradient
 def gaussian_cross_entropy(prediction: Gaussian, target: Gaussian) -> tuple[Tensor, Gaussian]:
-    """Kullback-Leibler divergence KL(target || prediction), up to the target's entropy.
-
-    Parameters
-    ----------
-    prediction, target : Gaussian of shape (..., n, t)
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-    """
+    """Kullback-Leibler divergence KL(target || prediction), up to the target's entropy."""
     losses, gradient = _cross_entropies(prediction, target)
     return losses.sum(-1), gradient
 
@@ -179,17 +137,7 @@ def _cross_entropies(
 
 @loss_with_gradient
 def correctness(heads: Gaussian, y: Tensor) -> tuple[Tensor, Gaussian]:
-    """L1 of Hydra+: the heads' mean negative log-likelihood of the label (Hydra+, Eq 4).
-
-    Parameters
-    ----------
-    heads : Gaussian of shape (..., M, n, t)
-    y : Tensor of shape (..., n, t)
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-    """
+    """L1 of Hydra+: the heads' mean negative log-likelihood of the label (Hydra+, Eq 4)."""
     label = Gaussian(y.unsqueeze(-3), y.new_zeros(()))  # what is known has no variance
     losses, gradient = _cross_entropies(heads, label, 1 / heads.mean.shape[-3])
     return losses.sum((-3, -1)), gradient
@@ -197,17 +145,7 @@ def correctness(heads: Gaussian, y: Tensor) -> tuple[Tensor, Gaussian]:
 
 @loss_with_gradient
 def aggregation(heads: Mixture, members: Mixture) -> tuple[Tensor, Gaussian]:
-    """L2 of Hydra+: KL between the aggregates of members and heads (Hydra+, Eq 6).
-
-    Parameters
-    ----------
-    heads : Mixture of shape (..., M, n, t)
-    members : Mixture of shape (..., N, n, t)
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
-    """
+    """L2 of Hydra+: KL between the aggregates of members and heads (Hydra+, Eq 6)."""
     n_heads = heads.mean.shape[-3]
     losses, gradient = _cross_entropies(heads.aggregate, members.aggregate, 1 / n_heads)
     # d centre = sum_m d mean_m / M, d variance = sum_m (d variance_m + 2 residual_m d mean_m) / M
@@ -222,16 +160,8 @@ def individuality(
 ) -> tuple[Tensor, Gaussian]:
     """L3 of Hydra+: mean KL between each member and its head (Hydra+, Eq 8).
 
-    Parameters
-    ----------
-    heads : Gaussian of shape (..., M, n, t)
-    members : Gaussian of shape (..., N, n, t)
-    pairs : pair of Tensor, default=None
-        Which member goes with which head, see ``pairing``; None pairs them in order, N = M.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
+    `pairs` tells which member goes with which head, see ``pairing``; None pairs them in order, N =
+    M.
     """
     member_index, head_index = pairs or (None, None)
     targets = Gaussian(*(at(value, member_index) for value in members))
@@ -249,22 +179,9 @@ def residual_mismatch(
     """Squared distance between the residuals of paired members and heads, in epistemic units.
 
     A residual is a mean less the mean over members (heads): what one network says that the others
-    do not. L3 weighs residuals by 1/variance, so that where noise dominates they are never
-    learnt; here the yardstick is the teacher's own epistemic variance. Ours, not the paper's.
-
-    Parameters
-    ----------
-    heads : Mixture of shape (..., M, n, t)
-    members : Mixture of shape (..., N, n, t)
-        On standardised targets.
-    pairs : pair of Tensor, default=None
-        As in :func:`individuality`.
-    floor : float, default=1e-4
-        Added to the epistemic variance in the denominator.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
+    do not. L3 weighs residuals by 1/variance, so that where noise dominates they are never learnt;
+    here the yardstick is the teacher's own epistemic variance, plus a floor. Ours, not the paper's.
+    Targets are standardised; `pairs` is as in :func:`individuality`.
     """
     member_index, head_index = pairs or (None, None)
     error = at(heads.residuals, head_index) - at(members.residuals, member_index)
@@ -278,17 +195,7 @@ def residual_mismatch(
 def spread_error(
     heads: Mixture, members: Mixture, log_gain: Tensor | None = None, floor: float = 1e-5
 ) -> Tensor:
-    """Logarithm of the heads' epistemic variance, times a gain, less that of the members'.
-
-    Parameters
-    ----------
-    heads, members, log_gain, floor
-        As in ``spread_mismatch``.
-
-    Returns
-    -------
-    error : Tensor of shape (..., n, t)
-    """
+    """Log of the heads' epistemic variance, times a gain, less that of the members: (..., n, t)."""
     error = ((heads.epistemic + floor) / (members.epistemic + floor)).squeeze(-3).log_()
     return error if log_gain is None else error + log_gain
 
@@ -299,22 +206,9 @@ def spread_mismatch(
 ) -> tuple[Tensor, Gaussian]:
     """Squared difference between the log epistemic variances of members and heads.
 
-    Ours, not the paper's: it keeps the scale of the epistemic part, which L2 and L3 lose.
-
-    Parameters
-    ----------
-    heads : Mixture of shape (..., M, n, t)
-    members : Mixture of shape (..., N, n, t)
-        On standardised targets.
-    log_gain : Tensor of shape (..., n, t), default=None
-        Logarithm of a factor by which the heads' epistemic variance is multiplied, a constant here:
-        the slope with respect to it is twice ``spread_error``. None is 0.
-    floor : float, default=1e-5
-        Added to both variances.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
+    Ours, not the paper's: it keeps the scale of the epistemic part, which L2 and L3 lose. Targets
+    are standardised. The gain, whose logarithm has shape (..., n, t), multiplies the heads'
+    epistemic variance. It is a constant here; the slope in its logarithm is twice ``spread_error``.
     """
     error = spread_error(heads, members, log_gain, floor)
     # d_epistemic = 2 error / epistemic, d epistemic = sum_m 2 residual_m d mean_m / M

@@ -12,15 +12,8 @@ Pairs = tuple[Tensor, Tensor]
 def pairing(n_members: int, n_heads: int) -> tuple[Tensor, Tensor]:
     """Pairs of a member and the head that imitates it: member n goes to head n mod M.
 
-    With more heads than members it is the other way round: head m imitates member m mod N.
-
-    Parameters
-    ----------
-    n_members, n_heads : int
-
-    Returns
-    -------
-    members, heads : Tensor of int64, both of shape (max(n_members, n_heads),)
+    With more heads than members, head m imitates member m mod N. Returns the numbers of the members
+    and those of their heads, each of shape (max(n_members, n_heads),).
     """
     pairs = torch.arange(max(n_members, n_heads))
     return pairs % n_members, pairs % n_heads

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Losses that know their gradient in closed form, and weighted sums of them.
+"""Losses that know their gradient in closed form, weighted sums of them, and a bound on one row.
 
 A loss is written once, as a function that returns the loss of every row, (..., n), and the gradient
 of their sum with respect to the prediction, its first argument. The prediction is a tensor of
@@ -149,13 +149,24 @@ def weighted_sum(terms: Iterable[Term], prediction: Any) -> tuple[Tensor, Any]:
 def tempered_sum(
     terms: Iterable[Term], outputs: Tensor, temperature: float | Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Sum of the terms, as :func:`weighted_sum`, for outputs divided by a temperature T.
+    """:func:`weighted_sum` for outputs divided by a temperature T, multiplied by T^2.
 
-    The sum is multiplied by T^2, so that its gradient, with respect to the outputs before they are
-    divided, keeps its scale.
+    So its gradient, with respect to the outputs before they are divided, keeps its scale.
     """
     loss, gradient = weighted_sum(terms, outputs / temperature)
     return loss * temperature**2, gradient.mul_(temperature)
+
+
+def log_tailed_clip(loss: Tensor, gradient: Tensor, limit: float) -> tuple[Tensor, Tensor]:
+    """Loss that grows as its logarithm from a limit on: ``limit (1 + ln(loss / limit))``.
+
+    A network's outputs for a row far from all others move a long way with each step, and a
+    likelihood grows with their square, or exponentially: one such row outweighs all others by many
+    orders of magnitude until the network recovers. Below the limit nothing changes. The gradient,
+    (..., n, p), is that with respect to the outputs.
+    """
+    excess = (loss / limit).clamp(min=1.0)
+    return loss.clamp(max=limit) + limit * excess.log(), gradient / excess.unsqueeze(-1)
 
 
 def _add(total: Tensor, more: Tensor, weight: float | Tensor) -> Tensor:

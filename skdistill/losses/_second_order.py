@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from ..distributions import (
     Gaussian,
@@ -25,8 +26,9 @@ from ..distributions import (
     NormalInverseGamma,
     NormalInverseWishart,
 )
+from ._categorical import Categories, Members, categorical_aggregation, information_mismatch
 from ._gaussian import gaussian_cross_entropy, gradient_of_outputs
-from ._loss import Loss, loss_with_gradient
+from ._loss import Loss, Term, loss_with_gradient, weighted_sum
 
 _TINY = 1e-12  # keeps logarithms finite where members agree
 
@@ -34,41 +36,21 @@ _TINY = 1e-12  # keeps logarithms finite where members agree
 
 
 def gaussian_parameters(members: Gaussian, min_variance: float = 1e-6) -> Tensor:
-    """Means and raw variances of members: z of Eq 12.
+    """Means and raw variances of members on standardised targets: z (..., M, n, 2 t) of Eq 12.
 
-    Parameters
-    ----------
-    members : Gaussian of shape (..., M, n, t)
-        On standardised targets.
-    min_variance : float, default=1e-6
-        What is added to the softplus of the raw variance. Variances less than twice this count as
-        that, so that members that predict a point keep a finite raw variance.
-
-    Returns
-    -------
-    z : Tensor of shape (..., M, n, 2 t)
-        The means, then as many raw variances.
+    The variance is the floor plus the softplus of the raw one. Variances less than twice the floor
+    count as that, so that members that predict a point keep a finite raw variance.
     """
     variance = (members.variance - min_variance).clamp(min=min_variance)
     return torch.cat((members.mean, _inverse_softplus(variance)), dim=-1)
 
 
 def relative_logits(members: Tensor, smoothing: float = 0.0, min_log_prob: float = -30.0) -> Tensor:
-    """Logits of members less that of the last class: z of Eq 9.
+    """Logits of members less that of the last class: z (..., M, n, K - 1) of Eq 9.
 
-    Parameters
-    ----------
-    members : Tensor of shape (..., M, n, K)
-        Logits or log probabilities, ``-inf`` for what a member rules out.
-    smoothing : float, default=0.0
-        Weight of the uniform distribution, which is mixed into every member. Use it for members
-        that give probabilities of zero, which would govern mean and variance of the logits.
-    min_log_prob : float, default=-30.0
-        Smaller log probabilities count as this.
-
-    Returns
-    -------
-    z : Tensor of shape (..., M, n, K - 1)
+    Members are logits or log probabilities, ``-inf`` for what they rule out; log probabilities less
+    than `min_log_prob` count as that. Smoothing mixes the uniform distribution into every member,
+    for members that give probabilities of zero: these would govern mean and variance of the logits.
     """
     log_probs = members.log_softmax(-1)
     if smoothing:
@@ -84,14 +66,8 @@ def relative_logits(members: Tensor, smoothing: float = 0.0, min_log_prob: float
 class PairedNormal(NamedTuple):
     """Normal distributions over pairs (z1, z2), by regression of z1 on z2.
 
-    Parameters
-    ----------
-    mean : Tensor of shape (..., n, 2 t)
-        Of t numbers z1, then of as many z2.
-    variance : Tensor of shape (..., n, 2 t)
-        Of z1 given z2, then of z2.
-    slope : Tensor of shape (..., n, t)
-        ``Cov(z1, z2) / Var z2``.
+    The mean (..., n, 2 t) is that of t numbers z1, then of as many z2; the variance (..., n, 2 t)
+    that of z1 given z2, then of z2; the slope (..., n, t) is ``Cov(z1, z2) / Var z2``.
     """
 
     mean: Tensor
@@ -100,18 +76,11 @@ class PairedNormal(NamedTuple):
 
 
 class NormalInverseGammaTarget(NamedTuple):
-    """Statistics of members' means and variances that the normal-inverse-gamma likelihood needs.
+    """What the normal-inverse-gamma likelihood needs of members' means and variances: (..., n, t).
 
-    Parameters
-    ----------
-    mean : Tensor of shape (..., n, t)
-        Mean of the means, each weighted by its precision (1 / variance).
-    harmonic : Tensor of shape (..., n, t)
-        Harmonic mean of the variances.
-    scatter : Tensor of shape (..., n, t)
-        Mean squared deviation of the means from their mean, in units of the variances.
-    gap : Tensor of shape (..., n, t)
-        Mean log variance less the log of the harmonic mean; not negative.
+    Mean of the means, each weighted by its precision; harmonic mean of the variances; scatter, the
+    mean squared deviation of the means from their mean, in units of the variances; gap, the mean
+    log variance less the log of the harmonic mean, which is not negative.
     """
 
     mean: Tensor
@@ -121,32 +90,13 @@ class NormalInverseGammaTarget(NamedTuple):
 
 
 def normal_target(z: Tensor) -> Gaussian:
-    """Mean and variance (with 1/M) of the members' parameters: the minimiser of Eq 7.
-
-    Parameters
-    ----------
-    z : Tensor of shape (..., M, n, p)
-
-    Returns
-    -------
-    target : Gaussian of shape (..., n, p)
-    """
+    """Mean and variance (with 1/M) of the members' parameters: the minimiser of Eq 7."""
     variance, mean = torch.var_mean(z, dim=-3, correction=0)
     return Gaussian(mean, variance)
 
 
 def paired_normal_target(z: Tensor) -> PairedNormal:
-    """Mean and covariance (with 1/M) of pairs of the members' parameters: the minimiser of Eq 7.
-
-    Parameters
-    ----------
-    z : Tensor of shape (..., M, n, 2 t)
-        As ``gaussian_parameters`` gives them.
-
-    Returns
-    -------
-    target : PairedNormal of shape (..., n, t)
-    """
+    """Mean and covariance (with 1/M) of pairs of the members' parameters: the minimiser of Eq 7."""
     mean = z.mean(-3, keepdim=True)
     first, second = (z - mean).chunk(2, dim=-1)
     variance = second.square().mean(-3)
@@ -159,18 +109,9 @@ def paired_normal_target(z: Tensor) -> PairedNormal:
 def normal_inverse_gamma_target(
     members: Gaussian, min_variance: float = 1e-6
 ) -> NormalInverseGammaTarget:
-    """Statistics of members' means and variances.
+    """Statistics of members' means and variances on standardised targets.
 
-    Parameters
-    ----------
-    members : Gaussian of shape (..., M, n, t)
-        On standardised targets.
-    min_variance : float, default=1e-6
-        Variances less than this count as this.
-
-    Returns
-    -------
-    target : NormalInverseGammaTarget of shape (..., n, t)
+    Variances less than `min_variance` count as this.
     """
     precision = members.variance.clamp(min=min_variance).reciprocal()
     mean_precision = precision.mean(-3, keepdim=True)
@@ -183,47 +124,16 @@ def normal_inverse_gamma_target(
     )
 
 
-def normal_inverse_gamma_start(
-    target: NormalInverseGammaTarget, weight: Tensor | None = None
+def normal_inverse_start(
+    target: NormalInverseGammaTarget, weight: Tensor | None, n_groups: int
 ) -> Tensor:
-    """Outputs of the best student that predicts the same for all rows.
+    """Outputs (..., 2 t + 2 n_groups) of the best student that predicts the same for all rows.
 
-    Networks start from it, by the bias of their last layer: where noise variances are far from
-    one, the likelihood is so steep elsewhere that Adam does not recover from the first gradients.
-
-    Parameters
-    ----------
-    target : NormalInverseGammaTarget of shape (..., n, t)
-    weight : Tensor of shape (n,), default=None
-        Of the rows; None is equal weights.
-
-    Returns
-    -------
-    outputs : Tensor of shape (..., 4 t)
-        The minimiser.
+    The targets of a group share nu and the degrees of freedom: there are t groups for the
+    normal-inverse-gamma distribution, one for the normal-inverse-Wishart. Networks start from it,
+    by the bias of their last layer: where noise variances are far from one, the likelihood is so
+    steep elsewhere that Adam does not recover from the first gradients.
     """
-    return _start(target, weight, n_groups=target.mean.shape[-1])
-
-
-def normal_inverse_wishart_start(
-    target: NormalInverseGammaTarget, weight: Tensor | None = None
-) -> Tensor:
-    """``normal_inverse_gamma_start`` for the normal-inverse-Wishart distribution.
-
-    Parameters
-    ----------
-    target, weight : as in ``normal_inverse_gamma_start``
-
-    Returns
-    -------
-    outputs : Tensor of shape (..., 2 t + 2)
-        The minimiser.
-    """
-    return _start(target, weight, n_groups=1)
-
-
-def _start(target: NormalInverseGammaTarget, weight: Tensor | None, n_groups: int) -> Tensor:
-    """Best constant outputs where the targets of a group share nu and the degrees of freedom."""
     mean, harmonic, scatter, gap = (statistic.double() for statistic in target)
     share = torch.ones(mean.shape[-2]).to(mean) if weight is None else weight.to(mean)
     share = (share / share.sum()).unsqueeze(-1)
@@ -269,20 +179,7 @@ def normal_nll(
 
     Given the moments of the members' Gaussians instead, ``moments(members)[0]``, it is the
     divergence KL(members' mixture || student) of mixture distillation (Eq 6). Either way the
-    minimiser is the target.
-
-    Parameters
-    ----------
-    outputs : Tensor of shape (..., n, 2 p)
-        The means, then as many raw variances, see ``Gaussian.from_outputs``.
-    target : Gaussian of shape (..., n, p)
-        See ``normal_target``.
-    min_variance : float, default=1e-6
-        Floor added to the variances.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
+    minimiser is the target. Outputs (..., n, 2 p) are read by ``Gaussian.from_outputs``.
     """
     prediction = Gaussian.from_outputs(outputs, min_variance)
     loss, gradient = gaussian_cross_entropy.and_gradient(prediction, target)
@@ -295,18 +192,8 @@ def paired_normal_nll(
 ) -> tuple[Tensor, Tensor]:
     """Mean negative log density of pairs of parameters, full covariance (Eqs 7 and 13).
 
-    Parameters
-    ----------
-    outputs : Tensor of shape (..., n, 5 t)
-        As ``GaussianNormal.from_outputs`` reads them with ``covariance="full"``.
-    target : PairedNormal of shape (..., n, t)
-        Its minimiser, see ``paired_normal_target``.
-    min_variance : float, default=1e-8
-        Floor added to the variances.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
+    Outputs (..., n, 5 t) are those of ``GaussianNormal.from_outputs`` with ``covariance="full"``;
+    the target is the minimiser.
     """
     n_targets = target.slope.shape[-1]
     diagonal, slope = outputs[..., : 4 * n_targets], outputs[..., 4 * n_targets :]
@@ -342,24 +229,9 @@ def matched_moments(
 
     The likelihood of Eq 7 counts the student's errors of the mean as spread of the members: its
     variance at a row is theirs plus the squared error, which is the larger of the two where members
-    agree. Here the covariance alone follows Eq 7, as if the means were exact, and the means have
-    :math:`\frac{1}{2} \sum_j \pi_j (\mu_j - \bar z_j)^2`. Both have the same minimiser.
-
-    Parameters
-    ----------
-    outputs : Tensor of shape (..., n, 4 t) or (..., n, 5 t)
-    nll : Loss
-        :func:`normal_nll`, or ``paired_normal_nll``.
-    target : Gaussian or PairedNormal
-        What `nll` takes, of the mean (..., n, 2 t).
-    precision : Tensor of shape (..., n, 2 t)
-        Weights :math:`\pi` of the means.
-    min_variance : float, default=1e-6
-        What `nll` takes.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
+    agree. Here the covariance alone follows Eq 7, by `nll`, as if the means were exact, and the
+    means have :math:`\frac{1}{2} \sum_j \pi_j (\mu_j - \bar z_j)^2`, with a precision :math:`\pi`
+    (..., n, 2 t). Both have the same minimiser.
     """
     mean = outputs[..., : precision.shape[-1]]
     loss, gradient = nll.and_gradient(outputs, target._replace(mean=mean), min_variance)
@@ -371,19 +243,10 @@ def matched_moments(
 
 @loss_with_gradient
 def low_rank_normal_nll(outputs: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean negative log density of parameters, covariance diagonal plus low rank (Eqs 7 and 10).
+    """Mean negative log density of parameters z, covariance diagonal plus low rank (Eqs 7 and 10).
 
-    Parameters
-    ----------
-    outputs : Tensor of shape (..., n, (2 + r) p)
-        The means, as many raw variances, and the r columns of the factor, as
-        ``LogitNormal.from_outputs`` reads them; r is at least 1.
-    z : Tensor of shape (..., M, n, p)
-        Parameters of the members.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
+    Outputs (..., n, (2 + r) p) are those of ``LogitNormal.from_outputs``, with r at least 1; the
+    members' parameters have shape (..., M, n, p).
     """
     n_members, size = z.shape[-3], z.shape[-1]
     diagonal, columns = outputs[..., : 2 * size], outputs[..., 2 * size :]
@@ -423,18 +286,8 @@ def normal_inverse_gamma_nll(
     targets and with Stirling's terms of ln Gamma taken out,
     ``(nu square - ln nu) / 2 + (ln Gamma(alpha) - alpha ln alpha + alpha) + alpha misfit``, where
     ``square`` is the mean of (member's mean - mean)^2 / variance, and ``misfit``, which is not
-    negative, that of s / variance - 1 - ln(s / variance).
-
-    Parameters
-    ----------
-    outputs : Tensor of shape (..., n, 4 t)
-        As ``NormalInverseGamma.from_outputs`` reads them.
-    target : NormalInverseGammaTarget of shape (..., n, t)
-        See ``normal_inverse_gamma_target``.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
+    negative, that of s / variance - 1 - ln(s / variance). Outputs (..., n, 4 t) are those of
+    ``NormalInverseGamma.from_outputs``.
     """
     return _normal_inverse_nll_and_gradient(outputs, target, n_groups=target.mean.shape[-1])
 
@@ -448,18 +301,8 @@ def normal_inverse_wishart_nll(
     With s of t targets, ``half`` the degrees of freedom, and ``psi = 2 half s``, it is
     ``(nu square - t ln nu) / 2 + ln Gamma_t(half) - t (half ln half - half) + half misfit``, where
     ``square`` and ``misfit`` are those of :func:`normal_inverse_gamma_nll`, summed over the
-    targets, and ``Gamma_t`` is the multivariate Gamma function.
-
-    Parameters
-    ----------
-    outputs : Tensor of shape (..., n, 2 t + 2)
-        As ``NormalInverseWishart.from_outputs`` reads them.
-    target : NormalInverseGammaTarget of shape (..., n, t)
-        See ``normal_inverse_gamma_target``.
-
-    Returns
-    -------
-    loss : Tensor of shape (..., n)
+    targets, and ``Gamma_t`` is the multivariate Gamma function. Outputs (..., n, 2 t + 2) are those
+    of ``NormalInverseWishart.from_outputs``.
     """
     return _normal_inverse_nll_and_gradient(outputs, target, n_groups=1)
 
@@ -506,25 +349,48 @@ def _multivariate(function: Callable[[Tensor], Tensor], half: Tensor, size: int)
     return result
 
 
+@loss_with_gradient
+def logit_normal_moments(
+    outputs: Tensor,
+    members: Members,
+    draws: Tensor,
+    weight: float = 0.05,
+    floor: float = 1e-6,
+) -> tuple[Tensor, Tensor]:
+    r"""Mean and mutual information of the members, each matched by a term of its own.
+
+    Draws :math:`z_s = \mu + \sigma \varepsilon_s` of the logits less that of the last class (Eqs 9
+    and 10 of Lindqvist et al., 2020) are heads: it is the cross-entropy of their mean relative to
+    the members' mean, plus w times the squared difference of the log mutual informations. Ours, not
+    the paper's: the likelihood of the logits weighs those of impossible classes, which are many and
+    of which members differ most, as it does those that matter.
+
+    Outputs (..., n, 2 (K - 1)) are means and raw variances, members log probabilities (..., M, n,
+    K), the draws (T, K - 1) standard normal and the same for every row.
+    """
+    mean, variance = (part.unsqueeze(-3) for part in Gaussian.from_outputs(outputs))
+    noise, std = draws.unsqueeze(-2), variance.sqrt()
+    heads = Categories(pad(torch.addcmul(mean, std, noise), (0, 1)))
+    terms = (
+        Term(categorical_aggregation, (members,)),
+        Term(information_mismatch, (members, floor), weight),
+    )
+    loss, gradient = weighted_sum(terms, heads)
+    d_logits = gradient[..., :-1]
+    d_variance = (d_logits * noise).sum(-3) / (2 * std.squeeze(-3))
+    return loss, gradient_of_outputs(outputs, Gaussian(d_logits.sum(-3), d_variance))
+
+
 # --- the supervised term ----------------------------------------------------------------------
 
 
 def label_nll(
     student: GaussianNormal | NormalInverseGamma | NormalInverseWishart | LogitNormal, y: Tensor
 ) -> Tensor:
-    """Negative log density of labels, the distribution over predictions integrated out.
+    """Negative log density of labels, the distribution over predictions integrated out, in nats.
 
-    Parameters
-    ----------
-    student : distribution
-        Of n rows, as read off the outputs: any of :mod:`skdistill.distributions`.
-    y : Tensor of shape (n, t), or of int64 of shape (n,)
-        Targets, or classes counted from 0.
-
-    Returns
-    -------
-    loss : Tensor of shape (n,)
-        In nats (Eqs 16 and 17), summed over the targets.
+    The student has n rows, `y` shape (n, t), or (n,) and int64 for classes counted from 0; the
+    densities of several targets are summed (Eqs 16 and 17).
     """
     if y.dtype == torch.int64:
         # Not by `log_prob`, whose check of the codes would wait for a GPU at each step.

@@ -18,8 +18,7 @@ from ._connections import CONNECTIONS, Booster, Learner, Rounds
 from ._convolutional import ConvNet, ResNet
 from ._dropout import with_dropout
 from ._embeddings import Periodic, PiecewiseLinear
-from ._function_draws import FunctionDraws, UnknownDraws
-from ._gaps import Gaps
+from ._function_draws import FunctionDraws, Gaps, UnknownDraws
 from ._inputs import InputEncoder
 from ._models import CategoricalStack, GaussianStack, MultiHead, split_head
 from ._networks import ACTIVATIONS, ELEMENTWISE, MLP, ResidualLayer

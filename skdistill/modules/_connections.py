@@ -138,20 +138,9 @@ CONNECTIONS: dict[str, type[Connection]] = {
 class Learner(nn.Module):
     """One network of a booster: a core, connections to earlier learners, a body, a last layer.
 
-    Parameters
-    ----------
-    network : nn.Sequential
-    row_shape : tuple of int
-    head_layers : int, default=1
-        How many layers with parameters come after the connections.
-    connection : str, default="none"
-        One of ``CONNECTIONS``, or "none".
-    sources : list of Learner, default=()
-        The earlier learners that it reads, the last of them first.
-    over_time : bool, default=False
-        Whether to predict from the state at every time step of a series, not only the last.
-    generator : torch.Generator, default=None
-        Source of the connections' initial weights.
+    `head_layers` layers with parameters come after the connections, of one kind of ``CONNECTIONS``,
+    to the earlier learners `sources`, the last of them first. With `over_time` it predicts from the
+    state at every time step of a series, not only from the last.
     """
 
     connections: Any  # an nn.ModuleList of Connection
@@ -382,20 +371,11 @@ class Booster(nn.Module):
 
 @dataclass(eq=False)
 class Rounds:
-    """Rounds of a booster on some rows, one by one, with the activations and outputs so far.
+    """Runs a booster round by round, and keeps activations and outputs so far.
 
-    Parameters
-    ----------
-    booster : Booster
-    x : Tensor of shape (n, ...)
-    over_time : bool, default=False
-        Whether to keep the outputs at all time steps, (time, n, L), in place of (n, L).
-    chunk : int, default=None
-        Rows to run at a time; None is all of them.
-    before_chunk : callable, default=None
-        Called before each chunk; an error that it raises leaves the rounds so far intact.
-    reach : int, default=None
-        How many rounds back learners read at most; older activations are dropped. None keeps all.
+    `chunk` rows are run at a time, and `before_chunk` is called before each; an error that it
+    raises leaves the rounds so far intact. Learners read at most `reach` rounds back; older
+    activations are dropped. With `over_time` the outputs at all time steps are kept, (time, n, L).
     """
 
     booster: Booster

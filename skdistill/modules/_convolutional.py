@@ -23,7 +23,9 @@ _CHANNELS_PER_GROUP = 16
 
 
 class ConvNet(nn.Sequential):
-    """Convolutional network: convolutions with pooling, then a multi-layer perceptron.
+    r"""Convolutional network: convolutions with pooling, then a multi-layer perceptron.
+
+    Weights and biases start as torch's layers do: uniform on :math:`\pm 1/\sqrt{\text{fan in}}`.
 
     Parameters
     ----------
@@ -33,10 +35,9 @@ class ConvNet(nn.Sequential):
         Width of the output.
     channels : tuple of int, default=(16, 32)
         Number of filters of each convolution.
-    kernel_size : int or tuple of int, default=3
-        Height and width of the filters; a tuple has one for each convolution. Their stride is one.
-    padding : int or tuple of int, default=1
-        Zeros on each side of what a convolution reads; a tuple has one for each convolution.
+    kernel_size, padding : int or tuple of int, default=3 and 1
+        Height and width of the filters, of stride one, and zeros on each side of what they read;
+        a tuple has one for each convolution.
     pooling : {"max", "avg"} or None, default="max"
         Pooling after each convolution and its activation.
     pool_size : int, default=2
@@ -55,45 +56,23 @@ class ConvNet(nn.Sequential):
 
     Notes
     -----
-    Weights and biases start as torch's layers do: uniform on :math:`\\pm 1/\\sqrt{\\text{fan in}}`.
+    Settings of published networks, besides that of the example, for MNIST and CIFAR-10 in GPED
+    (Vadera et al., 2020, Appendix A.2), and of the LeNet-like teacher of Hydra+ for images of
+    28 x 28 (Ferianc and Rodrigues, 2022, Appendix A.4):
 
-    Settings of published networks:
-
-    - GPED, MNIST [1]_: ``channels=(10, 20), kernel_size=4, padding=0, hidden_units=(80,)``;
-    - GPED, CIFAR-10 [1]_: ``channels=(16, 32), kernel_size=5, padding=0,
-      hidden_units=(200, 50)``;
-    - LeNet-5 [2]_, for images of 28 x 28: ``channels=(6, 16), kernel_size=5, padding=(2, 0),
-      pooling="avg", activation="tanh", hidden_units=(120, 84)``;
-    - the LeNet-like teacher of Hydra+ [3]_: ``channels=(32, 64), kernel_size=5, padding=0,
-      hidden_units=(128,)``, for images of 28 x 28.
-
-    References
-    ----------
-    .. [1] Vadera, Jalaian, Marlin (2020), "Generalized Bayesian Posterior Expectation Distillation
-       for Deep Neural Networks", Appendix A.2.
-    .. [2] LeCun, Bottou, Bengio, Haffner (1998), "Gradient-based learning applied to document
-       recognition".
-    .. [3] Ferianc, Rodrigues (2022), "Simple Regularisation for Uncertainty-Aware Knowledge
-       Distillation", Appendix A.4.
+    - ``channels=(10, 20), kernel_size=4, padding=0, hidden_units=(80,)``;
+    - ``channels=(16, 32), kernel_size=5, padding=0, hidden_units=(200, 50)``;
+    - ``channels=(32, 64), kernel_size=5, padding=0, hidden_units=(128,)``.
 
     Examples
     --------
-    >>> import torch
+    LeNet-5 (LeCun et al., 1998, "Gradient-based learning applied to document recognition"):
+
     >>> from skdistill.modules import ConvNet, n_parameters
-    >>> lenet = ConvNet(
-    ...     (28, 28),
-    ...     10,
-    ...     channels=(6, 16),
-    ...     kernel_size=5,
-    ...     padding=(2, 0),
-    ...     pooling="avg",
-    ...     activation="tanh",
-    ...     hidden_units=(120, 84),
-    ... )
+    >>> of_lenet = {"channels": (6, 16), "kernel_size": 5, "padding": (2, 0), "pooling": "avg"}
+    >>> lenet = ConvNet((28, 28), 10, activation="tanh", hidden_units=(120, 84), **of_lenet)
     >>> n_parameters(lenet)
     61706
-    >>> lenet(torch.zeros(3, 28, 28)).shape
-    torch.Size([3, 10])
     """
 
     def __init__(
@@ -165,8 +144,8 @@ class ResNet(nn.Sequential):
     -----
     The default is ResNet-18 for images of 32 x 32, with a first convolution of 3 x 3 and no pooling
     after it, and group normalisation. ``normalization="batch"`` makes it the usual one, and with
-    ``channels=(32, 64, 128, 256)`` the teacher of Hydra+ [2]_ for CIFAR-10, whose heads are its
-    last two blocks: ``head_layers=3``.
+    ``channels=(32, 64, 128, 256)`` the teacher of Hydra+ (Appendix A.5) for CIFAR-10, whose heads
+    are its last two blocks: ``head_layers=3``.
 
     With batch normalisation a row's output depends, in training, on the other rows of its batch,
     also on those of small weight, so that a row of weight two is not the same as two rows. Every
@@ -176,18 +155,12 @@ class ResNet(nn.Sequential):
     References
     ----------
     .. [1] He, Zhang, Ren, Sun (2016), "Deep Residual Learning for Image Recognition".
-    .. [2] Ferianc, Rodrigues (2022), "Simple Regularisation for Uncertainty-Aware Knowledge
-       Distillation", Appendix A.5.
 
     Examples
     --------
-    >>> import torch
     >>> from skdistill.modules import ResNet, n_parameters
     >>> n_parameters(ResNet((3, 32, 32), 10))
     11173962
-    >>> small = ResNet((8, 8), 10, blocks=(1, 1), channels=(16, 32))
-    >>> small(torch.zeros(5, 8, 8)).shape
-    torch.Size([5, 10])
     """
 
     def __init__(

@@ -83,16 +83,7 @@ class Periodic(Settings):
 
 
 class PeriodicLayer(nn.Module):
-    """Maps inputs (..., d) to themselves and their sines and cosines, (..., d * (1 + 2 k)).
-
-    Parameters
-    ----------
-    in_features : int
-        Number of inputs d.
-    settings : Periodic
-    generator : torch.Generator or None
-        Source of the initial frequencies, the parameter (k, d).
-    """
+    """Maps inputs (..., d) to themselves and their sines and cosines, (..., d * (1 + 2 k))."""
 
     def __init__(self, in_features: int, settings: Periodic, generator: torch.Generator | None):
         super().__init__()

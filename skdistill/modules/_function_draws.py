@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ._gaps import Gaps
-from ._inputs import InputEncoder
+from ._inputs import InputEncoder, keep
 
 # Deviations from the mean up to which a sample's place matters; farther out functions grow along
 # rays. Arguments of sines stay small.
@@ -22,30 +21,52 @@ _LEAST = 1e-30
 # Distance from the mean beyond which functions grow no more.
 _LARGEST = 1e9
 
+# Units from an edge beyond which a value is no farther, and up to which it is at the edge: the
+# deviation of a Wiener process grows with the root of the distance, that of rounding too.
+_FARTHEST_UNITS, _AT_EDGE = 5e8, 1e-5
+
+
+class Gaps(nn.Module):
+    """Tells how unknown a value is that is in an interval of a column without training samples.
+
+    Its share is the variance of a Wiener process that is known at both ends of the interval, a
+    Brownian bridge, or at one where the other is infinite. It is 1 in the middle of an interval of
+    one unit, and at most there; beyond all samples it grows. Arrays have one entry for each of G
+    intervals.
+    """
+
+    def __init__(self, columns: np.ndarray, lower: np.ndarray, upper: np.ndarray, unit: np.ndarray):
+        super().__init__()
+        slopes = np.stack([4 / unit, -4 / unit])  # distances from both ends, in quarters of a unit
+        is_between = np.isfinite(lower) & np.isfinite(upper)
+        keep(self, "columns", columns)
+        keep(self, "slopes", slopes)
+        keep(self, "offsets", -np.stack([lower, upper]) * slopes - _AT_EDGE)
+        keep(self, "most", np.where(is_between, 1.0, _FARTHEST_UNITS))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map samples (n, n_columns) to the shares of the intervals, (n, G); 0 where one is NaN."""
+        kept: dict[str, Any] = self._buffers  # as attributes they take as long as sums of a sample
+        values = x.index_select(-1, kept["columns"]).unsqueeze(-2)
+        distances = torch.addcmul(kept["offsets"], values, kept["slopes"]).relu()
+        # b a / (b + a) for distances b and a, which may be 0, or infinite.
+        share = distances.reciprocal().sum(-2).reciprocal().minimum(kept["most"])
+        return share.masked_fill(share.isnan(), 0.0)
+
 
 class UnknownDraws(nn.Module):
     """S draws of what is added to predictions where columns are NaN, which is not known.
 
-    A draw has a value for each column, drawn once.
-
-    Parameters
-    ----------
-    of_unknown : ndarray of shape (n_columns, S, k)
-        What is added where a column is NaN, which is a value or a category that is not known.
-    unknown : ndarray of shape (n_columns, k)
-        Standard deviation of what is added: the draws have exactly its square as variance.
+    A draw has k values for each column, drawn once: `of_unknown`, of shape (n_columns, S, k). Where
+    a column is NaN, a value or a category that is not known, the draws have exactly the square of
+    `unknown`, (n_columns, k), as variance.
     """
 
     def __init__(self, of_unknown: np.ndarray, unknown: np.ndarray):
         super().__init__()
         self.n_draws, self.n_values = of_unknown.shape[1:]
-        self._keep("weights_of_unknown", of_unknown.reshape(len(of_unknown), -1))
-        self._keep("unknown_variance", np.square(unknown))
-
-    def _keep(self, name: str, values: np.ndarray) -> None:
-        """Register an array, which is no weight, as a buffer."""
-        tensor = torch.tensor(values, device="cpu")  # also where networks are built without memory
-        self.register_buffer(name, tensor, persistent=False)
+        keep(self, "weights_of_unknown", of_unknown.reshape(len(of_unknown), -1))
+        keep(self, "unknown_variance", np.square(unknown))
 
     @property
     def flop(self) -> int:
@@ -82,49 +103,24 @@ class FunctionDraws(UnknownDraws):
     """A Gaussian process that is conditioned to be zero at some samples, and S draws of it.
 
     Its variance has a closed form; it is all that predicted numbers take. A draw is a sum of random
-    Fourier features [1]_ and of kernel functions at inducing points, whose weights follow from
-    Matheron's rule [2]_. All draws share these features. Beyond a radius around the mean of the
-    training samples, draws grow in proportion to the distance from it. Where a column is NaN a draw
-    has a further value of that column, drawn once, and a part of it where the value of the column
-    is in a gap.
-    They are computed in float64: near the samples, large terms cancel.
+    Fourier features (Rahimi & Recht, 2007) and of kernel functions at inducing points, whose
+    weights follow from Matheron's rule (Wilson et al., 2020). All draws share these features.
+    Beyond a radius around the mean of the training samples, in standard deviations, draws grow in
+    proportion to the distance from it, with each further deviation by `growth`, as a share of what
+    they are within. Where a column is NaN a draw has a further value of that column, drawn once,
+    and a part of it where the value of the column is in a gap. They are computed in float64: near
+    the samples, large terms cancel.
 
-    Parameters
-    ----------
-    encoder : InputEncoder
-        Standardises samples; it neither bins nor bounds them.
-    relevance : ndarray of shape (d,)
-        Factors of its d outputs in distances.
-    length_scale : float
-        Of the squared exponential kernel.
-    radius : float
-        Distance from the mean, in standard deviations, beyond which draws grow.
-    growth : float
-        Their growth with each further deviation, as a share of what they are within.
-    inducing : ndarray of shape (m, d)
-        Inducing points, multiplied by the relevance.
-    frequencies, phases : ndarray of shape (D, d) and (D,)
-        Of the sines.
-    weights : ndarray of shape (D + m, S, k)
-        Of the features, for S draws of k values each.
-    of_unknown : ndarray of shape (n_columns + G, S, k)
-        As of :class:`UnknownDraws`, and where a value is as unknown in one of G gaps.
-    whitening : ndarray of shape (m, m)
-        Takes the kernel functions to features whose squares sum to the share of the prior variance
-        that is known: the inverse of the transposed Cholesky factor of the kernel matrix.
-    scale : ndarray of shape (k,)
-        Standard deviation of the process far from all samples.
-    usual : float
-        Variance of the process at samples like those of training, as a share of the prior one. It
-        is taken off the variance everywhere; what is left is exactly the variance of the draws.
-    unknown : ndarray of shape (n_columns + G, k)
-        As of :class:`UnknownDraws`, and in the gaps.
-    gaps : Gaps
-
-    References
-    ----------
-    .. [1] Rahimi & Recht (2007), "Random Features for Large-Scale Kernel Machines".
-    .. [2] Wilson et al. (2020), "Efficiently Sampling Functions from Gaussian Process Posteriors".
+    The encoder, which neither bins nor bounds samples, standardises them; relevances (d,) are
+    factors of its outputs in distances, and of the m inducing points (m, d). The sines have
+    frequencies (D, d) and phases (D,); all features have weights (D + m, S, k), for S draws of k
+    values each. `of_unknown` (n_columns + G, S, k) and `unknown` (n_columns + G, k) are as of
+    :class:`UnknownDraws`, and those of values that are as unknown in one of G gaps. `whitening` (m,
+    m), the inverse of the transposed Cholesky factor of the kernel matrix, takes the kernel
+    functions to features whose squares sum to the share of the prior variance that is known.
+    `scale` (k,) is the standard deviation far from all samples, `usual` the variance at samples
+    like those of training, as a share of the prior one. It is taken off the variance everywhere;
+    what is left is exactly the variance of the draws.
     """
 
     def __init__(
@@ -151,17 +147,17 @@ class FunctionDraws(UnknownDraws):
         # -|a x - p|^2 / 2 = -p^2 / 2 + (a p) x - (a^2 / 2) x^2, of relevance a and points p.
         factor, points = relevance / length_scale, inducing / length_scale
         minus_half_squares = -0.5 * np.square(factor)[:, None].repeat(len(points), 1)
-        self._keep("inducing", np.concatenate([(factor * points).T, minus_half_squares]))
-        self._keep("minus_half_squares", -0.5 * np.square(points).sum(1))
-        self._keep("whitening", whitening)
-        self._keep("most", np.array(1.0 - usual))
-        self._keep("within", scale * (1 - growth * radius))
-        self._keep("slope", scale * growth)
-        self._keep("frequencies", (relevance * frequencies).T)
-        self._keep("phases", phases)
+        keep(self, "inducing", np.concatenate([(factor * points).T, minus_half_squares]))
+        keep(self, "minus_half_squares", -0.5 * np.square(points).sum(1))
+        keep(self, "whitening", whitening)
+        keep(self, "most", np.array(1.0 - usual))
+        keep(self, "within", scale * (1 - growth * radius))
+        keep(self, "slope", scale * growth)
+        keep(self, "frequencies", (relevance * frequencies).T)
+        keep(self, "phases", phases)
         of_waves, of_kernel = np.split(weights.reshape(len(weights), -1), [len(phases)])
-        self._keep("weights_of_waves", of_waves)
-        self._keep("weights_of_kernel", of_kernel)
+        keep(self, "weights_of_waves", of_waves)
+        keep(self, "weights_of_kernel", of_kernel)
 
     @property
     def flop(self) -> int:

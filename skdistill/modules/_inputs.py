@@ -22,33 +22,26 @@ def compressed(z: Tensor) -> Tensor:
     return torch.addcmul(inside, excess.sign(), excess.abs().log1p())
 
 
+def keep(module: nn.Module, name: str, values: np.ndarray | None) -> None:
+    """Register an array, which is no weight, as a buffer."""
+    # On the CPU also where networks are built without memory.
+    tensor = None if values is None else torch.tensor(values, device="cpu")
+    module.register_buffer(name, tensor, persistent=False)
+
+
 class InputEncoder(nn.Module):
     """Turns rows of a table into the inputs of networks; nothing of it is learnt by gradients.
 
-    The inputs of a row are, in this order: its numbers, standardised, with 0 in place of missing
-    ones; 1 for each of some columns whose number is missing; 1 for the category that it has of each
-    categorical column, and 0 for the others; and the piecewise-linear encodings [1]_ of its
-    numbers.
+    The inputs of a row are, in this order: its numbers, less `loc` over `scale`, with 0 in place of
+    missing ones; 1 for each of the columns that `has_indicator` whose number is missing; 1 for the
+    category that it has of each categorical column, and 0 for the others; and the piecewise-linear
+    encodings of its numbers (Gorishniy, Rubachev & Babenko, 2022, "On Embeddings for Numerical
+    Features in Tabular Deep Learning", Eq 1).
 
-    Parameters
-    ----------
-    loc, scale : ndarray of shape (n_columns,)
-        What is taken from a column, and what the rest is divided by.
-    n_categories : ndarray of int of shape (n_columns,), default=None
-        Number of categories of the columns that are categorical, and 0 for the others. Their values
-        are codes 0, 1, ...; others, NaN among them, are no category. None is no such column.
-    has_indicator : ndarray of bool of shape (n_columns,), default=None
-        Columns whose missing values are told apart; None is none.
-    edges : sequence of ndarray, default=()
-        Edges of the bins of each column, of its standardised values, in ascending order; fewer than
-        two are no bins.
-    compresses : bool, default=False
-        Whether standardised numbers grow as a logarithm beyond 5, see :func:`compressed`.
-
-    References
-    ----------
-    .. [1] Gorishniy, Rubachev & Babenko (2022), "On Embeddings for Numerical Features in Tabular
-           Deep Learning", Eq 1.
+    `n_categories` is 0 for numerical columns. Categories are codes 0, 1, ...; others, NaN among
+    them, are no category. `edges` are those of the bins of each column, of its standardised values,
+    in ascending order; fewer than two are no bins. With `compresses`, standardised numbers grow as
+    a logarithm beyond 5, see :func:`compressed`.
     """
 
     def __init__(
@@ -84,20 +77,14 @@ class InputEncoder(nn.Module):
         self.is_bounded = compresses or self.n_bins > 0
         beyond = _BEYOND if compresses else np.inf
         for name, ends in (("low", (-beyond, 0.0)), ("high", (beyond, 1.0))):
-            self._keep(name, np.repeat(ends, (self.n_numbers, self.n_bins)))
-        self._keep("sources", None if is_of_all else np.concatenate(sources))
-        self._keep("starts", np.concatenate(starts))
-        self._keep("widths", np.concatenate(widths))
-        self._keep("loc", np.where(sizes == 0, loc, np.nan))  # missing categories stay missing
-        self._keep("indicators", indicators if len(indicators) else None)
-        self._keep("category_columns", of_categories)
-        self._keep("codes", np.concatenate([np.arange(size, dtype=float) for size in sizes]))
-
-    def _keep(self, name: str, values: Any) -> None:
-        """Register an array, which is no weight, as a buffer."""
-        # On the CPU also where networks are built without memory.
-        tensor = None if values is None else torch.as_tensor(values, device="cpu")
-        self.register_buffer(name, tensor, persistent=False)
+            keep(self, name, np.repeat(ends, (self.n_numbers, self.n_bins)))
+        keep(self, "sources", None if is_of_all else np.concatenate(sources))
+        keep(self, "starts", np.concatenate(starts))
+        keep(self, "widths", np.concatenate(widths))
+        keep(self, "loc", np.where(sizes == 0, loc, np.nan))  # missing categories stay missing
+        keep(self, "indicators", indicators if len(indicators) else None)
+        keep(self, "category_columns", of_categories)
+        keep(self, "codes", np.concatenate([np.arange(size, dtype=float) for size in sizes]))
 
     def forward(self, x: Tensor) -> Tensor:
         """Map rows (..., n_columns) to inputs (..., n_inputs)."""

@@ -73,7 +73,7 @@ class ResidualLayer(nn.Module):
 
 
 class MLP(nn.Sequential):
-    """Multi-layer perceptron.
+    """Multi-layer perceptron, whose weights and biases start as those of torch's ``nn.Linear`` do.
 
     Parameters
     ----------
@@ -95,11 +95,6 @@ class MLP(nn.Sequential):
         have then.
     generator : torch.Generator, default=None
         Source of the initial weights; None is torch's global generator.
-
-    Notes
-    -----
-    Weights and biases start as torch's ``nn.Linear`` does: uniform on
-    :math:`\\pm 1/\\sqrt{\\text{fan in}}`.
     """
 
     def __init__(

@@ -18,7 +18,7 @@ from ._networks import MLP
 
 
 class Recurrent(nn.Sequential):
-    """Recurrent network: layers of cells, the last state of the last layer, a linear layer.
+    r"""Recurrent network: layers of cells, the last state of the last layer, a linear layer.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class Recurrent(nn.Sequential):
     out_features : int
         Width of the output.
     cell : {"lstm", "gru", "fastrnn"}, default="lstm"
-        Recurrence: torch's ``nn.LSTM`` [1]_, its ``nn.GRU`` [2]_, or FastRNN [3]_.
+        Recurrence: torch's ``nn.LSTM``, its ``nn.GRU``, or FastRNN [1]_.
     hidden_units : int or tuple of int, default=(32,)
         Width of the state of each recurrent layer.
     generator : torch.Generator, default=None
@@ -41,16 +41,13 @@ class Recurrent(nn.Sequential):
     Notes
     -----
     Weights and biases start as those of torch's recurrent layers do: uniform on
-    :math:`\\pm 1/\\sqrt{\\text{width of the state}}`. The network has no weight that depends on
+    :math:`\pm 1/\sqrt{\text{width of the state}}`. The network has no weight that depends on
     the length of a series, and reads shorter and longer ones too. The layers before the last two
     give the states at all times, of shape (n, time, width).
 
     References
     ----------
-    .. [1] Hochreiter, Schmidhuber (1997), "Long Short-Term Memory".
-    .. [2] Cho et al. (2014), "Learning Phrase Representations using RNN Encoder-Decoder for
-       Statistical Machine Translation".
-    .. [3] Kusupati et al. (2018), "FastGRNN: A Fast, Accurate, Stable and Tiny Kilobyte Sized
+    .. [1] Kusupati et al. (2018), "FastGRNN: A Fast, Accurate, Stable and Tiny Kilobyte Sized
        Gated Recurrent Neural Network", Section 3.1.
 
     Examples
@@ -58,11 +55,8 @@ class Recurrent(nn.Sequential):
     >>> import torch
     >>> from skdistill.modules import Recurrent
     >>> network = Recurrent((20, 3), 2, cell="gru", hidden_units=(16,))
-    >>> series = torch.zeros(5, 20, 3)
-    >>> network(series).shape
+    >>> network(torch.zeros(5, 20, 3)).shape
     torch.Size([5, 2])
-    >>> torch.nn.Sequential(*list(network)[:-2])(series).shape
-    torch.Size([5, 20, 16])
     """
 
     def __init__(

@@ -44,8 +44,6 @@ class RecurrentSequenceModel(nn.Module):
     >>> source, target = torch.ones(5, 8, dtype=torch.long), torch.ones(5, 9, dtype=torch.long)
     >>> RecurrentSequenceModel(20, 30)(source, target).shape
     torch.Size([5, 9, 30])
-    >>> RecurrentSequenceModel(None, 30)(target).shape
-    torch.Size([5, 9, 30])
     """
 
     def __init__(

@@ -29,11 +29,8 @@ _LARGE_MAPS, _LARGE_STATES = 100_000, 5_000
 class StackedLinear(nn.Module):
     """Linear layers with leading axes: ``y = x @ weight + bias`` for each of them.
 
-    Parameters
-    ----------
-    weight : Tensor of shape (*lead, in, out)
-        `lead` is (S,) for S members or (S, M) for M heads of each.
-    bias : Tensor of shape (*lead, 1, out)
+    The weight is (*lead, in, out) and the bias (*lead, 1, out), where `lead` is (S,) for S members
+    or (S, M) for M heads of each.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor):
@@ -82,14 +79,7 @@ class SharedLinear(nn.Module):
     """Linear layer whose matrix all members share, with what each member has of its own.
 
     Member m maps h to ``((h * r[m]) @ weight) * s[m] + bias[m]``, Eq 1 of BatchEnsemble; in the
-    mini form r and s are 1 and the bias is shared.
-
-    Parameters
-    ----------
-    weight : Tensor of shape (1, in, out)
-    bias : Tensor of shape (1, k, out), or (1, 1, out) if the members share it
-    r : Tensor of shape (1, k, in), default=None
-    s : Tensor of shape (1, k, out), default=None
+    mini form r and s are 1 and the bias, else (1, k, out), is shared. The weight is (1, in, out).
     """
 
     def __init__(self, weight: Tensor, bias: Tensor, r: Tensor | None, s: Tensor | None):
@@ -307,11 +297,11 @@ def _runs_one_by_one(network: nn.Module, rows: Tensor) -> bool:
     for part in network.modules():
         if isinstance(part, (nn.Conv1d, nn.Conv2d, nn.Conv3d)):
             n_values = rows[0].numel() // part.in_channels * part.out_channels
-            return len(rows) == 1 or n_values >= _LARGE_MAPS
+            return n_values >= _LARGE_MAPS
         if isinstance(part, (nn.LSTM, nn.GRU)):
             has_fast_kernel = isinstance(part, nn.LSTM) and rows.dtype == torch.float32
             is_large = rows.shape[1] * part.hidden_size >= _LARGE_STATES
-            return len(rows) == 1 or has_fast_kernel or is_large
+            return has_fast_kernel or is_large
     return False
 
 

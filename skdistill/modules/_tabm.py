@@ -36,8 +36,7 @@ class TabM(nn.Module):
 
     Parameters
     ----------
-    in_features, out_features : int
-        Width of the input and of each member's output.
+    in_features, out_features, dropout, generator : as in :class:`MLP`
     n_members : int, default=32
         Number of members k; ensembles fill in their own.
     hidden_units : tuple of int, default=(128, 128)
@@ -47,12 +46,8 @@ class TabM(nn.Module):
     mini : bool, default=True
         Whether members differ in the scale of the inputs and in the output layer only, which is
         TabM-mini. The full form learns more slowly.
-    dropout : float, default=0.0
-        Probability that a hidden unit is dropped in training, at least 0 and less than 1.
     embeddings : PiecewiseLinear, "auto" or None, default=None
         For estimators, which encode rows by it, as for :class:`MLP`.
-    generator : torch.Generator, default=None
-        Source of the initial weights; None is torch's global generator.
 
     Notes
     -----

@@ -19,14 +19,13 @@ from ._settings import SGHMC, SGLD, MCDropout
 from ._settings import kept_iterations as kept_iterations
 from ._updates import SGHMCOptimizer as SGHMCOptimizer
 from ._updates import SGLDOptimizer as SGLDOptimizer
-from ._updates import sghmc_step, sgld_step
+from ._updates import sghmc_step as sghmc_step
+from ._updates import sgld_step as sgld_step
 
 __all__ = [
     "SGLD",
     "SGHMC",
     "MCDropout",
-    "sgld_step",
-    "sghmc_step",
     "split_r_hat",
     "effective_sample_size",
 ]

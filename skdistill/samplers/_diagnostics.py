@@ -78,20 +78,7 @@ def _halves(draws: Any) -> np.ndarray:
 
 
 def r_hat_of_chains(means: np.ndarray, variances: np.ndarray, n_draws: int) -> np.ndarray:
-    """R-hat of chains, or of halves of chains, of which only the moments are known.
-
-    Parameters
-    ----------
-    means, variances : ndarray of shape (n_chains, ...)
-        Of each chain's draws; the variances are the unbiased ones.
-    n_draws : int
-        Number of draws of each chain.
-
-    Returns
-    -------
-    r_hat : ndarray of shape (...)
-        As of :func:`split_r_hat`.
-    """
+    """R-hat (...) of chains of which means and unbiased variances (n_chains, ...) are known."""
     within, total = _variances(means, variances, n_draws)
     with np.errstate(divide="ignore", invalid="ignore"):
         r_hat: np.ndarray = np.sqrt(total / within)  # Eq 4

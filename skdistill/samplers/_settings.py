@@ -96,11 +96,6 @@ class _Chain(_Inference):
             return self.schedule
         return "cyclical" if self.is_relative else "constant"
 
-    @property
-    def _first_step(self) -> float:
-        """Step size at the beginning of a schedule."""
-        return self.relative_step if self.step_size is None else self.step_size
-
     def check(self) -> None:
         super().check()
         if self.step_size is None:
@@ -129,35 +124,25 @@ class _Chain(_Inference):
 
         Parameters
         ----------
-        iteration, n_iterations : as in :meth:`step_size_at`
+        iteration, n_iterations : int
+            Number of the iteration, from 0 on, and of all of them.
 
         Returns
         -------
         settings : dict
         """
-        adapts = self._is_in_burn_in(iteration, n_iterations) if self.is_relative else None
+        length = self._phase_length(n_iterations)
+        explores = iteration % length < self._burn_in_of(length)  # of its cycle, or of the run
+        is_cool = explores and self._schedule == "cyclical"  # Zhang et al. Algorithm 1
         return {
-            "lr": self.step_size_at(iteration, n_iterations),
-            "temperature": self.temperature_at(iteration, n_iterations),
-            "adapts": adapts,
+            "lr": self._step_size_at(iteration, n_iterations),
+            "temperature": 0.0 if is_cool else self.temperature,
+            "adapts": explores if self.is_relative else None,
         }
 
-    def step_size_at(self, iteration: int, n_iterations: int) -> float:
-        """Return the step size of an iteration.
-
-        Parameters
-        ----------
-        iteration : int
-            From 0 to ``n_iterations - 1``.
-        n_iterations : int
-            Length of the run.
-
-        Returns
-        -------
-        step_size : float
-            Without a `step_size`, that which is relative to gradients.
-        """
-        first: float = self._first_step
+    def _step_size_at(self, iteration: int, n_iterations: int) -> float:
+        """Return the step size of an iteration, relative to gradients without a `step_size`."""
+        first = self.relative_step if self.step_size is None else self.step_size
         match self._schedule:
             case "polynomial":  # a (b + t)^-gamma, Welling & Teh Sec 2, through both ends
                 final = self.final_step_size or first / 100
@@ -170,32 +155,12 @@ class _Chain(_Inference):
                 return first / 2 * (math.cos(angle) + 1)
         return first
 
-    def temperature_at(self, iteration: int, n_iterations: int) -> float:
-        """Return the temperature of an iteration, which is 0 in the burn-in of a cycle.
-
-        Parameters
-        ----------
-        iteration, n_iterations : as in :meth:`step_size_at`
-
-        Returns
-        -------
-        temperature : float
-        """
-        explores = self._is_in_burn_in(iteration, n_iterations)  # Zhang et al. Algorithm 1
-        return 0.0 if explores and self._schedule == "cyclical" else self.temperature
-
-    def _is_in_burn_in(self, iteration: int, n_iterations: int) -> bool:
-        """Whether an iteration is in the burn-in of its cycle, or of the run."""
-        length = self._phase_length(n_iterations)
-        return iteration % length < self._burn_in_of(length)
-
     def sampling_iterations(self, n_iterations: int) -> np.ndarray:
         """Return the iterations after burn-in; with cycles, after that of each cycle.
 
         Parameters
         ----------
         n_iterations : int
-            Length of the run.
 
         Returns
         -------
@@ -217,7 +182,9 @@ class _Chain(_Inference):
 
 
 class SGLD(_Chain):
-    """Members drawn by stochastic gradient Langevin dynamics [1]_ [2]_, see :func:`sgld_step`.
+    """Members drawn by stochastic gradient Langevin dynamics [1]_ [2]_.
+
+    Members have equal weights, also where the step size changes; [1]_ weights them by it.
 
     Parameters
     ----------
@@ -254,10 +221,6 @@ class SGLD(_Chain):
     temperature : float, default=1.0
         The members are draws from the posterior to the power 1 / temperature.
 
-    Notes
-    -----
-    Members have equal weights, also where the step size changes; [1]_ weights them by it.
-
     References
     ----------
     .. [1] Welling & Teh (2011), "Bayesian Learning via Stochastic Gradient Langevin Dynamics".
@@ -266,14 +229,6 @@ class SGLD(_Chain):
     .. [3] Zhang et al. (2020), "Cyclical Stochastic Gradient MCMC for Bayesian Deep Learning".
     .. [4] Li et al. (2016), "Preconditioned Stochastic Gradient Langevin Dynamics for Deep Neural
            Networks".
-
-    Examples
-    --------
-    >>> from skdistill.samplers import SGLD
-    >>> SGLD()
-    SGLD()
-    >>> SGLD(step_size=4e-6, prior_precision=10, burn_in=1000)
-    SGLD(step_size=4e-06, prior_precision=10, burn_in=1000)
     """
 
     optimizer_class = SGLDOptimizer
@@ -285,7 +240,7 @@ class SGLD(_Chain):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SGHMC(_Chain):
-    """Members drawn by stochastic gradient Hamiltonian Monte Carlo [1]_, see :func:`sghmc_step`.
+    """Members drawn by stochastic gradient Hamiltonian Monte Carlo [1]_.
 
     Parameters
     ----------
@@ -339,25 +294,10 @@ class MCDropout(_Inference):
 
 
 def kept_iterations(inference: SGLD | SGHMC, n_iterations: int, n_members: int) -> np.ndarray:
-    """Return the iterations at which each chain's state becomes a member.
+    """Return the iterations at which each chain's state, after the update, becomes a member.
 
-    Parameters
-    ----------
-    inference : SGLD or SGHMC
-    n_iterations : int
-        Length of the run.
-    n_members : int
-        Number of members, of all chains together.
-
-    Returns
-    -------
-    iterations : ndarray of shape (n_members / n_chains,)
-        Ascending, counted from 0; the state after the update is kept.
-
-    Raises
-    ------
-    ValueError
-        If the chains cannot share `n_members` evenly, or the run is too short for them.
+    They ascend, counted from 0. A ValueError says that the chains cannot share the members of all
+    chains together evenly, or that the run is too short for them.
     """
     inference = inference.resolved(n_members)
     n_draws, rest = divmod(n_members, inference.n_chains)

@@ -37,32 +37,14 @@ def sgld_step(
 ) -> None:
     """Step of stochastic gradient Langevin dynamics, in place.
 
-    Eq 4 of Welling & Teh (2011), Eq 7 of GPED (Vadera et al., 2020).
+    Eq 4 of Welling & Teh (2011), Eq 7 of GPED (Vadera et al., 2020), of step size eta. The gradient
+    is that of the potential divided by the sum N of the sample weights, see the module. `noise` is
+    memory for the draws, not used at temperature 0, which descends the gradient without noise.
+    `scale` is a factor of the step size of each weight, the diagonal of a preconditioner.
 
-    Parameters
-    ----------
-    theta : Tensor
-        Weights, of any shape.
-    grad : Tensor of the same shape
-        Gradient of the potential divided by `n_rows`, see the module.
-    noise : Tensor of the same shape
-        Preallocated memory for the draws; not used at temperature 0.
-    lr : float
-        Step size eta.
-    n_rows : float
-        Sum N of the sample weights.
-    temperature : float, default=1.0
-        1 samples the posterior, 0 descends the gradient without noise.
-    generator : torch.Generator, default=None
-        Source of the noise; None is torch's global generator.
-    scale : Tensor of the same shape, default=None
-        Factor of the step size of each weight, the diagonal of a preconditioner; None is 1.
-
-    Notes
-    -----
     With gradients over all rows and a Gaussian posterior of precision matrix A, the chain's own
-    covariance is ``temperature * inv(A - lr / 4 * A @ A)``: too wide by a factor of
-    1 / (1 - lr a / 4) along an eigenvector of eigenvalue a.
+    covariance is ``temperature * inv(A - lr / 4 * A @ A)``: too wide by a factor of 1 / (1 - lr a /
+    4) along an eigenvector of eigenvalue a.
     """
     _add(theta, grad, scale, -0.5 * lr * n_rows)  # -eta/2 grad U
     if temperature:
@@ -83,23 +65,14 @@ def sghmc_step(
     generator: torch.Generator | None = None,
     scale: Tensor | None = None,
 ) -> None:
-    """Step of stochastic gradient Hamiltonian Monte Carlo, in place.
+    """Step of stochastic gradient Hamiltonian Monte Carlo, in place, as :func:`sgld_step`.
 
-    Eq 15 of Chen, Fox & Guestrin (2014), without an estimate of the gradient's own noise
-    (beta = 0): gradient descent with momentum 1 - alpha, plus noise.
+    Eq 15 of Chen, Fox & Guestrin (2014), without an estimate of the gradient's own noise (beta =
+    0): gradient descent with momentum 1 - alpha, plus noise. The friction alpha is in (0, 1]; 1 is
+    SGLD with a step size of ``2 * lr``.
 
-    Parameters
-    ----------
-    theta, grad, noise, lr, n_rows, temperature, generator, scale : as in :func:`sgld_step`
-    momentum : Tensor of the same shape
-        The paper's v, which is added to the weights.
-    friction : float
-        The paper's alpha, in (0, 1]; 1 is SGLD with a step size of ``2 * lr``.
-
-    Notes
-    -----
-    With gradients over all rows and a Gaussian posterior, the chain is too wide by a factor of
-    1 / (1 - lr a / (4 - 2 friction)) along an eigenvector of the precision with eigenvalue a.
+    With gradients over all rows and a Gaussian posterior, the chain is too wide by a factor of 1 /
+    (1 - lr a / (4 - 2 friction)) along an eigenvector of the precision with eigenvalue a.
     """
     momentum.mul_(1.0 - friction)
     _add(momentum, grad, scale, -lr * n_rows)  # v - alpha v - eta grad U
@@ -129,17 +102,26 @@ def _drawn(
 
 
 class SamplingOptimizer(torch.optim.Optimizer):
-    """An optimizer whose step draws noise."""
+    """An optimizer whose step draws noise.
+
+    The gradient is that of the mean loss and its weight decay. If it `adapts` at all, steps are
+    relative: the step size of each weight is ``lr / n_rows``, over the root mean square of its
+    gradients plus 0.01. True follows the gradients, False lets the step sizes stay as they are.
+    """
 
     _settings: tuple[str, ...] = ("lr", "n_rows", "temperature")
 
     def __init__(
         self,
         params: Any,
-        defaults: dict[str, float],
-        generator: torch.Generator | None,
-        adapts: bool | None,
+        lr: float,
+        n_rows: float,
+        temperature: float = 1.0,
+        generator: torch.Generator | None = None,
+        adapts: bool | None = None,
+        **further: float,
     ):
+        defaults = {"lr": lr, "n_rows": n_rows, "temperature": temperature, **further}
         for name, value in defaults.items():
             Number(Real, 0).check(value, name)
         OneOf((None, True, False)).check(adapts, "adapts")
@@ -148,32 +130,15 @@ class SamplingOptimizer(torch.optim.Optimizer):
         self._noise: dict[Tensor, Tensor] = {}
 
     def update(self, theta: Tensor, grad: Tensor, state: dict[str, Tensor], group: _Group) -> None:
-        """Update one tensor in place.
+        """Update in place a parameter, or all of them in one buffer, by its gradient.
 
-        Parameters
-        ----------
-        theta, grad : Tensor
-            A parameter, or all of them in one buffer, and its gradient.
-        state : dict of str to Tensor
-            State of the sampler for this tensor; initialised when empty.
-        group : dict
-            The tensor's parameter group, with the settings.
+        The sampler's state for this tensor is initialised when empty; the settings are the group's.
         """
         raise NotImplementedError  # each sampler defines it
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
-        """Update all parameters that have a gradient.
-
-        Parameters
-        ----------
-        closure : callable, default=None
-            Evaluates the loss and its gradients again.
-
-        Returns
-        -------
-        loss : Tensor or None
-        """
+        """Update all parameters that have a gradient."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -198,24 +163,14 @@ class SamplingOptimizer(torch.optim.Optimizer):
         return settings
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state, including that of the generator unless it is the global one.
-
-        Returns
-        -------
-        state : dict
-        """
+        """Return the state, including that of the generator unless it is the global one."""
         state = super().state_dict()
         if self.generator is not None:
             state["generator"] = self.generator.get_state()
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load what :meth:`state_dict` returned.
-
-        Parameters
-        ----------
-        state_dict : dict
-        """
+        """Load what :meth:`state_dict` returned."""
         super().load_state_dict(state_dict)
         if self.generator is not None and "generator" in state_dict:
             self.generator.set_state(state_dict["generator"])
@@ -229,66 +184,20 @@ class SamplingOptimizer(torch.optim.Optimizer):
 
 
 class SGLDOptimizer(SamplingOptimizer):
-    """Stochastic gradient Langevin dynamics as a torch optimizer, see :func:`sgld_step`.
-
-    Parameters
-    ----------
-    params : iterable of Tensor, or of dict
-        Weights, whose ``grad`` is the gradient of the mean loss and its weight decay.
-    lr : float
-        Step size.
-    n_rows : float
-        Sum of the sample weights.
-    temperature : float, default=1.0
-    generator : torch.Generator, default=None
-        Source of the noise, on the device of the weights; None is torch's global generator.
-    adapts : bool, default=None
-        Whether steps are relative: the step size of each weight is then ``lr / n_rows``, over the
-        root mean square of its gradients plus 0.01. True follows the gradients, False lets the
-        step sizes stay as they are; None is the same step size `lr` for all.
-    """
-
-    def __init__(
-        self,
-        params: Any,
-        lr: float,
-        n_rows: float,
-        temperature: float = 1.0,
-        generator: torch.Generator | None = None,
-        adapts: bool | None = None,
-    ):
-        defaults = {"lr": lr, "n_rows": n_rows, "temperature": temperature}
-        super().__init__(params, defaults, generator, adapts)
+    """Stochastic gradient Langevin dynamics as a torch optimizer, see :func:`sgld_step`."""
 
     def update(self, theta: Tensor, grad: Tensor, state: dict[str, Tensor], group: _Group) -> None:
         sgld_step(theta, grad, **self._keywords(theta, grad, state, group))
 
 
 class SGHMCOptimizer(SamplingOptimizer):
-    """Stochastic gradient Hamiltonian Monte Carlo as a torch optimizer, see :func:`sghmc_step`.
-
-    Parameters
-    ----------
-    params, lr, n_rows, temperature, generator, adapts : as in ``SGLDOptimizer``
-    friction : float, default=0.1
-        In (0, 1].
-    """
+    """Stochastic gradient Hamiltonian Monte Carlo as a torch optimizer, see :func:`sghmc_step`."""
 
     _settings = ("lr", "n_rows", "friction", "temperature")
 
-    def __init__(
-        self,
-        params: Any,
-        lr: float,
-        n_rows: float,
-        friction: float = 0.1,
-        temperature: float = 1.0,
-        generator: torch.Generator | None = None,
-        adapts: bool | None = None,
-    ):
+    def __init__(self, params: Any, lr: float, n_rows: float, friction: float = 0.1, **more: Any):
         FRICTION.check(friction, "friction")
-        defaults = {"lr": lr, "n_rows": n_rows, "friction": friction, "temperature": temperature}
-        super().__init__(params, defaults, generator, adapts)
+        super().__init__(params, lr, n_rows, friction=friction, **more)
 
     def update(self, theta: Tensor, grad: Tensor, state: dict[str, Tensor], group: _Group) -> None:
         if "momentum" not in state:

@@ -8,7 +8,8 @@ from .._estimator.unwrapping import is_prefitted as is_prefitted
 from . import _gaussian_process  # noqa: F401 -- registers its members
 from ._fitted import FittedModels
 from ._mixed import MixedModels
-from ._out_of_fold import interpolates, out_of_fold_members
+from ._out_of_fold import interpolates as interpolates
+from ._out_of_fold import out_of_fold_members
 from ._predictions import check_member_predictions as check_member_predictions
 from ._quantile_models import QuantileModels
 from ._teacher import Teacher, as_teacher
@@ -19,6 +20,5 @@ __all__ = [
     "FittedModels",
     "MixedModels",
     "QuantileModels",
-    "interpolates",
     "out_of_fold_members",
 ]

@@ -70,9 +70,7 @@ class FittedModels(BaseEstimator):
 
         Parameters
         ----------
-        X : object
-            Ignored.
-        y : object
+        X, y : object
             Ignored.
         **fit_params
             Ignored.
@@ -88,7 +86,9 @@ class FittedModels(BaseEstimator):
             different kinds or know different classes.
         """
         task = self._resolve_task()
-        for model in self._estimators():
+        for model in self.models:
+            if isinstance(model, nn.Module):
+                continue
             check_is_fitted(model)
             if task == "classification" and not hasattr(model, "predict_proba"):
                 raise TypeError(f"models must have predict_proba, which this one has not: {model}.")
@@ -115,9 +115,6 @@ class FittedModels(BaseEstimator):
         if not known:
             raise AttributeError("torch modules do not know their classes.")
         return np.asarray(next(iter(known.values())))
-
-    def _estimators(self) -> list:
-        return [model for model in self.models if not isinstance(model, nn.Module)]
 
     @property
     def are_joined(self) -> bool:

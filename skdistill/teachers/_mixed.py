@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.base import clone, is_classifier
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
@@ -23,8 +23,8 @@ from .._training.trainer import SEED_LIMIT
 from .._utils.moments import standardisation
 from .._utils.validation import Number, OneOf, Seed, errors_about
 from .._utils.warnings import without_schema_warnings
-from .._version import API_PAGE_OF_MODULE
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian
+from ._base import EstimatorOfModels
 from ._members import (
     group_moments,
     group_probabilities,
@@ -45,16 +45,15 @@ _LEAST_WEIGHT = 0.01
 _TOLERANCE, _MOST_STEPS = 1e-6, 10_000
 
 
-class MixedModels(MetaEstimatorMixin, BaseEstimator):
+class MixedModels(EstimatorOfModels):
     """Models of different kinds, fitted together, as one estimator whose members are all of theirs.
 
-    Its predictive distribution is a mixture ``p(y | x) = sum_i w_i p_i(y | x)`` of the models'.
-    The weights maximise its likelihood on rows that the models have not seen, as stacking of
-    predictive distributions does (Yao et al., 2018, "Using Stacking to Average Bayesian Predictive
-    Distributions", Eq 4). A mixture of calibrated distributions is too wide, since it has the
-    differences of their means on top (Gneiting and Ranjan, 2013, "Combining Predictive
-    Distributions"), so a temperature of its members, found after the weights and likewise, narrows
-    it. Use :func:`as_teacher` to make a teacher of models.
+    Its predictive distribution is a mixture ``p(y | x) = sum_i w_i p_i(y | x)`` of the models', of
+    the weights that are best on rows that they have not seen, as in stacking (Yao et al., 2018,
+    "Using Stacking to Average Bayesian Predictive Distributions", Eq 4). A mixture of calibrated
+    distributions is too wide (Gneiting and Ranjan, 2013, "Combining Predictive Distributions"), so
+    a temperature of its members, found after the weights and likewise, narrows it.
+    :func:`as_teacher` makes a teacher of models; see :doc:`/user_guide/teachers`.
 
     Parameters
     ----------
@@ -96,8 +95,6 @@ class MixedModels(MetaEstimatorMixin, BaseEstimator):
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
     """
 
-    _doc_link_module, _doc_link_template = "skdistill", API_PAGE_OF_MODULE
-
     log_scores_: np.ndarray | None
 
     def __init__(
@@ -117,24 +114,9 @@ class MixedModels(MetaEstimatorMixin, BaseEstimator):
 
     @without_schema_warnings()
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Find the weights, and fit the models on all rows.
+        """Find the weights, and fit the models, none of which may be fitted, on all rows.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, ...)
-        y : array-like of shape (n_samples,) or (n_samples, n_targets)
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, for all models, which must take them, and for the models' weights.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        TypeError, ValueError
-            If a model is fitted already, is of another kind than the first, does not take weights
-            that are given, or a parameter is wrong.
+        `sample_weight`, which all models must take, also weights the rows for the models' weights.
         """
         if y is None:
             raise ValueError("MixedModels requires y to be passed, but the target y is None.")
@@ -172,26 +154,10 @@ class MixedModels(MetaEstimatorMixin, BaseEstimator):
         return tags
 
     @property
-    def n_features_in_(self) -> int:
-        """Number of columns of X."""
-        return self._kept()[0].n_features_in_
-
-    @property
-    def feature_names_in_(self) -> np.ndarray:
-        """Names of the columns of X."""
-        return self._kept()[0].feature_names_in_
+    def _first_model(self) -> Any:
+        return self._kept()[0]
 
     def predict(self, X: Any) -> np.ndarray:
-        """Predict the class of the largest probability, or the mean.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, ...)
-
-        Returns
-        -------
-        y : ndarray of shape (n_samples,) or (n_samples, n_targets)
-        """
         check_is_fitted(self)
         if is_classifier(self):
             return self.classes_[members_of_classifier(self, X).mean(axis=1).argmax(axis=-1)]
@@ -394,16 +360,8 @@ def spread_of_groups(shares: np.ndarray) -> float:
 def stacking_weights(scores: np.ndarray, weight=None) -> np.ndarray:
     """Weights (m,) of a mixture that maximise its likelihood, small ones set to zero.
 
-    Parameters
-    ----------
-    scores : ndarray of shape (m, n)
-        Log-densities of n rows under m models.
-    weight : ndarray of shape (n,), default=None
-        Weights of the rows.
-
-    Notes
-    -----
-    The objective is concave. Expectation-maximisation climbs it without a step size.
+    `scores` (m, n) are log-densities of n rows under m models, `weight` is that of the rows. The
+    objective is concave. Expectation-maximisation climbs it without a step size.
     """
     likelihoods = np.exp(scores - scores.max(axis=0))
     weights = np.full(len(scores), 1 / len(scores))

@@ -89,20 +89,6 @@ def interpolates(teacher: Any, X: Any, y: Any, sample_weight: Any = None) -> boo
     square below 0.01, of one target at least. (It would be 1 on rows not seen.) A part of the rows
     is looked at. A residual variance is right wherever the row is, as it comes from rows not seen,
     but for that of a model that was fitted before.
-
-    Parameters
-    ----------
-    teacher : estimator
-        A fitted classifier, which never does, or regressor.
-    X : array-like of shape (n_samples, ...)
-        The rows that it was fitted on.
-    y : array-like of shape (n_samples,) or (n_samples, n_targets)
-    sample_weight : array-like of shape (n_samples,), default=None
-        Weights of the rows.
-
-    Returns
-    -------
-    interpolates : bool
     """
     if is_classifier(teacher) or _has_residual_variance(teacher):
         return False

@@ -22,33 +22,11 @@ def check_member_predictions(
     n_targets: int | None = None,
     name: str = "member_predictions",
 ) -> np.ndarray:
-    """Check the predictions of members, which a user or a teacher gives.
+    """Return predictions of members as an array, or raise a ValueError that calls them by `name`.
 
-    Parameters
-    ----------
-    members : array-like of shape (n_samples, n_members, n_classes) or \
-            (n_samples, n_members, n_targets, 2)
-        Class probabilities; or means ``[..., 0]`` and variances ``[..., 1]``, in units of y and
-        their squares.
-    n_samples : int
-        Number of rows.
-    n_classes : int, default=None
-        Number of classes, for classification.
-    n_targets : int, default=None
-        Number of targets, for regression.
-    name : str, default="member_predictions"
-        What to call `members` in errors.
-
-    Returns
-    -------
-    members : ndarray
-        In float32 if `members` are, else float64. Probabilities are divided by their sum.
-
-    Raises
-    ------
-    ValueError
-        If the shape is another, a number is not finite, probabilities are negative or
-        their sum differs from one by more than 1e-3, or variances are not positive.
+    They are class probabilities (n_samples, n_members, n_classes), which are divided by their sum;
+    or means ``[..., 0]`` and variances ``[..., 1]``, (n_samples, n_members, n_targets, 2), in units
+    of y and their squares. float32 stays as it is, all else becomes float64.
     """
     refuse_masked(members, name)
     with errors_about(f"{name} must be an array of numbers"):

@@ -6,18 +6,18 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin
+from sklearn.base import RegressorMixin
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .._estimator.unwrapping import seeded_clone, weights_for
 from .._training.trainer import SEED_LIMIT
 from .._utils.validation import Seed, errors_about
-from .._version import API_PAGE_OF_MODULE
+from ._base import EstimatorOfModels
 from ._predictive import moments_of_quantiles
 
 
-class QuantileModels(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
+class QuantileModels(RegressorMixin, EstimatorOfModels):
     """Regressors that predict a quantile each, as one that predicts a mean and a variance.
 
     The quantile function is taken to be linear in the standard normal's between the levels and
@@ -42,31 +42,13 @@ class QuantileModels(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
     """
 
-    _doc_link_module, _doc_link_template = "skdistill", API_PAGE_OF_MODULE
-
     def __init__(self, models: Any, quantiles: Any, *, random_state: Any = None):
         self.models = models
         self.quantiles = quantiles
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit each model.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-        sample_weight : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            If the levels are not as many as the models, not between 0 and 1, or all the same.
-        """
+        """Fit each model; levels must be as many, between 0 and 1, and not all the same."""
         self._check()
         random = check_random_state(self.random_state)
         models = [seeded_clone(model, random.randint(SEED_LIMIT)) for model in self.models]
@@ -77,14 +59,8 @@ class QuantileModels(RegressorMixin, MetaEstimatorMixin, BaseEstimator):
         return hasattr(self, "models_")
 
     @property
-    def n_features_in_(self) -> int:
-        """Number of columns of X."""
-        return self.models_[0].n_features_in_
-
-    @property
-    def feature_names_in_(self) -> np.ndarray:
-        """Names of the columns of X."""
-        return self.models_[0].feature_names_in_
+    def _first_model(self) -> Any:
+        return self.models_[0]
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict the mean, and the standard deviation if asked for.

@@ -7,7 +7,7 @@ from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.base import clone, is_classifier
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -18,8 +18,8 @@ from .._data.columns import as_table
 from .._estimator.unwrapping import final_step, has_members, tags_of, weights_for
 from .._utils.moments import resolves, standardisation
 from .._utils.validation import Number
-from .._version import API_PAGE_OF_MODULE
 from ..distributions import EmpiricalCategorical, EmpiricalGaussian, Uncertainty
+from ._base import EstimatorOfModels
 from ._fitted import FittedModels
 from ._members import (
     dtype_for,
@@ -49,32 +49,29 @@ def as_teacher(
 
     Parameters
     ----------
-    model : estimator, torch module, or list of fitted models
+    model : estimator, torch module, or list of models
         One of
 
         - an estimator of this package with members, or a Pipeline, search, FrozenEstimator or
           TransformedTargetRegressor around one: returned as it is, unless `max_members` is given;
-        - any other classifier with ``predict_proba``, or regressor: becomes a :class:`Teacher`,
-          which is fitted when the student is, unless it comes in
-          ``sklearn.frozen.FrozenEstimator``;
+        - any other classifier with ``predict_proba``, or regressor: becomes a :class:`Teacher`;
         - a list of fitted models that belong together (see :class:`FittedModels`), or one torch
           module: becomes a :class:`Teacher` with a member for each, or with all members of
           ensembles that were fitted apart;
-        - with `weights`, a list of estimators of different kinds that are not fitted (see
-          :class:`MixedModels`): becomes a :class:`Teacher` that fits and mixes them;
-        - with `quantiles`, a list of regressors that predict a quantile each (see
-          :class:`QuantileModels`): becomes a :class:`Teacher` that fits them, with one member.
+        - with `weights`, a list of estimators of different kinds that are not fitted: becomes a
+          :class:`Teacher` of :class:`MixedModels`;
+        - with `quantiles`, a list of regressors that predict a quantile each: becomes a
+          :class:`Teacher` of :class:`QuantileModels`, with one member.
     task : {"classification", "regression"}, default=None
         Required for torch modules.
     classes : array-like of shape (n_classes,), default=None
-        Class of each column of the torch modules' logits; None is the classes in y, sorted.
+        See :class:`FittedModels`.
     max_members : int, default=None
         See :class:`Teacher`.
     weights : "oof", "equal" or array-like of shape (n_models,), default=None
-        How much each model in a list counts that is not fitted. "oof" finds the weights whose
-        mixture is most likely on rows that the models have not seen. None for fitted models.
+        See :class:`MixedModels`.
     quantiles : array-like of shape (n_models,), default=None
-        The level of each model in a list of regressors that predict a quantile each.
+        See :class:`QuantileModels`.
 
     Returns
     -------
@@ -94,8 +91,6 @@ def as_teacher(
     >>> from skdistill.teachers import as_teacher
     >>> X, y = load_iris(return_X_y=True)
     >>> forest = RandomForestClassifier(100, random_state=0)
-    >>> as_teacher(forest).fit(X, y).predict_members(X[:2]).shape
-    (2, 100, 3)
     >>> as_teacher(forest, max_members=20).fit(X, y).predict_members(X[:2]).shape
     (2, 20, 3)
     """
@@ -131,48 +126,17 @@ def _of_several(models, **given) -> FittedModels | MixedModels | QuantileModels:
     return MixedModels(models, **given) if "weights" in given else QuantileModels(models, **given)
 
 
-class Teacher(MetaEstimatorMixin, BaseEstimator):
+class Teacher(EstimatorOfModels):
     """A classifier or regressor with members that a student can imitate.
 
-    Members have equal weights; their mean is the model's own prediction:
+    Members have equal weights; their mean is the model's own prediction.
+    :doc:`/user_guide/teachers` has a table of the members of each kind of model. Models that are
+    not in it, boosting among them, have one member: the epistemic part is not available.
 
-    ====================================  ========================================================
-    random forests, extra trees, bagging  A member for each estimator. Classes that an estimator
-                                          has not seen have probability zero; an estimator without
-                                          ``predict_proba`` gives all of it to one class.
-    voting                                A member for each estimator, repeated by its weight;
-                                          ``voting="hard"`` gives all probability to its class.
-    :class:`FittedModels`                 A member for each model; all members of ensembles.
-    CatBoost                              Ten members, its virtual ensembles [1]_, best after
-                                          ``posterior_sampling=True``. They are parts of the model;
-                                          their mean comes near its prediction.
-    Gaussian processes                    20 functions, drawn from the posterior. They differ by the
-                                          latent variance; the kernel's noise (``WhiteKernel``) and
-                                          ``alpha`` are the variance of each. Classes: by Laplace's
-                                          approximation, as scikit-learn has it.
-    BayesianRidge, ARDRegression          20 lines, drawn from the posterior of the coefficients.
-    :class:`MixedModels`                  20 mixtures of neighbouring members of all models.
-    all others                            One member: the epistemic part is not available. This
-                                          goes for boosting (AdaBoost, gradient boosting, LightGBM):
-                                          its stages correct each other, so that their
-                                          differences do not measure epistemic uncertainty.
-    ====================================  ========================================================
-
-    A member has the variance that its model predicts: ``predict(X, return_std=True)``, NGBoost's
-    ``pred_dist``, or quantiles, those of TabPFN, TabICL, quantile-forest, sklearn-quantile and
-    XGBoost, or of :class:`QuantileModels`; in bags too. Variances are at least 1e-6 of that of y.
-
-    Regressors that predict no variance are given one. The residual variance of each target is the
-    mean squared difference between y and predictions by models that have not seen the row:
-    out-of-bag ones where there are bags, else by models fitted in a five-fold cross-validation
-    (of a search, with its best parameters). A model that is fitted already is evaluated on the
-    X and y that `fit` is given, which it should not have seen. A member's variance is the residual
-    variance, except for trees with squared error and one target, whose leaves have variances::
-
-        variance = variance in the leaf + residual variance / rows in the leaf
-
-    Fully grown trees differ by the noise of y also, which then counts twice, as aleatoric and as
-    epistemic: prefer ``min_samples_leaf=5`` or so for a teacher in regression.
+    A member has the variance that its model predicts, of at least 1e-6 of that of y. Regressors
+    that predict no variance are given one, the residual variance of rows that they have not seen;
+    leaves of trees with squared error and one target have their own in part. A model that is fitted
+    already is evaluated on the X and y that `fit` is given, which it should not have seen.
 
     Parameters
     ----------
@@ -200,14 +164,7 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
         In squared units of y; None if members predict their variance. Only for regressors.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-
-    References
-    ----------
-    .. [1] Malinin, Prokhorenkova & Ustimenko (2021), "Uncertainty in Gradient Boosting via
-           Ensembles".
     """
-
-    _doc_link_module, _doc_link_template = "skdistill", API_PAGE_OF_MODULE
 
     def __init__(self, estimator: Any, *, max_members: int | None = None):
         self.estimator = estimator
@@ -216,22 +173,8 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the model, and find the residual variance of a regressor that needs one.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, ...)
-        y : array-like of shape (n_samples,) or (n_samples, n_targets)
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows, for the model or the last step of a Pipeline.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        TypeError, ValueError
-            If the model is neither a classifier with ``predict_proba`` nor a regressor, y has one
-            class, several columns of classes, or classes that a fitted model does not know.
+        The model must be a classifier with ``predict_proba``, and y have two classes or more in one
+        column, all of which a model that is fitted already knows; or a regressor.
         """
         Number(Integral, 1, others=(None,)).check(self.max_members, "max_members")
         _check_model(self.estimator)
@@ -257,14 +200,8 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
         return tags
 
     @property
-    def n_features_in_(self) -> int:
-        """Number of columns of X."""
-        return self.estimator_.n_features_in_
-
-    @property
-    def feature_names_in_(self) -> np.ndarray:
-        """Names of the columns of X."""
-        return self.estimator_.feature_names_in_
+    def _first_model(self) -> Any:
+        return self.estimator_
 
     def predict_members(self, X: Any) -> np.ndarray:
         """Predict with every member.
@@ -319,16 +256,6 @@ class Teacher(MetaEstimatorMixin, BaseEstimator):
         return Uncertainty(total, aleatoric, epistemic, measure=found.measure)
 
     def predict(self, X: Any) -> np.ndarray:
-        """Predict the class of the largest mean probability, or the mean.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, ...)
-
-        Returns
-        -------
-        y : ndarray of shape (n_samples,) or (n_samples, n_targets)
-        """
         check_is_fitted(self)
         mean = self._members(X, 1)[:, 0]
         if is_classifier(self):

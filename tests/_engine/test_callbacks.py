@@ -588,7 +588,7 @@ class Task:
 def test_every_epoch_is_one_task_of_scikit_learns_callbacks(stopped_by):
     task = Task(stop_at=2 if stopped_by == "scikit-learn" else None)
     callbacks = [StopAt(2)] if stopped_by == "a skorch callback" else []
-    net = trained_stack([1, 2], [*callbacks, TaskPerEpoch(task, None)], epochs=4)
+    net = trained_stack([1, 2], [*callbacks, TaskPerEpoch(task, None, {})], epochs=4)
     n_epochs = 4 if stopped_by == "nobody" else 2
     assert (task.begun, task.ended, len(net.history)) == (n_epochs, n_epochs, n_epochs)
 

@@ -41,7 +41,7 @@ from skdistill.families import (
     known_families,
     make_family,
 )
-from skdistill.families._zeros import without_zeros
+from skdistill.families._family import without_zeros
 from skdistill.modules import GaussianHead
 from skdistill.teachers import as_teacher
 

@@ -237,7 +237,6 @@ def test_one_target_is_normal_inverse_gamma():
     gamma = losses.normal_inverse_gamma_nll.and_gradient(outputs, target)
     for actual, expected in zip(wishart, gamma, strict=True):
         close(actual, expected)
-    close(losses.normal_inverse_wishart_start(target), losses.normal_inverse_gamma_start(target))
 
 
 def test_normal_inverse_gamma_target_by_hand():
@@ -449,17 +448,17 @@ def test_normal_inverse_wishart_minimiser_solves_the_score_equations():
     close(log_det, members.variance.log().mean(0).sum(-1), rtol=1e-4, atol=1e-4)
 
 
-STARTS = {
-    "gamma": (losses.normal_inverse_gamma_start, losses.normal_inverse_gamma_nll),
-    "Wishart": (losses.normal_inverse_wishart_start, losses.normal_inverse_wishart_nll),
+STARTS = {  # by the family: the number of groups, and the likelihood
+    "gamma": (T, losses.normal_inverse_gamma_nll),
+    "Wishart": (1, losses.normal_inverse_wishart_nll),
 }
 
 
 @pytest.mark.parametrize("family", STARTS)
 def test_start_is_the_best_constant_prediction(family):
-    start, nll = STARTS[family]
+    n_groups, nll = STARTS[family]
     target = losses.normal_inverse_gamma_target(members_of(n=30))
-    outputs = start(target)
+    outputs = losses.normal_inverse_start(target, None, n_groups)
 
     def loss(outputs, target):
         return nll(outputs.expand(30, -1), target).mean()
@@ -474,7 +473,7 @@ def test_start_solves_for_the_degrees_of_freedom(t, gap):
     """Also where members disagree so much about the noise that few are left."""
     one = torch.ones(1, t, dtype=torch.float64)
     target = losses.NormalInverseGammaTarget(0 * one, one, one, gap * one)
-    excess = losses.normal_inverse_wishart_start(target)[-1].exp().item()
+    excess = losses.normal_inverse_start(target, None, 1)[-1].exp().item()
     least = (t + 1) / 2
 
     def score(log_excess):
@@ -488,8 +487,8 @@ def test_start_solves_for_the_degrees_of_freedom(t, gap):
 @pytest.mark.parametrize("family", STARTS)
 def test_start_is_finite_for_identical_members(family):
     same = Gaussian(*(x[:1, :1].expand(M, N, T) for x in members_of()))
-    start, _ = STARTS[family]
-    outputs = start(losses.normal_inverse_gamma_target(same))
+    target = losses.normal_inverse_gamma_target(same)
+    outputs = losses.normal_inverse_start(target, None, STARTS[family][0])
     close(outputs[2 * T :], torch.full((len(outputs) - 2 * T,), 6.0))  # the limit
 
 
@@ -499,9 +498,8 @@ def test_a_row_of_weight_two_starts_as_two_rows():
         *(torch.cat((part, part[..., :1, :]), dim=-2) for part in target)
     )
     weight = torch.tensor([2.0, *[1.0] * (N - 1)])
-    close(
-        losses.normal_inverse_gamma_start(target, weight), losses.normal_inverse_gamma_start(twice)
-    )
+    expected = losses.normal_inverse_start(twice, None, T)
+    close(losses.normal_inverse_start(target, weight, T), expected)
 
 
 def test_mixture_minimiser_has_the_moments_of_the_mixture():
