@@ -75,6 +75,7 @@ from skdistill.datasets import (
 )
 from skdistill.model_selection import flops
 from skdistill.modules import ConvNet, Recurrent, ResNet, count_flop, stack
+from skdistill.settings import Connection, WeakLearnerSearch
 
 N_ROUNDS = 7
 FIRST_SEED = 5  # of the toys; their settings were chosen on those before it
@@ -99,9 +100,18 @@ N_ROWS, N_TEST = 180_000, 10_000
 TEACHER_UNITS = (256, 256, 256)
 TOY_SETTINGS: dict[str, dict[str, Any]] = {
     "ellipsoid": {"module__hidden_units": (20, 20)},
-    "cube": {"module__hidden_units": (64, 64), "head_layers": 2, "gamma": 3.0},
+    "cube": {
+        "module__hidden_units": (64, 64),
+        "connection": Connection(head_layers=2),
+        "search": WeakLearnerSearch(gamma=3.0),
+    },
 }
-COMMON = {"connect": "always", "max_search": 6, "batch_size": 256, "max_epochs": 2}
+COMMON = {
+    "connection": Connection(connect="always"),
+    "search": WeakLearnerSearch(max_search=6),
+    "batch_size": 256,
+    "max_epochs": 2,
+}
 
 
 def flop_of_mlp(*widths: int) -> float:
@@ -450,7 +460,7 @@ SERIES_SETTINGS: dict[str, Any] = {
     "module__hidden_units": (16,),
     "n_rounds": 3,
     "early": True,
-    "connect": "always",
+    "connection": Connection(connect="always"),
     "batch_size": 64,
     "max_epochs": 10,
 }
@@ -580,7 +590,11 @@ def main() -> None:
     one_thread()
     changes, n_rows, n_seeds = dict(options.booster_param), None, options.seeds
     if options.quick:
-        changes, n_rows, n_seeds = {"max_epochs": 1, "max_search": 1, **changes}, 1000, 1
+        changes, n_rows, n_seeds = (
+            {"max_epochs": 1, "search": WeakLearnerSearch(max_search=1), **changes},
+            1000,
+            1,
+        )
     settings = {key: value for key, value in vars(options).items() if key != "output"}
     results: dict[str, dict] = {}
 

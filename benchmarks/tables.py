@@ -54,13 +54,14 @@ from skdistill import (
 )
 from skdistill.metrics import gaussian_nll
 from skdistill.modules import TabM, n_parameters
+from skdistill.samplers import DeepEnsemble
 from skdistill.settings import Runtime
 
 PARTS = ("scores", "speed")
 
 TEACHERS: dict[str, dict[str, Any]] = {
     "default": {},
-    "tuned": {"tune": "oob"},
+    "tuned": {"inference": DeepEnsemble(tune="oob")},
     "TabM": {"module": TabM, "n_members": 32},
     "TabM, full": {"module": TabM, "n_members": 32, "module__mini": False},
 }

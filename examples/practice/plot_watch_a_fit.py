@@ -21,6 +21,7 @@ from sklearn.datasets import load_diabetes
 from skorch.callbacks import Callback
 
 from skdistill import BayesianEnsembleRegressor
+from skdistill.samplers import DeepEnsemble
 
 n_members = 5  # networks of the ensemble
 max_epochs = 400  # at most
@@ -44,7 +45,7 @@ ensemble = BayesianEnsembleRegressor(
     n_members,
     max_epochs=max_epochs,
     batch_size=64,
-    early_stopping=True,
+    inference=DeepEnsemble(early_stopping=True),
     callbacks=[Report()],
     random_state=0,
 ).fit(X, y)

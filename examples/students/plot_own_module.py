@@ -58,7 +58,7 @@ def truth(angle):
 
 y = truth(X[:, 0]) + 0.1 * rng.standard_normal(200)
 settings = {"max_epochs": max_epochs, "random_state": 0}
-own = {"module": periodic, "module__width": 32, "normalize_X": False}
+own = {"module": periodic, "module__width": 32, "normalize": "y"}
 models = {
     "perceptron": BayesianEnsembleRegressor(n_members, **settings),
     "own module": BayesianEnsembleRegressor(n_members, **own, **settings),

@@ -24,6 +24,7 @@ from sklearn.frozen import FrozenEstimator
 
 from skdistill import BayesianEnsembleRegressor, DistributionDistiller, predict_uncertainty
 from skdistill.metrics import epistemic_fidelity
+from skdistill.transfer import TransferOnly
 
 n_members = 10  # networks of the ensemble
 max_epochs = 400  # epochs of each model
@@ -44,8 +45,7 @@ def student(family):
         FrozenEstimator(teacher),
         family=family,
         module__hidden_units=(10, 10),
-        transfer=None,
-        transfer_only=True,
+        transfer=TransferOnly(None),
         **settings,
     )
     return distiller.fit(X, y, X_transfer=X_transfer)

@@ -26,7 +26,7 @@ from skdistill import (
 )
 from skdistill._training.stream import Part, Stream, _Examples, is_stream
 from skdistill._utils import moments
-from skdistill.samplers import SGLD
+from skdistill.samplers import SGLD, DeepEnsemble
 from skdistill.settings import Runtime
 from skdistill.streams import Batches
 
@@ -71,7 +71,7 @@ def words(y):
 def ensemble(kind="regressor", **params):
     is_regressor = kind == "regressor"
     cls = BayesianEnsembleRegressor if is_regressor else BayesianEnsembleClassifier
-    return cls(**{"n_members": 3, "calibrate": None, **SMALL, **params})
+    return cls(**{"n_members": 3, "inference": DeepEnsemble(calibrate=None), **SMALL, **params})
 
 
 def forest(kind, X, y):

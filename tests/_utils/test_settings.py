@@ -17,7 +17,7 @@ from skdistill import (
     HydraPlusRegressor,
 )
 from skdistill._utils.settings import Settings
-from skdistill.settings import Runtime
+from skdistill.settings import Optimizer, Runtime
 from skdistill.transfer import Disagreement, GaussianNoise
 
 
@@ -147,7 +147,7 @@ X, Y = np.random.default_rng(0).normal(size=(2, 20, 2))
         ({"optimizer__weight_decy": 0.1}, "optimizer__weight_decay"),
         ({"optimizer": "Adm"}, "Adam"),
         ({"inference": "deep_ensembles"}, "deep_ensemble"),
-        ({"lr_schedule": "cosin"}, "cosine"),
+        ({"optimizer": Optimizer(lr_schedule="cosin")}, "cosine"),
         ({"runtime": Runtime(device="cudda")}, "cuda"),
     ],
 )

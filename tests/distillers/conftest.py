@@ -36,7 +36,7 @@ class CountingRegressor(Counting, BayesianEnsembleRegressor):
     pass
 
 
-AS_THEY_ARE = {"random_state": 0, "normalize_X": False}
+AS_THEY_ARE = {"random_state": 0, "normalize": "y"}
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from skdistill.distillers.gped._loop import OnlineDistillation
 from skdistill.expectations import Expectation
 from skdistill.pruning import GroupLasso
 from skdistill.samplers import SGHMC, SGLD
-from skdistill.settings import Checkpoint, Runtime
+from skdistill.settings import Checkpoint, Optimizer, Runtime
 from skdistill.transfer import GaussianNoise
 
 ROOT = Path(__file__).parents[2]
@@ -90,7 +90,7 @@ CASES = {
     "last samples, noise": {"estimate": "stochastic", "transfer": GaussianNoise()},
     "full batches": {"batch_size": 60, "teacher__batch_size": 60, "teacher__max_epochs": 60},
     "dropout": {"module": Dropping, "module__hidden_units": None},
-    "momentum": {"optimizer": "SGD", "optimizer__momentum": 0.9, "lr_schedule": None},
+    "momentum": {"optimizer": Optimizer("SGD", lr_schedule=None), "optimizer__momentum": 0.9},
     "any module": {"teacher__module": Dropping, "teacher__module__hidden_units": None},
     "numbers": {},
     "numbers of NumPy": {
@@ -128,7 +128,7 @@ def distiller(case="sgld", checkpoint=None, **params):
         batch_size=16,
         lr=0.01,
         random_state=0,
-        checkpoint=checkpoint,
+        runtime=Runtime(checkpoint=checkpoint),
     ).set_params(**{**CASES[case], **params})
     return without_none(gped)
 
@@ -165,9 +165,9 @@ def assert_same(one, other):
 def test_a_fit_that_was_stopped_twice_gives_the_same_student(case, tmp_path):
     path = tmp_path / "checkpoint"
     for fatal in (8, 5):  # of about 20 steps of the student
-        stopped_fit(distiller(case, checkpoint=path), fatal)
+        stopped_fit(distiller(case, runtime=Runtime(checkpoint=path)), fatal)
         assert path.exists()
-    resumed = fit(distiller(case, checkpoint=path))
+    resumed = fit(distiller(case, runtime=Runtime(checkpoint=path)))
     assert list(tmp_path.iterdir()) == []
     assert_same(resumed, fit(distiller(case)))
 
@@ -186,9 +186,9 @@ def test_a_fit_that_was_stopped_between_two_epochs_gives_the_same_student(
             lambda self, net, **kwargs: stop() if len(net.history) > epoch else None,
         )
         with pytest.raises(Stopped):
-            fit(distiller(checkpoint=path))
+            fit(distiller(runtime=Runtime(checkpoint=path)))
     assert path.exists()
-    assert_same(fit(distiller(checkpoint=path)), fit(distiller()))
+    assert_same(fit(distiller(runtime=Runtime(checkpoint=path))), fit(distiller()))
 
 
 def test_a_fit_that_was_killed_gives_the_same_student(tmp_path):
@@ -200,7 +200,7 @@ def test_a_fit_that_was_killed_gives_the_same_student(tmp_path):
     run = subprocess.run([sys.executable, "-c", code, str(path)], cwd=ROOT, check=False)
     assert run.returncode == -signal.SIGKILL
     assert path.exists()
-    assert_same(fit(distiller(checkpoint=path)), fit(distiller()))
+    assert_same(fit(distiller(runtime=Runtime(checkpoint=path))), fit(distiller()))
 
 
 def test_a_fit_that_was_killed_when_all_was_done_gives_the_same_student(tmp_path, monkeypatch):
@@ -208,14 +208,14 @@ def test_a_fit_that_was_killed_when_all_was_done_gives_the_same_student(tmp_path
     with monkeypatch.context() as patch:
         patch.setattr(CheckpointFile, "remove", lambda self: stop())
         with pytest.raises(Stopped):
-            fit(distiller(checkpoint=path))
+            fit(distiller(runtime=Runtime(checkpoint=path)))
     assert path.exists()
-    assert_same(fit(distiller(checkpoint=path)), fit(distiller()))
+    assert_same(fit(distiller(runtime=Runtime(checkpoint=path))), fit(distiller()))
 
 
 def test_without_a_file_a_fit_begins_anew(tmp_path):
     path = tmp_path / "checkpoint"
-    assert_same(fit(distiller(checkpoint=path)), fit(distiller()))
+    assert_same(fit(distiller(runtime=Runtime(checkpoint=path))), fit(distiller()))
     assert not path.exists()
 
 
@@ -280,11 +280,11 @@ CHANGES = {
 def test_a_checkpoint_of_other_parameters_is_refused(what, tmp_path):
     begun, changed, name = CHANGES[what]
     path = tmp_path / "checkpoint"
-    stopped_fit(distiller(checkpoint=path, **begun), 9)
+    stopped_fit(distiller(runtime=Runtime(checkpoint=path), **begun), 9)
     content = path.read_bytes()
     message = rf"checkpoint=.* is of a fit with other data or parameters; what differs: {name}\."
     with ending(1), pytest.raises(ValueError, match=message):
-        fit(distiller(checkpoint=path, **{**begun, **changed}))
+        fit(distiller(runtime=Runtime(checkpoint=path), **{**begun, **changed}))
     assert path.read_bytes() == content
 
 
@@ -292,7 +292,7 @@ def test_a_checkpoint_of_other_data_is_refused(tmp_path):
     path, weight = tmp_path / "checkpoint", np.ones(60)
     further = {"X_transfer": X[:5] + 1, "sample_weight": weight, "X_monitor": X[:9]}
     with ending(9), pytest.raises(Stopped):
-        distiller("numbers", checkpoint=path).fit(X, Y, **further)
+        distiller("numbers", runtime=Runtime(checkpoint=path)).fit(X, Y, **further)
     heavier = np.r_[2.0, weight[1:]]
     for name, data in {
         "X": {"X": np.nextafter(X, 9)},
@@ -304,25 +304,28 @@ def test_a_checkpoint_of_other_data_is_refused(tmp_path):
         with pytest.raises(
             ValueError, match=rf"other data or parameters; .* differs: (.*, )?{name}"
         ):
-            distiller("numbers", checkpoint=path).fit(**{"X": X, "y": Y, **further, **data})
+            distiller("numbers", runtime=Runtime(checkpoint=path)).fit(
+                **{"X": X, "y": Y, **further, **data}
+            )
 
 
 def test_a_parameter_that_cannot_be_told_is_refused(tmp_path):
     class Locked(torch.nn.Linear):
         lock = threading.Lock()
 
-    gped = distiller(checkpoint=tmp_path / "checkpoint", **{**LINEAR, "module": Locked})
+    gped = distiller(
+        runtime=Runtime(checkpoint=tmp_path / "checkpoint"), **{**LINEAR, "module": Locked}
+    )
     with pytest.raises(ValueError, match="module cannot be compared with other values"):
         fit(gped)
-    fit(gped.set_params(checkpoint=None))
+    fit(gped.set_params(runtime=Runtime(checkpoint=None)))
 
 
 def test_what_changes_nothing_may_change(tmp_path):
     path = tmp_path / "checkpoint"
-    stopped_fit(distiller(checkpoint=path))
+    stopped_fit(distiller(runtime=Runtime(checkpoint=path)))
     gped = distiller(
-        checkpoint=Checkpoint(str(path), every=9),
-        runtime=Runtime(n_threads=1),
+        runtime=Runtime(n_threads=1, checkpoint=Checkpoint(str(path), every=9)),
         teacher__runtime=Runtime(n_threads=1),
     )
     with ending(15):  # of the 20 steps, fewer are left
@@ -342,7 +345,7 @@ def test_what_changes_nothing_may_change(tmp_path):
 )
 def test_a_checkpoint_with_another_state_is_refused(change, tmp_path, monkeypatch):
     path, read = tmp_path / "checkpoint", CheckpointFile.read
-    stopped_fit(distiller(checkpoint=path))
+    stopped_fit(distiller(runtime=Runtime(checkpoint=path)))
 
     def changed(checkpoint):
         state = read(checkpoint)
@@ -351,7 +354,7 @@ def test_a_checkpoint_with_another_state_is_refused(change, tmp_path, monkeypatc
 
     monkeypatch.setattr(CheckpointFile, "read", changed)
     with pytest.raises(ValueError, match=r"checkpoint='.*' holds no state of this fit .* Delete"):
-        fit(distiller(checkpoint=path))
+        fit(distiller(runtime=Runtime(checkpoint=path)))
 
 
 # ------------------------------------------------------------------------------------------
@@ -361,7 +364,7 @@ def test_a_checkpoint_with_another_state_is_refused(change, tmp_path, monkeypatc
 
 def test_a_missing_folder_is_found_before_training(tmp_path):
     with ending(1), pytest.raises(ValueError, match=r"checkpoint=.* must name a file in a folder"):
-        fit(distiller(checkpoint=tmp_path / "missing" / "checkpoint"))
+        fit(distiller(runtime=Runtime(checkpoint=tmp_path / "missing" / "checkpoint")))
 
 
 def test_a_write_that_fails_does_not_end_a_fit(tmp_path, monkeypatch):
@@ -370,7 +373,7 @@ def test_a_write_that_fails_does_not_end_a_fit(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.warns(UserWarning, match=r"checkpoint=.* could not be written .*No space"):
-        fitted = fit(distiller(checkpoint=tmp_path / "checkpoint"))
+        fitted = fit(distiller(runtime=Runtime(checkpoint=tmp_path / "checkpoint")))
     assert os.listdir(tmp_path) == []
     assert_same(fitted, fit(distiller()))
 
@@ -380,24 +383,26 @@ def test_two_fits_at_once_are_refused(tmp_path):
 
     def begin_another():
         with pytest.raises(ValueError, match=r"checkpoint=.* is in use by another fit") as caught:
-            fit(distiller(lr=0.02, checkpoint=path))
+            fit(distiller(lr=0.02, runtime=Runtime(checkpoint=path)))
         refused.append(caught)
 
     with ending(9, begin_another):
-        fitted = fit(distiller(checkpoint=path))
+        fitted = fit(distiller(runtime=Runtime(checkpoint=path)))
     assert len(refused) == 1
     assert_same(fitted, fit(distiller()))
 
 
 def test_candidates_of_a_search_may_share_a_file_one_by_one(tmp_path):
-    search = GridSearchCV(distiller(checkpoint=tmp_path / "checkpoint"), {"lr": [0.01, 0.02]}, cv=2)
+    search = GridSearchCV(
+        distiller(runtime=Runtime(checkpoint=tmp_path / "checkpoint")), {"lr": [0.01, 0.02]}, cv=2
+    )
     search.set_params(error_score="raise").fit(X, Y)
     assert os.listdir(tmp_path) == []
 
 
 def test_a_file_that_is_cut_off_is_never_found(tmp_path, monkeypatch):
     path = tmp_path / "checkpoint"
-    stopped_fit(distiller(checkpoint=path))
+    stopped_fit(distiller(runtime=Runtime(checkpoint=path)))
     before = path.read_bytes()
 
     def die(*args):
@@ -406,7 +411,7 @@ def test_a_file_that_is_cut_off_is_never_found(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", die)
         with pytest.raises(Stopped):
-            fit(distiller(checkpoint=path))
+            fit(distiller(runtime=Runtime(checkpoint=path)))
     assert path.read_bytes() == before
-    fit(distiller(checkpoint=path))
+    fit(distiller(runtime=Runtime(checkpoint=path)))
     assert list(tmp_path.iterdir()) == []

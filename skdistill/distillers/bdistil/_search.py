@@ -234,7 +234,7 @@ class Search:
             for n_sources in dict.fromkeys(expansions):
                 start = self.barrier_weights.get((number, n_sources), 1 / self.plan.gamma)
                 barrier = Barrier(start if self.rounds else 0.0)
-                for _ in range(self.self.max_search if self.rounds else 1):
+                for _ in range(self.max_search if self.rounds else 1):
                     if self._is_out_of_time:
                         return False
                     n_searches += 1
