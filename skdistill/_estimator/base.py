@@ -7,8 +7,6 @@ import contextlib
 import re
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import product, starmap
 from numbers import Integral, Real
 from typing import Any, Self, TypeVar, cast
 
@@ -317,8 +315,9 @@ def _advice(estimator: NetEstimator, name: str, known: Iterable[str]) -> str:
     part, delimiter, inner = name.partition("__")
     if "=" in named and re.split("__|=", named)[0] in known:
         return f" Give {named} instead."
-    places = [(part, inner)] if delimiter else product(estimator._parameter_table, (named, name))
-    if found := next(filter(None, starmap(partial(objects_with, estimator), places)), ""):
+    groups, wanted = ([part], [inner]) if delimiter else (estimator._parameter_table, [named, name])
+    advice = (objects_with(estimator, group, one) for one in wanted for group in groups)
+    if found := next(filter(None, advice), ""):
         return found
     if not delimiter:
         return did_you_mean(name, known)

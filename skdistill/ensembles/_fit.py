@@ -79,12 +79,7 @@ def fit_ensemble(ensemble: Any, X, y, sample_weight=None, observer: ChainObserve
     refuse_ranks(type(ensemble).__name__)
     spec, given = EnsembleSpec.of(ensemble), for_callbacks(X, y, sample_weight)
     if is_stream(X):
-        of_streams = {"inference__calibrate": None} if spec.calibrate == "oob" else {}
-        params = ensemble.get_params()
-        if spec.trains_each:
-            params["inference"] = "deep_ensemble"
-        arguments = {"y": y, "sample_weight": sample_weight}
-        refuse_with_stream(params, _WITH_STREAM | of_streams, arguments)
+        _refuse_with_stream(spec, ensemble.get_params(), y, sample_weight)
     before = Fitted.of(ensemble) if spec.warm_start else None
     if before is None:
         reset_fitted(ensemble)
@@ -120,6 +115,14 @@ def fit_ensemble(ensemble: Any, X, y, sample_weight=None, observer: ChainObserve
                     else observer.diagnostics()
                 )
     return ensemble
+
+
+def _refuse_with_stream(spec: EnsembleSpec, params: dict[str, Any], y, sample_weight) -> None:
+    """Raise a ValueError for parameters and arguments that do not go with batches."""
+    neutral = _WITH_STREAM | ({"inference__calibrate": None} if spec.calibrate == "oob" else {})
+    if spec.trains_each:
+        params = params | {"inference": "deep_ensemble"}
+    refuse_with_stream(params, neutral, {"y": y, "sample_weight": sample_weight})
 
 
 def _read(

@@ -257,7 +257,7 @@ def test_inputs_too_large_to_train_on_are_named(make, dtype, data):
 
 def test_targets_and_answers_too_large_for_the_dtype_are_named(data):
     X, y = data[0].astype(np.float32), data[1]
-    with pytest.raises(ValueError, match=r"^y, with normalize_y=False, must be within"):
+    with pytest.raises(ValueError, match=r"^y, which normalize does not standardise, must be"):
         ensemble(normalize="X").fit(X, 1e30 * y)
     answers = np.stack([y, np.full(len(y), 1e-60)], axis=1)[:, None, None]
     with pytest.raises(ValueError, match="member_predictions, must have means and variances"):
