@@ -91,7 +91,7 @@ CHAINS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # and the steps of
 }
 NETWORKS: dict[str, dict[str, Any]] = {  # of teacher and student
     # Pixels are taken as they are, in [0, 1].
-    "perceptron": {"module__hidden_units": (400, 400), "normalize": "y"},
+    "perceptron": {"module__hidden_units": (400, 400), "normalize": False},
     "CNN": {  # Appendix A.2
         "module": ConvNet,
         "module__channels": (10, 20),
@@ -104,7 +104,7 @@ PAPERS = {"expectations": ("predictive", "entropy"), "estimate": Estimate(n_aske
 METHODS: dict[str, dict[str, Any]] = {
     "GPED": {},
     "GPED U_o": PAPERS,
-    "GPED U_s": {**PAPERS, "estimate": {"predictive": "stochastic"}},
+    "GPED U_s": {**PAPERS, "estimate": Estimate({"predictive": "stochastic"}, n_asked=1)},
     "EnD2": {"expectations": "dirichlet", "estimate": Estimate(n_asked=1)},
 }
 N_FAR = 2_000
@@ -141,7 +141,7 @@ def student(setting: Setting, teacher: Any, **params) -> GPEDDistiller:
         teacher,
         module__hidden_units=setting.widths[1:-1],
         batch_size=setting.batch_size,
-        normalize="y",
+        normalize=False,
         random_state=0,
         **params,
     )

@@ -57,7 +57,7 @@ N_EPOCHS, N_EPOCHS_BEFORE_REMOVAL = 30, 5
 STUDENT: dict[str, Any] = {
     "lr": 2e-3,
     "batch_size": 250,
-    "normalize": "y",  # pixels are in [0, 1]
+    "normalize": False,  # pixels are in [0, 1]
     "random_state": 0,
 }
 WIDTHS = (25, 50, 100, 200, 400)

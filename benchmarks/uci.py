@@ -136,7 +136,7 @@ def run_split(name: str, split: int, options) -> dict:
 def gaussian_process(kernel, n_columns: int, seed: int, kind=GaussianProcessRegressor):
     """A process with a kernel that has a length scale for each column, and with noise."""
     noisy = ConstantKernel() * kernel(np.ones(n_columns)) + WhiteKernel()
-    return kind(noisy, normalize=True, random_state=seed)
+    return kind(noisy, normalize_y=True, random_state=seed)
 
 
 def run_peer(peer: str, X_train, X_test, y_train, y_test, split: int) -> dict[str, float]:

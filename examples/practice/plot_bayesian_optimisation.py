@@ -58,8 +58,9 @@ def at_random(n_settings, seed):
 def propose(settings, measured, seed):
     teacher = BayesianEnsembleRegressor(
         n_members,
+        # There are no rows to spare, and no noise to calibrate.
         inference=DeepEnsemble(bootstrap=True, calibrate=None),
-        prior_scale=10.0,  # no rows to spare, and no noise to calibrate
+        prior_scale=10.0,
         max_epochs=max_epochs,
         random_state=seed,
     )

@@ -16,7 +16,7 @@ The problem is that of the second figure of Lindqvist, Olmin, Lindsten & Svensso
 # -------------------------
 #
 # The teacher is fitted once. Frozen, it teaches both students, about rows without labels that reach
-# beyond its own data: ``transfer_only=True`` leaves the rows with labels to the teacher.
+# beyond its own data: ``TransferOnly`` leaves the rows with labels to the teacher.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -45,7 +45,7 @@ def student(family):
         FrozenEstimator(teacher),
         family=family,
         module__hidden_units=(10, 10),
-        transfer=TransferOnly(None),
+        transfer=TransferOnly(),
         **settings,
     )
     return distiller.fit(X, y, X_transfer=X_transfer)
