@@ -8,7 +8,7 @@ from typing import Any, Self
 from sklearn.base import ClassifierMixin
 
 from .._estimator.predicting import DistributionEstimator
-from .._utils.validation import ClassWeight, OneOf
+from .._utils.validation import ClassWeight
 from ..modules import MLP
 from ._fit import fit_ensemble
 from ._spec import PARAMETER_TABLE
@@ -43,8 +43,8 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         member 3,000,000 rows in all, and at least 6. Chains run for 50 in any case.
     inference, optimizer, lr, max_time, batch_size, categorical_features, n_jobs
         As in :class:`BayesianEnsembleRegressor`.
-    normalize : bool, default=True
-        Whether to standardise X, as in :class:`BayesianEnsembleRegressor`.
+    normalize : bool, "X" or "y", default=True
+        As in :class:`BayesianEnsembleRegressor`. Labels stay as they are: "y" is False.
     callbacks, runtime, verbose
         As in :class:`BayesianEnsembleRegressor`.
     warm_start
@@ -98,7 +98,6 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
     _parameter_table = {
         **PARAMETER_TABLE,
         "class_weight": ClassWeight(),
-        "normalize": OneOf((True, False)),
     }
 
     _kind, _clip_norm = "classifier", None
@@ -117,7 +116,7 @@ class BayesianEnsembleClassifier(ClassifierMixin, DistributionEstimator):
         max_epochs: int | str = "auto",
         max_time: float | None = None,
         batch_size: int | str = "auto",
-        normalize: bool = True,
+        normalize: bool | str = True,
         categorical_features: Any = "from_dtype",
         warm_start: bool = False,
         distance_aware: bool = True,

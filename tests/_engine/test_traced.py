@@ -61,7 +61,7 @@ def ensemble(module, **kwargs):
         "runtime": Runtime(device="cpu"),
         "random_state": 0,
     }
-    settings["calibrate"] = None  # whose search would end a little elsewhere
+    settings["inference"] = DeepEnsemble(calibrate=None)  # its search would end a little elsewhere
     return BayesianEnsembleRegressor(3, module=module, **{**settings, **kwargs})
 
 
@@ -229,7 +229,9 @@ def test_all_ways_of_training_give_the_same_members(bootstrap, data, soon, recor
     settings = {
         "max_epochs": 20,
         "inference": DeepEnsemble(
-            bootstrap=bootstrap, early_stopping=EarlyStopping(n_iter_no_change=3, tol=0.01)
+            calibrate=None,
+            bootstrap=bootstrap,
+            early_stopping=EarlyStopping(n_iter_no_change=3, tol=0.01),
         ),
         "lr": 0.02,
     }

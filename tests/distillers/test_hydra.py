@@ -119,7 +119,6 @@ def test_one_head_cannot_tell_the_parts(frozen, task):
         ({"loss": HydraLoss(spread_weight=-1.0)}, ValueError, "spread_weight"),
         ({"optimizer__weight_decay": -1.0}, ValueError, "weight_decay"),
         ({"loss": HydraLoss(diversity="max")}, ValueError, "diversity must be one of"),
-        ({"transfer_only": "yes"}, ValueError, "transfer_only must be one of"),
         ({"loss": HydraLoss(diversity_weight=-0.1)}, ValueError, "diversity_weight must be"),
         ({"loss": HydraLoss(diversity_weight="much")}, ValueError, "diversity_weight must be"),
         ({"loss": HydraLoss(diversity_weight=(0.1, 5))}, ValueError, "diversity_weight must be"),
@@ -442,7 +441,7 @@ def test_training_equals_a_bare_loop(name, frozen, task):
 
     loss = HydraLoss(spread_weight=0.0)
     settings = {"loss": loss, "transfer": None, "optimizer": Optimizer(clip_norm=None)}
-    settings["normalize_X"] = False
+    settings["normalize"] = "y"
     if task.is_classification:
         loss.set_params(aggregate_temperature=2.0, member_temperature=3.0)
     model = task.Student(

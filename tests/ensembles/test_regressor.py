@@ -512,7 +512,8 @@ def faulty(*calls):
 
 def ensemble_of(module, **params):
     settings = {"n_members": 4, "module": module, "max_epochs": 5, "random_state": 0}
-    settings["calibrate"] = None  # by which each member depends on all of them
+    # By a calibration each member depends on all of them.
+    settings["inference"] = DeepEnsemble(calibrate=None)
     return BayesianEnsembleRegressor(**{**settings, **params})
 
 
@@ -544,8 +545,9 @@ def test_members_may_be_restarted_more_than_once(data):
 @pytest.mark.parametrize("max_restarts", [0, 1])
 def test_members_that_always_diverge_are_left_out_with_a_warning(max_restarts, data):
     module = faulty(2, *([4] if max_restarts else []))
+    model = ensemble_of(module).set_params(inference__max_restarts=max_restarts)
     with pytest.warns(ConvergenceWarning) as caught:
-        model = ensemble_of(module, inference=DeepEnsemble(max_restarts=max_restarts)).fit(*data)
+        model.fit(*data)
     assert len(caught) == max_restarts + 1
     assert "member(s) [2]" in str(caught[-1].message)
     assert f"left out after {max_restarts} restarts" in str(caught[-1].message)
@@ -555,7 +557,7 @@ def test_members_that_always_diverge_are_left_out_with_a_warning(max_restarts, d
 
 
 def test_an_ensemble_of_which_nothing_is_left_is_an_error(data):
-    model = ensemble_of(faulty(*range(100)), inference=DeepEnsemble(max_restarts=1))
+    model = ensemble_of(faulty(*range(100))).set_params(inference__max_restarts=1)
     with (
         pytest.warns(ConvergenceWarning, match=r"\[0, 1, 2, 3\]"),
         pytest.raises(ValueError, match=r"Every member diverged, also after 1 restarts.*0\.01"),
@@ -916,7 +918,7 @@ def test_targets_and_inputs_must_be_finite(value, data):
     ("params", "message"),
     [
         ({"n_members": 0}, "n_members"),
-        ({"inference": "hmc"}, "inference must be 'deep_ensemble', or an SGLD"),
+        ({"inference": "hmc"}, "inference must be 'deep_ensemble', or a DeepEnsemble"),
         ({"prior_scale": 0.0}, "prior_scale"),
         ({"prior_scale": 1e-300}, "prior_scale must be a number in"),
         ({"prior_scale": 1e300}, "prior_scale must be a number in"),

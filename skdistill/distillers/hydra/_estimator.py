@@ -75,7 +75,7 @@ def _fit(hydra: Any, X, y, *arguments, default: Any = None, mode_of: Any = FitMo
 
 def _columns(hydra: Any) -> dict[str, Any]:
     """Return how a default teacher reads X: as the student does. It always standardises y."""
-    normalize = standardises(hydra.normalize, "X") or (hydra._kind == "regressor" and "y")
+    normalize = True if standardises(hydra.normalize, "X") else "y"
     return {"normalize": normalize, "categorical_features": hydra.categorical_features}
 
 
@@ -350,10 +350,8 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         itself, on large tables too: ``GaussianNoise(share_power=1.5)``.
     teacher_cv, calibration_fraction, memory, warm_start, pruning
         As in :class:`HydraPlusRegressor`.
-    lr, max_epochs, max_time, batch_size, categorical_features
+    lr, max_epochs, max_time, batch_size, normalize, categorical_features
         As in :class:`HydraPlusRegressor`.
-    normalize : bool, default=True
-        Whether to standardise X, as in :class:`HydraPlusRegressor`.
     optimizer, callbacks, runtime
         As in :class:`BayesianEnsembleRegressor`.
     verbose
@@ -406,7 +404,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
 
     _kind = "classifier"
     _fit, _plan_of = _fit, hydra_plan  # methods of both classes
-    _parameter_table = {**_HYDRA_PARAMETERS, "normalize": OneOf((True, False))}
+    _parameter_table = _HYDRA_PARAMETERS
     # Rectified first, as the teacher; then smooth, which ranks rows by the epistemic part better.
     _module_defaults = {"classifier": {"hidden_units": (128, 128), "activation": ("relu", "silu")}}
 
@@ -426,7 +424,7 @@ class HydraPlusClassifier(ClassifierMixin, DistributionEstimator):
         max_epochs: int | str = "auto",
         max_time: float | None = None,
         batch_size: int | str = "auto",
-        normalize: bool = True,
+        normalize: bool | str = True,
         categorical_features: Any = "from_dtype",
         memory: Any = None,
         warm_start: bool = False,
