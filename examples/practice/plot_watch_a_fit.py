@@ -2,10 +2,10 @@
 Is a long fit still getting anywhere?
 =====================================
 
-With ``DeepEnsemble(early_stopping=True)`` each member sets rows aside, watches the loss on them, stops when it
-has not fallen for a while, and keeps the best epoch. The history of the fit shows afterwards, or
-while it runs by a callback, that the epochs it did without would have been wasted: the loss of
-training goes on falling, that of validation does not.
+With ``DeepEnsemble(early_stopping=True)`` each member sets rows aside, watches the loss on them,
+stops when it has not fallen for a while, and keeps the best epoch. The history of the fit shows
+afterwards, or while it runs by a callback, that the epochs it did without would have been wasted:
+the loss of training goes on falling, that of validation does not.
 """
 
 # %%

@@ -27,7 +27,6 @@ from skdistill.ensembles._diagnostics import SamplerDiagnostics, large_r_hat
 from skdistill.samplers import (
     SGHMC,
     SGLD,
-    DeepEnsemble,
     MCDropout,
     effective_sample_size,
     split_r_hat,
@@ -316,26 +315,8 @@ def test_chains_repeat_with_their_seed(sampler, make, data):
         (SGLD(1e-3, burn_in=8), {}, "n_members=6 is too many.*its 10 iterations 2.*max_epochs"),
         (SGHMC(1e-3, thinning=2), {}, "inference__thinning=2.*Raise max_epochs"),
         (SGLD(1e-3, burn_in=100), {}, "inference__burn_in=100"),
-        (
-            SGLD(1e-3),
-            {"inference": DeepEnsemble(bootstrap=True)},
-            r"bootstrap must be False with inference=SGLD\(...\)",
-        ),
-        (
-            SGHMC(1e-3),
-            {"inference": DeepEnsemble(early_stopping=True)},
-            r"early_stopping must be False with inference=SGHMC\(...\)",
-        ),
-        (
-            MCDropout(),
-            {"inference": DeepEnsemble(bootstrap=True)},
-            r"bootstrap must be False with inference=MCDropout",
-        ),
-        (
-            MCDropout(),
-            {"inference": DeepEnsemble(early_stopping=True)},
-            "early_stopping must be False with inference=MC",
-        ),
+        (SGLD(1e-3), {"warm_start": True}, r"warm_start must be False with inference=SGLD\(...\)"),
+        (MCDropout(), {"warm_start": True}, "warm_start must be False with inference=MCDropout"),
     ],
 )
 @pytest.mark.parametrize("make", MAKERS)

@@ -358,7 +358,7 @@ class EndsOnce(Notes):
 
 @pytest.mark.parametrize("n_jobs", [[2, 1], [1, 2]])
 def test_a_fit_goes_on_with_another_number_of_jobs(n_jobs, tmp_path):
-    saved = {"runtime": Runtime(checkpoint=Checkpoint(tmp_path / "checkpoint", every="1 epochs"))}
+    saved = {"runtime__checkpoint": Checkpoint(tmp_path / "checkpoint", every="1 epochs")}
     model = clone(REGRESSOR).set_params(**saved, callbacks=[EndsOnce(tmp_path / "notes")])
     with joblib.parallel_config(backend="threading"):
         with pytest.raises(Ended):

@@ -289,9 +289,9 @@ def test_settings_of_the_user_stay():
     }
     found = BayesianEnsembleClassifier(3, **settings).fit(X, LABELS)
     assert [trial["params"] for trial in found.tuning_] == [{"prior_scale": np.inf}]
-    uncalibrated = BayesianEnsembleClassifier(
-        3, **{**settings, "inference": DeepEnsemble(calibrate=None)}
-    ).fit(X, LABELS)
+    inference = DeepEnsemble(tune="oob", calibrate=None)
+    uncalibrated = BayesianEnsembleClassifier(3, **{**settings, "inference": inference})
+    uncalibrated.fit(X, LABELS)
     assert not hasattr(uncalibrated, "calibration_")
     assert_same_weights(found, uncalibrated)
 

@@ -223,8 +223,8 @@ class DistributionDistiller(MetaEstimatorMixin, DistributionEstimator):
         of one fit of so many epochs, but for weights that grow over the epochs of the first fit;
         "cosine" falls from `lr` anew, over the further epochs. `teacher_` is kept, and so are the
         classes, and the location and scale of y. The state of the optimizer is kept too, which
-        makes a pickle about three times as large, if `warm_start` was True in the fit before. Not with
-        `pruning`.
+        makes a pickle about three times as large, if `warm_start` was True in the fit before. Not
+        with `pruning`.
     verbose
         As in :class:`BayesianEnsembleRegressor`, the fit of the teacher included.
     random_state : int, RandomState instance or None, default=None
