@@ -111,7 +111,7 @@ def test_one_head_cannot_tell_the_parts(frozen, task):
         ({"heads": 0}, ValueError, "heads"),
         ({"heads": Heads(-2)}, ValueError, "heads__n_heads"),
         ({"heads": 1.5}, TypeError, "heads"),
-        ({"heads": np.nan}, TypeError, "heads must be (a number|an integer).*, got nan"),
+        ({"heads": np.nan}, TypeError, "heads must be an integer.*got nan"),
         ({"heads": Heads(head_layers=0)}, ValueError, "head_layers"),
         ({"heads": Heads(head_layers=3)}, ValueError, "head_layers must be between 1 and 2"),
         ({"loss": HydraLoss(teacher_weight=1.5)}, ValueError, "loss__teacher_weight"),

@@ -320,7 +320,7 @@ def test_a_worker_that_dies_costs_its_block_alone(tmp_path):
     expected, checkpoint, notes = fit(), tmp_path / "checkpoint", tmp_path / "notes"
     # The file is there as soon as the first block has been saved.
     settings = {
-        "runtime": Runtime(checkpoint=checkpoint),
+        "runtime__checkpoint": checkpoint,
         "callbacks": [Dies(notes, checkpoint)],
         "n_jobs": 2,
     }
