@@ -506,7 +506,7 @@ def test_the_prior_of_a_gaussian_head_weighs_as_one_against_all_rows(data):
         "with more": model.fit(X, y, X_transfer=X[:7])._training_budget.n_rows,
     }
     assert n_rows == {"plain": 60, "weighted": 120, "with more": 67}
-    model.set_params(transfer=TransferOnly("auto")).fit(X, y, X_transfer=X[:7])
+    model.set_params(transfer=TransferOnly()).fit(X, y, X_transfer=X[:7])
     assert model._training_budget.n_rows == 7
     model.set_params(transfer="box").fit(X, y)
     assert model._training_budget.n_rows == 60

@@ -587,7 +587,7 @@ def test_transfer_rows_count_like_rows_of_x(moons):
     teacher, params = chains(inference=SGLD(2e-3)), {"batch_size": 80}
     both = student(teacher, **params).fit(X, y, X_transfer=TransferSet(X[:20] + 1))
     frame = np.concatenate([X, X[:20] + 1])
-    only = student(teacher, transfer=TransferOnly("auto"), **params).fit(X, y, X_transfer=frame)
+    only = student(teacher, transfer=TransferOnly(), **params).fit(X, y, X_transfer=frame)
     np.testing.assert_allclose(both.predict_proba(X), only.predict_proba(X))
     without = student(teacher, **params).fit(X, y)
     assert np.abs(both.predict_proba(X) - without.predict_proba(X)).max() > 1e-4
@@ -683,7 +683,7 @@ def test_the_callers_random_numbers_stay_as_they_are(moons):
             ValueError,
             "checkpoint__every must be a",
         ),
-        ({"transfer": TransferOnly("auto")}, ValueError, "transfer_only=True needs X_transfer"),
+        ({"transfer": TransferOnly()}, ValueError, r"TransferOnly\(...\) needs X_transfer"),
         ({"teacher__inference__thinning": 0}, ValueError, "inference__thinning must be an integer"),
         (
             {"teacher__inference__burn_in": 200},
@@ -742,7 +742,7 @@ def test_columns_of_rows_of_interest_are_those_of_x(moons):
 
 def test_an_empty_transfer_set_is_refused(moons):
     with pytest.raises(ValueError, match="X_transfer must have at least one row"):
-        student(chains(), transfer=TransferOnly("auto")).fit(*moons, X_transfer=np.zeros((0, 2)))
+        student(chains(), transfer=TransferOnly()).fit(*moons, X_transfer=np.zeros((0, 2)))
 
 
 def test_an_unknown_expectation_is_named(taught, moons):
