@@ -217,9 +217,9 @@ def test_connections_are_searched_after_the_class_without(teacher, digits):
         **SMALL,
         "module__hidden_units": (3,),
         "max_epochs": 3,
-        "search": WeakLearnerSearch(gamma=1e3),
+        "search": WeakLearnerSearch(max_search=1, gamma=1e3),
     }
-    booster = BDistilBooster(teacher, search=WeakLearnerSearch(max_search=1), **params)
+    booster = BDistilBooster(teacher, **params)
     with pytest.warns(ConvergenceWarning, match="No weak learner was found in round 2"):
         booster.fit(*digits[:2])
     assert booster.n_rounds_ == 1
@@ -249,8 +249,9 @@ def test_connections(connection, digits):
     X, y = (part[np.isin(digits[1], ["d0", "d1", "d2"])] for part in digits[:2])
     teacher = HistGradientBoostingClassifier(max_iter=10)
     n_epochs = 60 if connection in ("lstm", "gru") else 15  # gates learn slowly
-    params = {**SMALL, "n_rounds": 3, "connection": connection, "max_epochs": n_epochs}
-    booster = BDistilBooster(teacher, connection=Connection(connect="always"), **params).fit(X, y)
+    params = {**SMALL, "n_rounds": 3, "max_epochs": n_epochs}
+    params["connection"] = Connection(connection, connect="always")
+    booster = BDistilBooster(teacher, **params).fit(X, y)
     assert [found.n_connections for found in booster.rounds_] == [0, 1, 1]
     copied = pickle.loads(pickle.dumps(booster))
     assert_array_equal(copied.predict_proba(digits[2]), booster.predict_proba(digits[2]))
@@ -451,7 +452,7 @@ def test_parameters_that_make_no_sense(params, error, message, teacher, digits):
 )
 def test_parameters_of_classifiers_are_refused_by_regressors(params, diabetes):
     (name,) = params
-    with pytest.raises(ValueError, match=f"{name} must be .* with a regressor as teacher"):
+    with pytest.raises(ValueError, match=rf"{name}\w* must be .* with a regressor as teacher"):
         BDistilBooster(LinearRegression(), **params).fit(*diabetes)
 
 

@@ -165,9 +165,9 @@ def assert_same(one, other):
 def test_a_fit_that_was_stopped_twice_gives_the_same_student(case, tmp_path):
     path = tmp_path / "checkpoint"
     for fatal in (8, 5):  # of about 20 steps of the student
-        stopped_fit(distiller(case, runtime=Runtime(checkpoint=path)), fatal)
+        stopped_fit(distiller(case, checkpoint=path), fatal)
         assert path.exists()
-    resumed = fit(distiller(case, runtime=Runtime(checkpoint=path)))
+    resumed = fit(distiller(case, checkpoint=path))
     assert list(tmp_path.iterdir()) == []
     assert_same(resumed, fit(distiller(case)))
 
@@ -186,9 +186,9 @@ def test_a_fit_that_was_stopped_between_two_epochs_gives_the_same_student(
             lambda self, net, **kwargs: stop() if len(net.history) > epoch else None,
         )
         with pytest.raises(Stopped):
-            fit(distiller(runtime=Runtime(checkpoint=path)))
+            fit(distiller(checkpoint=path))
     assert path.exists()
-    assert_same(fit(distiller(runtime=Runtime(checkpoint=path))), fit(distiller()))
+    assert_same(fit(distiller(checkpoint=path)), fit(distiller()))
 
 
 def test_a_fit_that_was_killed_gives_the_same_student(tmp_path):
@@ -200,7 +200,7 @@ def test_a_fit_that_was_killed_gives_the_same_student(tmp_path):
     run = subprocess.run([sys.executable, "-c", code, str(path)], cwd=ROOT, check=False)
     assert run.returncode == -signal.SIGKILL
     assert path.exists()
-    assert_same(fit(distiller(runtime=Runtime(checkpoint=path))), fit(distiller()))
+    assert_same(fit(distiller(checkpoint=path)), fit(distiller()))
 
 
 def test_a_fit_that_was_killed_when_all_was_done_gives_the_same_student(tmp_path, monkeypatch):
@@ -208,14 +208,14 @@ def test_a_fit_that_was_killed_when_all_was_done_gives_the_same_student(tmp_path
     with monkeypatch.context() as patch:
         patch.setattr(CheckpointFile, "remove", lambda self: stop())
         with pytest.raises(Stopped):
-            fit(distiller(runtime=Runtime(checkpoint=path)))
+            fit(distiller(checkpoint=path))
     assert path.exists()
-    assert_same(fit(distiller(runtime=Runtime(checkpoint=path))), fit(distiller()))
+    assert_same(fit(distiller(checkpoint=path)), fit(distiller()))
 
 
 def test_without_a_file_a_fit_begins_anew(tmp_path):
     path = tmp_path / "checkpoint"
-    assert_same(fit(distiller(runtime=Runtime(checkpoint=path))), fit(distiller()))
+    assert_same(fit(distiller(checkpoint=path)), fit(distiller()))
     assert not path.exists()
 
 
@@ -253,7 +253,11 @@ CHANGES = {
         "batch_size",
     ),
     "a sampler": ({}, {"teacher__inference__step_size": 1e-3}, "teacher__inference__step_size"),
-    "a dict": ({"estimate": {"own": "online"}}, {"estimate": {"own": "stochastic"}}, "estimate"),
+    "a dict": (
+        {"estimate": {"own": "online"}},
+        {"estimate": {"own": "stochastic"}},
+        "estimate__kind",
+    ),
     "another dict": (
         {"teacher__class_weight": {0: 1.0, 1: 2.0}},
         {"teacher__class_weight": {0: 2.0, 1: 1.0}},
@@ -271,7 +275,7 @@ CHANGES = {
     "an optimizer": (
         {"optimizer": torch.optim.Adam},
         {"optimizer": torch.optim.AdamW},
-        "optimizer",
+        "optimizer__kind",
     ),
 }
 
@@ -280,11 +284,11 @@ CHANGES = {
 def test_a_checkpoint_of_other_parameters_is_refused(what, tmp_path):
     begun, changed, name = CHANGES[what]
     path = tmp_path / "checkpoint"
-    stopped_fit(distiller(runtime=Runtime(checkpoint=path), **begun), 9)
+    stopped_fit(distiller(checkpoint=path, **begun), 9)
     content = path.read_bytes()
     message = rf"checkpoint=.* is of a fit with other data or parameters; what differs: {name}\."
     with ending(1), pytest.raises(ValueError, match=message):
-        fit(distiller(runtime=Runtime(checkpoint=path), **{**begun, **changed}))
+        fit(distiller(checkpoint=path, **{**begun, **changed}))
     assert path.read_bytes() == content
 
 
@@ -292,7 +296,7 @@ def test_a_checkpoint_of_other_data_is_refused(tmp_path):
     path, weight = tmp_path / "checkpoint", np.ones(60)
     further = {"X_transfer": X[:5] + 1, "sample_weight": weight, "X_monitor": X[:9]}
     with ending(9), pytest.raises(Stopped):
-        distiller("numbers", runtime=Runtime(checkpoint=path)).fit(X, Y, **further)
+        distiller("numbers", checkpoint=path).fit(X, Y, **further)
     heavier = np.r_[2.0, weight[1:]]
     for name, data in {
         "X": {"X": np.nextafter(X, 9)},
@@ -304,26 +308,22 @@ def test_a_checkpoint_of_other_data_is_refused(tmp_path):
         with pytest.raises(
             ValueError, match=rf"other data or parameters; .* differs: (.*, )?{name}"
         ):
-            distiller("numbers", runtime=Runtime(checkpoint=path)).fit(
-                **{"X": X, "y": Y, **further, **data}
-            )
+            distiller("numbers", checkpoint=path).fit(**{"X": X, "y": Y, **further, **data})
 
 
 def test_a_parameter_that_cannot_be_told_is_refused(tmp_path):
     class Locked(torch.nn.Linear):
         lock = threading.Lock()
 
-    gped = distiller(
-        runtime=Runtime(checkpoint=tmp_path / "checkpoint"), **{**LINEAR, "module": Locked}
-    )
+    gped = distiller(checkpoint=tmp_path / "checkpoint", **{**LINEAR, "module": Locked})
     with pytest.raises(ValueError, match="module cannot be compared with other values"):
         fit(gped)
-    fit(gped.set_params(runtime=Runtime(checkpoint=None)))
+    fit(gped.set_params(runtime__checkpoint=None))
 
 
 def test_what_changes_nothing_may_change(tmp_path):
     path = tmp_path / "checkpoint"
-    stopped_fit(distiller(runtime=Runtime(checkpoint=path)))
+    stopped_fit(distiller(checkpoint=path))
     gped = distiller(
         runtime=Runtime(n_threads=1, checkpoint=Checkpoint(str(path), every=9)),
         teacher__runtime=Runtime(n_threads=1),
@@ -345,7 +345,7 @@ def test_what_changes_nothing_may_change(tmp_path):
 )
 def test_a_checkpoint_with_another_state_is_refused(change, tmp_path, monkeypatch):
     path, read = tmp_path / "checkpoint", CheckpointFile.read
-    stopped_fit(distiller(runtime=Runtime(checkpoint=path)))
+    stopped_fit(distiller(checkpoint=path))
 
     def changed(checkpoint):
         state = read(checkpoint)
@@ -354,7 +354,7 @@ def test_a_checkpoint_with_another_state_is_refused(change, tmp_path, monkeypatc
 
     monkeypatch.setattr(CheckpointFile, "read", changed)
     with pytest.raises(ValueError, match=r"checkpoint='.*' holds no state of this fit .* Delete"):
-        fit(distiller(runtime=Runtime(checkpoint=path)))
+        fit(distiller(checkpoint=path))
 
 
 # ------------------------------------------------------------------------------------------
@@ -364,7 +364,7 @@ def test_a_checkpoint_with_another_state_is_refused(change, tmp_path, monkeypatc
 
 def test_a_missing_folder_is_found_before_training(tmp_path):
     with ending(1), pytest.raises(ValueError, match=r"checkpoint=.* must name a file in a folder"):
-        fit(distiller(runtime=Runtime(checkpoint=tmp_path / "missing" / "checkpoint")))
+        fit(distiller(checkpoint=tmp_path / "missing" / "checkpoint"))
 
 
 def test_a_write_that_fails_does_not_end_a_fit(tmp_path, monkeypatch):
@@ -373,7 +373,7 @@ def test_a_write_that_fails_does_not_end_a_fit(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.warns(UserWarning, match=r"checkpoint=.* could not be written .*No space"):
-        fitted = fit(distiller(runtime=Runtime(checkpoint=tmp_path / "checkpoint")))
+        fitted = fit(distiller(checkpoint=tmp_path / "checkpoint"))
     assert os.listdir(tmp_path) == []
     assert_same(fitted, fit(distiller()))
 
@@ -383,26 +383,24 @@ def test_two_fits_at_once_are_refused(tmp_path):
 
     def begin_another():
         with pytest.raises(ValueError, match=r"checkpoint=.* is in use by another fit") as caught:
-            fit(distiller(lr=0.02, runtime=Runtime(checkpoint=path)))
+            fit(distiller(lr=0.02, checkpoint=path))
         refused.append(caught)
 
     with ending(9, begin_another):
-        fitted = fit(distiller(runtime=Runtime(checkpoint=path)))
+        fitted = fit(distiller(checkpoint=path))
     assert len(refused) == 1
     assert_same(fitted, fit(distiller()))
 
 
 def test_candidates_of_a_search_may_share_a_file_one_by_one(tmp_path):
-    search = GridSearchCV(
-        distiller(runtime=Runtime(checkpoint=tmp_path / "checkpoint")), {"lr": [0.01, 0.02]}, cv=2
-    )
+    search = GridSearchCV(distiller(checkpoint=tmp_path / "checkpoint"), {"lr": [0.01, 0.02]}, cv=2)
     search.set_params(error_score="raise").fit(X, Y)
     assert os.listdir(tmp_path) == []
 
 
 def test_a_file_that_is_cut_off_is_never_found(tmp_path, monkeypatch):
     path = tmp_path / "checkpoint"
-    stopped_fit(distiller(runtime=Runtime(checkpoint=path)))
+    stopped_fit(distiller(checkpoint=path))
     before = path.read_bytes()
 
     def die(*args):
@@ -411,7 +409,7 @@ def test_a_file_that_is_cut_off_is_never_found(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", die)
         with pytest.raises(Stopped):
-            fit(distiller(runtime=Runtime(checkpoint=path)))
+            fit(distiller(checkpoint=path))
     assert path.read_bytes() == before
-    fit(distiller(runtime=Runtime(checkpoint=path)))
+    fit(distiller(checkpoint=path))
     assert list(tmp_path.iterdir()) == []
