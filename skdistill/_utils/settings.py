@@ -88,9 +88,10 @@ class Settings:
         -------
         settings : Settings
         """
-        if isinstance(given, cls):
+        kind: Any = cls  # which takes parameters
+        if isinstance(given, kind):
             return given
-        return cls() if given is None else cls(given)
+        return kind() if given is None else kind(given)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters by name.

@@ -81,7 +81,7 @@ class EnsembleSpec:
     training: Training
     changed: frozenset[str]
     n_members: int
-    inference: DeepEnsemble | SGLD | SGHMC | MCDropout
+    inference: Any
     prior_scale: float
     bootstrap: bool
     max_epochs: int | str

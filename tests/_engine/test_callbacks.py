@@ -320,7 +320,7 @@ def spoil(stacked):
 @pytest.mark.parametrize("module", [plain_member, batch_normalised])
 def test_members_that_diverge_leave_the_others_alone(module):
     guard, healthy = DivergenceGuard(), DivergenceGuard()
-    settings = {"epochs": 8, "optimizer": Optimizer(torch.optim.SGD, clip_norm=10.0), "lr": 0.1}
+    settings = {"epochs": 8, "optimizer": torch.optim.SGD, "lr": 0.1, "clip_norm": 10.0}
     module_settings = {"module": module, "valid": False, **settings}
     net = trained_stack([1, 2, 3, 4], [guard], edit=spoil, **module_settings)
     alone = trained_stack([1, 3], [healthy], **module_settings)

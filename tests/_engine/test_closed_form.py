@@ -168,10 +168,10 @@ def test_several_targets_and_single_precision(data, monkeypatch):
 
 
 OPTIMIZERS = [
-    ("Adam", {"betas": (0.8, 0.99), "eps": 1e-6, "optimizer__weight_decay": 0.1}),
-    ("AdamW", {"optimizer__weight_decay": 0.1}),
+    ("Adam", {"betas": (0.8, 0.99), "eps": 1e-6, "weight_decay": 0.1}),
+    ("AdamW", {"weight_decay": 0.1}),
     ("SGD", {}),
-    ("SGD", {"momentum": 0.9, "dampening": 0.2, "optimizer__weight_decay": 0.1}),
+    ("SGD", {"momentum": 0.9, "dampening": 0.2, "weight_decay": 0.1}),
     ("SGD", {"momentum": 0.9, "nesterov": True}),
     (SGLDOptimizer, {"n_rows": 9.0, "temperature": 0.0}),
     (SGHMCOptimizer, {"n_rows": 9.0, "temperature": 0.0}),
@@ -439,7 +439,7 @@ NETWORKS = [
         id="approximate GELU",
     ),
     *(pytest.param(lambda k=k: hydra(k), id=f"{k} head layers") for k in (1, 2, 3)),
-    pytest.param(lambda: hydra(1, heads=2), id="narrow heads"),
+    pytest.param(lambda: hydra(1, n_heads=2), id="narrow heads"),
     *(
         pytest.param(
             lambda name=name: mlps((5, 5, 4, 4), name, residual=True), id=f"{name}, residual"

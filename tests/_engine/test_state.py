@@ -60,8 +60,15 @@ class Visitor(Callback):
 
 CASES = {
     "closed form": {},
-    "schedule": {"callbacks": lambda: LRScheduler("StepLR", step_size=2), "optimizer": "AdamW"},
-    "momentum": {"optimizer": "SGD", "optimizer__momentum": 0.9, "lr": 1e-3},
+    "schedule": {
+        "callbacks": lambda: LRScheduler("StepLR", step_size=2),
+        "optimizer": Optimizer("AdamW", lr_schedule=None),
+    },
+    "momentum": {
+        "optimizer": Optimizer("SGD", lr_schedule=None),
+        "optimizer__momentum": 0.9,
+        "lr": 1e-3,
+    },
     "recorded": {"module": normalised},
     "batches": {"module": normalised, "callbacks": lambda: Listening()},
 }

@@ -59,10 +59,9 @@ def test_each_members_gradient_is_clipped_as_torch_clips_one_network(max_norm):
 def test_clip_norm_takes_effect_in_training():
     X, y = data()
     spy = Spy()
-    settings = {"optimizer": Optimizer("SGD", lr_schedule=None), "lr": 1.0, "max_epochs": 1}
-    fitted = ensemble(
-        optimizer=Optimizer(clip_norm=1e-3), callbacks=[spy], batch_size=N, **settings
-    ).fit(X, y)
+    optimizer = Optimizer("SGD", lr_schedule=None, clip_norm=1e-3)
+    settings = {"optimizer": optimizer, "lr": 1.0, "max_epochs": 1}
+    fitted = ensemble(callbacks=[spy], batch_size=N, **settings).fit(X, y)
     steps = [a - b for a, b in zip(parameters_of(fitted), spy.start, strict=True)]
     norms = torch.stack([step.flatten(1).norm(dim=1) for step in steps]).norm(dim=0)
     assert_allclose(norms, 1e-3, rtol=1e-3)  # of each member's one step
