@@ -137,7 +137,7 @@ class Estimate(Settings):
     Parameters
     ----------
     kind : {"online", "stochastic"} or dict, default="online"
-        "online" (U_o, Eq 10 of [1]_) is the mean over all samples that have predicted a row,
+        "online" (U_o, Eq 10 of the paper) is the mean over all samples that have predicted a row,
         "stochastic" (U_s, Eq 9) the last one; a dict gives it by the names of expectations,
         "online" for the others. "online" keeps a float32 sum for each value of each row, and a
         count: for n rows and k values ``4 n (k + 1)`` bytes, 5.1 MiB for MNIST; sums beyond
@@ -149,11 +149,6 @@ class Estimate(Settings):
         which learns from the first of them; of the others only the running means are updated, so
         that these are over more samples. The paper has 1. It has no effect where no estimate is
         "online", or where the members of the teacher are stored.
-
-    References
-    ----------
-    .. [1] M. Vadera, B. Jalaian and B. Marlin, "Generalized Bayesian Posterior Expectation
-       Distillation for Deep Neural Networks", UAI 2020.
     """
 
     _parameter_table = {"n_asked": Number(Integral, 1)}

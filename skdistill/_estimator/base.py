@@ -79,6 +79,9 @@ def available_if(check: Callable[[Any], bool]) -> Callable[[Method], Method]:
 # Parts of an estimator whose parameters it takes, as ``<part>__<name>``.
 _PARTS = ("module", "optimizer", "callbacks")
 
+# For clip_norm="auto": the largest norm of the gradient of a student.
+_CLIP_NORM = 5.0
+
 # Those of the optimizer that are ours, of an Optimizer object.
 _OF_STEPS = frozenset(Optimizer._defaults())
 
@@ -128,7 +131,7 @@ class NetEstimator(CallbackSupportMixin, BaseEstimator):
         "random_state": Seed(),
     }
 
-    _clip_norm: float | None = 5.0  # what "auto" stands for, of Optimizer
+    _clip_norm: float | None = _CLIP_NORM  # what Optimizer(clip_norm="auto") stands for
 
     # Parameters of an MLP whose defaults differ from its own, for classifiers and regressors.
     _module_defaults: dict[str, dict[str, Any]]

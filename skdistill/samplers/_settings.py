@@ -32,7 +32,7 @@ class _Inference(Settings):
 
 @dataclass(eq=False, repr=False)
 class DeepEnsemble(_Inference):
-    """Members that are trained each from weights of its own [1]_.
+    """Members that are trained each from weights of its own.
 
     Parameters
     ----------
@@ -68,11 +68,6 @@ class DeepEnsemble(_Inference):
         rows left out are drawn row by row, so with calibration one row of weight two is no longer
         the same as two rows. With ``module=TabM`` all members leave out the same tenth and keep
         the same epoch, and "auto" is None for regressors and with fewer than 10,000 rows.
-
-    References
-    ----------
-    .. [1] Lakshminarayanan et al. (2017), "Simple and Scalable Predictive Uncertainty Estimation
-           using Deep Ensembles".
     """
 
     _parameter_table = {

@@ -136,7 +136,7 @@ def entropy_left_out(gaussian):
 
 
 def test_plain_hydra_is_the_mean_divergence_of_members_and_heads():
-    case = answers_and_outputs(n_members=4, heads=4)
+    case = answers_and_outputs(n_members=4, n_heads=4)
     expected = kl_divergence(case.members, case.heads).sum(-1).mean(0)
     constant = entropy_left_out(case.members).mean(0)
     torch.testing.assert_close(loss(case, teacher_weight=1, member_weight=1), expected + constant)
@@ -159,20 +159,20 @@ def test_member_n_goes_to_head_n_mod_m(n_members, n_heads):
 
 
 def test_hinton_is_the_divergence_from_the_matched_teacher():
-    case = answers_and_outputs(n_members=4, heads=1)
+    case = answers_and_outputs(n_members=4, n_heads=1)
     teacher, head = matched(case.members), Normal(case.heads.mean[0], case.heads.stddev[0])
     expected = kl_divergence(teacher, head).sum(-1) + entropy_left_out(teacher)
     torch.testing.assert_close(loss(case, teacher_weight=1, member_weight=0), expected)
 
 
 def test_the_label_term_is_the_likelihood_of_labelled_rows():
-    case = answers_and_outputs(n_members=3, heads=3)
+    case = answers_and_outputs(n_members=3, n_heads=3)
     likelihood = -case.heads.log_prob(case.y).sum(-1).mean(0) - np.log(2 * np.pi)  # two targets
     torch.testing.assert_close(loss(case, teacher_weight=0), case.labelled[0] * likelihood)
 
 
 def test_equation_10_mixes_the_three_terms():
-    case = answers_and_outputs(n_members=3, heads=3)
+    case = answers_and_outputs(n_members=3, n_heads=3)
     l1, l2, l3 = (
         loss(case, teacher_weight=0),
         loss(case, teacher_weight=1, member_weight=0),
@@ -219,7 +219,7 @@ def test_the_gradient_is_that_of_finite_differences(n_members, n_heads):
 
 @pytest.mark.parametrize("raw", [-0.7, 0.0, 1.1, 50.0])
 def test_the_gain_moves_variance_from_one_part_to_the_other(raw):
-    case = answers_and_outputs(n_members=3, heads=4)
+    case = answers_and_outputs(n_members=3, n_heads=4)
     case.outputs[..., :4, :2] *= 0.2  # of most rows the heads are of one mind
     outputs = torch.cat([case.outputs, torch.full_like(case.gain, raw)], dim=1)[0]
     found, plain = gained(outputs), EmpiricalGaussian.from_outputs(case.outputs[0])
