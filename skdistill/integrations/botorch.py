@@ -81,9 +81,8 @@ class MembersModel(EnsembleModel):
     >>> from skdistill.samplers import DeepEnsemble
     >>> X = torch.rand(20, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     >>> y = -((X[:, 0] - 0.3) ** 2)
-    >>> inference = DeepEnsemble(bootstrap=True)
-    >>> ensemble = BayesianEnsembleRegressor(5, inference=inference, random_state=0)
-    >>> ensemble.set_params(max_epochs=20)
+    >>> how = {"inference": DeepEnsemble(bootstrap=True), "max_epochs": 20, "random_state": 0}
+    >>> ensemble = BayesianEnsembleRegressor(5, **how)
     >>> model = MembersModel(ensemble.fit(X, y))
     >>> acquisition = qLogExpectedImprovement(model, best_f=y.max())
     >>> bounds = torch.tensor([[0.0], [1.0]], dtype=torch.float64)

@@ -210,7 +210,8 @@ def y_of(name):
 
 @pytest.mark.parametrize("name", STUDENTS)
 def test_further_epochs_make_the_student_of_all_of_them(name):
-    student = STUDENTS[name]().set_params(warm_start=True, optimizer=Optimizer(lr_schedule=None))
+    student = STUDENTS[name]().set_params(warm_start=True)
+    student.set_params(optimizer=Optimizer(student.optimizer, lr_schedule=None))
     student.fit(X, y_of(name))
     student = pickle.loads(pickle.dumps(student))  # the state of the training goes with it
     student.set_params(max_epochs=9).fit(X, y_of(name))
